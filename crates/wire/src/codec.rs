@@ -1,0 +1,435 @@
+//! RFC 4251 §5: the length-checked cursor over foreign bytes and the writer of ours.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::MAX_MPINT_BITS;
+
+/// Why foreign bytes could not be read as the type that belongs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The message ended before the field did.
+    Truncated,
+    /// Bytes follow the last field.
+    TrailingBytes,
+    /// The first byte is not this message's number.
+    WrongMessage {
+        /// The number that belongs there.
+        expected: u8,
+        /// The number that stands there.
+        got: u8,
+    },
+    /// A field's length exceeds its limit.
+    TooLong {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// A field's content breaks the rule that is named.
+    Malformed(&'static str),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("message ends in the middle of a field"),
+            Self::TrailingBytes => f.write_str("bytes follow the last field"),
+            Self::WrongMessage { expected, got } => {
+                write!(f, "message number {got} where {expected} belongs")
+            }
+            Self::TooLong { limit_bytes } => write!(f, "field longer than {limit_bytes} bytes"),
+            Self::Malformed(rule) => f.write_str(rule),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// A cursor over foreign bytes. Each method takes one field or fails, and never reads past
+/// the end, panics, or allocates.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// Bytes that no field has taken yet.
+    #[must_use]
+    pub fn remaining(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// True when every byte was taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next `len` bytes as they stand.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (head, tail) = self
+            .rest
+            .split_at_checked(len)
+            .ok_or(DecodeError::Truncated)?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    /// The next `N` bytes as an array.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (head, tail) = self
+            .rest
+            .split_first_chunk::<N>()
+            .ok_or(DecodeError::Truncated)?;
+        self.rest = tail;
+        Ok(*head)
+    }
+
+    /// `byte`.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn u8(&mut self) -> Result<u8, DecodeError> {
+        Ok(u8::from_be_bytes(self.array()?))
+    }
+
+    /// `boolean`: any non-zero value is true.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn bool(&mut self) -> Result<bool, DecodeError> {
+        Ok(self.u8()? != 0)
+    }
+
+    /// `uint32`.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    /// `uint64`.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+
+    /// `string`: a four-byte length and that many bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn string(&mut self) -> Result<&'a [u8], DecodeError> {
+        let len = usize::try_from(self.u32()?).map_err(|_| DecodeError::Truncated)?;
+        self.bytes(len)
+    }
+
+    /// `string` of at most `limit_bytes`.
+    ///
+    /// # Errors
+    /// [`DecodeError::TooLong`], [`DecodeError::Truncated`].
+    pub fn string_max(&mut self, limit_bytes: usize) -> Result<&'a [u8], DecodeError> {
+        let value = self.string()?;
+        if value.len() > limit_bytes {
+            return Err(DecodeError::TooLong { limit_bytes });
+        }
+        Ok(value)
+    }
+
+    /// `string` that must be UTF-8.
+    ///
+    /// # Errors
+    /// [`DecodeError::Malformed`], [`DecodeError::Truncated`].
+    pub fn utf8(&mut self) -> Result<&'a str, DecodeError> {
+        core::str::from_utf8(self.string()?)
+            .map_err(|_| DecodeError::Malformed("text is not UTF-8"))
+    }
+
+    /// `mpint`, which must not be negative.
+    ///
+    /// # Errors
+    /// [`DecodeError`]; [`DecodeError::TooLong`] past [`MAX_MPINT_BITS`].
+    pub fn mpint(&mut self) -> Result<Mpint<'a>, DecodeError> {
+        Mpint::from_field(self.string()?)
+    }
+
+    /// `name-list`.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn name_list(&mut self) -> Result<NameList<'a>, DecodeError> {
+        NameList::from_field(self.string()?)
+    }
+
+    /// All bytes that are left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        core::mem::take(&mut self.rest)
+    }
+
+    /// Ends the message.
+    ///
+    /// # Errors
+    /// [`DecodeError::TrailingBytes`] when a byte is left.
+    pub fn finish(self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(DecodeError::TrailingBytes)
+        }
+    }
+}
+
+/// A non-negative `mpint`: its magnitude, big-endian, without leading zero bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mpint<'a>(&'a [u8]);
+
+impl<'a> Mpint<'a> {
+    /// From an unsigned big-endian magnitude; leading zero bytes are dropped.
+    #[must_use]
+    pub fn from_magnitude(mut bytes: &'a [u8]) -> Self {
+        while let [0, rest @ ..] = bytes {
+            bytes = rest;
+        }
+        Self(bytes)
+    }
+
+    fn from_field(field: &'a [u8]) -> Result<Self, DecodeError> {
+        if field.first().is_some_and(|first| first & 0x80 != 0) {
+            return Err(DecodeError::Malformed("negative mpint"));
+        }
+        let value = Self::from_magnitude(field);
+        // One sign byte is legal; more leading zeros are not canonical, but RFC 4251 §5 only
+        // asks the writer to avoid them, so they are bounded with the length instead.
+        if field.len() > MAX_MPINT_BITS / 8 + 1 {
+            return Err(DecodeError::TooLong {
+                limit_bytes: MAX_MPINT_BITS / 8 + 1,
+            });
+        }
+        Ok(value)
+    }
+
+    /// The magnitude, big-endian; empty for zero.
+    #[must_use]
+    pub fn magnitude(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Number of significant bits.
+    #[must_use]
+    pub fn bits(&self) -> usize {
+        self.0.first().map_or(0, |first| {
+            self.0.len() * 8 - usize::try_from(first.leading_zeros()).unwrap_or(0)
+        })
+    }
+}
+
+/// A `name-list`: ASCII names parted by commas, in order of preference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NameList<'a>(&'a str);
+
+impl<'a> NameList<'a> {
+    /// A list from its text.
+    ///
+    /// # Errors
+    /// [`DecodeError::Malformed`] for bytes that no name may hold.
+    pub fn new(text: &'a str) -> Result<Self, DecodeError> {
+        Self::from_field(text.as_bytes())
+    }
+
+    fn from_field(field: &'a [u8]) -> Result<Self, DecodeError> {
+        if !field.iter().all(|byte| (0x21..=0x7e).contains(byte)) {
+            return Err(DecodeError::Malformed(
+                "name-list holds a byte outside printable ASCII",
+            ));
+        }
+        let text = core::str::from_utf8(field)
+            .map_err(|_| DecodeError::Malformed("name-list is not ASCII"))?;
+        Ok(Self(text))
+    }
+
+    /// The names in order; empty names (`a,,b`) are passed over.
+    pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.0.split(',').filter(|name| !name.is_empty())
+    }
+
+    /// The first name.
+    #[must_use]
+    pub fn first(&self) -> Option<&'a str> {
+        self.iter().next()
+    }
+
+    /// True when `name` is in the list.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.iter().any(|each| each == name)
+    }
+
+    /// The list as it stands on the wire.
+    #[must_use]
+    pub fn as_str(&self) -> &'a str {
+        self.0
+    }
+}
+
+/// Bytes up to the end of the message, for fields whose shape an earlier field decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rest<'a>(pub &'a [u8]);
+
+/// Writes the RFC 4251 §5 types behind what is there.
+pub trait Put {
+    /// `byte`.
+    fn put_u8(&mut self, value: u8);
+    /// `boolean`.
+    fn put_bool(&mut self, value: bool);
+    /// `uint32`.
+    fn put_u32(&mut self, value: u32);
+    /// `uint64`.
+    fn put_u64(&mut self, value: u64);
+    /// `string`.
+    fn put_string(&mut self, value: &[u8]);
+    /// `mpint` from an unsigned big-endian magnitude.
+    fn put_mpint(&mut self, magnitude: &[u8]);
+    /// `name-list`.
+    fn put_names<'n>(&mut self, names: impl IntoIterator<Item = &'n str>);
+}
+
+/// The length of our own data as `uint32`. Nothing that we write comes near the limit, which
+/// the packet layer enforces in bytes; a longer slice would be a defect of ours.
+fn length_of(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("own field under 4 GiB")
+}
+
+impl Put for Vec<u8> {
+    fn put_u8(&mut self, value: u8) {
+        self.push(value);
+    }
+
+    fn put_bool(&mut self, value: bool) {
+        self.push(u8::from(value));
+    }
+
+    fn put_u32(&mut self, value: u32) {
+        self.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn put_u64(&mut self, value: u64) {
+        self.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn put_string(&mut self, value: &[u8]) {
+        self.put_u32(length_of(value));
+        self.extend_from_slice(value);
+    }
+
+    fn put_mpint(&mut self, magnitude: &[u8]) {
+        let value = Mpint::from_magnitude(magnitude).magnitude();
+        let sign = value.first().is_some_and(|first| first & 0x80 != 0);
+        self.put_u32(length_of(value) + u32::from(sign));
+        if sign {
+            self.push(0);
+        }
+        self.extend_from_slice(value);
+    }
+
+    fn put_names<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
+        let mut text = String::new();
+        for name in names {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            text.push_str(name);
+        }
+        self.put_string(text.as_bytes());
+    }
+}
+
+/// One field of a message: how it is read and written.
+pub trait Field<'a>: Sized {
+    /// Takes the field from the cursor.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
+    /// Writes the field behind what is there.
+    fn write(&self, out: &mut Vec<u8>);
+}
+
+macro_rules! plain_field {
+    ($($type:ty, $read:ident, $put:ident;)*) => {$(
+        impl<'a> Field<'a> for $type {
+            fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+                reader.$read()
+            }
+            fn write(&self, out: &mut Vec<u8>) {
+                out.$put(*self);
+            }
+        }
+    )*};
+}
+
+plain_field! {
+    u8, u8, put_u8;
+    bool, bool, put_bool;
+    u32, u32, put_u32;
+    u64, u64, put_u64;
+    &'a [u8], string, put_string;
+}
+
+impl<'a> Field<'a> for &'a str {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.utf8()
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_string(self.as_bytes());
+    }
+}
+
+impl<'a> Field<'a> for Mpint<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.mpint()
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_mpint(self.0);
+    }
+}
+
+impl<'a> Field<'a> for NameList<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.name_list()
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_string(self.0.as_bytes());
+    }
+}
+
+impl<'a> Field<'a> for Rest<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Rest(reader.rest()))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0);
+    }
+}
+
+impl<'a, const N: usize> Field<'a> for [u8; N] {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.array()
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+}

@@ -1,0 +1,103 @@
+//! THE message table. `proto::permits` decides from it what may arrive now; names in logs come
+//! from it too.
+
+/// Who may send a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// Only the client.
+    Client,
+    /// Only the server.
+    Server,
+    /// Either side.
+    Both,
+}
+
+/// Where in the life of a connection a message belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Transport housekeeping: any time, except during the first key exchange under strict
+    /// KEX (RFC 4253 §11).
+    Always,
+    /// Key exchange (RFC 4253 §7): first or again.
+    Kex,
+    /// After NEWKEYS: asking for a service, or extension information.
+    Service,
+    /// User authentication (RFC 4252).
+    Userauth,
+    /// After USERAUTH_SUCCESS (RFC 4254).
+    Connection,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageInfo {
+    /// Message number.
+    pub number: u8,
+    /// Name by the RFC, as logs print it.
+    pub name: &'static str,
+    /// Who may send it.
+    pub sender: Sender,
+    /// When it may arrive.
+    pub phase: Phase,
+}
+
+macro_rules! table {
+    ($($number:literal $name:ident $sender:ident $phase:ident;)*) => {
+        /// Every message that we know, by number. Numbers 30–34 and 60–61 mean different
+        /// things by key exchange and authentication method; their rows name the usual one.
+        pub const MESSAGES: &[MessageInfo] = &[$(MessageInfo {
+            number: $number,
+            name: stringify!($name),
+            sender: Sender::$sender,
+            phase: Phase::$phase,
+        },)*];
+    };
+}
+
+table! {
+    1   SSH_MSG_DISCONNECT                Both   Always;
+    2   SSH_MSG_IGNORE                    Both   Always;
+    3   SSH_MSG_UNIMPLEMENTED             Both   Always;
+    4   SSH_MSG_DEBUG                     Both   Always;
+    5   SSH_MSG_SERVICE_REQUEST           Client Service;
+    6   SSH_MSG_SERVICE_ACCEPT            Server Service;
+    7   SSH_MSG_EXT_INFO                  Both   Service;
+    20  SSH_MSG_KEXINIT                   Both   Kex;
+    21  SSH_MSG_NEWKEYS                   Both   Kex;
+    30  SSH_MSG_KEX_ECDH_INIT             Client Kex;
+    31  SSH_MSG_KEX_ECDH_REPLY            Server Kex;
+    32  SSH_MSG_KEX_DH_GEX_INIT           Client Kex;
+    33  SSH_MSG_KEX_DH_GEX_REPLY          Server Kex;
+    34  SSH_MSG_KEX_DH_GEX_REQUEST        Client Kex;
+    50  SSH_MSG_USERAUTH_REQUEST          Client Userauth;
+    51  SSH_MSG_USERAUTH_FAILURE          Server Userauth;
+    52  SSH_MSG_USERAUTH_SUCCESS          Server Userauth;
+    53  SSH_MSG_USERAUTH_BANNER           Server Userauth;
+    60  SSH_MSG_USERAUTH_INFO_REQUEST     Server Userauth;
+    61  SSH_MSG_USERAUTH_INFO_RESPONSE    Client Userauth;
+    80  SSH_MSG_GLOBAL_REQUEST            Both   Connection;
+    81  SSH_MSG_REQUEST_SUCCESS           Both   Connection;
+    82  SSH_MSG_REQUEST_FAILURE           Both   Connection;
+    90  SSH_MSG_CHANNEL_OPEN              Both   Connection;
+    91  SSH_MSG_CHANNEL_OPEN_CONFIRMATION Both   Connection;
+    92  SSH_MSG_CHANNEL_OPEN_FAILURE      Both   Connection;
+    93  SSH_MSG_CHANNEL_WINDOW_ADJUST     Both   Connection;
+    94  SSH_MSG_CHANNEL_DATA              Both   Connection;
+    95  SSH_MSG_CHANNEL_EXTENDED_DATA     Both   Connection;
+    96  SSH_MSG_CHANNEL_EOF               Both   Connection;
+    97  SSH_MSG_CHANNEL_CLOSE             Both   Connection;
+    98  SSH_MSG_CHANNEL_REQUEST           Both   Connection;
+    99  SSH_MSG_CHANNEL_SUCCESS           Both   Connection;
+    100 SSH_MSG_CHANNEL_FAILURE           Both   Connection;
+    192 SSH2_MSG_PING                     Both   Connection;
+    193 SSH2_MSG_PONG                     Both   Connection;
+}
+
+/// The row of `number`, if we know that message.
+#[must_use]
+pub fn info(number: u8) -> Option<&'static MessageInfo> {
+    MESSAGES
+        .binary_search_by_key(&number, |row| row.number)
+        .ok()
+        .and_then(|index| MESSAGES.get(index))
+}

@@ -1,0 +1,52 @@
+//! Names that the RFCs and the field give to services, methods, requests and extensions.
+//! Names of ciphers, MACs, key exchanges and signatures stand in the tables of `crypto` and
+//! `keys`, beside what they do.
+#![allow(missing_docs)]
+
+pub const SERVICE_USERAUTH: &str = "ssh-userauth";
+pub const SERVICE_CONNECTION: &str = "ssh-connection";
+
+/// Pseudo-algorithms in the KEXINIT's first list (RFC 8308 §2.1, OpenSSH PROTOCOL §1.10).
+pub const EXT_INFO_CLIENT: &str = "ext-info-c";
+pub const EXT_INFO_SERVER: &str = "ext-info-s";
+pub const STRICT_KEX_CLIENT: &str = "kex-strict-c-v00@openssh.com";
+pub const STRICT_KEX_SERVER: &str = "kex-strict-s-v00@openssh.com";
+
+/// Extensions carried by EXT_INFO.
+pub const EXT_SERVER_SIG_ALGS: &str = "server-sig-algs";
+pub const EXT_PING: &str = "ping@openssh.com";
+pub const EXT_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound@openssh.com";
+pub const EXT_INFO_IN_AUTH: &str = "ext-info-in-auth@openssh.com";
+
+pub const METHOD_NONE: &str = "none";
+pub const METHOD_PUBLICKEY: &str = "publickey";
+pub const METHOD_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound-v00@openssh.com";
+pub const METHOD_PASSWORD: &str = "password";
+pub const METHOD_KEYBOARD_INTERACTIVE: &str = "keyboard-interactive";
+
+pub const COMPRESSION_NONE: &str = "none";
+pub const COMPRESSION_ZLIB_OPENSSH: &str = "zlib@openssh.com";
+
+pub const CHANNEL_SESSION: &str = "session";
+pub const CHANNEL_DIRECT_TCPIP: &str = "direct-tcpip";
+pub const CHANNEL_FORWARDED_TCPIP: &str = "forwarded-tcpip";
+
+pub const REQUEST_PTY: &str = "pty-req";
+pub const REQUEST_ENV: &str = "env";
+pub const REQUEST_SHELL: &str = "shell";
+pub const REQUEST_EXEC: &str = "exec";
+pub const REQUEST_SUBSYSTEM: &str = "subsystem";
+pub const REQUEST_WINDOW_CHANGE: &str = "window-change";
+pub const REQUEST_SIGNAL: &str = "signal";
+pub const REQUEST_BREAK: &str = "break";
+pub const REQUEST_EXIT_STATUS: &str = "exit-status";
+pub const REQUEST_EXIT_SIGNAL: &str = "exit-signal";
+pub const REQUEST_EOW: &str = "eow@openssh.com";
+pub const REQUEST_XON_XOFF: &str = "xon-xoff";
+
+pub const GLOBAL_HOSTKEYS: &str = "hostkeys-00@openssh.com";
+pub const GLOBAL_HOSTKEYS_PROVE: &str = "hostkeys-prove-00@openssh.com";
+pub const GLOBAL_NO_MORE_SESSIONS: &str = "no-more-sessions@openssh.com";
+pub const GLOBAL_KEEPALIVE: &str = "keepalive@openssh.com";
+pub const GLOBAL_TCPIP_FORWARD: &str = "tcpip-forward";
+pub const GLOBAL_CANCEL_TCPIP_FORWARD: &str = "cancel-tcpip-forward";

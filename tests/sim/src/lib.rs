@@ -1,0 +1,1 @@
+//! Two connections in memory, with virtual time.
