@@ -1,0 +1,77 @@
+//! [`BufPool`]: a bounded stock of [`PacketBuf`] allocations, so that a steady sender allocates
+//! nothing.
+//!
+//! Two sizes are kept, because a control message must not take (and shorten the initialised
+//! part of) a buffer that bulk data is read into.
+
+use alloc::vec::Vec;
+
+use crate::buf::{HEADROOM, PacketBuf, TAILROOM};
+
+/// Payload capacity of a buffer for control messages and keystrokes, in bytes.
+const SMALL_PAYLOAD_BYTES: usize = 1024;
+
+/// Payload capacity of a buffer for bulk data unless told otherwise, in bytes: the maximum
+/// packet of every peer (32 KiB of data), its headers, and the growth of incompressible data.
+const BULK_PAYLOAD_BYTES: usize = 33 * 1024;
+
+/// A bounded stock of packet buffers. Belongs to one connection, whose plaintext stale bytes
+/// may hold.
+#[derive(Debug)]
+pub struct BufPool {
+    small: Vec<PacketBuf>,
+    bulk: Vec<PacketBuf>,
+    bulk_payload_bytes: usize,
+    max_buffers: usize,
+}
+
+impl BufPool {
+    /// Keeps at most `max_buffers` of each of the two sizes.
+    #[must_use]
+    pub fn new(max_buffers: usize) -> Self {
+        Self {
+            small: Vec::new(),
+            bulk: Vec::new(),
+            bulk_payload_bytes: BULK_PAYLOAD_BYTES,
+            max_buffers,
+        }
+    }
+
+    /// The same with bulk buffers for payloads of `bytes`, for a peer with larger packets.
+    #[must_use]
+    pub fn with_bulk_payload(mut self, bytes: usize) -> Self {
+        self.bulk_payload_bytes = bytes.max(SMALL_PAYLOAD_BYTES + 1);
+        self.bulk.clear();
+        self
+    }
+
+    /// An empty buffer with room for `capacity` bytes of payload.
+    pub fn take(&mut self, capacity: usize) -> PacketBuf {
+        let (stock, size) = if capacity <= SMALL_PAYLOAD_BYTES {
+            (&mut self.small, SMALL_PAYLOAD_BYTES)
+        } else if capacity <= self.bulk_payload_bytes {
+            (&mut self.bulk, self.bulk_payload_bytes)
+        } else {
+            return PacketBuf::with_capacity(capacity);
+        };
+        stock
+            .pop()
+            .unwrap_or_else(|| PacketBuf::with_capacity(size))
+    }
+
+    /// Takes a buffer back, or frees it when the stock is full or its size is not kept.
+    pub fn give(&mut self, mut buf: PacketBuf) {
+        let payload = buf.allocated().saturating_sub(HEADROOM + TAILROOM);
+        let stock = if payload >= self.bulk_payload_bytes && payload < 2 * self.bulk_payload_bytes {
+            &mut self.bulk
+        } else if payload >= SMALL_PAYLOAD_BYTES && payload < 4 * SMALL_PAYLOAD_BYTES {
+            &mut self.small
+        } else {
+            return;
+        };
+        if stock.len() < self.max_buffers {
+            buf.clear();
+            stock.push(buf);
+        }
+    }
+}

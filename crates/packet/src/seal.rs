@@ -1,0 +1,71 @@
+//! [`SealJob`]: a stamped packet that waits for encryption and MAC, and [`SealedPacket`], what
+//! goes to the socket.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use crate::buf::PacketBuf;
+use crate::keys::SealKeys;
+use crate::position::Stamp;
+
+/// A framed and stamped packet with its epoch's keys. Runs anywhere, in any order, once.
+#[derive(Debug)]
+#[must_use = "its sequence number is taken: a packet that is not sent breaks the connection"]
+pub struct SealJob {
+    buf: PacketBuf,
+    keys: Arc<SealKeys>,
+    stamp: Stamp,
+}
+
+impl SealJob {
+    pub(crate) fn new(buf: PacketBuf, keys: Arc<SealKeys>, stamp: Stamp) -> Self {
+        Self { buf, keys, stamp }
+    }
+
+    /// The packet's sequence number.
+    #[must_use]
+    pub fn sequence(&self) -> u32 {
+        self.stamp.sequence
+    }
+
+    /// Length of the packet without its MAC, in bytes: what a batch is measured by.
+    #[must_use]
+    pub fn packet_bytes(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Encrypts in place and appends the MAC or tag.
+    pub fn run(mut self) -> SealedPacket {
+        let packet_bytes = self.buf.len();
+        self.buf
+            .append_zeroed_or_stale(self.keys.framing().tag_bytes);
+        let (packet, tag) = self.buf.payload_mut().split_at_mut(packet_bytes);
+        self.keys.seal(self.stamp, packet, tag);
+        SealedPacket { buf: self.buf }
+    }
+}
+
+/// A packet as it stands on the wire.
+pub struct SealedPacket {
+    buf: PacketBuf,
+}
+
+impl SealedPacket {
+    /// The bytes for the socket.
+    #[must_use]
+    pub fn wire(&self) -> &[u8] {
+        self.buf.payload()
+    }
+
+    /// The buffer, for [`BufPool::give`](crate::BufPool::give) once it is written.
+    #[must_use]
+    pub fn into_buf(self) -> PacketBuf {
+        self.buf
+    }
+}
+
+impl fmt::Debug for SealedPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SealedPacket({} bytes)", self.buf.len())
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Sequencer`]: the ordered, cheap point of sending. It frames each packet and fixes what
+//! depends on those before it; the work that costs is in [`SealJob::run`].
+
+use alloc::sync::Arc;
+
+use crate::buf::PacketBuf;
+use crate::error::StampError;
+use crate::keys::SealKeys;
+use crate::padding::PaddingSource;
+use crate::position::SequencerState;
+use crate::seal::SealJob;
+use crate::{LENGTH_BYTES, MAX_PACKET_BYTES};
+
+/// Stamps one direction's packets, in the order in which they go out.
+#[derive(Debug)]
+pub struct Sequencer {
+    position: SequencerState,
+    keys: Arc<SealKeys>,
+    padding: PaddingSource,
+}
+
+impl Sequencer {
+    /// Before the first NEWKEYS: sequence number 0, no keys.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_padding(PaddingSource::random())
+    }
+
+    /// The same with padding that follows from `seed`, for tests and recorded transcripts.
+    #[must_use]
+    pub fn with_padding_seed(seed: [u8; 32]) -> Self {
+        Self::with_padding(PaddingSource::from_seed(seed))
+    }
+
+    fn with_padding(padding: PaddingSource) -> Self {
+        Self {
+            position: SequencerState::default(),
+            keys: Arc::new(SealKeys::none()),
+            padding,
+        }
+    }
+
+    /// Frames `buf`'s payload and gives it the next sequence number.
+    ///
+    /// # Errors
+    /// [`StampError`]; no number is taken then.
+    pub fn stamp(&mut self, mut buf: PacketBuf) -> Result<SealJob, StampError> {
+        if buf.is_empty() {
+            return Err(StampError::EmptyPayload);
+        }
+        let framing = self.keys.framing();
+        let padding = framing.padding_length(buf.len(), buf.concealed_to());
+        let packet_bytes = framing.packet_length(buf.len(), padding);
+        let packet_length = match u32::try_from(packet_bytes) {
+            Ok(length) if packet_bytes <= MAX_PACKET_BYTES => length,
+            _ => return Err(StampError::PayloadTooLong),
+        };
+        let stamp = self.position.stamp().ok_or(StampError::SequenceExhausted)?;
+        self.padding.fill(buf.frame(packet_length, padding));
+        self.position
+            .advance(LENGTH_BYTES + packet_bytes, framing.blocks(packet_bytes));
+        Ok(SealJob::new(buf, Arc::clone(&self.keys), stamp))
+    }
+
+    /// Sequence number of the next packet.
+    #[must_use]
+    pub fn next_sequence(&self) -> u32 {
+        self.position.sequence
+    }
+
+    /// NEWKEYS was stamped: the next packet is the first of a new epoch. `reset_sequence` is
+    /// strict key exchange's rule. The budgets begin anew.
+    pub fn set_keys(&mut self, keys: Arc<SealKeys>, reset_sequence: bool) {
+        self.keys = keys;
+        self.position.new_keys(reset_sequence);
+    }
+
+    /// Bytes stamped since the last [`Sequencer::set_keys`], without MACs.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.position.bytes
+    }
+
+    /// Packets stamped since the last [`Sequencer::set_keys`].
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.position.packets
+    }
+
+    /// Whether the cipher's block limit or the packet count (RFC 4344 §3) calls for new keys,
+    /// whatever limits are configured. True long before [`StampError::SequenceExhausted`].
+    #[must_use]
+    pub fn must_rekey(&self) -> bool {
+        self.position.must_rekey(self.keys.rekey_bytes())
+    }
+
+    /// The numbers that another process needs to go on, beside the keys.
+    #[must_use]
+    pub fn export(&self) -> SequencerState {
+        self.position
+    }
+
+    /// Goes on where [`Sequencer::export`] was called, with the same keys.
+    #[must_use]
+    pub fn import(state: SequencerState, keys: Arc<SealKeys>) -> Self {
+        Self {
+            position: state,
+            keys,
+            padding: PaddingSource::random(),
+        }
+    }
+}
+
+impl Default for Sequencer {
+    fn default() -> Self {
+        Self::new()
+    }
+}

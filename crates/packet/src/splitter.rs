@@ -1,0 +1,259 @@
+//! [`Splitter`]: the ordered, cheap point of receiving. It finds where each packet ends and
+//! cuts it from the slab; verifying and decrypting is in [`OpenJob::run`].
+//!
+//! RFC 4253 §6.1 (lengths), §6.4 (MACs). A length is checked before anything is read, reserved
+//! or cut by it. Where the length is encrypted without being authenticated first (CTR with an
+//! encrypt-and-MAC MAC), a bad one is not answered at once: as many bytes are taken in as the
+//! largest packet has, then the connection fails as it does for a wrong MAC, so that neither
+//! the moment nor the error tells how the length decrypted (CPNI-957037).
+
+use alloc::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+
+use crate::error::PacketError;
+use crate::keys::OpenKeys;
+use crate::open::OpenJob;
+use crate::position::{SplitterState, Stamp};
+use crate::slab::Slab;
+use crate::{LENGTH_BYTES, MAX_PACKET_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
+
+/// The least `packet_length`: padding length, message number, least padding.
+const MIN_PACKET_LENGTH: usize = PADDING_LENGTH_BYTES + 1 + MIN_PADDING_BYTES;
+
+/// Unread bytes at which the driver should let the splitter work before it reads on: two
+/// largest packets.
+const FULL_BYTES: usize = 2 * MAX_PACKET_BYTES;
+
+/// Cuts one direction's stream into packets, in order.
+#[derive(Debug)]
+pub struct Splitter {
+    slab: Slab,
+    position: SplitterState,
+    keys: Arc<OpenKeys>,
+    reading: Reading,
+    /// Bytes of the stream that were cut off or discarded.
+    consumed: u64,
+}
+
+/// What the next bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// A packet whose length is not known yet.
+    Start,
+    /// A packet of this many bytes, MAC included; its length was checked.
+    Packet { wire_bytes: usize },
+    /// Bytes that hide at which byte the length or MAC was found bad.
+    Discard { left_bytes: usize },
+    /// Nothing: the direction has failed for good.
+    Failed(PacketError),
+}
+
+impl Splitter {
+    /// Before the first NEWKEYS: sequence number 0, no keys, nothing received.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_keys_state(SplitterState::default(), Arc::new(OpenKeys::none()))
+    }
+
+    /// Goes on where [`Splitter::export`] was called, with the same keys. What was
+    /// [unread](Splitter::unread) then is to be handed to [`Splitter::handle_bytes`].
+    #[must_use]
+    pub fn with_keys_state(state: SplitterState, keys: Arc<OpenKeys>) -> Self {
+        Self {
+            slab: Slab::default(),
+            position: state,
+            keys,
+            reading: Reading::Start,
+            consumed: 0,
+        }
+    }
+
+    /// The buffer that the socket is read into: append to it (at least 256 KiB of spare capacity
+    /// are reserved) and leave what is there.
+    pub fn receive_buffer(&mut self) -> &mut BytesMut {
+        self.slab.receive_buffer()
+    }
+
+    /// Takes in bytes that were read elsewhere.
+    pub fn handle_bytes(&mut self, bytes: &[u8]) {
+        self.slab.receive_buffer().extend_from_slice(bytes);
+    }
+
+    /// Whether so much is unread that the driver must not read on before packets were taken:
+    /// the bound on what a peer can make us hold here.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.slab.unread().len() >= FULL_BYTES
+    }
+
+    /// Cuts the next packet off; `None` while it has not arrived in full.
+    ///
+    /// After the packet that holds NEWKEYS, and wherever else keys may change, the caller
+    /// dispatches before it asks for the next one.
+    ///
+    /// # Errors
+    /// [`PacketError`], the same at each later call: the connection cannot go on.
+    pub fn next(&mut self) -> Result<Option<OpenJob>, PacketError> {
+        loop {
+            match self.reading {
+                Reading::Failed(error) => return Err(error),
+                Reading::Discard { left_bytes } => return self.discard(left_bytes),
+                Reading::Start => {
+                    let stamp = self.stamp()?;
+                    let Some(length) = self.keys.length(stamp, self.slab.unread()) else {
+                        return Ok(None);
+                    };
+                    self.reading = self.judge(length);
+                }
+                Reading::Packet { wire_bytes } => {
+                    if self.slab.unread().len() < wire_bytes {
+                        return Ok(None);
+                    }
+                    return self.cut(wire_bytes).map(Some);
+                }
+            }
+        }
+    }
+
+    /// NEWKEYS was dispatched: the next packet is the first of a new epoch. `reset_sequence` is
+    /// strict key exchange's rule. The budgets begin anew.
+    pub fn set_keys(&mut self, keys: Arc<OpenKeys>, reset_sequence: bool) {
+        self.keys = keys;
+        self.position.new_keys(reset_sequence);
+        if let Reading::Packet { .. } = self.reading {
+            // The length was read with the former keys. The bytes are as they came.
+            self.reading = Reading::Start;
+        }
+    }
+
+    /// An [`OpenJob`] failed whose [`OpenJob::stream_offset`] this is: nothing more is split.
+    /// Where the cipher hides lengths without authenticating them first, [`Splitter::next`]
+    /// discards up to the end that a largest packet would have had before it fails; call it
+    /// with what arrives until it does. Otherwise it fails at once.
+    pub fn fail_at(&mut self, stream_offset: u64) {
+        if matches!(self.reading, Reading::Failed(_) | Reading::Discard { .. }) {
+            return;
+        }
+        self.reading = if self.keys.hides_unauthenticated_length() {
+            let taken = self.consumed.saturating_sub(stream_offset);
+            let taken = usize::try_from(taken).unwrap_or(usize::MAX);
+            Reading::Discard {
+                left_bytes: self.largest_wire_bytes().saturating_sub(taken),
+            }
+        } else {
+            Reading::Failed(PacketError::IntegrityFailed)
+        };
+    }
+
+    /// Sequence number of the next packet.
+    #[must_use]
+    pub fn next_sequence(&self) -> u32 {
+        self.position.sequence
+    }
+
+    /// Bytes split since the last [`Splitter::set_keys`], without MACs.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.position.bytes
+    }
+
+    /// Packets split since the last [`Splitter::set_keys`].
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.position.packets
+    }
+
+    /// Whether the peer has used these keys so much that new ones are due (RFC 4344 §3).
+    #[must_use]
+    pub fn must_rekey(&self) -> bool {
+        self.position.must_rekey(self.keys.rekey_bytes())
+    }
+
+    /// Bytes that arrived and belong to no split packet, as they came.
+    #[must_use]
+    pub fn unread(&self) -> &[u8] {
+        self.slab.unread()
+    }
+
+    /// The numbers that another process needs to go on, beside the keys and the
+    /// [unread](Splitter::unread) bytes.
+    #[must_use]
+    pub fn export(&self) -> SplitterState {
+        self.position
+    }
+
+    fn stamp(&mut self) -> Result<Stamp, PacketError> {
+        self.position.stamp().ok_or_else(|| {
+            self.reading = Reading::Failed(PacketError::SequenceExhausted);
+            PacketError::SequenceExhausted
+        })
+    }
+
+    /// What a claimed `packet_length` leads to.
+    fn judge(&self, length: u32) -> Reading {
+        let framing = self.keys.framing();
+        let error = match usize::try_from(length) {
+            Ok(bytes) if (MIN_PACKET_LENGTH..=MAX_PACKET_BYTES).contains(&bytes) => {
+                if framing.is_aligned(bytes) {
+                    return Reading::Packet {
+                        wire_bytes: LENGTH_BYTES + bytes + framing.tag_bytes,
+                    };
+                }
+                PacketError::NotBlockAligned
+            }
+            _ => PacketError::LengthOutOfRange {
+                length_bytes: length,
+            },
+        };
+        if self.keys.hides_unauthenticated_length() {
+            Reading::Discard {
+                left_bytes: self.largest_wire_bytes(),
+            }
+        } else {
+            Reading::Failed(error)
+        }
+    }
+
+    fn cut(&mut self, wire_bytes: usize) -> Result<OpenJob, PacketError> {
+        let stamp = self.stamp()?;
+        let framing = self.keys.framing();
+        let packet_bytes = wire_bytes - framing.tag_bytes;
+        let job = OpenJob {
+            packet: self.slab.unread_mut().split_to(wire_bytes),
+            keys: Arc::clone(&self.keys),
+            stamp,
+            stream_offset: self.consumed,
+            detach: self.slab.is_scarce(),
+        };
+        self.position
+            .advance(packet_bytes, framing.blocks(packet_bytes - LENGTH_BYTES));
+        self.consumed = self.consumed.saturating_add(wire_bytes as u64);
+        self.reading = Reading::Start;
+        Ok(job)
+    }
+
+    fn discard(&mut self, left_bytes: usize) -> Result<Option<OpenJob>, PacketError> {
+        let unread = self.slab.unread_mut();
+        let count = unread.len().min(left_bytes);
+        unread.advance(count);
+        let left_bytes = left_bytes - count;
+        if left_bytes > 0 {
+            self.reading = Reading::Discard { left_bytes };
+            return Ok(None);
+        }
+        self.reading = Reading::Failed(PacketError::IntegrityFailed);
+        Err(PacketError::IntegrityFailed)
+    }
+
+    /// The longest packet of these keys, MAC included.
+    fn largest_wire_bytes(&self) -> usize {
+        LENGTH_BYTES + MAX_PACKET_BYTES + self.keys.framing().tag_bytes
+    }
+}
+
+impl Default for Splitter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
