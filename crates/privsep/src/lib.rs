@@ -24,10 +24,10 @@ pub use frame::{
     Frame, FrameError, FrameHeader, FrameSplitter, MAX_FRAME_BYTES, MAX_SNAPSHOT_BYTES,
 };
 pub use message::{
-    AuthNone, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Group, HostKey, HostkeysProof,
-    HostkeysProve, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify,
-    LastLogin, Log, LogLevel, MESSAGES, Message, MessageInfo, Prompt, PtyAllocate, PtyGranted,
-    PtyRefused, PtyRelease, Restrictions, Sender, SessionGrant, SignExchangeHash, Signature,
-    Snapshot, ToMonitor, User, UserPolicy,
+    AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Group, HostKey,
+    HostkeysProof, HostkeysProve, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery,
+    KeyVerify, LastLogin, Log, LogLevel, MESSAGES, Message, MessageInfo, Prompt, PtyAllocate,
+    PtyGranted, PtyRefused, PtyRelease, Restrictions, Sender, SessionGrant, SignExchangeHash,
+    Signature, Snapshot, ToMonitor, User, UserPolicy,
 };
 pub use permits::{Phase, permitted};

@@ -91,6 +91,7 @@ messages! {
     9 KeyQuery Auth;
     10 KeyVerify Auth;
     11 Snapshot Relayed;
+    12 AuthOther Auth;
     20 HostkeysProve Session;
     21 PtyAllocate Session;
     22 PtyRelease Session;
@@ -142,6 +143,7 @@ to_monitor!(
     SignExchangeHash,
     User,
     AuthNone,
+    AuthOther,
     AuthPassword,
     KbdintStart,
     KbdintRespond,
@@ -253,6 +255,15 @@ record! {
 record! {
     /// Method `none` (RFC 4252 §5.2); the reply is [`AuthOutcome`].
     AuthNone {}
+}
+
+record! {
+    /// A method that is not known here, or a request to change a password: always a failure,
+    /// with the delay and the count of any other; the reply is [`AuthOutcome`].
+    AuthOther {
+        /// Name of the method as the client sent it.
+        method: String,
+    }
 }
 
 record! {

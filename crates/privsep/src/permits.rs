@@ -2,8 +2,8 @@
 //! permit ends the session, before the body is looked at.
 
 use crate::message::{
-    AuthNone, AuthPassword, ChooseGroup, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery,
-    KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, User,
+    AuthNone, AuthOther, AuthPassword, ChooseGroup, HostkeysProve, KbdintRespond, KbdintStart,
+    KeyQuery, KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, User,
 };
 
 /// How far a connection has come, in the monitor's eyes.
@@ -63,6 +63,7 @@ const PERMITS: &[(u8, &[Phase])] = &[
     ),
     (User::NUMBER, &[Phase::BeforeUser]),
     (AuthNone::NUMBER, AUTHENTICATING),
+    (AuthOther::NUMBER, AUTHENTICATING),
     (AuthPassword::NUMBER, AUTHENTICATING),
     (KbdintStart::NUMBER, AUTHENTICATING),
     (KbdintRespond::NUMBER, &[Phase::Prompting]),

@@ -190,8 +190,8 @@ fn permits_are_what_they_were_decided_to_be() {
         table,
         "KeyExchange: Log ChooseGroup SignExchangeHash\n\
          BeforeUser: Log User\n\
-         Authenticating: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify\n\
-         Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify\n\
+         Authenticating: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther\n\
+         Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther\n\
          Authenticated: Log Snapshot\n\
          HandedOver: \n\
          Session: Log SignExchangeHash HostkeysProve PtyAllocate PtyRelease\n"
