@@ -1,0 +1,284 @@
+//! Round trips, stock zlib's bytes, and what a peer may send to hurt.
+
+use crate::{Compressor, Decompressor, InflateError, MAX_INFLATED_BYTES};
+
+/// xorshift64*: bytes that do not compress, the same in each run.
+fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    seed |= 1;
+    (0..len)
+        .map(|_| {
+            seed ^= seed >> 12;
+            seed ^= seed << 25;
+            seed ^= seed >> 27;
+            seed.wrapping_mul(0x2545_F491_4F6C_DD1D).to_be_bytes()[0]
+        })
+        .collect()
+}
+
+fn text(len: usize) -> Vec<u8> {
+    b"the quick brown fox jumps over the lazy dog, then over SSH_MSG_CHANNEL_DATA; "
+        .iter()
+        .copied()
+        .cycle()
+        .take(len)
+        .collect()
+}
+
+fn payloads() -> Vec<Vec<u8>> {
+    let mut all = vec![
+        vec![20],
+        text(5),
+        noise(1, 3),
+        text(32 * 1024),
+        vec![0; 32 * 1024],
+    ];
+    for len in [
+        2,
+        63,
+        64,
+        65,
+        1000,
+        4095,
+        4096,
+        4097,
+        32 * 1024,
+        100_000,
+        256 * 1024,
+    ] {
+        all.push(noise(len, len as u64));
+        all.push(text(len));
+    }
+    all
+}
+
+fn deflate(compressor: &mut Compressor, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    compressor.compress(payload, &mut out).unwrap();
+    out
+}
+
+fn inflate(decompressor: &mut Decompressor, input: &[u8]) -> Result<Vec<u8>, InflateError> {
+    let mut out = Vec::new();
+    decompressor.decompress(input, &mut out, MAX_INFLATED_BYTES)?;
+    Ok(out)
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn both_halves_are_send() {
+    fn send<T: Send>() {}
+    send::<Compressor>();
+    send::<Decompressor>();
+}
+
+#[test]
+fn each_packet_inflates_at_once_and_history_passes_on() {
+    for level in 1..=9 {
+        let (mut sender, mut receiver) = (Compressor::new(level), Decompressor::new());
+        for payload in payloads() {
+            let packet = deflate(&mut sender, &payload);
+            assert_eq!(
+                inflate(&mut receiver, &packet).unwrap(),
+                payload,
+                "level {level}"
+            );
+        }
+        assert_eq!(sender.totals(), receiver.totals());
+        assert_eq!(sender.totals().packets, payloads().len() as u64);
+        assert_eq!(
+            sender.totals().raw_bytes,
+            payloads().iter().map(Vec::len).sum::<usize>() as u64
+        );
+    }
+    let mut sender = Compressor::new(6);
+    let first = deflate(&mut sender, &noise(8000, 7));
+    let second = deflate(&mut sender, &noise(8000, 7));
+    assert!(
+        first.len() > 7900 && second.len() < 200,
+        "the second refers to the first"
+    );
+}
+
+#[test]
+fn what_stands_in_the_output_stays() {
+    let (mut sender, mut receiver) = (Compressor::new(6), Decompressor::new());
+    let mut packet = b"head".to_vec();
+    sender.compress(b"payload", &mut packet).unwrap();
+    assert_eq!(&packet[..4], b"head");
+    let mut out = b"before".to_vec();
+    receiver.decompress(&packet[4..], &mut out, 7).unwrap();
+    assert_eq!(out, b"beforepayload");
+    assert!(
+        receiver
+            .decompress(b"\xff\xff\xff\xff", &mut out, 7)
+            .is_err()
+    );
+    assert_eq!(out, b"beforepayload");
+}
+
+#[test]
+fn streams_of_stock_zlib_inflate() {
+    // zlib 1.2.13, level 6: the same three payloads with partial and with sync flushes.
+    let streams = [
+        [
+            "789c8a638000d68cd49c9c7c8000",
+            "8a83f2b8c13c85c4f4c4cc3c8000",
+            "8a4b4c4a1e45a368140d200208",
+        ],
+        [
+            "789c8a638000d68cd49c9c7c00000000ffff",
+            "8a83f2b8c13c85c4f4c4cc3c00000000ffff",
+            "8a4b4c4a1e45a368140d2002000000ffff",
+        ],
+    ];
+    let payloads = [
+        b"\x5e\0\0\0\0\0\0\0\x05hello".to_vec(),
+        b"\x5e\0\0\0\0\0\0\0\x0bhello again".to_vec(),
+        [b"\x5e".to_vec(), b"abc".repeat(300)].concat(),
+    ];
+    for stream in streams {
+        let mut receiver = Decompressor::new();
+        for (packet, payload) in stream.iter().zip(&payloads) {
+            assert_eq!(&inflate(&mut receiver, &unhex(packet)).unwrap(), payload);
+        }
+    }
+}
+
+#[test]
+fn a_stream_begins_with_its_header_and_never_again_before_a_reset() {
+    let mut sender = Compressor::new(6);
+    assert_eq!(deflate(&mut sender, b"one")[..2], [0x78, 0x9c]);
+    assert_ne!(deflate(&mut sender, b"two")[..2], [0x78, 0x9c]);
+    sender.reset();
+    assert_eq!(deflate(&mut sender, b"three")[..2], [0x78, 0x9c]);
+}
+
+#[test]
+fn new_keys_reset_their_own_direction() {
+    let (mut sender, mut receiver) = (Compressor::new(6), Decompressor::new());
+    let before = deflate(&mut sender, &text(500));
+    assert_eq!(inflate(&mut receiver, &before).unwrap(), text(500));
+    sender.reset();
+    receiver.reset();
+    let after = deflate(&mut sender, &text(500));
+    assert_eq!(after, before, "no history is left");
+    assert_eq!(inflate(&mut receiver, &after).unwrap(), text(500));
+    assert_eq!(
+        sender.totals().packets,
+        2,
+        "totals belong to the connection"
+    );
+}
+
+#[test]
+fn incompressible_data_grows_no_more_than_dropbear_takes() {
+    for level in 1..=9 {
+        let mut sender = Compressor::new(level);
+        for seed in 0..8 {
+            let payload = noise(32 * 1024, 1000 + seed);
+            let packet = deflate(&mut sender, &payload);
+            let growth = packet.len().saturating_sub(payload.len());
+            assert!(growth <= 21, "level {level} grows by {growth}");
+        }
+    }
+}
+
+#[test]
+fn zlib_bomb_ends_at_the_limit() {
+    let bomb = deflate(&mut Compressor::new(9), &vec![0; 64 << 20]);
+    assert!(bomb.len() < 256 * 1024, "fits one packet");
+    let mut out = Vec::new();
+    let error = Decompressor::new()
+        .decompress(&bomb, &mut out, MAX_INFLATED_BYTES)
+        .unwrap_err();
+    assert_eq!(
+        error,
+        InflateError::TooLong {
+            limit_bytes: MAX_INFLATED_BYTES
+        }
+    );
+    assert!(out.is_empty() && out.capacity() <= 2 * MAX_INFLATED_BYTES);
+}
+
+#[test]
+fn the_limit_is_exact() {
+    for len in [1, 4095, 4096, 4097, 8192, MAX_INFLATED_BYTES] {
+        let packet = deflate(&mut Compressor::new(6), &text(len));
+        let mut out = Vec::new();
+        Decompressor::new()
+            .decompress(&packet, &mut out, len)
+            .unwrap();
+        assert_eq!(out.len(), len);
+        assert_eq!(
+            Decompressor::new().decompress(&packet, &mut Vec::new(), len - 1),
+            Err(InflateError::TooLong {
+                limit_bytes: len - 1
+            })
+        );
+    }
+}
+
+#[test]
+fn the_end_of_the_stream_is_an_error() {
+    // Stock zlib's whole stream of "hello", BFINAL and Adler-32 included.
+    let ended = unhex("789ccb48cdc9c90700062c0215");
+    assert_eq!(
+        inflate(&mut Decompressor::new(), &ended),
+        Err(InflateError::StreamEnded)
+    );
+}
+
+#[test]
+fn a_packet_that_holds_nothing_is_an_error() {
+    let mut sender = Compressor::new(6);
+    assert_eq!(
+        inflate(&mut Decompressor::new(), &[]),
+        Err(InflateError::Empty)
+    );
+    assert_eq!(
+        inflate(&mut Decompressor::new(), &[0x78, 0x9c]),
+        Err(InflateError::Empty)
+    );
+    let nothing = deflate(&mut sender, &[]);
+    assert_eq!(
+        inflate(&mut Decompressor::new(), &nothing),
+        Err(InflateError::Empty)
+    );
+    // 50,000 empty stored blocks: linear work, no output.
+    let mut blocks = vec![0x78, 0x9c];
+    blocks.extend([0, 0, 0, 0xff, 0xff].repeat(50_000));
+    assert_eq!(
+        inflate(&mut Decompressor::new(), &blocks),
+        Err(InflateError::Empty)
+    );
+}
+
+#[test]
+fn damaged_streams_never_panic_and_the_first_error_stays() {
+    let packet = deflate(&mut Compressor::new(6), &text(3000));
+    for at in 0..packet.len() {
+        for bit in 0..8 {
+            let mut damaged = packet.clone();
+            damaged[at] ^= 1 << bit;
+            let mut receiver = Decompressor::new();
+            let first = inflate(&mut receiver, &damaged);
+            if let Err(error) = first {
+                assert_eq!(inflate(&mut receiver, &packet), Err(error));
+            }
+        }
+    }
+    for seed in 0..2000 {
+        let _ = inflate(&mut Decompressor::new(), &noise(200, seed));
+    }
+    // A preset dictionary (FDICT) is nothing that SSH has.
+    assert_eq!(
+        inflate(&mut Decompressor::new(), &[0x78, 0xbb, 0, 0, 0, 1, 2, 3]),
+        Err(InflateError::Corrupt)
+    );
+}
