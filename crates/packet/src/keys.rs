@@ -121,14 +121,6 @@ impl OpenKeys {
         matches!(self.0, Suite::EncryptAndMac { .. })
     }
 
-    /// How many of a packet's first bytes [`OpenKeys::length`] needs.
-    pub(crate) fn length_needs_bytes(&self) -> usize {
-        match self.0 {
-            Suite::EncryptAndMac { .. } => AES_BLOCK_BYTES,
-            _ => LENGTH_BYTES,
-        }
-    }
-
     /// `packet_length` of the packet that begins with `start`, which is left as it came; `None`
     /// while `start` is too short.
     pub(crate) fn length(&self, stamp: Stamp, start: &[u8]) -> Option<u32> {
