@@ -1,0 +1,131 @@
+//! NH, the first layer of UMAC (RFC 4418 §5.2.2): the portable kernel, and the
+//! choice among kernels.
+
+use zeroize::Zeroize;
+
+use super::CpuFeatures;
+
+/// Bytes that one NH key covers.
+pub(crate) const BLOCK_LEN: usize = 1024;
+/// NH works on whole chunks of this many bytes.
+pub(crate) const CHUNK_LEN: usize = 32;
+/// Each stream's key begins this many bytes after the one before.
+pub(crate) const STREAM_SHIFT_LEN: usize = 16;
+
+/// Key words of four streams.
+const MAX_WORDS: usize = (BLOCK_LEN + 3 * STREAM_SHIFT_LEN) / 4;
+
+/// The NH keys of two or four streams.
+pub(crate) struct NhKey {
+    words: Box<[u32; MAX_WORDS]>,
+    streams: usize,
+    kernel: Kernel,
+}
+
+enum Kernel {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(super::x86_64::nh_avx2::Key),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(super::x86_64::nh_avx512::Key),
+}
+
+impl NhKey {
+    /// Takes the key bytes of all `streams` (2 or 4).
+    pub(crate) fn new(key: &[u8], streams: usize) -> Self {
+        Self::with_features(key, streams, super::detect())
+    }
+
+    pub(crate) fn with_features(key: &[u8], streams: usize, features: &CpuFeatures) -> Self {
+        let mut words = Box::new([0; MAX_WORDS]);
+        for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
+            *word = u32::from_be_bytes(*bytes);
+        }
+        let kernel = Kernel::choose(&words, streams, features);
+        Self {
+            words,
+            streams,
+            kernel,
+        }
+    }
+
+    /// NH of up to [`BLOCK_LEN`] bytes in whole chunks, for each stream.
+    pub(crate) fn hash(&self, data: &[u8], out: &mut [u64; 4]) {
+        debug_assert!(data.len() <= BLOCK_LEN && data.len().is_multiple_of(CHUNK_LEN));
+        // A kernel takes its own multiple of chunks; the rest is portable.
+        let done = match &self.kernel {
+            Kernel::Portable => 0,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2(key) => key.hash(data, out),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512(key) => key.hash(data, out),
+        };
+        let rest = data.get(done..).unwrap_or_default();
+        let key = self.words.get(done / 4..).unwrap_or_default();
+        if self.streams == 2 {
+            portable::<2>(key, rest, out);
+        } else {
+            portable::<4>(key, rest, out);
+        }
+    }
+}
+
+impl Drop for NhKey {
+    fn drop(&mut self) {
+        self.words.zeroize();
+    }
+}
+
+impl Kernel {
+    #[cfg(target_arch = "x86_64")]
+    fn choose(words: &[u32; MAX_WORDS], streams: usize, features: &CpuFeatures) -> Self {
+        use super::x86_64::{nh_avx2, nh_avx512};
+        if let Some(token) = features.avx512 {
+            Self::Avx512(nh_avx512::Key::new(token, words, streams))
+        } else if let Some(token) = features.avx2 {
+            Self::Avx2(nh_avx2::Key::new(token, words, streams))
+        } else {
+            Self::Portable
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn choose(_: &[u32; MAX_WORDS], _: usize, _: &CpuFeatures) -> Self {
+        Self::Portable
+    }
+}
+
+/// Adds NH of `data` under `key` to the first `STREAMS` values of `out`. Four
+/// sums a stream run side by side, so that the compiler can use vectors.
+fn portable<const STREAMS: usize>(key: &[u32], data: &[u8], out: &mut [u64; 4]) {
+    let mut sums = [[0u64; 4]; STREAMS];
+    for (i, chunk) in data.as_chunks::<CHUNK_LEN>().0.iter().enumerate() {
+        let mut words = [0u32; 8];
+        for (word, bytes) in words.iter_mut().zip(chunk.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        for (stream, sums) in sums.iter_mut().enumerate() {
+            let Some(key) = key
+                .get(8 * i + 4 * stream..)
+                .and_then(|k| k.first_chunk::<8>())
+            else {
+                return;
+            };
+            for (j, sum) in sums.iter_mut().enumerate() {
+                let low = words[j].wrapping_add(key[j]);
+                let high = words[j + 4].wrapping_add(key[j + 4]);
+                *sum = sum.wrapping_add(u64::from(low) * u64::from(high));
+            }
+        }
+    }
+    for (out, sums) in out.iter_mut().zip(sums) {
+        for sum in sums {
+            *out = out.wrapping_add(sum);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) fn noise_key(noise: &mut crate::test_support::Noise) -> Vec<u8> {
+    noise.bytes(4 * MAX_WORDS)
+}

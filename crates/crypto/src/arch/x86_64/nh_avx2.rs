@@ -1,0 +1,114 @@
+//! NH on AVX2: 64 bytes a step.
+//!
+//! Two loads hold words 0-7 and 8-15. Their 128-bit halves are paired to words
+//! (0-3, 8-11) and (4-7, 12-15), so that NH's partners w_j and w_{j+4} stand in
+//! the same lane of two vectors; the key is arranged so once. `vpmuludq` takes
+//! the even lanes, and after a shift the odd ones.
+
+use core::arch::x86_64::*;
+
+use zeroize::Zeroize;
+
+use crate::arch::HaveAvx2;
+
+const STEP_LEN: usize = 64;
+const STEPS: usize = 16;
+
+/// Key vectors of a step and stream: the partners' low and high side.
+#[derive(Clone, Copy)]
+#[repr(C, align(32))]
+struct Pair {
+    low: [u32; 8],
+    high: [u32; 8],
+}
+
+/// The arranged keys: for each step, those of each stream.
+pub(crate) struct Key {
+    token: HaveAvx2,
+    pairs: Box<[Pair]>,
+    streams: usize,
+}
+
+impl Key {
+    pub(crate) fn new(token: HaveAvx2, words: &[u32], streams: usize) -> Self {
+        let mut pairs = Vec::with_capacity(STEPS * streams);
+        for step in 0..STEPS {
+            for stream in 0..streams {
+                let word = |i: usize| words[16 * step + 4 * stream + i];
+                pairs.push(Pair {
+                    low: [0, 1, 2, 3, 8, 9, 10, 11].map(word),
+                    high: [4, 5, 6, 7, 12, 13, 14, 15].map(word),
+                });
+            }
+        }
+        Self {
+            token,
+            pairs: pairs.into_boxed_slice(),
+            streams,
+        }
+    }
+
+    /// Adds NH of the whole steps of `data` to `out`; returns their bytes.
+    pub(crate) fn hash(&self, data: &[u8], out: &mut [u64; 4]) -> usize {
+        let HaveAvx2(()) = self.token;
+        let steps = data.as_chunks::<STEP_LEN>().0;
+        let steps = &steps[..steps.len().min(STEPS)];
+        // SAFETY: the token proves AVX2.
+        unsafe {
+            if self.streams == 2 {
+                kernel::<2>(&self.pairs, steps, out);
+            } else {
+                kernel::<4>(&self.pairs, steps, out);
+            }
+        }
+        steps.len() * STEP_LEN
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        for pair in &mut self.pairs {
+            pair.low.zeroize();
+            pair.high.zeroize();
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn kernel<const STREAMS: usize>(pairs: &[Pair], steps: &[[u8; STEP_LEN]], out: &mut [u64; 4]) {
+    let mut sums = [_mm256_setzero_si256(); STREAMS];
+    for (step, keys) in steps.iter().zip(pairs.as_chunks::<STREAMS>().0) {
+        // SAFETY: a step is 64 bytes; loads need no alignment.
+        let (first, second) = unsafe {
+            let pointer = step.as_ptr().cast::<__m256i>();
+            (
+                _mm256_loadu_si256(pointer),
+                _mm256_loadu_si256(pointer.add(1)),
+            )
+        };
+        let low = _mm256_permute2x128_si256::<0x20>(first, second);
+        let high = _mm256_permute2x128_si256::<0x31>(first, second);
+        for (sum, key) in sums.iter_mut().zip(keys) {
+            // SAFETY: both key vectors are 32 bytes, and aligned to them.
+            let (key_low, key_high) = unsafe {
+                (
+                    _mm256_load_si256(key.low.as_ptr().cast()),
+                    _mm256_load_si256(key.high.as_ptr().cast()),
+                )
+            };
+            let low = _mm256_add_epi32(low, key_low);
+            let high = _mm256_add_epi32(high, key_high);
+            let even = _mm256_mul_epu32(low, high);
+            let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(low), _mm256_srli_epi64::<32>(high));
+            *sum = _mm256_add_epi64(*sum, _mm256_add_epi64(even, odd));
+        }
+    }
+    for (out, sum) in out.iter_mut().zip(sums) {
+        let mut lanes = [0u64; 4];
+        // SAFETY: `lanes` is 32 bytes; the store needs no alignment.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sum) };
+        for lane in lanes {
+            *out = out.wrapping_add(lane);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Big unsigned integers, wiped when freed.
+
+use core::cmp::Ordering;
+use core::ptr::NonNull;
+
+use aws_lc_sys as ffi;
+use zeroize::Zeroizing;
+
+use super::{Failed, check, non_null};
+
+/// An integer of our own.
+pub(crate) struct Bn(NonNull<ffi::BIGNUM>);
+
+// SAFETY: a BIGNUM is plain heap memory without thread affinity.
+unsafe impl Send for Bn {}
+// SAFETY: every operation here that takes `&Bn` only reads it.
+unsafe impl Sync for Bn {}
+
+impl Bn {
+    pub(crate) fn new() -> Result<Self, Failed> {
+        // SAFETY: no arguments; null is handled.
+        non_null(unsafe { ffi::BN_new() }).map(Self)
+    }
+
+    /// From unsigned big-endian bytes. The caller bounds their number.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Failed> {
+        // SAFETY: `bytes` is valid for its length; a null result is handled.
+        non_null(unsafe { ffi::BN_bin2bn(bytes.as_ptr(), bytes.len(), core::ptr::null_mut()) })
+            .map(Self)
+    }
+
+    pub(crate) fn from_u64(value: u64) -> Result<Self, Failed> {
+        let this = Self::new()?;
+        // SAFETY: the integer is ours.
+        check(unsafe { ffi::BN_set_u64(this.0.as_ptr(), value) })?;
+        Ok(this)
+    }
+
+    /// Takes over an integer that the library allocated for us.
+    ///
+    /// # Safety
+    /// `pointer` must be null or an integer that nothing else owns.
+    pub(crate) unsafe fn from_owned(pointer: *mut ffi::BIGNUM) -> Result<Self, Failed> {
+        non_null(pointer).map(Self)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const ffi::BIGNUM {
+        self.0.as_ptr()
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut ffi::BIGNUM {
+        self.0.as_ptr()
+    }
+
+    /// Gives up ownership, for functions that take it over.
+    pub(crate) fn into_raw(self) -> *mut ffi::BIGNUM {
+        let pointer = self.0.as_ptr();
+        core::mem::forget(self);
+        pointer
+    }
+
+    pub(crate) fn bits(&self) -> usize {
+        // SAFETY: reads our integer.
+        unsafe { ffi::BN_num_bits(self.as_ptr()) as usize }
+    }
+
+    pub(crate) fn is_odd(&self) -> bool {
+        // SAFETY: reads our integer.
+        unsafe { ffi::BN_is_odd(self.as_ptr()) == 1 }
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        // SAFETY: reads our integer.
+        unsafe { ffi::BN_is_zero(self.as_ptr()) == 1 }
+    }
+
+    /// Big-endian bytes without leading zeros.
+    pub(crate) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        // SAFETY: reads an integer that `self` owns.
+        unsafe { bytes_of(self.as_ptr()) }
+    }
+
+    /// Big-endian bytes, padded with leading zeros to `len`.
+    pub(crate) fn to_padded_bytes(&self, len: usize) -> Result<Zeroizing<Vec<u8>>, Failed> {
+        let mut out = Zeroizing::new(vec![0; len]);
+        // SAFETY: `out` is valid for `len` bytes; the function fails when the
+        // integer needs more.
+        check(unsafe { ffi::BN_bn2bin_padded(out.as_mut_ptr(), len, self.as_ptr()) })?;
+        Ok(out)
+    }
+
+    /// `self - word`; fails below zero.
+    pub(crate) fn minus_word(&self, word: u64) -> Result<Self, Failed> {
+        let mut out = self.try_clone()?;
+        // SAFETY: the copy is ours.
+        check(unsafe { ffi::BN_sub_word(out.as_mut_ptr(), word) })?;
+        // SAFETY: as above.
+        if unsafe { ffi::BN_is_negative(out.as_ptr()) } == 1 {
+            return Err(Failed);
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn halved(&self) -> Result<Self, Failed> {
+        let mut out = Self::new()?;
+        // SAFETY: both integers are ours.
+        check(unsafe { ffi::BN_rshift1(out.as_mut_ptr(), self.as_ptr()) })?;
+        Ok(out)
+    }
+
+    pub(crate) fn try_clone(&self) -> Result<Self, Failed> {
+        // SAFETY: reads our integer; a null result is handled.
+        non_null(unsafe { ffi::BN_dup(self.as_ptr()) }).map(Self)
+    }
+
+    /// `self mod modulus`, not in constant time.
+    pub(crate) fn modulo(&self, modulus: &Self, context: &mut BnContext) -> Result<Self, Failed> {
+        let mut out = Self::new()?;
+        // SAFETY: all integers and the context are ours; the quotient is not
+        // wanted.
+        check(unsafe {
+            ffi::BN_div(
+                core::ptr::null_mut(),
+                out.as_mut_ptr(),
+                self.as_ptr(),
+                modulus.as_ptr(),
+                context.as_mut_ptr(),
+            )
+        })?;
+        Ok(out)
+    }
+
+    pub(crate) fn times(&self, other: &Self, context: &mut BnContext) -> Result<Self, Failed> {
+        let mut out = Self::new()?;
+        // SAFETY: all integers and the context are ours.
+        check(unsafe {
+            ffi::BN_mul(
+                out.as_mut_ptr(),
+                self.as_ptr(),
+                other.as_ptr(),
+                context.as_mut_ptr(),
+            )
+        })?;
+        Ok(out)
+    }
+
+    /// `self ^ exponent mod modulus` in constant time with regard to the
+    /// exponent's value (not its length in words). The modulus must be odd and
+    /// `self` below it.
+    pub(crate) fn power(
+        &self,
+        exponent: &Self,
+        modulus: &Self,
+        context: &mut BnContext,
+    ) -> Result<Self, Failed> {
+        if !modulus.is_odd() {
+            return Err(Failed);
+        }
+        let mut out = Self::new()?;
+        // SAFETY: all integers and the context are ours; a null Montgomery
+        // context makes the function build one.
+        check(unsafe {
+            ffi::BN_mod_exp_mont_consttime(
+                out.as_mut_ptr(),
+                self.as_ptr(),
+                exponent.as_ptr(),
+                modulus.as_ptr(),
+                context.as_mut_ptr(),
+                core::ptr::null(),
+            )
+        })?;
+        Ok(out)
+    }
+
+    /// Whether this is probably prime: `rounds` of Miller-Rabin with random
+    /// bases, after trial division.
+    pub(crate) fn is_prime(&self, rounds: i32, context: &mut BnContext) -> Result<bool, Failed> {
+        let mut prime = 0;
+        // SAFETY: integer, context and result are ours; no callback.
+        check(unsafe {
+            ffi::BN_primality_test(
+                &raw mut prime,
+                self.as_ptr(),
+                rounds,
+                context.as_mut_ptr(),
+                1,
+                core::ptr::null_mut(),
+            )
+        })?;
+        Ok(prime == 1)
+    }
+}
+
+impl PartialEq for Bn {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Bn {}
+
+impl PartialOrd for Bn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Bn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // SAFETY: reads two integers of ours.
+        unsafe { ffi::BN_cmp(self.as_ptr(), other.as_ptr()) }.cmp(&0)
+    }
+}
+
+impl Drop for Bn {
+    fn drop(&mut self) {
+        // SAFETY: the integer is ours and not used again.
+        unsafe { ffi::BN_clear_free(self.0.as_ptr()) }
+    }
+}
+
+/// Big-endian bytes, without leading zeros, of an integer that may be owned
+/// elsewhere; none for null.
+///
+/// # Safety
+/// `pointer` must be null or valid for the call.
+pub(crate) unsafe fn bytes_of(pointer: *const ffi::BIGNUM) -> Zeroizing<Vec<u8>> {
+    if pointer.is_null() {
+        return Zeroizing::new(Vec::new());
+    }
+    // SAFETY: the caller vouches for the pointer; `BN_bn2bin` writes exactly
+    // `BN_num_bytes` bytes.
+    unsafe {
+        let mut out = Zeroizing::new(vec![0; ffi::BN_num_bytes(pointer) as usize]);
+        ffi::BN_bn2bin(pointer, out.as_mut_ptr());
+        out
+    }
+}
+
+/// Scratch space for the functions above.
+pub(crate) struct BnContext(NonNull<ffi::BN_CTX>);
+
+impl BnContext {
+    pub(crate) fn new() -> Result<Self, Failed> {
+        // SAFETY: no arguments; null is handled.
+        non_null(unsafe { ffi::BN_CTX_new() }).map(Self)
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut ffi::BN_CTX {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for BnContext {
+    fn drop(&mut self) {
+        // SAFETY: the context is ours and not used again.
+        unsafe { ffi::BN_CTX_free(self.0.as_ptr()) }
+    }
+}
+
+/// The prime of an RFC 3526 group.
+pub(crate) fn rfc3526_prime(bits: usize) -> Result<Bn, Failed> {
+    // SAFETY: with a null argument the functions allocate the result, which is
+    // then ours.
+    unsafe {
+        let pointer = match bits {
+            2048 => ffi::BN_get_rfc3526_prime_2048(core::ptr::null_mut()),
+            4096 => ffi::BN_get_rfc3526_prime_4096(core::ptr::null_mut()),
+            8192 => ffi::BN_get_rfc3526_prime_8192(core::ptr::null_mut()),
+            _ => return Err(Failed),
+        };
+        Bn::from_owned(pointer)
+    }
+}

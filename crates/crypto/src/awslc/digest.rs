@@ -1,0 +1,146 @@
+//! Hash contexts, comparison in constant time and PBKDF2.
+
+use core::ffi::c_void;
+
+use aws_lc_sys as ffi;
+
+use super::{Failed, check};
+use crate::hash::HashAlgorithm;
+
+/// The state of a hash on the stack.
+#[derive(Clone)]
+pub(crate) enum Context {
+    Md5(ffi::MD5_CTX),
+    Sha1(ffi::SHA_CTX),
+    Sha256(ffi::SHA256_CTX),
+    Sha384(ffi::SHA512_CTX),
+    Sha512(ffi::SHA512_CTX),
+}
+
+/// Runs one aws-lc hash function on the context inside, whichever it is. These
+/// functions cannot fail: their result is always 1.
+macro_rules! each_context {
+    ($self:expr, $context:ident => $md5:expr, $sha1:expr, $sha256:expr, $sha384:expr, $sha512:expr) => {
+        match $self {
+            Self::Md5($context) => $md5,
+            Self::Sha1($context) => $sha1,
+            Self::Sha256($context) => $sha256,
+            Self::Sha384($context) => $sha384,
+            Self::Sha512($context) => $sha512,
+        }
+    };
+}
+
+impl Context {
+    pub(crate) fn new(algorithm: HashAlgorithm) -> Self {
+        let mut this = match algorithm {
+            HashAlgorithm::Md5 => Self::Md5(zeroed()),
+            HashAlgorithm::Sha1 => Self::Sha1(zeroed()),
+            HashAlgorithm::Sha256 => Self::Sha256(zeroed()),
+            HashAlgorithm::Sha384 => Self::Sha384(zeroed()),
+            HashAlgorithm::Sha512 => Self::Sha512(zeroed()),
+        };
+        // SAFETY: each pointer is to a context of the type that its function
+        // initialises, owned by `this`.
+        unsafe {
+            each_context!(&mut this, c =>
+                ffi::MD5_Init(c), ffi::SHA1_Init(c), ffi::SHA256_Init(c),
+                ffi::SHA384_Init(c), ffi::SHA512_Init(c));
+        }
+        this
+    }
+
+    pub(crate) fn update(&mut self, data: &[u8]) {
+        let (bytes, len) = (data.as_ptr().cast::<c_void>(), data.len());
+        // SAFETY: the context was initialised in `new`; `bytes` is valid for
+        // `len` bytes and only read.
+        unsafe {
+            each_context!(self, c =>
+                ffi::MD5_Update(c, bytes, len), ffi::SHA1_Update(c, bytes, len),
+                ffi::SHA256_Update(c, bytes, len), ffi::SHA384_Update(c, bytes, len),
+                ffi::SHA512_Update(c, bytes, len));
+        }
+    }
+
+    /// Writes the digest to the front of `out`. The context is spent.
+    pub(crate) fn finish(&mut self, out: &mut [u8; 64]) {
+        let out = out.as_mut_ptr();
+        // SAFETY: the context was initialised in `new`; no digest is longer
+        // than the 64 bytes behind `out`.
+        unsafe {
+            each_context!(self, c =>
+                ffi::MD5_Final(out, c), ffi::SHA1_Final(out, c), ffi::SHA256_Final(out, c),
+                ffi::SHA384_Final(out, c), ffi::SHA512_Final(out, c));
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: each context is plain old data of the size given, owned by
+        // `self`, and all-zero is a valid value of it.
+        unsafe {
+            each_context!(self, c => wipe(c), wipe(c), wipe(c), wipe(c), wipe(c));
+        }
+    }
+}
+
+/// An all-zero context.
+fn zeroed<T: PlainContext>() -> T {
+    // SAFETY: `PlainContext` is implemented only for C structs of integers
+    // (and unions of integer arrays), for which all-zero is a valid value.
+    unsafe { core::mem::zeroed() }
+}
+
+trait PlainContext: Copy {}
+impl PlainContext for ffi::MD5_CTX {}
+impl PlainContext for ffi::SHA_CTX {}
+impl PlainContext for ffi::SHA256_CTX {}
+impl PlainContext for ffi::SHA512_CTX {}
+
+/// # Safety
+/// All-zero must be a valid `T`, and `T` must own nothing.
+unsafe fn wipe<T: PlainContext>(target: &mut T) {
+    // SAFETY: the pointer is valid for the size of its own type; the caller
+    // vouches for the value left behind.
+    unsafe { ffi::OPENSSL_cleanse((target as *mut T).cast(), size_of::<T>()) }
+}
+
+/// Whether two slices of equal length have equal bytes, in constant time.
+pub(crate) fn equal_same_length(a: &[u8], b: &[u8]) -> bool {
+    debug_assert_eq!(a.len(), b.len());
+    let len = a.len().min(b.len());
+    // SAFETY: both pointers are valid for `len` bytes and only read.
+    unsafe { ffi::CRYPTO_memcmp(a.as_ptr().cast(), b.as_ptr().cast(), len) == 0 }
+}
+
+/// PBKDF2 (RFC 8018 §5.2) with HMAC of `algorithm`.
+pub(crate) fn pbkdf2(
+    algorithm: HashAlgorithm,
+    password: &[u8],
+    salt: &[u8],
+    iterations: u32,
+    out: &mut [u8],
+) -> Result<(), Failed> {
+    // SAFETY: the EVP_* functions return static tables; every pointer is valid
+    // for the length given with it, and only `out` is written.
+    check(unsafe {
+        let md = match algorithm {
+            HashAlgorithm::Md5 => ffi::EVP_md5(),
+            HashAlgorithm::Sha1 => ffi::EVP_sha1(),
+            HashAlgorithm::Sha256 => ffi::EVP_sha256(),
+            HashAlgorithm::Sha384 => ffi::EVP_sha384(),
+            HashAlgorithm::Sha512 => ffi::EVP_sha512(),
+        };
+        ffi::PKCS5_PBKDF2_HMAC(
+            password.as_ptr().cast(),
+            password.len(),
+            salt.as_ptr(),
+            salt.len(),
+            iterations,
+            md,
+            out.len(),
+            out.as_mut_ptr(),
+        )
+    })
+}

@@ -1,0 +1,46 @@
+//! AES in counter mode (RFC 4344 §4).
+#![forbid(unsafe_code)]
+
+use core::fmt;
+
+use super::{CipherAlgorithm, CipherKind};
+use crate::KeyLengthError;
+use crate::awslc::aes::AesKey;
+
+/// A key and IV of one direction and one epoch.
+pub struct CtrKey {
+    key: AesKey,
+    /// The whole IV is the first counter; it carries over all 128 bits.
+    initial_counter: u128,
+}
+
+impl CtrKey {
+    /// Takes 16, 24 or 32 bytes of key and 16 of IV.
+    ///
+    /// # Errors
+    /// If a length does not fit `algorithm`, or it is not AES-CTR.
+    pub fn new(algorithm: CipherAlgorithm, key: &[u8], iv: &[u8]) -> Result<Self, KeyLengthError> {
+        if algorithm.kind() != CipherKind::Ctr || key.len() != algorithm.key_len() {
+            return Err(KeyLengthError);
+        }
+        let iv = iv.try_into().map_err(|_| KeyLengthError)?;
+        Ok(Self {
+            key: AesKey::for_encryption(key).map_err(|_| KeyLengthError)?,
+            initial_counter: u128::from_be_bytes(iv),
+        })
+    }
+
+    /// XORs into `data` the key stream that begins `block_offset` 16-byte
+    /// blocks after the epoch's start: encrypts and decrypts alike. The last
+    /// block of `data` may be partial.
+    pub fn apply(&self, block_offset: u64, data: &mut [u8]) {
+        let counter = self.initial_counter.wrapping_add(u128::from(block_offset));
+        self.key.ctr(counter, data);
+    }
+}
+
+impl fmt::Debug for CtrKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CtrKey(..)")
+    }
+}

@@ -1,0 +1,235 @@
+//! Diffie-Hellman in prime groups (RFC 4253 §8, RFC 3526, RFC 4419, RFC 8268).
+//!
+//! Private exponents have 512 bits: at least twice the strength of any group up
+//! to 8192 bits, and a fixed length, so that the constant-time exponentiation
+//! takes the same time each time. They are sound only in groups whose prime is
+//! safe; [`Primality::Safe`] checks that.
+#![forbid(unsafe_code)]
+
+use core::fmt;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::KexAlgorithm;
+use crate::awslc::Failed;
+use crate::awslc::bn::{Bn, BnContext, rfc3526_prime};
+use crate::{BadGroup, KexError, random};
+
+/// Length of a private exponent in bytes.
+const EXPONENT_LEN: usize = 64;
+/// No modulus above this enters any computation, whatever the policy.
+const ABSOLUTE_MAX_BITS: usize = 16384;
+
+/// What a group from elsewhere must fulfil.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DhPolicy {
+    /// Fewest bits of the prime.
+    pub min_bits: usize,
+    /// Most bits of the prime.
+    pub max_bits: usize,
+    /// How far to test that the modulus is prime.
+    pub primality: Primality,
+}
+
+/// How far to test that a modulus is prime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Primality {
+    /// Not at all: for our own moduli file, tested when it was made.
+    Trusted,
+    /// That p is prime.
+    Prime,
+    /// That p and (p-1)/2 are prime: for a group that a server sent.
+    Safe,
+}
+
+impl Default for DhPolicy {
+    /// 2048 to 8192 bits (RFC 8270), a safe prime.
+    fn default() -> Self {
+        Self {
+            min_bits: 2048,
+            max_bits: 8192,
+            primality: Primality::Safe,
+        }
+    }
+}
+
+/// A group: an odd prime p and a generator g. Cheap to clone.
+#[derive(Clone)]
+pub struct DhGroup(Arc<Parts>);
+
+struct Parts {
+    p: Bn,
+    p_minus_1: Bn,
+    g: Bn,
+}
+
+impl DhGroup {
+    /// A group from unsigned big-endian bytes, checked against `policy`.
+    ///
+    /// # Errors
+    /// Which check it fails.
+    pub fn new(p: &[u8], g: &[u8], policy: &DhPolicy) -> Result<Self, BadGroup> {
+        let (p, g) = (without_leading_zeros(p), without_leading_zeros(g));
+        let max_bits = policy.max_bits.min(ABSOLUTE_MAX_BITS);
+        if p.len() > max_bits.div_ceil(8) {
+            return Err(BadGroup::TooLarge);
+        }
+        if g.len() > p.len() {
+            return Err(BadGroup::BadGenerator);
+        }
+        let p = Bn::from_bytes(p).map_err(|_| BadGroup::Internal)?;
+        if p.bits() > max_bits {
+            return Err(BadGroup::TooLarge);
+        }
+        if p.bits() < policy.min_bits.max(16) {
+            return Err(BadGroup::TooSmall);
+        }
+        if !p.is_odd() {
+            return Err(BadGroup::NotPrime);
+        }
+        let g = Bn::from_bytes(g).map_err(|_| BadGroup::Internal)?;
+        let group = Self::from_parts(p, g).map_err(|_| BadGroup::Internal)?;
+        group.check_range(&group.0.g).map_err(|e| match e {
+            KexError::Internal => BadGroup::Internal,
+            _ => BadGroup::BadGenerator,
+        })?;
+        if group
+            .passes(policy.primality)
+            .map_err(|_| BadGroup::Internal)?
+        {
+            Ok(group)
+        } else {
+            Err(BadGroup::NotPrime)
+        }
+    }
+
+    /// The group of a method with a fixed one.
+    ///
+    /// # Errors
+    /// [`KexError::Misuse`] for any other method.
+    pub fn fixed(algorithm: KexAlgorithm) -> Result<Self, KexError> {
+        let bits = match algorithm {
+            KexAlgorithm::DhGroup14Sha256 => 2048,
+            KexAlgorithm::DhGroup16Sha512 => 4096,
+            KexAlgorithm::DhGroup18Sha512 => 8192,
+            _ => return Err(KexError::Misuse),
+        };
+        rfc3526_prime(bits)
+            .and_then(|p| Self::from_parts(p, Bn::from_u64(2)?))
+            .map_err(|_| KexError::Internal)
+    }
+
+    fn from_parts(p: Bn, g: Bn) -> Result<Self, Failed> {
+        let p_minus_1 = p.minus_word(1)?;
+        Ok(Self(Arc::new(Parts { p, p_minus_1, g })))
+    }
+
+    /// p, big-endian without leading zeros.
+    #[must_use]
+    pub fn p(&self) -> Vec<u8> {
+        self.0.p.to_bytes().to_vec()
+    }
+
+    /// g, big-endian without leading zeros.
+    #[must_use]
+    pub fn g(&self) -> Vec<u8> {
+        self.0.g.to_bytes().to_vec()
+    }
+
+    /// Number of bits of p.
+    #[must_use]
+    pub fn bits(&self) -> usize {
+        self.0.p.bits()
+    }
+
+    /// Whether the modulus passes the test. A composite passes a round with a
+    /// probability of at most 1/4, and far less if it was not built to pass.
+    fn passes(&self, primality: Primality) -> Result<bool, Failed> {
+        let rounds = if self.bits() <= 4096 { 8 } else { 4 };
+        let mut context = BnContext::new()?;
+        // One round of each first: most bad moduli end there.
+        match primality {
+            Primality::Trusted => Ok(true),
+            Primality::Prime => self.0.p.is_prime(rounds, &mut context),
+            Primality::Safe => {
+                let q = self.0.p.halved()?;
+                Ok(self.0.p.is_prime(1, &mut context)?
+                    && q.is_prime(1, &mut context)?
+                    && self.0.p.is_prime(rounds - 1, &mut context)?
+                    && q.is_prime(rounds - 1, &mut context)?)
+            }
+        }
+    }
+
+    /// Checks a peer's public value: 1 < value < p-1 (RFC 8268 §4).
+    pub(super) fn check_public(&self, value: &[u8]) -> Result<Bn, KexError> {
+        let value = without_leading_zeros(value);
+        if value.len() > self.bits().div_ceil(8) {
+            return Err(KexError::InvalidPublicValue);
+        }
+        let value = Bn::from_bytes(value).map_err(|_| KexError::Internal)?;
+        self.check_range(&value)?;
+        Ok(value)
+    }
+
+    fn check_range(&self, value: &Bn) -> Result<(), KexError> {
+        if value.bits() > 1 && *value < self.0.p_minus_1 {
+            Ok(())
+        } else {
+            Err(KexError::InvalidPublicValue)
+        }
+    }
+}
+
+impl fmt::Debug for DhGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DhGroup({} bits)", self.bits())
+    }
+}
+
+/// A private exponent in a group.
+pub(super) struct Private {
+    group: DhGroup,
+    exponent: Bn,
+}
+
+impl Private {
+    /// The private exponent, and its public value (e or f).
+    pub(super) fn generate(group: &DhGroup) -> Result<(Self, Vec<u8>), KexError> {
+        let mut bytes: Zeroizing<[u8; EXPONENT_LEN]> = Zeroizing::new(random::bytes());
+        // A fixed length (see above), and never 0 in a small test group.
+        bytes[0] |= 0x80;
+        let exponent = Bn::from_bytes(&*bytes).map_err(|_| KexError::Internal)?;
+        let public = BnContext::new()
+            .and_then(|mut context| {
+                let parts = &group.0;
+                parts.g.power(&exponent, &parts.p, &mut context)
+            })
+            .map_err(|_| KexError::Internal)?;
+        let private = Self {
+            group: group.clone(),
+            exponent,
+        };
+        Ok((private, public.to_bytes().to_vec()))
+    }
+
+    /// K of the peer's public value.
+    pub(super) fn agree(&self, peer: &[u8]) -> Result<Zeroizing<Vec<u8>>, KexError> {
+        let peer = self.group.check_public(peer)?;
+        let modulus = &self.group.0.p;
+        let secret = BnContext::new()
+            .and_then(|mut context| peer.power(&self.exponent, modulus, &mut context))
+            .map_err(|_| KexError::Internal)?;
+        // A value of small order leads here in a group that is not safe.
+        if secret.bits() <= 1 {
+            return Err(KexError::InvalidPublicValue);
+        }
+        Ok(secret.to_bytes())
+    }
+}
+
+fn without_leading_zeros(bytes: &[u8]) -> &[u8] {
+    let start = bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len());
+    bytes.get(start..).unwrap_or_default()
+}

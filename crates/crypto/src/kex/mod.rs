@@ -1,0 +1,400 @@
+//! Key exchange methods: one table of them, and their two halves.
+//!
+//! RFC 4253 §8 and RFC 8268 (fixed groups), RFC 4419 (group exchange), RFC 5656
+//! (NIST curves), RFC 8731 (curve25519), and the hybrids sntrup761x25519 and
+//! mlkem768x25519. A half takes and gives the *content* of the wire value: the
+//! string body of Q_C, Q_S, C_INIT and S_REPLY, or e and f as unsigned
+//! big-endian bytes (with or without leading zeros). The exchange hash, the key
+//! derivation and the messages are in `proto`.
+//!
+//! All randomness is the kernel's. Peers' values of the wrong length, off the
+//! curve, of low order, or that fail ML-KEM's modulus check are refused.
+#![forbid(unsafe_code)]
+
+mod curve25519;
+mod dh;
+mod hybrid;
+
+use core::fmt;
+
+use zeroize::Zeroizing;
+
+use crate::KexError;
+use crate::awslc::ec::{Curve, EcKey};
+use crate::hash::HashAlgorithm;
+
+pub use dh::{DhGroup, DhPolicy, Primality};
+
+/// A key exchange method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KexAlgorithm {
+    /// mlkem768x25519-sha256
+    MlKem768X25519Sha256,
+    /// sntrup761x25519-sha512
+    Sntrup761X25519Sha512,
+    /// sntrup761x25519-sha512@openssh.com
+    Sntrup761X25519Sha512OpenSsh,
+    /// curve25519-sha256
+    Curve25519Sha256,
+    /// curve25519-sha256@libssh.org
+    Curve25519Sha256LibSsh,
+    /// ecdh-sha2-nistp256
+    EcdhNistP256,
+    /// ecdh-sha2-nistp384
+    EcdhNistP384,
+    /// ecdh-sha2-nistp521
+    EcdhNistP521,
+    /// diffie-hellman-group14-sha256
+    DhGroup14Sha256,
+    /// diffie-hellman-group16-sha512
+    DhGroup16Sha512,
+    /// diffie-hellman-group18-sha512
+    DhGroup18Sha512,
+    /// diffie-hellman-group-exchange-sha256
+    DhGroupExchangeSha256,
+}
+
+/// Which messages carry a method (numbers 30 and up are shared among them).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KexFamily {
+    /// KEX_HYBRID_INIT and _REPLY: strings C_INIT and S_REPLY.
+    Hybrid,
+    /// KEX_ECDH_INIT and _REPLY with X25519 values.
+    Curve25519,
+    /// KEX_ECDH_INIT and _REPLY with points of a NIST curve.
+    Ecdh,
+    /// KEXDH_INIT and _REPLY: mpints e and f in a fixed group.
+    Dh,
+    /// KEX_DH_GEX_*: the server chooses the group.
+    DhGroupExchange,
+}
+
+/// How K enters the exchange hash and the key derivation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SecretEncoding {
+    /// As an mpint (RFC 4253 §8).
+    Mpint,
+    /// As a string: the hybrids' K is a hash value.
+    String,
+}
+
+/// A row of [`KEXES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KexSpec {
+    /// The method that this row describes.
+    pub algorithm: KexAlgorithm,
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// The hash of the exchange hash and of the key derivation.
+    pub hash: HashAlgorithm,
+    /// Which messages carry it.
+    pub family: KexFamily,
+    /// How its secret is encoded.
+    pub encoding: SecretEncoding,
+}
+
+/// Every method, in the order of [`KexAlgorithm`]'s variants.
+pub const KEXES: &[KexSpec] = {
+    use HashAlgorithm::{Sha256, Sha384, Sha512};
+    use KexAlgorithm as A;
+    use KexFamily as F;
+    &[
+        spec(
+            A::MlKem768X25519Sha256,
+            "mlkem768x25519-sha256",
+            Sha256,
+            F::Hybrid,
+        ),
+        spec(
+            A::Sntrup761X25519Sha512,
+            "sntrup761x25519-sha512",
+            Sha512,
+            F::Hybrid,
+        ),
+        spec(
+            A::Sntrup761X25519Sha512OpenSsh,
+            "sntrup761x25519-sha512@openssh.com",
+            Sha512,
+            F::Hybrid,
+        ),
+        spec(
+            A::Curve25519Sha256,
+            "curve25519-sha256",
+            Sha256,
+            F::Curve25519,
+        ),
+        spec(
+            A::Curve25519Sha256LibSsh,
+            "curve25519-sha256@libssh.org",
+            Sha256,
+            F::Curve25519,
+        ),
+        spec(A::EcdhNistP256, "ecdh-sha2-nistp256", Sha256, F::Ecdh),
+        spec(A::EcdhNistP384, "ecdh-sha2-nistp384", Sha384, F::Ecdh),
+        spec(A::EcdhNistP521, "ecdh-sha2-nistp521", Sha512, F::Ecdh),
+        spec(
+            A::DhGroup14Sha256,
+            "diffie-hellman-group14-sha256",
+            Sha256,
+            F::Dh,
+        ),
+        spec(
+            A::DhGroup16Sha512,
+            "diffie-hellman-group16-sha512",
+            Sha512,
+            F::Dh,
+        ),
+        spec(
+            A::DhGroup18Sha512,
+            "diffie-hellman-group18-sha512",
+            Sha512,
+            F::Dh,
+        ),
+        spec(
+            A::DhGroupExchangeSha256,
+            "diffie-hellman-group-exchange-sha256",
+            Sha256,
+            F::DhGroupExchange,
+        ),
+    ]
+};
+
+const fn spec(
+    algorithm: KexAlgorithm,
+    name: &'static str,
+    hash: HashAlgorithm,
+    family: KexFamily,
+) -> KexSpec {
+    let encoding = match family {
+        KexFamily::Hybrid => SecretEncoding::String,
+        _ => SecretEncoding::Mpint,
+    };
+    KexSpec {
+        algorithm,
+        name,
+        hash,
+        family,
+        encoding,
+    }
+}
+
+impl KexAlgorithm {
+    /// The method of a wire name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        KEXES
+            .iter()
+            .find(|spec| spec.name == name)
+            .map(|spec| spec.algorithm)
+    }
+
+    /// Its row in [`KEXES`].
+    #[must_use]
+    pub const fn spec(self) -> &'static KexSpec {
+        &KEXES[self as usize]
+    }
+
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The hash of the exchange hash and of the key derivation.
+    #[must_use]
+    pub const fn hash(self) -> HashAlgorithm {
+        self.spec().hash
+    }
+
+    /// Which messages carry it.
+    #[must_use]
+    pub const fn family(self) -> KexFamily {
+        self.spec().family
+    }
+
+    fn method(self) -> Method {
+        match self {
+            Self::MlKem768X25519Sha256 => Method::Hybrid(hybrid::Kem::MlKem768),
+            Self::Sntrup761X25519Sha512 | Self::Sntrup761X25519Sha512OpenSsh => {
+                Method::Hybrid(hybrid::Kem::Sntrup761)
+            }
+            Self::Curve25519Sha256 | Self::Curve25519Sha256LibSsh => Method::Curve25519,
+            Self::EcdhNistP256 => Method::Ecdh(Curve::P256),
+            Self::EcdhNistP384 => Method::Ecdh(Curve::P384),
+            Self::EcdhNistP521 => Method::Ecdh(Curve::P521),
+            Self::DhGroup14Sha256 | Self::DhGroup16Sha512 | Self::DhGroup18Sha512 => Method::Dh,
+            Self::DhGroupExchangeSha256 => Method::NeedsGroup,
+        }
+    }
+}
+
+/// What a method computes with.
+enum Method {
+    Hybrid(hybrid::Kem),
+    Curve25519,
+    Ecdh(Curve),
+    Dh,
+    NeedsGroup,
+}
+
+/// K, wiped on drop.
+pub struct SharedSecret {
+    bytes: Zeroizing<Vec<u8>>,
+    encoding: SecretEncoding,
+}
+
+impl SharedSecret {
+    fn new(bytes: Zeroizing<Vec<u8>>, encoding: SecretEncoding) -> Self {
+        Self { bytes, encoding }
+    }
+
+    /// How the bytes are to be encoded.
+    #[must_use]
+    pub fn encoding(&self) -> SecretEncoding {
+        self.encoding
+    }
+
+    /// The string's content, or the mpint's unsigned big-endian bytes, possibly
+    /// with leading zeros that the encoder strips.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for SharedSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedSecret({:?}, ..)", self.encoding)
+    }
+}
+
+/// The half that speaks first (the client), waiting for the peer's value.
+pub struct Initiator(Waiting);
+
+enum Waiting {
+    Hybrid(Box<hybrid::Initiator>),
+    Curve25519(curve25519::Private),
+    Ecdh(EcKey),
+    Dh(dh::Private),
+}
+
+impl Initiator {
+    /// Draws a private value; returns the half and its public value.
+    ///
+    /// # Errors
+    /// [`KexError::Misuse`] for group exchange, which takes
+    /// [`Self::with_group`]; [`KexError::Internal`] without memory.
+    pub fn new(algorithm: KexAlgorithm) -> Result<(Self, Vec<u8>), KexError> {
+        match algorithm.method() {
+            Method::Hybrid(kem) => {
+                let (half, public) = hybrid::Initiator::new(kem)?;
+                Ok((Self(Waiting::Hybrid(Box::new(half))), public))
+            }
+            Method::Curve25519 => {
+                let private = curve25519::Private::generate();
+                let public = private.public().to_vec();
+                Ok((Self(Waiting::Curve25519(private)), public))
+            }
+            Method::Ecdh(curve) => {
+                let key = EcKey::generate(curve).map_err(|_| KexError::Internal)?;
+                let public = key.public_point().map_err(|_| KexError::Internal)?;
+                Ok((Self(Waiting::Ecdh(key)), public))
+            }
+            Method::Dh => Self::with_group(&DhGroup::fixed(algorithm)?),
+            Method::NeedsGroup => Err(KexError::Misuse),
+        }
+    }
+
+    /// As [`Self::new`], in a group that the server chose.
+    ///
+    /// # Errors
+    /// [`KexError::Internal`] without memory.
+    pub fn with_group(group: &DhGroup) -> Result<(Self, Vec<u8>), KexError> {
+        let (private, public) = dh::Private::generate(group)?;
+        Ok((Self(Waiting::Dh(private)), public))
+    }
+
+    /// Takes the peer's value and computes K.
+    ///
+    /// # Errors
+    /// [`KexError::WrongLength`] or [`KexError::InvalidPublicValue`] for a bad
+    /// value of the peer.
+    pub fn finish(self, peer: &[u8]) -> Result<SharedSecret, KexError> {
+        match self.0 {
+            Waiting::Hybrid(half) => half.finish(peer).map(string),
+            Waiting::Curve25519(private) => private.agree(peer).map(|secret| mpint(&*secret)),
+            Waiting::Ecdh(key) => agree(&key, peer),
+            Waiting::Dh(private) => private
+                .agree(peer)
+                .map(|k| SharedSecret::new(k, SecretEncoding::Mpint)),
+        }
+    }
+}
+
+impl fmt::Debug for Initiator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Initiator(..)")
+    }
+}
+
+/// The half that answers (the server): takes the peer's value, returns its own
+/// public value and K.
+///
+/// # Errors
+/// As [`Initiator::new`] and [`Initiator::finish`].
+pub fn respond(algorithm: KexAlgorithm, peer: &[u8]) -> Result<(Vec<u8>, SharedSecret), KexError> {
+    match algorithm.method() {
+        Method::Hybrid(kem) => {
+            let (reply, secret) = hybrid::respond(kem, peer)?;
+            Ok((reply, string(secret)))
+        }
+        Method::Curve25519 => {
+            let private = curve25519::Private::generate();
+            let secret = private.agree(peer)?;
+            Ok((private.public().to_vec(), mpint(&*secret)))
+        }
+        Method::Ecdh(curve) => {
+            let key = EcKey::generate(curve).map_err(|_| KexError::Internal)?;
+            let secret = agree(&key, peer)?;
+            let public = key.public_point().map_err(|_| KexError::Internal)?;
+            Ok((public, secret))
+        }
+        Method::Dh => respond_with_group(&DhGroup::fixed(algorithm)?, peer),
+        Method::NeedsGroup => Err(KexError::Misuse),
+    }
+}
+
+/// As [`respond`], in a group that we chose for group exchange.
+///
+/// # Errors
+/// As [`Initiator::finish`].
+pub fn respond_with_group(
+    group: &DhGroup,
+    peer: &[u8],
+) -> Result<(Vec<u8>, SharedSecret), KexError> {
+    // The cheap check of the peer's value goes before our own modexp.
+    group.check_public(peer)?;
+    let (private, public) = dh::Private::generate(group)?;
+    let secret = private.agree(peer)?;
+    Ok((public, SharedSecret::new(secret, SecretEncoding::Mpint)))
+}
+
+fn agree(key: &EcKey, peer: &[u8]) -> Result<SharedSecret, KexError> {
+    if peer.len() != key.curve().point_len() {
+        return Err(KexError::WrongLength);
+    }
+    key.agree(peer)
+        .map(|secret| SharedSecret::new(secret, SecretEncoding::Mpint))
+        .map_err(|_| KexError::InvalidPublicValue)
+}
+
+fn mpint(bytes: &[u8]) -> SharedSecret {
+    SharedSecret::new(Zeroizing::new(bytes.to_vec()), SecretEncoding::Mpint)
+}
+
+fn string(bytes: Zeroizing<Vec<u8>>) -> SharedSecret {
+    SharedSecret::new(bytes, SecretEncoding::String)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! UMAC (RFC 4418, with erratum 3507) with AES-128 and tags of 64 or 128 bits,
+//! as umac-64@openssh.com and umac-128@openssh.com use it.
+//!
+//! The nonce is the sequence number as 64 bits, big-endian. The first layer
+//! (NH) has kernels in [`crate::arch`]; the second and third layer and the pad
+//! are here. Any message length is right, also those above 16 MiB that need the
+//! 128-bit polynomial.
+#![forbid(unsafe_code)]
+
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::KeyLengthError;
+use crate::arch::nh::{BLOCK_LEN, CHUNK_LEN, NhKey, STREAM_SHIFT_LEN};
+use crate::awslc::aes::AesKey;
+
+mod poly;
+
+use poly::Poly;
+
+/// 32 bits of tag per stream (RFC 4418 §4.1); at most 128 bits.
+const MAX_STREAMS: usize = 4;
+/// 2^36 - 5 (RFC 4418 §5.4).
+const PRIME_36: u64 = 0xf_ffff_fffb;
+
+/// A UMAC key.
+pub(super) struct Umac {
+    pad: AesKey,
+    nh: NhKey,
+    streams: [Stream; MAX_STREAMS],
+    tag_len: usize,
+}
+
+/// The keys of the second and third layer of one stream.
+#[derive(Default)]
+struct Stream {
+    poly: poly::PolyKey,
+    l3_inner: [u64; 8],
+    l3_xor: u32,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.l3_inner.zeroize();
+        self.l3_xor.zeroize();
+    }
+}
+
+impl Umac {
+    /// A key for tags of 8 or 16 bytes.
+    pub(super) fn new(key: &[u8; 16], tag_len: usize) -> Result<Self, KeyLengthError> {
+        if tag_len != 8 && tag_len != 16 {
+            return Err(KeyLengthError);
+        }
+        let count = tag_len / 4;
+        let master = AesKey::for_encryption(key).map_err(|_| KeyLengthError)?;
+        let pad_key = derive(&master, 0, 16);
+        let l1 = derive(&master, 1, BLOCK_LEN + (count - 1) * STREAM_SHIFT_LEN);
+        let l2 = derive(&master, 2, count * 24);
+        let l3_inner = derive(&master, 3, count * 64);
+        let l3_xor = derive(&master, 4, count * 4);
+
+        let mut streams: [Stream; MAX_STREAMS] = Default::default();
+        let parts = l2
+            .chunks_exact(24)
+            .zip(l3_inner.chunks_exact(64))
+            .zip(l3_xor.chunks_exact(4));
+        for (stream, ((l2, inner), xor)) in streams.iter_mut().zip(parts) {
+            stream.poly = poly::PolyKey::new(l2);
+            for (key, bytes) in stream.l3_inner.iter_mut().zip(inner.chunks_exact(8)) {
+                *key = be_u64(bytes) % PRIME_36;
+            }
+            stream.l3_xor = be_u32(xor);
+        }
+        Ok(Self {
+            pad: AesKey::for_encryption(&pad_key).map_err(|_| KeyLengthError)?,
+            nh: NhKey::new(&l1, count),
+            streams,
+            tag_len,
+        })
+    }
+
+    /// The tag over the concatenation of `parts`, and its length in bytes.
+    pub(super) fn compute(&self, nonce: u64, parts: &[&[u8]]) -> ([u8; 16], usize) {
+        let mut state = State::default();
+        match parts {
+            [only] => {
+                let (blocks, rest) = only.as_chunks::<BLOCK_LEN>();
+                for block in blocks {
+                    state.block(self, block, BLOCK_LEN);
+                }
+                if !rest.is_empty() || blocks.is_empty() {
+                    state.tail(self, rest);
+                }
+            }
+            _ => state.absorb_parts(self, parts),
+        }
+        let mut tag = self.pad(nonce);
+        for ((stream, state), out) in self
+            .streams
+            .iter()
+            .zip(&state.streams)
+            .zip(tag.chunks_exact_mut(4))
+            .take(self.tag_len / 4)
+        {
+            let hash = stream.l3_hash(state.l2_hash(&stream.poly)).to_be_bytes();
+            for (out, hash) in out.iter_mut().zip(hash) {
+                *out ^= hash;
+            }
+        }
+        (tag, self.tag_len)
+    }
+
+    /// The pad of a nonce (RFC 4418 §3.3), at the front of the result: with
+    /// 64-bit tags two nonces share a block of AES.
+    fn pad(&self, nonce: u64) -> [u8; 16] {
+        let halves = self.tag_len == 8;
+        let mut block = [0u8; 16];
+        let counter = if halves { nonce & !1 } else { nonce };
+        for (to, from) in block.iter_mut().zip(counter.to_be_bytes()) {
+            *to = from;
+        }
+        self.pad.encrypt_block(&mut block);
+        if halves && nonce & 1 == 1 {
+            block.rotate_left(8);
+        }
+        block
+    }
+}
+
+impl Stream {
+    /// RFC 4418 §5.4.
+    fn l3_hash(&self, message: u128) -> u32 {
+        let mut sum = 0u64;
+        for (word, key) in message.to_be_bytes().chunks_exact(2).zip(&self.l3_inner) {
+            let word = u64::from(word.iter().fold(0u16, |all, b| all << 8 | u16::from(*b)));
+            // 8 products of 16 by 36 bits stay below 2^55.
+            sum += word * key;
+        }
+        let low = (sum % PRIME_36) & u64::from(u32::MAX);
+        u32::try_from(low).unwrap_or_default() ^ self.l3_xor
+    }
+}
+
+/// A message on its way through the first two layers.
+#[derive(Default)]
+struct State {
+    streams: [StreamState; MAX_STREAMS],
+}
+
+#[derive(Default)]
+struct StreamState {
+    /// Number of first-layer words so far, and the first of them: a message of
+    /// one block skips the second layer.
+    words: u64,
+    first: u64,
+    poly: Poly,
+}
+
+impl StreamState {
+    /// RFC 4418 §5.3, or the padded word of the first layer when there was only
+    /// one (§5.1).
+    fn l2_hash(&self, key: &poly::PolyKey) -> u128 {
+        if self.words <= 1 {
+            u128::from(self.first)
+        } else {
+            self.poly.finish(key)
+        }
+    }
+}
+
+impl State {
+    /// Takes in a block padded to whole chunks, of which `len` bytes count.
+    fn block(&mut self, key: &Umac, padded: &[u8], len: usize) {
+        let bits = 8 * len as u64;
+        let mut words = [0; MAX_STREAMS];
+        key.nh.hash(padded, &mut words);
+        let streams = self.streams.iter_mut().zip(&key.streams).zip(words);
+        for ((state, stream), word) in streams.take(key.tag_len / 4) {
+            let word = word.wrapping_add(bits);
+            if state.words == 0 {
+                state.first = word;
+            }
+            state.words += 1;
+            state.poly.absorb(&stream.poly, word);
+        }
+    }
+
+    /// Takes in the last, short block: zero-padded to a positive multiple of a
+    /// chunk (RFC 4418 §5.2).
+    fn tail(&mut self, key: &Umac, rest: &[u8]) {
+        let mut buffer = [0u8; BLOCK_LEN];
+        for (to, from) in buffer.chunks_mut(CHUNK_LEN).zip(rest.chunks(CHUNK_LEN)) {
+            if let Some(to) = to.get_mut(..from.len()) {
+                to.copy_from_slice(from);
+            }
+        }
+        let padded = rest.len().next_multiple_of(CHUNK_LEN).max(CHUNK_LEN);
+        self.block(key, buffer.get(..padded).unwrap_or_default(), rest.len());
+    }
+
+    /// Takes in a message in parts, gathering blocks that straddle them.
+    fn absorb_parts(&mut self, key: &Umac, parts: &[&[u8]]) {
+        let mut buffer = [0u8; BLOCK_LEN];
+        let mut filled = 0;
+        let mut empty = true;
+        for part in parts {
+            let mut part = *part;
+            while !part.is_empty() {
+                if filled == 0
+                    && let Some((block, rest)) = part.split_first_chunk::<BLOCK_LEN>()
+                {
+                    self.block(key, block, BLOCK_LEN);
+                    empty = false;
+                    part = rest;
+                    continue;
+                }
+                let take = part.len().min(BLOCK_LEN - filled);
+                let (now, rest) = part.split_at(take);
+                if let Some(room) = buffer.get_mut(filled..filled + take) {
+                    room.copy_from_slice(now);
+                }
+                filled += take;
+                part = rest;
+                if filled == BLOCK_LEN {
+                    self.block(key, &buffer, BLOCK_LEN);
+                    empty = false;
+                    filled = 0;
+                }
+            }
+        }
+        if filled > 0 || empty {
+            self.tail(key, buffer.get(..filled).unwrap_or_default());
+        }
+    }
+}
+
+/// The key derivation of RFC 4418 §3.2.
+fn derive(master: &AesKey, index: u8, len: usize) -> Zeroizing<Vec<u8>> {
+    let mut out = Zeroizing::new(vec![0u8; len.next_multiple_of(16)]);
+    for (i, block) in (1u64..).zip(out.as_chunks_mut::<16>().0) {
+        *block = (u128::from(index) << 64 | u128::from(i)).to_be_bytes();
+        master.encrypt_block(block);
+    }
+    out.truncate(len);
+    out
+}
+
+fn be_u64(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |all, byte| all << 8 | u64::from(*byte))
+}
+
+fn be_u32(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .fold(0, |all, byte| all << 8 | u32::from(*byte))
+}
+
+#[cfg(test)]
+mod tests;

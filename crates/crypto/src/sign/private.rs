@@ -1,0 +1,195 @@
+//! Private keys and signing.
+#![forbid(unsafe_code)]
+
+use core::fmt;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::public::Inner as PublicInner;
+use super::rsa::{RsaPrivate, RsaPrivateParts};
+use super::{KeyKind, PublicKey, SignatureScheme};
+use crate::awslc::ec::EcKey;
+use crate::awslc::x25519::{ed25519_from_seed, ed25519_sign};
+use crate::{BadKey, SignError, random};
+
+/// A private key with its public one; secrets are wiped on drop. Cheap to clone.
+#[derive(Clone)]
+pub struct PrivateKey {
+    secret: Secret,
+    public: PublicKey,
+}
+
+#[derive(Clone)]
+enum Secret {
+    /// Seed ‖ public key.
+    Ed25519(Arc<Zeroizing<[u8; 64]>>),
+    Ecdsa(Arc<EcKey>),
+    Rsa(Arc<RsaPrivate>),
+}
+
+impl PrivateKey {
+    /// A fresh key; `rsa_bits` counts only for RSA, whose exponent is 65537.
+    ///
+    /// # Errors
+    /// If `rsa_bits` is not 1024 to 16384 for RSA, or memory runs out.
+    pub fn generate(kind: KeyKind, rsa_bits: usize) -> Result<Self, BadKey> {
+        match kind {
+            KeyKind::Ed25519 => {
+                let seed: Zeroizing<[u8; 32]> = Zeroizing::new(random::bytes());
+                Ok(Self::ed25519_from_seed(&seed))
+            }
+            KeyKind::Rsa => RsaPrivate::generate(rsa_bits).and_then(Self::from_rsa),
+            KeyKind::EcdsaP256 | KeyKind::EcdsaP384 | KeyKind::EcdsaP521 => {
+                let curve = kind.curve().ok_or(BadKey::Invalid)?;
+                let key = EcKey::generate(curve).map_err(|_| BadKey::Internal)?;
+                Self::from_ec(key)
+            }
+        }
+    }
+
+    /// An Ed25519 key from its seed (RFC 8032 §5.1.5).
+    #[must_use]
+    pub fn ed25519_from_seed(seed: &[u8; 32]) -> Self {
+        let mut private = Zeroizing::new([0; 64]);
+        let public = ed25519_from_seed(seed, &mut private);
+        Self {
+            secret: Secret::Ed25519(Arc::new(private)),
+            public: PublicKey(PublicInner::Ed25519(public)),
+        }
+    }
+
+    /// An ECDSA key from its scalar (unsigned big-endian) and public point.
+    ///
+    /// # Errors
+    /// If the scalar is not in 1..order, or the point is not its own.
+    pub fn ecdsa_from_parts(kind: KeyKind, scalar: &[u8], point: &[u8]) -> Result<Self, BadKey> {
+        let key = Self::ecdsa_from_scalar(kind, scalar)?;
+        if key.public.ecdsa_point() == Some(point) {
+            Ok(key)
+        } else {
+            Err(BadKey::Inconsistent)
+        }
+    }
+
+    /// An ECDSA key from its scalar alone (PKCS#8 files may lack the point).
+    ///
+    /// # Errors
+    /// If the scalar is not in 1..order.
+    pub fn ecdsa_from_scalar(kind: KeyKind, scalar: &[u8]) -> Result<Self, BadKey> {
+        let curve = kind.curve().ok_or(BadKey::Invalid)?;
+        let zeros = scalar.iter().take_while(|b| **b == 0).count();
+        let scalar = scalar.get(zeros..).unwrap_or_default();
+        if scalar.len() > curve.coordinate_len() {
+            return Err(BadKey::WrongLength);
+        }
+        Self::from_ec(EcKey::private(curve, scalar).map_err(|_| BadKey::Invalid)?)
+    }
+
+    /// An RSA key from its parts, unsigned big-endian. The primes may come in
+    /// either order; `iqmp` is the inverse of q modulo p in the order given.
+    ///
+    /// # Errors
+    /// If a part is out of bounds or the parts do not belong together.
+    pub fn rsa_from_parts(
+        n: &[u8],
+        e: &[u8],
+        d: &[u8],
+        iqmp: &[u8],
+        p: &[u8],
+        q: &[u8],
+    ) -> Result<Self, BadKey> {
+        RsaPrivate::from_parts(n, e, d, iqmp, p, q).and_then(Self::from_rsa)
+    }
+
+    fn from_ec(key: EcKey) -> Result<Self, BadKey> {
+        let kind = KeyKind::of_curve(key.curve());
+        let point = key.public_point().map_err(|_| BadKey::Internal)?;
+        Ok(Self {
+            secret: Secret::Ecdsa(Arc::new(key)),
+            public: PublicKey::ecdsa(kind, &point)?,
+        })
+    }
+
+    fn from_rsa(key: RsaPrivate) -> Result<Self, BadKey> {
+        let public = PublicKey::rsa(&key.parts().e, &key.parts().n)?;
+        Ok(Self {
+            secret: Secret::Rsa(Arc::new(key)),
+            public,
+        })
+    }
+
+    /// The public half.
+    #[must_use]
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// What kind of key this is.
+    #[must_use]
+    pub fn kind(&self) -> KeyKind {
+        self.public.kind()
+    }
+
+    /// The seed of an Ed25519 key.
+    #[must_use]
+    pub fn ed25519_seed(&self) -> Option<Zeroizing<[u8; 32]>> {
+        match &self.secret {
+            Secret::Ed25519(private) => private.first_chunk::<32>().copied().map(Zeroizing::new),
+            _ => None,
+        }
+    }
+
+    /// The scalar of an ECDSA key, padded to the coordinate's length.
+    #[must_use]
+    pub fn ecdsa_scalar(&self) -> Option<Zeroizing<Vec<u8>>> {
+        match &self.secret {
+            Secret::Ecdsa(key) => key.scalar().ok(),
+            _ => None,
+        }
+    }
+
+    /// The parts of an RSA key.
+    #[must_use]
+    pub fn rsa_parts(&self) -> Option<&RsaPrivateParts> {
+        match &self.secret {
+            Secret::Rsa(key) => Some(key.parts()),
+            _ => None,
+        }
+    }
+
+    /// Signs `message`. The signature has been verified when it is returned, so
+    /// that a fault in the computation does not give a key away.
+    ///
+    /// # Errors
+    /// If the scheme does not fit the key, or the library fails.
+    pub fn sign(&self, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, SignError> {
+        if scheme.key_kind() != self.kind() {
+            return Err(SignError::WrongScheme);
+        }
+        let signature = match &self.secret {
+            Secret::Ed25519(private) => ed25519_sign(private, message)
+                .map_err(|_| SignError::Internal)?
+                .to_vec(),
+            Secret::Ecdsa(key) => key
+                .sign(&scheme.hash().digest(message))
+                .map_err(|_| SignError::Internal)?,
+            Secret::Rsa(key) => key.sign(scheme.hash(), message)?,
+        };
+        // An RSA fault gives the primes away. For Ed25519 and ECDSA the check
+        // would cost more than the signature and guard less: the nonces are
+        // derived from key and message inside the library.
+        if let Secret::Rsa(_) = self.secret {
+            self.public
+                .verify(scheme, message, &signature)
+                .map_err(|_| SignError::Internal)?;
+        }
+        Ok(signature)
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({:?}, ..)", self.kind())
+    }
+}

@@ -1,0 +1,173 @@
+//! Public keys and verification.
+#![forbid(unsafe_code)]
+
+use core::fmt;
+use std::sync::Arc;
+
+use super::rsa::RsaPublic;
+use super::{KeyKind, SignatureScheme};
+use crate::awslc::ec::EcKey;
+use crate::awslc::x25519::ed25519_verify;
+use crate::{BadKey, BadSignature};
+
+/// A public key whose parts have been checked. Cheap to clone.
+#[derive(Clone)]
+pub struct PublicKey(pub(super) Inner);
+
+#[derive(Clone)]
+pub(super) enum Inner {
+    Ed25519([u8; 32]),
+    Ecdsa { key: Arc<EcKey>, point: Arc<[u8]> },
+    Rsa(Arc<RsaPublic>),
+}
+
+impl PublicKey {
+    /// An Ed25519 key from its 32 bytes.
+    ///
+    /// # Errors
+    /// If there are not 32 of them.
+    pub fn ed25519(bytes: &[u8]) -> Result<Self, BadKey> {
+        let bytes = bytes.try_into().map_err(|_| BadKey::WrongLength)?;
+        Ok(Self(Inner::Ed25519(bytes)))
+    }
+
+    /// An ECDSA key from its uncompressed point (SEC 1 §2.3.3).
+    ///
+    /// # Errors
+    /// If `kind` is not ECDSA, the length is wrong, or the point is compressed,
+    /// not on the curve, or at infinity.
+    pub fn ecdsa(kind: KeyKind, point: &[u8]) -> Result<Self, BadKey> {
+        let curve = kind.curve().ok_or(BadKey::Invalid)?;
+        if point.len() != curve.point_len() {
+            return Err(BadKey::WrongLength);
+        }
+        let key = EcKey::public(curve, point).map_err(|_| BadKey::Invalid)?;
+        Ok(Self(Inner::Ecdsa {
+            key: Arc::new(key),
+            point: point.into(),
+        }))
+    }
+
+    /// An RSA key from modulus and exponent, unsigned big-endian.
+    ///
+    /// # Errors
+    /// If the modulus is not 1024 to 16384 bits and odd, or the exponent not odd,
+    /// at least 3 and at most 64 bits. The bounds are checked on the lengths
+    /// before any arithmetic.
+    pub fn rsa(e: &[u8], n: &[u8]) -> Result<Self, BadKey> {
+        Ok(Self(Inner::Rsa(Arc::new(RsaPublic::new(e, n)?))))
+    }
+
+    /// What kind of key this is.
+    #[must_use]
+    pub fn kind(&self) -> KeyKind {
+        match &self.0 {
+            Inner::Ed25519(_) => KeyKind::Ed25519,
+            Inner::Ecdsa { key, .. } => KeyKind::of_curve(key.curve()),
+            Inner::Rsa(_) => KeyKind::Rsa,
+        }
+    }
+
+    /// Size in bits as users know it: 256, 384, 521, or the modulus' size.
+    #[must_use]
+    pub fn bits(&self) -> usize {
+        match &self.0 {
+            Inner::Ed25519(_) => 256,
+            Inner::Ecdsa { key, .. } => key.curve().bits(),
+            Inner::Rsa(key) => key.bits(),
+        }
+    }
+
+    /// The 32 bytes of an Ed25519 key.
+    #[must_use]
+    pub fn ed25519_bytes(&self) -> Option<&[u8; 32]> {
+        match &self.0 {
+            Inner::Ed25519(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The uncompressed point of an ECDSA key.
+    #[must_use]
+    pub fn ecdsa_point(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Inner::Ecdsa { point, .. } => Some(point),
+            _ => None,
+        }
+    }
+
+    /// The public exponent of an RSA key, without leading zeros.
+    #[must_use]
+    pub fn rsa_exponent(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Inner::Rsa(key) => Some(key.exponent()),
+            _ => None,
+        }
+    }
+
+    /// The modulus of an RSA key, without leading zeros.
+    #[must_use]
+    pub fn rsa_modulus(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Inner::Rsa(key) => Some(key.modulus()),
+            _ => None,
+        }
+    }
+
+    /// Verifies a signature over `message`.
+    ///
+    /// An RSA signature may lack leading zeros (some peers strip them); any
+    /// other length than the key's own is refused.
+    ///
+    /// # Errors
+    /// If it does not verify, or the scheme is of another kind than the key.
+    pub fn verify(
+        &self,
+        scheme: SignatureScheme,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), BadSignature> {
+        if scheme.key_kind() != self.kind() {
+            return Err(BadSignature);
+        }
+        match &self.0 {
+            Inner::Ed25519(public) => {
+                let signature = signature.try_into().map_err(|_| BadSignature)?;
+                ed25519_verify(public, message, signature).map_err(|_| BadSignature)
+            }
+            Inner::Ecdsa { key, .. } => {
+                let len = key.curve().coordinate_len();
+                if signature.len() != 2 * len {
+                    return Err(BadSignature);
+                }
+                let (r, s) = signature.split_at(len);
+                let digest = scheme.hash().digest(message);
+                key.verify(&digest, r, s).map_err(|_| BadSignature)
+            }
+            Inner::Rsa(key) => key.verify(scheme.hash(), message, signature),
+        }
+    }
+}
+
+impl PartialEq for PublicKey {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Inner::Ed25519(a), Inner::Ed25519(b)) => a == b,
+            // The point's length and first byte do not tell curves apart, but
+            // each curve has a length of its own.
+            (Inner::Ecdsa { point: a, .. }, Inner::Ecdsa { point: b, .. }) => a == b,
+            (Inner::Rsa(a), Inner::Rsa(b)) => {
+                a.modulus() == b.modulus() && a.exponent() == b.exponent()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for PublicKey {}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({:?}, {} bits)", self.kind(), self.bits())
+    }
+}

@@ -1,0 +1,240 @@
+//! RSA keys: bounds, consistency, and both orders of the primes.
+#![forbid(unsafe_code)]
+
+use core::fmt;
+
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use super::{MAX_RSA_BITS, MAX_RSA_EXPONENT_BITS, MIN_RSA_BITS};
+use crate::awslc::Failed;
+use crate::awslc::bn::{Bn, BnContext};
+use crate::awslc::rsa::{Part, PrivateParts, RsaKey};
+use crate::hash::HashAlgorithm;
+use crate::{BadKey, BadSignature, SignError};
+
+/// A public key.
+pub(super) struct RsaPublic {
+    key: RsaKey,
+    n: Vec<u8>,
+    e: Vec<u8>,
+    bits: usize,
+}
+
+impl RsaPublic {
+    pub(super) fn new(e: &[u8], n: &[u8]) -> Result<Self, BadKey> {
+        let (n, e) = checked_public(n, e)?;
+        let bits = n.bits();
+        let key = RsaKey::public(&n, &e).map_err(|_| BadKey::Invalid)?;
+        Ok(Self {
+            key,
+            n: n.to_bytes().to_vec(),
+            e: e.to_bytes().to_vec(),
+            bits,
+        })
+    }
+
+    pub(super) fn bits(&self) -> usize {
+        self.bits
+    }
+
+    pub(super) fn modulus(&self) -> &[u8] {
+        &self.n
+    }
+
+    pub(super) fn exponent(&self) -> &[u8] {
+        &self.e
+    }
+
+    pub(super) fn verify(
+        &self,
+        hash: HashAlgorithm,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), BadSignature> {
+        let len = self.key.modulus_len();
+        let missing = len.checked_sub(signature.len()).ok_or(BadSignature)?;
+        let digest = hash.digest(message);
+        let result = if missing == 0 {
+            self.key.verify(hash, &digest, signature)
+        } else {
+            let mut padded = vec![0; len];
+            if let Some(end) = padded.get_mut(missing..) {
+                end.copy_from_slice(signature);
+            }
+            self.key.verify(hash, &digest, &padded)
+        };
+        result.map_err(|_| BadSignature)
+    }
+}
+
+/// The integers of a private key, unsigned big-endian without leading zeros, as
+/// an SSH private key carries them. Wiped on drop.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub struct RsaPrivateParts {
+    /// Modulus.
+    pub n: Vec<u8>,
+    /// Public exponent.
+    pub e: Vec<u8>,
+    /// Private exponent.
+    pub d: Vec<u8>,
+    /// Inverse of q modulo p.
+    pub iqmp: Vec<u8>,
+    /// First prime.
+    pub p: Vec<u8>,
+    /// Second prime.
+    pub q: Vec<u8>,
+}
+
+impl RsaPrivateParts {
+    /// d mod (p-1), as PEM and PKCS#8 files carry it (RFC 8017 A.1.2).
+    #[must_use]
+    pub fn dmp1(&self) -> Zeroizing<Vec<u8>> {
+        self.crt_exponent(&self.p)
+    }
+
+    /// d mod (q-1), as PEM and PKCS#8 files carry it (RFC 8017 A.1.2).
+    #[must_use]
+    pub fn dmq1(&self) -> Zeroizing<Vec<u8>> {
+        self.crt_exponent(&self.q)
+    }
+
+    fn crt_exponent(&self, prime: &[u8]) -> Zeroizing<Vec<u8>> {
+        let compute = || -> Result<_, Failed> {
+            let (d, prime) = (Bn::from_bytes(&self.d)?, Bn::from_bytes(prime)?);
+            let exponent = d.modulo(&prime.minus_word(1)?, &mut BnContext::new()?)?;
+            Ok(exponent.to_bytes())
+        };
+        // The parts have passed the key's own checks; only memory can lack.
+        compute().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for RsaPrivateParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RsaPrivateParts(..)")
+    }
+}
+
+/// A private key.
+pub(super) struct RsaPrivate {
+    key: RsaKey,
+    parts: RsaPrivateParts,
+}
+
+impl RsaPrivate {
+    pub(super) fn generate(bits: usize) -> Result<Self, BadKey> {
+        if !(MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits) {
+            return Err(BadKey::OutOfBounds);
+        }
+        let bits = i32::try_from(bits).map_err(|_| BadKey::OutOfBounds)?;
+        let key = RsaKey::generate(bits).map_err(|_| BadKey::Internal)?;
+        let part = |part| key.part(part).to_vec();
+        let parts = RsaPrivateParts {
+            n: part(Part::N),
+            e: part(Part::E),
+            d: part(Part::D),
+            iqmp: part(Part::Iqmp),
+            p: part(Part::P),
+            q: part(Part::Q),
+        };
+        Ok(Self { key, parts })
+    }
+
+    pub(super) fn from_parts(
+        n: &[u8],
+        e: &[u8],
+        d: &[u8],
+        iqmp: &[u8],
+        p: &[u8],
+        q: &[u8],
+    ) -> Result<Self, BadKey> {
+        let (n, e) = checked_public(n, e)?;
+        let secret = [d, iqmp, p, q].map(|part| bounded(part, MAX_RSA_BITS));
+        let [d, iqmp, p, q] = secret;
+        let (d, iqmp, p, q) = (d?, iqmp?, p?, q?);
+        // Half the modulus and odd: also bounds the arithmetic below.
+        if !p.is_odd() || !q.is_odd() || p.bits() < 2 || q.bits() < 2 || p == q || d.is_zero() {
+            return Err(BadKey::Inconsistent);
+        }
+        let key = assemble(&n, &e, &d, &iqmp, &p, &q).map_err(|_| BadKey::Inconsistent)?;
+        let parts = RsaPrivateParts {
+            n: n.to_bytes().to_vec(),
+            e: e.to_bytes().to_vec(),
+            d: d.to_bytes().to_vec(),
+            iqmp: iqmp.to_bytes().to_vec(),
+            p: p.to_bytes().to_vec(),
+            q: q.to_bytes().to_vec(),
+        };
+        Ok(Self { key, parts })
+    }
+
+    pub(super) fn parts(&self) -> &RsaPrivateParts {
+        &self.parts
+    }
+
+    pub(super) fn sign(&self, hash: HashAlgorithm, message: &[u8]) -> Result<Vec<u8>, SignError> {
+        self.key
+            .sign(hash, &hash.digest(message))
+            .map_err(|_| SignError::Internal)
+    }
+}
+
+/// Builds the library's key, which wants p > q, and checks that all parts
+/// belong together.
+fn assemble(n: &Bn, e: &Bn, d: &Bn, iqmp: &Bn, p: &Bn, q: &Bn) -> Result<RsaKey, Failed> {
+    let mut context = BnContext::new()?;
+    if p.times(q, &mut context)? != *n || iqmp >= p {
+        return Err(Failed);
+    }
+    let one = Bn::from_u64(1)?;
+    if q.times(iqmp, &mut context)?.modulo(p, &mut context)? != one {
+        return Err(Failed);
+    }
+    let swapped;
+    let (p, q, iqmp) = if p > q {
+        (p, q, iqmp)
+    } else {
+        // The inverse of the smaller prime modulo the larger one, by Fermat
+        // because that runs in constant time: x^(m-2) mod m.
+        swapped = p
+            .modulo(q, &mut context)?
+            .power(&q.minus_word(2)?, q, &mut context)?;
+        (q, p, &swapped)
+    };
+    let dmp1 = d.modulo(&p.minus_word(1)?, &mut context)?;
+    let dmq1 = d.modulo(&q.minus_word(1)?, &mut context)?;
+    RsaKey::private(&PrivateParts {
+        n,
+        e,
+        d,
+        p,
+        q,
+        dmp1: &dmp1,
+        dmq1: &dmq1,
+        iqmp,
+    })
+}
+
+/// Modulus and exponent within bounds. The lengths are checked before the
+/// library sees a number, so a huge one costs nothing.
+fn checked_public(n: &[u8], e: &[u8]) -> Result<(Bn, Bn), BadKey> {
+    let n = bounded(n, MAX_RSA_BITS)?;
+    let e = bounded(e, MAX_RSA_EXPONENT_BITS)?;
+    if n.bits() < MIN_RSA_BITS {
+        return Err(BadKey::OutOfBounds);
+    }
+    if !n.is_odd() || !e.is_odd() || e.bits() < 2 {
+        return Err(BadKey::Invalid);
+    }
+    Ok((n, e))
+}
+
+/// An integer of at most `max_bits` bits.
+fn bounded(bytes: &[u8], max_bits: usize) -> Result<Bn, BadKey> {
+    let zeros = bytes.iter().take_while(|b| **b == 0).count();
+    let bytes = bytes.get(zeros..).unwrap_or_default();
+    if bytes.len() > max_bits / 8 {
+        return Err(BadKey::OutOfBounds);
+    }
+    Bn::from_bytes(bytes).map_err(|_| BadKey::Internal)
+}
