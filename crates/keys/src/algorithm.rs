@@ -1,0 +1,322 @@
+//! The one table of public key types and of the signature algorithms that go with them
+//! (RFC 4253 §6.6, RFC 5656, RFC 8332, RFC 8709, OpenSSH PROTOCOL.u2f and PROTOCOL.certkeys).
+//!
+//! A *key type* is the name inside a key blob; a *signature algorithm* is the name that is
+//! negotiated and that stands inside a signature. They differ for RSA alone, where one key type
+//! serves two algorithms. SHA-1 signatures (`ssh-rsa`) are no algorithm here, by intention.
+
+use core::fmt;
+
+/// The kind of a plain key, as its blob names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyType {
+    /// `ssh-ed25519` (RFC 8709).
+    Ed25519,
+    /// `ecdsa-sha2-nistp256` (RFC 5656).
+    EcdsaP256,
+    /// `ecdsa-sha2-nistp384` (RFC 5656).
+    EcdsaP384,
+    /// `ecdsa-sha2-nistp521` (RFC 5656).
+    EcdsaP521,
+    /// `ssh-rsa` (RFC 4253 §6.6): the key, not the SHA-1 signature of the same name.
+    Rsa,
+    /// `sk-ssh-ed25519@openssh.com`: a security key.
+    SkEd25519,
+    /// `sk-ecdsa-sha2-nistp256@openssh.com`: a security key.
+    SkEcdsaP256,
+}
+
+struct KeyTypeRow {
+    key_type: KeyType,
+    name: &'static str,
+    certificate_name: &'static str,
+    /// What `ssh-keygen -l` shows between parentheses.
+    label: &'static str,
+}
+
+const KEY_TYPES: [KeyTypeRow; 7] = [
+    KeyTypeRow {
+        key_type: KeyType::Ed25519,
+        name: "ssh-ed25519",
+        certificate_name: "ssh-ed25519-cert-v01@openssh.com",
+        label: "ED25519",
+    },
+    KeyTypeRow {
+        key_type: KeyType::EcdsaP256,
+        name: "ecdsa-sha2-nistp256",
+        certificate_name: "ecdsa-sha2-nistp256-cert-v01@openssh.com",
+        label: "ECDSA",
+    },
+    KeyTypeRow {
+        key_type: KeyType::EcdsaP384,
+        name: "ecdsa-sha2-nistp384",
+        certificate_name: "ecdsa-sha2-nistp384-cert-v01@openssh.com",
+        label: "ECDSA",
+    },
+    KeyTypeRow {
+        key_type: KeyType::EcdsaP521,
+        name: "ecdsa-sha2-nistp521",
+        certificate_name: "ecdsa-sha2-nistp521-cert-v01@openssh.com",
+        label: "ECDSA",
+    },
+    KeyTypeRow {
+        key_type: KeyType::Rsa,
+        name: "ssh-rsa",
+        certificate_name: "ssh-rsa-cert-v01@openssh.com",
+        label: "RSA",
+    },
+    KeyTypeRow {
+        key_type: KeyType::SkEd25519,
+        name: "sk-ssh-ed25519@openssh.com",
+        certificate_name: "sk-ssh-ed25519-cert-v01@openssh.com",
+        label: "ED25519-SK",
+    },
+    KeyTypeRow {
+        key_type: KeyType::SkEcdsaP256,
+        name: "sk-ecdsa-sha2-nistp256@openssh.com",
+        certificate_name: "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+        label: "ECDSA-SK",
+    },
+];
+
+impl KeyType {
+    /// Every key type, in the table's order.
+    pub const ALL: [Self; 7] = [
+        Self::Ed25519,
+        Self::EcdsaP256,
+        Self::EcdsaP384,
+        Self::EcdsaP521,
+        Self::Rsa,
+        Self::SkEd25519,
+        Self::SkEcdsaP256,
+    ];
+
+    fn row(self) -> &'static KeyTypeRow {
+        match self {
+            Self::Ed25519 => &KEY_TYPES[0],
+            Self::EcdsaP256 => &KEY_TYPES[1],
+            Self::EcdsaP384 => &KEY_TYPES[2],
+            Self::EcdsaP521 => &KEY_TYPES[3],
+            Self::Rsa => &KEY_TYPES[4],
+            Self::SkEd25519 => &KEY_TYPES[5],
+            Self::SkEcdsaP256 => &KEY_TYPES[6],
+        }
+    }
+
+    /// The name in a plain key's blob.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The name in a certificate's blob.
+    #[must_use]
+    pub fn certificate_name(self) -> &'static str {
+        self.row().certificate_name
+    }
+
+    /// The short upper-case word for people, as in `256 SHA256:… (ED25519)`.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        self.row().label
+    }
+
+    /// The key type with this blob name, and whether the name is that of a certificate.
+    #[must_use]
+    pub fn from_blob_name(name: &[u8]) -> Option<(Self, bool)> {
+        KEY_TYPES.iter().find_map(|row| {
+            if row.name.as_bytes() == name {
+                Some((row.key_type, false))
+            } else if row.certificate_name.as_bytes() == name {
+                Some((row.key_type, true))
+            } else {
+                None
+            }
+        })
+    }
+
+    /// True for keys that live in a security key (FIDO).
+    #[must_use]
+    pub fn is_security_key(self) -> bool {
+        matches!(self, Self::SkEd25519 | Self::SkEcdsaP256)
+    }
+
+    /// The plain signature algorithms that a key of this type can make, strongest first.
+    #[must_use]
+    pub fn algorithms(self) -> &'static [SignatureAlgorithm] {
+        match self {
+            Self::Ed25519 => &[SignatureAlgorithm::Ed25519],
+            Self::EcdsaP256 => &[SignatureAlgorithm::EcdsaP256],
+            Self::EcdsaP384 => &[SignatureAlgorithm::EcdsaP384],
+            Self::EcdsaP521 => &[SignatureAlgorithm::EcdsaP521],
+            Self::Rsa => &[SignatureAlgorithm::RsaSha512, SignatureAlgorithm::RsaSha256],
+            Self::SkEd25519 => &[SignatureAlgorithm::SkEd25519],
+            Self::SkEcdsaP256 => &[SignatureAlgorithm::SkEcdsaP256],
+        }
+    }
+
+    /// The certificate signature algorithms that a key of this type can make, strongest first.
+    #[must_use]
+    pub fn certificate_algorithms(self) -> &'static [SignatureAlgorithm] {
+        match self {
+            Self::Ed25519 => &[SignatureAlgorithm::Ed25519Cert],
+            Self::EcdsaP256 => &[SignatureAlgorithm::EcdsaP256Cert],
+            Self::EcdsaP384 => &[SignatureAlgorithm::EcdsaP384Cert],
+            Self::EcdsaP521 => &[SignatureAlgorithm::EcdsaP521Cert],
+            Self::Rsa => &[
+                SignatureAlgorithm::RsaSha512Cert,
+                SignatureAlgorithm::RsaSha256Cert,
+            ],
+            Self::SkEd25519 => &[SignatureAlgorithm::SkEd25519Cert],
+            Self::SkEcdsaP256 => &[SignatureAlgorithm::SkEcdsaP256Cert],
+        }
+    }
+}
+
+impl fmt::Display for KeyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+macro_rules! signature_algorithms {
+    ($($variant:ident, $name:literal, $key_type:ident, $plain:ident, $certificate:literal;)*) => {
+        /// A negotiable signature algorithm (host key or public key algorithm).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum SignatureAlgorithm {
+            $(
+                #[doc = concat!("`", $name, "`")]
+                $variant,
+            )*
+        }
+
+        impl SignatureAlgorithm {
+            /// Every algorithm, in the table's order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name that is negotiated.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The algorithm with this name; `None` for unknown ones and for SHA-1's `ssh-rsa`.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)* _ => None }
+            }
+
+            /// The type of key that it needs.
+            #[must_use]
+            pub fn key_type(self) -> KeyType {
+                match self { $(Self::$variant => KeyType::$key_type,)* }
+            }
+
+            /// True when the key is presented as a certificate.
+            #[must_use]
+            pub fn is_certificate(self) -> bool {
+                match self { $(Self::$variant => $certificate,)* }
+            }
+
+            /// The algorithm whose name stands in the signature blob: itself, or for a
+            /// certificate algorithm the one of the key inside.
+            #[must_use]
+            pub fn plain(self) -> Self {
+                match self { $(Self::$variant => Self::$plain,)* }
+            }
+        }
+    };
+}
+
+signature_algorithms! {
+    Ed25519, "ssh-ed25519", Ed25519, Ed25519, false;
+    EcdsaP256, "ecdsa-sha2-nistp256", EcdsaP256, EcdsaP256, false;
+    EcdsaP384, "ecdsa-sha2-nistp384", EcdsaP384, EcdsaP384, false;
+    EcdsaP521, "ecdsa-sha2-nistp521", EcdsaP521, EcdsaP521, false;
+    RsaSha256, "rsa-sha2-256", Rsa, RsaSha256, false;
+    RsaSha512, "rsa-sha2-512", Rsa, RsaSha512, false;
+    SkEd25519, "sk-ssh-ed25519@openssh.com", SkEd25519, SkEd25519, false;
+    SkEcdsaP256, "sk-ecdsa-sha2-nistp256@openssh.com", SkEcdsaP256, SkEcdsaP256, false;
+    Ed25519Cert, "ssh-ed25519-cert-v01@openssh.com", Ed25519, Ed25519, true;
+    EcdsaP256Cert, "ecdsa-sha2-nistp256-cert-v01@openssh.com", EcdsaP256, EcdsaP256, true;
+    EcdsaP384Cert, "ecdsa-sha2-nistp384-cert-v01@openssh.com", EcdsaP384, EcdsaP384, true;
+    EcdsaP521Cert, "ecdsa-sha2-nistp521-cert-v01@openssh.com", EcdsaP521, EcdsaP521, true;
+    RsaSha256Cert, "rsa-sha2-256-cert-v01@openssh.com", Rsa, RsaSha256, true;
+    RsaSha512Cert, "rsa-sha2-512-cert-v01@openssh.com", Rsa, RsaSha512, true;
+    SkEd25519Cert, "sk-ssh-ed25519-cert-v01@openssh.com", SkEd25519, SkEd25519, true;
+    SkEcdsaP256Cert, "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com", SkEcdsaP256, SkEcdsaP256, true;
+}
+
+impl SignatureAlgorithm {
+    /// The algorithm with this name as it came over the wire.
+    #[must_use]
+    pub fn from_wire_name(name: &[u8]) -> Option<Self> {
+        Self::from_name(core::str::from_utf8(name).ok()?)
+    }
+
+    /// The name that must stand at the head of a key blob presented under this algorithm.
+    #[must_use]
+    pub fn blob_name(self) -> &'static str {
+        if self.is_certificate() {
+            self.key_type().certificate_name()
+        } else {
+            self.key_type().name()
+        }
+    }
+
+    /// True when the signature is made by a security key and carries flags and a counter.
+    #[must_use]
+    pub fn is_security_key(self) -> bool {
+        self.key_type().is_security_key()
+    }
+}
+
+impl fmt::Display for SignatureAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_rows() {
+        for key_type in KeyType::ALL {
+            assert_eq!(key_type.row().key_type, key_type);
+            assert_eq!(
+                KeyType::from_blob_name(key_type.name().as_bytes()),
+                Some((key_type, false))
+            );
+            assert_eq!(
+                KeyType::from_blob_name(key_type.certificate_name().as_bytes()),
+                Some((key_type, true))
+            );
+        }
+        for algorithm in SignatureAlgorithm::ALL {
+            assert_eq!(
+                SignatureAlgorithm::from_name(algorithm.name()),
+                Some(*algorithm)
+            );
+            assert_eq!(algorithm.plain().key_type(), algorithm.key_type());
+            assert!(!algorithm.plain().is_certificate());
+            let family = if algorithm.is_certificate() {
+                algorithm.key_type().certificate_algorithms()
+            } else {
+                algorithm.key_type().algorithms()
+            };
+            assert!(family.contains(algorithm));
+        }
+    }
+
+    #[test]
+    fn sha1_signatures_have_no_name_here() {
+        assert_eq!(SignatureAlgorithm::from_name("ssh-rsa"), None);
+        assert_eq!(
+            SignatureAlgorithm::from_name("ssh-rsa-cert-v01@openssh.com"),
+            None
+        );
+        assert_eq!(SignatureAlgorithm::from_wire_name(b"\xff"), None);
+    }
+}

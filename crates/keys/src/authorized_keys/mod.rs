@@ -1,0 +1,244 @@
+//! authorized_keys and AuthorizedPrincipalsFile (sshd(8), AUTHORIZED_KEYS FILE FORMAT): the
+//! lines, and through [`KeyOptions`] what each permits.
+//!
+//! A line that cannot be understood whole is refused with a reason, never half obeyed, and a
+//! line over the limit is passed over whole. Opening the files safely is `monitor`'s part, and
+//! so is carrying the options out.
+
+mod options;
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+pub use options::{KeyOptions, MergeError, PermitTarget, TunnelUnit};
+
+use crate::algorithm::KeyType;
+use crate::base64;
+use crate::error::KeyError;
+use crate::lines::{is_blank, lines, split_word, trim_start};
+use crate::presented::PresentedKey;
+use crate::public_key::PublicKey;
+use crate::time::LocalClock;
+
+/// A line that permits a key or an authority.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthorizedKey {
+    /// Counted from 1.
+    pub line: usize,
+    /// What stands before the key.
+    pub options: KeyOptions,
+    /// The key, or with `cert-authority` the authority.
+    pub key: PublicKey,
+    /// What stands behind the key.
+    pub comment: String,
+}
+
+impl AuthorizedKey {
+    /// Whether the line speaks of this key: the same plain key, or for a certificate, its
+    /// authority on a `cert-authority` line.
+    #[must_use]
+    pub fn matches(&self, presented: &PresentedKey) -> bool {
+        match presented.certificate() {
+            Some(certificate) => {
+                self.options.certificate_authority && *certificate.authority() == self.key
+            }
+            None => !self.options.certificate_authority && *presented.key() == self.key,
+        }
+    }
+}
+
+/// A line that permits a principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthorizedPrincipal {
+    /// Counted from 1.
+    pub line: usize,
+    /// What stands before the name.
+    pub options: KeyOptions,
+    /// The name.
+    pub principal: String,
+}
+
+/// A line that is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedLine {
+    /// Counted from 1.
+    pub line: usize,
+    /// Why.
+    pub reason: LineError,
+}
+
+/// Why a line is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LineError {
+    /// Longer than any key with its options.
+    TooLong,
+    /// Not text.
+    NotUtf8,
+    /// No key where one belongs.
+    NoKey,
+    /// The key itself.
+    Key(KeyError),
+    /// An option that is not known; escaped.
+    UnknownOption(String),
+    /// An option without the value it needs, with one it does not take, repeated, or with a
+    /// value that makes no sense.
+    BadOption {
+        /// The option.
+        name: &'static str,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Quotes or commas that do not fit together.
+    Syntax,
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => f.write_str("line is too long"),
+            Self::NotUtf8 => f.write_str("line is not UTF-8"),
+            Self::NoKey => f.write_str("no key on the line"),
+            Self::Key(error) => write!(f, "{error}"),
+            Self::UnknownOption(name) => write!(f, "unknown key option \"{name}\""),
+            Self::BadOption { name, why } => write!(f, "key option {name}: {why}"),
+            Self::Syntax => f.write_str("key options are malformed (quotes or commas)"),
+        }
+    }
+}
+
+impl std::error::Error for LineError {}
+
+/// The lines of an authorized_keys file, comments and blank lines left out.
+pub fn parse<'f>(
+    file: &'f [u8],
+    local: LocalClock<'f>,
+) -> impl Iterator<Item = Result<AuthorizedKey, RefusedLine>> + 'f {
+    text_lines(file).map(move |(line, text)| {
+        text.and_then(|text| parse_key_line(line, text, local))
+            .map_err(|reason| RefusedLine { line, reason })
+    })
+}
+
+/// The lines of an AuthorizedPrincipalsFile: optional key options and one name each.
+pub fn parse_principals<'f>(
+    file: &'f [u8],
+    local: LocalClock<'f>,
+) -> impl Iterator<Item = Result<AuthorizedPrincipal, RefusedLine>> + 'f {
+    text_lines(file).map(move |(line, text)| {
+        text.and_then(|text| parse_principal_line(line, text, local))
+            .map_err(|reason| RefusedLine { line, reason })
+    })
+}
+
+fn text_lines(file: &[u8]) -> impl Iterator<Item = (usize, Result<&str, LineError>)> {
+    lines(file).filter_map(|line| {
+        let Some(text) = line.text else {
+            return Some((line.number, Err(LineError::TooLong)));
+        };
+        let text = trim_start(text);
+        if text.is_empty() || text.starts_with(b"#") {
+            return None;
+        }
+        let text = core::str::from_utf8(text).map_err(|_| LineError::NotUtf8);
+        Some((line.number, text))
+    })
+}
+
+fn parse_key_line(
+    line: usize,
+    text: &str,
+    local: LocalClock<'_>,
+) -> Result<AuthorizedKey, LineError> {
+    // A line without options begins with the key's type, which is no option's name.
+    let (options, rest) = if KeyType::from_blob_name(first_word(text).as_bytes()).is_some() {
+        (KeyOptions::default(), text)
+    } else {
+        let (options, rest) = split_options(text)?;
+        // An unknown first word with nothing behind it is more likely a key of an unknown
+        // type than an option.
+        if first_word(rest).is_empty() {
+            return Err(LineError::NoKey);
+        }
+        (KeyOptions::parse(options, local)?, rest)
+    };
+    let (key, comment) = parse_key(rest)?;
+    Ok(AuthorizedKey {
+        line,
+        options,
+        key,
+        comment: comment.to_owned(),
+    })
+}
+
+/// `type base64 comment`
+fn parse_key(text: &str) -> Result<(PublicKey, &str), LineError> {
+    let (name, rest) = split_word(text.as_bytes());
+    let (coded, comment) = split_word(rest);
+    if coded.is_empty() {
+        return Err(LineError::NoKey);
+    }
+    let blob = base64::decode(coded).ok_or(LineError::NoKey)?;
+    let key = PublicKey::from_blob(&blob).map_err(LineError::Key)?;
+    if key.key_type().name().as_bytes() != name {
+        return Err(LineError::Key(KeyError::Invalid(
+            "its type differs from the one written before it",
+        )));
+    }
+    // The split was at ASCII blanks, so the pieces are still UTF-8.
+    Ok((key, core::str::from_utf8(comment).unwrap_or_default()))
+}
+
+fn parse_principal_line(
+    line: usize,
+    text: &str,
+    local: LocalClock<'_>,
+) -> Result<AuthorizedPrincipal, LineError> {
+    let text = text.split('#').next().unwrap_or_default();
+    let text = text.trim_end_matches([' ', '\t']);
+    let (options, principal) = match text.rsplit_once([' ', '\t']) {
+        Some((options, principal)) => {
+            let (options, rest) = split_options(options)?;
+            if !rest.is_empty() {
+                return Err(LineError::Syntax);
+            }
+            (KeyOptions::parse(options, local)?, principal)
+        }
+        None => (KeyOptions::default(), text),
+    };
+    if principal.is_empty() {
+        return Err(LineError::Syntax);
+    }
+    Ok(AuthorizedPrincipal {
+        line,
+        options,
+        principal: principal.to_owned(),
+    })
+}
+
+fn first_word(text: &str) -> &str {
+    core::str::from_utf8(split_word(text.as_bytes()).0).unwrap_or_default()
+}
+
+/// Parts the options from what follows: they end at the first blank outside quotes.
+fn split_options(text: &str) -> Result<(&str, &str), LineError> {
+    let mut quoted = false;
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' if !escaped => quoted = !quoted,
+            _ if !quoted && is_blank(byte) => {
+                let (options, rest) = text.split_at(at);
+                return Ok((options, rest.trim_start_matches([' ', '\t'])));
+            }
+            _ => {}
+        }
+        // Only `\"` is an escape; a backslash before anything else stands for itself.
+        escaped = byte == b'\\' && quoted;
+    }
+    if quoted {
+        return Err(LineError::Syntax);
+    }
+    Ok((text, ""))
+}

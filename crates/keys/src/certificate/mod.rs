@@ -1,0 +1,334 @@
+//! OpenSSH certificates (PROTOCOL.certkeys): their fields and their signature.
+//!
+//! A [`Certificate`] exists only with a valid signature by the key that it names as its
+//! authority, over exactly the bytes that came. Whether it is valid *for* somebody *now* is
+//! [`Certificate::check`]; whether the authority is trusted is the caller's question. Signing
+//! new ones is [`CertificateFields::sign`].
+
+mod check;
+mod sign;
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use wire::{DecodeError, Reader};
+
+pub use check::{CertificateError, CertificateGrants, CertificateRules};
+pub use sign::CertificateFields;
+
+use crate::MAX_BLOB_BYTES;
+use crate::algorithm::{KeyType, SignatureAlgorithm};
+use crate::error::{KeyError, VerifyError, printable};
+use crate::public_key::PublicKey;
+use crate::signature::{Signature, VerifyPolicy};
+
+/// Most principals that a certificate may name.
+pub const MAX_PRINCIPALS: usize = 256;
+
+/// Most critical options, and most extensions, that a certificate may carry.
+pub const MAX_OPTIONS: usize = 256;
+
+/// Whom a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CertificateKind {
+    /// Type 1: identifies a user to a host.
+    User,
+    /// Type 2: identifies a host to a user.
+    Host,
+}
+
+impl CertificateKind {
+    fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::User),
+            2 => Some(Self::Host),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::User => 1,
+            Self::Host => 2,
+        }
+    }
+
+    /// `user` or `host`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// A critical option or an extension: its name and its data as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateOption {
+    /// The name.
+    pub name: String,
+    /// The data field; options with a text hold it as a `string` inside.
+    pub data: Vec<u8>,
+}
+
+impl CertificateOption {
+    /// The text inside the data, for options that hold one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        let mut reader = Reader::new(&self.data);
+        let text = reader.utf8().ok()?;
+        (reader.is_empty() && !text.contains('\0')).then_some(text)
+    }
+}
+
+/// A certificate whose signature has been verified.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificate {
+    blob: Vec<u8>,
+    key: PublicKey,
+    serial: u64,
+    kind: CertificateKind,
+    key_id: Vec<u8>,
+    principals: Vec<String>,
+    valid_after: u64,
+    valid_before: u64,
+    critical_options: Vec<CertificateOption>,
+    extensions: Vec<CertificateOption>,
+    authority: PublicKey,
+    signature_algorithm: SignatureAlgorithm,
+}
+
+impl Certificate {
+    /// Takes a certificate blob apart and verifies its signature.
+    ///
+    /// # Errors
+    /// [`KeyError`]; [`KeyError::WrongKind`] when the authority is itself a certificate.
+    pub fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
+        if blob.len() > MAX_BLOB_BYTES {
+            return Err(KeyError::Malformed(DecodeError::TooLong {
+                limit_bytes: MAX_BLOB_BYTES,
+            }));
+        }
+        let mut reader = Reader::new(blob);
+        let name = reader.string()?;
+        let key_type = match KeyType::from_blob_name(name) {
+            Some((key_type, true)) => key_type,
+            Some((_, false)) => {
+                return Err(KeyError::WrongKind(
+                    "a plain key stands where a certificate belongs",
+                ));
+            }
+            None => return Err(KeyError::UnknownType(printable(name))),
+        };
+        let _nonce = reader.string()?;
+        let key = PublicKey::read_fields(key_type, &mut reader)?;
+        let serial = reader.u64()?;
+        let kind = CertificateKind::from_number(reader.u32()?).ok_or(KeyError::Invalid(
+            "certificate is for neither user nor host",
+        ))?;
+        let key_id = without_nul(reader.string()?)?.to_vec();
+        let principals = read_principals(reader.string()?)?;
+        let valid_after = reader.u64()?;
+        let valid_before = reader.u64()?;
+        let critical_options = read_options(reader.string()?)?;
+        let extensions = read_options(reader.string()?)?;
+        let _reserved = reader.string()?;
+        let authority_blob = reader.string()?;
+        let signed_bytes = blob.len() - reader.remaining().len();
+        let signature_blob = reader.string()?;
+        reader.finish()?;
+
+        let authority = read_authority(authority_blob)?;
+        let signed = blob.get(..signed_bytes).unwrap_or_default();
+        let signature_algorithm = verify(&authority, signed, signature_blob)?;
+        Ok(Self {
+            blob: blob.to_vec(),
+            key,
+            serial,
+            kind,
+            key_id,
+            principals,
+            valid_after,
+            valid_before,
+            critical_options,
+            extensions,
+            authority,
+            signature_algorithm,
+        })
+    }
+
+    /// The exact bytes.
+    #[must_use]
+    pub fn blob(&self) -> &[u8] {
+        &self.blob
+    }
+
+    /// The certified key.
+    #[must_use]
+    pub fn key(&self) -> &PublicKey {
+        &self.key
+    }
+
+    /// The serial number; 0 when the authority gives none.
+    #[must_use]
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Whom it is for.
+    #[must_use]
+    pub fn kind(&self) -> CertificateKind {
+        self.kind
+    }
+
+    /// The free text by which the authority knows it; foreign bytes without NUL.
+    #[must_use]
+    pub fn key_id(&self) -> &[u8] {
+        &self.key_id
+    }
+
+    /// The users or hosts that it names. An empty list matches nobody.
+    #[must_use]
+    pub fn principals(&self) -> &[String] {
+        &self.principals
+    }
+
+    /// First second of validity, since 1970.
+    #[must_use]
+    pub fn valid_after(&self) -> u64 {
+        self.valid_after
+    }
+
+    /// First second after validity, since 1970; `u64::MAX` for ever.
+    #[must_use]
+    pub fn valid_before(&self) -> u64 {
+        self.valid_before
+    }
+
+    /// The critical options in their order.
+    #[must_use]
+    pub fn critical_options(&self) -> &[CertificateOption] {
+        &self.critical_options
+    }
+
+    /// The extensions in their order.
+    #[must_use]
+    pub fn extensions(&self) -> &[CertificateOption] {
+        &self.extensions
+    }
+
+    /// The key that signed it.
+    #[must_use]
+    pub fn authority(&self) -> &PublicKey {
+        &self.authority
+    }
+
+    /// The algorithm of the authority's signature.
+    #[must_use]
+    pub fn signature_algorithm(&self) -> SignatureAlgorithm {
+        self.signature_algorithm
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("key", &self.key)
+            .field("kind", &self.kind)
+            .field("serial", &self.serial)
+            .field("key_id", &printable(&self.key_id))
+            .field("principals", &self.principals)
+            .field("authority", &self.authority)
+            .finish_non_exhaustive()
+    }
+}
+
+fn without_nul(bytes: &[u8]) -> Result<&[u8], KeyError> {
+    if bytes.contains(&0) {
+        return Err(KeyError::Invalid("NUL byte in a certificate's text"));
+    }
+    Ok(bytes)
+}
+
+fn read_principals(list: &[u8]) -> Result<Vec<String>, KeyError> {
+    let mut reader = Reader::new(list);
+    let mut principals = Vec::new();
+    while !reader.is_empty() {
+        if principals.len() == MAX_PRINCIPALS {
+            return Err(KeyError::Invalid("certificate names too many principals"));
+        }
+        let text = core::str::from_utf8(without_nul(reader.string()?)?)
+            .map_err(|_| KeyError::Invalid("principal is not UTF-8"))?;
+        principals.push(text.to_owned());
+    }
+    Ok(principals)
+}
+
+fn read_options(list: &[u8]) -> Result<Vec<CertificateOption>, KeyError> {
+    let mut reader = Reader::new(list);
+    let mut options: Vec<CertificateOption> = Vec::new();
+    while !reader.is_empty() {
+        if options.len() == MAX_OPTIONS {
+            return Err(KeyError::Invalid("certificate has too many options"));
+        }
+        let name = reader.utf8()?.to_owned();
+        let data = reader.string()?.to_vec();
+        if options.iter().any(|option| option.name == name) {
+            return Err(KeyError::Invalid("certificate repeats an option"));
+        }
+        options.push(CertificateOption { name, data });
+    }
+    Ok(options)
+}
+
+/// A chain of certificates does not exist in SSH: an authority is a plain key.
+fn read_authority(blob: &[u8]) -> Result<PublicKey, KeyError> {
+    PublicKey::from_blob(blob).map_err(|error| match error {
+        KeyError::WrongKind(_) => {
+            KeyError::WrongKind("the authority of a certificate is itself a certificate")
+        }
+        other => other,
+    })
+}
+
+fn verify(
+    authority: &PublicKey,
+    signed: &[u8],
+    signature_blob: &[u8],
+) -> Result<SignatureAlgorithm, KeyError> {
+    // The authority's size is judged by `check`, where the policy is known; here only the
+    // least that the library takes.
+    let policy = VerifyPolicy {
+        min_rsa_bits: 1024,
+        ..VerifyPolicy::default()
+    };
+    let algorithm = Signature::from_blob(signature_blob)
+        .map_err(signature_error)?
+        .algorithm;
+    authority
+        .verify(algorithm, signed, signature_blob, &policy)
+        .map_err(signature_error)?;
+    Ok(algorithm)
+}
+
+fn signature_error(error: VerifyError) -> KeyError {
+    match error {
+        VerifyError::Malformed(error) => KeyError::Malformed(error),
+        VerifyError::WrongAlgorithm => {
+            KeyError::Invalid("certificate is signed with an unsupported algorithm")
+        }
+        VerifyError::WrongKeyType => {
+            KeyError::Invalid("certificate's signature does not fit its authority")
+        }
+        VerifyError::NoUserPresence | VerifyError::NoUserVerification => {
+            KeyError::Invalid("certificate's authority signed without a touch")
+        }
+        VerifyError::KeyTooSmall { .. } => {
+            KeyError::Invalid("certificate's authority is too small a key")
+        }
+        VerifyError::BadSignature => KeyError::Invalid("certificate's signature does not verify"),
+    }
+}

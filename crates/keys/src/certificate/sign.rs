@@ -1,0 +1,106 @@
+//! Making certificates (`ssh-keygen -s`).
+
+use wire::Put;
+
+use crate::algorithm::SignatureAlgorithm;
+use crate::certificate::{Certificate, CertificateKind, CertificateOption};
+use crate::error::KeyError;
+use crate::private_key::PrivateKey;
+use crate::public_key::PublicKey;
+
+/// All that an authority decides about a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFields {
+    /// The key to certify.
+    pub key: PublicKey,
+    /// The serial number.
+    pub serial: u64,
+    /// Whom it is for.
+    pub kind: CertificateKind,
+    /// The free text by which the authority knows it.
+    pub key_id: String,
+    /// The users or hosts that it names.
+    pub principals: Vec<String>,
+    /// First second of validity, since 1970.
+    pub valid_after: u64,
+    /// First second after validity, since 1970; `u64::MAX` for ever.
+    pub valid_before: u64,
+    /// Critical options, in any order.
+    pub critical_options: Vec<CertificateOption>,
+    /// Extensions, in any order.
+    pub extensions: Vec<CertificateOption>,
+}
+
+impl CertificateOption {
+    /// An option without data.
+    #[must_use]
+    pub fn flag(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            data: Vec::new(),
+        }
+    }
+
+    /// An option that holds a text.
+    #[must_use]
+    pub fn with_text(name: &str, text: &str) -> Self {
+        let mut data = Vec::new();
+        data.put_string(text.as_bytes());
+        Self {
+            name: name.to_owned(),
+            data,
+        }
+    }
+}
+
+impl CertificateFields {
+    /// Signs with the key of the authority.
+    ///
+    /// # Errors
+    /// [`KeyError`] when the key cannot sign with `algorithm`, or the fields break a limit of
+    /// [`Certificate::from_blob`], through which the result is read back.
+    pub fn sign(
+        &self,
+        authority: &PrivateKey,
+        algorithm: SignatureAlgorithm,
+    ) -> Result<Certificate, KeyError> {
+        let mut blob = self.unsigned(authority.public(), &crypto::random::bytes());
+        let signature = authority.sign(algorithm.plain(), &blob)?;
+        blob.put_string(&signature);
+        Certificate::from_blob(&blob)
+    }
+
+    fn unsigned(&self, authority: &PublicKey, nonce: &[u8; 32]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_string(self.key.key_type().certificate_name().as_bytes());
+        out.put_string(nonce);
+        self.key.write_fields(&mut out);
+        out.put_u64(self.serial);
+        out.put_u32(self.kind.number());
+        out.put_string(self.key_id.as_bytes());
+        let mut principals = Vec::new();
+        for principal in &self.principals {
+            principals.put_string(principal.as_bytes());
+        }
+        out.put_string(&principals);
+        out.put_u64(self.valid_after);
+        out.put_u64(self.valid_before);
+        out.put_string(&write_options(&self.critical_options));
+        out.put_string(&write_options(&self.extensions));
+        out.put_string(b"");
+        out.put_string(&authority.blob());
+        out
+    }
+}
+
+/// The options in the order of their names, as PROTOCOL.certkeys asks.
+fn write_options(options: &[CertificateOption]) -> Vec<u8> {
+    let mut sorted: Vec<&CertificateOption> = options.iter().collect();
+    sorted.sort_by(|left, right| left.name.cmp(&right.name));
+    let mut out = Vec::new();
+    for option in sorted {
+        out.put_string(option.name.as_bytes());
+        out.put_string(&option.data);
+    }
+    out
+}

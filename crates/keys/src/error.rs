@@ -1,0 +1,124 @@
+//! What can be wrong with a key, a certificate or a signature. No variant carries secret bytes.
+
+use core::fmt;
+
+use wire::DecodeError;
+
+/// Why bytes are not a usable key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyError {
+    /// The encoding breaks a rule.
+    Malformed(DecodeError),
+    /// The key's type is none that is supported; the name as it stands there, escaped.
+    UnknownType(String),
+    /// A certificate stands where a plain key belongs, or the other way round.
+    WrongKind(&'static str),
+    /// A number or point lies outside what the key's type allows.
+    Invalid(&'static str),
+    /// The secret part lives in a security key or an agent; this key cannot sign by itself.
+    NoSecret,
+    /// The signature algorithm does not fit the key.
+    WrongAlgorithm,
+    /// The cryptographic library failed.
+    Internal,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "malformed key: {error}"),
+            Self::UnknownType(name) => write!(f, "unsupported key type \"{name}\""),
+            Self::WrongKind(what) => f.write_str(what),
+            Self::Invalid(what) => write!(f, "invalid key: {what}"),
+            Self::NoSecret => f.write_str(
+                "the secret part of this key is in a security key: add it to an agent to sign",
+            ),
+            Self::WrongAlgorithm => f.write_str("signature algorithm does not fit the key"),
+            Self::Internal => f.write_str("the cryptographic library failed"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+impl From<DecodeError> for KeyError {
+    fn from(error: DecodeError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+impl From<crypto::BadKey> for KeyError {
+    fn from(error: crypto::BadKey) -> Self {
+        match error {
+            crypto::BadKey::WrongLength => Self::Invalid("wrong length"),
+            crypto::BadKey::Invalid => Self::Invalid("not a key of its type"),
+            crypto::BadKey::OutOfBounds => Self::Invalid("RSA key is too small or too large"),
+            crypto::BadKey::Inconsistent => Self::Invalid("its parts do not belong together"),
+            crypto::BadKey::Internal => Self::Internal,
+        }
+    }
+}
+
+/// Why a signature was not accepted. Every variant means: not authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerifyError {
+    /// The signature blob breaks its encoding.
+    Malformed(DecodeError),
+    /// The algorithm named in the signature is not the one agreed on.
+    WrongAlgorithm,
+    /// The algorithm does not fit the type of the key.
+    WrongKeyType,
+    /// The RSA key is smaller than the policy asks for.
+    KeyTooSmall {
+        /// The key's size in bits.
+        bits: usize,
+        /// The policy's smallest size in bits.
+        minimum: usize,
+    },
+    /// A security key signed without a touch and the policy asks for one.
+    NoUserPresence,
+    /// A security key signed without verifying its user and the policy asks for it.
+    NoUserVerification,
+    /// The mathematics does not come out.
+    BadSignature,
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "malformed signature: {error}"),
+            Self::WrongAlgorithm => {
+                f.write_str("signature is made with another algorithm than agreed")
+            }
+            Self::WrongKeyType => f.write_str("signature algorithm does not fit the key"),
+            Self::KeyTooSmall { bits, minimum } => {
+                write!(f, "RSA key of {bits} bits is smaller than {minimum}")
+            }
+            Self::NoUserPresence => f.write_str("security key was not touched"),
+            Self::NoUserVerification => f.write_str("security key did not verify its user"),
+            Self::BadSignature => f.write_str("signature does not verify"),
+        }
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+impl From<DecodeError> for VerifyError {
+    fn from(error: DecodeError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+/// A foreign name for a message: printable ASCII stays, the rest becomes `\xNN`; cut at 64
+/// characters.
+pub(crate) fn printable(name: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in name.iter().take(64) {
+        if (0x20..=0x7e).contains(byte) && *byte != b'\\' {
+            out.push(char::from(*byte));
+        } else {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}

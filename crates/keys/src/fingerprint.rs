@@ -1,0 +1,116 @@
+//! Fingerprints of key blobs, as text and as the picture that people compare by eye.
+
+use crypto::hash::HashAlgorithm;
+
+use crate::base64;
+
+/// `SHA256:` and unpadded base64 of the blob's digest.
+#[must_use]
+pub fn sha256(blob: &[u8]) -> String {
+    of_blob(blob, HashAlgorithm::Sha256)
+}
+
+/// The fingerprint as `ssh-keygen -l` writes it: `MD5:` with colon-separated hexadecimal, or
+/// the algorithm's name with unpadded base64.
+#[must_use]
+pub fn of_blob(blob: &[u8], algorithm: HashAlgorithm) -> String {
+    let digest = algorithm.digest(blob);
+    if algorithm == HashAlgorithm::Md5 {
+        let hex: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("MD5:{}", hex.join(":"))
+    } else {
+        format!("{}:{}", name(algorithm), base64::encode_unpadded(&digest))
+    }
+}
+
+/// The prefix of a fingerprint.
+#[must_use]
+pub fn name(algorithm: HashAlgorithm) -> &'static str {
+    match algorithm {
+        HashAlgorithm::Md5 => "MD5",
+        HashAlgorithm::Sha1 => "SHA1",
+        HashAlgorithm::Sha256 => "SHA256",
+        HashAlgorithm::Sha384 => "SHA384",
+        HashAlgorithm::Sha512 => "SHA512",
+    }
+}
+
+/// The hash with this name, in any case.
+#[must_use]
+pub fn algorithm_from_name(name: &str) -> Option<HashAlgorithm> {
+    [
+        HashAlgorithm::Md5,
+        HashAlgorithm::Sha1,
+        HashAlgorithm::Sha256,
+        HashAlgorithm::Sha384,
+        HashAlgorithm::Sha512,
+    ]
+    .into_iter()
+    .find(|algorithm| self::name(*algorithm).eq_ignore_ascii_case(name))
+}
+
+const WIDTH: usize = 17;
+const HEIGHT: usize = 9;
+/// What a field shows after so many visits; the last two mark the start and the end.
+const SYMBOLS: &[u8; 17] = b" .o+=*BOX@%&#/^SE";
+const START: usize = SYMBOLS.len() - 2;
+const END: usize = SYMBOLS.len() - 1;
+
+/// The drunken bishop's walk over the blob's digest ("The drunken bishop", Loss, Limmer and
+/// von Gernler, 2009), framed, with `[label bits]` above and the hash below. Lines end with a
+/// newline except the last.
+#[must_use]
+pub fn randomart(blob: &[u8], algorithm: HashAlgorithm, label: &str, bits: usize) -> String {
+    let mut board = [[0_usize; WIDTH]; HEIGHT];
+    let (mut row, mut column) = (HEIGHT / 2, WIDTH / 2);
+    for byte in algorithm.digest(blob).iter() {
+        for step in 0..4 {
+            let pair = byte >> (2 * step);
+            column = step_within(column, pair & 1 != 0, WIDTH);
+            row = step_within(row, pair & 2 != 0, HEIGHT);
+            if let Some(visits) = board.get_mut(row).and_then(|line| line.get_mut(column)) {
+                *visits = (*visits + 1).min(START - 1);
+            }
+        }
+    }
+    if let Some(field) = board
+        .get_mut(HEIGHT / 2)
+        .and_then(|line| line.get_mut(WIDTH / 2))
+    {
+        *field = START;
+    }
+    if let Some(field) = board.get_mut(row).and_then(|line| line.get_mut(column)) {
+        *field = END;
+    }
+
+    let mut title = format!("[{label} {bits}]");
+    if title.len() > WIDTH {
+        title = format!("[{label}]");
+    }
+    let mut art = frame(&title);
+    for line in board {
+        art.push_str("\n|");
+        for visits in line {
+            art.push(SYMBOLS.get(visits).map_or(' ', |byte| char::from(*byte)));
+        }
+        art.push('|');
+    }
+    art.push('\n');
+    art.push_str(&frame(&format!("[{}]", name(algorithm))));
+    art
+}
+
+fn step_within(at: usize, forward: bool, size: usize) -> usize {
+    if forward {
+        (at + 1).min(size - 1)
+    } else {
+        at.saturating_sub(1)
+    }
+}
+
+/// A border with a word in the middle, the odd dash on the right.
+fn frame(word: &str) -> String {
+    let dashes = WIDTH.saturating_sub(word.len());
+    let left = dashes / 2;
+    format!("+{}{word}{}+", "-".repeat(left), "-".repeat(dashes - left))
+}

@@ -1,0 +1,116 @@
+//! Changing the text of a known_hosts file: adding, removing and hashing names. Everything
+//! that is not touched stays byte for byte. Writing the file is the caller's part.
+
+use crate::known_hosts::{KnownHosts, KnownHostsLine, LineContent, Marker, hash_name};
+use crate::public_key::PublicKey;
+
+/// The line of a host's key, with its end. With `hash` each name gets a line of its own,
+/// because a hash stands for one name.
+#[must_use]
+pub fn entry_line(names: &[&str], key: &PublicKey, hash: bool) -> String {
+    let key = key.to_line();
+    if hash {
+        names
+            .iter()
+            .map(|name| format!("{} {key}\n", hash_name(name)))
+            .collect()
+    } else {
+        format!("{} {key}\n", names.join(","))
+    }
+}
+
+/// The text with `line` behind it; a last line without its end gets one first.
+#[must_use]
+pub fn appended(text: &[u8], line: &str) -> Vec<u8> {
+    let mut out = text.to_vec();
+    if !out.is_empty() && !out.ends_with(b"\n") {
+        out.push(b'\n');
+    }
+    out.extend_from_slice(line.as_bytes());
+    out
+}
+
+/// A changed text and what the change met.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Edited {
+    /// The new text.
+    pub text: Vec<u8>,
+    /// Numbers of the lines that were changed or taken out.
+    pub changed_lines: Vec<usize>,
+    /// Numbers of lines that cannot be read; they stay.
+    pub invalid_lines: Vec<usize>,
+    /// Numbers of lines with patterns, which cannot be hashed; they stay.
+    pub pattern_lines: Vec<usize>,
+}
+
+/// Takes out every line about `name` that has no marker.
+#[must_use]
+pub fn without_host(file: &KnownHosts, name: &str) -> Edited {
+    edit(file, |edited, line| match &line.content {
+        LineContent::Entry(entry) if entry.marker == Marker::None && entry.matches(name) => {
+            edited.changed_lines.push(line.number);
+        }
+        _ => keep(edited, line),
+    })
+}
+
+/// Takes out the lines about `name` that hold one of `blobs` and have no marker
+/// (UpdateHostKeys: keys that the host no longer has).
+#[must_use]
+pub fn without_keys(file: &KnownHosts, name: &str, blobs: &[Vec<u8>]) -> Edited {
+    edit(file, |edited, line| match &line.content {
+        LineContent::Entry(entry)
+            if entry.marker == Marker::None
+                && entry.matches(name)
+                && entry.key_blob().is_some_and(|blob| blobs.contains(&blob)) =>
+        {
+            edited.changed_lines.push(line.number);
+        }
+        _ => keep(edited, line),
+    })
+}
+
+/// Replaces names by their hashes, one line each. Lines with markers, patterns or hashes
+/// stay.
+#[must_use]
+pub fn hashed(file: &KnownHosts) -> Edited {
+    edit(file, |edited, line| match &line.content {
+        LineContent::Entry(entry) if entry.marker == Marker::None && !entry.is_hashed() => {
+            if entry.has_patterns() {
+                edited.pattern_lines.push(line.number);
+                keep(edited, line);
+                return;
+            }
+            edited.changed_lines.push(line.number);
+            for name in entry.hosts.split(|byte| *byte == b',') {
+                let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+                if name.is_empty() {
+                    continue;
+                }
+                edited.text.extend_from_slice(hash_name(&name).as_bytes());
+                edited.text.push(b' ');
+                edited.text.extend_from_slice(entry.key_and_comment);
+                edited.text.push(b'\n');
+            }
+        }
+        _ => keep(edited, line),
+    })
+}
+
+fn edit(file: &KnownHosts, mut each: impl FnMut(&mut Edited, &KnownHostsLine<'_>)) -> Edited {
+    let mut edited = Edited::default();
+    for line in file.lines() {
+        if line.content == LineContent::Invalid {
+            edited.invalid_lines.push(line.number);
+        }
+        each(&mut edited, &line);
+    }
+    edited
+}
+
+fn keep(edited: &mut Edited, line: &KnownHostsLine<'_>) {
+    edited.text.extend_from_slice(line.raw);
+    if !line.raw.ends_with(b"\n") {
+        edited.text.push(b'\n');
+    }
+}

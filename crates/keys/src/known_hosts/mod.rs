@@ -1,0 +1,279 @@
+//! known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT): the lines and what they say.
+//!
+//! Looking a host up is in [`lookup`], changing the text in [`edit`]; both walk the text
+//! that was read, so that nothing is lost on the way. Lines that cannot be read are passed
+//! over, lines over the limit whole.
+
+pub mod edit;
+mod lookup;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crypto::hash::HashAlgorithm;
+use crypto::mac::Hmac;
+
+pub use lookup::{HostKeyStatus, KnownKey, KnownTypes, Location, known_types, lookup};
+
+use crate::base64;
+use crate::lines::{self, is_blank, lines, split_word, trim_start};
+use crate::pattern::{ListMatch, match_list};
+
+/// Largest known_hosts file that is read, in bytes.
+pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The port that is not written down.
+pub const DEFAULT_PORT: u16 = 22;
+
+/// One known_hosts file in memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KnownHosts {
+    path: PathBuf,
+    text: Vec<u8>,
+}
+
+impl KnownHosts {
+    /// A file's text, and the path under which messages speak of it.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, text: impl Into<Vec<u8>>) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Those of the file system; [`std::io::ErrorKind::FileTooLarge`] past
+    /// [`MAX_FILE_BYTES`].
+    pub fn load(path: &Path) -> std::io::Result<Self> {
+        let mut text = Vec::new();
+        std::fs::File::open(path)?
+            .take(MAX_FILE_BYTES + 1)
+            .read_to_end(&mut text)?;
+        if u64::try_from(text.len()).is_ok_and(|len| len > MAX_FILE_BYTES) {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(Self::new(path, text))
+    }
+
+    /// The path that was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Every line in order.
+    pub fn lines(&self) -> impl Iterator<Item = KnownHostsLine<'_>> {
+        lines(&self.text).map(KnownHostsLine::parse)
+    }
+
+    /// The lines that are entries.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.lines().filter_map(|line| match line.content {
+            LineContent::Entry(entry) => Some(entry),
+            LineContent::Comment | LineContent::Invalid => None,
+        })
+    }
+}
+
+/// A line and what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownHostsLine<'a> {
+    /// Counted from 1.
+    pub number: usize,
+    /// As it stands in the file, its end included.
+    pub raw: &'a [u8],
+    /// What it says.
+    pub content: LineContent<'a>,
+}
+
+/// What a line is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LineContent<'a> {
+    /// Blank, or starts with `#`.
+    Comment,
+    /// Says something about hosts.
+    Entry(Entry<'a>),
+    /// Neither; passed over.
+    Invalid,
+}
+
+/// What the word in front of the hosts says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marker {
+    /// Nothing: the key is the host's.
+    None,
+    /// `@cert-authority`: the key signs the hosts' certificates.
+    CertAuthority,
+    /// `@revoked`: the key must not be accepted.
+    Revoked,
+}
+
+/// A line about hosts. The key is decoded only when asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The line's number, counted from 1.
+    pub line: usize,
+    /// The marker in front.
+    pub marker: Marker,
+    /// The hosts field: patterns parted by commas, or one hashed name.
+    pub hosts: &'a [u8],
+    /// The key's type as it stands there.
+    pub key_type: &'a [u8],
+    /// The key in base64.
+    key: &'a [u8],
+    /// What follows the key.
+    pub comment: &'a [u8],
+    /// All from the key's type on.
+    pub key_and_comment: &'a [u8],
+}
+
+impl<'a> KnownHostsLine<'a> {
+    fn parse(line: lines::Line<'a>) -> Self {
+        let content = match line.text.map(trim_start) {
+            Some([] | [b'#', ..]) => LineContent::Comment,
+            Some(text) => {
+                Entry::parse(line.number, text).map_or(LineContent::Invalid, LineContent::Entry)
+            }
+            None => LineContent::Invalid,
+        };
+        Self {
+            number: line.number,
+            raw: line.raw,
+            content,
+        }
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn parse(line: usize, text: &'a [u8]) -> Option<Self> {
+        let (marker, text) = if text.starts_with(b"@") {
+            let (word, rest) = split_word(text);
+            let marker = match word {
+                b"@cert-authority" => Marker::CertAuthority,
+                b"@revoked" => Marker::Revoked,
+                _ => return None,
+            };
+            (marker, rest)
+        } else {
+            (Marker::None, text)
+        };
+        let (hosts, key_and_comment) = split_word(text);
+        let (key_type, rest) = split_word(key_and_comment);
+        let (key, comment) = split_word(rest);
+        // Lines of the protocol's first version have a number here and no base64 behind.
+        if key.is_empty() || key_type.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        Some(Self {
+            line,
+            marker,
+            hosts,
+            key_type,
+            key,
+            comment: trim_end(comment),
+            key_and_comment: trim_end(key_and_comment),
+        })
+    }
+
+    /// The key's blob; `None` when the base64 is damaged or the blob is of another type than
+    /// the line says.
+    #[must_use]
+    pub fn key_blob(&self) -> Option<Vec<u8>> {
+        let blob = base64::decode(self.key)?;
+        let name = wire::Reader::new(&blob).string().ok()?;
+        (name == self.key_type).then(|| blob.to_vec())
+    }
+
+    /// True when the hosts field holds a hash.
+    #[must_use]
+    pub fn is_hashed(&self) -> bool {
+        self.hosts.starts_with(b"|")
+    }
+
+    /// True when the hosts field holds patterns that are no plain names.
+    #[must_use]
+    pub fn has_patterns(&self) -> bool {
+        self.hosts
+            .iter()
+            .any(|byte| matches!(byte, b'*' | b'?' | b'!'))
+    }
+
+    /// Whether the entry speaks of `name`, as [`host_name`] makes it.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        if self.is_hashed() {
+            hashed_name_matches(self.hosts, name)
+        } else {
+            match_list(name.as_bytes(), self.hosts, true) == ListMatch::Matched
+        }
+    }
+}
+
+/// The name under which a host is looked up: lower case, and `[host]:port` for a port other
+/// than 22.
+#[must_use]
+pub fn host_name(host: &str, port: u16) -> String {
+    let host = host.to_ascii_lowercase();
+    if port == DEFAULT_PORT {
+        host
+    } else {
+        format!("[{host}]:{port}")
+    }
+}
+
+const HASH_MAGIC: &[u8] = b"|1|";
+const HASH_BYTES: usize = 20;
+
+/// `|1|salt|hash` of a name under a fresh salt.
+#[must_use]
+pub fn hash_name(name: &str) -> String {
+    hash_name_with(name, &crypto::random::bytes())
+}
+
+fn hash_name_with(name: &str, salt: &[u8; HASH_BYTES]) -> String {
+    format!(
+        "|1|{}|{}",
+        base64::encode(salt),
+        base64::encode(&name_hash(salt, name))
+    )
+}
+
+fn hashed_name_matches(field: &[u8], name: &str) -> bool {
+    let Some(rest) = field.strip_prefix(HASH_MAGIC) else {
+        return false;
+    };
+    let mut parts = rest.split(|byte| *byte == b'|');
+    let (Some(salt), Some(hash), None) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let (Some(salt), Some(hash)) = (base64::decode(salt), base64::decode(hash)) else {
+        return false;
+    };
+    salt.len() == HASH_BYTES && hash.len() == HASH_BYTES && hash[..] == name_hash(&salt, name)[..]
+}
+
+fn name_hash(salt: &[u8], name: &str) -> Vec<u8> {
+    Hmac::new(HashAlgorithm::Sha1, salt)
+        .compute(&[name.as_bytes()])
+        .to_vec()
+}
+
+fn trim_end(text: &[u8]) -> &[u8] {
+    let end = text
+        .iter()
+        .rposition(|byte| !is_blank(*byte))
+        .map_or(0, |last| last + 1);
+    text.get(..end).unwrap_or_default()
+}

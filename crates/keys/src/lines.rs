@@ -1,0 +1,78 @@
+//! Lines of a foreign text file, numbered, with a limit beyond which a line is passed over
+//! whole: the rest of a long line is never taken for a line of its own.
+
+/// Longest line that is looked at, in bytes without its end. The largest key or certificate
+/// that [`crate::MAX_BLOB_BYTES`] admits, in base64, with 32 KiB of options and comment.
+pub(crate) const MAX_LINE_BYTES: usize = 120 * 1024;
+
+/// A line with its number, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    pub(crate) number: usize,
+    /// Without line end; `None` for a line over the limit.
+    pub(crate) text: Option<&'a [u8]>,
+    /// As it stands in the file, its end included.
+    pub(crate) raw: &'a [u8],
+}
+
+/// The lines of `file`.
+pub(crate) fn lines(file: &[u8]) -> impl Iterator<Item = Line<'_>> {
+    file.split_inclusive(|byte| *byte == b'\n')
+        .zip(1..)
+        .map(|(raw, number)| {
+            let text = raw.strip_suffix(b"\n").unwrap_or(raw);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            Line {
+                number,
+                text: (text.len() <= MAX_LINE_BYTES).then_some(text),
+                raw,
+            }
+        })
+}
+
+/// The first word and what follows the blanks behind it.
+pub(crate) fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text
+        .iter()
+        .position(|byte| is_blank(*byte))
+        .unwrap_or(text.len());
+    let (word, rest) = text.split_at_checked(end).unwrap_or((text, &[]));
+    (word, trim_start(rest))
+}
+
+/// Without blanks at the start.
+pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
+    let start = text
+        .iter()
+        .position(|byte| !is_blank(*byte))
+        .unwrap_or(text.len());
+    text.get(start..).unwrap_or_default()
+}
+
+pub(crate) fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_over_the_limit_is_passed_over_whole() {
+        let mut file = b"first\n".to_vec();
+        file.extend(vec![b'x'; MAX_LINE_BYTES + 5000]);
+        file.extend(b" tail\r\nlast");
+        let found: Vec<Line<'_>> = lines(&file).collect();
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[0].text, Some(&b"first"[..]));
+        assert_eq!(found[1].text, None);
+        assert_eq!((found[2].number, found[2].text), (3, Some(&b"last"[..])));
+    }
+
+    #[test]
+    fn words_end_at_blanks() {
+        assert_eq!(split_word(b"a \t b c"), (&b"a"[..], &b"b c"[..]));
+        assert_eq!(split_word(b"a"), (&b"a"[..], &b""[..]));
+        assert_eq!(split_word(b""), (&b""[..], &b""[..]));
+    }
+}

@@ -1,0 +1,251 @@
+//! Private keys: making them and signing with them. Their files are in
+//! [`crate::private_file`]; keys inside an agent are in the `agent` crate.
+
+use core::fmt;
+
+use crypto::sign::{KeyKind, SignatureScheme};
+use zeroize::Zeroizing;
+
+use crate::algorithm::{KeyType, SignatureAlgorithm};
+use crate::error::KeyError;
+use crate::public_key::{EcCurve, PublicKey};
+use crate::signature;
+
+impl EcCurve {
+    /// The kind of key on this curve.
+    pub(crate) fn kind(self) -> KeyKind {
+        match self {
+            Self::P256 => KeyKind::EcdsaP256,
+            Self::P384 => KeyKind::EcdsaP384,
+            Self::P521 => KeyKind::EcdsaP521,
+        }
+    }
+
+    /// The signature scheme on this curve.
+    pub(crate) fn scheme(self) -> SignatureScheme {
+        match self {
+            Self::P256 => SignatureScheme::EcdsaP256Sha256,
+            Self::P384 => SignatureScheme::EcdsaP384Sha384,
+            Self::P521 => SignatureScheme::EcdsaP521Sha512,
+        }
+    }
+}
+
+/// What kind of key to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeySpec {
+    /// Ed25519.
+    Ed25519,
+    /// ECDSA on this curve.
+    Ecdsa(EcCurve),
+    /// RSA with a modulus of so many bits.
+    Rsa {
+        /// 1024 to 16384.
+        bits: usize,
+    },
+}
+
+/// Why no key was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GenerateError {
+    /// An RSA size outside 1024..=16384 bits.
+    BadSize,
+    /// The cryptographic library failed.
+    Internal,
+}
+
+impl fmt::Display for GenerateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BadSize => "RSA keys have 1024 to 16384 bits",
+            Self::Internal => "the cryptographic library failed",
+        })
+    }
+}
+
+impl std::error::Error for GenerateError {}
+
+/// A private key with its public half. Cheap to clone; secrets are wiped with the last clone.
+#[derive(Clone)]
+pub struct PrivateKey {
+    public: PublicKey,
+    secret: Secret,
+}
+
+/// The secret part.
+#[derive(Clone)]
+pub(crate) enum Secret {
+    /// Here.
+    Software(crypto::sign::PrivateKey),
+    /// In a security key; this is only the handle.
+    SecurityKey(SecurityKeyHandle),
+}
+
+/// What the file of a security key holds beside the public key.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SecurityKeyHandle {
+    pub(crate) flags: u8,
+    pub(crate) handle: Zeroizing<Vec<u8>>,
+    pub(crate) reserved: Vec<u8>,
+}
+
+impl PrivateKey {
+    /// Makes a key.
+    ///
+    /// # Errors
+    /// [`GenerateError`].
+    pub fn generate(spec: KeySpec) -> Result<Self, GenerateError> {
+        let (kind, bits) = match spec {
+            KeySpec::Ed25519 => (KeyKind::Ed25519, 0),
+            KeySpec::Ecdsa(curve) => (curve.kind(), 0),
+            KeySpec::Rsa { bits } => (KeyKind::Rsa, bits),
+        };
+        crypto::sign::PrivateKey::generate(kind, bits)
+            .map_err(|error| match error {
+                crypto::BadKey::OutOfBounds => GenerateError::BadSize,
+                _ => GenerateError::Internal,
+            })
+            .and_then(|key| Self::from_software(key).map_err(|_| GenerateError::Internal))
+    }
+
+    /// An Ed25519 key from its seed (RFC 8032 §5.1.5).
+    #[must_use]
+    pub fn from_ed25519_seed(seed: &[u8; 32]) -> Self {
+        let key = crypto::sign::PrivateKey::ed25519_from_seed(seed);
+        let point = key.public().ed25519_bytes().copied().unwrap_or_default();
+        Self {
+            public: PublicKey::Ed25519 { point },
+            secret: Secret::Software(key),
+        }
+    }
+
+    /// An ECDSA key from its scalar, and its point where the file names one.
+    pub(crate) fn from_ecdsa(
+        curve: EcCurve,
+        scalar: &[u8],
+        point: Option<&[u8]>,
+    ) -> Result<Self, KeyError> {
+        let key = match point {
+            Some(point) => crypto::sign::PrivateKey::ecdsa_from_parts(curve.kind(), scalar, point)?,
+            None => crypto::sign::PrivateKey::ecdsa_from_scalar(curve.kind(), scalar)?,
+        };
+        Self::from_software(key)
+    }
+
+    /// An RSA key from its parts as magnitudes; the order of the primes is free as long as
+    /// `iqmp` fits it.
+    pub(crate) fn from_rsa(parts: &RsaParts<'_>) -> Result<Self, KeyError> {
+        Self::from_software(crypto::sign::PrivateKey::rsa_from_parts(
+            parts.n, parts.e, parts.d, parts.iqmp, parts.p, parts.q,
+        )?)
+    }
+
+    /// A security key's public half and handle.
+    pub(crate) fn from_security_key(
+        public: PublicKey,
+        handle: SecurityKeyHandle,
+    ) -> Result<Self, KeyError> {
+        if !public.key_type().is_security_key() {
+            return Err(KeyError::WrongKind("not a security key"));
+        }
+        Ok(Self {
+            public,
+            secret: Secret::SecurityKey(handle),
+        })
+    }
+
+    fn from_software(key: crypto::sign::PrivateKey) -> Result<Self, KeyError> {
+        let public = key.public();
+        let copy = |part: Option<&[u8]>| part.map(<[u8]>::to_vec).ok_or(KeyError::Internal);
+        let ecdsa = |curve| -> Result<PublicKey, KeyError> {
+            Ok(PublicKey::Ecdsa {
+                curve,
+                point: copy(public.ecdsa_point())?,
+            })
+        };
+        let public = match key.kind() {
+            KeyKind::Ed25519 => PublicKey::Ed25519 {
+                point: *public.ed25519_bytes().ok_or(KeyError::Internal)?,
+            },
+            KeyKind::EcdsaP256 => ecdsa(EcCurve::P256)?,
+            KeyKind::EcdsaP384 => ecdsa(EcCurve::P384)?,
+            KeyKind::EcdsaP521 => ecdsa(EcCurve::P521)?,
+            KeyKind::Rsa => PublicKey::Rsa {
+                exponent: copy(public.rsa_exponent())?,
+                modulus: copy(public.rsa_modulus())?,
+            },
+        };
+        Ok(Self {
+            public,
+            secret: Secret::Software(key),
+        })
+    }
+
+    /// The public half.
+    #[must_use]
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// The key's type.
+    #[must_use]
+    pub fn key_type(&self) -> KeyType {
+        self.public.key_type()
+    }
+
+    /// False when the secret is in a security key, so that only an agent can sign.
+    #[must_use]
+    pub fn can_sign(&self) -> bool {
+        matches!(self.secret, Secret::Software(_))
+    }
+
+    /// Signs `message`; returns the signature blob. A certificate algorithm signs as the
+    /// plain one inside it.
+    ///
+    /// # Errors
+    /// [`KeyError::WrongAlgorithm`], [`KeyError::NoSecret`], [`KeyError::Internal`].
+    pub fn sign(&self, algorithm: SignatureAlgorithm, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        let algorithm = algorithm.plain();
+        if algorithm.key_type() != self.key_type() {
+            return Err(KeyError::WrongAlgorithm);
+        }
+        let Secret::Software(key) = &self.secret else {
+            return Err(KeyError::NoSecret);
+        };
+        let scheme = match algorithm {
+            SignatureAlgorithm::Ed25519 => SignatureScheme::Ed25519,
+            SignatureAlgorithm::EcdsaP256 => SignatureScheme::EcdsaP256Sha256,
+            SignatureAlgorithm::EcdsaP384 => SignatureScheme::EcdsaP384Sha384,
+            SignatureAlgorithm::EcdsaP521 => SignatureScheme::EcdsaP521Sha512,
+            SignatureAlgorithm::RsaSha256 => SignatureScheme::RsaPkcs1Sha256,
+            SignatureAlgorithm::RsaSha512 => SignatureScheme::RsaPkcs1Sha512,
+            _ => return Err(KeyError::WrongAlgorithm),
+        };
+        let bytes = key.sign(scheme, message).map_err(|_| KeyError::Internal)?;
+        let bytes = match self.public {
+            PublicKey::Ecdsa { .. } => signature::ecdsa_from_fixed(&bytes),
+            _ => bytes,
+        };
+        Ok(signature::blob(algorithm, &bytes))
+    }
+
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+}
+
+/// The numbers of an RSA key, big-endian.
+pub(crate) struct RsaParts<'a> {
+    pub(crate) n: &'a [u8],
+    pub(crate) e: &'a [u8],
+    pub(crate) d: &'a [u8],
+    pub(crate) iqmp: &'a [u8],
+    pub(crate) p: &'a [u8],
+    pub(crate) q: &'a [u8],
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({:?}, secret not shown)", self.public)
+    }
+}

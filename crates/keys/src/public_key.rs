@@ -1,0 +1,298 @@
+//! Plain public keys as SSH encodes them (RFC 4253 §6.6, RFC 5656 §3.1, RFC 8709 §4,
+//! OpenSSH PROTOCOL.u2f). Certificates are in [`crate::certificate`]; the signatures that a
+//! key verifies are taken apart in [`crate::Signature`].
+
+use core::fmt;
+
+use wire::{DecodeError, Put, Reader};
+
+use crate::algorithm::KeyType;
+use crate::error::{KeyError, printable};
+use crate::{MAX_BLOB_BYTES, base64};
+
+/// A curve of RFC 5656.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EcCurve {
+    /// nistp256
+    P256,
+    /// nistp384
+    P384,
+    /// nistp521
+    P521,
+}
+
+impl EcCurve {
+    /// The identifier in key blobs (RFC 5656 §6.1).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::P256 => "nistp256",
+            Self::P384 => "nistp384",
+            Self::P521 => "nistp521",
+        }
+    }
+
+    /// Length of a field element or scalar in bytes.
+    #[must_use]
+    pub fn field_bytes(self) -> usize {
+        match self {
+            Self::P256 => 32,
+            Self::P384 => 48,
+            Self::P521 => 66,
+        }
+    }
+
+    /// Size of the curve in bits.
+    #[must_use]
+    pub fn bits(self) -> usize {
+        match self {
+            Self::P256 => 256,
+            Self::P384 => 384,
+            Self::P521 => 521,
+        }
+    }
+
+    /// Length of an uncompressed point in bytes.
+    #[must_use]
+    pub fn point_bytes(self) -> usize {
+        1 + 2 * self.field_bytes()
+    }
+
+    fn key_type(self) -> KeyType {
+        match self {
+            Self::P256 => KeyType::EcdsaP256,
+            Self::P384 => KeyType::EcdsaP384,
+            Self::P521 => KeyType::EcdsaP521,
+        }
+    }
+}
+
+/// A plain public key. The parts are checked for shape (lengths, curve names, bounds), not
+/// for membership in their group: that happens when a signature is verified.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PublicKey {
+    /// RFC 8709.
+    Ed25519 {
+        /// The encoded point.
+        point: [u8; 32],
+    },
+    /// RFC 5656.
+    Ecdsa {
+        /// The curve.
+        curve: EcCurve,
+        /// The uncompressed point, `4 | x | y`.
+        point: Vec<u8>,
+    },
+    /// RFC 4253 §6.6.
+    Rsa {
+        /// The public exponent, big-endian without leading zeros.
+        exponent: Vec<u8>,
+        /// The modulus, big-endian without leading zeros.
+        modulus: Vec<u8>,
+    },
+    /// A security key of Ed25519.
+    SkEd25519 {
+        /// The encoded point.
+        point: [u8; 32],
+        /// The FIDO application, mostly `ssh:`.
+        application: Vec<u8>,
+    },
+    /// A security key of ECDSA on P-256.
+    SkEcdsaP256 {
+        /// The uncompressed point.
+        point: Vec<u8>,
+        /// The FIDO application, mostly `ssh:`.
+        application: Vec<u8>,
+    },
+}
+
+impl PublicKey {
+    /// Takes a key blob apart. The blob must end with the key.
+    ///
+    /// # Errors
+    /// [`KeyError::UnknownType`] for types that are not supported, [`KeyError::WrongKind`] for
+    /// a certificate, otherwise what is malformed.
+    pub fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
+        if blob.len() > MAX_BLOB_BYTES {
+            return Err(KeyError::Malformed(DecodeError::TooLong {
+                limit_bytes: MAX_BLOB_BYTES,
+            }));
+        }
+        let mut reader = Reader::new(blob);
+        let name = reader.string()?;
+        let key_type = match KeyType::from_blob_name(name) {
+            Some((key_type, false)) => key_type,
+            Some((_, true)) => {
+                return Err(KeyError::WrongKind(
+                    "a certificate stands where a plain key belongs",
+                ));
+            }
+            None => return Err(KeyError::UnknownType(printable(name))),
+        };
+        let key = Self::read_fields(key_type, &mut reader)?;
+        reader.finish()?;
+        Ok(key)
+    }
+
+    /// Reads the fields behind the type's name; they stand alike in plain keys and certificates.
+    pub(crate) fn read_fields(
+        key_type: KeyType,
+        reader: &mut Reader<'_>,
+    ) -> Result<Self, KeyError> {
+        Ok(match key_type {
+            KeyType::Ed25519 => Self::Ed25519 {
+                point: read_ed25519(reader)?,
+            },
+            KeyType::EcdsaP256 => Self::ecdsa(EcCurve::P256, reader)?,
+            KeyType::EcdsaP384 => Self::ecdsa(EcCurve::P384, reader)?,
+            KeyType::EcdsaP521 => Self::ecdsa(EcCurve::P521, reader)?,
+            KeyType::Rsa => {
+                let exponent = reader.mpint()?.magnitude().to_vec();
+                let modulus = reader.mpint()?.magnitude().to_vec();
+                check_rsa(&exponent, &modulus)?;
+                Self::Rsa { exponent, modulus }
+            }
+            KeyType::SkEd25519 => Self::SkEd25519 {
+                point: read_ed25519(reader)?,
+                application: reader.string_max(MAX_APPLICATION_BYTES)?.to_vec(),
+            },
+            KeyType::SkEcdsaP256 => Self::SkEcdsaP256 {
+                point: read_point(EcCurve::P256, reader)?,
+                application: reader.string_max(MAX_APPLICATION_BYTES)?.to_vec(),
+            },
+        })
+    }
+
+    fn ecdsa(curve: EcCurve, reader: &mut Reader<'_>) -> Result<Self, KeyError> {
+        Ok(Self::Ecdsa {
+            curve,
+            point: read_point(curve, reader)?,
+        })
+    }
+
+    /// The key as a blob.
+    #[must_use]
+    pub fn blob(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_string(self.key_type().name().as_bytes());
+        self.write_fields(&mut out);
+        out
+    }
+
+    /// Writes the fields behind the type's name.
+    pub(crate) fn write_fields(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Ed25519 { point } => out.put_string(point),
+            Self::Ecdsa { curve, point } => {
+                out.put_string(curve.name().as_bytes());
+                out.put_string(point);
+            }
+            Self::Rsa { exponent, modulus } => {
+                out.put_mpint(exponent);
+                out.put_mpint(modulus);
+            }
+            Self::SkEd25519 { point, application } => {
+                out.put_string(point);
+                out.put_string(application);
+            }
+            Self::SkEcdsaP256 { point, application } => {
+                out.put_string(EcCurve::P256.name().as_bytes());
+                out.put_string(point);
+                out.put_string(application);
+            }
+        }
+    }
+
+    /// The key's type.
+    #[must_use]
+    pub fn key_type(&self) -> KeyType {
+        match self {
+            Self::Ed25519 { .. } => KeyType::Ed25519,
+            Self::Ecdsa { curve, .. } => curve.key_type(),
+            Self::Rsa { .. } => KeyType::Rsa,
+            Self::SkEd25519 { .. } => KeyType::SkEd25519,
+            Self::SkEcdsaP256 { .. } => KeyType::SkEcdsaP256,
+        }
+    }
+
+    /// The key's size as people name it, in bits: the modulus of RSA, the field of a curve.
+    #[must_use]
+    pub fn bits(&self) -> usize {
+        match self {
+            Self::Ed25519 { .. } | Self::SkEd25519 { .. } | Self::SkEcdsaP256 { .. } => 256,
+            Self::Ecdsa { curve, .. } => curve.bits(),
+            Self::Rsa { modulus, .. } => bit_length(modulus),
+        }
+    }
+
+    /// `type base64`, as one-line files hold it.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        format!(
+            "{} {}",
+            self.key_type().name(),
+            base64::encode(&self.blob())
+        )
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "PublicKey({} {})",
+            self.key_type().name(),
+            crate::fingerprint::sha256(&self.blob())
+        )
+    }
+}
+
+/// A FIDO application is a short URL-like name; more is nonsense.
+const MAX_APPLICATION_BYTES: usize = 1024;
+
+fn read_ed25519(reader: &mut Reader<'_>) -> Result<[u8; 32], KeyError> {
+    reader
+        .string()?
+        .try_into()
+        .map_err(|_| KeyError::Invalid("Ed25519 key is not 32 bytes"))
+}
+
+fn read_point(curve: EcCurve, reader: &mut Reader<'_>) -> Result<Vec<u8>, KeyError> {
+    if reader.string()? != curve.name().as_bytes() {
+        return Err(KeyError::Invalid("curve name differs from the key type"));
+    }
+    let point = reader.string()?;
+    check_point(curve, point)?;
+    Ok(point.to_vec())
+}
+
+/// Only uncompressed points are in use (RFC 5656 §3.1 allows others, nobody sends them).
+pub(crate) fn check_point(curve: EcCurve, point: &[u8]) -> Result<(), KeyError> {
+    if point.len() != curve.point_bytes() || point.first() != Some(&4) {
+        return Err(KeyError::Invalid(
+            "point is not uncompressed or has the wrong length",
+        ));
+    }
+    Ok(())
+}
+
+/// Bounds the work that a foreign RSA key can cause: wire limits the modulus to 16384 bits,
+/// and a long exponent would make each verification as dear as a signature.
+pub(crate) fn check_rsa(exponent: &[u8], modulus: &[u8]) -> Result<(), KeyError> {
+    let odd = |number: &[u8]| number.last().is_some_and(|last| last & 1 == 1);
+    if bit_length(modulus) < 512 || bit_length(modulus) > wire::MAX_MPINT_BITS || !odd(modulus) {
+        return Err(KeyError::Invalid(
+            "RSA modulus is even, too small or too large",
+        ));
+    }
+    if exponent.len() > 8 || bit_length(exponent) < 2 || !odd(exponent) {
+        return Err(KeyError::Invalid(
+            "RSA exponent is even, too small or too large",
+        ));
+    }
+    Ok(())
+}
+
+fn bit_length(magnitude: &[u8]) -> usize {
+    wire::Mpint::from_magnitude(magnitude).bits()
+}

@@ -1,0 +1,218 @@
+//! Signature blobs (RFC 4253 §6.6, RFC 5656 §3.1.2, RFC 8332 §3, RFC 8709 §6, OpenSSH
+//! PROTOCOL.u2f) and their verification under a policy.
+//!
+//! The algorithm named inside a signature must be the one that was agreed on and must fit the
+//! key, so that one permitted name never admits another.
+
+use crypto::hash::HashAlgorithm;
+use crypto::sign::SignatureScheme;
+use wire::{DecodeError, Mpint, Put, Reader};
+
+use crate::algorithm::{KeyType, SignatureAlgorithm};
+use crate::error::VerifyError;
+use crate::public_key::{EcCurve, PublicKey};
+use crate::{DEFAULT_MIN_RSA_BITS, MAX_BLOB_BYTES};
+
+/// FIDO flag: the user touched the key.
+const FLAG_USER_PRESENT: u8 = 0x01;
+/// FIDO flag: the key verified its user (PIN, fingerprint).
+const FLAG_USER_VERIFIED: u8 = 0x04;
+
+/// What a signature must satisfy beyond its mathematics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VerifyPolicy {
+    /// Smallest RSA modulus, in bits.
+    pub min_rsa_bits: usize,
+    /// Security keys must have been touched (false under `no-touch-required`).
+    pub require_user_presence: bool,
+    /// Security keys must have verified their user (`verify-required`).
+    pub require_user_verification: bool,
+}
+
+impl Default for VerifyPolicy {
+    fn default() -> Self {
+        Self {
+            min_rsa_bits: DEFAULT_MIN_RSA_BITS,
+            require_user_presence: true,
+            require_user_verification: false,
+        }
+    }
+}
+
+/// A signature blob taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature<'a> {
+    /// The algorithm that it names; never a certificate's.
+    pub algorithm: SignatureAlgorithm,
+    /// The algorithm's own bytes.
+    bytes: &'a [u8],
+    /// Flags and counter of a security key.
+    security_key: Option<(u8, u32)>,
+}
+
+impl<'a> Signature<'a> {
+    /// Takes a signature blob apart.
+    ///
+    /// # Errors
+    /// [`VerifyError::WrongAlgorithm`] for an unknown algorithm, [`VerifyError::Malformed`].
+    pub fn from_blob(blob: &'a [u8]) -> Result<Self, VerifyError> {
+        if blob.len() > MAX_BLOB_BYTES {
+            return Err(VerifyError::Malformed(DecodeError::TooLong {
+                limit_bytes: MAX_BLOB_BYTES,
+            }));
+        }
+        let mut reader = Reader::new(blob);
+        let algorithm = SignatureAlgorithm::from_wire_name(reader.string()?)
+            .filter(|algorithm| !algorithm.is_certificate())
+            .ok_or(VerifyError::WrongAlgorithm)?;
+        let bytes = reader.string()?;
+        let security_key = if algorithm.is_security_key() {
+            Some((reader.u8()?, reader.u32()?))
+        } else {
+            None
+        };
+        reader.finish()?;
+        Ok(Self {
+            algorithm,
+            bytes,
+            security_key,
+        })
+    }
+}
+
+/// A blob around the algorithm's own bytes.
+pub(crate) fn blob(algorithm: SignatureAlgorithm, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_string(algorithm.name().as_bytes());
+    out.put_string(bytes);
+    out
+}
+
+impl PublicKey {
+    /// Verifies `signature_blob` over `message`. `algorithm` is the one agreed on; its
+    /// certificate form stands for the key inside.
+    ///
+    /// # Errors
+    /// [`VerifyError`]; every one of them means that the signature is not accepted.
+    pub fn verify(
+        &self,
+        algorithm: SignatureAlgorithm,
+        message: &[u8],
+        signature_blob: &[u8],
+        policy: &VerifyPolicy,
+    ) -> Result<(), VerifyError> {
+        let agreed = algorithm.plain();
+        if agreed.key_type() != self.key_type() {
+            return Err(VerifyError::WrongKeyType);
+        }
+        let signature = Signature::from_blob(signature_blob)?;
+        if signature.algorithm != agreed {
+            return Err(VerifyError::WrongAlgorithm);
+        }
+        if self.key_type() == KeyType::Rsa && self.bits() < policy.min_rsa_bits {
+            return Err(VerifyError::KeyTooSmall {
+                bits: self.bits(),
+                minimum: policy.min_rsa_bits,
+            });
+        }
+        let bad = |_| VerifyError::BadSignature;
+        match (self, signature.security_key) {
+            (Self::Ed25519 { point }, None) => verify_ed25519(point, message, signature.bytes),
+            (Self::Ecdsa { curve, point }, None) => {
+                verify_ecdsa(*curve, point, message, signature.bytes)
+            }
+            (Self::Rsa { exponent, modulus }, None) => {
+                let scheme = match agreed {
+                    SignatureAlgorithm::RsaSha256 => SignatureScheme::RsaPkcs1Sha256,
+                    SignatureAlgorithm::RsaSha512 => SignatureScheme::RsaPkcs1Sha512,
+                    _ => return Err(VerifyError::WrongKeyType),
+                };
+                crypto::sign::PublicKey::rsa(exponent, modulus)
+                    .map_err(|_| VerifyError::BadSignature)?
+                    .verify(scheme, message, signature.bytes)
+                    .map_err(bad)
+            }
+            (Self::SkEd25519 { point, application }, Some((flags, counter))) => {
+                check_flags(flags, policy)?;
+                let signed = security_key_message(application, flags, counter, message);
+                verify_ed25519(point, &signed, signature.bytes)
+            }
+            (Self::SkEcdsaP256 { point, application }, Some((flags, counter))) => {
+                check_flags(flags, policy)?;
+                let signed = security_key_message(application, flags, counter, message);
+                verify_ecdsa(EcCurve::P256, point, &signed, signature.bytes)
+            }
+            _ => Err(VerifyError::WrongKeyType),
+        }
+    }
+}
+
+fn check_flags(flags: u8, policy: &VerifyPolicy) -> Result<(), VerifyError> {
+    if policy.require_user_presence && flags & FLAG_USER_PRESENT == 0 {
+        return Err(VerifyError::NoUserPresence);
+    }
+    if policy.require_user_verification && flags & FLAG_USER_VERIFIED == 0 {
+        return Err(VerifyError::NoUserVerification);
+    }
+    Ok(())
+}
+
+/// What a security key signs: both hashes with flags and counter between.
+fn security_key_message(application: &[u8], flags: u8, counter: u32, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(69);
+    out.extend_from_slice(&HashAlgorithm::Sha256.digest(application));
+    out.put_u8(flags);
+    out.put_u32(counter);
+    out.extend_from_slice(&HashAlgorithm::Sha256.digest(message));
+    out
+}
+
+fn verify_ed25519(point: &[u8; 32], message: &[u8], bytes: &[u8]) -> Result<(), VerifyError> {
+    if bytes.len() != 64 {
+        return Err(VerifyError::BadSignature);
+    }
+    crypto::sign::PublicKey::ed25519(point)
+        .map_err(|_| VerifyError::BadSignature)?
+        .verify(SignatureScheme::Ed25519, message, bytes)
+        .map_err(|_| VerifyError::BadSignature)
+}
+
+fn verify_ecdsa(
+    curve: EcCurve,
+    point: &[u8],
+    message: &[u8],
+    bytes: &[u8],
+) -> Result<(), VerifyError> {
+    let fixed = ecdsa_to_fixed(curve, bytes)?;
+    crypto::sign::PublicKey::ecdsa(curve.kind(), point)
+        .map_err(|_| VerifyError::BadSignature)?
+        .verify(curve.scheme(), message, &fixed)
+        .map_err(|_| VerifyError::BadSignature)
+}
+
+/// `mpint r, mpint s` (RFC 5656 §3.1.2) as two numbers of the curve's fixed length.
+fn ecdsa_to_fixed(curve: EcCurve, bytes: &[u8]) -> Result<Vec<u8>, VerifyError> {
+    let mut reader = Reader::new(bytes);
+    let (r, s) = (reader.mpint()?, reader.mpint()?);
+    reader.finish()?;
+    let mut fixed = Vec::with_capacity(2 * curve.field_bytes());
+    for number in [r, s] {
+        let magnitude = number.magnitude();
+        let zeros = curve
+            .field_bytes()
+            .checked_sub(magnitude.len())
+            .ok_or(VerifyError::BadSignature)?;
+        fixed.resize(fixed.len() + zeros, 0);
+        fixed.extend_from_slice(magnitude);
+    }
+    Ok(fixed)
+}
+
+/// The inverse: two fixed-length numbers as mpints.
+pub(crate) fn ecdsa_from_fixed(fixed: &[u8]) -> Vec<u8> {
+    let (r, s) = fixed.split_at(fixed.len() / 2);
+    let mut out = Vec::with_capacity(fixed.len() + 10);
+    out.put_mpint(Mpint::from_magnitude(r).magnitude());
+    out.put_mpint(Mpint::from_magnitude(s).magnitude());
+    out
+}
