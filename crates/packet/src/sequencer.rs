@@ -14,7 +14,7 @@ use crate::{LENGTH_BYTES, MAX_PACKET_BYTES};
 /// Stamps one direction's packets, in the order in which they go out.
 #[derive(Debug)]
 pub struct Sequencer {
-    position: SequencerState,
+    pub(crate) position: SequencerState,
     keys: Arc<SealKeys>,
     padding: PaddingSource,
 }

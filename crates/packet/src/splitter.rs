@@ -29,7 +29,7 @@ const FULL_BYTES: usize = 2 * MAX_PACKET_BYTES;
 #[derive(Debug)]
 pub struct Splitter {
     slab: Slab,
-    position: SplitterState,
+    pub(crate) position: SplitterState,
     keys: Arc<OpenKeys>,
     reading: Reading,
     /// Bytes of the stream that were cut off or discarded.
@@ -99,6 +99,8 @@ impl Splitter {
             match self.reading {
                 Reading::Failed(error) => return Err(error),
                 Reading::Discard { left_bytes } => return self.discard(left_bytes),
+                // Even used-up keys are no error before a packet comes that would need them.
+                Reading::Start if self.slab.unread().is_empty() => return Ok(None),
                 Reading::Start => {
                     let stamp = self.stamp()?;
                     let Some(length) = self.keys.length(stamp, self.slab.unread()) else {

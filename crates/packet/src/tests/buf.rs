@@ -1,0 +1,120 @@
+//! Buffers and their pool.
+
+use std::io;
+use std::prelude::v1::*;
+
+use crate::{BufPool, HEADROOM, PacketBuf};
+
+#[test]
+fn headers_go_before_and_data_behind() {
+    let mut buf = PacketBuf::from_payload(b"data");
+    buf.prepend(b"head");
+    buf.extend(b"tail");
+    assert_eq!(buf.payload(), b"headdatatail");
+    assert_eq!(buf.len(), 12);
+    buf.payload_mut()[0] = b'H';
+    buf.truncate(5);
+    assert_eq!(buf.payload(), b"Headd");
+    buf.truncate(50);
+    assert_eq!(buf.len(), 5);
+}
+
+#[test]
+fn a_header_longer_than_the_headroom_moves_the_payload() {
+    for len in [HEADROOM - 1, HEADROOM, HEADROOM + 1, 1000] {
+        let mut buf = PacketBuf::from_payload(b"payload");
+        let header: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        buf.prepend(&header);
+        buf.prepend(b"x");
+        assert_eq!(buf.payload(), [b"x", &header[..], b"payload"].concat());
+    }
+}
+
+#[test]
+fn a_read_fills_as_much_as_it_says_and_no_more_than_asked() {
+    let mut buf = PacketBuf::from_payload(b"head");
+    let read = |count: usize| {
+        move |space: &mut [u8]| -> io::Result<usize> {
+            assert_eq!(space.len(), 8);
+            space.fill(b'x');
+            Ok(count)
+        }
+    };
+    assert_eq!(buf.fill_with(8, read(3)).unwrap(), 3);
+    assert_eq!(buf.payload(), b"headxxx");
+    assert_eq!(buf.fill_with(8, read(99)).unwrap(), 8, "a lie is cut");
+    assert_eq!(buf.len(), 15);
+    let failed = buf.fill_with(8, |_| Err(io::Error::other("disk")));
+    assert!(failed.is_err() && buf.len() == 15);
+}
+
+#[test]
+fn an_encoder_appends() {
+    let mut buf = PacketBuf::with_capacity(4);
+    buf.spare(100).fill(7);
+    buf.extend(b"a");
+    buf.encode_with(|out| out.extend_from_slice(b"bcdefgh"));
+    buf.encode_with(|_| {});
+    buf.extend(b"i");
+    assert_eq!(buf.payload(), b"abcdefghi");
+}
+
+#[test]
+fn a_cleared_buffer_has_its_headroom_again() {
+    let mut buf = PacketBuf::from_payload(b"abc");
+    buf.prepend(&[0; HEADROOM]);
+    buf.clear();
+    assert!(buf.is_empty());
+    let before = buf.capacity();
+    buf.extend(b"new");
+    buf.prepend(&[1; HEADROOM]);
+    assert_eq!(buf.len(), HEADROOM + 3);
+    assert!(before >= 3);
+}
+
+#[test]
+fn debug_shows_no_payload() {
+    let shown = std::format!("{:?}", PacketBuf::from_payload(b"secret"));
+    assert!(
+        shown.contains("len: 6") && !shown.contains("115"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_pool_recycles_and_is_bounded() {
+    let mut pool = BufPool::new(2);
+    let pointer = |buf: &PacketBuf| buf.payload().as_ptr();
+    let mut bulk = pool.take(32 * 1024);
+    bulk.extend(b"bulk");
+    bulk.prepend(b"123");
+    let place = pointer(&bulk);
+    pool.give(bulk);
+    let small = pool.take(10);
+    assert_ne!(
+        pointer(&small),
+        place,
+        "control messages have their own size"
+    );
+    pool.give(small);
+    let again = pool.take(20_000);
+    assert!(again.is_empty() && again.capacity() >= 32 * 1024);
+    assert_eq!(
+        pointer(&again),
+        place.wrapping_add(3),
+        "the same memory, headroom restored"
+    );
+    // More than the bound, and sizes that are not kept, are freed.
+    pool.give(again);
+    for _ in 0..5 {
+        pool.give(PacketBuf::with_capacity(33 * 1024));
+        pool.give(PacketBuf::with_capacity(1 << 20));
+    }
+    let kept = (0..5)
+        .filter(|_| pool.take(33 * 1024).capacity() >= 33 * 1024)
+        .count();
+    assert_eq!(kept, 5, "taking never fails");
+    let mut wide = BufPool::new(2).with_bulk_payload(200 * 1024);
+    let buf = wide.take(150 * 1024);
+    assert!(buf.capacity() >= 200 * 1024);
+}

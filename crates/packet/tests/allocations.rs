@@ -1,0 +1,135 @@
+//! Memory of the data path, counted by the allocator: none per packet in steady state, and a
+//! bound on what a peer can pin.
+//!
+//! One test function, because the counts are the process's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
+use crypto::mac::{MACS, MacAlgorithm};
+use packet::{BufPool, OpenKeys, SealKeys, Sequencer, Splitter};
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call is the system allocator's own, with the caller's arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Relaxed);
+        LIVE_BYTES.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller's promise on `layout` is ours to the system allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn ends(cipher: CipherAlgorithm, mac: Option<MacAlgorithm>) -> (Sequencer, Splitter) {
+    let key = vec![1; cipher.key_len()];
+    let iv = vec![2; cipher.iv_len()];
+    let mac_key = vec![3; mac.map_or(0, MacAlgorithm::key_len)];
+    let (mut sequencer, mut splitter) = (Sequencer::new(), Splitter::new());
+    let seal = SealKeys::new(cipher, mac, &key, &iv, &mac_key).unwrap();
+    let open = OpenKeys::new(cipher, mac, &key, &iv, &mac_key).unwrap();
+    sequencer.set_keys(Arc::new(seal), true);
+    splitter.set_keys(Arc::new(open), true);
+    (sequencer, splitter)
+}
+
+/// Sends `packets` of 32 KiB through both ends and returns the allocations that took.
+fn bulk(
+    (sequencer, splitter): (&mut Sequencer, &mut Splitter),
+    pool: &mut BufPool,
+    packets: usize,
+) -> usize {
+    let before = CALLS.load(Relaxed);
+    let mut received = 0;
+    for number in 0..packets {
+        let mut buf = pool.take(32 * 1024);
+        buf.fill_with(32 * 1024, |space| {
+            space[0] = 94;
+            Ok::<_, ()>(space.len())
+        })
+        .unwrap();
+        buf.prepend(&[94, 0, 0, 0, 0, 0, 0, 0x80, 0]);
+        let sealed = sequencer.stamp(buf).unwrap().run();
+        // A socket's read ends anywhere.
+        let (head, tail) = sealed.wire().split_at(number * 613 % 30_000);
+        splitter.receive_buffer().extend_from_slice(head);
+        while let Some(job) = splitter.next().unwrap() {
+            received += job.run().unwrap().into_payload().len();
+        }
+        splitter.receive_buffer().extend_from_slice(tail);
+        pool.give(sealed.into_buf());
+    }
+    while let Some(job) = splitter.next().unwrap() {
+        received += job.run().unwrap().into_payload().len();
+    }
+    assert_eq!(received, packets * (32 * 1024 + 9));
+    CALLS.load(Relaxed) - before
+}
+
+fn no_allocation_per_packet_in_steady_state() {
+    for cipher in CIPHERS {
+        let macs: Vec<_> = match cipher.kind {
+            CipherKind::Ctr => MACS.iter().map(|mac| Some(mac.algorithm)).collect(),
+            _ => vec![None],
+        };
+        for mac in macs {
+            let (mut sequencer, mut splitter) = ends(cipher.algorithm, mac);
+            let mut pool = BufPool::new(4);
+            bulk((&mut sequencer, &mut splitter), &mut pool, 40);
+            let calls = bulk((&mut sequencer, &mut splitter), &mut pool, 200);
+            assert_eq!(calls, 0, "{} {:?}", cipher.name, mac);
+        }
+    }
+}
+
+/// A stopped reader keeps payloads of a size that the peer chose, each beside much that is not
+/// kept. What that pins must not follow the traffic.
+fn kept_payloads_pin_a_bounded_number_of_slabs() {
+    let (mut sequencer, mut splitter) = ends(CipherAlgorithm::Aes128Gcm, None);
+    let before = LIVE_BYTES.load(Relaxed);
+    let mut kept = Vec::new();
+    let mut most = 0;
+    let filler = vec![2; 200 * 1024];
+    for _ in 0..400 {
+        for (payload, keep) in [(&[94, 1][..], true), (&filler, false)] {
+            let buf = packet::PacketBuf::from_payload(payload);
+            let sealed = sequencer.stamp(buf).unwrap().run();
+            splitter.handle_bytes(sealed.wire());
+            while let Some(job) = splitter.next().unwrap() {
+                let payload = job.run().unwrap().into_payload();
+                if keep {
+                    kept.push(payload);
+                }
+            }
+        }
+        most = most.max(LIVE_BYTES.load(Relaxed) - before);
+    }
+    assert_eq!(kept.len(), 400);
+    assert!(most < 6 << 20, "80 MiB of traffic pinned {most} bytes");
+    assert!(kept.iter().all(|payload| **payload == [94, 1]));
+    // Once the reader goes on, payloads come without a copy again.
+    drop(kept);
+    let mut pool = BufPool::new(4);
+    bulk((&mut sequencer, &mut splitter), &mut pool, 40);
+    assert_eq!(bulk((&mut sequencer, &mut splitter), &mut pool, 200), 0);
+}
+
+#[test]
+fn memory_of_the_data_path() {
+    no_allocation_per_packet_in_steady_state();
+    kept_payloads_pin_a_bounded_number_of_slabs();
+}
