@@ -168,11 +168,11 @@ impl PacketBuf {
         debug_assert!(usize::from(padding_length) >= MIN_PADDING_BYTES);
         let [a, b, c, d] = packet_length.to_be_bytes();
         self.prepend(&[a, b, c, d, padding_length]);
-        self.append_zeroed_or_stale(usize::from(padding_length))
+        self.append_stale(usize::from(padding_length))
     }
 
     /// Makes `count` bytes behind the payload part of it, content to be overwritten.
-    pub(crate) fn append_zeroed_or_stale(&mut self, count: usize) -> &mut [u8] {
+    pub(crate) fn append_stale(&mut self, count: usize) -> &mut [u8] {
         let end = self.end;
         self.ensure_len(end + count);
         self.end += count;

@@ -62,9 +62,11 @@ impl BufPool {
     /// Takes a buffer back, or frees it when the stock is full or its size is not kept.
     pub fn give(&mut self, mut buf: PacketBuf) {
         let payload = buf.allocated().saturating_sub(HEADROOM + TAILROOM);
-        let stock = if payload >= self.bulk_payload_bytes && payload < 2 * self.bulk_payload_bytes {
+        let bulk = self.bulk_payload_bytes..2 * self.bulk_payload_bytes;
+        let small = SMALL_PAYLOAD_BYTES..4 * SMALL_PAYLOAD_BYTES;
+        let stock = if bulk.contains(&payload) {
             &mut self.bulk
-        } else if payload >= SMALL_PAYLOAD_BYTES && payload < 4 * SMALL_PAYLOAD_BYTES {
+        } else if small.contains(&payload) {
             &mut self.small
         } else {
             return;

@@ -37,8 +37,7 @@ impl SealJob {
     /// Encrypts in place and appends the MAC or tag.
     pub fn run(mut self) -> SealedPacket {
         let packet_bytes = self.buf.len();
-        self.buf
-            .append_zeroed_or_stale(self.keys.framing().tag_bytes);
+        self.buf.append_stale(self.keys.framing().tag_bytes);
         let (packet, tag) = self.buf.payload_mut().split_at_mut(packet_bytes);
         self.keys.seal(self.stamp, packet, tag);
         SealedPacket { buf: self.buf }

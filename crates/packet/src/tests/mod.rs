@@ -1,4 +1,5 @@
 //! Tests of the whole data path. What is here: every suite, a generator, and the two ends.
+#![allow(clippy::cast_possible_truncation)] // Test data is cut on purpose.
 
 mod buf;
 mod hostile;
