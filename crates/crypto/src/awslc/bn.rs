@@ -80,6 +80,7 @@ impl Bn {
         unsafe { bytes_of(self.as_ptr()) }
     }
 
+    #[cfg(test)]
     /// Big-endian bytes, padded with leading zeros to `len`.
     pub(crate) fn to_padded_bytes(&self, len: usize) -> Result<Zeroizing<Vec<u8>>, Failed> {
         let mut out = Zeroizing::new(vec![0; len]);
@@ -141,6 +142,14 @@ impl Bn {
                 context.as_mut_ptr(),
             )
         })?;
+        Ok(out)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn plus(&self, other: &Self) -> Result<Self, Failed> {
+        let mut out = Self::new()?;
+        // SAFETY: all integers are ours.
+        check(unsafe { ffi::BN_add(out.as_mut_ptr(), self.as_ptr(), other.as_ptr()) })?;
         Ok(out)
     }
 

@@ -7,6 +7,8 @@
 pub(crate) mod aead;
 pub(crate) mod aes;
 pub(crate) mod bn;
+#[cfg(test)]
+pub(crate) mod chacha;
 pub(crate) mod des;
 pub(crate) mod digest;
 pub(crate) mod ec;

@@ -75,9 +75,6 @@ impl DhGroup {
         if p.len() > max_bits.div_ceil(8) {
             return Err(BadGroup::TooLarge);
         }
-        if g.len() > p.len() {
-            return Err(BadGroup::BadGenerator);
-        }
         let p = Bn::from_bytes(p).map_err(|_| BadGroup::Internal)?;
         if p.bits() > max_bits {
             return Err(BadGroup::TooLarge);
@@ -87,6 +84,9 @@ impl DhGroup {
         }
         if !p.is_odd() {
             return Err(BadGroup::NotPrime);
+        }
+        if g.len() > p.bits().div_ceil(8) {
+            return Err(BadGroup::BadGenerator);
         }
         let g = Bn::from_bytes(g).map_err(|_| BadGroup::Internal)?;
         let group = Self::from_parts(p, g).map_err(|_| BadGroup::Internal)?;
