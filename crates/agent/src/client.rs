@@ -1,0 +1,116 @@
+//! A blocking client: one request, one answer.
+
+use std::io::{Read, Write};
+
+use keys::SignatureAlgorithm;
+
+use crate::error::AgentError;
+use crate::message::{self, Identity, MAX_MESSAGE_BYTES, SignFlags};
+
+/// A connection to an agent. After an error other than [`AgentError::Refused`] the stream's
+/// position is not known, and every further request fails.
+#[derive(Debug)]
+pub struct AgentClient<S> {
+    stream: S,
+    broken: bool,
+}
+
+impl<S: Read + Write> AgentClient<S> {
+    /// Takes over a connected stream. The caller sets its timeouts; signing may wait for a
+    /// touch or a confirmation.
+    pub fn new(stream: S) -> Self {
+        Self {
+            stream,
+            broken: false,
+        }
+    }
+
+    /// The keys that the agent holds, in its order.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn list(&mut self) -> Result<Vec<Identity>, AgentError> {
+        self.call(&message::request_identities()?, message::identities_answer)
+    }
+
+    /// A signature blob over `data` by the key with this blob (plain key or certificate).
+    /// Whether it verifies, and names the algorithm that was asked for, is for the caller to
+    /// check where it matters.
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Refused`] when the agent does not sign.
+    pub fn sign(
+        &mut self,
+        key_blob: &[u8],
+        data: &[u8],
+        flags: SignFlags,
+    ) -> Result<Vec<u8>, AgentError> {
+        let request = message::sign_request(key_blob, data, flags)?;
+        self.call(&request, message::sign_response)
+    }
+
+    /// As [`Self::sign`], with the flags that `algorithm` asks for.
+    ///
+    /// # Errors
+    /// As [`Self::sign`].
+    pub fn sign_with(
+        &mut self,
+        key_blob: &[u8],
+        data: &[u8],
+        algorithm: SignatureAlgorithm,
+    ) -> Result<Vec<u8>, AgentError> {
+        self.sign(key_blob, data, SignFlags::for_algorithm(algorithm))
+    }
+
+    /// Binds this connection to a session (`session-bind@openssh.com`): the host key, the
+    /// session identifier, and the host's signature over it. Agents that do not know the
+    /// extension refuse; that is harmless.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn bind_session(
+        &mut self,
+        host_key: &[u8],
+        session_identifier: &[u8],
+        signature: &[u8],
+        forwarding: bool,
+    ) -> Result<(), AgentError> {
+        let request = message::session_bind(host_key, session_identifier, signature, forwarding)?;
+        self.call(&request, message::success)
+    }
+
+    /// Gives the stream back.
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+
+    fn call<T>(
+        &mut self,
+        request: &[u8],
+        decode: impl Fn(&[u8]) -> Result<T, AgentError>,
+    ) -> Result<T, AgentError> {
+        if self.broken {
+            return Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into());
+        }
+        self.broken = true;
+        self.stream.write_all(request)?;
+        self.stream.flush()?;
+        let body = self.read_answer()?;
+        let answer = decode(&body);
+        self.broken = !matches!(answer, Ok(_) | Err(AgentError::Refused));
+        answer
+    }
+
+    fn read_answer(&mut self) -> Result<Vec<u8>, AgentError> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let bytes = u32::from_be_bytes(length);
+        let len = usize::try_from(bytes)
+            .ok()
+            .filter(|len| (1..=MAX_MESSAGE_BYTES).contains(len))
+            .ok_or(AgentError::BadLength { bytes })?;
+        let mut body = vec![0; len];
+        self.stream.read_exact(&mut body)?;
+        Ok(body)
+    }
+}
