@@ -1,0 +1,49 @@
+//! Libraries that are loaded only by the process that needs them (libpam,
+//! libcrypt): `dlopen`, kept until the process ends.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+
+/// A loaded shared library. It is never closed: PAM modules and libcrypt keep
+/// state (atexit handlers, thread-local data) that does not survive unloading.
+pub(crate) struct Library(NonNull<c_void>);
+
+// SAFETY: a dlopen handle may be used from any thread.
+unsafe impl Send for Library {}
+// SAFETY: dlsym on one handle from several threads is allowed by POSIX.
+unsafe impl Sync for Library {}
+
+impl Library {
+    /// Loads the first of `names` that exists; the error is the loader's text.
+    pub(crate) fn open(names: &[&CStr]) -> Result<Self, String> {
+        let mut reason = String::new();
+        for name in names {
+            // SAFETY: `name` is a terminated string; RTLD_NOW resolves at once so
+            // no lazy binding fails later; the constructors run are those of a
+            // system library that the administrator installed.
+            let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+            if let Some(handle) = NonNull::new(handle) {
+                return Ok(Self(handle));
+            }
+            reason = last_error();
+        }
+        Err(reason)
+    }
+
+    /// The address of `name`, or the loader's text when it is absent.
+    pub(crate) fn symbol(&self, name: &CStr) -> Result<NonNull<c_void>, String> {
+        // SAFETY: the handle came from dlopen and was never closed.
+        let address = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
+        NonNull::new(address).ok_or_else(last_error)
+    }
+}
+
+fn last_error() -> String {
+    // SAFETY: dlerror returns null or a string valid until the next dl call of
+    // this thread; it is copied at once.
+    let text = unsafe { crate::ffi::copy_c_str(libc::dlerror(), 512) };
+    text.map_or_else(
+        || "unknown loader error".to_owned(),
+        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+    )
+}

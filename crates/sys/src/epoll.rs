@@ -1,0 +1,358 @@
+//! Readiness: level-triggered epoll, and the descriptors that wake it (eventfd,
+//! timerfd). Signals as a descriptor are in [`crate::signals`].
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll as kernel;
+use rustix::event::{EventfdFlags, Timespec};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
+
+/// What to wait for on one descriptor. Errors and hang-up are always reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interest(u8);
+
+impl Interest {
+    /// Errors and hang-up only.
+    pub const NONE: Self = Self(0);
+    /// Bytes (or end of file, or a connection) to read.
+    pub const READABLE: Self = Self(1);
+    /// Room to write.
+    pub const WRITABLE: Self = Self(2);
+    /// Both.
+    pub const BOTH: Self = Self(3);
+
+    /// An interest from two conditions.
+    #[must_use]
+    pub const fn when(readable: bool, writable: bool) -> Self {
+        Self(readable as u8 | (writable as u8) << 1)
+    }
+
+    /// Whether reading is included.
+    #[must_use]
+    pub const fn readable(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Whether writing is included.
+    #[must_use]
+    pub const fn writable(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    fn flags(self) -> kernel::EventFlags {
+        let mut flags = kernel::EventFlags::empty();
+        flags.set(kernel::EventFlags::IN, self.readable());
+        // Reported only to those who read: with reads paused, a half-closed peer
+        // would wake a level-triggered loop without end.
+        flags.set(kernel::EventFlags::RDHUP, self.readable());
+        flags.set(kernel::EventFlags::OUT, self.writable());
+        flags
+    }
+}
+
+/// One ready descriptor, named by the token it was added with.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    /// The caller's token.
+    pub token: u64,
+    flags: kernel::EventFlags,
+}
+
+impl Event {
+    /// A read will not block: bytes, end of file, or an error to fetch.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        use kernel::EventFlags as F;
+        self.flags.intersects(F::IN | F::RDHUP | F::HUP | F::ERR)
+    }
+
+    /// A write will not block (it may fail).
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        use kernel::EventFlags as F;
+        self.flags.intersects(F::OUT | F::HUP | F::ERR)
+    }
+
+    /// Both directions are over. Reported even with [`Interest::NONE`]: remove the
+    /// descriptor or the loop spins.
+    #[must_use]
+    pub fn is_hangup(&self) -> bool {
+        self.flags.contains(kernel::EventFlags::HUP)
+    }
+
+    /// The descriptor is in error.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.flags.contains(kernel::EventFlags::ERR)
+    }
+}
+
+/// Room for the events of one wait.
+pub struct Events {
+    ready: Vec<kernel::Event>,
+    capacity: usize,
+}
+
+impl Events {
+    /// Room for `capacity` events at a time (at least one).
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        Self {
+            ready: Vec::with_capacity(capacity),
+            capacity,
+        }
+    }
+
+    /// The events of the last wait.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        self.ready.iter().map(|event| {
+            let kernel::Event { flags, data } = *event;
+            Event {
+                token: data.u64(),
+                flags,
+            }
+        })
+    }
+
+    /// How many the last wait brought.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether the last wait brought none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+    }
+}
+
+/// An epoll instance, level-triggered.
+#[derive(Debug)]
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// A new, empty instance (close-on-exec).
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(kernel::create(kernel::CreateFlags::CLOEXEC)?))
+    }
+
+    /// Starts to watch `fd`.
+    ///
+    /// # Errors
+    /// `EPERM` for regular files (always ready: do not wait for them), `EEXIST`
+    /// for one that is watched already.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        let data = kernel::EventData::new_u64(token);
+        Ok(kernel::add(&self.0, fd.as_fd(), data, interest.flags())?)
+    }
+
+    /// Changes what is awaited on `fd`.
+    ///
+    /// # Errors
+    /// `ENOENT` for a descriptor that is not watched.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        let data = kernel::EventData::new_u64(token);
+        Ok(kernel::modify(&self.0, fd.as_fd(), data, interest.flags())?)
+    }
+
+    /// Stops watching `fd`. Do it before closing one that was duplicated or
+    /// passed on: the kernel forgets only when the last duplicate closes.
+    ///
+    /// # Errors
+    /// `ENOENT` for a descriptor that is not watched.
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(kernel::delete(&self.0, fd.as_fd())?)
+    }
+
+    /// Waits for events or until `timeout` is over (`None`: for ever) and returns
+    /// how many there are; a signal ends the wait with none.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
+        let timeout: Option<Timespec> = timeout.map(crate::time::timespec);
+        events.ready.clear();
+        let capacity = events.capacity;
+        events.ready.reserve(capacity);
+        let into = rustix::buffer::spare_capacity(&mut events.ready);
+        match kernel::wait(&self.0, into, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => Ok(0),
+            other => Ok(other?),
+        }
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A counter that wakes an epoll from another thread.
+#[derive(Debug)]
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// A counter at zero (close-on-exec, non-blocking).
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self(rustix::event::eventfd(0, flags)?))
+    }
+
+    /// Makes the descriptor readable; many signals before one drain count as one.
+    ///
+    /// # Errors
+    /// The kernel's error; a full counter is no error.
+    pub fn signal(&self) -> io::Result<()> {
+        match crate::io::write(&self.0, &1_u64.to_ne_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Resets the counter; true when it had been signalled.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn drain(&self) -> io::Result<bool> {
+        drain_counter(&self.0)
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A one-shot timer as a descriptor, on the monotonic clock.
+#[derive(Debug)]
+pub struct TimerFd(OwnedFd);
+
+impl TimerFd {
+    /// A disarmed timer (close-on-exec, non-blocking).
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self(fd))
+    }
+
+    /// Fires once after `delay` (`None` disarms); zero fires at once.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set(&self, delay: Option<Duration>) -> io::Result<()> {
+        // An it_value of zero would disarm: the shortest delay is a nanosecond.
+        let value = delay.map_or(Duration::ZERO, |delay| delay.max(Duration::from_nanos(1)));
+        let timer = Itimerspec {
+            it_interval: crate::time::timespec(Duration::ZERO),
+            it_value: crate::time::timespec(value),
+        };
+        rustix::time::timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &timer)?;
+        Ok(())
+    }
+
+    /// True when the timer has fired since the last call.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn drain(&self) -> io::Result<bool> {
+        drain_counter(&self.0)
+    }
+}
+
+impl AsFd for TimerFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn drain_counter(fd: &OwnedFd) -> io::Result<bool> {
+    let mut counter = [0_u8; 8];
+    match crate::io::read(fd, &mut counter) {
+        Ok(count) => Ok(count == counter.len()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signalled_eventfd_is_reported_until_drained() {
+        let epoll = Epoll::new().unwrap();
+        let wake = EventFd::new().unwrap();
+        epoll.add(&wake, 7, Interest::READABLE).unwrap();
+        let mut events = Events::with_capacity(4);
+        assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+        wake.signal().unwrap();
+        wake.signal().unwrap();
+        assert_eq!(epoll.wait(&mut events, None).unwrap(), 1);
+        let event = events.iter().next().unwrap();
+        assert_eq!(event.token, 7);
+        assert!(event.is_readable() && !event.is_writable());
+        assert!(wake.drain().unwrap());
+        assert!(!wake.drain().unwrap());
+        assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+    }
+
+    #[test]
+    fn interest_can_change_and_hangup_is_always_told() {
+        let epoll = Epoll::new().unwrap();
+        let (reader, writer) = crate::io::pipe().unwrap();
+        epoll.add(&reader, 1, Interest::NONE).unwrap();
+        let mut events = Events::with_capacity(4);
+        crate::io::write_all(&writer, b"x").unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+        epoll
+            .modify(&reader, 1, Interest::when(true, false))
+            .unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1);
+        epoll.modify(&reader, 1, Interest::NONE).unwrap();
+        drop(writer);
+        assert_eq!(epoll.wait(&mut events, None).unwrap(), 1);
+        assert!(events.iter().all(|event| event.is_hangup()));
+        epoll.remove(&reader).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+    }
+
+    #[test]
+    fn one_wait_brings_no_more_than_the_capacity() {
+        let epoll = Epoll::new().unwrap();
+        let wakes: Vec<EventFd> = (0..8).map(|_| EventFd::new().unwrap()).collect();
+        for (token, wake) in (0_u64..).zip(&wakes) {
+            epoll.add(wake, token, Interest::READABLE).unwrap();
+            wake.signal().unwrap();
+        }
+        let mut events = Events::with_capacity(3);
+        let count = epoll.wait(&mut events, None).unwrap();
+        assert!((1..=8).contains(&count));
+        assert_eq!(count, events.len());
+    }
+
+    #[test]
+    fn a_timer_of_zero_fires_and_a_disarmed_one_does_not() {
+        let timer = TimerFd::new().unwrap();
+        timer.set(Some(Duration::ZERO)).unwrap();
+        assert!(crate::io::wait_readable(&timer, None).unwrap());
+        assert!(timer.drain().unwrap());
+        timer.set(Some(Duration::from_secs(3600))).unwrap();
+        timer.set(None).unwrap();
+        assert!(!timer.drain().unwrap());
+    }
+}

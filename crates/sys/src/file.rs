@@ -1,0 +1,351 @@
+//! Files opened with care: regular ones only and never blocking, new ones private
+//! from their first byte, replaced whole or not at all; and the ownership rule of
+//! `StrictModes`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use crate::Uid;
+
+/// Whether a symbolic link as the last component is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// Yes, as open(2) does.
+    Follow,
+    /// No: it is an error (`ELOOP`).
+    Refuse,
+}
+
+/// Opens an existing regular file for reading. A FIFO does not block, a device is
+/// not touched beyond the open.
+///
+/// # Errors
+/// `InvalidInput` for anything but a regular file, else the kernel's error.
+pub fn open_regular(path: impl AsRef<Path>, links: Links) -> io::Result<File> {
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    if links == Links::Refuse {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let fd = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
+    let file = File::from(fd);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    Ok(file)
+}
+
+/// Reads a whole regular file of at most `max_len` bytes.
+///
+/// # Errors
+/// `InvalidData` when it is longer, else as [`open_regular`].
+pub fn read_bounded(path: impl AsRef<Path>, max_len: u64, links: Links) -> io::Result<Vec<u8>> {
+    read_file_bounded(&open_regular(path, links)?, max_len)
+}
+
+/// Reads the rest of an open file, at most `max_len` bytes.
+///
+/// # Errors
+/// `InvalidData` when there is more, else the kernel's error.
+pub fn read_file_bounded(file: &File, max_len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut limited = file.take(max_len.saturating_add(1));
+    limited.read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_len {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "file is longer than allowed",
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Creates a file that must not exist yet, with `mode` from its first byte
+/// whatever the umask adds (it can only take away, which is undone).
+///
+/// # Errors
+/// `AlreadyExists`, also for a dangling symbolic link; else the kernel's error.
+pub fn create_new(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    let file = File::from(rustix::fs::open(path.as_ref(), flags, mode)?);
+    rustix::fs::fchmod(&file, mode)?;
+    Ok(file)
+}
+
+/// Writes a new private file (0600), synced to disk; removes it again on failure.
+///
+/// # Errors
+/// As [`create_new`].
+pub fn write_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    let path = path.as_ref();
+    let mut file = create_new(path, 0o600)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+/// Replaces the contents of `path` at once: a new file beside it with `mode`,
+/// synced, renamed over it, the directory synced. Readers see the old or the new
+/// contents whole. A symbolic link is replaced, not followed.
+///
+/// # Errors
+/// The kernel's error; the old file is untouched then.
+pub fn replace(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let path = path.as_ref();
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let (temporary, mut file) = create_temporary(parent, name, mode)?;
+    let done = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&temporary, path));
+    if done.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+        return done;
+    }
+    // The rename itself must survive a crash; some file systems cannot sync directories.
+    if let Ok(directory) = File::open(parent) {
+        let _ = directory.sync_all();
+    }
+    Ok(())
+}
+
+fn create_temporary(
+    parent: &Path,
+    name: &std::ffi::OsStr,
+    mode: u32,
+) -> io::Result<(PathBuf, File)> {
+    let pid = std::process::id();
+    for attempt in 0..100_u32 {
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{pid}-{attempt}"));
+        let path = parent.join(hidden);
+        match create_new(&path, mode) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Opens a file to append to, creating it with `mode`; never follows a link in the
+/// last component and takes regular files only.
+///
+/// # Errors
+/// `InvalidInput` for anything but a regular file, else the kernel's error.
+pub fn open_append(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
+    let flags = OFlags::WRONLY
+        | OFlags::APPEND
+        | OFlags::CREATE
+        | OFlags::CLOEXEC
+        | OFlags::NOFOLLOW
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY;
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    let file = File::from(rustix::fs::open(path.as_ref(), flags, mode)?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    Ok(file)
+}
+
+/// Takes the exclusive lock of an open file (flock(2)); it goes with the last
+/// descriptor. With `wait` false, `WouldBlock` when another process has it.
+///
+/// # Errors
+/// The kernel's error.
+pub fn lock(file: impl AsFd, wait: bool) -> io::Result<()> {
+    let file = file.as_fd();
+    let operation = if wait {
+        FlockOperation::LockExclusive
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    crate::ffi::retry(|| rustix::fs::flock(file, operation))
+}
+
+/// `~` and `~/x` with the home directory put in; other paths unchanged. `~name` is
+/// not expanded.
+#[must_use]
+pub fn expand_home(path: &str, home: &Path) -> PathBuf {
+    if path == "~" {
+        return home.to_path_buf();
+    }
+    match path.strip_prefix("~/") {
+        Some(rest) => home.join(rest.trim_start_matches('/')),
+        None => PathBuf::from(path),
+    }
+}
+
+/// Why `StrictModes` refuses a file.
+#[derive(Debug)]
+pub enum InsecurePath {
+    /// The file or directory belongs to somebody else than the user or root.
+    Owner {
+        /// Which one.
+        path: PathBuf,
+        /// Whose it is.
+        uid: Uid,
+    },
+    /// The file or directory can be written by its group or by everybody.
+    Mode {
+        /// Which one.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The file is not a regular one.
+    NotRegular(PathBuf),
+    /// It cannot be examined.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for InsecurePath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Owner { path, uid } => {
+                write!(f, "bad ownership of {}: uid {uid}", path.display())
+            }
+            Self::Mode { path, mode } => write!(
+                f,
+                "bad modes of {}: {mode:04o} lets others write it (chmod go-w)",
+                path.display()
+            ),
+            Self::NotRegular(path) => write!(f, "{} is not a regular file", path.display()),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InsecurePath {}
+
+impl From<io::Error> for InsecurePath {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The rule of `StrictModes` for an open file that was named by `path`: the file and
+/// every directory above it, up to `home` (or `/` when it is not below `home`),
+/// belong to `uid` or root and are writable by nobody else.
+///
+/// The file is judged through the descriptor, so what is read is what was judged.
+///
+/// # Errors
+/// [`InsecurePath`]: the first component that breaks the rule.
+pub fn secure_path(file: &File, path: &Path, home: &Path, uid: Uid) -> Result<(), InsecurePath> {
+    let real = std::fs::canonicalize(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(InsecurePath::NotRegular(real));
+    }
+    check_owner_and_mode(&real, &metadata, uid)?;
+    secure_directories_above(&real, home, uid)
+}
+
+/// The same rule for the directories above a path that need not be open.
+///
+/// # Errors
+/// As [`secure_path`].
+pub fn secure_directories_above(real: &Path, home: &Path, uid: Uid) -> Result<(), InsecurePath> {
+    let home = std::fs::canonicalize(home).ok();
+    for directory in real.ancestors().skip(1) {
+        if directory.as_os_str().as_bytes().is_empty() {
+            break;
+        }
+        check_owner_and_mode(directory, &std::fs::symlink_metadata(directory)?, uid)?;
+        if home.as_deref() == Some(directory) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The rule for `ChrootDirectory`: it and every directory above it belong to root
+/// and are writable by nobody else.
+///
+/// # Errors
+/// As [`secure_path`].
+pub fn secure_chroot(directory: &Path) -> Result<(), InsecurePath> {
+    let metadata = std::fs::metadata(directory)?;
+    if !directory.is_absolute() || !metadata.is_dir() {
+        return Err(InsecurePath::Io(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not an absolute path to a directory",
+        )));
+    }
+    // As named, component by component, as the kernel will walk it at login.
+    let mut walked = PathBuf::new();
+    for component in directory.components() {
+        walked.push(component);
+        check_owner_and_mode(&walked, &std::fs::metadata(&walked)?, 0)?;
+    }
+    Ok(())
+}
+
+fn check_owner_and_mode(
+    path: &Path,
+    metadata: &std::fs::Metadata,
+    uid: Uid,
+) -> Result<(), InsecurePath> {
+    if metadata.uid() != uid && metadata.uid() != 0 {
+        return Err(InsecurePath::Owner {
+            path: path.to_path_buf(),
+            uid: metadata.uid(),
+        });
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return Err(InsecurePath::Mode {
+            path: path.to_path_buf(),
+            mode: metadata.mode() & 0o7777,
+        });
+    }
+    Ok(())
+}
+
+/// The rule for private keys: not readable by group or others when it is ours.
+/// Returns the permission bits when they are too open.
+///
+/// # Errors
+/// The kernel's error.
+pub fn too_open_for_a_key(file: &File) -> io::Result<Option<u32>> {
+    let metadata = file.metadata()?;
+    let mode = metadata.mode() & 0o777;
+    let ours = metadata.uid() == rustix::process::getuid().as_raw();
+    Ok((ours && mode & 0o077 != 0).then_some(mode))
+}
+
+/// Opens a directory as a place for later `…at` calls or `fchdir`.
+///
+/// # Errors
+/// The kernel's error.
+pub fn open_directory(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path.as_ref(), flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

@@ -1,0 +1,173 @@
+use super::*;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+/// A directory of its own for one test, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fulmar-sys-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        Self(std::fs::canonicalize(path).unwrap())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn chmod(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_fifo_neither_blocks_nor_passes_for_a_file() {
+    let scratch = Scratch::new("fifo");
+    let fifo = scratch.file("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let error = open_regular(&fifo, Links::Follow).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert!(open_append(&fifo, 0o600).is_err());
+    assert!(open_regular(&scratch.0, Links::Follow).is_err());
+    assert!(open_regular("/dev/zero", Links::Follow).is_err());
+}
+
+#[test]
+fn links_are_followed_only_when_asked() {
+    let scratch = Scratch::new("links");
+    let target = scratch.file("target");
+    let link = scratch.file("link");
+    std::fs::write(&target, "text").unwrap();
+    symlink(&target, &link).unwrap();
+    assert_eq!(read_bounded(&link, 4, Links::Follow).unwrap(), b"text");
+    assert!(read_bounded(&link, 4, Links::Refuse).is_err());
+    let error = read_bounded(&link, 3, Links::Follow).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
+
+#[test]
+fn a_private_file_is_private_and_never_overwrites() {
+    let scratch = Scratch::new("private");
+    let path = scratch.file("key");
+    write_private(&path, b"secret").unwrap();
+    let mode = std::fs::metadata(&path).unwrap().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let error = write_private(&path, b"other").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(std::fs::read(&path).unwrap(), b"secret");
+    let dangling = scratch.file("dangling");
+    symlink(scratch.file("elsewhere"), &dangling).unwrap();
+    assert!(write_private(&dangling, b"x").is_err());
+    assert!(!scratch.file("elsewhere").exists());
+    let file = File::open(&path).unwrap();
+    assert_eq!(too_open_for_a_key(&file).unwrap(), None);
+    chmod(&path, 0o644);
+    assert_eq!(too_open_for_a_key(&file).unwrap(), Some(0o644));
+}
+
+#[test]
+fn replacing_leaves_no_temporary_and_sets_the_mode() {
+    let scratch = Scratch::new("replace");
+    let path = scratch.file("known_hosts");
+    replace(&path, b"one", 0o600).unwrap();
+    replace(&path, b"two", 0o644).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"two");
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
+    assert!(replace(scratch.file("none/x"), b"", 0o600).is_err());
+    assert!(replace("/", b"", 0o600).is_err());
+}
+
+#[test]
+fn the_lock_keeps_a_second_holder_out() {
+    let scratch = Scratch::new("lock");
+    let path = scratch.file("lock");
+    let first = open_append(&path, 0o600).unwrap();
+    let second = open_append(&path, 0o600).unwrap();
+    lock(&first, true).unwrap();
+    let error = lock(&second, false).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    drop(first);
+    lock(&second, false).unwrap();
+}
+
+#[test]
+fn strict_modes_judges_each_component_up_to_home() {
+    let scratch = Scratch::new("strict");
+    let uid = rustix::process::geteuid().as_raw();
+    let home = scratch.file("home");
+    let ssh = home.join(".ssh");
+    std::fs::create_dir_all(&ssh).unwrap();
+    let keys = ssh.join("authorized_keys");
+    std::fs::write(&keys, "").unwrap();
+    for path in [&home, &ssh] {
+        chmod(path, 0o755);
+    }
+    chmod(&keys, 0o644);
+    let judge = || secure_path(&File::open(&keys).unwrap(), &keys, &home, uid);
+    // The scratch directory above home is not judged, whatever /tmp is.
+    chmod(&scratch.0, 0o777);
+    judge().unwrap();
+    chmod(&keys, 0o664);
+    assert!(matches!(judge(), Err(InsecurePath::Mode { path, .. }) if path == keys));
+    chmod(&keys, 0o600);
+    chmod(&ssh, 0o777);
+    assert!(matches!(judge(), Err(InsecurePath::Mode { path, .. }) if path == ssh));
+    chmod(&ssh, 0o700);
+    chmod(&home, 0o775);
+    assert!(matches!(judge(), Err(InsecurePath::Mode { path, .. }) if path == home));
+    chmod(&home, 0o755);
+    judge().unwrap();
+    // Outside home the walk goes on to the root, and meets the open directory.
+    let outside = secure_path(&File::open(&keys).unwrap(), &keys, &ssh.join("no"), uid);
+    assert!(matches!(outside, Err(InsecurePath::Mode { path, .. }) if path == scratch.0));
+    if uid == 0 {
+        std::os::unix::fs::chown(&keys, Some(12_345), None).unwrap();
+        assert!(matches!(
+            judge(),
+            Err(InsecurePath::Owner { uid: 12_345, .. })
+        ));
+    } else {
+        eprintln!("skipped: changing a file's owner needs root");
+    }
+    let directory = File::open(&ssh).unwrap();
+    assert!(matches!(
+        secure_path(&directory, &ssh, &home, uid),
+        Err(InsecurePath::NotRegular(_))
+    ));
+}
+
+#[test]
+fn a_chroot_must_be_roots_all_the_way() {
+    let scratch = Scratch::new("chroot");
+    assert!(secure_chroot(Path::new("relative")).is_err());
+    // /tmp is writable by everybody.
+    assert!(secure_chroot(&scratch.0).is_err());
+    if std::fs::metadata("/usr").unwrap().mode() & 0o022 == 0 {
+        secure_chroot(Path::new("/usr")).unwrap();
+    }
+}
+
+#[test]
+fn home_is_expanded_at_the_front_only() {
+    let home = Path::new("/home/ann");
+    assert_eq!(expand_home("~", home), home);
+    assert_eq!(expand_home("~/.ssh/x", home), home.join(".ssh/x"));
+    assert_eq!(expand_home("~//etc/passwd", home), home.join("etc/passwd"));
+    assert_eq!(expand_home("/a/~/b", home), PathBuf::from("/a/~/b"));
+    assert_eq!(expand_home("~bob/x", home), PathBuf::from("~bob/x"));
+}

@@ -1,0 +1,433 @@
+//! Reads, writes and small descriptor work: non-blocking reads into spare
+//! capacity, vectored reads and writes, pipes, `poll`.
+//!
+//! Every call here retries when a signal interrupts it. Readiness over many
+//! descriptors is in [`crate::epoll`]; opening files is in [`crate::file`].
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, BytesMut};
+use rustix::fs::OFlags;
+
+use crate::ffi::{check, retry};
+
+/// The most slices that one `readv` or `writev` takes (Linux `UIO_MAXIOV`).
+pub const IOV_MAX: usize = 1024;
+
+/// Reads at most `buffer.len()` bytes; 0 is end of file.
+///
+/// # Errors
+/// `WouldBlock` on an empty non-blocking descriptor, else the kernel's error.
+pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let fd = fd.as_fd();
+    retry(|| rustix::io::read(fd, &mut *buffer))
+}
+
+/// Reads into the spare capacity of `buffer` and extends it by the bytes read;
+/// 0 is end of file. The buffer never grows: reserve before calling.
+///
+/// # Errors
+/// `InvalidInput` when there is no spare capacity, `WouldBlock` on an empty
+/// non-blocking descriptor, else the kernel's error.
+pub fn read_into(fd: impl AsFd, buffer: &mut BytesMut) -> io::Result<usize> {
+    if buffer.capacity() == buffer.len() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "no spare capacity to read into",
+        ));
+    }
+    let fd = fd.as_fd();
+    let spare = buffer.spare_capacity_mut();
+    let count = retry(|| rustix::io::read(fd, &mut *spare).map(|(filled, _)| filled.len()))?;
+    // SAFETY: the kernel has just initialised `count` bytes of the spare capacity.
+    unsafe { buffer.advance_mut(count) };
+    Ok(count)
+}
+
+/// Writes what the descriptor takes of `bytes`.
+///
+/// # Errors
+/// `WouldBlock` on a full non-blocking descriptor, else the kernel's error.
+pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let fd = fd.as_fd();
+    retry(|| rustix::io::write(fd, bytes))
+}
+
+/// Writes all of `bytes`, waiting for a non-blocking descriptor where it must.
+///
+/// # Errors
+/// The kernel's error; `WriteZero` when the descriptor takes nothing.
+pub fn write_all(fd: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    let fd = fd.as_fd();
+    while !bytes.is_empty() {
+        match write(fd, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_writable(fd, None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Vectored read; slices past [`IOV_MAX`] are left for the next call.
+///
+/// # Errors
+/// As [`read`].
+pub fn readv(fd: impl AsFd, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let fd = fd.as_fd();
+    let count = slices.len().min(IOV_MAX);
+    let (slices, _) = slices.split_at_mut(count);
+    retry(|| rustix::io::readv(fd, slices))
+}
+
+/// Vectored write; slices past [`IOV_MAX`] are left for the next call.
+///
+/// # Errors
+/// As [`write`].
+pub fn writev(fd: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let fd = fd.as_fd();
+    let slices = slices.get(..IOV_MAX).unwrap_or(slices);
+    retry(|| rustix::io::writev(fd, slices))
+}
+
+/// Reads from `fd` until its end, refusing more than `max_len` bytes.
+///
+/// # Errors
+/// `InvalidData` when there is more, else the kernel's error. The descriptor
+/// must be blocking.
+pub fn read_to_end(fd: impl AsFd, max_len: usize) -> io::Result<Vec<u8>> {
+    let fd = fd.as_fd();
+    let mut out = Vec::new();
+    let mut chunk = [0_u8; 8192];
+    loop {
+        let count = read(fd, &mut chunk)?;
+        if count == 0 {
+            return Ok(out);
+        }
+        if out.len() + count > max_len {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "more bytes than allowed",
+            ));
+        }
+        out.extend_from_slice(chunk.get(..count).unwrap_or_default());
+    }
+}
+
+/// Sets or clears `O_NONBLOCK`. The flag belongs to the open file description,
+/// which other processes (a shell, a terminal) may share: restore it.
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
+    let fd = fd.as_fd();
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    let mut wanted = flags;
+    wanted.set(OFlags::NONBLOCK, nonblocking);
+    if wanted != flags {
+        rustix::fs::fcntl_setfl(fd, wanted)?;
+    }
+    Ok(())
+}
+
+/// Whether `O_NONBLOCK` is set.
+///
+/// # Errors
+/// The kernel's error.
+pub fn is_nonblocking(fd: impl AsFd) -> io::Result<bool> {
+    Ok(rustix::fs::fcntl_getfl(fd.as_fd())?.contains(OFlags::NONBLOCK))
+}
+
+/// Sets or clears close-on-exec.
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_cloexec(fd: impl AsFd, cloexec: bool) -> io::Result<()> {
+    let mut flags = rustix::io::fcntl_getfd(fd.as_fd())?;
+    flags.set(rustix::io::FdFlags::CLOEXEC, cloexec);
+    Ok(rustix::io::fcntl_setfd(fd.as_fd(), flags)?)
+}
+
+/// Duplicates a descriptor, close-on-exec, above the standard three.
+///
+/// # Errors
+/// The kernel's error.
+pub fn dup(fd: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 3)?)
+}
+
+/// A pipe `(reader, writer)`, both close-on-exec and blocking.
+///
+/// # Errors
+/// The kernel's error.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+/// Asks for a pipe buffer of `bytes`; returns what the kernel gave.
+///
+/// # Errors
+/// The kernel's error (`EPERM` above the system's limit for users).
+pub fn set_pipe_size(fd: impl AsFd, bytes: usize) -> io::Result<usize> {
+    Ok(rustix::pipe::fcntl_setpipe_size(fd.as_fd(), bytes)?)
+}
+
+/// How many bytes wait to be read (`FIONREAD`).
+///
+/// # Errors
+/// The kernel's error.
+pub fn bytes_available(fd: impl AsFd) -> io::Result<u64> {
+    Ok(rustix::io::ioctl_fionread(fd.as_fd())?)
+}
+
+/// Whether the descriptor is a terminal.
+#[must_use]
+pub fn is_terminal(fd: impl AsFd) -> bool {
+    rustix::termios::isatty(fd.as_fd())
+}
+
+/// The process's standard input.
+#[must_use]
+pub fn stdin() -> BorrowedFd<'static> {
+    rustix::stdio::stdin()
+}
+
+/// The process's standard output.
+#[must_use]
+pub fn stdout() -> BorrowedFd<'static> {
+    rustix::stdio::stdout()
+}
+
+/// The process's standard error.
+#[must_use]
+pub fn stderr() -> BorrowedFd<'static> {
+    rustix::stdio::stderr()
+}
+
+/// Opens `/dev/null` for reading and writing.
+///
+/// # Errors
+/// The kernel's error.
+pub fn null() -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(
+        "/dev/null",
+        flags,
+        rustix::fs::Mode::empty(),
+    )?)
+}
+
+/// Takes ownership of a descriptor that the parent process handed down by number.
+/// Sets close-on-exec.
+///
+/// # Errors
+/// `EBADF` when no such descriptor is open, `InvalidInput` for a negative one.
+/// The caller must call it once for each number: the second owner would close a
+/// stranger's descriptor.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: F_GETFD only inspects the descriptor table.
+    check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
+    // SAFETY: the descriptor is open, and by contract nothing else in this
+    // process owns it: it was handed down by exec under this number.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    set_cloexec(&fd, true)?;
+    Ok(fd)
+}
+
+/// Points `target` (0, 1 or 2) at what `source` refers to.
+///
+/// # Errors
+/// `InvalidInput` for other targets, else the kernel's error.
+pub fn replace_stdio(source: impl AsFd, target: i32) -> io::Result<()> {
+    if !(0..=2).contains(&target) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: dup2 onto 0..=2 replaces a standard stream, which std never treats
+    // as owned by anyone; `source` is open while borrowed.
+    check(unsafe { libc::dup2(source.as_fd().as_raw_fd(), target) })?;
+    Ok(())
+}
+
+/// Opens `/dev/null` on each of descriptors 0, 1, 2 that is closed, so that no
+/// later open lands there.
+///
+/// # Errors
+/// The kernel's error.
+pub fn ensure_stdio() -> io::Result<()> {
+    for number in 0..=2 {
+        // SAFETY: F_GETFD only inspects the descriptor table.
+        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+            // SAFETY: the path is a terminated string; open takes the lowest free
+            // number, which is `number` because all below it are open.
+            check(unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) })?;
+        }
+    }
+    Ok(())
+}
+
+/// One descriptor to wait for in [`poll`].
+pub struct PollFd<'fd> {
+    inner: rustix::event::PollFd<'fd>,
+}
+
+impl<'fd> PollFd<'fd> {
+    /// Waits for `fd` to become readable and/or writable (errors and hang-up always count).
+    #[must_use]
+    pub fn new(fd: BorrowedFd<'fd>, readable: bool, writable: bool) -> Self {
+        use rustix::event::PollFlags;
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, readable);
+        flags.set(PollFlags::OUT, writable);
+        Self {
+            inner: rustix::event::PollFd::from_borrowed_fd(fd, flags),
+        }
+    }
+
+    /// Bytes, end of file or an error can be read now.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        use rustix::event::PollFlags;
+        self.inner
+            .revents()
+            .intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// A write would not block (it may fail).
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        use rustix::event::PollFlags;
+        self.inner
+            .revents()
+            .intersects(PollFlags::OUT | PollFlags::ERR | PollFlags::HUP)
+    }
+
+    /// The other side has hung up or the descriptor is in error.
+    #[must_use]
+    pub fn is_hangup(&self) -> bool {
+        use rustix::event::PollFlags;
+        self.inner
+            .revents()
+            .intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+    }
+}
+
+/// Waits until one of `fds` is ready or `timeout` is over (`None`: for ever);
+/// returns how many are ready. Interruptions by signals do not shorten it.
+///
+/// # Errors
+/// The kernel's error.
+pub fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
+    let deadline = timeout.map(|length| Instant::now() + length);
+    let mut inner: Vec<rustix::event::PollFd<'_>> = fds.iter().map(|fd| fd.inner.clone()).collect();
+    loop {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| crate::time::timespec(left));
+        match rustix::event::poll(&mut inner, left.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(count) => {
+                for (fd, polled) in fds.iter_mut().zip(inner) {
+                    fd.inner = polled;
+                }
+                return Ok(count);
+            }
+        }
+    }
+}
+
+/// Waits until `fd` is readable; false when `timeout` passed first.
+///
+/// # Errors
+/// The kernel's error.
+pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
+    let mut fds = [PollFd::new(fd.as_fd(), true, false)];
+    Ok(poll(&mut fds, timeout)? > 0)
+}
+
+/// Waits until `fd` is writable; false when `timeout` passed first.
+///
+/// # Errors
+/// The kernel's error.
+pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
+    let mut fds = [PollFd::new(fd.as_fd(), false, true)];
+    Ok(poll(&mut fds, timeout)? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_into_extends_by_what_came_and_never_grows() {
+        let (reader, writer) = pipe().unwrap();
+        write_all(&writer, b"hello world").unwrap();
+        let mut buffer = BytesMut::with_capacity(5);
+        let capacity = buffer.capacity();
+        let count = read_into(&reader, &mut buffer).unwrap();
+        assert_eq!(count, capacity.min(11));
+        assert_eq!(&buffer[..], &b"hello world"[..count]);
+        assert_eq!(buffer.capacity(), capacity);
+        if buffer.len() == capacity {
+            let error = read_into(&reader, &mut buffer).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn empty_nonblocking_pipe_would_block_and_closed_one_ends() {
+        let (reader, writer) = pipe().unwrap();
+        set_nonblocking(&reader, true).unwrap();
+        assert!(is_nonblocking(&reader).unwrap());
+        let mut buffer = BytesMut::with_capacity(64);
+        let error = read_into(&reader, &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(!wait_readable(&reader, Some(Duration::ZERO)).unwrap());
+        drop(writer);
+        assert!(wait_readable(&reader, None).unwrap());
+        assert_eq!(read_into(&reader, &mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn writev_takes_at_most_iov_max_slices() {
+        let (reader, writer) = pipe().unwrap();
+        let slices: Vec<IoSlice<'_>> = (0..IOV_MAX + 10).map(|_| IoSlice::new(b"x")).collect();
+        assert_eq!(writev(&writer, &slices).unwrap(), IOV_MAX);
+        let mut first = [0_u8; 1000];
+        let mut second = [0_u8; 1000];
+        let mut into = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        assert_eq!(readv(&reader, &mut into).unwrap(), IOV_MAX);
+        assert_eq!(second[23], b'x');
+        assert_eq!(second[24], 0);
+    }
+
+    #[test]
+    fn read_to_end_refuses_more_than_its_limit() {
+        let (reader, writer) = pipe().unwrap();
+        write_all(&writer, b"12345").unwrap();
+        drop(writer);
+        assert!(read_to_end(&reader, 4).is_err());
+    }
+
+    #[test]
+    fn inherited_refuses_a_closed_number() {
+        assert!(inherited(-1).is_err());
+        assert!(inherited(99_999).is_err());
+    }
+
+    #[test]
+    fn dup_is_close_on_exec() {
+        let copy = dup(null().unwrap()).unwrap();
+        let flags = rustix::io::fcntl_getfd(&copy).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        set_cloexec(&copy, false).unwrap();
+        assert!(rustix::io::fcntl_getfd(&copy).unwrap().is_empty());
+    }
+}

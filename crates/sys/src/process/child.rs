@@ -1,0 +1,309 @@
+//! What a child does between clone and exec.
+//!
+//! Everything here runs while the parent is suspended, often in the parent's own
+//! memory: no allocation, no locks, no libc function that keeps state. Users are
+//! changed by raw system calls, because glibc's wrappers talk to the threads of
+//! the parent.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use super::spawn::Step;
+
+/// A descriptor that the child gets: which of ours, under which number.
+#[derive(Clone, Copy)]
+pub(super) struct FdMove {
+    pub source: c_int,
+    pub target: c_int,
+}
+
+/// What to execute.
+#[derive(Clone, Copy)]
+pub(super) enum Image {
+    /// A path, already terminated.
+    Path(*const c_char),
+    /// An open program file: the last of the moves.
+    Fd,
+}
+
+/// Whose ids the child takes on.
+#[derive(Clone, Copy)]
+pub(super) struct Ids {
+    pub uid: libc::uid_t,
+    pub gid: libc::gid_t,
+    pub groups: *const libc::gid_t,
+    pub group_count: usize,
+}
+
+/// Everything the child needs, prepared by the parent. The pointers are to memory
+/// that outlives the child's use of it.
+pub(super) struct Plan {
+    pub image: Image,
+    pub argv: *const *const c_char,
+    pub envp: *const *const c_char,
+    pub moves: *mut FdMove,
+    pub move_count: usize,
+    pub new_session: bool,
+    pub new_group: bool,
+    pub terminal: c_int,
+    pub limits: *const (u32, libc::rlimit),
+    pub limit_count: usize,
+    pub ids: Option<Ids>,
+    pub umask: Option<libc::mode_t>,
+    pub directory: *const c_char,
+    pub directory_or_root: bool,
+    pub no_new_privs: bool,
+    pub death_signal: c_int,
+    /// Whose child we must be; 0 when this process itself executes.
+    pub parent: libc::pid_t,
+    pub report: *mut Report,
+}
+
+/// Where the child leaves why it failed.
+#[repr(C)]
+pub(super) struct Report {
+    pub step: u32,
+    pub errno: c_int,
+}
+
+/// The entry of the cloned child.
+///
+/// # Safety
+/// `argument` points at a [`Plan`] whose pointers are all valid.
+pub(super) extern "C" fn child_entry(argument: *mut c_void) -> c_int {
+    // SAFETY: spawn passes a live Plan, which nothing else touches meanwhile: the
+    // parent is suspended until exec or exit.
+    unsafe {
+        let plan = &*argument.cast::<Plan>();
+        let step = run(plan);
+        (*plan.report).step = step as u32;
+        libc::_exit(127)
+    }
+}
+
+fn errno() -> c_int {
+    // SAFETY: glibc's errno is thread-local and always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Carries out the plan up to exec; returns only with the step that failed, errno
+/// stored in the report.
+///
+/// # Safety
+/// All pointers of the plan are valid.
+pub(super) unsafe fn run(plan: &Plan) -> Step {
+    // SAFETY: by the caller's promise; each step makes system calls only.
+    unsafe {
+        let failed = prepare(plan);
+        let step = match failed {
+            Err(step) => step,
+            Ok(()) => {
+                execute(plan);
+                Step::Exec
+            }
+        };
+        (*plan.report).errno = errno();
+        step
+    }
+}
+
+unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
+    // SAFETY: the pointers of the plan are valid by the caller's promise; every
+    // call below is a system call that reads what it is given.
+    unsafe {
+        reset_handlers();
+        if plan.new_session && libc::setsid() < 0 {
+            return Err(Step::Session);
+        }
+        if plan.new_group && libc::setpgid(0, 0) < 0 {
+            return Err(Step::Session);
+        }
+        place_descriptors(plan)?;
+        if plan.terminal >= 0 && libc::ioctl(plan.terminal, libc::TIOCSCTTY, 0) < 0 {
+            return Err(Step::Terminal);
+        }
+        for index in 0..plan.limit_count {
+            let (resource, limit) = &*plan.limits.add(index);
+            let call = libc::syscall(
+                libc::SYS_prlimit64,
+                0,
+                *resource,
+                std::ptr::from_ref(limit),
+                std::ptr::null_mut::<libc::rlimit>(),
+            );
+            if call < 0 {
+                return Err(Step::Limits);
+            }
+        }
+        if let Some(ids) = &plan.ids {
+            take_ids(ids)?;
+        }
+        if let Some(mask) = plan.umask {
+            libc::umask(mask);
+        }
+        if !plan.directory.is_null() && libc::chdir(plan.directory) < 0 {
+            let usable = plan.directory_or_root && libc::chdir(c"/".as_ptr()) == 0;
+            if !usable {
+                return Err(Step::Directory);
+            }
+        }
+        if plan.no_new_privs && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
+            return Err(Step::NoNewPrivs);
+        }
+        if plan.death_signal > 0 {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, plan.death_signal, 0, 0, 0) < 0 {
+                return Err(Step::DeathSignal);
+            }
+            // The parent may be gone already: then nobody would tell us.
+            if plan.parent != 0 && libc::getppid() != plan.parent {
+                return Err(Step::DeathSignal);
+            }
+        }
+        unblock_signals();
+    }
+    Ok(())
+}
+
+/// Every signal gets its default action: ours, and std's ignored SIGPIPE, are not
+/// for the program that follows.
+unsafe fn reset_handlers() {
+    // SAFETY: the action is SIG_DFL; the table belongs to this child alone
+    // (no CLONE_SIGHAND). KILL, STOP and libc's own signals refuse, rightly.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = libc::SIG_DFL;
+        for number in 1..=64 {
+            libc::sigaction(number, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+unsafe fn unblock_signals() {
+    // SAFETY: an empty mask in a live local.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Moves the sources out of the way of all targets, then to their targets, and
+/// marks everything else close-on-exec.
+unsafe fn place_descriptors(plan: &Plan) -> Result<(), Step> {
+    // SAFETY: `moves` has `move_count` entries, sorted by target, and belongs to
+    // this child: the parent does not read it after the clone.
+    unsafe {
+        let mut above: c_int = 3;
+        for index in 0..plan.move_count {
+            let target = (*plan.moves.add(index)).target;
+            above = above.max(target + 1);
+        }
+        for index in 0..plan.move_count {
+            let entry = &mut *plan.moves.add(index);
+            if entry.source < above {
+                entry.source = libc::fcntl(entry.source, libc::F_DUPFD_CLOEXEC, above);
+                if entry.source < 0 {
+                    return Err(Step::Descriptors);
+                }
+            }
+        }
+        for index in 0..plan.move_count {
+            let entry = &*plan.moves.add(index);
+            if entry.target >= 0 && libc::dup3(entry.source, entry.target, 0) < 0 {
+                return Err(Step::Descriptors);
+            }
+        }
+        // The gaps between the targets.
+        let mut first: c_int = 0;
+        for index in 0..plan.move_count {
+            let target = (*plan.moves.add(index)).target;
+            if target < 0 {
+                continue;
+            }
+            if target > first {
+                close_on_exec(first, target - 1)?;
+            }
+            first = target + 1;
+        }
+        close_on_exec(first, c_int::MAX)
+    }
+}
+
+unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), Step> {
+    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+    // SAFETY: three numbers.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, CLOSE_RANGE_CLOEXEC) };
+    if done == 0 {
+        return Ok(());
+    }
+    // Before Linux 5.11: one by one, up to the limit of open files.
+    // SAFETY: a live local, then numbers.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) < 0 {
+            return Err(Step::Descriptors);
+        }
+        let end = c_int::try_from(limit.rlim_cur).unwrap_or(1 << 20);
+        for number in first..end.min(last.saturating_add(1)).min(1 << 20) {
+            let flags = libc::fcntl(number, libc::F_GETFD);
+            if flags >= 0 {
+                libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes on the ids and verifies that they stay.
+unsafe fn take_ids(ids: &Ids) -> Result<(), Step> {
+    let same = libc::uid_t::MAX;
+    // SAFETY: numbers, and a list of groups that the parent keeps.
+    unsafe {
+        if libc::syscall(libc::SYS_setgroups, ids.group_count, ids.groups) < 0
+            || libc::syscall(libc::SYS_setresgid, ids.gid, ids.gid, ids.gid) < 0
+            || libc::syscall(libc::SYS_setresuid, ids.uid, ids.uid, ids.uid) < 0
+        {
+            return Err(Step::Credentials);
+        }
+        let (mut real, mut effective, mut saved) = (same, same, same);
+        if libc::getresuid(&raw mut real, &raw mut effective, &raw mut saved) < 0
+            || [real, effective, saved] != [ids.uid; 3]
+            || libc::getresgid(&raw mut real, &raw mut effective, &raw mut saved) < 0
+            || [real, effective, saved] != [ids.gid; 3]
+        {
+            return Err(Step::Credentials);
+        }
+        if ids.uid != 0 {
+            let regained = libc::syscall(libc::SYS_setresuid, same, 0, same) == 0
+                || libc::syscall(libc::SYS_setresuid, 0, 0, 0) == 0
+                || libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) == 0
+                || (ids.gid != 0 && libc::syscall(libc::SYS_setresgid, same, 0, same) == 0);
+            if regained {
+                return Err(Step::Credentials);
+            }
+        }
+    }
+    Ok(())
+}
+
+unsafe fn execute(plan: &Plan) {
+    // SAFETY: terminated vectors of terminated strings, kept by the parent.
+    unsafe {
+        match plan.image {
+            Image::Path(path) => {
+                libc::execve(path, plan.argv, plan.envp);
+            }
+            Image::Fd => {
+                // The program file is the last move: see the maker of the plan.
+                let file = (*plan.moves.add(plan.move_count - 1)).source;
+                libc::syscall(
+                    libc::SYS_execveat,
+                    file,
+                    c"".as_ptr(),
+                    plan.argv,
+                    plan.envp,
+                    libc::AT_EMPTY_PATH,
+                );
+            }
+        }
+    }
+}

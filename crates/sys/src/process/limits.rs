@@ -1,0 +1,95 @@
+//! Resource limits (getrlimit(2)).
+
+use std::io;
+
+use crate::ffi::check;
+
+/// What can be limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Size of a core file, bytes.
+    Core,
+    /// CPU time, seconds.
+    Cpu,
+    /// Size a file may grow to, bytes; exceeding it raises SIGXFSZ.
+    FileSize,
+    /// One more than the highest descriptor number.
+    OpenFiles,
+    /// Processes of the user (not counted for root).
+    Processes,
+    /// Address space, bytes.
+    AddressSpace,
+    /// Locked memory, bytes.
+    LockedMemory,
+    /// Stack of the main thread, bytes.
+    Stack,
+}
+
+impl Resource {
+    pub(super) fn as_raw(self) -> u32 {
+        match self {
+            Self::Core => libc::RLIMIT_CORE,
+            Self::Cpu => libc::RLIMIT_CPU,
+            Self::FileSize => libc::RLIMIT_FSIZE,
+            Self::OpenFiles => libc::RLIMIT_NOFILE,
+            Self::Processes => libc::RLIMIT_NPROC,
+            Self::AddressSpace => libc::RLIMIT_AS,
+            Self::LockedMemory => libc::RLIMIT_MEMLOCK,
+            Self::Stack => libc::RLIMIT_STACK,
+        }
+    }
+}
+
+/// A soft limit (in force) and a hard one (how far a user may raise the soft one).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// In force.
+    pub soft: u64,
+    /// The ceiling.
+    pub hard: u64,
+}
+
+impl Limit {
+    /// No limit at all.
+    pub const UNLIMITED: u64 = libc::RLIM_INFINITY;
+
+    /// The same value for both.
+    #[must_use]
+    pub const fn both(value: u64) -> Self {
+        Self {
+            soft: value,
+            hard: value,
+        }
+    }
+}
+
+/// The limit in force in this process.
+///
+/// # Errors
+/// The kernel's error.
+pub fn limit(resource: Resource) -> io::Result<Limit> {
+    let mut raw = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer is to a live local.
+    check(unsafe { libc::getrlimit(resource.as_raw(), &raw mut raw) })?;
+    Ok(Limit {
+        soft: raw.rlim_cur,
+        hard: raw.rlim_max,
+    })
+}
+
+/// Sets a limit for this process and those it starts.
+///
+/// # Errors
+/// `EPERM` for raising a hard limit without privilege, `EINVAL` for soft above hard.
+pub fn set_limit(resource: Resource, limit: Limit) -> io::Result<()> {
+    let raw = libc::rlimit {
+        rlim_cur: limit.soft,
+        rlim_max: limit.hard,
+    };
+    // SAFETY: the pointer is to a live local.
+    check(unsafe { libc::setrlimit(resource.as_raw(), &raw const raw) })?;
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! Processes: start ([`spawn`]), wait ([`wait`]), change of user ([`credentials`]),
+//! limits and the switches that a role sets on itself ([`limits`], [`harden`]).
+
+pub mod credentials;
+pub mod harden;
+pub mod limits;
+pub mod spawn;
+pub mod title;
+pub mod wait;
+
+mod child;
+
+#[cfg(test)]
+mod tests;
+
+pub use credentials::{AsUser, Credentials, become_user, effective_uid, is_root, own_credentials};
+pub use harden::{
+    close_from, disable_core_dumps, is_dumpable, lock_memory, no_new_privs, parent_pid, pid,
+    set_dumpable, set_name, set_no_new_privs, set_parent_death_signal, set_umask,
+};
+pub use limits::{Limit, Resource, limit, set_limit};
+pub use spawn::{Command, SelfExe, SpawnError, Step};
+pub use title::set_title;
+pub use wait::{Child, ExitStatus, PidFd, reap_any};

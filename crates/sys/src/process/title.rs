@@ -1,0 +1,80 @@
+//! The process title that `ps` shows, written over the argument vector.
+//!
+//! What role a process has and whom it serves is visible to the administrator that
+//! way. Nothing secret goes here: every user may read it.
+
+use std::ffi::{c_char, c_int};
+use std::io;
+use std::sync::Mutex;
+
+/// Where the kernel put our arguments: one contiguous area of writable memory.
+struct ArgumentArea {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the area belongs to the process for its whole life; the mutex around it
+// keeps our own writes apart.
+unsafe impl Send for ArgumentArea {}
+
+static AREA: Mutex<Option<ArgumentArea>> = Mutex::new(None);
+
+// glibc calls the functions of this section with the arguments of main.
+#[used]
+#[unsafe(link_section = ".init_array.00099")]
+static REMEMBER: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = remember;
+
+extern "C" fn remember(count: c_int, arguments: *mut *mut c_char, _env: *mut *mut c_char) {
+    let count = usize::try_from(count).unwrap_or(0);
+    if arguments.is_null() || count == 0 {
+        return;
+    }
+    // SAFETY: main's argument vector has `count` entries, each a terminated string
+    // in writable memory; the kernel lays them out one behind the other, which is
+    // checked entry by entry before the area grows.
+    unsafe {
+        let start = (*arguments).cast::<u8>();
+        if start.is_null() {
+            return;
+        }
+        let mut len = 0;
+        for index in 0..count {
+            let entry = *arguments.add(index);
+            if entry.cast::<u8>() != start.add(len) {
+                break;
+            }
+            len += libc::strlen(entry) + 1;
+        }
+        if let Ok(mut area) = AREA.lock() {
+            *area = Some(ArgumentArea { start, len });
+        }
+    }
+}
+
+/// Shows `title` instead of the arguments, cut to the room that they had. After
+/// this `std::env::args` is meaningless: parse the arguments first. Call it while
+/// the process has one thread.
+///
+/// # Errors
+/// `InvalidInput` for a NUL byte inside; `Unsupported` where the arguments could not
+/// be found.
+pub fn set_title(title: &str) -> io::Result<()> {
+    if title.bytes().any(|byte| byte == 0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let guard = AREA
+        .lock()
+        .map_err(|_| io::Error::from(io::ErrorKind::Other))?;
+    let Some(area) = guard.as_ref().filter(|area| area.len > 1) else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let bytes = title.as_bytes();
+    let bytes = bytes.get(..area.len - 1).unwrap_or(bytes);
+    // SAFETY: the area is `len` writable bytes of our own; `bytes` is shorter, and
+    // the rest becomes NUL, so every argument stays terminated.
+    unsafe {
+        std::ptr::write_bytes(area.start, 0, area.len);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), area.start, bytes.len());
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! Socket options: delays, keep-alive, type of service, what the kernel knows
+//! about a connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+use crate::ffi::{check, socklen_of};
+
+/// Sets or clears `TCP_NODELAY`.
+///
+/// # Errors
+/// The kernel's error (`EOPNOTSUPP` on local sockets).
+pub fn set_nodelay(fd: impl AsFd, on: bool) -> io::Result<()> {
+    Ok(sockopt::set_tcp_nodelay(fd.as_fd(), on)?)
+}
+
+/// Asks for acknowledgements at once. The kernel forgets it by itself: set it
+/// again after each read until authentication is over, so that a client that
+/// leaves Nagle's algorithm on does not wait 40 ms twice.
+///
+/// # Errors
+/// The kernel's error (`EOPNOTSUPP` on local sockets).
+pub fn set_quickack(fd: impl AsFd, on: bool) -> io::Result<()> {
+    Ok(sockopt::set_tcp_quickack(fd.as_fd(), on)?)
+}
+
+/// Sets or clears `SO_KEEPALIVE` (`TCPKeepAlive`).
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_keepalive(fd: impl AsFd, on: bool) -> io::Result<()> {
+    Ok(sockopt::set_socket_keepalive(fd.as_fd(), on)?)
+}
+
+/// Sets the type-of-service byte (`IPQoS`) of a v4 or v6 connection; sockets of
+/// other families are left as they are.
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_tos(fd: impl AsFd, tos: u8) -> io::Result<()> {
+    let fd = fd.as_fd();
+    let local = match SocketAddr::try_from(rustix::net::getsockname(fd)?) {
+        Ok(local) => local,
+        Err(_) => return Ok(()),
+    };
+    match local {
+        SocketAddr::V4(_) => Ok(sockopt::set_ip_tos(fd, tos)?),
+        SocketAddr::V6(v6) => {
+            if v6.ip().to_ipv4_mapped().is_some() {
+                sockopt::set_ip_tos(fd, tos)?;
+            }
+            Ok(sockopt::set_ipv6_tclass(fd, u32::from(tos))?)
+        }
+    }
+}
+
+/// How many bytes may wait unsent in the socket before it stops being writable
+/// (`TCP_NOTSENT_LOWAT`): keeps interactive bytes from queueing behind bulk.
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_notsent_lowat(fd: impl AsFd, bytes: u32) -> io::Result<()> {
+    set_int(
+        fd.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_NOTSENT_LOWAT,
+        i32::try_from(bytes).unwrap_or(i32::MAX),
+    )
+}
+
+/// Lets the listener take TCP Fast Open connections, `queue` at a time.
+///
+/// # Errors
+/// The kernel's error; harmless to ignore.
+pub fn set_fastopen_queue(listener: impl AsFd, queue: i32) -> io::Result<()> {
+    set_int(
+        listener.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_FASTOPEN,
+        queue,
+    )
+}
+
+/// Sets how long a connection may have unacknowledged data before it fails.
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_user_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<()> {
+    let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(fd.as_fd(), millis)?)
+}
+
+/// Sets the buffer sizes the kernel would else tune itself (0 leaves one alone).
+///
+/// # Errors
+/// The kernel's error.
+pub fn set_buffer_sizes(fd: impl AsFd, send: usize, receive: usize) -> io::Result<()> {
+    let fd = fd.as_fd();
+    if send > 0 {
+        sockopt::set_socket_send_buffer_size(fd, send)?;
+    }
+    if receive > 0 {
+        sockopt::set_socket_recv_buffer_size(fd, receive)?;
+    }
+    Ok(())
+}
+
+/// Binds a socket to a network interface (`SO_BINDTODEVICE`).
+pub(super) fn bind_to_interface(fd: impl AsFd, interface: &str) -> io::Result<()> {
+    let name = interface.as_bytes();
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(&0) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "no such network interface name",
+        ));
+    }
+    let len = libc::socklen_t::try_from(name.len()).unwrap_or(0);
+    // SAFETY: pointer and length describe `name`, which the kernel only reads.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTODEVICE,
+            name.as_ptr().cast(),
+            len,
+        )
+    })?;
+    Ok(())
+}
+
+fn set_int(fd: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
+    // SAFETY: pointer and length describe a live i32, which the kernel only reads.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            socklen_of::<i32>(),
+        )
+    })?;
+    Ok(())
+}
+
+/// What the kernel knows about a TCP connection (`TCP_INFO`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time, microseconds.
+    pub rtt_us: u32,
+    /// Its mean deviation, microseconds.
+    pub rttvar_us: u32,
+    /// The lowest round-trip time seen, microseconds (0: not told).
+    pub min_rtt_us: u32,
+    /// The receiver's estimate of the round-trip time, microseconds.
+    pub rcv_rtt_us: u32,
+    /// The receive window the kernel aims at, bytes.
+    pub rcv_space_bytes: u32,
+    /// Segments sent again since the start.
+    pub total_retransmits: u32,
+    /// Segments sent and not acknowledged.
+    pub unacked_segments: u32,
+    /// Congestion window, segments.
+    pub snd_cwnd_segments: u32,
+    /// Segment size of this direction, bytes.
+    pub snd_mss_bytes: u32,
+    /// Segment size of the other direction, bytes.
+    pub rcv_mss_bytes: u32,
+    /// Bytes that wait in the socket and were never sent.
+    pub notsent_bytes: u32,
+    /// Bits a second at which the kernel paces, in bytes (0 or `u64::MAX`: no pacing).
+    pub pacing_rate_bytes: u64,
+    /// Bytes a second that were delivered lately (0: not told).
+    pub delivery_rate_bytes: u64,
+}
+
+/// Asks for [`TcpInfo`]; fields that an older kernel does not know are 0.
+///
+/// # Errors
+/// The kernel's error (`EOPNOTSUPP` on local sockets, `ENOTSOCK` on pipes).
+pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
+    // SAFETY: tcp_info is a plain C struct of integers: all zeroes is valid.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = socklen_of::<libc::tcp_info>();
+    // SAFETY: the pointers are to live locals and `len` is the size of `info`;
+    // the kernel writes at most that.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(TcpInfo {
+        rtt_us: info.tcpi_rtt,
+        rttvar_us: info.tcpi_rttvar,
+        min_rtt_us: info.tcpi_min_rtt,
+        rcv_rtt_us: info.tcpi_rcv_rtt,
+        rcv_space_bytes: info.tcpi_rcv_space,
+        total_retransmits: info.tcpi_total_retrans,
+        unacked_segments: info.tcpi_unacked,
+        snd_cwnd_segments: info.tcpi_snd_cwnd,
+        snd_mss_bytes: info.tcpi_snd_mss,
+        rcv_mss_bytes: info.tcpi_rcv_mss,
+        notsent_bytes: info.tcpi_notsent_bytes,
+        pacing_rate_bytes: info.tcpi_pacing_rate,
+        delivery_rate_bytes: info.tcpi_delivery_rate,
+    })
+}
+
+/// Bytes in the send queue that were not acknowledged yet (`SIOCOUTQ`).
+///
+/// # Errors
+/// The kernel's error.
+pub fn notsent_bytes(fd: impl AsFd) -> io::Result<u32> {
+    let mut value: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ (the same number as SIOCOUTQ) writes one int to a live local.
+    check(unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut value) })?;
+    Ok(u32::try_from(value).unwrap_or(0))
+}

@@ -1,0 +1,253 @@
+//! The system log: datagrams to `/dev/log`, through a descriptor that can be opened
+//! before a chroot and handed on.
+//!
+//! The caller escapes what peers sent; as a last guard, control characters become
+//! `?` here so that one message stays one line.
+
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::ffi::retry;
+use crate::time::LocalTime;
+
+const DEV_LOG: &str = "/dev/log";
+/// The longest message, bytes; receivers cut at 1 to 8 KiB.
+const MAX_MESSAGE_LEN: usize = 4096;
+
+/// Who logs (RFC 3164 §4.1.1), with the values of syslog.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Facility {
+    /// User programs.
+    User = 1,
+    /// Daemons.
+    Daemon = 3,
+    /// Authentication.
+    Auth = 4,
+    /// Authentication, private.
+    AuthPriv = 10,
+    /// Local use 0.
+    Local0 = 16,
+    /// Local use 1.
+    Local1 = 17,
+    /// Local use 2.
+    Local2 = 18,
+    /// Local use 3.
+    Local3 = 19,
+    /// Local use 4.
+    Local4 = 20,
+    /// Local use 5.
+    Local5 = 21,
+    /// Local use 6.
+    Local6 = 22,
+    /// Local use 7.
+    Local7 = 23,
+}
+
+impl Facility {
+    /// The facility of a name in `SyslogFacility` (any case).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let known = [
+            ("USER", Self::User),
+            ("DAEMON", Self::Daemon),
+            ("AUTH", Self::Auth),
+            ("AUTHPRIV", Self::AuthPriv),
+            ("LOCAL0", Self::Local0),
+            ("LOCAL1", Self::Local1),
+            ("LOCAL2", Self::Local2),
+            ("LOCAL3", Self::Local3),
+            ("LOCAL4", Self::Local4),
+            ("LOCAL5", Self::Local5),
+            ("LOCAL6", Self::Local6),
+            ("LOCAL7", Self::Local7),
+        ];
+        let mut known = known.into_iter();
+        known
+            .find(|(text, _)| text.eq_ignore_ascii_case(name))
+            .map(|(_, facility)| facility)
+    }
+}
+
+/// How serious (RFC 3164 §4.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// The system is unusable.
+    Emergency = 0,
+    /// Act at once.
+    Alert = 1,
+    /// Critical.
+    Critical = 2,
+    /// Errors.
+    Error = 3,
+    /// Warnings.
+    Warning = 4,
+    /// Normal but notable.
+    Notice = 5,
+    /// Information.
+    Info = 6,
+    /// Debugging.
+    Debug = 7,
+}
+
+/// A connection to the log.
+#[derive(Debug)]
+pub struct Syslog {
+    socket: Option<OwnedFd>,
+    facility: Facility,
+    tag: String,
+}
+
+impl Syslog {
+    /// Connects to `/dev/log`. A machine without a log daemon is no error: each
+    /// write tries again.
+    #[must_use]
+    pub fn open(tag: &str, facility: Facility) -> Self {
+        let mut log = Self {
+            socket: None,
+            facility,
+            tag: one_line(tag),
+        };
+        log.connect();
+        // The zone file must be read before a chroot.
+        let _ = LocalTime::from_seconds(0);
+        log
+    }
+
+    /// Writes to a socket that was opened elsewhere.
+    #[must_use]
+    pub fn from_fd(socket: OwnedFd, tag: &str, facility: Facility) -> Self {
+        Self {
+            socket: Some(socket),
+            facility,
+            tag: one_line(tag),
+        }
+    }
+
+    /// The socket, for handing it to a child.
+    #[must_use]
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(OwnedFd::as_fd)
+    }
+
+    /// Changes the tag (the program's name in the log).
+    pub fn set_tag(&mut self, tag: &str) {
+        self.tag = one_line(tag);
+    }
+
+    fn connect(&mut self) {
+        self.socket = connect_to(DEV_LOG).ok();
+    }
+
+    /// Logs one message. Never blocks: a log that takes nothing loses the message.
+    ///
+    /// # Errors
+    /// Why it was lost.
+    pub fn write(&mut self, level: Level, message: &str) -> io::Result<()> {
+        let (now, _) = crate::time::realtime();
+        let now = LocalTime::from_seconds(i64::try_from(now).unwrap_or(0));
+        let text = render(self.facility, level, &now, &self.tag, message);
+        for attempt in 0..2 {
+            if self.socket.is_none() {
+                self.connect();
+            }
+            let Some(socket) = &self.socket else {
+                return Err(io::ErrorKind::NotConnected.into());
+            };
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match retry(|| rustix::net::send(socket, text.as_bytes(), flags)) {
+                Ok(_) => return Ok(()),
+                // The log daemon was restarted: its socket is a new one.
+                Err(error) if attempt == 0 && error.kind() != io::ErrorKind::WouldBlock => {
+                    self.socket = None;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::NotConnected.into())
+    }
+}
+
+fn connect_to(path: &str) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // Above the standard three, which a role may replace.
+    let socket = if socket.as_raw_fd() < 3 {
+        crate::io::dup(socket)?
+    } else {
+        socket
+    };
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+fn render(facility: Facility, level: Level, now: &LocalTime, tag: &str, message: &str) -> String {
+    let priority = u32::from(facility as u8) * 8 + u32::from(level as u8);
+    let pid = std::process::id();
+    let mut text = format!("<{priority}>{} {tag}[{pid}]: ", now.to_syslog());
+    let mut end = message.len().min(MAX_MESSAGE_LEN);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let _ = write!(text, "{}", one_line(message.get(..end).unwrap_or_default()));
+    text
+}
+
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_with_priority_and_tag() {
+        let now = LocalTime::from_seconds(0);
+        let text = render(
+            Facility::AuthPriv,
+            Level::Info,
+            &now,
+            "sshd",
+            "user a\nAccepted \x1b[31m",
+        );
+        assert!(text.starts_with("<86>"));
+        assert!(text.contains(&format!(" sshd[{}]: ", std::process::id())));
+        assert!(text.ends_with("user a?Accepted ?[31m"));
+        let long = "ü".repeat(MAX_MESSAGE_LEN);
+        let text = render(Facility::Auth, Level::Error, &now, "t", &long);
+        assert!(text.len() < MAX_MESSAGE_LEN + 100);
+    }
+
+    #[test]
+    fn messages_go_through_a_socket_from_outside() {
+        let (ours, theirs) = crate::socket::seqpacket_pair().unwrap();
+        let mut log = Syslog::from_fd(ours, "te\nst", Facility::Daemon);
+        log.write(Level::Warning, "hello").unwrap();
+        let mut buffer = [0; 256];
+        let count = crate::io::read(&theirs, &mut buffer).unwrap();
+        let text = std::str::from_utf8(&buffer[..count]).unwrap();
+        assert!(
+            text.starts_with("<28>") && text.contains("te?st["),
+            "{text}"
+        );
+        assert!(log.socket().is_some());
+    }
+
+    #[test]
+    fn facilities_have_their_names() {
+        assert_eq!(Facility::from_name("auth"), Some(Facility::Auth));
+        assert_eq!(Facility::from_name("LOCAL7"), Some(Facility::Local7));
+        assert_eq!(Facility::from_name("LOCAL8"), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! What a service manager and a daemon say to each other: sd_notify(3) and socket
+//! activation (sd_listen_fds(3)). No library is needed for either.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+/// The most sockets that are taken from the manager.
+const MAX_SOCKETS: i32 = 64;
+/// The first descriptor the manager passes.
+const FIRST_SOCKET: i32 = 3;
+
+/// The state of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Started (or done with reloading).
+    Ready,
+    /// Reading its configuration again.
+    Reloading,
+    /// On its way out.
+    Stopping,
+}
+
+/// Tells the service manager. Without one (`NOTIFY_SOCKET` unset) nothing happens.
+///
+/// # Errors
+/// When there is a manager and it cannot be told.
+pub fn notify(state: State, status: &str) -> io::Result<()> {
+    match std::env::var_os("NOTIFY_SOCKET") {
+        Some(path) => notify_at(path.as_bytes(), state, status),
+        None => Ok(()),
+    }
+}
+
+fn notify_at(path: &[u8], state: State, status: &str) -> io::Result<()> {
+    let address = match path.split_first() {
+        Some((b'@', name)) => SocketAddrUnix::new_abstract_name(name)?,
+        Some((b'/', _)) => SocketAddrUnix::new(path)?,
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let text = message(state, status);
+    rustix::net::sendto(&socket, text.as_bytes(), SendFlags::NOSIGNAL, &address)?;
+    Ok(())
+}
+
+fn message(state: State, status: &str) -> String {
+    let status: String = status.chars().filter(|c| !c.is_control()).collect();
+    let pid = std::process::id();
+    match state {
+        State::Ready => format!("READY=1\nMAINPID={pid}\nSTATUS={status}\n"),
+        State::Reloading => {
+            let now = crate::time::monotonic_us();
+            format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS={status}\n")
+        }
+        State::Stopping => format!("STOPPING=1\nSTATUS={status}\n"),
+    }
+}
+
+/// The sockets that the service manager opened for us, once; a second call gives
+/// none. `LISTEN_PID` must name this process. A role that was executed from the one
+/// the manager started (same pid after exec) gets them too: children never do.
+///
+/// # Errors
+/// When the manager's numbers make no sense, or a descriptor is not open.
+pub fn listen_fds() -> io::Result<Vec<OwnedFd>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name: &str| {
+        let value = std::env::var(name).ok()?;
+        value.parse::<i32>().ok()
+    };
+    let ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
+    if !ours || TAKEN.swap(true, Ordering::AcqRel) {
+        return Ok(Vec::new());
+    }
+    let count = number("LISTEN_FDS").unwrap_or(0);
+    if !(0..=MAX_SOCKETS).contains(&count) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "LISTEN_FDS is out of range",
+        ));
+    }
+    (FIRST_SOCKET..FIRST_SOCKET + count)
+        .map(crate::io::inherited)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn the_manager_hears_the_state() {
+        let path = std::env::temp_dir().join(format!("fulmar-sys-notify-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let manager = UnixDatagram::bind(&path).unwrap();
+        notify_at(path.as_os_str().as_bytes(), State::Ready, "on port 22\nX=1").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut buffer = [0; 256];
+        let count = manager.recv(&mut buffer).unwrap();
+        let text = std::str::from_utf8(&buffer[..count]).unwrap();
+        assert!(text.starts_with("READY=1\nMAINPID="));
+        assert!(text.ends_with("STATUS=on port 22X=1\n"));
+        assert!(message(State::Reloading, "").contains("MONOTONIC_USEC="));
+        assert!(notify_at(b"relative", State::Stopping, "").is_err());
+    }
+
+    #[test]
+    fn no_sockets_without_a_manager() {
+        if std::env::var_os("LISTEN_PID").is_none() {
+            assert!(listen_fds().unwrap().is_empty());
+        }
+    }
+}

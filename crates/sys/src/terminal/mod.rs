@@ -1,0 +1,306 @@
+//! Terminals: raw mode, window size, secrets asked without echo.
+//!
+//! The encoded modes of RFC 4254 §8 are in [`modes`], questions to the user in
+//! [`prompt`]. Allocating pseudo-terminals is in [`crate::pty`].
+
+pub mod modes;
+pub mod prompt;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Winsize};
+
+pub use modes::{ModesReport, apply_modes, decode_modes, encode_modes};
+pub use prompt::{PromptError, prompt_line, prompt_secret};
+pub use rustix::termios::Termios;
+
+use crate::signals::Signal;
+
+/// A window size: characters and pixels (0: unknown).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowSize {
+    /// Width in characters.
+    pub columns: u16,
+    /// Height in characters.
+    pub rows: u16,
+    /// Width in pixels.
+    pub width_px: u16,
+    /// Height in pixels.
+    pub height_px: u16,
+}
+
+impl WindowSize {
+    /// From the wire's 32-bit numbers (RFC 4254 §6.2, §6.7); too large ones are cut
+    /// to the kernel's largest.
+    #[must_use]
+    pub fn from_wire(columns: u32, rows: u32, width_px: u32, height_px: u32) -> Self {
+        let cut = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+        Self {
+            columns: cut(columns),
+            rows: cut(rows),
+            width_px: cut(width_px),
+            height_px: cut(height_px),
+        }
+    }
+}
+
+/// The window size of a terminal.
+///
+/// # Errors
+/// `ENOTTY` and the like.
+pub fn window_size(terminal: impl AsFd) -> io::Result<WindowSize> {
+    let size = rustix::termios::tcgetwinsize(terminal.as_fd())?;
+    Ok(WindowSize {
+        columns: size.ws_col,
+        rows: size.ws_row,
+        width_px: size.ws_xpixel,
+        height_px: size.ws_ypixel,
+    })
+}
+
+/// Sets the window size; the foreground group gets SIGWINCH when it changed.
+///
+/// # Errors
+/// `ENOTTY` and the like.
+pub fn set_window_size(terminal: impl AsFd, size: WindowSize) -> io::Result<()> {
+    let size = Winsize {
+        ws_col: size.columns,
+        ws_row: size.rows,
+        ws_xpixel: size.width_px,
+        ws_ypixel: size.height_px,
+    };
+    Ok(rustix::termios::tcsetwinsize(terminal.as_fd(), size)?)
+}
+
+/// The modes of a terminal.
+///
+/// # Errors
+/// `ENOTTY` and the like.
+pub fn attributes(terminal: impl AsFd) -> io::Result<Termios> {
+    Ok(rustix::termios::tcgetattr(terminal.as_fd())?)
+}
+
+/// Sets the modes of a terminal at once.
+///
+/// # Errors
+/// `ENOTTY` and the like.
+pub fn set_attributes(terminal: impl AsFd, attributes: &Termios) -> io::Result<()> {
+    let terminal = terminal.as_fd();
+    crate::ffi::retry(|| rustix::termios::tcsetattr(terminal, OptionalActions::Now, attributes))
+}
+
+/// What the fatal-signal handler needs to put the terminal back: written before the
+/// handlers are installed, read by them.
+struct Saved {
+    attributes: UnsafeCell<Option<libc::termios>>,
+    fd: AtomicI32,
+    active: AtomicBool,
+}
+
+// SAFETY: `attributes` is written only by the one holder of `active` while `fd` is
+// -1, and read by the handler only when `fd` is not.
+unsafe impl Sync for Saved {}
+
+static SAVED: Saved = Saved {
+    attributes: UnsafeCell::new(None),
+    fd: AtomicI32::new(-1),
+    active: AtomicBool::new(false),
+};
+
+/// Signals that end a client and would leave a raw terminal behind.
+const FATAL: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
+/// A terminal in raw mode; the old modes come back when this is dropped, and when
+/// one of HUP, INT, QUIT, TERM with its default action ends the process. One at a
+/// time in a process.
+#[derive(Debug)]
+pub struct RawMode {
+    terminal: OwnedFd,
+    before: Termios,
+    suspended: bool,
+}
+
+impl RawMode {
+    /// Puts the terminal into raw mode: input byte by byte, no echo, no signals
+    /// from keys, no translation in either direction.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when another guard lives, `ENOTTY` and the like.
+    pub fn enter(terminal: impl AsFd) -> io::Result<Self> {
+        let terminal = crate::io::dup(terminal)?;
+        let before = attributes(&terminal)?;
+        if SAVED.active.swap(true, Ordering::AcqRel) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let guard = Self {
+            terminal,
+            before,
+            suspended: false,
+        };
+        guard.arm()?;
+        guard.make_raw()?;
+        Ok(guard)
+    }
+
+    fn make_raw(&self) -> io::Result<()> {
+        let mut raw = self.before.clone();
+        raw.make_raw();
+        // make_raw leaves these: a raw terminal does not wait for more input.
+        raw.local_modes.remove(LocalModes::IEXTEN);
+        raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+        let terminal = self.terminal.as_fd();
+        crate::ffi::retry(|| rustix::termios::tcsetattr(terminal, OptionalActions::Drain, &raw))
+    }
+
+    /// The modes from before, for the pty request.
+    #[must_use]
+    pub fn before(&self) -> &Termios {
+        &self.before
+    }
+
+    /// Puts the old modes back for a while (`~^Z`); [`RawMode::resume`] goes on.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn suspend(&mut self) -> io::Result<()> {
+        self.suspended = true;
+        self.restore()
+    }
+
+    /// Goes back to raw mode after [`RawMode::suspend`].
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn resume(&mut self) -> io::Result<()> {
+        self.suspended = false;
+        self.make_raw()
+    }
+
+    fn restore(&self) -> io::Result<()> {
+        let terminal = self.terminal.as_fd();
+        // Drain: what the far side wrote last is shown before the modes change.
+        crate::ffi::retry(|| {
+            rustix::termios::tcsetattr(terminal, OptionalActions::Drain, &self.before)
+        })
+    }
+
+    /// Stores what the handler needs and installs it where the action is the default.
+    fn arm(&self) -> io::Result<()> {
+        // SAFETY: termios is a plain C struct, filled by tcgetattr.
+        let mut raw: libc::termios = unsafe { std::mem::zeroed() };
+        // SAFETY: an open descriptor and a live local.
+        crate::ffi::check(unsafe { libc::tcgetattr(self.terminal.as_raw_fd(), &raw mut raw) })?;
+        // SAFETY: we hold `active` and `fd` is -1: no handler reads this now.
+        unsafe { *SAVED.attributes.get() = Some(raw) };
+        SAVED.fd.store(self.terminal.as_raw_fd(), Ordering::Release);
+        for signal in FATAL {
+            exchange_handler(signal, libc::SIG_DFL, handler_address())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        if !self.suspended {
+            let _ = self.restore();
+        }
+        SAVED.fd.store(-1, Ordering::Release);
+        for signal in FATAL {
+            let _ = exchange_handler(signal, handler_address(), libc::SIG_DFL);
+        }
+        SAVED.active.store(false, Ordering::Release);
+    }
+}
+
+impl AsFd for RawMode {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.terminal.as_fd()
+    }
+}
+
+fn handler_address() -> libc::sighandler_t {
+    restore_and_die as extern "C" fn(i32) as libc::sighandler_t
+}
+
+/// Replaces the action of `signal` if it is `expected` now.
+fn exchange_handler(
+    signal: Signal,
+    expected: libc::sighandler_t,
+    wanted: libc::sighandler_t,
+) -> io::Result<()> {
+    // SAFETY: sigaction is a plain C struct; the handler that may be installed makes
+    // only async-signal-safe calls.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        crate::ffi::check(libc::sigaction(
+            signal.as_raw(),
+            std::ptr::null(),
+            &raw mut action,
+        ))?;
+        if action.sa_sigaction == expected {
+            action = std::mem::zeroed();
+            action.sa_sigaction = wanted;
+            // The handler raises the signal again, with its default action.
+            action.sa_flags = libc::SA_RESETHAND | libc::SA_NODEFER;
+            crate::ffi::check(libc::sigaction(
+                signal.as_raw(),
+                &raw const action,
+                std::ptr::null_mut(),
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// The only signal handler of the suite: tcsetattr and raise are async-signal-safe.
+extern "C" fn restore_and_die(number: i32) {
+    let fd = SAVED.fd.load(Ordering::Acquire);
+    // SAFETY: with `fd` set, the attributes are complete and nobody writes them.
+    unsafe {
+        if fd >= 0
+            && let Some(attributes) = &*SAVED.attributes.get()
+        {
+            libc::tcsetattr(fd, libc::TCSANOW, attributes);
+        }
+        libc::raise(number);
+    }
+}
+
+/// Opens the controlling terminal of this process.
+///
+/// # Errors
+/// `ENXIO` when there is none.
+pub fn open_controlling() -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(rustix::fs::open("/dev/tty", flags, Mode::empty())?)
+}
+
+/// Gives up the controlling terminal (`-f`, daemons).
+///
+/// # Errors
+/// The kernel's error; having none is no error.
+pub fn release_controlling() -> io::Result<()> {
+    let Ok(terminal) = open_controlling() else {
+        return Ok(());
+    };
+    // SAFETY: TIOCNOTTY takes no argument.
+    crate::ffi::check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCNOTTY) })?;
+    Ok(())
+}
+
+/// Whether this process is in the terminal's foreground group: only then may it
+/// change modes without being stopped.
+#[must_use]
+pub fn is_foreground(terminal: impl AsFd) -> bool {
+    rustix::termios::tcgetpgrp(terminal.as_fd())
+        .is_ok_and(|group| group == rustix::process::getpgrp())
+}

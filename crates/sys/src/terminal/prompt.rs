@@ -1,0 +1,210 @@
+//! Questions to the person at the terminal: a passphrase without echo, a line with.
+//!
+//! Signals from the keyboard put the terminal back first and then do what they do;
+//! after a stop the question is asked again.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::io::PollFd;
+use crate::signals::{self, Signal, SignalFd};
+
+/// The longest answer, bytes; more is an error, never cut in silence.
+pub const MAX_ANSWER_LEN: usize = 1024;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum PromptError {
+    /// The process has no terminal.
+    NoTerminal,
+    /// The user pressed the interrupt key (or a fatal signal came) and the process
+    /// ignores that signal; otherwise it has ended by it.
+    Interrupted,
+    /// The end-of-file key instead of an answer.
+    EndOfFile,
+    /// More than [`MAX_ANSWER_LEN`] bytes.
+    TooLong,
+    /// The terminal failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for PromptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTerminal => f.write_str("no terminal to ask on"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::EndOfFile => f.write_str("no answer"),
+            Self::TooLong => write!(f, "answer is longer than {MAX_ANSWER_LEN} bytes"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PromptError {}
+
+impl From<io::Error> for PromptError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Asks on the controlling terminal without echo; the answer has no line end.
+///
+/// # Errors
+/// [`PromptError`].
+pub fn prompt_secret(prompt: &str) -> Result<Zeroizing<Vec<u8>>, PromptError> {
+    let terminal = super::open_controlling().map_err(|_| PromptError::NoTerminal)?;
+    ask_on(&terminal, prompt, false)
+}
+
+/// Asks on the controlling terminal with echo; the answer has no line end.
+///
+/// # Errors
+/// [`PromptError`].
+pub fn prompt_line(prompt: &str) -> Result<Zeroizing<Vec<u8>>, PromptError> {
+    let terminal = super::open_controlling().map_err(|_| PromptError::NoTerminal)?;
+    ask_on(&terminal, prompt, true)
+}
+
+/// The signals that must not find the echo off.
+const CAUGHT: [Signal; 7] = [
+    Signal::HUP,
+    Signal::INT,
+    Signal::QUIT,
+    Signal::TERM,
+    Signal::TSTP,
+    Signal::TTIN,
+    Signal::TTOU,
+];
+
+/// Asks on a given terminal. What is typed ahead is thrown away when echo is off:
+/// it was not meant to be a secret.
+///
+/// # Errors
+/// [`PromptError`].
+pub fn ask_on(
+    terminal: impl AsFd,
+    prompt: &str,
+    echo: bool,
+) -> Result<Zeroizing<Vec<u8>>, PromptError> {
+    let terminal = terminal.as_fd();
+    loop {
+        // Blocked before the echo goes off, unblocked after it is back.
+        let blocked = signals::Blocked::new(&CAUGHT)?;
+        let caught = SignalFd::new(&CAUGHT)?;
+        let outcome = {
+            let _modes = QuietModes::enter(terminal, echo)?;
+            crate::io::write_all(terminal, prompt.as_bytes())?;
+            let outcome = read_line(terminal, &caught);
+            if !echo || !matches!(outcome, Outcome::Line(_)) {
+                crate::io::write_all(terminal, b"\n")?;
+            }
+            outcome
+        };
+        drop(caught);
+        drop(blocked);
+        match outcome {
+            Outcome::Line(line) => return Ok(line),
+            Outcome::Failed(error) => return Err(error),
+            Outcome::Signal(signal) => {
+                // Sent again to ourselves: now it meets the action that the process
+                // has for it.
+                signals::send(crate::process::pid(), signal)?;
+                let stopped = matches!(signal, Signal::TSTP | Signal::TTIN | Signal::TTOU);
+                if !stopped {
+                    return Err(PromptError::Interrupted);
+                }
+            }
+        }
+    }
+}
+
+enum Outcome {
+    Line(Zeroizing<Vec<u8>>),
+    Signal(Signal),
+    Failed(PromptError),
+}
+
+/// A terminal in line mode with signals, with or without echo, until dropped.
+struct QuietModes<'fd> {
+    terminal: BorrowedFd<'fd>,
+    before: Termios,
+}
+
+impl<'fd> QuietModes<'fd> {
+    fn enter(terminal: BorrowedFd<'fd>, echo: bool) -> io::Result<Self> {
+        let before = super::attributes(terminal)?;
+        let mut modes = before.clone();
+        modes.local_modes |= LocalModes::ICANON | LocalModes::ISIG;
+        modes.local_modes.set(LocalModes::ECHO, echo);
+        modes.local_modes.remove(LocalModes::ECHONL);
+        modes.input_modes |= rustix::termios::InputModes::ICRNL;
+        let action = if echo {
+            OptionalActions::Drain
+        } else {
+            OptionalActions::Flush
+        };
+        crate::ffi::retry(|| rustix::termios::tcsetattr(terminal, action, &modes))?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for QuietModes<'_> {
+    fn drop(&mut self) {
+        let _ = crate::ffi::retry(|| {
+            rustix::termios::tcsetattr(self.terminal, OptionalActions::Drain, &self.before)
+        });
+    }
+}
+
+fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
+    // Full capacity at once: growing would leave copies of the secret behind.
+    let mut line = Zeroizing::new(Vec::with_capacity(MAX_ANSWER_LEN + 1));
+    let mut too_long = false;
+    loop {
+        let mut fds = [
+            PollFd::new(caught.as_fd(), true, false),
+            PollFd::new(terminal, true, false),
+        ];
+        if let Err(error) = crate::io::poll(&mut fds, None) {
+            return Outcome::Failed(error.into());
+        }
+        let [signals, input] = &fds;
+        if signals.is_readable() {
+            match caught.read() {
+                Ok(Some(info)) => return Outcome::Signal(info.signal),
+                Ok(None) => {}
+                Err(error) => return Outcome::Failed(error.into()),
+            }
+        }
+        if !input.is_readable() {
+            continue;
+        }
+        let mut chunk = [0_u8; 256];
+        let count = match crate::io::read(terminal, &mut chunk) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Outcome::Failed(error.into()),
+        };
+        let bytes = chunk.get(..count).unwrap_or_default();
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let piece = bytes.get(..end.unwrap_or(count)).unwrap_or_default();
+        if line.len() + piece.len() > MAX_ANSWER_LEN {
+            too_long = true;
+        } else if !too_long {
+            line.extend_from_slice(piece);
+        }
+        chunk.zeroize();
+        if end.is_some() || count == 0 {
+            return match (too_long, count) {
+                (true, _) => Outcome::Failed(PromptError::TooLong),
+                (false, 0) => Outcome::Failed(PromptError::EndOfFile),
+                (false, _) => Outcome::Line(line),
+            };
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Clocks: monotonic milliseconds for the protocol core, wall-clock seconds for
+//! certificates and logs, and local time as text for log lines.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, Timespec};
+
+/// Milliseconds of a clock that never goes back (not counting suspend).
+#[must_use]
+pub fn monotonic_ms() -> u64 {
+    monotonic_us() / 1000
+}
+
+/// Microseconds of the clock of [`monotonic_ms`].
+#[must_use]
+pub fn monotonic_us() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    micros(now)
+}
+
+/// Milliseconds since boot, suspend included (certificates of a sleeping laptop,
+/// keep-alives that must notice the gap).
+#[must_use]
+pub fn boottime_ms() -> u64 {
+    micros(rustix::time::clock_gettime(ClockId::Boottime)) / 1000
+}
+
+/// Seconds since 1970-01-01 UTC; 0 for a clock set before that.
+#[must_use]
+pub fn realtime_seconds() -> u64 {
+    u64::try_from(rustix::time::clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
+}
+
+/// Wall-clock time as seconds and microseconds since 1970.
+#[must_use]
+pub fn realtime() -> (u64, u32) {
+    let now = rustix::time::clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let micros = u32::try_from(now.tv_nsec / 1000).unwrap_or(0);
+    (seconds, micros)
+}
+
+fn micros(time: Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000)
+        .saturating_add(nanos / 1000)
+}
+
+/// A duration as the kernel wants it; too long ones saturate.
+#[must_use]
+pub(crate) fn timespec(length: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(length.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(length.subsec_nanos()),
+    }
+}
+
+/// A moment in the machine's time zone, broken down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalTime {
+    /// The year, as in 2026.
+    pub year: i64,
+    /// 1–12.
+    pub month: u8,
+    /// 1–31.
+    pub day: u8,
+    /// 0–23.
+    pub hour: u8,
+    /// 0–59.
+    pub minute: u8,
+    /// 0–60 (leap second).
+    pub second: u8,
+    /// 0 is Sunday.
+    pub weekday: u8,
+    /// Seconds east of UTC.
+    pub utc_offset_seconds: i32,
+}
+
+impl LocalTime {
+    /// Breaks down seconds since 1970. The zone file is read on the first call:
+    /// make that call before a chroot. A moment that libc cannot represent
+    /// becomes 1970-01-01 UTC.
+    #[must_use]
+    pub fn from_seconds(seconds: i64) -> Self {
+        // SAFETY: tm is a plain C struct for which all zeroes is valid.
+        let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+        let time: libc::time_t = seconds;
+        // SAFETY: both pointers are to live locals of the right type.
+        let ok = unsafe { !libc::localtime_r(&raw const time, &raw mut tm).is_null() };
+        if !ok {
+            // SAFETY: as above.
+            tm = unsafe { std::mem::zeroed() };
+            tm.tm_year = 70;
+            tm.tm_mday = 1;
+            tm.tm_wday = 4;
+        }
+        let small = |value: i32| u8::try_from(value).unwrap_or(0);
+        Self {
+            year: i64::from(tm.tm_year) + 1900,
+            month: small(tm.tm_mon + 1),
+            day: small(tm.tm_mday),
+            hour: small(tm.tm_hour),
+            minute: small(tm.tm_min),
+            second: small(tm.tm_sec),
+            weekday: small(tm.tm_wday),
+            utc_offset_seconds: i32::try_from(tm.tm_gmtoff).unwrap_or(0),
+        }
+    }
+
+    /// Three letters of the month, English.
+    #[must_use]
+    pub fn month_name(&self) -> &'static str {
+        const MONTHS: [&str; 12] = [
+            "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+        ];
+        let index = usize::from(self.month.saturating_sub(1));
+        MONTHS.get(index).copied().unwrap_or("???")
+    }
+
+    /// Three letters of the weekday, English.
+    #[must_use]
+    pub fn weekday_name(&self) -> &'static str {
+        const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+        DAYS.get(usize::from(self.weekday))
+            .copied()
+            .unwrap_or("???")
+    }
+
+    /// `Thu Nov 21 21:12:03 2026`, as ctime(3) and "Last login:" write it.
+    #[must_use]
+    pub fn to_ctime(&self) -> String {
+        format!(
+            "{} {} {:2} {:02}:{:02}:{:02} {}",
+            self.weekday_name(),
+            self.month_name(),
+            self.day,
+            self.hour,
+            self.minute,
+            self.second,
+            self.year
+        )
+    }
+
+    /// `Nov 21 21:12:03`, as syslog wants it (RFC 3164 §4.1.2).
+    #[must_use]
+    pub fn to_syslog(&self) -> String {
+        format!(
+            "{} {:2} {:02}:{:02}:{:02}",
+            self.month_name(),
+            self.day,
+            self.hour,
+            self.minute,
+            self.second
+        )
+    }
+}
+
+/// The moment of a local date and time (`YYYY-MM-DD hh:mm:ss` broken down, month
+/// from 1), or `None` when libc cannot represent it. Daylight saving is looked up.
+#[must_use]
+pub fn local_to_seconds(year: i32, month: u8, day: u8, time: (u8, u8, u8)) -> Option<i64> {
+    // SAFETY: tm is a plain C struct for which all zeroes is valid.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    tm.tm_year = year.checked_sub(1900)?;
+    tm.tm_mon = i32::from(month).checked_sub(1)?;
+    tm.tm_mday = i32::from(day);
+    tm.tm_hour = i32::from(time.0);
+    tm.tm_min = i32::from(time.1);
+    tm.tm_sec = i32::from(time.2);
+    tm.tm_isdst = -1;
+    // SAFETY: the pointer is to a live local; mktime only normalises it.
+    let seconds = unsafe { libc::mktime(&raw mut tm) };
+    if seconds == -1 { None } else { Some(seconds) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monotonic_time_does_not_go_back() {
+        let before = monotonic_us();
+        assert!(monotonic_us() >= before);
+        assert!(boottime_ms() >= before / 1000);
+        assert!(realtime_seconds() > 1_600_000_000);
+    }
+
+    #[test]
+    fn local_time_survives_the_round_trip() {
+        let seconds = 1_763_759_523;
+        let local = LocalTime::from_seconds(seconds);
+        let year = i32::try_from(local.year).unwrap();
+        let back = local_to_seconds(
+            year,
+            local.month,
+            local.day,
+            (local.hour, local.minute, local.second),
+        );
+        assert_eq!(back, Some(seconds));
+        assert!(local.to_ctime().ends_with("2025"));
+        assert_eq!(local.to_syslog().len(), 15);
+    }
+
+    #[test]
+    fn absurd_times_do_not_panic() {
+        for seconds in [i64::MIN, i64::MAX, -1, 0] {
+            let _ = LocalTime::from_seconds(seconds).to_ctime();
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! `/etc/passwd`, `/etc/group` and `/etc/nsswitch.conf`, read directly.
+//!
+//! The files belong to the administrator, but a malformed line must not hide the
+//! others or end the process: it is skipped. Lines that NIS compatibility uses
+//! (`+`, `-`) are never accounts here.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use super::{Group, User};
+use crate::Gid;
+
+/// Where the accounts are.
+pub const PASSWD: &str = "/etc/passwd";
+/// Where the groups are.
+pub const GROUP: &str = "/etc/group";
+const NSSWITCH: &str = "/etc/nsswitch.conf";
+
+/// The most groups of one user that are kept (Linux `NGROUPS_MAX`).
+const MAX_GROUPS: usize = 65_536;
+/// The longest line that counts, bytes; longer ones are skipped whole.
+const MAX_LINE_LEN: usize = 1 << 20;
+
+/// What nsswitch.conf(5) says about one database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sources {
+    /// The file is asked first, and what it has is the answer.
+    pub files_first: bool,
+    /// The file is the only source: what it has not does not exist.
+    pub files_decide: bool,
+}
+
+impl Sources {
+    /// Reads the line of `database`. A missing file or line means files only.
+    #[must_use]
+    pub fn of(database: &str) -> Self {
+        match std::fs::read_to_string(NSSWITCH) {
+            Ok(text) => Self::parse(&text, database).unwrap_or(Self::FILES),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::FILES,
+            Err(_) => Self::NSS,
+        }
+    }
+
+    const FILES: Self = Self {
+        files_first: true,
+        files_decide: true,
+    };
+    const NSS: Self = Self {
+        files_first: false,
+        files_decide: false,
+    };
+
+    /// The line of `database` in the text of an nsswitch.conf; `None` without one.
+    #[must_use]
+    pub fn parse(text: &str, database: &str) -> Option<Self> {
+        let words = words_of(text, database)?;
+        let files_first = words.first().is_some_and(|word| word == "files")
+            && !words.get(1).is_some_and(|word| word.starts_with('['));
+        Some(Self {
+            files_first,
+            files_decide: files_first && words.len() == 1,
+        })
+    }
+
+    /// Whether the group file alone says who is in which group. Beside it, systemd's
+    /// source is tolerated when this machine has none of the records it reads.
+    #[must_use]
+    pub(super) fn groups_from_files() -> bool {
+        let text = match std::fs::read_to_string(NSSWITCH) {
+            Ok(text) => text,
+            Err(error) => return error.kind() == io::ErrorKind::NotFound,
+        };
+        let words = words_of(&text, "initgroups").or_else(|| words_of(&text, "group"));
+        let Some(words) = words else { return true };
+        match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["files"] => true,
+            ["files", "systemd"] => !has_systemd_records(),
+            _ => false,
+        }
+    }
+}
+
+/// Whether systemd knows memberships of its own: user records in a userdb
+/// directory, or systemd-homed.
+fn has_systemd_records() -> bool {
+    const DIRECTORIES: [&str; 4] = [
+        "/etc/userdb",
+        "/run/userdb",
+        "/run/host/userdb",
+        "/usr/lib/userdb",
+    ];
+    DIRECTORIES.iter().any(|path| Path::new(path).exists())
+        || Path::new("/run/systemd/userdb/io.systemd.Home").exists()
+}
+
+/// The sources and actions of a database, an action in brackets as one word.
+fn words_of(text: &str, database: &str) -> Option<Vec<String>> {
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let Some((name, rest)) = line.split_once(':') else {
+            continue;
+        };
+        if name.trim() != database {
+            continue;
+        }
+        let mut words: Vec<String> = Vec::new();
+        let mut open_action = false;
+        for word in rest.split_whitespace() {
+            match words.last_mut() {
+                Some(action) if open_action => action.push_str(word),
+                _ => words.push(word.to_owned()),
+            }
+            open_action = words
+                .last()
+                .is_some_and(|last| last.starts_with('[') && !last.ends_with(']'));
+        }
+        return Some(words);
+    }
+    None
+}
+
+/// The first account of a passwd(5) file that `wanted` accepts.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_user(
+    path: impl AsRef<Path>,
+    wanted: impl Fn(&User) -> bool,
+) -> io::Result<Option<User>> {
+    find_line(path.as_ref(), |line| parse_user(line).filter(&wanted))
+}
+
+/// The first group of a group(5) file that `wanted` accepts.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_group(
+    path: impl AsRef<Path>,
+    wanted: impl Fn(&Group) -> bool,
+) -> io::Result<Option<Group>> {
+    find_line(path.as_ref(), |line| parse_group(line).filter(&wanted))
+}
+
+/// The groups that name the user as a member, after the primary one.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn groups_of(path: impl AsRef<Path>, user: &User) -> io::Result<Vec<Gid>> {
+    let mut gids = vec![user.gid];
+    find_line(path.as_ref(), |line| {
+        if let Some(group) = parse_group(line)
+            && group.members.contains(&user.name)
+            && !gids.contains(&group.gid)
+            && gids.len() < MAX_GROUPS
+        {
+            gids.push(group.gid);
+        }
+        None::<()>
+    })?;
+    Ok(gids)
+}
+
+/// Applies `parse` to each line until it gives something. Lines over the limit are
+/// skipped whole: the rest of one is never taken for a line of its own.
+pub(super) fn find_line<T>(
+    path: &Path,
+    mut parse: impl FnMut(&[u8]) -> Option<T>,
+) -> io::Result<Option<T>> {
+    let mut reader = BufReader::with_capacity(16 * 1024, File::open(path)?);
+    let mut line = Vec::new();
+    let mut too_long = false;
+    loop {
+        let available = reader.fill_buf()?;
+        if available.is_empty() {
+            let last = (!too_long && !line.is_empty()).then_some(line);
+            return Ok(last.and_then(|line| parse(&line)));
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let piece = available.get(..end.unwrap_or(available.len()));
+        let piece = piece.unwrap_or_default();
+        if line.len() + piece.len() > MAX_LINE_LEN {
+            too_long = true;
+            line.clear();
+        } else if !too_long {
+            line.extend_from_slice(piece);
+        }
+        let used = piece.len() + usize::from(end.is_some());
+        reader.consume(used);
+        if end.is_some() {
+            if !too_long && let Some(found) = parse(&line) {
+                return Ok(Some(found));
+            }
+            line.clear();
+            too_long = false;
+        }
+    }
+}
+
+fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).into_owned()
+}
+
+fn number(field: &[u8]) -> Option<u32> {
+    let field = std::str::from_utf8(field).ok()?;
+    // u32::MAX means "no change" to the kernel's calls: never an id.
+    let is_number = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
+    let value = field.parse().ok().filter(|value| *value != u32::MAX);
+    value.filter(|_| is_number)
+}
+
+fn is_name(field: &[u8]) -> bool {
+    match field.first() {
+        None | Some(b'+' | b'-' | b'#') => false,
+        Some(_) => std::str::from_utf8(field).is_ok(),
+    }
+}
+
+/// One line of passwd(5); `None` when it is not an account.
+#[must_use]
+pub fn parse_user(line: &[u8]) -> Option<User> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+    let [name, password, uid, gid, gecos, home, shell] = fields[..] else {
+        return None;
+    };
+    if !is_name(name) {
+        return None;
+    }
+    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(field.to_vec()));
+    Some(User {
+        name: text(name),
+        password_field: text(password),
+        uid: number(uid)?,
+        gid: number(gid)?,
+        gecos: text(gecos),
+        home: path(home),
+        shell: if shell.is_empty() {
+            PathBuf::from("/bin/sh")
+        } else {
+            path(shell)
+        },
+    })
+}
+
+/// One line of group(5); `None` when it is not a group.
+#[must_use]
+pub fn parse_group(line: &[u8]) -> Option<Group> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+    let [name, _password, gid, members] = fields[..] else {
+        return None;
+    };
+    if !is_name(name) {
+        return None;
+    }
+    let members = members.split(|byte| *byte == b',');
+    Some(Group {
+        name: text(name),
+        gid: number(gid)?,
+        members: members.filter(|name| !name.is_empty()).map(text).collect(),
+    })
+}

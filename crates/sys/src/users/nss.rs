@@ -1,0 +1,221 @@
+//! The same questions asked through libc, which loads whatever NSS modules
+//! `/etc/nsswitch.conf` names.
+
+use std::ffi::{OsString, c_char};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::{Group, User};
+use crate::ffi::{c_string, copy_c_str};
+use crate::{Gid, Uid};
+
+/// Buffers start here and double up to the limit when a module asks for more.
+const FIRST_BUFFER: usize = 4 * 1024;
+/// A group with a hundred thousand members still fits.
+const MAX_BUFFER: usize = 4 * 1024 * 1024;
+/// The longest field that is copied, bytes.
+const MAX_FIELD: usize = 64 * 1024;
+/// The most groups of one user (Linux `NGROUPS_MAX`).
+const MAX_GROUPS: usize = 65_536;
+/// The most members of one group that are copied.
+const MAX_MEMBERS: usize = 1 << 20;
+
+/// Calls a `get…_r` function with growing buffers. `call` returns the error code
+/// and whether it found something.
+pub(super) fn with_buffer<T>(
+    mut call: impl FnMut(&mut [c_char]) -> (i32, Option<T>),
+) -> io::Result<Option<T>> {
+    let mut len = FIRST_BUFFER;
+    loop {
+        let mut buffer: Vec<c_char> = vec![0; len];
+        let (code, found) = call(&mut buffer);
+        for byte in &mut buffer {
+            // May hold a password hash. The write is not optimised away.
+            // SAFETY: a plain write through a valid reference.
+            unsafe { std::ptr::write_volatile(byte, 0) };
+        }
+        match code {
+            0 => return Ok(found),
+            libc::ERANGE if len < MAX_BUFFER => len *= 2,
+            libc::EINTR => {}
+            // "Not found" comes in these disguises too, according to getpwnam(3).
+            libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
+            code => return Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}
+
+/// # Safety
+/// `text` is null or a terminated string.
+unsafe fn string(text: *const c_char) -> String {
+    // SAFETY: by the caller's promise.
+    let bytes = unsafe { copy_c_str(text, MAX_FIELD) }.unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// # Safety
+/// `entry` was filled by a successful `getpw…_r` whose buffer still lives.
+unsafe fn user(entry: &libc::passwd) -> User {
+    // SAFETY: all fields are null or terminated strings in the caller's buffer.
+    unsafe {
+        let path = |text| {
+            PathBuf::from(OsString::from_vec(
+                copy_c_str(text, MAX_FIELD).unwrap_or_default(),
+            ))
+        };
+        let shell = path(entry.pw_shell);
+        User {
+            name: string(entry.pw_name),
+            password_field: string(entry.pw_passwd),
+            uid: entry.pw_uid,
+            gid: entry.pw_gid,
+            gecos: string(entry.pw_gecos),
+            home: path(entry.pw_dir),
+            shell: if shell.as_os_str().is_empty() {
+                PathBuf::from("/bin/sh")
+            } else {
+                shell
+            },
+        }
+    }
+}
+
+fn empty_passwd() -> libc::passwd {
+    // SAFETY: passwd is a plain C struct: null pointers and zeroes are valid.
+    unsafe { std::mem::zeroed() }
+}
+
+pub(super) fn user_by_name(name: &str) -> io::Result<Option<User>> {
+    let name = c_string(name)?;
+    with_buffer(|buffer| {
+        let mut entry = empty_passwd();
+        let mut found = std::ptr::null_mut();
+        // SAFETY: all pointers are to live locals, the length is the buffer's.
+        let code = unsafe {
+            libc::getpwnam_r(
+                name.as_ptr(),
+                &raw mut entry,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: filled by the call when `found` is not null; the buffer lives.
+        let user = (!found.is_null()).then(|| unsafe { user(&entry) });
+        (code, user)
+    })
+}
+
+pub(super) fn user_by_uid(uid: Uid) -> io::Result<Option<User>> {
+    with_buffer(|buffer| {
+        let mut entry = empty_passwd();
+        let mut found = std::ptr::null_mut();
+        // SAFETY: all pointers are to live locals, the length is the buffer's.
+        let code = unsafe {
+            libc::getpwuid_r(
+                uid,
+                &raw mut entry,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: as above.
+        let user = (!found.is_null()).then(|| unsafe { user(&entry) });
+        (code, user)
+    })
+}
+
+/// # Safety
+/// `entry` was filled by a successful `getgr…_r` whose buffer still lives.
+unsafe fn group(entry: &libc::group) -> Group {
+    let mut members = Vec::new();
+    // SAFETY: gr_mem is null or a null-terminated vector of terminated strings.
+    unsafe {
+        let mut next = entry.gr_mem;
+        while !next.is_null() && !(*next).is_null() && members.len() < MAX_MEMBERS {
+            members.push(string(*next));
+            next = next.add(1);
+        }
+        Group {
+            name: string(entry.gr_name),
+            gid: entry.gr_gid,
+            members,
+        }
+    }
+}
+
+fn empty_group() -> libc::group {
+    // SAFETY: group is a plain C struct: null pointers and zeroes are valid.
+    unsafe { std::mem::zeroed() }
+}
+
+pub(super) fn group_by_name(name: &str) -> io::Result<Option<Group>> {
+    let name = c_string(name)?;
+    with_buffer(|buffer| {
+        let mut entry = empty_group();
+        let mut found = std::ptr::null_mut();
+        // SAFETY: all pointers are to live locals, the length is the buffer's.
+        let code = unsafe {
+            libc::getgrnam_r(
+                name.as_ptr(),
+                &raw mut entry,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: filled by the call when `found` is not null; the buffer lives.
+        let group = (!found.is_null()).then(|| unsafe { group(&entry) });
+        (code, group)
+    })
+}
+
+pub(super) fn group_by_gid(gid: Gid) -> io::Result<Option<Group>> {
+    with_buffer(|buffer| {
+        let mut entry = empty_group();
+        let mut found = std::ptr::null_mut();
+        // SAFETY: all pointers are to live locals, the length is the buffer's.
+        let code = unsafe {
+            libc::getgrgid_r(
+                gid,
+                &raw mut entry,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: as above.
+        let group = (!found.is_null()).then(|| unsafe { group(&entry) });
+        (code, group)
+    })
+}
+
+pub(super) fn groups_of(name: &str, primary: Gid) -> io::Result<Vec<Gid>> {
+    let name = c_string(name)?;
+    let mut room = 64_usize;
+    loop {
+        let mut gids: Vec<Gid> = vec![0; room];
+        let mut count = i32::try_from(room).unwrap_or(i32::MAX);
+        // SAFETY: the list has room for `count` entries.
+        let done = unsafe {
+            libc::getgrouplist(name.as_ptr(), primary, gids.as_mut_ptr(), &raw mut count)
+        };
+        let told = usize::try_from(count).unwrap_or(0);
+        if done >= 0 {
+            gids.truncate(told);
+            let mut once = vec![primary];
+            for gid in gids {
+                if !once.contains(&gid) {
+                    once.push(gid);
+                }
+            }
+            return Ok(once);
+        }
+        if room >= MAX_GROUPS {
+            return Err(io::Error::other("user is in too many groups"));
+        }
+        room = told.max(room * 2).min(MAX_GROUPS);
+    }
+}

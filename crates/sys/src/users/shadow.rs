@@ -1,0 +1,204 @@
+//! `/etc/shadow`: password hashes and their expiry (shadow(5)).
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::{files, is_plausible, nss};
+use crate::ffi::{c_string, copy_c_str};
+
+const SHADOW: &str = "/etc/shadow";
+
+/// The shadow entry of an account. Days count from 1970-01-01; `None` is an empty
+/// field.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Shadow {
+    /// The hash in crypt(5) form. Empty: no password needed; starting with `!` or
+    /// `*`: locked, or no password will ever match.
+    pub hash: Zeroizing<String>,
+    /// Day of the last change; 0 asks for a change at the next login.
+    pub last_change: Option<i64>,
+    /// Days before which the password may not be changed again.
+    pub min_days: Option<i64>,
+    /// Days after which it must be changed.
+    pub max_days: Option<i64>,
+    /// Days of warning before that.
+    pub warn_days: Option<i64>,
+    /// Days after that during which a login can still change it.
+    pub inactive_days: Option<i64>,
+    /// Day on which the account expires.
+    pub expire_day: Option<i64>,
+}
+
+impl fmt::Debug for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shadow")
+            .field("last_change", &self.last_change)
+            .field("max_days", &self.max_days)
+            .field("expire_day", &self.expire_day)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the dates of a shadow entry say today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PasswordState {
+    /// All is well.
+    Valid,
+    /// The account expires or the password must be changed in so many days.
+    ExpiresIn {
+        /// Days left, 0 is today.
+        days: i64,
+        /// Whether it is the account (else the password).
+        account: bool,
+    },
+    /// Log in, but the password must be changed first.
+    MustChange,
+    /// The password is expired for too long: no login.
+    PasswordInactive,
+    /// The account has expired: no login.
+    AccountExpired,
+}
+
+impl Shadow {
+    /// Whether the hash is marked as locked (`!` or `*` in front).
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.hash.starts_with('!') || self.hash.starts_with('*')
+    }
+
+    /// Judges the dates on day `today` (seconds since 1970 / 86400).
+    #[must_use]
+    pub fn state(&self, today: i64) -> PasswordState {
+        if let Some(expire) = self.expire_day
+            && today >= expire
+        {
+            return PasswordState::AccountExpired;
+        }
+        if self.last_change == Some(0) {
+            return PasswordState::MustChange;
+        }
+        let mut state = PasswordState::Valid;
+        if let (Some(changed), Some(max)) =
+            (self.last_change, self.max_days.filter(|max| *max >= 0))
+        {
+            let due = changed.saturating_add(max);
+            if today > due {
+                let inactive = self.inactive_days.filter(|days| *days >= 0);
+                if inactive.is_some_and(|days| today > due.saturating_add(days)) {
+                    return PasswordState::PasswordInactive;
+                }
+                return PasswordState::MustChange;
+            }
+            let days = due.saturating_sub(today);
+            if self.warn_days.is_some_and(|warn| days < warn) {
+                state = PasswordState::ExpiresIn {
+                    days,
+                    account: false,
+                };
+            }
+        }
+        // OpenSSH, too, warns of an account's end a week ahead.
+        if let Some(expire) = self.expire_day
+            && expire.saturating_sub(today) <= 7
+        {
+            state = PasswordState::ExpiresIn {
+                days: expire.saturating_sub(today),
+                account: true,
+            };
+        }
+        state
+    }
+}
+
+/// Today, for [`Shadow::state`].
+#[must_use]
+pub fn today() -> i64 {
+    i64::try_from(crate::time::realtime_seconds() / 86_400).unwrap_or(i64::MAX)
+}
+
+/// The shadow entry of a user; `None` when there is none. Only root may read it.
+///
+/// # Errors
+/// When the database cannot be read.
+pub fn by_name(name: &str) -> io::Result<Option<Shadow>> {
+    if !is_plausible(name) {
+        return Ok(None);
+    }
+    let sources = files::Sources::of("shadow");
+    if sources.files_first {
+        let found = find(Path::new(SHADOW), name)?;
+        if found.is_some() || sources.files_decide {
+            return Ok(found);
+        }
+    }
+    by_name_through_nss(name)
+}
+
+fn find(path: &Path, name: &str) -> io::Result<Option<Shadow>> {
+    files::find_line(path, |line| {
+        parse(line)
+            .filter(|(found, _)| *found == name.as_bytes())
+            .map(|(_, shadow)| shadow)
+    })
+}
+
+/// One line of shadow(5) as name and entry; `None` when it is not one.
+#[must_use]
+pub fn parse(line: &[u8]) -> Option<(&[u8], Shadow)> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+    let [name, hash, last, min, max, warn, inactive, expire, _flag] = fields[..] else {
+        return None;
+    };
+    if name.is_empty() {
+        return None;
+    }
+    let day = |field: &[u8]| std::str::from_utf8(field).ok()?.trim().parse::<i64>().ok();
+    let shadow = Shadow {
+        hash: Zeroizing::new(String::from_utf8(hash.to_vec()).ok()?),
+        last_change: day(last),
+        min_days: day(min),
+        max_days: day(max),
+        warn_days: day(warn),
+        inactive_days: day(inactive),
+        expire_day: day(expire),
+    };
+    Some((name, shadow))
+}
+
+fn by_name_through_nss(name: &str) -> io::Result<Option<Shadow>> {
+    let name = c_string(name)?;
+    nss::with_buffer(|buffer| {
+        // SAFETY: spwd is a plain C struct: null pointers and zeroes are valid.
+        let mut entry: libc::spwd = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: all pointers are to live locals, the length is the buffer's.
+        let code = unsafe {
+            libc::getspnam_r(
+                name.as_ptr(),
+                &raw mut entry,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        if found.is_null() {
+            return (code, None);
+        }
+        let day = |value: libc::c_long| (value != -1).then_some(value);
+        // SAFETY: filled by the call; the buffer lives.
+        let hash = unsafe { copy_c_str(entry.sp_pwdp, 1024) }.unwrap_or_default();
+        let shadow = String::from_utf8(hash).ok().map(|hash| Shadow {
+            hash: Zeroizing::new(hash),
+            last_change: day(entry.sp_lstchg),
+            min_days: day(entry.sp_min),
+            max_days: day(entry.sp_max),
+            warn_days: day(entry.sp_warn),
+            inactive_days: day(entry.sp_inact),
+            expire_day: day(entry.sp_expire),
+        });
+        (code, shadow)
+    })
+}
