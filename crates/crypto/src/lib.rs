@@ -16,6 +16,7 @@ pub mod constant_time;
 mod error;
 pub mod hash;
 pub mod kex;
+pub mod keyfile;
 pub mod legacy;
 pub mod mac;
 pub mod random;

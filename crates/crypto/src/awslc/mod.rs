@@ -7,7 +7,6 @@
 pub(crate) mod aead;
 pub(crate) mod aes;
 pub(crate) mod bn;
-#[cfg(test)]
 pub(crate) mod chacha;
 pub(crate) mod des;
 pub(crate) mod digest;
