@@ -20,6 +20,7 @@ pub mod krl;
 mod lines;
 pub mod moduli;
 pub mod pattern;
+mod pem;
 mod presented;
 pub mod private_file;
 mod private_key;

@@ -1,0 +1,345 @@
+//! OpenSSH's own private key format (PROTOCOL.key): one key, its public half in the clear, the
+//! secret in a section that may be encrypted under bcrypt.
+
+use wire::{Put, Reader};
+use zeroize::Zeroizing;
+
+use super::encryption::FileCipher;
+use super::{PrivateFileError, PrivateKeyFile};
+use crate::algorithm::KeyType;
+use crate::error::{KeyError, printable};
+use crate::pem;
+use crate::private_key::{PrivateKey, RsaParts, Secret, SecurityKeyHandle};
+use crate::public_key::PublicKey;
+
+pub(super) const LABEL: &str = "OPENSSH PRIVATE KEY";
+const MAGIC: &[u8] = b"openssh-key-v1\0";
+const KDF_NONE: &str = "none";
+const KDF_BCRYPT: &str = "bcrypt";
+const SALT_BYTES: usize = 16;
+/// Width of the base64 in the files that ssh-keygen writes.
+const LINE_WIDTH: usize = 70;
+
+/// Rounds of bcrypt for keys that are written: about a third of a second.
+pub const DEFAULT_KDF_ROUNDS: u32 = 24;
+
+/// Most rounds of bcrypt that a file may ask for: a few minutes of work.
+pub const MAX_KDF_ROUNDS: u32 = 16_384;
+
+/// Longest salt that a file may bring, in bytes.
+const MAX_SALT_BYTES: usize = 1024;
+
+/// How a key is encrypted when it is written under a passphrase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpensshProtection {
+    /// The cipher.
+    pub cipher: FileCipher,
+    /// Rounds of bcrypt, at least 1.
+    pub rounds: u32,
+}
+
+impl Default for OpensshProtection {
+    fn default() -> Self {
+        Self {
+            cipher: FileCipher::Aes256Ctr,
+            rounds: DEFAULT_KDF_ROUNDS,
+        }
+    }
+}
+
+/// What stands before the secret section.
+struct Header<'a> {
+    cipher: &'a [u8],
+    kdf: &'a [u8],
+    kdf_options: &'a [u8],
+    public: PublicKey,
+    section: &'a [u8],
+    /// What follows the section: the tag of an authenticating cipher.
+    tag: &'a [u8],
+}
+
+fn read_header(body: &[u8]) -> Result<Header<'_>, PrivateFileError> {
+    let mut reader = Reader::new(body);
+    if reader.bytes(MAGIC.len())? != MAGIC {
+        return Err(PrivateFileError::Malformed);
+    }
+    let cipher = reader.string()?;
+    let kdf = reader.string()?;
+    let kdf_options = reader.string()?;
+    if reader.u32()? != 1 {
+        return Err(PrivateFileError::Unsupported("number of keys".to_owned()));
+    }
+    let public = PublicKey::from_blob(reader.string()?)?;
+    let section = reader.string()?;
+    Ok(Header {
+        cipher,
+        kdf,
+        kdf_options,
+        public,
+        section,
+        tag: reader.rest(),
+    })
+}
+
+pub(super) fn read_public(body: &[u8]) -> Result<PublicKey, PrivateFileError> {
+    read_header(body).map(|header| header.public)
+}
+
+pub(super) fn read(
+    body: &[u8],
+    passphrase: Option<&[u8]>,
+) -> Result<PrivateKeyFile, PrivateFileError> {
+    let header = read_header(body)?;
+    let unsupported = |what: &str, name: &[u8]| {
+        PrivateFileError::Unsupported(format!("{what} \"{}\"", printable(name)))
+    };
+    let encrypted = header.cipher != KDF_NONE.as_bytes();
+    let section = if encrypted {
+        let cipher =
+            FileCipher::from_name(header.cipher).ok_or(unsupported("cipher", header.cipher))?;
+        if header.kdf != KDF_BCRYPT.as_bytes() {
+            return Err(unsupported("key derivation", header.kdf));
+        }
+        let passphrase = passphrase.ok_or(PrivateFileError::NeedsPassphrase)?;
+        let mut options = Reader::new(header.kdf_options);
+        let salt = options.string_max(MAX_SALT_BYTES)?;
+        let rounds = options.u32()?;
+        options.finish()?;
+        let material = derive(passphrase, salt, rounds, cipher)?;
+        cipher.open(&material, header.section, header.tag)?
+    } else {
+        if header.kdf != KDF_NONE.as_bytes() {
+            return Err(unsupported("key derivation", header.kdf));
+        }
+        if !header.tag.is_empty() {
+            return Err(PrivateFileError::Malformed);
+        }
+        Zeroizing::new(header.section.to_vec())
+    };
+    let damaged = if encrypted {
+        PrivateFileError::WrongPassphrase
+    } else {
+        PrivateFileError::Malformed
+    };
+    let (key, comment) = read_section(&section, damaged)?;
+    if *key.public() != header.public {
+        return Err(PrivateFileError::Malformed);
+    }
+    Ok(PrivateKeyFile {
+        key,
+        comment,
+        encrypted,
+    })
+}
+
+fn derive(
+    passphrase: &[u8],
+    salt: &[u8],
+    rounds: u32,
+    cipher: FileCipher,
+) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {
+    if rounds > MAX_KDF_ROUNDS {
+        return Err(PrivateFileError::TooMuchWork);
+    }
+    // bcrypt takes no empty passphrase, so none can be right.
+    if passphrase.is_empty() {
+        return Err(PrivateFileError::WrongPassphrase);
+    }
+    let mut material = Zeroizing::new(vec![0; cipher.key_len() + cipher.iv_len()]);
+    bcrypt_pbkdf::bcrypt_pbkdf(passphrase, salt, rounds, &mut material)
+        .map_err(|_| PrivateFileError::Malformed)?;
+    Ok(material)
+}
+
+/// Two equal numbers, the key, its comment, and the padding 1, 2, 3, …
+fn read_section(
+    section: &[u8],
+    damaged: PrivateFileError,
+) -> Result<(PrivateKey, String), PrivateFileError> {
+    let mut reader = Reader::new(section);
+    if reader.u32()? != reader.u32()? {
+        return Err(damaged);
+    }
+    let key = read_private(&mut reader)?;
+    let comment = String::from_utf8_lossy(reader.string()?).into_owned();
+    let padding = reader.rest();
+    if !padding
+        .iter()
+        .zip(1_u8..=255)
+        .all(|(byte, count)| *byte == count)
+        || padding.len() > 255
+    {
+        return Err(PrivateFileError::Malformed);
+    }
+    Ok((key, comment))
+}
+
+fn read_private(reader: &mut Reader<'_>) -> Result<PrivateKey, PrivateFileError> {
+    let name = reader.string()?;
+    let key_type = match KeyType::from_blob_name(name) {
+        Some((key_type, false)) => key_type,
+        Some((_, true)) => {
+            return Err(PrivateFileError::Unsupported(
+                "certificate inside".to_owned(),
+            ));
+        }
+        None => return Err(KeyError::UnknownType(printable(name)).into()),
+    };
+    // RSA alone puts the modulus before the exponent here.
+    if key_type == KeyType::Rsa {
+        return read_rsa(reader);
+    }
+    let public = PublicKey::read_fields(key_type, reader)?;
+    let key = match &public {
+        PublicKey::Ed25519 { .. } => {
+            let secret = reader.string()?;
+            let seed = secret
+                .first_chunk::<32>()
+                .filter(|_| secret.len() == 64)
+                .ok_or(PrivateFileError::Malformed)?;
+            PrivateKey::from_ed25519_seed(seed)
+        }
+        PublicKey::Ecdsa { curve, point } => {
+            PrivateKey::from_ecdsa(*curve, reader.mpint()?.magnitude(), Some(point))?
+        }
+        PublicKey::SkEd25519 { .. } | PublicKey::SkEcdsaP256 { .. } => {
+            let handle = SecurityKeyHandle {
+                flags: reader.u8()?,
+                handle: Zeroizing::new(reader.string()?.to_vec()),
+                reserved: reader.string()?.to_vec(),
+            };
+            PrivateKey::from_security_key(public.clone(), handle)?
+        }
+        PublicKey::Rsa { .. } => return Err(PrivateFileError::Malformed),
+    };
+    if *key.public() != public {
+        return Err(KeyError::Invalid("its halves do not belong together").into());
+    }
+    Ok(key)
+}
+
+fn read_rsa(reader: &mut Reader<'_>) -> Result<PrivateKey, PrivateFileError> {
+    let [n, e, d, iqmp, p, q] = [
+        reader.mpint()?,
+        reader.mpint()?,
+        reader.mpint()?,
+        reader.mpint()?,
+        reader.mpint()?,
+        reader.mpint()?,
+    ]
+    .map(|number| number.magnitude());
+    let parts = RsaParts {
+        n,
+        e,
+        d,
+        iqmp,
+        p,
+        q,
+    };
+    Ok(PrivateKey::from_rsa(&parts)?)
+}
+
+/// The key in OpenSSH's format; encrypted as `protection` says, unless the passphrase is
+/// absent or empty.
+///
+/// # Errors
+/// [`PrivateFileError::Key`] if the library fails, [`PrivateFileError::TooMuchWork`] for more
+/// rounds than can be read back.
+pub fn write_openssh_with(
+    key: &PrivateKey,
+    comment: &str,
+    passphrase: Option<&[u8]>,
+    protection: &OpensshProtection,
+) -> Result<Zeroizing<String>, PrivateFileError> {
+    let passphrase = passphrase.filter(|passphrase| !passphrase.is_empty());
+    let block = passphrase.map_or(8, |_| protection.cipher.block_len());
+    let mut section = write_section(key, comment, block)?;
+    // The buffer is never grown past this, so that no secret is left in a freed one.
+    let mut out = Zeroizing::new(Vec::with_capacity(section.len() + comment.len() + 4096));
+    out.extend_from_slice(MAGIC);
+    let mut tag = None;
+    match passphrase {
+        None => {
+            out.put_string(KDF_NONE.as_bytes());
+            out.put_string(KDF_NONE.as_bytes());
+            out.put_string(b"");
+        }
+        Some(passphrase) => {
+            let salt: [u8; SALT_BYTES] = crypto::random::bytes();
+            let cipher = protection.cipher;
+            let material = derive(passphrase, &salt, protection.rounds.max(1), cipher)?;
+            tag = cipher.seal(&material, &mut section)?;
+            out.put_string(cipher.name().as_bytes());
+            out.put_string(KDF_BCRYPT.as_bytes());
+            let mut options = Vec::new();
+            options.put_string(&salt);
+            options.put_u32(protection.rounds.max(1));
+            out.put_string(&options);
+        }
+    }
+    out.put_u32(1);
+    out.put_string(&key.public().blob());
+    out.put_string(&section);
+    out.extend_from_slice(tag.as_ref().map_or(&[][..], |tag| &tag[..]));
+    Ok(pem::write(LABEL, &[], &out, LINE_WIDTH))
+}
+
+fn write_section(
+    key: &PrivateKey,
+    comment: &str,
+    block: usize,
+) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {
+    // An RSA key of 16384 bits takes under 10 KiB.
+    let mut out = Zeroizing::new(Vec::with_capacity(16 * 1024 + comment.len()));
+    let check = u32::from_be_bytes(crypto::random::bytes());
+    out.put_u32(check);
+    out.put_u32(check);
+    write_private(key, &mut out)?;
+    out.put_string(comment.as_bytes());
+    let mut padding = 1;
+    while out.len() % block != 0 {
+        out.push(padding);
+        padding += 1;
+    }
+    Ok(out)
+}
+
+/// The private key as the section, and an agent's request to add a key, hold it.
+fn write_private(key: &PrivateKey, out: &mut Zeroizing<Vec<u8>>) -> Result<(), PrivateFileError> {
+    out.put_string(key.key_type().name().as_bytes());
+    let lacks = || PrivateFileError::Key(KeyError::Internal);
+    match (key.public(), key.secret()) {
+        (PublicKey::Ed25519 { point }, Secret::Software(secret)) => {
+            let seed = secret.ed25519_seed().ok_or_else(lacks)?;
+            out.put_string(point);
+            out.put_u32(64);
+            out.extend_from_slice(&seed[..]);
+            out.extend_from_slice(point);
+        }
+        (PublicKey::Ecdsa { .. }, Secret::Software(secret)) => {
+            key.public().write_fields(out);
+            out.put_mpint(&secret.ecdsa_scalar().ok_or_else(lacks)?);
+        }
+        (PublicKey::Rsa { .. }, Secret::Software(secret)) => {
+            let parts = secret.rsa_parts().ok_or_else(lacks)?;
+            for number in [
+                &parts.n,
+                &parts.e,
+                &parts.d,
+                &parts.iqmp,
+                &parts.p,
+                &parts.q,
+            ] {
+                out.put_mpint(number);
+            }
+        }
+        (_, Secret::SecurityKey(handle)) => {
+            key.public().write_fields(out);
+            out.put_u8(handle.flags);
+            out.put_string(&handle.handle);
+            out.put_string(&handle.reserved);
+        }
+        _ => return Err(lacks()),
+    }
+    Ok(())
+}
