@@ -1,1 +1,38 @@
-//! config
+//! ssh_config and sshd_config, as ssh_config(5) and sshd_config(5) describe them: options tables, lexer, Host and
+//! Match, Include, defaults, and the typed options that the rest of the suite works with.
+//!
+//! Invariants: a keyword is described once, in its table ([`client::CLIENT_TABLE`], [`server::SERVER_TABLE`]);
+//! nothing in a file can panic, multiply or run on; files are reached through [`Files`] and everything else
+//! outside through [`Environment`], so all of this runs in memory. What a keyword does is not here but in the
+//! rooms that read the typed options; key files and known_hosts are in `keys`.
+
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod macros;
+
+pub mod address;
+pub mod algorithms;
+pub mod client;
+mod codec;
+pub mod destination;
+pub mod environment;
+pub mod error;
+mod forms;
+mod include;
+pub mod lexer;
+pub mod pattern;
+mod reader;
+pub mod server;
+pub mod tokens;
+pub mod types;
+pub mod units;
+pub mod value;
+
+#[cfg(test)]
+mod testing;
+
+pub use client::{ClientConfig, ClientOptions};
+pub use environment::{Environment, Files, LocalUser, SystemFiles};
+pub use error::{ConfigError, Place, Severity, Warning};
+pub use server::{ConnectionSpec, ServerArguments, ServerConfig, ServerOptions};

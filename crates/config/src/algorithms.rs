@@ -1,0 +1,417 @@
+//! Default algorithm lists, the names that a list may hold, and the `+ - ^` modifiers of ssh_config(5).
+//!
+//! The order of a default is the order of preference. What each name does is in `crypto`; a name listed
+//! here is one that this build carries out. The defaults of the server are shorter than OpenSSH's: no
+//! NIST-curve and no finite-field exchange, which cost a cheap client nothing and the server much.
+
+use crate::pattern;
+
+/// Key exchanges of the server, best first.
+pub const SERVER_KEX: &[&str] = &[
+    "mlkem768x25519-sha256",
+    "sntrup761x25519-sha512",
+    "sntrup761x25519-sha512@openssh.com",
+    "curve25519-sha256",
+    "curve25519-sha256@libssh.org",
+];
+
+/// Key exchanges of the client, best first; NIST curves and finite-field groups stand last.
+pub const CLIENT_KEX: &[&str] = &[
+    "mlkem768x25519-sha256",
+    "sntrup761x25519-sha512",
+    "sntrup761x25519-sha512@openssh.com",
+    "curve25519-sha256",
+    "curve25519-sha256@libssh.org",
+    "ecdh-sha2-nistp256",
+    "ecdh-sha2-nistp384",
+    "ecdh-sha2-nistp521",
+    "diffie-hellman-group-exchange-sha256",
+    "diffie-hellman-group16-sha512",
+    "diffie-hellman-group18-sha512",
+    "diffie-hellman-group14-sha256",
+];
+
+/// Every key exchange that can be asked for by name.
+pub const KNOWN_KEX: &[&str] = CLIENT_KEX;
+
+/// Ciphers where the CPU has AES instructions.
+pub const CIPHERS_WITH_AES: &[&str] = &[
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "aes128-ctr",
+    "aes192-ctr",
+    "aes256-ctr",
+];
+
+/// Ciphers where AES would run in portable code.
+pub const CIPHERS_WITHOUT_AES: &[&str] = &[
+    "chacha20-poly1305@openssh.com",
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "aes128-ctr",
+    "aes192-ctr",
+    "aes256-ctr",
+];
+
+/// MACs, best first.
+pub const MACS: &[&str] = &[
+    "umac-64-etm@openssh.com",
+    "umac-128-etm@openssh.com",
+    "hmac-sha2-256-etm@openssh.com",
+    "hmac-sha2-512-etm@openssh.com",
+    "umac-64@openssh.com",
+    "umac-128@openssh.com",
+    "hmac-sha2-256",
+    "hmac-sha2-512",
+];
+
+/// Every MAC that can be asked for by name.
+pub const KNOWN_MACS: &[&str] = &[
+    "umac-64-etm@openssh.com",
+    "umac-128-etm@openssh.com",
+    "hmac-sha2-256-etm@openssh.com",
+    "hmac-sha2-512-etm@openssh.com",
+    "hmac-sha1-etm@openssh.com",
+    "umac-64@openssh.com",
+    "umac-128@openssh.com",
+    "hmac-sha2-256",
+    "hmac-sha2-512",
+    "hmac-sha1",
+];
+
+/// Host key algorithms of the client, NIST curves last.
+pub const CLIENT_HOST_KEYS: &[&str] = &[
+    "ssh-ed25519-cert-v01@openssh.com",
+    "sk-ssh-ed25519-cert-v01@openssh.com",
+    "rsa-sha2-512-cert-v01@openssh.com",
+    "rsa-sha2-256-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
+    "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "ssh-ed25519",
+    "sk-ssh-ed25519@openssh.com",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+];
+
+/// Signature algorithms of keys: what users may log in with, and what a server may offer of its host keys
+/// (it offers those of the keys that it was given).
+pub const SIGNATURES: &[&str] = &[
+    "ssh-ed25519-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
+    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
+    "sk-ssh-ed25519-cert-v01@openssh.com",
+    "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "rsa-sha2-512-cert-v01@openssh.com",
+    "rsa-sha2-256-cert-v01@openssh.com",
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+];
+
+/// Signature algorithms that a certificate authority may use.
+pub const CA_SIGNATURES: &[&str] = &[
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+];
+
+/// Names that OpenSSH knows and this suite leaves out on purpose: accepted in a `-` list and, with other
+/// names beside them, skipped, so that a file written for OpenSSH still loads.
+pub const LEFT_OUT: &[&str] = &[
+    "3des-cbc",
+    "aes128-cbc",
+    "aes192-cbc",
+    "aes256-cbc",
+    "rijndael-cbc@lysator.liu.se",
+    "hmac-md5",
+    "hmac-md5-96",
+    "hmac-sha1-96",
+    "hmac-md5-etm@openssh.com",
+    "hmac-md5-96-etm@openssh.com",
+    "hmac-sha1-96-etm@openssh.com",
+    "diffie-hellman-group1-sha1",
+    "diffie-hellman-group14-sha1",
+    "diffie-hellman-group-exchange-sha1",
+    "ssh-rsa",
+    "ssh-rsa-cert-v01@openssh.com",
+    "ssh-dss",
+    "ssh-dss-cert-v01@openssh.com",
+    "webauthn-sk-ecdsa-sha2-nistp256@openssh.com",
+    "webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+];
+
+/// Which list a keyword sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `KexAlgorithms`.
+    Kex,
+    /// `Ciphers`.
+    Cipher,
+    /// `MACs`.
+    Mac,
+    /// `HostKeyAlgorithms`.
+    HostKey,
+    /// `PubkeyAcceptedAlgorithms` and `HostbasedAcceptedAlgorithms`.
+    Signature,
+    /// `CASignatureAlgorithms`.
+    CaSignature,
+}
+
+/// Whose defaults are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// ssh_config.
+    Client,
+    /// sshd_config.
+    Server,
+}
+
+impl Class {
+    /// The default list. `aes_hardware` says whether the CPU has AES instructions.
+    pub fn defaults(self, side: Side, aes_hardware: bool) -> &'static [&'static str] {
+        match (self, side) {
+            (Class::Kex, Side::Client) => CLIENT_KEX,
+            (Class::Kex, Side::Server) => SERVER_KEX,
+            (Class::Cipher, _) if aes_hardware => CIPHERS_WITH_AES,
+            (Class::Cipher, _) => CIPHERS_WITHOUT_AES,
+            (Class::Mac, _) => MACS,
+            (Class::HostKey, Side::Client) => CLIENT_HOST_KEYS,
+            (Class::HostKey, Side::Server) | (Class::Signature, _) => SIGNATURES,
+            (Class::CaSignature, _) => CA_SIGNATURES,
+        }
+    }
+
+    /// Every name that may be asked for.
+    pub fn known(self) -> &'static [&'static str] {
+        match self {
+            Class::Kex => KNOWN_KEX,
+            Class::Cipher => CIPHERS_WITH_AES,
+            Class::Mac => KNOWN_MACS,
+            Class::HostKey | Class::Signature => SIGNATURES,
+            Class::CaSignature => CA_SIGNATURES,
+        }
+    }
+
+    /// The sentence of OpenSSH for a list of this class that names nothing usable.
+    pub fn bad_list(self, spec: &str) -> String {
+        match self {
+            Class::Kex => format!("Bad SSH2 KexAlgorithms '{spec}'."),
+            Class::Cipher => format!("Bad SSH2 cipher spec '{spec}'."),
+            Class::Mac => format!("Bad SSH2 MAC spec '{spec}'."),
+            _ => format!("Bad key types '{spec}'."),
+        }
+    }
+
+    fn takes_patterns(self) -> bool {
+        matches!(self, Class::HostKey | Class::Signature | Class::CaSignature)
+    }
+
+    /// Checks a specification without resolving it.
+    ///
+    /// # Errors
+    /// The sentence for the user when a name is unknown or the list is empty.
+    pub fn check(self, spec: &str) -> Result<(), String> {
+        let (modifier, list) = split_modifier(spec);
+        if list.is_empty() {
+            return Err(self.bad_list(spec));
+        }
+        if modifier == Modifier::Remove {
+            return Ok(());
+        }
+        let mut usable = false;
+        for name in list.split(',') {
+            let wild = self.takes_patterns() && name.contains(['*', '?', '!']);
+            if wild || self.known().contains(&name) {
+                usable = true;
+            } else if !LEFT_OUT.contains(&name) {
+                return Err(self.bad_list(spec));
+            }
+        }
+        if usable || modifier != Modifier::Replace {
+            Ok(())
+        } else {
+            Err(self.bad_list(spec))
+        }
+    }
+
+    /// Carries a checked specification out: `+` appends to the default, `-` takes away, `^` puts in front,
+    /// and no modifier replaces. Wildcards are expanded against the known names. Each name appears once.
+    pub fn resolve(self, spec: &str, side: Side, aes_hardware: bool) -> Vec<String> {
+        let defaults = self.defaults(side, aes_hardware);
+        let (modifier, list) = split_modifier(spec);
+        match modifier {
+            Modifier::Replace => unique(self.expand(list)),
+            Modifier::Append => unique(defaults.iter().copied().chain(self.expand(list))),
+            Modifier::Prepend => unique(
+                self.expand(list)
+                    .into_iter()
+                    .chain(defaults.iter().copied()),
+            ),
+            Modifier::Remove => unique(defaults.iter().copied().filter(|name| {
+                !pattern::match_list(name, list, pattern::Case::Sensitive).is_yes()
+            })),
+        }
+    }
+
+    /// The names of a specification that OpenSSH knows and this suite leaves out, comma-separated. Taking such
+    /// a name away (`-name`) is fulfilled by itself.
+    pub fn left_out(self, spec: &str) -> String {
+        let (modifier, list) = split_modifier(spec);
+        let names = list
+            .split(',')
+            .filter(|name| modifier != Modifier::Remove && LEFT_OUT.contains(name));
+        unique(names).join(",")
+    }
+
+    fn expand(self, list: &str) -> Vec<&'static str> {
+        let mut out = Vec::new();
+        for wanted in list.split(',') {
+            if self.takes_patterns() && wanted.contains(['*', '?', '!']) {
+                out.extend(
+                    self.known()
+                        .iter()
+                        .filter(|name| pattern::matches(name, wanted)),
+                );
+            } else {
+                out.extend(self.known().iter().filter(|name| **name == wanted));
+            }
+        }
+        out
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Modifier {
+    Replace,
+    Append,
+    Remove,
+    Prepend,
+}
+
+fn split_modifier(spec: &str) -> (Modifier, &str) {
+    if let Some(list) = spec.strip_prefix('+') {
+        (Modifier::Append, list)
+    } else if let Some(list) = spec.strip_prefix('-') {
+        (Modifier::Remove, list)
+    } else if let Some(list) = spec.strip_prefix('^') {
+        (Modifier::Prepend, list)
+    } else {
+        (Modifier::Replace, spec)
+    }
+}
+
+fn unique<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for name in names {
+        if !out.iter().any(|have| have == name) {
+            out.push(name.to_owned());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(class: Class, spec: &str) -> String {
+        class.resolve(spec, Side::Server, true).join(",")
+    }
+
+    #[test]
+    fn modifiers() {
+        let base = SERVER_KEX.join(",");
+        assert_eq!(
+            resolved(Class::Kex, "+ecdh-sha2-nistp256,curve25519-sha256"),
+            format!("{base},ecdh-sha2-nistp256")
+        );
+        assert_eq!(
+            resolved(Class::Kex, "-*sntrup*,mlkem*"),
+            "curve25519-sha256,curve25519-sha256@libssh.org"
+        );
+        assert_eq!(
+            resolved(Class::Cipher, "^aes256-ctr"),
+            "aes256-ctr,aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr"
+        );
+        assert_eq!(
+            resolved(Class::Signature, "ssh-ed25519*"),
+            "ssh-ed25519-cert-v01@openssh.com,ssh-ed25519"
+        );
+        assert_eq!(resolved(Class::Mac, "hmac-sha1,hmac-sha1"), "hmac-sha1");
+    }
+
+    #[test]
+    fn one_ecdsa_name_does_not_allow_the_others() {
+        assert_eq!(
+            resolved(Class::Signature, "ecdsa-sha2-nistp521"),
+            "ecdsa-sha2-nistp521"
+        );
+    }
+
+    #[test]
+    fn unknown_names_are_refused_and_left_out_ones_skipped() {
+        assert!(Class::Cipher.check("aes128-xts").is_err());
+        assert!(Class::Cipher.check("").is_err());
+        assert!(Class::Cipher.check("+").is_err());
+        assert!(Class::Cipher.check("aes128-ctr,").is_err());
+        assert!(Class::Cipher.check("aes128-cbc").is_err());
+        assert!(Class::Cipher.check("+aes128-cbc").is_ok());
+        assert!(Class::Cipher.check("aes128-ctr,aes128-cbc").is_ok());
+        assert_eq!(
+            resolved(Class::Cipher, "aes128-cbc,aes128-ctr"),
+            "aes128-ctr"
+        );
+        assert!(Class::Cipher.check("aes*").is_err());
+        assert!(Class::Kex.check("-diffie*").is_ok());
+    }
+
+    #[test]
+    fn every_default_is_known() {
+        for class in [
+            Class::Kex,
+            Class::Cipher,
+            Class::Mac,
+            Class::HostKey,
+            Class::Signature,
+            Class::CaSignature,
+        ] {
+            for side in [Side::Client, Side::Server] {
+                for aes in [true, false] {
+                    for name in class.defaults(side, aes) {
+                        assert!(class.known().contains(name), "{name}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn aes_hardware_decides_which_cipher_stands_first() {
+        assert_eq!(
+            Class::Cipher.defaults(Side::Client, true)[0],
+            "aes128-gcm@openssh.com"
+        );
+        assert_eq!(
+            Class::Cipher.defaults(Side::Client, false)[0],
+            "chacha20-poly1305@openssh.com"
+        );
+    }
+}

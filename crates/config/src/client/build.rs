@@ -1,0 +1,396 @@
+//! From values by keyword to typed [`ClientOptions`]: defaults, expansion, and what must hold between keywords.
+
+use crate::algorithms::{Class, Side};
+use crate::client::options::{
+    ClientOptions, EscapeChar, IdentityAgent, IdentityFile, Proxy, PubkeyAuthentication,
+    RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
+};
+use crate::client::resolve::Knowledge;
+use crate::client::table::{CLIENT_TABLE, Key};
+use crate::client::{ClientConfig, CommandLine};
+use crate::destination;
+use crate::environment::Environment;
+use crate::error::{ConfigError, Warning};
+use crate::tokens::{self, ExpandError, Purpose, Tokens};
+use crate::types::{
+    AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, variables,
+};
+use crate::value::{self, Value, Values};
+
+/// Private keys that are tried when none is named, as OpenSSH orders them.
+pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
+    "~/.ssh/id_rsa",
+    "~/.ssh/id_ecdsa",
+    "~/.ssh/id_ecdsa_sk",
+    "~/.ssh/id_ed25519",
+    "~/.ssh/id_ed25519_sk",
+];
+
+/// Methods in the order of preference, of those that this client has.
+const METHODS: &[&str] = &["publickey", "keyboard-interactive", "password"];
+
+const ALGORITHM_KEYS: &[(Key, Class)] = &[
+    (Key::Ciphers, Class::Cipher),
+    (Key::MACs, Class::Mac),
+    (Key::KexAlgorithms, Class::Kex),
+    (Key::CASignatureAlgorithms, Class::CaSignature),
+    (Key::HostbasedAcceptedAlgorithms, Class::Signature),
+    (Key::HostKeyAlgorithms, Class::HostKey),
+    (Key::PubkeyAcceptedAlgorithms, Class::Signature),
+];
+
+/// Expands words with the tokens of one connection.
+struct Expander<'a> {
+    tokens: &'a Tokens,
+    environment: &'a dyn Environment,
+}
+
+impl Expander<'_> {
+    /// A path: `~`, `%` tokens and `${NAME}`.
+    fn path(&self, keyword: &str, template: &str) -> Result<String, ConfigError> {
+        tokens::expand_tilde(template, self.environment)
+            .and_then(|path| {
+                self.tokens
+                    .expand_with_variables(&path, Purpose::Plain, self.environment)
+            })
+            .map_err(|error| refused(keyword, &error))
+    }
+
+    fn paths(&self, keyword: &str, templates: &[String]) -> Result<Vec<String>, ConfigError> {
+        templates
+            .iter()
+            .map(|template| self.path(keyword, template))
+            .collect()
+    }
+
+    fn tilde(&self, keyword: &str, path: &str) -> Result<String, ConfigError> {
+        tokens::expand_tilde(path, self.environment).map_err(|error| refused(keyword, &error))
+    }
+}
+
+fn refused(keyword: &str, error: &ExpandError) -> ConfigError {
+    ConfigError::Refused(format!("{keyword}: {error}"))
+}
+
+/// Makes the typed options of values that hold only what was set.
+pub(crate) fn build(
+    config: &ClientConfig,
+    mut values: Values,
+    mut warnings: Vec<Warning>,
+    knowledge: &Knowledge,
+    command_line: &CommandLine,
+    environment: &dyn Environment,
+) -> Result<ClientOptions, ConfigError> {
+    if let Some(text) = values.word_unless_none(Key::RefuseConnection.row()) {
+        return Err(ConfigError::Refused(format!(
+            "RefuseConnection: {}",
+            text.escape_debug()
+        )));
+    }
+    let explicit_identities = values.at(Key::IdentityFile.row()).is_some();
+    let host_key_algorithms_set = values.at(Key::HostKeyAlgorithms.row()).is_some();
+    let default_user_files = values.at(Key::UserKnownHostsFile.row()).is_none();
+    fill(config, &mut values, knowledge);
+    if values.at(Key::UpdateHostKeys.row()).is_none() {
+        let learn = default_user_files && values.word(Key::VerifyHostKeyDNS.row()) == "false";
+        let word = if learn { "true" } else { "false" };
+        values.put(Key::UpdateHostKeys.row(), Value::Word(word.to_owned()));
+    }
+    forwardings(&mut values, &mut warnings)?;
+    let hostname = values.word(Key::HostName.row()).to_owned();
+    let tokens = knowledge.tokens(&values, &hostname);
+    let expander = Expander {
+        tokens: &tokens,
+        environment,
+    };
+    let remote_command = remote_command(&values, command_line, &tokens)?;
+    let identity_agent = identity_agent(&values, &expander)?;
+    let user_files = expander.paths(
+        "UserKnownHostsFile",
+        &values.words_unless_none(Key::UserKnownHostsFile.row()),
+    )?;
+    show_expanded(
+        &mut values,
+        remote_command.as_deref(),
+        &identity_agent,
+        &user_files,
+    );
+    let global_files = values.words_unless_none(Key::GlobalKnownHostsFile.row());
+    let global_known_hosts_files = global_files
+        .iter()
+        .map(|file| expander.tilde("GlobalKnownHostsFile", file))
+        .collect::<Result<_, _>>()?;
+    let identity_files = identity_files(&values, explicit_identities, &expander)?;
+    let certificate_files = expander.paths(
+        "CertificateFile",
+        &values.words_unless_none(Key::CertificateFile.row()),
+    )?;
+    let proxy = proxy(&values, &tokens)?;
+    let version_addendum = match values.word_unless_none(Key::VersionAddendum.row()) {
+        Some(text) => Some(
+            tokens
+                .expand(&text, Purpose::Plain)
+                .map_err(|e| refused("VersionAddendum", &e))?,
+        ),
+        None => None,
+    };
+    let v = &values;
+    let flag = |key: Key| v.flag(key.row());
+    let count = |key: Key| v.count(key.row()).unwrap_or(0);
+    let words = |key: Key| v.words(key.row()).to_vec();
+    let word = |key: Key| v.word(key.row());
+    let first = |key: Key| v.words(key.row()).first().map_or("", String::as_str);
+    let unless_none = |key: Key| v.word_unless_none(key.row());
+    Ok(ClientOptions {
+        host_argument: knowledge.host_argument.clone(),
+        hostname,
+        user: word(Key::User).to_owned(),
+        port: u16::try_from(v.number(Key::Port.row())).unwrap_or(22),
+        address_family: AddressFamily::from_word(word(Key::AddressFamily)),
+        batch_mode: flag(Key::BatchMode),
+        bind_address: unless_none(Key::BindAddress),
+        bind_interface: unless_none(Key::BindInterface),
+        ca_signature_algorithms: words(Key::CASignatureAlgorithms),
+        certificate_files,
+        check_host_ip: flag(Key::CheckHostIP),
+        ciphers: words(Key::Ciphers),
+        compression: word(Key::Compression) == "yes",
+        connection_attempts: count(Key::ConnectionAttempts).max(1),
+        connect_timeout_s: v.count(Key::ConnectTimeout.row()).filter(|s| *s != 0),
+        escape_char: escape_char(first(Key::EscapeChar)),
+        fingerprint_hash: FingerprintHash::from_word(word(Key::FingerprintHash)),
+        fork_after_authentication: flag(Key::ForkAfterAuthentication),
+        global_known_hosts_files,
+        hash_known_hosts: flag(Key::HashKnownHosts),
+        host_key_algorithms: words(Key::HostKeyAlgorithms),
+        host_key_algorithms_set,
+        host_key_alias: unless_none(Key::HostKeyAlias),
+        identities_only: flag(Key::IdentitiesOnly),
+        identity_agent,
+        identity_files,
+        ip_qos: IpQos::from_words(v.words(Key::IPQoS.row())),
+        kbd_interactive_authentication: flag(Key::KbdInteractiveAuthentication),
+        kex_algorithms: words(Key::KexAlgorithms),
+        log_level: LogLevel::from_word(first(Key::LogLevel)),
+        macs: words(Key::MACs),
+        no_host_authentication_for_localhost: flag(Key::NoHostAuthenticationForLocalhost),
+        number_of_password_prompts: count(Key::NumberOfPasswordPrompts),
+        password_authentication: flag(Key::PasswordAuthentication),
+        preferred_authentications: methods(word(Key::PreferredAuthentications)),
+        proxy,
+        pubkey_accepted_algorithms: words(Key::PubkeyAcceptedAlgorithms),
+        pubkey_authentication: PubkeyAuthentication::from_word(word(Key::PubkeyAuthentication)),
+        rekey_limit: RekeyLimit::from_words(v.words(Key::RekeyLimit.row())),
+        remote_command,
+        request_tty: RequestTty::from_word(word(Key::RequestTTY)),
+        required_rsa_size: count(Key::RequiredRSASize),
+        revoked_host_keys: unless_none(Key::RevokedHostKeys),
+        send_env: words(Key::SendEnv),
+        server_alive_count_max: count(Key::ServerAliveCountMax),
+        server_alive_interval_s: count(Key::ServerAliveInterval),
+        session_type: SessionType::from_word(word(Key::SessionType)),
+        set_env: variables(v.words(Key::SetEnv.row())),
+        stdin_null: flag(Key::StdinNull),
+        strict_host_key_checking: StrictHostKeyChecking::from_word(word(
+            Key::StrictHostKeyChecking,
+        )),
+        syslog_facility: SyslogFacility::from_word(first(Key::SyslogFacility)),
+        tag: unless_none(Key::Tag),
+        tcp_keep_alive: flag(Key::TCPKeepAlive),
+        update_host_keys: YesNoAsk::from_word(word(Key::UpdateHostKeys)),
+        user_known_hosts_files: user_files,
+        version_addendum,
+        visual_host_key: flag(Key::VisualHostKey),
+        tokens,
+        warnings,
+        values,
+    })
+}
+
+fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
+    if values.at(Key::User.row()).is_none() {
+        values.put(Key::User.row(), Value::Word(knowledge.local.name.clone()));
+    }
+    for (key, class) in ALGORITHM_KEYS {
+        let spec = match values.at(key.row()) {
+            Some(Value::Word(spec)) => spec.clone(),
+            // Appending nothing gives the defaults.
+            _ => "+".to_owned(),
+        };
+        let resolved = class.resolve(&spec, Side::Client, config.aes_hardware);
+        values.put(key.row(), Value::Words(resolved));
+    }
+    for (index, keyword) in CLIENT_TABLE.iter().enumerate() {
+        if values.at(index).is_none()
+            && let Some(value) = value::default_of(keyword)
+        {
+            values.put(index, value);
+        }
+    }
+    if values.at(Key::IdentityFile.row()).is_none() {
+        let files = DEFAULT_IDENTITY_FILES
+            .iter()
+            .map(|file| (*file).to_owned())
+            .collect();
+        values.put(Key::IdentityFile.row(), Value::Words(files));
+    }
+}
+
+/// Forwardings are not carried out yet: `ClearAllForwardings` makes that harmless, `ExitOnForwardFailure` fatal.
+fn forwardings(values: &mut Values, warnings: &mut Vec<Warning>) -> Result<(), ConfigError> {
+    let keys = [Key::LocalForward, Key::RemoteForward, Key::DynamicForward];
+    if values.flag(Key::ClearAllForwardings.row()) {
+        for key in keys {
+            values.clear(key.row());
+        }
+        warnings.retain(|warning| {
+            let word = warning.text.split(' ').next().unwrap_or_default();
+            !["LocalForward", "RemoteForward", "DynamicForward"]
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(word))
+        });
+    }
+    let any = keys.iter().any(|key| values.at(key.row()).is_some());
+    if any && values.flag(Key::ExitOnForwardFailure.row()) {
+        return Err(ConfigError::Refused(
+            "ExitOnForwardFailure is set and forwardings are not carried out yet; \
+             remove the forwardings or set ClearAllForwardings"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+fn remote_command(
+    values: &Values,
+    command_line: &CommandLine,
+    tokens: &Tokens,
+) -> Result<Option<String>, ConfigError> {
+    let Some(template) = values.word_unless_none(Key::RemoteCommand.row()) else {
+        return Ok(None);
+    };
+    let has_command = command_line
+        .command
+        .as_ref()
+        .is_some_and(|command| !command.is_empty());
+    if has_command && values.word(Key::SessionType.row()) != "subsystem" {
+        return Err(ConfigError::Refused(
+            "Cannot execute command-line and remote command.".to_owned(),
+        ));
+    }
+    // The remote shell reads it, so names must be as safe there as here.
+    tokens
+        .expand(&template, Purpose::Shell)
+        .map(Some)
+        .map_err(|error| refused("RemoteCommand", &error))
+}
+
+fn identity_agent(values: &Values, expander: &Expander<'_>) -> Result<IdentityAgent, ConfigError> {
+    Ok(match values.word(Key::IdentityAgent.row()) {
+        "" | "SSH_AUTH_SOCK" => IdentityAgent::FromEnvironment,
+        "none" => IdentityAgent::None,
+        word => match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
+            Some(name) => match expander.environment.variable(name) {
+                Some(path) if !path.is_empty() => IdentityAgent::Socket(path),
+                _ => IdentityAgent::None,
+            },
+            None => IdentityAgent::Socket(expander.path("IdentityAgent", word)?),
+        },
+    })
+}
+
+fn identity_files(
+    values: &Values,
+    explicit: bool,
+    expander: &Expander<'_>,
+) -> Result<Vec<IdentityFile>, ConfigError> {
+    let mut out: Vec<IdentityFile> = Vec::new();
+    for template in values.words(Key::IdentityFile.row()) {
+        if template.eq_ignore_ascii_case("none") {
+            continue;
+        }
+        let path = expander.path("IdentityFile", template)?;
+        if !out.iter().any(|have| have.path == path) {
+            out.push(IdentityFile { path, explicit });
+        }
+    }
+    Ok(out)
+}
+
+fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
+    match values.words(Key::ProxyJump.row()) {
+        [none] if none == "none" => return Ok(Proxy::Direct),
+        [hops] => {
+            let expanded = tokens
+                .only("hnpr")
+                .expand(hops, Purpose::Plain)
+                .map_err(|error| refused("ProxyJump", &error))?;
+            let hops: Option<Vec<_>> = expanded.split(',').map(destination::parse_hop).collect();
+            return hops.map(Proxy::Jump).ok_or_else(|| {
+                ConfigError::Refused(format!("Invalid ProxyJump \"{}\"", expanded.escape_debug()))
+            });
+        }
+        _ => {}
+    }
+    match values.word_unless_none(Key::ProxyCommand.row()) {
+        None => Ok(Proxy::Direct),
+        Some(template) => tokens
+            .only("hknpr")
+            .expand(&template, Purpose::Shell)
+            .map(Proxy::Command)
+            .map_err(|error| refused("ProxyCommand", &error)),
+    }
+}
+
+/// The dump shows some values expanded, as OpenSSH has expanded them by then.
+fn show_expanded(
+    values: &mut Values,
+    remote_command: Option<&str>,
+    agent: &IdentityAgent,
+    user_files: &[String],
+) {
+    if let Some(command) = remote_command {
+        values.put(Key::RemoteCommand.row(), Value::Word(command.to_owned()));
+    }
+    if let IdentityAgent::Socket(path) = agent
+        && !values.word(Key::IdentityAgent.row()).starts_with('$')
+    {
+        values.put(Key::IdentityAgent.row(), Value::Word(path.clone()));
+    }
+    if !user_files.is_empty() {
+        values.put(
+            Key::UserKnownHostsFile.row(),
+            Value::Words(user_files.to_vec()),
+        );
+    }
+}
+
+fn methods(list: &str) -> Vec<String> {
+    let names: Vec<&str> = match list {
+        "" => METHODS.to_vec(),
+        list => list
+            .split(',')
+            .filter(|name| METHODS.contains(name))
+            .collect(),
+    };
+    names.into_iter().map(str::to_owned).collect()
+}
+
+fn escape_char(word: &str) -> EscapeChar {
+    match word.as_bytes() {
+        [b'\\', b'^', letter] => EscapeChar::Byte(letter & 0x1f),
+        [byte] => EscapeChar::Byte(*byte),
+        _ => EscapeChar::None,
+    }
+}
+
+impl ClientOptions {
+    /// The options as `ssh -G` prints them.
+    pub fn dump(&self) -> String {
+        format!(
+            "host {}\n{}",
+            self.host_argument,
+            value::dump(CLIENT_TABLE, &self.values)
+        )
+    }
+}

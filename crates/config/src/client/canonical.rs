@@ -1,0 +1,79 @@
+//! `CanonicalizeHostname`: turning a short name into a full one by trying domains, and following CNAMEs where the
+//! rules allow.
+
+use std::net::IpAddr;
+
+use crate::environment::Environment;
+use crate::error::ConfigError;
+use crate::pattern;
+
+/// What the configuration says about canonical names.
+pub(crate) struct Rules<'a> {
+    pub(crate) domains: &'a [String],
+    pub(crate) max_dots: u32,
+    pub(crate) fallback_local: bool,
+    /// `source-list:target-list` each.
+    pub(crate) permitted_cnames: &'a [String],
+}
+
+/// The canonical name of `host`, or none when it stays as it is.
+///
+/// # Errors
+/// When no domain knows the host and `CanonicalizeFallbackLocal` is off.
+pub(crate) fn canonicalize(
+    host: &str,
+    rules: &Rules<'_>,
+    environment: &dyn Environment,
+) -> Result<Option<String>, ConfigError> {
+    if is_address(host) {
+        return Ok(None);
+    }
+    if let Some(absolute) = host.strip_suffix('.') {
+        return Ok((!absolute.is_empty()).then(|| follow(absolute, rules, environment)));
+    }
+    let dots = host.bytes().filter(|b| *b == b'.').count();
+    if dots > usize::try_from(rules.max_dots).unwrap_or(usize::MAX) {
+        return Ok(None);
+    }
+    for domain in rules.domains {
+        let full = format!("{host}.{}", domain.trim_start_matches('.'));
+        if let Some(end) = environment.canonical_name(&full) {
+            return Ok(Some(apply(&full, &end, rules)));
+        }
+    }
+    if rules.fallback_local {
+        Ok(None)
+    } else {
+        Err(ConfigError::Refused(format!(
+            "Could not resolve host \"{host}\""
+        )))
+    }
+}
+
+/// Is it an address rather than a name?
+pub(crate) fn is_address(host: &str) -> bool {
+    let bare = host.split('%').next().unwrap_or(host);
+    bare.parse::<IpAddr>().is_ok()
+}
+
+fn follow(name: &str, rules: &Rules<'_>, environment: &dyn Environment) -> String {
+    match environment.canonical_name(name) {
+        Some(end) => apply(name, &end, rules),
+        None => name.to_owned(),
+    }
+}
+
+fn apply(name: &str, end: &str, rules: &Rules<'_>) -> String {
+    let end = end.trim_end_matches('.').to_ascii_lowercase();
+    let permitted = rules.permitted_cnames.iter().any(|rule| {
+        rule.split_once(':').is_some_and(|(source, target)| {
+            pattern::match_hostname(name, source).is_yes()
+                && pattern::match_hostname(&end, target).is_yes()
+        })
+    });
+    if permitted && !end.is_empty() && crate::tokens::is_valid_host(&end) {
+        end
+    } else {
+        name.to_ascii_lowercase()
+    }
+}

@@ -1,0 +1,253 @@
+//! What ssh_config and the command line come to for one host: one typed field per keyword that the client
+//! carries out, tokens and tildes expanded, with OpenSSH's defaults.
+//!
+//! Templates that need facts of the connection (`LocalCommand`, `KnownHostsCommand`) stay as written;
+//! [`ClientOptions::tokens`] expands them.
+
+use crate::error::Warning;
+use crate::tokens::Tokens;
+use crate::types::{
+    AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, Variable,
+};
+use crate::value::Values;
+
+words! {
+    /// `StrictHostKeyChecking`.
+    StrictHostKeyChecking {
+        /// Unknown and changed keys are refused.
+        Yes = "true",
+        /// Unknown keys are asked about, changed ones refused.
+        Ask = "ask",
+        /// Unknown keys are added, changed ones refused.
+        AcceptNew = "accept-new",
+        /// Unknown keys are added, changed ones are let through with restrictions.
+        No = "false",
+    } default Ask
+}
+
+words! {
+    /// `RequestTTY`.
+    RequestTty {
+        /// When standard input is a terminal and there is no command.
+        Auto = "auto",
+        /// Never (`-T`).
+        No = "false",
+        /// When standard input is a terminal (`-t`).
+        Yes = "true",
+        /// Always (`-tt`).
+        Force = "force",
+    } default Auto
+}
+
+words! {
+    /// `SessionType`.
+    SessionType {
+        /// Shell or command.
+        Default = "default",
+        /// No session (`-N`).
+        None = "none",
+        /// The command names a subsystem (`-s`).
+        Subsystem = "subsystem",
+    } default Default
+}
+
+words! {
+    /// A choice of yes, no or ask.
+    YesNoAsk {
+        /// Yes.
+        Yes = "true",
+        /// No.
+        No = "false",
+        /// Ask the user.
+        Ask = "ask",
+    } default Ask
+}
+
+words! {
+    /// `PubkeyAuthentication`.
+    PubkeyAuthentication {
+        /// On, bound to the host key where the server can.
+        Yes = "true",
+        /// Off.
+        No = "false",
+        /// On, never bound to the host key.
+        Unbound = "unbound",
+        /// On, bound to the host key.
+        HostBound = "host-bound",
+    } default No
+}
+
+/// A file with a private key, in the order of trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityFile {
+    /// Expanded path.
+    pub path: String,
+    /// Named by the user or a configuration, rather than a default; `IdentitiesOnly` keeps those.
+    pub explicit: bool,
+}
+
+/// Which agent is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityAgent {
+    /// The socket that SSH_AUTH_SOCK names, if it is set.
+    FromEnvironment,
+    /// No agent.
+    None,
+    /// This socket.
+    Socket(String),
+}
+
+/// One hop of `ProxyJump`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JumpHost {
+    /// User, when named.
+    pub user: Option<String>,
+    /// Host or address, without brackets.
+    pub host: String,
+    /// Port, when named.
+    pub port: Option<u16>,
+}
+
+/// How the connection is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proxy {
+    /// Straight over TCP.
+    Direct,
+    /// Through a command in the user's shell, tokens expanded.
+    Command(String),
+    /// Through other hosts, the first to be connected first.
+    Jump(Vec<JumpHost>),
+}
+
+/// `EscapeChar`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EscapeChar {
+    /// No escapes.
+    None,
+    /// This byte at the start of a line.
+    Byte(u8),
+}
+
+/// Typed ssh_config for one host. Made by [`crate::client::ClientConfig::resolve`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// The host as typed (`%n`).
+    pub host_argument: String,
+    /// The host to connect to, after `HostName` and canonicalisation (`%h`).
+    pub hostname: String,
+    /// Remote user (`%r`).
+    pub user: String,
+    /// Remote port (`%p`).
+    pub port: u16,
+    /// `AddressFamily`.
+    pub address_family: AddressFamily,
+    /// `BatchMode`: ask nothing.
+    pub batch_mode: bool,
+    /// `BindAddress`.
+    pub bind_address: Option<String>,
+    /// `BindInterface`.
+    pub bind_interface: Option<String>,
+    /// `CASignatureAlgorithms`.
+    pub ca_signature_algorithms: Vec<String>,
+    /// `CertificateFile`: expanded.
+    pub certificate_files: Vec<String>,
+    /// `CheckHostIP` (not carried out yet; yes is refused).
+    pub check_host_ip: bool,
+    /// `Ciphers`.
+    pub ciphers: Vec<String>,
+    /// `Compression`.
+    pub compression: bool,
+    /// `ConnectionAttempts`.
+    pub connection_attempts: u32,
+    /// `ConnectTimeout` in seconds; none leaves it to TCP.
+    pub connect_timeout_s: Option<u32>,
+    /// `EscapeChar`.
+    pub escape_char: EscapeChar,
+    /// `FingerprintHash`.
+    pub fingerprint_hash: FingerprintHash,
+    /// `ForkAfterAuthentication` (`-f`).
+    pub fork_after_authentication: bool,
+    /// `GlobalKnownHostsFile`: expanded.
+    pub global_known_hosts_files: Vec<String>,
+    /// `HashKnownHosts`.
+    pub hash_known_hosts: bool,
+    /// `HostKeyAlgorithms`; `host_key_algorithms_set` says whether the user chose them.
+    pub host_key_algorithms: Vec<String>,
+    /// Whether `HostKeyAlgorithms` was set: the order is then kept, whatever known_hosts holds.
+    pub host_key_algorithms_set: bool,
+    /// `HostKeyAlias`: looked up in known_hosts instead of the host.
+    pub host_key_alias: Option<String>,
+    /// `IdentitiesOnly`.
+    pub identities_only: bool,
+    /// `IdentityAgent`.
+    pub identity_agent: IdentityAgent,
+    /// `IdentityFile`: expanded, or the defaults.
+    pub identity_files: Vec<IdentityFile>,
+    /// `IPQoS`.
+    pub ip_qos: IpQos,
+    /// `KbdInteractiveAuthentication`.
+    pub kbd_interactive_authentication: bool,
+    /// `KexAlgorithms`.
+    pub kex_algorithms: Vec<String>,
+    /// `LogLevel`.
+    pub log_level: LogLevel,
+    /// `MACs`.
+    pub macs: Vec<String>,
+    /// `NoHostAuthenticationForLocalhost` (not carried out yet).
+    pub no_host_authentication_for_localhost: bool,
+    /// `NumberOfPasswordPrompts`.
+    pub number_of_password_prompts: u32,
+    /// `PasswordAuthentication`.
+    pub password_authentication: bool,
+    /// `PreferredAuthentications`, in order.
+    pub preferred_authentications: Vec<String>,
+    /// `ProxyCommand` or `ProxyJump`.
+    pub proxy: Proxy,
+    /// `PubkeyAcceptedAlgorithms`.
+    pub pubkey_accepted_algorithms: Vec<String>,
+    /// `PubkeyAuthentication`.
+    pub pubkey_authentication: PubkeyAuthentication,
+    /// `RekeyLimit`.
+    pub rekey_limit: RekeyLimit,
+    /// `RemoteCommand`, expanded.
+    pub remote_command: Option<String>,
+    /// `RequestTTY`.
+    pub request_tty: RequestTty,
+    /// `RequiredRSASize` in bits.
+    pub required_rsa_size: u32,
+    /// `RevokedHostKeys`: expanded (not carried out yet; refused).
+    pub revoked_host_keys: Option<String>,
+    /// `SendEnv`: patterns of local variables.
+    pub send_env: Vec<String>,
+    /// `ServerAliveCountMax`.
+    pub server_alive_count_max: u32,
+    /// `ServerAliveInterval` in seconds; 0 sends none.
+    pub server_alive_interval_s: u32,
+    /// `SessionType`.
+    pub session_type: SessionType,
+    /// `SetEnv`.
+    pub set_env: Vec<Variable>,
+    /// `StdinNull` (`-n`).
+    pub stdin_null: bool,
+    /// `StrictHostKeyChecking`.
+    pub strict_host_key_checking: StrictHostKeyChecking,
+    /// `SyslogFacility`.
+    pub syslog_facility: SyslogFacility,
+    /// `Tag`.
+    pub tag: Option<String>,
+    /// `TCPKeepAlive`.
+    pub tcp_keep_alive: bool,
+    /// `UpdateHostKeys`.
+    pub update_host_keys: YesNoAsk,
+    /// `UserKnownHostsFile`: expanded; new keys go to the first.
+    pub user_known_hosts_files: Vec<String>,
+    /// `VersionAddendum`, expanded.
+    pub version_addendum: Option<String>,
+    /// `VisualHostKey`.
+    pub visual_host_key: bool,
+    /// Expands templates with the facts of this connection.
+    pub tokens: Tokens,
+    /// What was accepted but is not carried out; each keyword once.
+    pub warnings: Vec<Warning>,
+    pub(crate) values: Values,
+}

@@ -1,0 +1,390 @@
+//! One pass over the command line and the files of ssh_config.
+
+use std::path::Path;
+
+use crate::client::matching::{self, Facts};
+use crate::client::resolve::Knowledge;
+use crate::client::table::{CLIENT_TABLE, Key};
+use crate::client::{ClientConfig, CommandLine, Setting, Source};
+use crate::environment::Environment;
+use crate::error::{Place, Severity, Warning};
+use crate::forms;
+use crate::include::{self, Budget};
+use crate::lexer;
+use crate::pattern::{self, Case};
+use crate::reader::{self, Judgement};
+use crate::tokens::{self, Purpose};
+use crate::value::{self, Keyword, Kind, Repeat, Support, Value, Values};
+
+/// Complaints past this many are counted, not kept.
+const MAX_MESSAGES: usize = 100;
+
+/// State of one pass.
+pub(crate) struct Pass<'a> {
+    pub(crate) config: &'a ClientConfig,
+    pub(crate) environment: &'a dyn Environment,
+    pub(crate) command_line: &'a CommandLine,
+    pub(crate) knowledge: &'a Knowledge,
+    pub(crate) final_pass: bool,
+    pub(crate) wants_final: bool,
+    pub(crate) values: Values,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) messages: Vec<String>,
+    pub(crate) budget: Budget,
+}
+
+/// Where a line stands beside its place: whether it applies, and in which file.
+#[derive(Clone, Copy)]
+struct Context<'s> {
+    source: Option<&'s Source>,
+    /// False inside an including block that does not apply.
+    reachable: bool,
+    depth: usize,
+}
+
+impl Pass<'_> {
+    /// Carries out the settings of the command line.
+    pub(crate) fn command_line(&mut self) {
+        let place = Place {
+            file: "command-line".to_owned(),
+            line: 0,
+        };
+        let context = Context {
+            source: None,
+            reachable: true,
+            depth: 0,
+        };
+        for setting in &self.command_line.settings {
+            match setting {
+                Setting::Line(line) => {
+                    let mut active = true;
+                    self.line(line, &place, context, &mut active);
+                }
+                Setting::Words(keyword, words) => {
+                    let rest = words.join(" ");
+                    let mut active = true;
+                    self.words(keyword, words, &rest, &place, context, &mut active);
+                }
+            }
+        }
+    }
+
+    /// Carries out a file.
+    pub(crate) fn source(&mut self, source: &Source) {
+        let context = Context {
+            source: Some(source),
+            reachable: true,
+            depth: 0,
+        };
+        let name = source.path.to_string_lossy().into_owned();
+        match self.config.files.read(&source.path) {
+            Ok(bytes) => {
+                if source.check_owner
+                    && let Err(text) = self.config.files.check_owner(&source.path)
+                {
+                    return self.complain(text);
+                }
+                self.file(&name, &bytes, context, true);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !source.required => {}
+            Err(error) => self.complain(format!("Can't open user config file {name}: {error}")),
+        }
+    }
+
+    fn complain(&mut self, message: String) {
+        if self.messages.len() < MAX_MESSAGES {
+            self.messages.push(message);
+        }
+    }
+
+    fn file(&mut self, name: &str, bytes: &[u8], context: Context<'_>, active: bool) {
+        if let Err(text) = self.budget.charge(bytes.len()) {
+            return self.complain(format!("{name}: {text}"));
+        }
+        let mut active = active;
+        let mut number: u32 = 0;
+        for line in bytes.split(|b| *b == b'\n') {
+            number = number.saturating_add(1);
+            let place = Place {
+                file: name.to_owned(),
+                line: number,
+            };
+            match reader::text_of(line) {
+                Ok(line) => self.line(&line, &place, context, &mut active),
+                Err(text) => self.complain(format!("{place}: {text}")),
+            }
+        }
+    }
+
+    fn line(&mut self, line: &str, place: &Place, context: Context<'_>, active: &mut bool) {
+        let (keyword, rest) = match lexer::read_line(line) {
+            Ok(None) => return,
+            Ok(Some(line)) => (line.keyword, line.rest),
+            Err(error) => return self.complain(format!("{place}: {error}")),
+        };
+        if rest.is_empty() {
+            return self.complain(format!("{place}: no argument after keyword \"{keyword}\""));
+        }
+        match lexer::split_words(rest, true) {
+            Ok(words) => self.words(&keyword, &words, rest, place, context, active),
+            Err(error) => self.complain(format!("{place}: {error}")),
+        }
+    }
+
+    fn words(
+        &mut self,
+        keyword: &str,
+        words: &[String],
+        rest: &str,
+        place: &Place,
+        context: Context<'_>,
+        active: &mut bool,
+    ) {
+        let found = value::find(CLIENT_TABLE, keyword);
+        let Some((index, row)) = found.and_then(|i| Some((i, CLIENT_TABLE.get(i)?))) else {
+            if !self.is_ignored(keyword) {
+                self.complain(reader::bad_option(place, keyword));
+            }
+            return;
+        };
+        let result = if index == Key::Host.row() {
+            matching::host_line(self.knowledge.host(), words)
+                .map(|applies| *active = applies && context.reachable)
+        } else if index == Key::Match.row() {
+            self.match_line(words, place, context)
+                .map(|applies| *active = applies && context.reachable)
+        } else if index == Key::Include.row() {
+            self.include(words, place, context, *active)
+        } else {
+            row.kind.read(keyword, words, rest).and_then(|value| {
+                check_names(index, &value, context.source.is_none())?;
+                self.enter(index, row, value, keyword, place, *active)
+            })
+        };
+        if let Err(text) = result {
+            self.complain(format!("{place}: {text}"));
+        }
+    }
+
+    fn is_ignored(&self, keyword: &str) -> bool {
+        let list = self.values.word(Key::IgnoreUnknown.row());
+        !list.is_empty() && pattern::match_list(keyword, list, Case::Ignored).is_yes()
+    }
+
+    fn match_line(
+        &mut self,
+        words: &[String],
+        place: &Place,
+        context: Context<'_>,
+    ) -> Result<bool, String> {
+        let user = self.values.word(Key::User.row());
+        let user = if user.is_empty() {
+            &self.knowledge.local.name
+        } else {
+            user
+        };
+        let session = self.values.word(Key::SessionType.row());
+        let command = self.command_line.command.as_deref().unwrap_or_default();
+        let session_type = match session {
+            "none" | "subsystem" => session,
+            _ if command.is_empty() => "shell",
+            _ => "exec",
+        };
+        let current = self.knowledge.hostname(&self.values)?;
+        let tokens = self.knowledge.tokens(&self.values, &current);
+        let facts = Facts {
+            host: &current,
+            original_host: &self.knowledge.host_argument,
+            user,
+            local_user: &self.knowledge.local.name,
+            tag: self.values.word(Key::Tag.row()),
+            session_type,
+            command,
+            final_pass: self.final_pass,
+            tokens: &tokens,
+            environment: self.environment,
+            reachable: context.reachable,
+        };
+        let outcome = matching::match_line(words, &facts, place)?;
+        self.wants_final |= outcome.wants_final;
+        Ok(outcome.applies)
+    }
+
+    fn enter(
+        &mut self,
+        index: usize,
+        row: &Keyword,
+        value: Value,
+        keyword: &str,
+        place: &Place,
+        active: bool,
+    ) -> Result<(), String> {
+        if !active {
+            return Ok(());
+        }
+        let taken = row.repeat == Repeat::First && self.values.at(index).is_some();
+        if taken || self.proxy_is_set(index) {
+            return Ok(());
+        }
+        if let Kind::Algorithms(class) = row.kind
+            && let Value::Word(spec) = &value
+        {
+            let left_out = class.left_out(spec);
+            if !left_out.is_empty() {
+                self.warn(
+                    row,
+                    place,
+                    format!("{keyword}: {left_out} is left out of this suite; ignored"),
+                    Severity::Notice,
+                );
+            }
+        }
+        match reader::judge(row.support, &value) {
+            Judgement::Keep => {}
+            Judgement::Warn => {
+                self.warn(
+                    row,
+                    place,
+                    format!("{keyword} is not carried out yet; ignored"),
+                    Severity::Notice,
+                );
+            }
+            Judgement::Refuse => {
+                let harmless = match row.support {
+                    Support::Restricting([value, ..]) => *value,
+                    _ => "none",
+                };
+                return Err(format!(
+                    "{keyword} is not carried out yet and would restrict; remove it or set it to \"{harmless}\""
+                ));
+            }
+            Judgement::Drop(severity, word) => {
+                if let Some(severity) = severity {
+                    self.warn(row, place, format!("{word} option \"{keyword}\""), severity);
+                }
+                return Ok(());
+            }
+        }
+        if index == Key::SendEnv.row() {
+            let mut have = self.values.words(index).to_vec();
+            if let Value::Words(more) = &value {
+                let fresh: Vec<String> =
+                    more.iter().filter(|w| !have.contains(w)).cloned().collect();
+                forms::merge_send_env(&mut have, &fresh);
+            }
+            self.values.put(index, Value::Words(have));
+            return Ok(());
+        }
+        let duplicate = |word: &String| self.values.words(index).contains(word);
+        let value = match (row.repeat, value) {
+            (Repeat::Add, Value::Word(word)) if duplicate(&word) => return Ok(()),
+            (Repeat::Add, Value::Words(words)) => {
+                Value::Words(words.into_iter().filter(|word| !duplicate(word)).collect())
+            }
+            (_, value) => value,
+        };
+        self.values.enter(index, row.repeat, value);
+        Ok(())
+    }
+
+    /// `ProxyCommand` and `ProxyJump` are one choice: whichever comes first.
+    fn proxy_is_set(&self, index: usize) -> bool {
+        let either = [Key::ProxyCommand.row(), Key::ProxyJump.row()];
+        either.contains(&index) && either.iter().any(|row| self.values.at(*row).is_some())
+    }
+
+    /// Keeps one warning per keyword: the first.
+    fn warn(&mut self, row: &Keyword, place: &Place, text: String, severity: Severity) {
+        let prefix = |have: &Warning| {
+            let word = have.text.split([' ', ':']).next().unwrap_or_default();
+            row.name.eq_ignore_ascii_case(word) || have.text == text
+        };
+        if self.warnings.iter().any(prefix) || self.warnings.len() >= MAX_MESSAGES {
+            return;
+        }
+        self.warnings.push(Warning {
+            place: place.clone(),
+            text,
+            severity,
+        });
+    }
+
+    fn include(
+        &mut self,
+        patterns: &[String],
+        place: &Place,
+        context: Context<'_>,
+        active: bool,
+    ) -> Result<(), String> {
+        if context.depth + 1 >= include::MAX_DEPTH {
+            return Err("Too many recursive configuration includes".to_owned());
+        }
+        let of_user = context.source.is_none_or(|source| source.of_user);
+        let current = self.knowledge.hostname(&self.values)?;
+        let tokens = self.knowledge.tokens(&self.values, &current);
+        for pattern in patterns {
+            if pattern.is_empty() {
+                return Err("keyword include empty argument".to_owned());
+            }
+            let expanded = tokens
+                .expand_with_variables(pattern, Purpose::Plain, self.environment)
+                .map_err(|error| format!("Unable to expand include path '{pattern}': {error}"))?;
+            if expanded.starts_with('~') && !of_user {
+                return Err(format!("bad include path {pattern}."));
+            }
+            let expanded = tokens::expand_tilde(&expanded, self.environment)
+                .map_err(|error| format!("Unable to expand include path '{pattern}': {error}"))?;
+            let absolute = if expanded.starts_with('/') {
+                expanded
+            } else if of_user {
+                format!("{}/.ssh/{expanded}", self.config.home.to_string_lossy())
+            } else {
+                format!("/etc/ssh/{expanded}")
+            };
+            for path in include::expand(&absolute, self.config.files.as_ref()) {
+                self.included(&path, place, context, active);
+            }
+        }
+        Ok(())
+    }
+
+    fn included(&mut self, path: &Path, place: &Place, context: Context<'_>, active: bool) {
+        let name = path.to_string_lossy().into_owned();
+        let checked = context.source.is_some_and(|source| source.check_owner);
+        let bytes = match self.config.files.read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => {
+                return self.complain(format!(
+                    "{place}: Can't open user config file {name}: {error}"
+                ));
+            }
+        };
+        if checked && let Err(text) = self.config.files.check_owner(path) {
+            return self.complain(text);
+        }
+        let inner = Context {
+            source: context.source,
+            reachable: context.reachable && active,
+            depth: context.depth + 1,
+        };
+        self.file(&name, &bytes, inner, active);
+    }
+}
+
+/// Names must not hold control characters wherever they come from; those of the command line must also be safe
+/// in a shell.
+fn check_names(index: usize, value: &Value, from_command_line: bool) -> Result<(), String> {
+    let Value::Word(word) = value else {
+        return Ok(());
+    };
+    let is_user = index == Key::User.row();
+    let is_host = index == Key::HostName.row() || index == Key::HostKeyAlias.row();
+    if (is_user || is_host) && tokens::has_control_characters(word) {
+        return Err("name contains control characters".to_owned());
+    }
+    if is_user && from_command_line && !tokens::is_valid_user(word) {
+        return Err("remote username contains invalid characters".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Resolving ssh_config for one host: the passes, the host's final name, and the tokens.
+
+use crate::client::canonical::{self, Rules};
+use crate::client::pass::Pass;
+use crate::client::table::{CLIENT_TABLE, Key};
+use crate::client::{ClientConfig, ClientOptions, CommandLine, build, sha1};
+use crate::destination;
+use crate::environment::{Environment, LocalUser};
+use crate::error::ConfigError;
+use crate::include::Budget;
+use crate::tokens::{self, Purpose, Tokens};
+use crate::value::{Value, Values, default_of};
+
+/// What is known from the start of a pass.
+pub(crate) struct Knowledge {
+    /// The host as typed.
+    pub(crate) host_argument: String,
+    /// The host after the first pass, in the second.
+    pub(crate) settled_host: Option<String>,
+    pub(crate) local: LocalUser,
+    pub(crate) local_hostname: String,
+}
+
+impl ClientConfig {
+    /// Resolves the configuration for `host`, as typed. The command line stands before the files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, a line is bad, a name holds characters that must not reach a shell, or the
+    /// configuration refuses the connection (`RefuseConnection`).
+    pub fn resolve(
+        &self,
+        host: &str,
+        command_line: &CommandLine,
+        environment: &dyn Environment,
+    ) -> Result<ClientOptions, ConfigError> {
+        if host.is_empty() || !tokens::is_valid_host(host) {
+            return Err(ConfigError::Refused(
+                "hostname contains invalid characters".to_owned(),
+            ));
+        }
+        let mut knowledge = Knowledge {
+            host_argument: host.to_owned(),
+            settled_host: None,
+            local: environment.local_user(),
+            local_hostname: environment.local_hostname(),
+        };
+        let first = self.pass(&knowledge, command_line, environment, None)?;
+        let mut values = first.values;
+        let mut warnings = first.warnings;
+        let mut settled = knowledge.hostname(&values).map_err(ConfigError::Refused)?;
+        if !canonical::is_address(&settled) {
+            settled.make_ascii_lowercase();
+        }
+        let wants_canonical = wants_canonical(&values);
+        if wants_canonical
+            && let Some(name) = canonical::canonicalize(&settled, &rules(&values), environment)?
+        {
+            settled = name;
+        }
+        if first.wants_final || wants_canonical {
+            values.put(Key::HostName.row(), Value::Word(settled.clone()));
+            knowledge.settled_host = Some(settled.clone());
+            let second = self.pass(&knowledge, command_line, environment, Some(values))?;
+            values = second.values;
+            for warning in second.warnings {
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
+                }
+            }
+        }
+        values.put(Key::HostName.row(), Value::Word(settled));
+        build::build(
+            self,
+            values,
+            warnings,
+            &knowledge,
+            command_line,
+            environment,
+        )
+    }
+
+    fn pass(
+        &self,
+        knowledge: &Knowledge,
+        command_line: &CommandLine,
+        environment: &dyn Environment,
+        values: Option<Values>,
+    ) -> Result<Outcome, ConfigError> {
+        let mut pass = Pass {
+            config: self,
+            environment,
+            command_line,
+            knowledge,
+            final_pass: values.is_some(),
+            wants_final: false,
+            values: values.unwrap_or_else(|| Values::empty(CLIENT_TABLE.len())),
+            warnings: Vec::new(),
+            messages: Vec::new(),
+            budget: Budget::default(),
+        };
+        pass.command_line();
+        // As OpenSSH, a bad -o ends it before a file is read, and a bad user's file before the system's.
+        let mut file = "command-line".to_owned();
+        for source in &self.sources {
+            if !pass.messages.is_empty() {
+                break;
+            }
+            file = source.path.to_string_lossy().into_owned();
+            pass.source(source);
+        }
+        if !pass.messages.is_empty() {
+            return Err(ConfigError::BadLines {
+                messages: pass.messages,
+                file,
+            });
+        }
+        Ok(Outcome {
+            values: pass.values,
+            warnings: pass.warnings,
+            wants_final: pass.wants_final,
+        })
+    }
+}
+
+struct Outcome {
+    values: Values,
+    warnings: Vec<crate::error::Warning>,
+    wants_final: bool,
+}
+
+impl Knowledge {
+    /// The host that Host lines see: as typed in the first pass, the settled name in the second.
+    pub(crate) fn host(&self) -> &str {
+        self.settled_host.as_deref().unwrap_or(&self.host_argument)
+    }
+
+    /// The host to connect to as far as it is known: `HostName` with its tokens, or the argument.
+    ///
+    /// # Errors
+    /// When `HostName` holds another token than %h and %%.
+    pub(crate) fn hostname(&self, values: &Values) -> Result<String, String> {
+        if let Some(settled) = &self.settled_host {
+            return Ok(settled.clone());
+        }
+        let template = values.word(Key::HostName.row());
+        if template.is_empty() {
+            return Ok(self.host_argument.clone());
+        }
+        Tokens::new()
+            .with('h', &self.host_argument)
+            .expand(template, Purpose::Plain)
+            .map_err(|error| format!("HostName {template}: {error}"))
+    }
+
+    /// The tokens of ssh_config(5) as far as they are known before a connection.
+    pub(crate) fn tokens(&self, values: &Values, hostname: &str) -> Tokens {
+        let user = match values.word(Key::User.row()) {
+            "" => self.local.name.as_str(),
+            user => user,
+        };
+        let port = match values.at(Key::Port.row()) {
+            Some(Value::Number(port)) => port.to_string(),
+            _ => "22".to_owned(),
+        };
+        let alias = match values.word(Key::HostKeyAlias.row()) {
+            "" => self.host_argument.as_str(),
+            alias => alias,
+        };
+        let jump = match values.words(Key::ProxyJump.row()) {
+            [hops] if hops != "none" => hops
+                .rsplit(',')
+                .next()
+                .and_then(destination::parse_hop)
+                .map(|hop| hop.host)
+                .unwrap_or_default(),
+            _ => String::new(),
+        };
+        let short = self.local_hostname.split('.').next().unwrap_or_default();
+        let hashed = format!("{}{hostname}{port}{user}{jump}", self.local_hostname);
+        Tokens::new()
+            .with('C', sha1::hex(hashed.as_bytes()))
+            .with('L', short)
+            .with('d', &self.local.home)
+            .with('h', hostname)
+            .with('i', self.local.uid.to_string())
+            .with('j', &jump)
+            .with('k', alias)
+            .with('l', &self.local_hostname)
+            .with('n', &self.host_argument)
+            .with('p', port)
+            .with('r', user)
+            .with('u', &self.local.name)
+    }
+}
+
+fn wants_canonical(values: &Values) -> bool {
+    let proxied = |key: Key| match values.at(key.row()) {
+        Some(Value::Word(word)) => word != "none",
+        Some(Value::Words(words)) => words.first().is_some_and(|word| word != "none"),
+        _ => false,
+    };
+    match values.word(Key::CanonicalizeHostname.row()) {
+        "always" => true,
+        "true" => !proxied(Key::ProxyCommand) && !proxied(Key::ProxyJump),
+        _ => false,
+    }
+}
+
+fn rules(values: &Values) -> Rules<'_> {
+    let list = |key: Key| match values.words(key.row()) {
+        [only] if only == "none" => &[][..],
+        words => words,
+    };
+    let default = |key: Key| CLIENT_TABLE.get(key.row()).and_then(default_of);
+    let max_dots = match values
+        .at(Key::CanonicalizeMaxDots.row())
+        .cloned()
+        .or_else(|| default(Key::CanonicalizeMaxDots))
+    {
+        Some(Value::Number(dots)) => u32::try_from(dots).unwrap_or(0),
+        _ => 1,
+    };
+    Rules {
+        domains: list(Key::CanonicalDomains),
+        max_dots,
+        fallback_local: !matches!(
+            values.at(Key::CanonicalizeFallbackLocal.row()),
+            Some(Value::Flag(false))
+        ),
+        permitted_cnames: list(Key::CanonicalizePermittedCNAMEs),
+    }
+}

@@ -1,0 +1,149 @@
+//! A length-checked binary form for values, used between processes of one build (see `server::codec`).
+//!
+//! Big-endian 32-bit lengths and counts. A count is bounded by the bytes that remain, so a damaged blob cannot
+//! make the reader allocate.
+
+use crate::error::ConfigError;
+use crate::value::Value;
+
+/// Writes an encoded configuration.
+pub(crate) struct Encoder {
+    out: Vec<u8>,
+}
+
+impl Encoder {
+    pub(crate) fn new(magic: &[u8]) -> Encoder {
+        Encoder {
+            out: magic.to_vec(),
+        }
+    }
+
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.out.push(byte);
+    }
+
+    pub(crate) fn flag(&mut self, flag: bool) {
+        self.byte(u8::from(flag));
+    }
+
+    /// A count or length. Configurations are bounded far below 4 GiB, see `include`.
+    pub(crate) fn count(&mut self, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.out.extend_from_slice(&count.to_be_bytes());
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.count(text.len());
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    pub(crate) fn value(&mut self, value: &Value) {
+        match value {
+            Value::Flag(flag) => {
+                self.byte(0);
+                self.flag(*flag);
+            }
+            Value::Number(number) => {
+                self.byte(1);
+                self.out.extend_from_slice(&number.to_be_bytes());
+            }
+            Value::Word(word) => {
+                self.byte(2);
+                self.text(word);
+            }
+            Value::Words(words) => {
+                self.byte(3);
+                self.count(words.len());
+                for word in words {
+                    self.text(word);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.out
+    }
+}
+
+/// Reads an encoded configuration.
+pub(crate) struct Decoder<'a> {
+    rest: &'a [u8],
+}
+
+const SHORT: ConfigError = ConfigError::Damaged("it ends too early");
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(bytes: &'a [u8], magic: &[u8]) -> Result<Decoder<'a>, ConfigError> {
+        match bytes.strip_prefix(magic) {
+            Some(rest) => Ok(Decoder { rest }),
+            None => Err(ConfigError::Damaged(
+                "it is not an encoded configuration of this build",
+            )),
+        }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], ConfigError> {
+        let (head, tail) = self.rest.split_at_checked(length).ok_or(SHORT)?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, ConfigError> {
+        self.take(1)?.first().copied().ok_or(SHORT)
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool, ConfigError> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(ConfigError::Damaged("a flag is neither 0 nor 1")),
+        }
+    }
+
+    /// A count or length: never more than the bytes that remain, since nothing counted takes less than one.
+    pub(crate) fn count(&mut self) -> Result<usize, ConfigError> {
+        let bytes: [u8; 4] = self.take(4)?.try_into().map_err(|_| SHORT)?;
+        let count = usize::try_from(u32::from_be_bytes(bytes)).map_err(|_| SHORT)?;
+        if count > self.rest.len() {
+            return Err(SHORT);
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, ConfigError> {
+        let length = self.count()?;
+        let bytes = self.take(length)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(ConfigError::Damaged("text is not UTF-8")),
+        }
+    }
+
+    pub(crate) fn value(&mut self) -> Result<Value, ConfigError> {
+        Ok(match self.byte()? {
+            0 => Value::Flag(self.flag()?),
+            1 => {
+                let bytes: [u8; 8] = self.take(8)?.try_into().map_err(|_| SHORT)?;
+                Value::Number(i64::from_be_bytes(bytes))
+            }
+            2 => Value::Word(self.text()?),
+            3 => {
+                let mut words = Vec::new();
+                for _ in 0..self.count()? {
+                    words.push(self.text()?);
+                }
+                Value::Words(words)
+            }
+            _ => return Err(ConfigError::Damaged("unknown kind of value")),
+        })
+    }
+
+    pub(crate) fn finish(self) -> Result<(), ConfigError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError::Damaged("bytes are left over"))
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Destinations as ssh takes them: `[user@]host`, `ssh://[user@]host[:port]`, and hops of `ProxyJump`.
+
+use crate::client::JumpHost;
+use crate::tokens::{is_valid_host, is_valid_user};
+use crate::units;
+
+/// A host to connect to, with what was said about user and port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// User, when named.
+    pub user: Option<String>,
+    /// Host or address, without brackets.
+    pub host: String,
+    /// Port, when named (only in a URI or a hop).
+    pub port: Option<u16>,
+}
+
+/// Reads the destination argument of ssh. `None` when it is malformed or holds characters that must not
+/// reach a shell or a log.
+pub fn parse(text: &str) -> Option<Destination> {
+    if let Some(rest) = strip_scheme(text) {
+        return parse_uri(rest);
+    }
+    let (user, host) = match text.rsplit_once('@') {
+        Some((user, host)) => (Some(user.to_owned()), host),
+        None => (None, text),
+    };
+    checked(user, host, None)
+}
+
+/// Reads one hop of `ProxyJump`: `[user@]host[:port]` or a URI.
+pub fn parse_hop(text: &str) -> Option<JumpHost> {
+    let destination = match strip_scheme(text) {
+        Some(rest) => parse_uri(rest)?,
+        None => parse_with_port(text, false)?,
+    };
+    Some(JumpHost {
+        user: destination.user,
+        host: destination.host,
+        port: destination.port,
+    })
+}
+
+fn strip_scheme(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_at_checked(6)?;
+    scheme.eq_ignore_ascii_case("ssh://").then_some(rest)
+}
+
+fn parse_uri(rest: &str) -> Option<Destination> {
+    let authority = match rest.split_once('/') {
+        Some((authority, "")) => authority,
+        Some(_) => return None,
+        None => rest,
+    };
+    parse_with_port(authority, true)
+}
+
+fn parse_with_port(text: &str, uri: bool) -> Option<Destination> {
+    let (user, place) = match text.rsplit_once('@') {
+        Some((user, place)) => (Some(user), place),
+        None => (None, text),
+    };
+    let user = match user {
+        // A URI may carry connection parameters behind the user (draft-ietf-secsh-scp-sftp-ssh-uri); they are ignored.
+        Some(user) if uri => Some(percent_decode(user.split(';').next()?)?),
+        Some(user) => Some(user.to_owned()),
+        None => None,
+    };
+    let (host, port) = units::split_host_port(place)?;
+    let port = match port {
+        None => None,
+        Some(port) => Some(units::parse_port(port)?),
+    };
+    checked(user, host, port)
+}
+
+fn checked(user: Option<String>, host: &str, port: Option<u16>) -> Option<Destination> {
+    if host.is_empty() || !is_valid_host(host) {
+        return None;
+    }
+    if user
+        .as_ref()
+        .is_some_and(|user| user.is_empty() || !is_valid_user(user))
+    {
+        return None;
+    }
+    Some(Destination {
+        user,
+        host: host.to_owned(),
+        port,
+    })
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let high = char::from(rest.next()?).to_digit(16)?;
+        let low = char::from(rest.next()?).to_digit(16)?;
+        bytes.push(u8::try_from(high * 16 + low).ok().filter(|b| *b != 0)?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(destination: Option<Destination>) -> String {
+        match destination {
+            None => "-".to_owned(),
+            Some(d) => format!("{:?} {} {:?}", d.user.as_deref(), d.host, d.port),
+        }
+    }
+
+    #[test]
+    fn destinations() {
+        for (text, expected) in [
+            ("host", "None host None"),
+            ("ann@host", "Some(\"ann\") host None"),
+            ("a@b@host", "Some(\"a@b\") host None"),
+            ("ssh://ann@host:2222", "Some(\"ann\") host Some(2222)"),
+            ("SSH://host/", "None host None"),
+            ("ssh://[::1]:22", "None ::1 Some(22)"),
+            ("ssh://a%20b@host", "Some(\"a b\") host None"),
+            ("ssh://host/path", "-"),
+            ("ssh://host:99999", "-"),
+            ("ssh://a%00b@host", "-"),
+            ("ssh://a%0ab@host", "-"),
+            ("ssh://`x`@host", "-"),
+            ("ssh://a%2", "None a%2 None"),
+            ("ssh://a%2@h", "-"),
+            ("@host", "-"),
+            ("user@", "-"),
+            ("-oProxyCommand=x", "-"),
+            ("-oProxyCommand=x@host", "-"),
+            ("a;b@host", "-"),
+            ("ho`st", "-"),
+            ("ho\u{1b}st", "-"),
+        ] {
+            assert_eq!(shown(parse(text)), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hops() {
+        let hop = |text| parse_hop(text).map(|h| (h.user, h.host, h.port));
+        assert_eq!(hop("h"), Some((None, "h".into(), None)));
+        assert_eq!(
+            hop("u@[::1]:2"),
+            Some((Some("u".into()), "::1".into(), Some(2)))
+        );
+        assert_eq!(hop("h:"), None);
+        assert_eq!(hop("$(x)"), None);
+        assert_eq!(hop("-h"), None);
+        assert_eq!(hop(""), None);
+    }
+}

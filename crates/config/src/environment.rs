@@ -1,0 +1,165 @@
+//! What resolving a configuration needs to know of the machine it runs on, as two small traits, so that this
+//! room starts no process, looks up no name and opens nothing but configuration files.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// The outside world of ssh_config: variables, the local user, commands and names.
+///
+/// Only `variable`, `local_user` and `local_hostname` are asked for in every resolution; the others only when the
+/// configuration calls for them.
+pub trait Environment {
+    /// An environment variable, for `${NAME}`.
+    fn variable(&self, name: &str) -> Option<String>;
+    /// The user who runs the program.
+    fn local_user(&self) -> LocalUser;
+    /// The machine's own name as gethostname(2) gives it.
+    fn local_hostname(&self) -> String;
+    /// Home directory of another user, for `~name/`.
+    fn home_of(&self, user: &str) -> Option<String>;
+    /// Runs a command in the user's shell (`Match exec`); true when it exits with 0.
+    ///
+    /// # Errors
+    /// Why it could not be run; the configuration is then refused.
+    fn run_shell(&self, command: &str) -> Result<bool, String>;
+    /// Addresses of the active local interfaces (`Match localnetwork`).
+    fn local_addresses(&self) -> Vec<IpAddr>;
+    /// Looks a name up for `CanonicalizeHostname`: none when it does not exist, otherwise its canonical
+    /// name (the end of its CNAME chain; the name itself when there is none).
+    fn canonical_name(&self, name: &str) -> Option<String>;
+}
+
+/// The user who runs the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalUser {
+    /// Login name (`%u`).
+    pub name: String,
+    /// Numeric user id (`%i`).
+    pub uid: u32,
+    /// Home directory (`%d`, `~`).
+    pub home: String,
+}
+
+/// Most bytes of one configuration file: far above any real one, low enough to read into memory.
+pub const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// How configuration files are read.
+pub trait Files {
+    /// The whole file, at most [`MAX_FILE_BYTES`].
+    ///
+    /// # Errors
+    /// As the system gives them; `NotFound` is told apart by the callers.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Names in a directory, unsorted; empty when it cannot be read.
+    fn list(&self, directory: &Path) -> Vec<String>;
+    /// Whether a path exists.
+    fn exists(&self, path: &Path) -> bool;
+    /// For files of the user: refuses one that others could have written.
+    ///
+    /// # Errors
+    /// The sentence for the user.
+    fn check_owner(&self, path: &Path) -> Result<(), String>;
+}
+
+/// The real file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemFiles {
+    /// Who may own the user's own file besides root; none skips the check.
+    pub uid: Option<u32>,
+}
+
+impl Files for SystemFiles {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?
+            .take(MAX_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)?;
+        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "file is larger than 4 MiB",
+            ));
+        }
+        Ok(bytes)
+    }
+
+    fn list(&self, directory: &Path) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(directory) else {
+            return Vec::new();
+        };
+        entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect()
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.symlink_metadata().is_ok()
+    }
+
+    #[cfg(unix)]
+    fn check_owner(&self, path: &Path) -> Result<(), String> {
+        use std::os::unix::fs::MetadataExt;
+        let Ok(meta) = std::fs::metadata(path) else {
+            return Ok(());
+        };
+        let foreign_owner = self
+            .uid
+            .is_some_and(|own| meta.uid() != 0 && meta.uid() != own);
+        if foreign_owner || meta.mode() & 0o022 != 0 {
+            return Err(format!("Bad owner or permissions on {}", path.display()));
+        }
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    fn check_owner(&self, _path: &Path) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Files kept in memory, for tests and for configurations that a program makes itself.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryFiles {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl MemoryFiles {
+    /// Adds a file.
+    pub fn with(mut self, path: impl Into<PathBuf>, text: impl Into<Vec<u8>>) -> MemoryFiles {
+        self.files.insert(path.into(), text.into());
+        self
+    }
+}
+
+impl Files for MemoryFiles {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.files
+            .get(path)
+            .cloned()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn list(&self, directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for path in self.files.keys() {
+            let Ok(below) = path.strip_prefix(directory) else {
+                continue;
+            };
+            if let Some(name) = below.iter().next().and_then(|n| n.to_str()) {
+                names.push(name.to_owned());
+            }
+        }
+        names.dedup();
+        names
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.files.keys().any(|file| file.starts_with(path))
+    }
+
+    fn check_owner(&self, _path: &Path) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Lines and words of ssh_config and sshd_config.
+//!
+//! A line is a keyword, blanks or one `=`, and arguments. Arguments may stand in single or double quotes; a
+//! backslash takes away the meaning of a quote, a backslash or (outside quotes) a blank. A `#` that starts a
+//! word ends the line. CRLF and trailing blanks are dropped.
+
+/// Longest line that is read: far above any real one.
+pub const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// A line with something on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// The keyword as written.
+    pub keyword: String,
+    /// What stands behind the keyword and its separator, without trailing blanks.
+    pub rest: &'a str,
+}
+
+/// Why a line or its words cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LexError {
+    /// Quotes are not balanced.
+    InvalidQuotes,
+    /// Longer than [`MAX_LINE_BYTES`].
+    TooLong,
+}
+
+impl std::fmt::Display for LexError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LexError::InvalidQuotes => "invalid quotes",
+            LexError::TooLong => "line too long",
+        })
+    }
+}
+
+impl std::error::Error for LexError {}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n' | '\x0c')
+}
+
+/// Takes the keyword off a line. `None` for an empty line or a comment.
+///
+/// # Errors
+/// When the line is too long or a quoted keyword does not end.
+pub fn read_line(line: &str) -> Result<Option<Line<'_>>, LexError> {
+    if line.len() > MAX_LINE_BYTES {
+        return Err(LexError::TooLong);
+    }
+    let line = line.trim_end_matches(is_blank).trim_start_matches(is_blank);
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let (keyword, after) = match line.strip_prefix('"') {
+        Some(quoted) => quoted.split_once('"').ok_or(LexError::InvalidQuotes)?,
+        None => {
+            let end = line
+                .find(|c: char| is_blank(c) || c == '=')
+                .unwrap_or(line.len());
+            line.split_at(end)
+        }
+    };
+    let after = after.trim_start_matches(is_blank);
+    let rest = after
+        .strip_prefix('=')
+        .unwrap_or(after)
+        .trim_start_matches(is_blank);
+    Ok(Some(Line {
+        keyword: keyword.to_owned(),
+        rest,
+    }))
+}
+
+/// Splits arguments into words; a `#` at the start of a word ends them when `comments` is set.
+///
+/// # Errors
+/// When quotes are not balanced.
+pub fn split_words(text: &str, comments: bool) -> Result<Vec<String>, LexError> {
+    let mut words = Vec::new();
+    let mut letters = text.chars().peekable();
+    loop {
+        while letters.next_if(|c| is_blank(*c)).is_some() {}
+        match letters.peek() {
+            None => return Ok(words),
+            Some('#') if comments => return Ok(words),
+            Some(_) => {}
+        }
+        let mut word = String::new();
+        let mut quote: Option<char> = None;
+        while let Some(c) = letters.next_if(|c| quote.is_some() || !is_blank(*c)) {
+            match (c, quote) {
+                ('\\', _) => {
+                    let plain = |next: &char| {
+                        matches!(next, '\'' | '"' | '\\') || (quote.is_none() && *next == ' ')
+                    };
+                    word.push(letters.next_if(plain).unwrap_or('\\'));
+                }
+                ('\'' | '"', None) => quote = Some(c),
+                (_, Some(open)) if open == c => quote = None,
+                _ => word.push(c),
+            }
+        }
+        if quote.is_some() {
+            return Err(LexError::InvalidQuotes);
+        }
+        words.push(word);
+    }
+}
+
+/// Writes words so that [`split_words`] gives them back: blanks, quotes and backslashes are escaped.
+pub fn join_words(words: &[String]) -> String {
+    let mut out = String::new();
+    for (position, word) in words.iter().enumerate() {
+        if position > 0 {
+            out.push(' ');
+        }
+        let plain = !word.is_empty()
+            && !word.contains(|c| is_blank(c) || matches!(c, '"' | '\'' | '\\' | '#'));
+        if plain {
+            out.push_str(word);
+            continue;
+        }
+        out.push('"');
+        for c in word.chars() {
+            if matches!(c, '"' | '\'' | '\\') {
+                out.push('\\');
+            }
+            out.push(c);
+        }
+        out.push('"');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        split_words(text, true).unwrap()
+    }
+
+    #[test]
+    fn keywords_and_separators() {
+        for line in [
+            "Port 22",
+            "Port=22",
+            "Port = 22",
+            "  Port\t22  ",
+            "\"Port\" 22",
+            "Port =22\r",
+            "Port  22\x0c",
+        ] {
+            let read = read_line(line).unwrap().unwrap();
+            assert_eq!(
+                (read.keyword.as_str(), read.rest),
+                ("Port", "22"),
+                "{line:?}"
+            );
+        }
+        assert_eq!(read_line("SetEnv A=b").unwrap().unwrap().rest, "A=b");
+        assert_eq!(read_line("X ==b").unwrap().unwrap().rest, "=b");
+        assert_eq!(read_line("Port").unwrap().unwrap().rest, "");
+        assert_eq!(read_line("   # comment"), Ok(None));
+        assert_eq!(read_line(" \t\r\n"), Ok(None));
+        assert_eq!(read_line("\"Port 22"), Err(LexError::InvalidQuotes));
+        assert_eq!(
+            read_line(&"x".repeat(MAX_LINE_BYTES + 1)),
+            Err(LexError::TooLong)
+        );
+    }
+
+    #[test]
+    fn quoting() {
+        assert_eq!(words("a  b\tc"), ["a", "b", "c"]);
+        assert_eq!(words("\"a b\" 'c d'"), ["a b", "c d"]);
+        assert_eq!(words("a\"b c\"d"), ["ab cd"]);
+        assert_eq!(words(r#"a\ b \"c\" \\ \x"#), ["a b", "\"c\"", "\\", "\\x"]);
+        assert_eq!(words(r#""a\"b" "a\ b""#), ["a\"b", "a\\ b"]);
+        assert_eq!(words("a # comment"), ["a"]);
+        assert_eq!(words("a#b #"), ["a#b"]);
+        assert_eq!(words("\"\""), [""]);
+        assert_eq!(words("it\\'s"), ["it's"]);
+        assert_eq!(split_words("#a", false).unwrap(), ["#a"]);
+        assert_eq!(split_words("\"a", true), Err(LexError::InvalidQuotes));
+        assert_eq!(split_words("a'", true), Err(LexError::InvalidQuotes));
+        assert_eq!(words("a\\"), ["a\\"]);
+    }
+
+    #[test]
+    fn joined_words_come_back() {
+        for list in [
+            vec!["a", "b c", ""],
+            vec!["it's", "say \"x\"", "back\\slash", "\\ "],
+            vec!["#x", "é"],
+        ] {
+            let list: Vec<String> = list.into_iter().map(str::to_owned).collect();
+            assert_eq!(words(&join_words(&list)), list);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What reading ssh_config and sshd_config have in common beside the lexer: bytes to text, the judgement of a
+//! keyword's support, and the wording of complaints.
+
+use std::borrow::Cow;
+
+use crate::error::{Place, Severity};
+use crate::value::{Support, Value, canonical};
+
+/// What is to be done with a value that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// Take it.
+    Keep,
+    /// Take it, and say that it is not carried out.
+    Warn,
+    /// Refuse the configuration.
+    Refuse,
+    /// Ignore it, saying so at this severity with this word.
+    Drop(Option<Severity>, &'static str),
+}
+
+/// Judges a value by its keyword's support.
+pub(crate) fn judge(support: Support, value: &Value) -> Judgement {
+    let harmless = |list: &[&str]| {
+        let text = canonical(value);
+        list.contains(&text.as_str())
+    };
+    match support {
+        Support::Carried | Support::Fulfilled => Judgement::Keep,
+        Support::Enabling(list) if harmless(list) => Judgement::Keep,
+        Support::Enabling(_) => Judgement::Warn,
+        Support::Restricting(list) if harmless(list) => Judgement::Keep,
+        Support::Restricting(_) => Judgement::Refuse,
+        Support::Deprecated => Judgement::Drop(Some(Severity::Debug), "Deprecated"),
+        Support::Unsupported => Judgement::Drop(Some(Severity::Debug), "Unsupported"),
+        Support::Ignored => Judgement::Drop(None, ""),
+    }
+}
+
+/// A line as text. Comments may hold anything; elsewhere bytes must be UTF-8 without NUL.
+///
+/// # Errors
+/// The sentence for the user.
+pub(crate) fn text_of(line: &[u8]) -> Result<Cow<'_, str>, &'static str> {
+    match std::str::from_utf8(line) {
+        Ok(text) if text.contains('\0') => Err("line contains a NUL"),
+        Ok(text) => Ok(Cow::Borrowed(text)),
+        Err(_) if line.trim_ascii_start().first() == Some(&b'#') => Ok(Cow::Borrowed("")),
+        Err(_) => Err("line is not UTF-8"),
+    }
+}
+
+/// OpenSSH's sentence for a keyword that it does not know.
+pub(crate) fn bad_option(place: &Place, keyword: &str) -> String {
+    format!(
+        "{}: line {}: Bad configuration option: {}",
+        place.file,
+        place.line,
+        keyword.escape_debug()
+    )
+}

@@ -1,0 +1,183 @@
+//! The encoded form of a loaded sshd_config, for the sealed memory file that a re-executed role reads instead of
+//! the files.
+//!
+//! Length-checked throughout: a damaged blob gives an error, never a partly filled configuration. The form is of
+//! this build only (keywords go by name, so an unknown one is an error), it is not kept on disk.
+
+use crate::codec::{Decoder, Encoder};
+use crate::error::ConfigError;
+use crate::server::matching::Criterion;
+use crate::server::options::ServerOptions;
+use crate::server::table::{Key, SERVER_TABLE};
+use crate::server::{Section, ServerConfig, build};
+use crate::value::{self, Values};
+
+const CONFIG_MAGIC: &[u8] = b"fulmar sshd_config 1";
+const OPTIONS_MAGIC: &[u8] = b"fulmar server options 1";
+
+/// Keywords that the unprivileged half before login works with. The monitor keeps the rest to itself: file
+/// names, who may log in, and what happens after login.
+const FOR_AUTH: &[Key] = &[
+    Key::LoginGraceTime,
+    Key::MaxAuthTries,
+    Key::ClientAliveInterval,
+    Key::ClientAliveCountMax,
+    Key::RequiredRSASize,
+    Key::PubkeyAuthentication,
+    Key::PasswordAuthentication,
+    Key::KbdInteractiveAuthentication,
+    Key::PermitEmptyPasswords,
+    Key::AuthenticationMethods,
+    Key::UsePAM,
+    Key::Compression,
+    Key::FingerprintHash,
+    Key::Ciphers,
+    Key::MACs,
+    Key::KexAlgorithms,
+    Key::HostKeyAlgorithms,
+    Key::PubkeyAcceptedAlgorithms,
+    Key::CASignatureAlgorithms,
+    Key::PubkeyAuthOptions,
+    Key::RefuseConnection,
+    Key::VersionAddendum,
+    Key::LogLevel,
+    Key::RekeyLimit,
+    Key::ModuliFile,
+    Key::IPQoS,
+];
+
+impl ServerConfig {
+    /// The whole configuration with its Match blocks, as bytes for [`ServerConfig::decode`]. Holds no secrets:
+    /// keys are named by file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::new(CONFIG_MAGIC);
+        out.flag(self.aes_hardware);
+        out.count(self.sections.len());
+        for section in &self.sections {
+            out.count(section.conditions.len());
+            for criteria in &section.conditions {
+                out.count(criteria.len());
+                for criterion in criteria {
+                    let (number, argument) = criterion.parts();
+                    out.byte(number);
+                    out.text(&argument);
+                }
+            }
+            out.count(section.entries.len());
+            for (index, value) in &section.entries {
+                out.text(SERVER_TABLE.get(*index).map_or("", |keyword| keyword.name));
+                out.value(value);
+            }
+        }
+        out.finish()
+    }
+
+    /// Reads what [`ServerConfig::encode`] wrote. Warnings do not travel.
+    ///
+    /// # Errors
+    /// When the bytes are damaged or come from another build.
+    pub fn decode(bytes: &[u8]) -> Result<ServerConfig, ConfigError> {
+        let mut input = Decoder::new(bytes, CONFIG_MAGIC)?;
+        let aes_hardware = input.flag()?;
+        let mut sections = Vec::new();
+        for _ in 0..input.count()? {
+            let mut conditions = Vec::new();
+            for _ in 0..input.count()? {
+                let mut criteria = Vec::new();
+                for _ in 0..input.count()? {
+                    let number = input.byte()?;
+                    let criterion = Criterion::from_parts(number, input.text()?);
+                    criteria.push(criterion.ok_or(ConfigError::Damaged("unknown criterion"))?);
+                }
+                conditions.push(criteria);
+            }
+            let mut entries = Vec::new();
+            for _ in 0..input.count()? {
+                let index = row_named(&input.text()?)?;
+                entries.push((index, input.value()?));
+            }
+            sections.push(Section {
+                conditions,
+                entries,
+            });
+        }
+        input.finish()?;
+        Ok(ServerConfig::from_sections(sections, aes_hardware))
+    }
+
+    /// The configuration for the unprivileged half before a user is known: the global part only, without file
+    /// names, user lists and what happens after login. What Match blocks say comes later from the monitor, as
+    /// [`ServerOptions::reduced_for_auth`].
+    pub fn reduced_for_auth(&self) -> ServerConfig {
+        let mut sections = Vec::new();
+        for section in self
+            .sections
+            .iter()
+            .filter(|section| section.conditions.is_empty())
+        {
+            sections.push(Section {
+                conditions: Vec::new(),
+                entries: section
+                    .entries
+                    .iter()
+                    .filter(|(index, _)| is_for_auth(*index))
+                    .cloned()
+                    .collect(),
+            });
+        }
+        ServerConfig::from_sections(sections, self.aes_hardware)
+    }
+}
+
+impl ServerOptions {
+    /// These options as bytes for [`ServerOptions::decode`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::new(OPTIONS_MAGIC);
+        out.flag(self.aes_hardware);
+        let present = |index: &usize| self.values.at(*index).is_some();
+        out.count((0..self.values.len()).filter(present).count());
+        for (index, keyword) in SERVER_TABLE.iter().enumerate() {
+            if let Some(value) = self.values.at(index) {
+                out.text(keyword.name);
+                out.value(value);
+            }
+        }
+        out.finish()
+    }
+
+    /// Reads what [`ServerOptions::encode`] wrote.
+    ///
+    /// # Errors
+    /// When the bytes are damaged or come from another build.
+    pub fn decode(bytes: &[u8]) -> Result<ServerOptions, ConfigError> {
+        let mut input = Decoder::new(bytes, OPTIONS_MAGIC)?;
+        let aes_hardware = input.flag()?;
+        let mut values = Values::empty(SERVER_TABLE.len());
+        for _ in 0..input.count()? {
+            let index = row_named(&input.text()?)?;
+            values.put(index, input.value()?);
+        }
+        input.finish()?;
+        Ok(build::build(values, aes_hardware))
+    }
+
+    /// The same options for the unprivileged half before login: everything that it does not work with is back at
+    /// its default.
+    pub fn reduced_for_auth(&self) -> ServerOptions {
+        let mut values = self.values.clone();
+        for index in 0..values.len() {
+            if !is_for_auth(index) {
+                values.clear(index);
+            }
+        }
+        build::build(values, self.aes_hardware)
+    }
+}
+
+fn is_for_auth(index: usize) -> bool {
+    FOR_AUTH.iter().any(|key| key.row() == index)
+}
+
+fn row_named(name: &str) -> Result<usize, ConfigError> {
+    value::find(SERVER_TABLE, name).ok_or(ConfigError::Damaged("unknown keyword"))
+}

@@ -1,0 +1,305 @@
+//! Reading sshd_config: lines to sections, with Include and Match, and what each keyword's support asks for.
+
+use std::path::Path;
+
+use crate::environment::Files;
+use crate::error::{ConfigError, Place, Severity, Warning};
+use crate::include::{self, Budget};
+use crate::lexer;
+use crate::server::matching::{self, Criterion};
+use crate::server::table::{Key, SERVER_TABLE};
+use crate::server::{Section, ServerArguments, ServerConfig, build};
+use crate::value::{self, Keyword, Kind, Repeat, Scope, Support, Value};
+
+/// Where relative Include patterns of sshd_config start.
+const INCLUDE_DIRECTORY: &str = "/etc/ssh/";
+/// Complaints past this many are counted, not kept.
+const MAX_MESSAGES: usize = 100;
+
+impl ServerConfig {
+    /// Reads a file and the `-o` arguments.
+    ///
+    /// # Errors
+    /// When the file cannot be read, a line is bad, a keyword restricts something that this server does not
+    /// carry out, or the values contradict one another. Every bad line is named.
+    pub fn load(
+        path: &Path,
+        files: &dyn Files,
+        arguments: &ServerArguments,
+    ) -> Result<ServerConfig, ConfigError> {
+        let name = path.to_string_lossy().into_owned();
+        let bytes = files.read(path).map_err(|error| ConfigError::Unreadable {
+            file: name.clone(),
+            reason: error.to_string(),
+        })?;
+        ServerConfig::parse(&name, &bytes, files, arguments)
+    }
+
+    /// Reads the text of a file called `name`.
+    ///
+    /// # Errors
+    /// As [`ServerConfig::load`].
+    pub fn parse(
+        name: &str,
+        text: &[u8],
+        files: &dyn Files,
+        arguments: &ServerArguments,
+    ) -> Result<ServerConfig, ConfigError> {
+        let mut loader = Loader {
+            files,
+            arguments,
+            budget: Budget::default(),
+            sections: Vec::new(),
+            warnings: Vec::new(),
+            messages: Vec::new(),
+        };
+        let mut scope = Conditions::default();
+        loader.start(&scope);
+        for option in &arguments.options {
+            let place = Place {
+                file: "command-line".to_owned(),
+                line: 0,
+            };
+            loader.line(option, &place, &mut scope, 0);
+        }
+        loader.file(name, text, &mut scope, 0);
+        if !loader.messages.is_empty() {
+            return Err(ConfigError::BadLines {
+                messages: loader.messages,
+                file: name.to_owned(),
+            });
+        }
+        let config = ServerConfig {
+            sections: loader.sections,
+            aes_hardware: arguments.aes_hardware,
+            warnings: loader.warnings,
+        };
+        build::check(&config.global())?;
+        Ok(config)
+    }
+
+    pub(super) fn from_sections(sections: Vec<Section>, aes_hardware: bool) -> ServerConfig {
+        ServerConfig {
+            sections,
+            aes_hardware,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Conditions that hold where a line stands: those of the including block, and those of its own Match line.
+#[derive(Clone, Default)]
+struct Conditions {
+    outer: Vec<Vec<Criterion>>,
+    own: Option<Vec<Criterion>>,
+}
+
+impl Conditions {
+    fn all(&self) -> Vec<Vec<Criterion>> {
+        self.outer.iter().chain(&self.own).cloned().collect()
+    }
+
+    fn is_global(&self) -> bool {
+        self.outer.is_empty() && self.own.is_none()
+    }
+}
+
+struct Loader<'a> {
+    files: &'a dyn Files,
+    arguments: &'a ServerArguments,
+    budget: Budget,
+    sections: Vec<Section>,
+    warnings: Vec<Warning>,
+    messages: Vec<String>,
+}
+
+impl Loader<'_> {
+    fn start(&mut self, scope: &Conditions) {
+        let conditions = scope.all();
+        match self.sections.last_mut() {
+            Some(last) if last.entries.is_empty() => last.conditions = conditions,
+            _ => self.sections.push(Section {
+                conditions,
+                entries: Vec::new(),
+            }),
+        }
+    }
+
+    fn complain(&mut self, message: String) {
+        if self.messages.len() < MAX_MESSAGES {
+            self.messages.push(message);
+        }
+    }
+
+    fn file(&mut self, name: &str, text: &[u8], scope: &mut Conditions, depth: usize) {
+        if let Err(text) = self.budget.charge(text.len()) {
+            self.complain(format!("{name}: {text}"));
+            return;
+        }
+        let mut number: u32 = 0;
+        for line in text.split(|b| *b == b'\n') {
+            number = number.saturating_add(1);
+            let place = Place {
+                file: name.to_owned(),
+                line: number,
+            };
+            match crate::reader::text_of(line) {
+                Ok(line) => self.line(&line, &place, scope, depth),
+                Err(text) => self.complain(format!("{place}: {text}")),
+            }
+        }
+    }
+
+    fn line(&mut self, line: &str, place: &Place, scope: &mut Conditions, depth: usize) {
+        let (keyword, rest) = match lexer::read_line(line) {
+            Ok(None) => return,
+            Ok(Some(line)) => (line.keyword, line.rest),
+            Err(error) => return self.complain(format!("{place}: {error}")),
+        };
+        if rest.is_empty() {
+            return self.complain(format!("{place}: no argument after keyword \"{keyword}\""));
+        }
+        let found = value::find(SERVER_TABLE, &keyword);
+        let Some((index, row)) = found.and_then(|i| Some((i, SERVER_TABLE.get(i)?))) else {
+            return self.complain(crate::reader::bad_option(place, &keyword));
+        };
+        let words = match lexer::split_words(rest, true) {
+            Ok(words) => words,
+            Err(error) => return self.complain(format!("{place}: {error}")),
+        };
+        if row.scope == Scope::Global && !scope.is_global() {
+            return self.complain(format!(
+                "{place}: Directive '{keyword}' is not allowed within a Match block"
+            ));
+        }
+        if index == Key::Match.row() {
+            match matching::read_criteria(&words) {
+                Ok(criteria) => scope.own = Some(criteria),
+                Err(text) => self.complain(format!("{place}: {text}")),
+            }
+            self.start(scope);
+        } else if index == Key::Include.row() {
+            self.include(&words, place, scope, depth);
+        } else {
+            match self.value(row, &words, rest) {
+                Ok(value) => self.enter(index, row, value, &keyword, place),
+                Err(text) => self.complain(format!("{place}: {text}")),
+            }
+        }
+    }
+
+    fn value(&self, row: &Keyword, words: &[String], rest: &str) -> Result<Value, String> {
+        let value = row.kind.read(row.name, words, rest)?;
+        match (&row.kind, value) {
+            (Kind::Rest, Value::Word(rest)) => {
+                if row.name.ends_with("Command") && row.name.starts_with("Authorized") {
+                    forms_command(row.name, &rest)?;
+                }
+                Ok(Value::Word(rest))
+            }
+            (Kind::Path, Value::Word(path)) => Ok(Value::Word(self.absolute(path))),
+            (_, value) => Ok(value),
+        }
+    }
+
+    fn absolute(&self, path: String) -> String {
+        let special =
+            path.eq_ignore_ascii_case("none") || path == "internal" || path.starts_with(['/', '%']);
+        match &self.arguments.working_directory {
+            Some(directory) if !special => directory.join(&path).to_string_lossy().into_owned(),
+            _ => path,
+        }
+    }
+
+    fn enter(&mut self, index: usize, row: &Keyword, value: Value, keyword: &str, place: &Place) {
+        if let Kind::Algorithms(class) = row.kind
+            && let Value::Word(spec) = &value
+        {
+            let left_out = class.left_out(spec);
+            if !left_out.is_empty() {
+                self.warn(
+                    place,
+                    format!("{keyword}: {left_out} is left out of this suite; ignored"),
+                    Severity::Notice,
+                );
+            }
+        }
+        match crate::reader::judge(row.support, &value) {
+            crate::reader::Judgement::Keep => {}
+            crate::reader::Judgement::Warn => {
+                self.warn(
+                    place,
+                    format!("{keyword} is not carried out yet; ignored"),
+                    Severity::Notice,
+                );
+            }
+            crate::reader::Judgement::Refuse => {
+                let harmless = match row.support {
+                    Support::Restricting([value, ..]) => *value,
+                    _ => "none",
+                };
+                return self.complain(format!(
+                    "{place}: {keyword} is not carried out yet and would restrict; \
+                     remove it or set it to \"{harmless}\""
+                ));
+            }
+            crate::reader::Judgement::Drop(severity, word) => {
+                if let Some(severity) = severity {
+                    self.warn(place, format!("{word} option {keyword}"), severity);
+                }
+                return;
+            }
+        }
+        let value = match (row.repeat, value) {
+            (Repeat::Add, Value::Word(word)) => Value::Words(vec![word]),
+            (_, value) => value,
+        };
+        if let Some(section) = self.sections.last_mut() {
+            section.entries.push((index, value));
+        }
+    }
+
+    fn warn(&mut self, place: &Place, text: String, severity: Severity) {
+        if self.warnings.len() < MAX_MESSAGES {
+            self.warnings.push(Warning {
+                place: place.clone(),
+                text,
+                severity,
+            });
+        }
+    }
+
+    fn include(&mut self, patterns: &[String], place: &Place, scope: &Conditions, depth: usize) {
+        if depth + 1 >= include::MAX_DEPTH {
+            return self.complain(format!(
+                "{place}: Too many recursive configuration includes"
+            ));
+        }
+        if patterns.is_empty() {
+            return self.complain(format!("{place}: missing filename for Include"));
+        }
+        for pattern in patterns {
+            let absolute = match pattern.strip_prefix('/') {
+                Some(_) => pattern.clone(),
+                None => format!("{INCLUDE_DIRECTORY}{pattern}"),
+            };
+            for path in include::expand(&absolute, self.files) {
+                let name = path.to_string_lossy().into_owned();
+                let mut inner = Conditions {
+                    outer: scope.all(),
+                    own: None,
+                };
+                self.start(&inner);
+                match self.files.read(&path) {
+                    Ok(bytes) => self.file(&name, &bytes, &mut inner, depth + 1),
+                    Err(error) => self.complain(format!("{place}: include {name}: {error}")),
+                }
+            }
+        }
+        self.start(scope);
+    }
+}
+
+fn forms_command(name: &str, rest: &str) -> Result<(), String> {
+    crate::forms::check_command(rest).map_err(|text| format!("{name} {text}"))
+}

@@ -1,0 +1,176 @@
+//! The keywords of sshd_config, in the order of `sshd -T`.
+//!
+//! `Support` says what this server does with each: see [`crate::value::Support`]. To carry a keyword out, read
+//! it in `server::build` and change its row here.
+
+use crate::algorithms::Class;
+use crate::forms;
+use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
+use crate::value::{Dump, Keyword, Kind, Repeat, Scope};
+
+const COUNT: Kind = Kind::Integer {
+    min: 0,
+    max: 0x7fff_ffff,
+};
+const ADDRESS_FAMILY: Kind = Kind::Choice(&[("any", "any"), ("inet", "inet"), ("inet6", "inet6")]);
+const ROOT_LOGIN: Kind = Kind::Choice(&[
+    ("without-password", "without-password"),
+    ("prohibit-password", "without-password"),
+    ("forced-commands-only", "forced-commands-only"),
+    ("yes", "yes"),
+    ("no", "no"),
+]);
+const COMPRESSION: Kind = Kind::Choice(&[("yes", "yes"), ("delayed", "yes"), ("no", "no")]);
+const GATEWAY: Kind = Kind::Choice(&[
+    ("yes", "yes"),
+    ("no", "no"),
+    ("clientspecified", "clientspecified"),
+]);
+const FORWARDING: Kind = Kind::Choice(&[
+    ("yes", "yes"),
+    ("all", "yes"),
+    ("no", "no"),
+    ("local", "local"),
+    ("remote", "remote"),
+]);
+const TUNNEL: Kind = Kind::Choice(&[
+    ("no", "no"),
+    ("false", "no"),
+    ("yes", "yes"),
+    ("true", "yes"),
+    ("point-to-point", "point-to-point"),
+    ("ethernet", "ethernet"),
+]);
+const RHOSTS: Kind = Kind::Choice(&[
+    ("yes", "yes"),
+    ("true", "yes"),
+    ("no", "no"),
+    ("false", "no"),
+    ("shosts-only", "shosts-only"),
+]);
+const HASH: Kind = Kind::Choice(&[("md5", "MD5"), ("sha256", "SHA256")]);
+const SOURCES: Kind = Kind::Parsed(|words| match words {
+    [none] if none.eq_ignore_ascii_case("none") => Ok(vec!["none".to_owned()]),
+    [n] if n.parse::<u32>().is_ok_and(|n| n <= 0x7fff_ffff) => {
+        Ok(vec![n.trim_start_matches('+').to_owned()])
+    }
+    _ => Err("Invalid argument.".to_owned()),
+});
+const ENABLES: Support = Support::Enabling(&["no"]);
+
+use Dump::{Comma, Line, Never, Octal, OrWord, PerWord};
+
+keyword_table! {
+    /// Keywords of sshd_config.
+    Key, SERVER_TABLE {
+        Port [] Kind::Parsed(forms::ports), "22", Carried, Global, Add, PerWord;
+        AddressFamily [] ADDRESS_FAMILY, "any", Carried, Global, First, Line;
+        ListenAddress [] Kind::Parsed(forms::listen_address), "", Carried, Global, Add, Never;
+        UsePAM [] Kind::Flag, "no", Carried, Global, First, Line;
+        PAMServiceName [] Kind::Text, "fulmar", Carried, Global, First, Line;
+        LoginGraceTime [] Kind::Seconds { none: false }, "120", Carried, Global, First, Line;
+        X11DisplayOffset [] COUNT, "10", Fulfilled, Everywhere, First, Line;
+        MaxAuthTries [] COUNT, "6", Carried, Everywhere, First, Line;
+        MaxSessions [] COUNT, "10", Carried, Everywhere, First, Line;
+        ClientAliveInterval [] Kind::Seconds { none: false }, "0", Carried, Everywhere, First, Line;
+        ClientAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
+        RequiredRSASize [] Kind::Integer { min: 1024, max: 16384 }, "2048", Carried, Everywhere, First, Line;
+        StreamLocalBindMask [] Kind::Mode, "0177", Fulfilled, Everywhere, First, Octal;
+        UnusedConnectionTimeout [] Kind::Seconds { none: true }, "none", Support::Restricting(&["none", "0"]), Everywhere, First, Line;
+        PermitRootLogin [] ROOT_LOGIN, "prohibit-password", Carried, Everywhere, First, Line;
+        IgnoreRhosts [] RHOSTS, "yes", Fulfilled, Everywhere, First, Line;
+        IgnoreUserKnownHosts [] Kind::Flag, "no", Fulfilled, Global, First, Line;
+        HostbasedAuthentication [] Kind::Flag, "no", ENABLES, Everywhere, First, Line;
+        HostbasedUsesNameFromPacketOnly [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
+        PubkeyAuthentication ["DSAAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        PasswordAuthentication [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        PrintMotd [] Kind::Flag, "yes", Carried, Global, First, Line;
+        PrintLastLog [] Kind::Flag, "yes", Carried, Global, First, Line;
+        X11Forwarding [] Kind::Flag, "no", ENABLES, Everywhere, First, Line;
+        X11UseLocalhost [] Kind::Flag, "yes", Fulfilled, Everywhere, First, Line;
+        PermitTTY [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        PermitUserRC [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        StrictModes [] Kind::Flag, "yes", Carried, Global, First, Line;
+        TCPKeepAlive ["KeepAlive"] Kind::Flag, "yes", Carried, Global, First, Line;
+        PermitEmptyPasswords [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        Compression [] COMPRESSION, "yes", Carried, Global, First, Line;
+        GatewayPorts [] GATEWAY, "no", ENABLES, Everywhere, First, Line;
+        UseDNS [] Kind::Flag, "no", Carried, Global, First, Line;
+        AllowTcpForwarding [] FORWARDING, "yes", ENABLES, Everywhere, First, Line;
+        AllowAgentForwarding [] Kind::Flag, "yes", ENABLES, Everywhere, First, Line;
+        DisableForwarding [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        AllowStreamLocalForwarding [] FORWARDING, "yes", ENABLES, Everywhere, First, Line;
+        StreamLocalBindUnlink [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
+        FingerprintHash [] HASH, "sha256", Carried, Global, First, Line;
+        ExposeAuthInfo [] Kind::Flag, "no", ENABLES, Everywhere, First, Line;
+        RefuseConnection [] Kind::Flag, "no", Support::Restricting(&["no"]), Everywhere, First, Line;
+        PidFile [] Kind::Path, "/run/sshd.pid", Carried, Global, First, Line;
+        ModuliFile [] Kind::Path, "/etc/ssh/moduli", Carried, Global, First, Line;
+        XAuthLocation [] Kind::Path, "/usr/bin/xauth", Fulfilled, Global, First, Line;
+        Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Global, First, Comma;
+        MACs [] Kind::Algorithms(Class::Mac), "", Carried, Global, First, Comma;
+        Banner [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        ForceCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
+        ChrootDirectory [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        TrustedUserCAKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        RevokedKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        SecurityKeyProvider [] Kind::Path, "internal", Fulfilled, Global, First, Line;
+        AuthorizedPrincipalsFile [] Kind::Text, "none", Carried, Everywhere, First, Line;
+        VersionAddendum [] Kind::Rest, "none", Carried, Global, First, Line;
+        AuthorizedKeysCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
+        AuthorizedKeysCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
+        AuthorizedPrincipalsCommand [] Kind::Rest, "none", Support::Restricting(&["none"]), Everywhere, First, Line;
+        AuthorizedPrincipalsCommandUser [] Kind::Text, "none", Fulfilled, Everywhere, First, Line;
+        HostKeyAgent [] Kind::Text, "none", Support::Restricting(&["none"]), Global, First, Line;
+        KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Global, First, Comma;
+        CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
+        HostbasedAcceptedAlgorithms ["HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Fulfilled, Everywhere, First, Comma;
+        HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Global, First, Comma;
+        PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
+        RDomain [] Kind::Text, "none", Support::Restricting(&["none"]), Everywhere, First, Line;
+        LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
+        SyslogFacility [] Kind::Parsed(forms::facility), "AUTH", Carried, Global, First, Line;
+        AuthorizedKeysFile ["AuthorizedKeysFile2"] Kind::Words, ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, Line;
+        HostKey ["HostDSAKey"] Kind::Path, "", Carried, Global, Add, PerWord;
+        HostCertificate [] Kind::Path, "", Carried, Global, Add, PerWord;
+        AllowUsers [] Kind::Parsed(forms::user_patterns), "", Carried, Everywhere, Add, PerWord;
+        DenyUsers [] Kind::Parsed(forms::user_patterns), "", Carried, Everywhere, Add, PerWord;
+        AllowGroups [] Kind::Words, "", Carried, Everywhere, Add, PerWord;
+        DenyGroups [] Kind::Words, "", Carried, Everywhere, Add, PerWord;
+        AcceptEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
+        SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
+        AuthenticationMethods [] Kind::Parsed(forms::authentication_methods), "any", Carried, Everywhere, First, Line;
+        LogVerbose [] Kind::Words, "none", Support::Enabling(&["none"]), Everywhere, First, Line;
+        ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
+        Subsystem [] Kind::Parsed(forms::subsystem), "", Carried, Everywhere, Add, PerWord;
+        MaxStartups [] Kind::Parsed(forms::max_startups), "10:30:100", Carried, Global, First, Line;
+        PerSourceMaxStartups [] SOURCES, "none", Carried, Global, First, Line;
+        PerSourceNetBlockSize [] Kind::Parsed(forms::net_block_size), "32:128", Carried, Global, First, Line;
+        PermitTunnel [] TUNNEL, "no", ENABLES, Everywhere, First, Line;
+        IPQoS [] Kind::Parsed(forms::ip_qos), "lowdelay throughput", Carried, Everywhere, First, Line;
+        RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, First, Line;
+        PermitOpen [] Kind::Parsed(forms::permitted_ports), "any", Fulfilled, Everywhere, First, Line;
+        PermitListen [] Kind::Parsed(forms::permitted_ports), "any", Fulfilled, Everywhere, First, Line;
+        PermitUserEnvironment [] Kind::Parsed(forms::user_environment), "no", Carried, Global, First, Line;
+        PubkeyAuthOptions [] Kind::Parsed(forms::pubkey_options), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
+        PerSourcePenalties [] Kind::Parsed(forms::penalties), "yes", Carried, Global, Add, Never;
+        PerSourcePenaltyExemptList [] Kind::Parsed(forms::exempt_list), "none", Carried, Global, First, OrWord("none");
+        SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
+        SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
+        DebianBanner [] Kind::Flag, "", Fulfilled, Global, First, Never;
+        Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
+        Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
+        Protocol [] Kind::Rest, "", Ignored, Everywhere, First, Never;
+        GSSAPIAuthentication [
+            "GSSAPICleanupCredentials" "GSSAPICleanupCreds" "GSSAPIStrictAcceptorCheck" "GSSAPIKeyExchange"
+            "GSSAPIStoreCredentialsOnRekey" "GSSAPIKexAlgorithms" "GSSAPIDelegateCredentials"
+            "KerberosAuthentication" "KerberosOrLocalPasswd" "KerberosTicketCleanup" "KerberosGetAFSToken"
+            "KerberosTgtPassing" "AFSTokenPassing" "PAMAuthenticationViaKbdInt"
+        ] Kind::Rest, "", Unsupported, Everywhere, First, Never;
+        UsePrivilegeSeparation [
+            "UseLogin" "KeyRegenerationInterval" "ServerKeyBits" "RSAAuthentication" "RhostsAuthentication"
+            "RhostsRSAAuthentication" "CheckMail" "ReverseMappingCheck" "VerifyReverseMapping"
+        ] Kind::Rest, "", Deprecated, Everywhere, First, Never;
+    }
+}

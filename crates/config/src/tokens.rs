@@ -1,0 +1,273 @@
+//! Expansion of `%` tokens, `${NAME}` and `~` in configured words (ssh_config(5) TOKENS, ENVIRONMENT VARIABLES).
+//!
+//! A template is expanded in one pass: what a token stands for is never looked at again, so a host called
+//! `%r` or `${HOME}` stays what it is. Words that become part of a shell command are expanded with
+//! [`Purpose::Shell`], which refuses values that a shell would take apart (hostile.md §4).
+
+use std::fmt;
+
+use crate::environment::Environment;
+
+/// Longest expansion: a path or command far beyond any use is refused instead of built.
+pub const MAX_EXPANSION_BYTES: usize = 64 << 10;
+
+/// What a template becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A name, path or text that no shell reads.
+    Plain,
+    /// A command for a shell.
+    Shell,
+}
+
+/// Why a template cannot be expanded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpandError {
+    /// `%` at the end, or a token that is not allowed here.
+    UnknownToken(String),
+    /// `${NAME}` without the closing brace, or of a variable that is not set.
+    Variable(String),
+    /// `~name` of a user who is not known.
+    UnknownUser(String),
+    /// A token's value holds characters that a shell would act on.
+    Unsafe {
+        /// The token's letter.
+        token: char,
+        /// Its value, escaped.
+        value: String,
+    },
+    /// The result would be too long.
+    TooLong,
+}
+
+impl fmt::Display for ExpandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExpandError::UnknownToken(token) => write!(f, "unknown key %{token}"),
+            ExpandError::Variable(name) => write!(f, "environment variable ${{{name}}} is not set"),
+            ExpandError::UnknownUser(name) => write!(f, "no such user {name}"),
+            ExpandError::Unsafe { token, value } => write!(
+                f,
+                "%{token} is {value}, which holds characters that a shell would act on; quote nothing, rename it"
+            ),
+            ExpandError::TooLong => f.write_str("expansion is too long"),
+        }
+    }
+}
+
+impl std::error::Error for ExpandError {}
+
+/// Values of tokens, by letter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    values: Vec<(char, String)>,
+}
+
+impl Tokens {
+    /// No tokens but `%%`.
+    pub fn new() -> Tokens {
+        Tokens::default()
+    }
+
+    /// Sets a token, replacing an earlier value.
+    pub fn set(&mut self, letter: char, value: impl Into<String>) {
+        let value = value.into();
+        match self.values.iter_mut().find(|(l, _)| *l == letter) {
+            Some(slot) => slot.1 = value,
+            None => self.values.push((letter, value)),
+        }
+    }
+
+    /// As [`Tokens::set`], for chains.
+    pub fn with(mut self, letter: char, value: impl Into<String>) -> Tokens {
+        self.set(letter, value);
+        self
+    }
+
+    /// The value of a token.
+    pub fn value(&self, letter: char) -> Option<&str> {
+        self.values
+            .iter()
+            .find(|(l, _)| *l == letter)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Only the tokens whose letters are in `letters`: the set that one keyword accepts.
+    pub fn only(&self, letters: &str) -> Tokens {
+        Tokens {
+            values: self
+                .values
+                .iter()
+                .filter(|(l, _)| letters.contains(*l))
+                .cloned()
+                .collect(),
+        }
+    }
+
+    /// Replaces `%` tokens of a template.
+    ///
+    /// # Errors
+    /// When a token is not among these, the result is too long, or a value is not fit for a shell.
+    pub fn expand(&self, template: &str, purpose: Purpose) -> Result<String, ExpandError> {
+        self.expand_parts(template, purpose, None)
+    }
+
+    /// Replaces `%` tokens and `${NAME}`.
+    ///
+    /// # Errors
+    /// As [`Tokens::expand`], and when a variable is not set.
+    pub fn expand_with_variables(
+        &self,
+        template: &str,
+        purpose: Purpose,
+        environment: &dyn Environment,
+    ) -> Result<String, ExpandError> {
+        self.expand_parts(template, purpose, Some(environment))
+    }
+
+    fn expand_parts(
+        &self,
+        template: &str,
+        purpose: Purpose,
+        environment: Option<&dyn Environment>,
+    ) -> Result<String, ExpandError> {
+        let mut out = String::new();
+        let mut rest = template;
+        while let Some(at) = rest.find(['%', '$']) {
+            let (before, from) = rest.split_at(at);
+            out.push_str(before);
+            let mut letters = from.chars();
+            let mark = letters.next();
+            let after = letters.as_str();
+            if mark == Some('$') {
+                rest = match (environment, after.strip_prefix('{')) {
+                    (Some(environment), Some(inner)) => {
+                        let (name, tail) = inner
+                            .split_once('}')
+                            .ok_or_else(|| ExpandError::Variable(inner.to_owned()))?;
+                        let value = environment
+                            .variable(name)
+                            .filter(|_| !name.is_empty())
+                            .ok_or_else(|| ExpandError::Variable(name.to_owned()))?;
+                        out.push_str(&value);
+                        tail
+                    }
+                    _ => {
+                        out.push('$');
+                        after
+                    }
+                };
+            } else {
+                let letter = letters.next();
+                self.push_token(&mut out, letter, purpose)?;
+                rest = letters.as_str();
+            }
+            if out.len() > MAX_EXPANSION_BYTES {
+                return Err(ExpandError::TooLong);
+            }
+        }
+        out.push_str(rest);
+        if out.len() > MAX_EXPANSION_BYTES {
+            return Err(ExpandError::TooLong);
+        }
+        Ok(out)
+    }
+
+    fn push_token(
+        &self,
+        out: &mut String,
+        letter: Option<char>,
+        purpose: Purpose,
+    ) -> Result<(), ExpandError> {
+        let unknown = || ExpandError::UnknownToken(letter.map(String::from).unwrap_or_default());
+        let letter = letter.ok_or_else(unknown)?;
+        if letter == '%' {
+            out.push('%');
+            return Ok(());
+        }
+        let value = self.value(letter).ok_or_else(unknown)?;
+        if purpose == Purpose::Shell && !is_shell_safe(letter, value) {
+            return Err(ExpandError::Unsafe {
+                token: letter,
+                value: value.escape_debug().to_string(),
+            });
+        }
+        out.push_str(value);
+        Ok(())
+    }
+}
+
+/// Replaces a leading `~` or `~user`.
+///
+/// # Errors
+/// When the user is not known.
+pub fn expand_tilde(path: &str, environment: &dyn Environment) -> Result<String, ExpandError> {
+    let Some(rest) = path.strip_prefix('~') else {
+        return Ok(path.to_owned());
+    };
+    let (user, tail) = match rest.split_once('/') {
+        Some((user, tail)) => (user, Some(tail)),
+        None => (rest, None),
+    };
+    let home = if user.is_empty() {
+        environment.local_user().home
+    } else {
+        environment
+            .home_of(user)
+            .ok_or_else(|| ExpandError::UnknownUser(user.to_owned()))?
+    };
+    match tail {
+        None => Ok(home),
+        Some(tail) => Ok(format!(
+            "{}/{}",
+            home.trim_end_matches('/'),
+            tail.trim_start_matches('/')
+        )),
+    }
+}
+
+/// May `host` come from a command line or URI? Refuses a leading `-`, whitespace, control characters and
+/// what a shell acts on.
+pub fn is_valid_host(host: &str) -> bool {
+    !host.starts_with('-')
+        && !host
+            .chars()
+            .any(|c| "'`\"$\\;&<>|(){}".contains(c) || c.is_whitespace() || c.is_control())
+}
+
+/// May `user` come from a command line or URI? As OpenSSH, a blank is allowed inside, but not before a `-`.
+pub fn is_valid_user(user: &str) -> bool {
+    if user.starts_with('-') || user.ends_with('\\') {
+        return false;
+    }
+    let mut after_blank = false;
+    for c in user.chars() {
+        if c.is_control() || "'`\"$;&<>|(){}".contains(c) || (after_blank && c == '-') {
+            return false;
+        }
+        after_blank = c.is_whitespace();
+    }
+    true
+}
+
+/// Characters that no name in a configuration may hold: they would forge log lines or end strings early.
+pub fn has_control_characters(text: &str) -> bool {
+    text.chars().any(char::is_control)
+}
+
+/// Names that the peer or a command line chose must not be taken apart by the shell. Paths and digests of
+/// our own making are left alone.
+fn is_shell_safe(letter: char, value: &str) -> bool {
+    match letter {
+        'h' | 'n' | 'k' | 'H' => is_valid_host(value),
+        'r' => is_valid_user(value),
+        'j' => {
+            !has_control_characters(value) && !value.contains(|c| "'`\"$\\;&<>|(){}".contains(c))
+        }
+        _ => !has_control_characters(value),
+    }
+}
+
+#[cfg(test)]
+#[path = "tokens_tests.rs"]
+mod tests;

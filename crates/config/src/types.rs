@@ -1,0 +1,143 @@
+//! Value types that typed options of client and server share.
+
+use crate::units;
+
+words! {
+    /// Address families that may be used.
+    AddressFamily {
+        /// IPv4 and IPv6.
+        Any = "any",
+        /// IPv4 only.
+        Inet = "inet",
+        /// IPv6 only.
+        Inet6 = "inet6",
+    } default Any
+}
+
+words! {
+    /// How much is logged.
+    LogLevel {
+        /// Nothing.
+        Quiet = "QUIET",
+        /// What ends the program.
+        Fatal = "FATAL",
+        /// Errors.
+        Error = "ERROR",
+        /// What an administrator wants to know.
+        Info = "INFO",
+        /// More of it.
+        Verbose = "VERBOSE",
+        /// Decisions (`-v`).
+        Debug1 = "DEBUG",
+        /// Messages (`-vv`).
+        Debug2 = "DEBUG2",
+        /// Internals (`-vvv`).
+        Debug3 = "DEBUG3",
+    } default Info
+}
+
+words! {
+    /// syslog(3) facilities.
+    SyslogFacility {
+        /// System daemons.
+        Daemon = "DAEMON",
+        /// User programs.
+        User = "USER",
+        /// Security messages.
+        Auth = "AUTH",
+        /// Private security messages.
+        AuthPriv = "AUTHPRIV",
+        /// Local use 0.
+        Local0 = "LOCAL0",
+        /// Local use 1.
+        Local1 = "LOCAL1",
+        /// Local use 2.
+        Local2 = "LOCAL2",
+        /// Local use 3.
+        Local3 = "LOCAL3",
+        /// Local use 4.
+        Local4 = "LOCAL4",
+        /// Local use 5.
+        Local5 = "LOCAL5",
+        /// Local use 6.
+        Local6 = "LOCAL6",
+        /// Local use 7.
+        Local7 = "LOCAL7",
+    } default Auth
+}
+
+words! {
+    /// The hash of fingerprints that are shown or logged.
+    FingerprintHash {
+        /// Colon-separated MD5.
+        Md5 = "MD5",
+        /// Base64 SHA-256.
+        Sha256 = "SHA256",
+    } default Sha256
+}
+
+/// When a key is exchanged anew. Zero bytes mean the cipher's own limit, no seconds mean no limit by time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RekeyLimit {
+    /// Bytes in either direction; 0 leaves it to the cipher.
+    pub bytes: u64,
+    /// Seconds; 0 is no limit.
+    pub seconds: u32,
+}
+
+impl RekeyLimit {
+    pub(crate) fn from_words(words: &[String]) -> RekeyLimit {
+        RekeyLimit {
+            bytes: number_at(words, 0).unwrap_or(0),
+            seconds: number_at(words, 1)
+                .and_then(|s| u32::try_from(s).ok())
+                .unwrap_or(0),
+        }
+    }
+}
+
+/// Type-of-service bytes for interactive and bulk sessions; none leaves the system's default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpQos {
+    /// With a terminal.
+    pub interactive: Option<u8>,
+    /// Without one.
+    pub bulk: Option<u8>,
+}
+
+impl IpQos {
+    pub(crate) fn from_words(words: &[String]) -> IpQos {
+        let at = |i: usize| {
+            let value = units::parse_ipqos(words.get(i)?)?;
+            u8::try_from(value).ok()
+        };
+        IpQos {
+            interactive: at(0),
+            bulk: at(1),
+        }
+    }
+}
+
+/// A variable with its value, from `SetEnv`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Name, without `=`.
+    pub name: String,
+    /// Value, possibly empty.
+    pub value: String,
+}
+
+pub(crate) fn variables(words: &[String]) -> Vec<Variable> {
+    words
+        .iter()
+        .filter_map(|word| word.split_once('='))
+        .map(|(name, value)| Variable {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        })
+        .collect()
+}
+
+pub(crate) fn number_at(words: &[String], index: usize) -> Option<u64> {
+    words.get(index)?.parse().ok()
+}

@@ -1,0 +1,445 @@
+//! The form in which a keyword's value is kept between the file and the typed options, and how each kind of
+//! value is read and printed.
+//!
+//! A [`Table`] of [`Keyword`]s describes one kind of file. Parser, defaults, dump (`ssh -G`, `sshd -T`), the
+//! encoded form and the manual's table are all made from it, so a keyword is described once.
+
+use crate::algorithms::Class;
+use crate::units;
+
+/// A value that was read, in canonical form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// `yes` or `no`.
+    Flag(bool),
+    /// A whole number or a time in seconds; -1 is `none`.
+    Number(i64),
+    /// One word, or the rest of the line.
+    Word(String),
+    /// Several words, of one line or accumulated.
+    Words(Vec<String>),
+}
+
+/// How a keyword's arguments are read.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// `yes`/`true` or `no`/`false`.
+    Flag,
+    /// One of a list: what may be written, and what it is kept and printed as.
+    Choice(&'static [(&'static str, &'static str)]),
+    /// A whole number within bounds.
+    Integer {
+        /// Smallest accepted.
+        min: i64,
+        /// Largest accepted.
+        max: i64,
+    },
+    /// An octal file mode.
+    Mode,
+    /// A TCP port.
+    Port,
+    /// A time in seconds; `none` is kept as -1 where allowed.
+    Seconds {
+        /// Whether `none` is a value.
+        none: bool,
+    },
+    /// One word.
+    Text,
+    /// A file name: a relative one starts at the working directory, `none` is kept.
+    Path,
+    /// One or more words.
+    Words,
+    /// The rest of the line as it stands.
+    Rest,
+    /// A list of algorithms with the modifiers `+ - ^`.
+    Algorithms(Class),
+    /// Words with a form of their own; the function gives the canonical words or says what is wrong.
+    Parsed(fn(&[String]) -> Result<Vec<String>, String>),
+    /// Host, Match and Include, which the parser itself carries out.
+    Structure,
+}
+
+/// What this suite does with a keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// Carried out.
+    Carried,
+    /// It limits, or names details of, something that this suite does not do at all, so it is fulfilled by itself.
+    Fulfilled,
+    /// It would enable something that is not carried out: warned about, and ignored. The canonical values
+    /// listed enable nothing and pass in silence.
+    Enabling(&'static [&'static str]),
+    /// It would restrict something and is not carried out: refused. The canonical values listed restrict
+    /// nothing and pass.
+    Restricting(&'static [&'static str]),
+    /// OpenSSH once had it: named with `-v`, ignored.
+    Deprecated,
+    /// OpenSSH can be built without it, and this suite is: named with `-v`, ignored.
+    Unsupported,
+    /// Taken and ignored in silence, as OpenSSH does.
+    Ignored,
+}
+
+/// Where a keyword may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Not inside a Match block of sshd_config.
+    Global,
+    /// Anywhere.
+    Everywhere,
+}
+
+/// What a second line with the same keyword does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// Nothing: the first value wins.
+    First,
+    /// Its words are added to those before.
+    Add,
+}
+
+/// How the dump prints a keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dump {
+    /// Never (aliases, structure, deprecated keywords).
+    Never,
+    /// One line, when there is a value.
+    Line,
+    /// One line with this word when there is no value.
+    OrWord(&'static str),
+    /// One line per word.
+    PerWord,
+    /// One line per word, and a line with this word when there are none.
+    PerWordOr(&'static str),
+    /// One line, joined with commas.
+    Comma,
+    /// One line per entry; an entry is the word itself, its parts separated by a single space.
+    Octal,
+}
+
+/// One keyword of a table.
+pub struct Keyword {
+    /// Name as documented; compared without case.
+    pub name: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+    /// How it is read.
+    pub kind: Kind,
+    /// The default as one would write it; empty when there is none.
+    pub default: &'static str,
+    /// What is done with it.
+    pub support: Support,
+    /// Where it may stand.
+    pub scope: Scope,
+    /// What a second line does.
+    pub repeat: Repeat,
+    /// How the dump prints it.
+    pub dump: Dump,
+}
+
+/// The keywords of one kind of file, in the order of the dump.
+pub type Table = &'static [Keyword];
+
+/// Finds a keyword by name or alias, without case; gives its index.
+pub fn find(table: Table, name: &str) -> Option<usize> {
+    table.iter().position(|keyword| {
+        keyword.name.eq_ignore_ascii_case(name)
+            || keyword
+                .aliases
+                .iter()
+                .any(|alias| alias.eq_ignore_ascii_case(name))
+    })
+}
+
+/// Values by keyword: one slot per row of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Values {
+    slots: Vec<Option<Value>>,
+}
+
+impl Values {
+    /// No value for any of `count` keywords.
+    pub fn empty(count: usize) -> Values {
+        Values {
+            slots: vec![None; count],
+        }
+    }
+
+    /// The value of a keyword, when it has one.
+    pub fn at(&self, index: usize) -> Option<&Value> {
+        self.slots.get(index).and_then(Option::as_ref)
+    }
+
+    /// Sets a value, whatever stood there.
+    pub fn put(&mut self, index: usize, value: Value) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = Some(value);
+        }
+    }
+
+    /// Forgets a value.
+    pub fn clear(&mut self, index: usize) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = None;
+        }
+    }
+
+    /// Enters a value as a line of the file does: first value wins, or words are added.
+    pub fn enter(&mut self, index: usize, repeat: Repeat, value: Value) {
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        let value = match (repeat, value) {
+            (Repeat::Add, Value::Word(word)) => Value::Words(vec![word]),
+            (_, value) => value,
+        };
+        match (repeat, slot.as_mut(), value) {
+            (_, None, value) => *slot = Some(value),
+            (Repeat::Add, Some(Value::Words(have)), Value::Words(more)) => have.extend(more),
+            _ => {}
+        }
+    }
+
+    /// Takes over every value that `other` has.
+    pub fn override_with(&mut self, other: &Values) {
+        for (index, slot) in other.slots.iter().enumerate() {
+            if let Some(value) = slot {
+                self.put(index, value.clone());
+            }
+        }
+    }
+
+    /// How many keywords there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// True when no keyword has a value.
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().all(Option::is_none)
+    }
+
+    /// A flag; false when there is no value.
+    pub fn flag(&self, index: usize) -> bool {
+        matches!(self.at(index), Some(Value::Flag(true)))
+    }
+
+    /// A number; -1 when there is no value.
+    pub fn number(&self, index: usize) -> i64 {
+        match self.at(index) {
+            Some(Value::Number(n)) => *n,
+            _ => -1,
+        }
+    }
+
+    /// A number as u32: none when it is negative, missing or too large.
+    pub fn count(&self, index: usize) -> Option<u32> {
+        u32::try_from(self.number(index)).ok()
+    }
+
+    /// One word; empty when there is no value.
+    pub fn word(&self, index: usize) -> &str {
+        match self.at(index) {
+            Some(Value::Word(word)) => word,
+            _ => "",
+        }
+    }
+
+    /// One word; none when there is no value or the value is `none`.
+    pub fn word_unless_none(&self, index: usize) -> Option<String> {
+        let word = self.word(index);
+        (!word.is_empty() && !word.eq_ignore_ascii_case("none")).then(|| word.to_owned())
+    }
+
+    /// The words; none of them when there is no value.
+    pub fn words(&self, index: usize) -> &[String] {
+        match self.at(index) {
+            Some(Value::Words(words)) => words,
+            _ => &[],
+        }
+    }
+
+    /// The words as owned strings, where the single word `none` means no words.
+    pub fn words_unless_none(&self, index: usize) -> Vec<String> {
+        match self.words(index) {
+            [only] if only.eq_ignore_ascii_case("none") => Vec::new(),
+            words => words.to_vec(),
+        }
+    }
+}
+
+impl Kind {
+    /// Reads the arguments of a line. `words` are the arguments as split, `rest` the line behind the keyword.
+    ///
+    /// # Errors
+    /// The sentence for the user, without file and line.
+    pub fn read(&self, keyword: &str, words: &[String], rest: &str) -> Result<Value, String> {
+        let several = matches!(
+            self,
+            Kind::Words | Kind::Parsed(_) | Kind::Rest | Kind::Structure
+        );
+        let first = match words.first() {
+            Some(first) => first.as_str(),
+            None if matches!(self, Kind::Rest) => "",
+            None => return Err(format!("no argument after keyword \"{keyword}\"")),
+        };
+        let empty_first = first.is_empty() && !several;
+        if empty_first {
+            return Err("missing argument.".to_owned());
+        }
+        let value = self.read_first(first, words, rest)?;
+        if !several && words.len() > 1 {
+            return Err(format!("keyword {keyword} extra arguments at end of line"));
+        }
+        Ok(value)
+    }
+
+    fn read_first(&self, first: &str, words: &[String], rest: &str) -> Result<Value, String> {
+        match self {
+            Kind::Flag => match first.to_ascii_lowercase().as_str() {
+                "yes" | "true" => Ok(Value::Flag(true)),
+                "no" | "false" => Ok(Value::Flag(false)),
+                _ => Err(unsupported(first)),
+            },
+            Kind::Choice(choices) => choices
+                .iter()
+                .find(|(spelling, _)| spelling.eq_ignore_ascii_case(first))
+                .map(|(_, canonical)| Value::Word((*canonical).to_owned()))
+                .ok_or_else(|| unsupported(first)),
+            Kind::Integer { min, max } => read_integer(first, *min, *max),
+            Kind::Mode => units::parse_mode(first)
+                .map(|mode| Value::Number(i64::from(mode)))
+                .ok_or_else(|| "Bad mask.".to_owned()),
+            Kind::Port => units::parse_port(first)
+                .map(|port| Value::Number(i64::from(port)))
+                .ok_or_else(|| format!("Bad port '{first}'.")),
+            Kind::Seconds { none } => {
+                if *none && first.eq_ignore_ascii_case("none") {
+                    return Ok(Value::Number(-1));
+                }
+                units::parse_seconds(first)
+                    .map(|seconds| Value::Number(i64::from(seconds)))
+                    .ok_or_else(|| "invalid time value.".to_owned())
+            }
+            Kind::Text | Kind::Path => Ok(Value::Word(first.to_owned())),
+            Kind::Words => {
+                if words.iter().any(String::is_empty) {
+                    return Err("empty argument.".to_owned());
+                }
+                Ok(Value::Words(words.to_vec()))
+            }
+            Kind::Rest => Ok(Value::Word(rest.to_owned())),
+            Kind::Algorithms(class) => {
+                class.check(first)?;
+                Ok(Value::Word(first.to_owned()))
+            }
+            Kind::Parsed(read) => read(words).map(Value::Words),
+            Kind::Structure => Ok(Value::Words(words.to_vec())),
+        }
+    }
+}
+
+/// The sentence for a word that is not among those accepted.
+pub fn unsupported(word: &str) -> String {
+    format!("unsupported option \"{word}\".")
+}
+
+fn read_integer(text: &str, min: i64, max: i64) -> Result<Value, String> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("integer value invalid.".to_owned());
+    }
+    match text.parse::<i64>() {
+        Ok(n) if n < min => Err("integer value too small.".to_owned()),
+        Ok(n) if n > max => Err("integer value too large.".to_owned()),
+        Ok(n) => Ok(Value::Number(n)),
+        Err(_) if text.starts_with('-') => Err("integer value too small.".to_owned()),
+        Err(_) => Err("integer value too large.".to_owned()),
+    }
+}
+
+/// A value as the dump prints it, in one line.
+pub fn show(value: &Value, dump: Dump) -> String {
+    match value {
+        Value::Flag(true) => "yes".to_owned(),
+        Value::Flag(false) => "no".to_owned(),
+        Value::Number(n) if dump == Dump::Octal => format!("0{n:o}"),
+        Value::Number(-1) => "none".to_owned(),
+        Value::Number(n) => n.to_string(),
+        Value::Word(word) => word.clone(),
+        Value::Words(words) if dump == Dump::Comma => words.join(","),
+        Value::Words(words) => words.join(" "),
+    }
+}
+
+/// Prints the values as `ssh -G` and `sshd -T` do: lower-case keyword, a space, the value.
+pub fn dump(table: Table, values: &Values) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, text: &str| {
+        out.push_str(&name.to_ascii_lowercase());
+        out.push(' ');
+        out.push_str(text);
+        out.push('\n');
+    };
+    for (index, keyword) in table.iter().enumerate() {
+        match (keyword.dump, values.at(index)) {
+            (Dump::Never, _) => {}
+            (Dump::PerWord | Dump::PerWordOr(_), Some(Value::Words(words)))
+                if !words.is_empty() =>
+            {
+                for word in words {
+                    line(keyword.name, word);
+                }
+            }
+            (Dump::OrWord(word) | Dump::PerWordOr(word), None) => line(keyword.name, word),
+            (Dump::OrWord(word) | Dump::PerWordOr(word), Some(Value::Words(words)))
+                if words.is_empty() =>
+            {
+                line(keyword.name, word);
+            }
+            (_, None) => {}
+            (how, Some(value)) => line(keyword.name, &show(value, how)),
+        }
+    }
+    out
+}
+
+/// The table as rows of a manual page: keyword, default, and what is done with it.
+pub fn manual_rows(table: Table) -> Vec<[String; 3]> {
+    table
+        .iter()
+        .map(|keyword| {
+            let support = match keyword.support {
+                Support::Carried => "carried out",
+                Support::Fulfilled => "nothing to do",
+                Support::Enabling(_) => "not carried out; warns",
+                Support::Restricting(_) => "not carried out; refused",
+                Support::Deprecated => "deprecated",
+                Support::Unsupported => "unsupported",
+                Support::Ignored => "ignored",
+            };
+            [
+                keyword.name.to_owned(),
+                keyword.default.to_owned(),
+                support.to_owned(),
+            ]
+        })
+        .collect()
+}
+
+/// The default of a keyword, read as a line of a file would be; none when it has none.
+pub(crate) fn default_of(keyword: &Keyword) -> Option<Value> {
+    if keyword.default.is_empty() {
+        return None;
+    }
+    let words: Vec<String> = keyword.default.split(' ').map(str::to_owned).collect();
+    keyword
+        .kind
+        .read(keyword.name, &words, keyword.default)
+        .ok()
+}
+
+/// What a value is compared with in the lists of [`Support`].
+pub(crate) fn canonical(value: &Value) -> String {
+    show(value, Dump::Line)
+}
