@@ -1,1 +1,187 @@
-//! Two connections in memory, with virtual time.
+//! Two connections in memory, with virtual time: what `proto` promises, without a socket.
+//!
+//! [`Pair`] joins a client and a server by two byte queues and delivers them in pieces of any
+//! size. The server's owner is played by [`Pair::step`], which signs with a fresh Ed25519 host
+//! key and lets in whoever brings the password [`PASSWORD`].
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
+use proto::{
+    AuthMethod, Connection, Error, Event, Millis, Output, ServerHostKey, TransportConfig,
+};
+
+/// What the simulated server accepts.
+pub const PASSWORD: &[u8] = b"correct horse";
+
+/// One side: a connection and what it has sent but nobody has delivered.
+pub struct Side {
+    /// The connection.
+    pub connection: Connection,
+    /// Bytes on the wire from this side.
+    pub wire: VecDeque<u8>,
+    /// Events that the test has not looked at.
+    pub events: VecDeque<Event>,
+}
+
+impl Side {
+    fn new(connection: Connection) -> Self {
+        Self { connection, wire: VecDeque::new(), events: VecDeque::new() }
+    }
+
+    /// Seals all output onto the wire.
+    pub fn transmit(&mut self) {
+        while let Some(output) = self.connection.poll_output() {
+            match output {
+                Output::Raw(bytes) => self.wire.extend(bytes),
+                Output::Seal(job) => {
+                    let sealed = job.run();
+                    self.wire.extend(sealed.wire());
+                    self.connection.recycle(sealed.into_buf());
+                }
+            }
+        }
+    }
+
+    /// Gives `bytes` to the connection.
+    ///
+    /// # Errors
+    /// What the connection says.
+    pub fn receive(&mut self, bytes: &[u8], now: Millis) -> Result<(), Error> {
+        self.connection.receive_buffer().extend_from_slice(bytes);
+        self.connection.process(now)?;
+        while let Some(event) = self.connection.poll_event() {
+            self.events.push_back(event);
+        }
+        Ok(())
+    }
+}
+
+/// A client and a server.
+pub struct Pair {
+    /// The side that connected.
+    pub client: Side,
+    /// The side that was connected to.
+    pub server: Side,
+    /// Virtual milliseconds.
+    pub now: Millis,
+    host_key: PrivateKey,
+    /// Methods that the server asked its owner about, in order, as text.
+    pub asked: Vec<String>,
+}
+
+impl Pair {
+    /// A pair that has exchanged nothing yet.
+    ///
+    /// # Panics
+    /// On configurations that `proto` refuses.
+    #[must_use]
+    pub fn new(client: TransportConfig, server: TransportConfig) -> Self {
+        let host_key = PrivateKey::generate(KeySpec::Ed25519).expect("key generation");
+        let keys = vec![ServerHostKey {
+            algorithms: vec!["ssh-ed25519".into()],
+            blob: host_key.public().blob(),
+        }];
+        Self {
+            client: Side::new(Connection::client(client, 0).expect("client")),
+            server: Side::new(Connection::server(server, keys, 0).expect("server")),
+            now: 0,
+            host_key,
+            asked: Vec::new(),
+        }
+    }
+
+    /// The server's host key blob.
+    #[must_use]
+    pub fn host_key_blob(&self) -> Vec<u8> {
+        self.host_key.public().blob()
+    }
+
+    /// Lets the server's owner answer what it is asked.
+    ///
+    /// # Errors
+    /// What the server's connection says.
+    pub fn answer_server(&mut self) -> Result<(), Error> {
+        let mut rest = VecDeque::new();
+        while let Some(event) = self.server.events.pop_front() {
+            match event {
+                Event::SignExchangeHash { hash, .. } => {
+                    let signature = self
+                        .host_key
+                        .sign(SignatureAlgorithm::Ed25519, hash.as_ref())
+                        .map_err(|_| Error::Bug("signing"))?;
+                    self.server.connection.provide_host_signature(&signature)?;
+                }
+                Event::AuthRequest(request) => {
+                    self.asked.push(format!("{:?}", core::mem::discriminant(&request.method)));
+                    match request.method {
+                        AuthMethod::Password { password, .. } if &password[..] == PASSWORD => {
+                            self.server.connection.auth_success()?;
+                        }
+                        AuthMethod::PublickeyQuery { .. } => self.server.connection.auth_pk_ok()?,
+                        _ => self.server.connection.auth_failure(&["password", "publickey"], false)?,
+                    }
+                }
+                other => rest.push_back(other),
+            }
+        }
+        self.server.events = rest;
+        self.server.connection.process(self.now)?;
+        while let Some(event) = self.server.connection.poll_event() {
+            self.server.events.push_back(event);
+        }
+        Ok(())
+    }
+
+    /// Moves bytes both ways in pieces of `piece` until nothing moves; the client trusts any
+    /// host key.
+    ///
+    /// # Errors
+    /// The first error of either side.
+    pub fn settle(&mut self, piece: usize) -> Result<(), Error> {
+        loop {
+            self.client.transmit();
+            self.server.transmit();
+            let up: Vec<u8> = take(&mut self.client.wire, piece);
+            let down: Vec<u8> = take(&mut self.server.wire, piece);
+            if up.is_empty() && down.is_empty() && !self.owner_has_work() {
+                return Ok(());
+            }
+            self.server.receive(&up, self.now)?;
+            while self.owner_has_work() {
+                self.answer_server()?;
+            }
+            self.client.receive(&down, self.now)?;
+            if let Some(index) =
+                self.client.events.iter().position(|event| matches!(event, Event::HostKey { .. }))
+            {
+                self.client.events.remove(index);
+                self.client.connection.accept_host_key()?;
+                self.client.receive(b"", self.now)?;
+            }
+        }
+    }
+
+    fn owner_has_work(&self) -> bool {
+        self.server
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::SignExchangeHash { .. } | Event::AuthRequest(_)))
+    }
+
+    /// Key exchange and login by password.
+    ///
+    /// # Errors
+    /// The first error of either side.
+    pub fn login(&mut self, piece: usize) -> Result<(), Error> {
+        self.settle(piece)?;
+        self.client.connection.auth_password(b"user", PASSWORD)?;
+        self.settle(piece)
+    }
+}
+
+fn take(queue: &mut VecDeque<u8>, piece: usize) -> Vec<u8> {
+    let len = queue.len().min(piece);
+    queue.drain(..len).collect()
+}

@@ -1,0 +1,261 @@
+//! The socket of the connection: big reads straight into the splitter's slab, sealed packets
+//! out in batches by writev.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use packet::SealedPacket;
+use proto::{Connection, Output};
+use sys::epoll::{Epoll, Interest};
+
+use super::watch::Registration;
+
+/// Sealed bytes that may wait for the socket; what is queued above stays unsealed, and its
+/// sender waits.
+const MAX_SEALED_BYTES: usize = 256 * 1024;
+/// Packets in one writev.
+const MAX_SLICES: usize = 64;
+/// Reads of the socket in one turn, so that a fast peer does not starve what we send.
+const MAX_READS: usize = 4;
+
+enum Ready {
+    Raw(Vec<u8>),
+    Packet(SealedPacket),
+}
+
+impl Ready {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Raw(bytes) => bytes,
+            Self::Packet(packet) => packet.wire(),
+        }
+    }
+}
+
+pub(super) struct Link {
+    read: OwnedFd,
+    write: Option<OwnedFd>,
+    read_registration: Registration,
+    /// Only where writing has a descriptor of its own.
+    write_registration: Option<Registration>,
+    readable: bool,
+    writable: bool,
+    out: VecDeque<Ready>,
+    out_bytes: usize,
+    /// Bytes of the first packet in `out` that are written already.
+    out_offset: usize,
+    closed: bool,
+    reported: bool,
+    write_broken: bool,
+    received: u64,
+    sent: u64,
+    reads_left: usize,
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+impl Link {
+    /// `tokens` are the two that epoll reports for reading and writing.
+    pub(super) fn new(
+        epoll: &Epoll,
+        tokens: (u64, u64),
+        read: OwnedFd,
+        write: Option<OwnedFd>,
+    ) -> io::Result<Self> {
+        sys::io::set_nonblocking(&read, true)?;
+        if let Some(write) = &write {
+            sys::io::set_nonblocking(write, true)?;
+        }
+        let read_registration = Registration::new(epoll, &read, tokens.0)?;
+        let write_registration = match &write {
+            Some(write) => Some(Registration::new(epoll, write, tokens.1)?),
+            None => None,
+        };
+        Ok(Self {
+            read,
+            write,
+            read_registration,
+            write_registration,
+            readable: true,
+            writable: true,
+            out: VecDeque::new(),
+            out_bytes: 0,
+            out_offset: 0,
+            closed: false,
+            reported: false,
+            write_broken: false,
+            received: 0,
+            sent: 0,
+            reads_left: MAX_READS,
+        })
+    }
+
+    pub(super) fn read_fd(&self) -> BorrowedFd<'_> {
+        self.read.as_fd()
+    }
+
+    fn write_fd(&self) -> BorrowedFd<'_> {
+        self.write.as_ref().unwrap_or(&self.read).as_fd()
+    }
+
+    pub(super) fn wire_bytes(&self) -> (u64, u64) {
+        (self.received, self.sent)
+    }
+
+    pub(super) fn into_parts(self) -> (OwnedFd, Option<OwnedFd>) {
+        (self.read, self.write)
+    }
+
+    pub(super) fn set_ready(&mut self, readable: bool, writable: bool) {
+        self.readable |= readable;
+        self.writable |= writable;
+    }
+
+    /// Says once that the peer closed.
+    pub(super) fn take_closed(&mut self) -> bool {
+        self.closed && !std::mem::replace(&mut self.reported, true)
+    }
+
+    /// Reads once; true when it brought bytes, and this turn may read again.
+    pub(super) fn pump_in(&mut self, connection: &mut Connection) -> io::Result<bool> {
+        if !self.readable || self.closed || !connection.wants_input() || self.reads_left == 0 {
+            self.reads_left = MAX_READS;
+            return Ok(false);
+        }
+        self.reads_left -= 1;
+        let result = sys::io::read_into(&self.read, connection.receive_buffer());
+        match result {
+            Ok(0) => {
+                self.closed = true;
+                Ok(false)
+            }
+            Ok(count) => {
+                self.received += u64::try_from(count).unwrap_or_default();
+                Ok(true)
+            }
+            Err(error) if is_transient(&error) => {
+                self.readable = false;
+                Ok(false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                self.closed = true;
+                if self.write_broken {
+                    Ok(false)
+                } else {
+                    Err(error)
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Seals and writes; true when output is left that the socket does not take now.
+    pub(super) fn pump_out(&mut self, connection: &mut Connection) -> io::Result<bool> {
+        loop {
+            while self.out_bytes < MAX_SEALED_BYTES {
+                let Some(output) = connection.poll_output() else {
+                    break;
+                };
+                let ready = match output {
+                    Output::Raw(bytes) => Ready::Raw(bytes),
+                    Output::Seal(job) => Ready::Packet(job.run()),
+                };
+                self.out_bytes += ready.bytes().len();
+                self.out.push_back(ready);
+            }
+            if self.write_broken {
+                self.out.clear();
+                self.out_bytes = 0;
+                self.out_offset = 0;
+                return Ok(false);
+            }
+            if self.out.is_empty() {
+                return Ok(false);
+            }
+            if !self.writable {
+                return Ok(true);
+            }
+            self.write_once(connection)?;
+        }
+    }
+
+    fn write_once(&mut self, connection: &mut Connection) -> io::Result<()> {
+        let mut offset = self.out_offset;
+        let slices: Vec<IoSlice<'_>> = self
+            .out
+            .iter()
+            .take(MAX_SLICES)
+            .map(|ready| {
+                let skip = std::mem::take(&mut offset);
+                IoSlice::new(ready.bytes().get(skip..).unwrap_or_default())
+            })
+            .collect();
+        match sys::io::writev(self.write_fd(), &slices) {
+            Ok(count) => {
+                self.sent += u64::try_from(count).unwrap_or_default();
+                self.advance(count, connection);
+            }
+            Err(error) if is_transient(&error) => self.writable = false,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+                ) =>
+            {
+                // What the peer said before it went may still be unread, and says why.
+                self.write_broken = true;
+                self.readable = true;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, mut count: usize, connection: &mut Connection) {
+        while count > 0 {
+            let Some(first) = self.out.front() else {
+                return;
+            };
+            let left = first.bytes().len().saturating_sub(self.out_offset);
+            if count < left {
+                self.out_offset += count;
+                return;
+            }
+            count -= left;
+            self.out_offset = 0;
+            if let Some(done) = self.out.pop_front() {
+                self.out_bytes = self.out_bytes.saturating_sub(done.bytes().len());
+                if let Ready::Packet(packet) = done {
+                    connection.recycle(packet.into_buf());
+                }
+            }
+        }
+    }
+
+    pub(super) fn wait_writable(&mut self) -> io::Result<()> {
+        sys::io::wait_writable(self.write_fd(), None)?;
+        self.writable = true;
+        Ok(())
+    }
+
+    pub(super) fn update_interest(&mut self, epoll: &Epoll, wants_input: bool) -> io::Result<()> {
+        let read = wants_input && !self.closed;
+        let write = !self.out.is_empty() && !self.writable && !self.write_broken;
+        match (&self.write, &mut self.write_registration) {
+            (Some(fd), Some(registration)) => {
+                registration.set(epoll, fd, Interest::when(false, write))?;
+                self.read_registration
+                    .set(epoll, &self.read, Interest::when(read, false))
+            }
+            _ => self
+                .read_registration
+                .set(epoll, &self.read, Interest::when(read, write)),
+        }
+    }
+}

@@ -1,0 +1,555 @@
+//! The event loop over epoll: socket, sources, sinks, the caller's own descriptors and timers.
+//!
+//! Order of one turn: open what has come, hand events on (data straight to its sink), let
+//! sources fill the windows, seal and write what is queued. Only then is epoll asked, with the
+//! nearest deadline as timeout.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use proto::{ChannelId, Connection, Event, Millis, Stream};
+use sys::epoll::{Epoll, Events, Interest};
+
+mod link;
+mod sink;
+mod source;
+mod watch;
+
+use link::Link;
+use sink::Sink;
+use source::Source;
+use watch::{Registered, Registration, Watches};
+
+/// Events that one call of epoll can report.
+const MAX_READY: usize = 64;
+
+/// Why the loop cannot go on.
+#[derive(Debug)]
+pub enum DriverError {
+    /// The socket or epoll failed.
+    Io(io::Error),
+    /// The protocol was broken or ended; a DISCONNECT that fits has been sent.
+    Proto(proto::Error),
+}
+
+impl std::fmt::Display for DriverError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Proto(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+impl From<io::Error> for DriverError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<proto::Error> for DriverError {
+    fn from(error: proto::Error) -> Self {
+        Self::Proto(error)
+    }
+}
+
+/// What concerns the caller.
+#[derive(Debug)]
+pub enum Notice {
+    /// Something happened on the connection; channel data only where no sink is attached.
+    Event(Event),
+    /// A descriptor given to [`Driver::watch`] is ready.
+    Ready {
+        /// The caller's token.
+        token: u64,
+        /// Reading will not block (or will report the error).
+        readable: bool,
+        /// Writing will not block.
+        writable: bool,
+    },
+    /// A timer given to [`Driver::set_timer`] ran out.
+    Timer {
+        /// The caller's token.
+        token: u64,
+    },
+    /// A source ended or failed; nothing has been sent about it yet.
+    SourceEnded {
+        /// The channel.
+        channel: ChannelId,
+        /// Which of its streams.
+        stream: Stream,
+        /// Why, if it was not the end of the file.
+        error: Option<io::Error>,
+    },
+    /// A sink has taken the last byte, or failed; its descriptor is closed.
+    SinkEnded {
+        /// The channel.
+        channel: ChannelId,
+        /// Which of its streams.
+        stream: Stream,
+        /// Why, if it was not the end of the data.
+        error: Option<io::Error>,
+    },
+    /// The peer closed its side of the socket.
+    PeerClosed,
+}
+
+type Key = (ChannelId, Stream);
+
+/// What an epoll token stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    SocketRead,
+    SocketWrite,
+    Source(Key),
+    Sink(Key),
+    Watch(RawFd),
+}
+
+/// A connection at work. See the module's head.
+pub struct Driver {
+    epoll: Epoll,
+    ready: Events,
+    targets: BTreeMap<u64, Target>,
+    next_token: u64,
+    connection: Connection,
+    link: Link,
+    sources: BTreeMap<Key, Source>,
+    sinks: BTreeMap<Key, Sink>,
+    watches: Watches,
+    timers: BTreeMap<u64, Millis>,
+    notices: VecDeque<Notice>,
+    failure: Option<DriverError>,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Joins `connection` to its socket; `write` is given where two descriptors make the
+    /// connection (ProxyCommand's pipes). Both become non-blocking.
+    ///
+    /// # Errors
+    /// From epoll or fcntl.
+    pub fn new(read: OwnedFd, write: Option<OwnedFd>, connection: Connection) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        let link = Link::new(&epoll, (0, 1), read, write)?;
+        Ok(Self {
+            epoll,
+            ready: Events::with_capacity(MAX_READY),
+            targets: BTreeMap::from([(0, Target::SocketRead), (1, Target::SocketWrite)]),
+            next_token: 2,
+            connection,
+            link,
+            sources: BTreeMap::new(),
+            sinks: BTreeMap::new(),
+            watches: Watches::default(),
+            timers: BTreeMap::new(),
+            notices: VecDeque::new(),
+            failure: None,
+        })
+    }
+
+    /// The connection, for commands and getters.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// The loop's clock, milliseconds.
+    #[must_use]
+    pub fn now(&self) -> Millis {
+        sys::time::monotonic_ms()
+    }
+
+    /// The socket that is read from.
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.link.read_fd()
+    }
+
+    /// Bytes read from and written to the socket so far.
+    #[must_use]
+    pub fn wire_bytes(&self) -> (u64, u64) {
+        self.link.wire_bytes()
+    }
+
+    fn token(&mut self, target: Target) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.targets.insert(token, target);
+        token
+    }
+
+    // ---- channels' descriptors ------------------------------------------------------------
+
+    /// What is read from `fd` is sent on the channel as its window allows; at the end comes
+    /// [`Notice::SourceEnded`].
+    ///
+    /// # Errors
+    /// From epoll or fcntl.
+    pub fn attach_source(
+        &mut self,
+        channel: ChannelId,
+        stream: Stream,
+        fd: OwnedFd,
+    ) -> io::Result<()> {
+        self.detach_source(channel, stream);
+        let token = self.token(Target::Source((channel, stream)));
+        let source = Source::new(fd, token, &self.epoll)?;
+        self.sources.insert((channel, stream), source);
+        Ok(())
+    }
+
+    /// What arrives on the channel is written to `fd`; the window opens again as bytes are
+    /// written. After the peer's EOF or CLOSE and the last byte comes [`Notice::SinkEnded`].
+    ///
+    /// # Errors
+    /// From epoll or fcntl.
+    pub fn attach_sink(
+        &mut self,
+        channel: ChannelId,
+        stream: Stream,
+        fd: OwnedFd,
+    ) -> io::Result<()> {
+        self.detach_sink(channel, stream);
+        let token = self.token(Target::Sink((channel, stream)));
+        let sink = Sink::new(fd, token, &self.epoll)?;
+        self.sinks.insert((channel, stream), sink);
+        Ok(())
+    }
+
+    /// Takes a source away; its descriptor is as it was.
+    pub fn detach_source(&mut self, channel: ChannelId, stream: Stream) -> Option<OwnedFd> {
+        let source = self.sources.remove(&(channel, stream))?;
+        let (fd, token) = source.into_parts(&self.epoll);
+        self.targets.remove(&token);
+        Some(fd)
+    }
+
+    /// Takes a sink away with what it has not written; the channel's window stays charged.
+    pub fn detach_sink(&mut self, channel: ChannelId, stream: Stream) -> Option<OwnedFd> {
+        let sink = self.sinks.remove(&(channel, stream))?;
+        let (fd, token) = sink.into_parts(&self.epoll);
+        self.targets.remove(&token);
+        Some(fd)
+    }
+
+    /// A source is attached and has not ended.
+    #[must_use]
+    pub fn has_source(&self, channel: ChannelId, stream: Stream) -> bool {
+        self.sources.contains_key(&(channel, stream))
+    }
+
+    /// A sink is attached and has not taken its last byte.
+    #[must_use]
+    pub fn has_sink(&self, channel: ChannelId, stream: Stream) -> bool {
+        self.sinks.contains_key(&(channel, stream))
+    }
+
+    // ---- the caller's own ------------------------------------------------------------------
+
+    /// Reports readiness of `fd` under `token` until [`Driver::unwatch`]; a second call for the
+    /// same descriptor changes what is reported. The caller keeps the descriptor open.
+    ///
+    /// # Errors
+    /// From epoll.
+    pub fn watch(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        readable: bool,
+        writable: bool,
+    ) -> io::Result<()> {
+        let raw = fd.as_raw_fd();
+        let interest = Interest::when(readable, writable);
+        if let Some(watch) = self.watches.get_mut(raw) {
+            watch.token = token;
+            return watch.registration.set(&self.epoll, fd, interest);
+        }
+        let epoll_token = self.token(Target::Watch(raw));
+        let mut registration = Registration::new(&self.epoll, fd, epoll_token)?;
+        registration.set(&self.epoll, fd, interest)?;
+        self.watches.insert(
+            raw,
+            Registered {
+                token,
+                registration,
+            },
+        );
+        Ok(())
+    }
+
+    /// Ends [`Driver::watch`]. To be called before the descriptor is closed.
+    pub fn unwatch(&mut self, fd: BorrowedFd<'_>) {
+        if let Some(mut watch) = self.watches.remove(fd.as_raw_fd()) {
+            self.targets.remove(&watch.registration.token);
+            // Fails only for a descriptor that was closed, which epoll forgot by itself.
+            let _ = watch.registration.set(&self.epoll, fd, Interest::NONE);
+        }
+    }
+
+    /// Sets, moves or clears a timer.
+    pub fn set_timer(&mut self, token: u64, at: Option<Millis>) {
+        match at {
+            Some(at) => {
+                self.timers.insert(token, at);
+            }
+            None => {
+                self.timers.remove(&token);
+            }
+        }
+    }
+
+    // ---- the loop --------------------------------------------------------------------------
+
+    /// Works until something concerns the caller.
+    ///
+    /// # Errors
+    /// [`DriverError`]; what happened before the error is reported first.
+    pub fn next(&mut self) -> Result<Notice, DriverError> {
+        loop {
+            if let Some(notice) = self.notices.pop_front() {
+                return Ok(notice);
+            }
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
+            self.turn();
+            if self.notices.is_empty() && self.failure.is_none() {
+                self.wait(self.timeout())?;
+            }
+        }
+    }
+
+    /// Writes all queued output, waiting for the socket.
+    ///
+    /// # Errors
+    /// [`DriverError::Io`].
+    pub fn flush(&mut self) -> Result<(), DriverError> {
+        while self.link.pump_out(&mut self.connection)? {
+            self.link.wait_writable()?;
+        }
+        Ok(())
+    }
+
+    /// Gives everything back; what was attached is closed.
+    #[must_use]
+    pub fn into_parts(self) -> (OwnedFd, Option<OwnedFd>, Connection) {
+        let (read, write) = self.link.into_parts();
+        (read, write, self.connection)
+    }
+
+    fn turn(&mut self) {
+        if let Err(error) = self.try_turn() {
+            if let DriverError::Proto(error) = &error {
+                self.connection.fail(error);
+                // The goodbye is a courtesy: a peer that does not read it changes nothing.
+                let _ = self.link.pump_out(&mut self.connection);
+            }
+            self.failure = Some(error);
+        }
+    }
+
+    fn try_turn(&mut self) -> Result<(), DriverError> {
+        let now = self.now();
+        if self
+            .connection
+            .poll_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
+            self.connection.handle_timeout(now)?;
+        }
+        loop {
+            let processed = self.connection.process(now);
+            self.take_events()?;
+            processed?;
+            self.fill_windows()?;
+            // Bytes that a full queue kept from being opened are taken up again at once.
+            let more = self.link.pump_in(&mut self.connection)?;
+            if !more || !self.notices.is_empty() {
+                break;
+            }
+        }
+        self.link.pump_out(&mut self.connection)?;
+        if self.link.take_closed() {
+            let processed = self.connection.process(now);
+            self.take_events()?;
+            processed?;
+            self.notices.push_back(Notice::PeerClosed);
+        }
+        self.update_interest()?;
+        Ok(())
+    }
+
+    fn take_events(&mut self) -> Result<(), DriverError> {
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                Event::ChannelData {
+                    channel,
+                    stream,
+                    data,
+                } => match self.sinks.get_mut(&(channel, stream)) {
+                    Some(sink) => sink.push(data),
+                    None => self.notices.push_back(Notice::Event(Event::ChannelData {
+                        channel,
+                        stream,
+                        data,
+                    })),
+                },
+                Event::ChannelEof(channel) => {
+                    self.end_sinks(channel);
+                    self.notices
+                        .push_back(Notice::Event(Event::ChannelEof(channel)));
+                }
+                Event::ChannelClosed(channel) => {
+                    self.end_sinks(channel);
+                    for stream in [Stream::Data, Stream::Stderr] {
+                        self.detach_source(channel, stream);
+                    }
+                    self.notices
+                        .push_back(Notice::Event(Event::ChannelClosed(channel)));
+                }
+                other => self.notices.push_back(Notice::Event(other)),
+            }
+        }
+        self.drain_sinks()
+    }
+
+    fn end_sinks(&mut self, channel: ChannelId) {
+        for stream in [Stream::Data, Stream::Stderr] {
+            if let Some(sink) = self.sinks.get_mut(&(channel, stream)) {
+                sink.end();
+            }
+        }
+    }
+
+    /// Lets every sink write what it can, and grants the window for it.
+    fn drain_sinks(&mut self) -> Result<(), DriverError> {
+        let mut ended = Vec::new();
+        for (key, sink) in &mut self.sinks {
+            let (written, outcome) = sink.drain();
+            if written > 0 {
+                self.connection.channel_consumed(key.0, written)?;
+            }
+            match outcome {
+                sink::Outcome::Waiting => {}
+                sink::Outcome::Ended => ended.push((*key, None)),
+                sink::Outcome::Failed(error) => ended.push((*key, Some(error))),
+            }
+        }
+        for ((channel, stream), error) in ended {
+            drop(self.detach_sink(channel, stream));
+            self.notices.push_back(Notice::SinkEnded {
+                channel,
+                stream,
+                error,
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads sources into packets as far as windows and the output queue allow.
+    fn fill_windows(&mut self) -> Result<(), DriverError> {
+        let mut ended = Vec::new();
+        for (key, source) in &mut self.sources {
+            match source.fill(&mut self.connection, key.0, key.1)? {
+                source::Outcome::Waiting => {}
+                source::Outcome::Ended => ended.push((*key, None)),
+                source::Outcome::Failed(error) => ended.push((*key, Some(error))),
+            }
+        }
+        for ((channel, stream), error) in ended {
+            drop(self.detach_source(channel, stream));
+            self.notices.push_back(Notice::SourceEnded {
+                channel,
+                stream,
+                error,
+            });
+        }
+        Ok(())
+    }
+
+    fn update_interest(&mut self) -> io::Result<()> {
+        self.link
+            .update_interest(&self.epoll, self.connection.wants_input())?;
+        for (key, source) in &mut self.sources {
+            let space = self.connection.channel_send_space(key.0) > 0;
+            source.update_interest(&self.epoll, space)?;
+        }
+        for sink in self.sinks.values_mut() {
+            sink.update_interest(&self.epoll)?;
+        }
+        Ok(())
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let busy = self.sources.values().any(Source::is_ready)
+            || self.sinks.values().any(Sink::is_ready)
+            || self.watches.any_always_ready();
+        if busy {
+            return Some(Duration::ZERO);
+        }
+        let deadline = self
+            .timers
+            .values()
+            .copied()
+            .chain(self.connection.poll_deadline())
+            .min()?;
+        Some(Duration::from_millis(deadline.saturating_sub(self.now())))
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.epoll.wait(&mut self.ready, timeout)?;
+        for event in self.ready.iter() {
+            match self.targets.get(&event.token) {
+                Some(Target::SocketRead) => {
+                    self.link
+                        .set_ready(event.is_readable(), event.is_writable());
+                }
+                Some(Target::SocketWrite) => self.link.set_ready(false, event.is_writable()),
+                Some(Target::Source(key)) => {
+                    if let Some(source) = self.sources.get_mut(key) {
+                        source.set_ready();
+                    }
+                }
+                Some(Target::Sink(key)) => {
+                    if let Some(sink) = self.sinks.get_mut(key) {
+                        sink.set_ready();
+                    }
+                }
+                Some(Target::Watch(raw)) => {
+                    if let Some(watch) = self.watches.get_mut(*raw) {
+                        self.notices.push_back(Notice::Ready {
+                            token: watch.token,
+                            readable: event.is_readable(),
+                            writable: event.is_writable(),
+                        });
+                    }
+                }
+                None => {}
+            }
+        }
+        self.notices.extend(self.watches.always_ready());
+        let now = self.now();
+        let due: Vec<u64> = self
+            .timers
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(token, _)| *token)
+            .collect();
+        for token in due {
+            self.timers.remove(&token);
+            self.notices.push_back(Notice::Timer { token });
+        }
+        Ok(())
+    }
+}

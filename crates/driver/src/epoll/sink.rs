@@ -1,0 +1,124 @@
+//! A descriptor that takes a channel's bytes: written from the packets in which they came.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+
+use bytes::{Buf, Bytes};
+use sys::epoll::{Epoll, Interest};
+
+use super::watch::Registration;
+
+/// Pieces in one writev.
+const MAX_SLICES: usize = 64;
+
+pub(super) enum Outcome {
+    Waiting,
+    Ended,
+    Failed(io::Error),
+}
+
+pub(super) struct Sink {
+    fd: OwnedFd,
+    registration: Registration,
+    was_nonblocking: bool,
+    ready: bool,
+    /// No more data will come.
+    ended: bool,
+    queue: VecDeque<Bytes>,
+}
+
+impl Sink {
+    pub(super) fn new(fd: OwnedFd, token: u64, epoll: &Epoll) -> io::Result<Self> {
+        let was_nonblocking = sys::io::is_nonblocking(&fd)?;
+        let registration = Registration::new(epoll, &fd, token)?;
+        if registration.is_pollable() {
+            sys::io::set_nonblocking(&fd, true)?;
+        }
+        Ok(Self {
+            fd,
+            registration,
+            was_nonblocking,
+            ready: true,
+            ended: false,
+            queue: VecDeque::new(),
+        })
+    }
+
+    /// The descriptor, as it was before, and its token.
+    pub(super) fn into_parts(mut self, epoll: &Epoll) -> (OwnedFd, u64) {
+        // Neither can fail for a descriptor that was registered and is open; if one did, the
+        // descriptor would still be good.
+        let _ = self.registration.set(epoll, &self.fd, Interest::NONE);
+        if self.registration.is_pollable() {
+            let _ = sys::io::set_nonblocking(&self.fd, self.was_nonblocking);
+        }
+        (self.fd, self.registration.token)
+    }
+
+    pub(super) fn push(&mut self, data: Bytes) {
+        self.queue.push_back(data);
+    }
+
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    pub(super) fn set_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// Could be written without waiting.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready && !self.queue.is_empty()
+    }
+
+    /// Writes what the descriptor takes; gives the number of bytes and what comes of it.
+    pub(super) fn drain(&mut self) -> (usize, Outcome) {
+        let mut written = 0;
+        while self.ready && !self.queue.is_empty() {
+            let slices: Vec<IoSlice<'_>> = self
+                .queue
+                .iter()
+                .take(MAX_SLICES)
+                .map(|piece| IoSlice::new(piece))
+                .collect();
+            match sys::io::writev(&self.fd, &slices) {
+                Ok(count) => {
+                    written += count;
+                    self.advance(count);
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => self.ready = !self.registration.is_pollable(),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return (written, Outcome::Failed(error)),
+                },
+            }
+        }
+        let outcome = if self.ended && self.queue.is_empty() {
+            Outcome::Ended
+        } else {
+            Outcome::Waiting
+        };
+        (written, outcome)
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        while count > 0 {
+            let Some(first) = self.queue.front_mut() else {
+                return;
+            };
+            if count < first.len() {
+                first.advance(count);
+                return;
+            }
+            count -= first.len();
+            self.queue.pop_front();
+        }
+    }
+
+    pub(super) fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
+        let interest = Interest::when(false, !self.queue.is_empty() && !self.ready);
+        self.registration.set(epoll, &self.fd, interest)
+    }
+}

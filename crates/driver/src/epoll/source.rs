@@ -1,0 +1,108 @@
+//! A descriptor whose bytes go out on a channel: read straight behind the headroom of the
+//! packets that carry them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use proto::{ChannelId, Connection, Stream};
+use sys::epoll::{Epoll, Interest};
+
+use super::DriverError;
+use super::watch::Registration;
+
+/// Packets from one source in one turn, so that several sources share a connection.
+const MAX_PACKETS: usize = 16;
+
+pub(super) enum Outcome {
+    Waiting,
+    Ended,
+    Failed(io::Error),
+}
+
+pub(super) struct Source {
+    fd: OwnedFd,
+    registration: Registration,
+    was_nonblocking: bool,
+    ready: bool,
+    has_space: bool,
+}
+
+impl Source {
+    pub(super) fn new(fd: OwnedFd, token: u64, epoll: &Epoll) -> io::Result<Self> {
+        let was_nonblocking = sys::io::is_nonblocking(&fd)?;
+        let registration = Registration::new(epoll, &fd, token)?;
+        if registration.is_pollable() {
+            sys::io::set_nonblocking(&fd, true)?;
+        }
+        Ok(Self {
+            fd,
+            registration,
+            was_nonblocking,
+            ready: true,
+            has_space: false,
+        })
+    }
+
+    /// The descriptor, as it was before, and its token.
+    pub(super) fn into_parts(mut self, epoll: &Epoll) -> (OwnedFd, u64) {
+        // Neither can fail for a descriptor that was registered and is open; if one did, the
+        // descriptor would still be good.
+        let _ = self.registration.set(epoll, &self.fd, Interest::NONE);
+        if self.registration.is_pollable() {
+            let _ = sys::io::set_nonblocking(&self.fd, self.was_nonblocking);
+        }
+        (self.fd, self.registration.token)
+    }
+
+    pub(super) fn set_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// Could be read without waiting.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready && self.has_space
+    }
+
+    pub(super) fn fill(
+        &mut self,
+        connection: &mut Connection,
+        channel: ChannelId,
+        stream: Stream,
+    ) -> Result<Outcome, DriverError> {
+        for _ in 0..MAX_PACKETS {
+            if !self.ready {
+                break;
+            }
+            let space = connection.channel_send_space(channel);
+            self.has_space = space > 0;
+            if space == 0 {
+                break;
+            }
+            let mut buf = connection.take_buffer(space);
+            match buf.fill_with(space, |room| sys::io::read(&self.fd, room)) {
+                Ok(0) => {
+                    connection.recycle(buf);
+                    return Ok(Outcome::Ended);
+                }
+                Ok(_) => connection.channel_send(channel, stream, buf)?,
+                Err(error) => {
+                    connection.recycle(buf);
+                    match error.kind() {
+                        io::ErrorKind::WouldBlock => self.ready = !self.registration.is_pollable(),
+                        io::ErrorKind::Interrupted => {}
+                        _ => return Ok(Outcome::Failed(error)),
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(Outcome::Waiting)
+    }
+
+    /// Asks for readability only while what is read could be sent.
+    pub(super) fn update_interest(&mut self, epoll: &Epoll, has_space: bool) -> io::Result<()> {
+        self.has_space = has_space;
+        let interest = Interest::when(has_space && !self.ready, false);
+        self.registration.set(epoll, &self.fd, interest)
+    }
+}

@@ -1,0 +1,102 @@
+//! Descriptors of the caller's own, and what epoll cannot take: regular files, which are
+//! always ready.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, RawFd};
+
+use sys::epoll::{Epoll, Interest};
+
+use super::Notice;
+
+/// A descriptor's place in epoll. Without interest it is not registered at all: a hang-up is
+/// reported whatever one asks for, and would make the loop spin while nobody can act on it.
+pub(super) struct Registration {
+    pub(super) token: u64,
+    interest: Interest,
+    pollable: bool,
+}
+
+impl Registration {
+    /// Finds out whether epoll takes `fd`; regular files it refuses (EPERM, epoll_ctl(2)).
+    pub(super) fn new(epoll: &Epoll, fd: impl AsFd, token: u64) -> io::Result<Self> {
+        let pollable = match epoll.add(&fd, token, Interest::NONE) {
+            Ok(()) => {
+                epoll.remove(&fd)?;
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            token,
+            interest: Interest::NONE,
+            pollable,
+        })
+    }
+
+    pub(super) fn is_pollable(&self) -> bool {
+        self.pollable
+    }
+
+    pub(super) fn set(
+        &mut self,
+        epoll: &Epoll,
+        fd: impl AsFd,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let before = std::mem::replace(&mut self.interest, interest);
+        if !self.pollable || before == interest {
+            return Ok(());
+        }
+        match (before, interest) {
+            (_, Interest::NONE) => epoll.remove(fd),
+            (Interest::NONE, _) => epoll.add(fd, self.token, interest),
+            _ => epoll.modify(fd, self.token, interest),
+        }
+    }
+}
+
+/// A descriptor of the caller's.
+pub(super) struct Registered {
+    pub(super) token: u64,
+    pub(super) registration: Registration,
+}
+
+impl Registered {
+    fn is_always_ready(&self) -> bool {
+        !self.registration.pollable && self.registration.interest != Interest::NONE
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Watches(BTreeMap<RawFd, Registered>);
+
+impl Watches {
+    pub(super) fn get_mut(&mut self, fd: RawFd) -> Option<&mut Registered> {
+        self.0.get_mut(&fd)
+    }
+
+    pub(super) fn insert(&mut self, fd: RawFd, registered: Registered) {
+        self.0.insert(fd, registered);
+    }
+
+    pub(super) fn remove(&mut self, fd: RawFd) -> Option<Registered> {
+        self.0.remove(&fd)
+    }
+
+    pub(super) fn any_always_ready(&self) -> bool {
+        self.0.values().any(Registered::is_always_ready)
+    }
+
+    pub(super) fn always_ready(&self) -> impl Iterator<Item = Notice> + '_ {
+        self.0
+            .values()
+            .filter(|watch| watch.is_always_ready())
+            .map(|watch| Notice::Ready {
+                token: watch.token,
+                readable: watch.registration.interest.readable(),
+                writable: watch.registration.interest.writable(),
+            })
+    }
+}

@@ -1,0 +1,222 @@
+//! Global requests, RFC 4254 §4, and OpenSSH's: keepalive, hostkeys-00 with its proof, and
+//! no-more-sessions.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use wire::message::{Encode, GlobalRequest, RequestFailure, RequestSuccess};
+use wire::{Put, Reader, Rest, names};
+
+use crate::transport::Transport;
+use crate::{Error, Event, Role};
+
+/// Host keys in one announcement or question.
+const MAX_HOST_KEYS: usize = 64;
+/// Requests of ours whose answer has not come.
+const MAX_OPEN_REQUESTS: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Keepalive,
+    Prove,
+}
+
+/// Global requests of both sides.
+#[derive(Debug, Default)]
+pub(crate) struct Globals {
+    open: VecDeque<Open>,
+    owes_proof: bool,
+    announced: bool,
+}
+
+impl Globals {
+    fn request(
+        &mut self,
+        transport: &mut Transport,
+        name: &str,
+        fields: &[u8],
+        open: Option<Open>,
+    ) -> Result<(), Error> {
+        if let Some(open) = open {
+            if self.open.len() >= MAX_OPEN_REQUESTS {
+                return Err(Error::TimedOut("answers to requests"));
+            }
+            self.open.push_back(open);
+        }
+        let message = GlobalRequest {
+            name: name.as_bytes(),
+            want_reply: open.is_some(),
+            fields: Rest(fields),
+        };
+        let mut buf = transport.take_buffer(fields.len() + 64);
+        buf.extend(&message.encode());
+        transport.send(buf, false)
+    }
+
+    /// Asks for any sign of life.
+    pub(crate) fn send_keepalive(&mut self, transport: &mut Transport) -> Result<(), Error> {
+        self.request(
+            transport,
+            names::GLOBAL_KEEPALIVE,
+            b"",
+            Some(Open::Keepalive),
+        )
+    }
+
+    pub(crate) fn send_no_more_sessions(&mut self, transport: &mut Transport) -> Result<(), Error> {
+        self.request(transport, names::GLOBAL_NO_MORE_SESSIONS, b"", None)
+    }
+
+    pub(crate) fn announce_host_keys(
+        &mut self,
+        transport: &mut Transport,
+        keys: &[Vec<u8>],
+    ) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        for key in keys {
+            fields.put_string(key);
+        }
+        self.request(transport, names::GLOBAL_HOSTKEYS, &fields, None)
+    }
+
+    pub(crate) fn prove_host_keys(
+        &mut self,
+        transport: &mut Transport,
+        keys: &[Vec<u8>],
+    ) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        for key in keys {
+            fields.put_string(key);
+        }
+        self.request(
+            transport,
+            names::GLOBAL_HOSTKEYS_PROVE,
+            &fields,
+            Some(Open::Prove),
+        )
+    }
+
+    /// The owner's signatures, one for each key asked for, or `None` to refuse.
+    pub(crate) fn provide_proofs(
+        &mut self,
+        transport: &mut Transport,
+        signatures: Option<&[Vec<u8>]>,
+    ) -> Result<(), Error> {
+        if !core::mem::take(&mut self.owes_proof) {
+            return Err(Error::Misuse("no proof of host keys was asked for"));
+        }
+        match signatures {
+            None => transport.send_message(&RequestFailure {}),
+            Some(signatures) => {
+                let mut fields = Vec::new();
+                for signature in signatures {
+                    fields.put_string(signature);
+                }
+                transport.send_message(&RequestSuccess {
+                    fields: Rest(&fields),
+                })
+            }
+        }
+    }
+
+    /// Nothing is read while the owner signs: answers leave in the order of their requests.
+    pub(crate) fn waits_for_owner(&self) -> bool {
+        self.owes_proof
+    }
+
+    pub(crate) fn handle(
+        &mut self,
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        match payload.first() {
+            Some(80) => self.handle_request(transport, payload),
+            Some(81) => {
+                let answer = RequestSuccess::decode(payload)?;
+                self.handle_answer(transport, Some(answer.fields.0))
+            }
+            Some(82) => {
+                RequestFailure::decode(payload)?;
+                self.handle_answer(transport, None)
+            }
+            _ => Err(Error::Bug("not a global message")),
+        }
+    }
+
+    fn handle_request(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let request = GlobalRequest::decode(payload)?;
+        if request.name.len() > 256 {
+            return Err(Error::PeerMisbehaved("request name too long"));
+        }
+        let name = core::str::from_utf8(request.name).unwrap_or_default();
+        match (name, transport.role) {
+            (names::GLOBAL_HOSTKEYS, Role::Client) if !self.announced => {
+                self.announced = true;
+                let keys = host_keys(request.fields.0)?;
+                transport.events.push_back(Event::HostKeysAnnounced(keys));
+            }
+            (names::GLOBAL_HOSTKEYS_PROVE, Role::Server) if request.want_reply => {
+                let keys = host_keys(request.fields.0)?;
+                self.owes_proof = true;
+                transport.events.push_back(Event::HostKeysProve { keys });
+                return Ok(());
+            }
+            (names::GLOBAL_NO_MORE_SESSIONS, Role::Server) => {
+                transport.events.push_back(Event::NoMoreSessions);
+            }
+            (names::GLOBAL_KEEPALIVE, _) => {}
+            _ => transport.events.push_back(Event::GlobalRequestRefused(
+                String::from_utf8_lossy(request.name).into_owned(),
+            )),
+        }
+        // A refusal is as good a sign of life as any; nothing here needs a success.
+        if request.want_reply {
+            transport.send_message(&RequestFailure {})
+        } else {
+            Ok(())
+        }
+    }
+
+    fn handle_answer(
+        &mut self,
+        transport: &mut Transport,
+        fields: Option<&[u8]>,
+    ) -> Result<(), Error> {
+        match self.open.pop_front() {
+            Some(Open::Keepalive) => Ok(()),
+            Some(Open::Prove) => {
+                let proofs = match fields {
+                    Some(fields) => Some(host_keys(fields)?),
+                    None => None,
+                };
+                transport.events.push_back(Event::HostKeysProof(proofs));
+                Ok(())
+            }
+            None => transport.spend_ignored(),
+        }
+    }
+}
+
+/// A run of strings up to the end: host keys, or the signatures that prove them.
+fn host_keys(fields: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    let mut reader = Reader::new(fields);
+    let mut keys = Vec::new();
+    while !reader.is_empty() {
+        let key = reader.string_max(keys::MAX_BLOB_BYTES)?;
+        if keys.len() >= MAX_HOST_KEYS {
+            return Err(Error::PeerMisbehaved("too many host keys"));
+        }
+        keys.push(key.to_vec());
+    }
+    Ok(keys)
+}
+
+/// What a server signs with each of its keys to prove that it holds it (OpenSSH PROTOCOL §2.5).
+pub(crate) fn hostkeys_prove_data(session_id: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(key.len() + 128);
+    text.put_string(names::GLOBAL_HOSTKEYS_PROVE.as_bytes());
+    text.put_string(session_id);
+    text.put_string(key);
+    text
+}

@@ -1,0 +1,696 @@
+//! Channels, RFC 4254 §5: opening, data, windows, requests and closing; and global requests,
+//! §4.
+//!
+//! Numbers are given out lowest first, so that a peer that sends requests behind its
+//! CHANNEL_OPEN can know the first one. A channel's slot is free again when both sides have
+//! sent CLOSE. What a channel carries is the owner's affair.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use packet::PacketBuf;
+use wire::Rest;
+use wire::message::{
+    self, ChannelClose, ChannelData, ChannelEof, ChannelExtendedData, ChannelFailure, ChannelOpen,
+    ChannelOpenConfirmation, ChannelOpenFailure, ChannelRequest, ChannelSuccess,
+    ChannelWindowAdjust, EXTENDED_DATA_STDERR, open_failure,
+};
+
+use crate::transport::Transport;
+use crate::{ChannelId, Error, Event, Stream};
+
+pub(crate) mod global;
+mod request;
+mod window;
+
+pub(crate) use global::Globals;
+pub use request::Request;
+use window::{MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, ReceiveWindow, SendWindow};
+
+/// Requests with `want_reply` of ours that may be open on one channel.
+const MAX_OPEN_REQUESTS: u32 = 1024;
+/// Requests of the peer that the owner has not answered, on one channel.
+const MAX_OWED_REPLIES: u32 = 1024;
+/// Refused channels whose late messages are passed over.
+const MAX_REFUSED: usize = 16;
+
+/// One direction of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Half {
+    Open,
+    /// No more data; requests may still come.
+    Eof,
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// We asked; the peer has not answered.
+    Opening,
+    /// The peer asked; the owner has not answered.
+    Asked,
+    Open,
+    /// Closed or refused, and the owner has not heard of it yet: commands have no effect, and
+    /// the number is not given out again, so that no late command can reach another channel.
+    Finished,
+}
+
+struct Channel {
+    state: State,
+    remote: u32,
+    receive: ReceiveWindow,
+    send: SendWindow,
+    sending: Half,
+    receiving: Half,
+    open_requests: u32,
+    owed_replies: u32,
+}
+
+/// All channels of a connection.
+#[derive(Default)]
+pub(crate) struct Channels {
+    slots: Vec<Option<Channel>>,
+    refused: VecDeque<u32>,
+}
+
+fn index(id: ChannelId) -> usize {
+    usize::try_from(id.0).unwrap_or(usize::MAX)
+}
+
+fn our_max_data(transport: &Transport) -> u32 {
+    if transport.is_fulmar_peer() {
+        MAX_DATA_BYTES_FULMAR
+    } else {
+        MAX_DATA_BYTES
+    }
+}
+
+impl Channels {
+    fn by_id(&mut self, id: ChannelId) -> Result<&mut Channel, Error> {
+        self.slots
+            .get_mut(index(id))
+            .and_then(Option::as_mut)
+            .ok_or(Error::Misuse("no such channel"))
+    }
+
+    /// The channel that a peer's message names; `None` for one that we refused a moment ago.
+    fn addressed(&mut self, id: u32) -> Result<Option<(ChannelId, &mut Channel)>, Error> {
+        let refused = self.refused.contains(&id);
+        match self
+            .slots
+            .get_mut(index(ChannelId(id)))
+            .and_then(Option::as_mut)
+        {
+            Some(channel) if matches!(channel.state, State::Open | State::Asked) => {
+                Ok(Some((ChannelId(id), channel)))
+            }
+            Some(channel) if channel.state == State::Opening => Err(Error::PeerMisbehaved(
+                "message on a channel that is not confirmed",
+            )),
+            Some(_) => Err(Error::PeerMisbehaved("message on a channel that is closed")),
+            None if refused => Ok(None),
+            None => Err(Error::PeerMisbehaved(
+                "message on a channel that does not exist",
+            )),
+        }
+    }
+
+    fn insert(&mut self, channel: Channel) -> Result<ChannelId, Error> {
+        let free = self
+            .slots
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.slots.len());
+        let id = u32::try_from(free).map_err(|_| Error::Bug("channel number"))?;
+        match self.slots.get_mut(free) {
+            Some(slot) => *slot = Some(channel),
+            None => self.slots.push(Some(channel)),
+        }
+        self.refused.retain(|each| *each != id);
+        Ok(ChannelId(id))
+    }
+
+    /// The owner knows that the channel is gone.
+    pub(crate) fn remove(&mut self, id: ChannelId) {
+        if let Some(slot) = self.slots.get_mut(index(id)) {
+            *slot = None;
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+
+    /// A channel that the peer asked for waits for the owner: what follows may depend on the
+    /// answer, so nothing is read before it.
+    pub(crate) fn waits_for_owner(&self) -> bool {
+        self.slots
+            .iter()
+            .flatten()
+            .any(|channel| channel.state == State::Asked)
+    }
+
+    // ---- opening --------------------------------------------------------------------------
+
+    pub(crate) fn open(
+        &mut self,
+        transport: &mut Transport,
+        kind: &str,
+        fields: &[u8],
+    ) -> Result<ChannelId, Error> {
+        if self.count() >= transport.config.max_channels {
+            return Err(Error::Misuse("too many channels"));
+        }
+        let max_data = our_max_data(transport);
+        let id = self.insert(Channel {
+            state: State::Opening,
+            remote: 0,
+            receive: ReceiveWindow::new(max_data),
+            send: SendWindow::new(0, 0),
+            sending: Half::Open,
+            receiving: Half::Open,
+            open_requests: 0,
+            owed_replies: 0,
+        })?;
+        transport.send_message(&ChannelOpen {
+            kind: kind.as_bytes(),
+            sender_channel: id.0,
+            window: window::INITIAL_WINDOW_BYTES,
+            max_packet: max_data,
+            fields: Rest(fields),
+        })?;
+        Ok(id)
+    }
+
+    fn handle_open(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let open = ChannelOpen::decode(payload)?;
+        if open.kind.len() > 256 {
+            return Err(Error::PeerMisbehaved("channel type too long"));
+        }
+        // A maximum packet of 0 could never carry a byte; a sender that tried would spin.
+        let refusal = if open.max_packet == 0 {
+            Some((
+                open_failure::ADMINISTRATIVELY_PROHIBITED,
+                &b"maximum packet size of 0"[..],
+            ))
+        } else if self.count() >= transport.config.max_channels {
+            Some((open_failure::RESOURCE_SHORTAGE, &b"too many channels"[..]))
+        } else {
+            None
+        };
+        if let Some((reason, description)) = refusal {
+            return transport.send_message(&ChannelOpenFailure {
+                recipient_channel: open.sender_channel,
+                reason,
+                description,
+                language: b"",
+            });
+        }
+        let id = self.insert(Channel {
+            state: State::Asked,
+            remote: open.sender_channel,
+            receive: ReceiveWindow::new(our_max_data(transport)),
+            send: SendWindow::new(open.window, open.max_packet),
+            sending: Half::Open,
+            receiving: Half::Open,
+            open_requests: 0,
+            owed_replies: 0,
+        })?;
+        transport.events.push_back(Event::ChannelOpenRequest {
+            channel: id,
+            kind: String::from_utf8_lossy(open.kind).into_owned(),
+            fields: open.fields.0.to_vec(),
+        });
+        Ok(())
+    }
+
+    pub(crate) fn accept(&mut self, transport: &mut Transport, id: ChannelId) -> Result<(), Error> {
+        let max_packet = our_max_data(transport);
+        let channel = self.by_id(id)?;
+        if channel.state == State::Finished {
+            return Ok(());
+        }
+        if channel.state != State::Asked {
+            return Err(Error::Misuse("channel was not asked for"));
+        }
+        channel.state = State::Open;
+        transport.send_message(&ChannelOpenConfirmation {
+            recipient_channel: channel.remote,
+            sender_channel: id.0,
+            window: window::INITIAL_WINDOW_BYTES,
+            max_packet,
+            fields: Rest(b""),
+        })
+    }
+
+    pub(crate) fn reject(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+        reason: u32,
+        description: &str,
+    ) -> Result<(), Error> {
+        let channel = self.by_id(id)?;
+        if channel.state == State::Finished {
+            return Ok(());
+        }
+        if channel.state != State::Asked {
+            return Err(Error::Misuse("channel was not asked for"));
+        }
+        let recipient_channel = channel.remote;
+        self.remove(id);
+        if self.refused.len() >= MAX_REFUSED {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(id.0);
+        transport.send_message(&ChannelOpenFailure {
+            recipient_channel,
+            reason,
+            description: description.as_bytes(),
+            language: b"",
+        })
+    }
+
+    fn handle_confirmation(
+        &mut self,
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let message = ChannelOpenConfirmation::decode(payload)?;
+        let id = ChannelId(message.recipient_channel);
+        let channel = self.opening(id)?;
+        channel.state = State::Open;
+        channel.remote = message.sender_channel;
+        channel.send = SendWindow::new(message.window, message.max_packet);
+        if message.max_packet == 0 {
+            return Err(Error::PeerMisbehaved("maximum packet size of 0"));
+        }
+        transport.events.push_back(Event::ChannelOpened(id));
+        Ok(())
+    }
+
+    fn handle_open_failure(
+        &mut self,
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let message = ChannelOpenFailure::decode(payload)?;
+        let id = ChannelId(message.recipient_channel);
+        self.opening(id)?.state = State::Finished;
+        transport.events.push_back(Event::ChannelRefused {
+            channel: id,
+            reason: message.reason,
+            description: String::from_utf8_lossy(message.description).into_owned(),
+        });
+        Ok(())
+    }
+
+    fn opening(&mut self, id: ChannelId) -> Result<&mut Channel, Error> {
+        self.slots
+            .get_mut(index(id))
+            .and_then(Option::as_mut)
+            .filter(|channel| channel.state == State::Opening)
+            .ok_or(Error::PeerMisbehaved(
+                "answer to a channel that was not opened",
+            ))
+    }
+
+    // ---- sending --------------------------------------------------------------------------
+
+    /// Bytes that may be sent in one message now.
+    pub(crate) fn send_space(&self, transport: &Transport, id: ChannelId) -> usize {
+        match self.slots.get(index(id)) {
+            Some(Some(channel))
+                if channel.state == State::Open
+                    && channel.sending == Half::Open
+                    && transport.takes_bulk() =>
+            {
+                channel.send.space()
+            }
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn max_data(&self, id: ChannelId) -> usize {
+        match self.slots.get(index(id)) {
+            Some(Some(channel)) => channel.send.max_data(),
+            _ => 0,
+        }
+    }
+
+    /// Sends `buf`'s payload as data: the header goes into the headroom.
+    pub(crate) fn send(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+        stream: Stream,
+        mut buf: PacketBuf,
+    ) -> Result<(), Error> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let channel = self.by_id(id)?;
+        if channel.state == State::Finished || channel.sending == Half::Closed {
+            return Ok(());
+        }
+        if channel.state != State::Open || channel.sending != Half::Open {
+            return Err(Error::Misuse("data on a channel that takes none"));
+        }
+        if buf.len() > channel.send.max_data() {
+            return Err(Error::Misuse("data longer than the peer's maximum packet"));
+        }
+        channel.send.charge(buf.len())?;
+        let len = u32::try_from(buf.len()).map_err(|_| Error::Misuse("data too long"))?;
+        let [r0, r1, r2, r3] = channel.remote.to_be_bytes();
+        let [l0, l1, l2, l3] = len.to_be_bytes();
+        match stream {
+            Stream::Data => buf.prepend(&[94, r0, r1, r2, r3, l0, l1, l2, l3]),
+            Stream::Stderr => {
+                let [c0, c1, c2, c3] = EXTENDED_DATA_STDERR.to_be_bytes();
+                buf.prepend(&[95, r0, r1, r2, r3, c0, c1, c2, c3, l0, l1, l2, l3]);
+            }
+        }
+        transport.send(buf, true)
+    }
+
+    /// No more data from us.
+    pub(crate) fn send_eof(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+    ) -> Result<(), Error> {
+        let channel = self.by_id(id)?;
+        if channel.state != State::Open || channel.sending != Half::Open {
+            return Ok(());
+        }
+        channel.sending = Half::Eof;
+        let recipient_channel = channel.remote;
+        transport.send_message(&ChannelEof { recipient_channel })
+    }
+
+    /// Nothing more from us.
+    pub(crate) fn send_close(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+    ) -> Result<(), Error> {
+        let channel = self.by_id(id)?;
+        if channel.state != State::Open || channel.sending == Half::Closed {
+            return Ok(());
+        }
+        channel.sending = Half::Closed;
+        let recipient_channel = channel.remote;
+        let finished = channel.receiving == Half::Closed;
+        transport.send_message(&ChannelClose { recipient_channel })?;
+        if finished {
+            self.finish(transport, id);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, transport: &mut Transport, id: ChannelId) {
+        if let Ok(channel) = self.by_id(id) {
+            channel.state = State::Finished;
+        }
+        transport.events.push_back(Event::ChannelClosed(id));
+    }
+
+    pub(crate) fn request(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+        request: &Request,
+        want_reply: bool,
+    ) -> Result<(), Error> {
+        let channel = self.by_id(id)?;
+        if channel.state == State::Finished || channel.sending == Half::Closed {
+            return Ok(());
+        }
+        if channel.state != State::Open {
+            return Err(Error::Misuse("request on a channel that takes none"));
+        }
+        if want_reply {
+            if channel.open_requests >= MAX_OPEN_REQUESTS {
+                return Err(Error::Misuse("too many requests without an answer"));
+            }
+            channel.open_requests += 1;
+        }
+        transport.send_message(&ChannelRequest {
+            recipient_channel: channel.remote,
+            name: request.name().as_bytes(),
+            want_reply,
+            fields: Rest(&request.encode_fields()),
+        })
+    }
+
+    pub(crate) fn reply(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+        success: bool,
+    ) -> Result<(), Error> {
+        let channel = self.by_id(id)?;
+        channel.owed_replies = channel
+            .owed_replies
+            .checked_sub(1)
+            .ok_or(Error::Misuse("no reply is owed"))?;
+        if channel.sending == Half::Closed {
+            return Ok(());
+        }
+        let recipient_channel = channel.remote;
+        if success {
+            transport.send_message(&ChannelSuccess { recipient_channel })
+        } else {
+            transport.send_message(&ChannelFailure { recipient_channel })
+        }
+    }
+
+    /// The sink has taken `len` bytes.
+    pub(crate) fn consumed(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+        len: usize,
+    ) -> Result<(), Error> {
+        // The channel may be gone while its last bytes were on their way to the sink.
+        let Ok(channel) = self.by_id(id) else {
+            return Ok(());
+        };
+        let granted = channel.receive.consume(len);
+        if channel.receiving != Half::Open || channel.sending == Half::Closed {
+            return Ok(());
+        }
+        match granted {
+            Some(bytes) => {
+                let recipient_channel = channel.remote;
+                transport.send_message(&ChannelWindowAdjust {
+                    recipient_channel,
+                    bytes,
+                })
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_open(&self, id: ChannelId) -> bool {
+        matches!(self.slots.get(index(id)), Some(Some(channel)) if channel.state == State::Open)
+    }
+
+    // ---- receiving ------------------------------------------------------------------------
+
+    pub(crate) fn handle(
+        &mut self,
+        transport: &mut Transport,
+        payload: &Bytes,
+    ) -> Result<(), Error> {
+        match payload.first().copied().unwrap_or_default() {
+            90 => self.handle_open(transport, payload),
+            91 => self.handle_confirmation(transport, payload),
+            92 => self.handle_open_failure(transport, payload),
+            93 => self.handle_window_adjust(transport, payload),
+            94 => {
+                let message = ChannelData::decode(payload)?;
+                self.handle_data(
+                    transport,
+                    payload,
+                    message.recipient_channel,
+                    Stream::Data,
+                    message.data,
+                )
+            }
+            95 => {
+                let message = ChannelExtendedData::decode(payload)?;
+                if message.code != EXTENDED_DATA_STDERR {
+                    return Err(Error::PeerMisbehaved("extended data of an unknown type"));
+                }
+                self.handle_data(
+                    transport,
+                    payload,
+                    message.recipient_channel,
+                    Stream::Stderr,
+                    message.data,
+                )
+            }
+            96 => self.handle_eof(transport, payload),
+            97 => self.handle_close(transport, payload),
+            98 => self.handle_request(transport, payload),
+            99 => self.handle_reply(
+                transport,
+                ChannelSuccess::decode(payload)?.recipient_channel,
+                true,
+            ),
+            100 => self.handle_reply(
+                transport,
+                ChannelFailure::decode(payload)?.recipient_channel,
+                false,
+            ),
+            number => Err(Error::NotPermitted { message: number }),
+        }
+    }
+
+    fn handle_window_adjust(
+        &mut self,
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let message = ChannelWindowAdjust::decode(payload)?;
+        let Some((id, channel)) = self.addressed(message.recipient_channel)? else {
+            return Ok(());
+        };
+        if channel.send.adjust(message.bytes)? && channel.sending == Half::Open {
+            transport.events.push_back(Event::ChannelWritable(id));
+        }
+        Ok(())
+    }
+
+    fn handle_data(
+        &mut self,
+        transport: &mut Transport,
+        payload: &Bytes,
+        recipient: u32,
+        stream: Stream,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let Some((id, channel)) = self.addressed(recipient)? else {
+            return Ok(());
+        };
+        if channel.state != State::Open {
+            return Err(Error::PeerMisbehaved(
+                "data on a channel that is not confirmed",
+            ));
+        }
+        if channel.receiving != Half::Open {
+            return Err(Error::PeerMisbehaved("data after EOF or CLOSE"));
+        }
+        channel.receive.take(data.len())?;
+        // After our CLOSE nobody reads; what was on its way is dropped within the window.
+        if channel.sending == Half::Closed || data.is_empty() {
+            return Ok(());
+        }
+        transport.events.push_back(Event::ChannelData {
+            channel: id,
+            stream,
+            data: payload.slice_ref(data),
+        });
+        Ok(())
+    }
+
+    fn handle_eof(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let recipient = ChannelEof::decode(payload)?.recipient_channel;
+        let Some((id, channel)) = self.addressed(recipient)? else {
+            return Ok(());
+        };
+        if channel.receiving == Half::Closed {
+            return Err(Error::PeerMisbehaved("EOF after CLOSE"));
+        }
+        if channel.receiving == Half::Open {
+            channel.receiving = Half::Eof;
+            transport.events.push_back(Event::ChannelEof(id));
+        }
+        Ok(())
+    }
+
+    fn handle_close(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let recipient = ChannelClose::decode(payload)?.recipient_channel;
+        let Some((id, channel)) = self.addressed(recipient)? else {
+            return Ok(());
+        };
+        if channel.receiving == Half::Closed {
+            return Err(Error::PeerMisbehaved("CLOSE twice"));
+        }
+        let had_eof = channel.receiving == Half::Eof;
+        channel.receiving = Half::Closed;
+        let remote = channel.remote;
+        if channel.state == State::Asked {
+            // The owner has not answered the open yet; it learns of both in order.
+            channel.state = State::Open;
+        }
+        let must_answer = channel.sending != Half::Closed;
+        channel.sending = Half::Closed;
+        if !had_eof {
+            transport.events.push_back(Event::ChannelEof(id));
+        }
+        if must_answer {
+            transport.send_message(&ChannelClose {
+                recipient_channel: remote,
+            })?;
+        }
+        self.finish(transport, id);
+        Ok(())
+    }
+
+    fn handle_request(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let message = ChannelRequest::decode(payload)?;
+        if message.name.len() > 256 {
+            return Err(Error::PeerMisbehaved("request name too long"));
+        }
+        let Some((id, channel)) = self.addressed(message.recipient_channel)? else {
+            return Ok(());
+        };
+        if channel.receiving == Half::Closed {
+            return Err(Error::PeerMisbehaved("request after CLOSE"));
+        }
+        let request = Request::decode(message.name, message.fields.0)?;
+        if message.want_reply {
+            if channel.owed_replies >= MAX_OWED_REPLIES {
+                return Err(Error::PeerMisbehaved("too many requests at once"));
+            }
+            channel.owed_replies += 1;
+        }
+        transport.events.push_back(Event::ChannelRequest {
+            channel: id,
+            request,
+            want_reply: message.want_reply,
+        });
+        Ok(())
+    }
+
+    fn handle_reply(
+        &mut self,
+        transport: &mut Transport,
+        recipient: u32,
+        success: bool,
+    ) -> Result<(), Error> {
+        let Some((id, channel)) = self.addressed(recipient)? else {
+            return Ok(());
+        };
+        match channel.open_requests.checked_sub(1) {
+            Some(rest) => {
+                channel.open_requests = rest;
+                transport.events.push_back(Event::ChannelReply {
+                    channel: id,
+                    success,
+                });
+                Ok(())
+            }
+            // Harmless, and some peers do it.
+            None => transport.spend_ignored(),
+        }
+    }
+}
+
+/// Number of the first message above channels; what `Connection` hands here.
+pub(crate) const CHANNEL_MESSAGES: core::ops::RangeInclusive<u8> =
+    <ChannelOpen<'static> as message::Encode>::NUMBER..=<ChannelFailure as message::Encode>::NUMBER;

@@ -1,0 +1,219 @@
+//! Channel requests, RFC 4254 §6 and OpenSSH's own.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use wire::{DecodeError, Put, Reader, names};
+
+/// A request on a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// RFC 4254 §6.2.
+    Pty {
+        /// `TERM`.
+        term: Vec<u8>,
+        /// Width in characters.
+        columns: u32,
+        /// Height in rows.
+        rows: u32,
+        /// Width in pixels.
+        width_px: u32,
+        /// Height in pixels.
+        height_px: u32,
+        /// Encoded terminal modes, RFC 4254 §8.
+        modes: Vec<u8>,
+    },
+    /// RFC 4254 §6.4.
+    Env {
+        /// Variable name.
+        name: Vec<u8>,
+        /// Variable value.
+        value: Vec<u8>,
+    },
+    /// RFC 4254 §6.5.
+    Shell,
+    /// RFC 4254 §6.5.
+    Exec {
+        /// The command line.
+        command: Vec<u8>,
+    },
+    /// RFC 4254 §6.5.
+    Subsystem {
+        /// Subsystem name.
+        name: Vec<u8>,
+    },
+    /// RFC 4254 §6.7.
+    WindowChange {
+        /// Width in characters.
+        columns: u32,
+        /// Height in rows.
+        rows: u32,
+        /// Width in pixels.
+        width_px: u32,
+        /// Height in pixels.
+        height_px: u32,
+    },
+    /// RFC 4254 §6.9.
+    Signal {
+        /// Name without `SIG`.
+        name: String,
+    },
+    /// RFC 4335.
+    Break {
+        /// Length, milliseconds.
+        ms: u32,
+    },
+    /// RFC 4254 §6.10.
+    ExitStatus {
+        /// The command's exit status.
+        status: u32,
+    },
+    /// RFC 4254 §6.10.
+    ExitSignal {
+        /// Name without `SIG`.
+        name: String,
+        /// A core was dumped.
+        core_dumped: bool,
+        /// For people.
+        message: String,
+        /// RFC 3066 language tag.
+        language: String,
+    },
+    /// `eow@openssh.com`: the sender reads no more.
+    Eow,
+    /// Any other.
+    Unknown {
+        /// Request name.
+        name: String,
+        /// Its fields.
+        fields: Vec<u8>,
+    },
+}
+
+impl Request {
+    /// The request's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pty { .. } => names::REQUEST_PTY,
+            Self::Env { .. } => names::REQUEST_ENV,
+            Self::Shell => names::REQUEST_SHELL,
+            Self::Exec { .. } => names::REQUEST_EXEC,
+            Self::Subsystem { .. } => names::REQUEST_SUBSYSTEM,
+            Self::WindowChange { .. } => names::REQUEST_WINDOW_CHANGE,
+            Self::Signal { .. } => names::REQUEST_SIGNAL,
+            Self::Break { .. } => names::REQUEST_BREAK,
+            Self::ExitStatus { .. } => names::REQUEST_EXIT_STATUS,
+            Self::ExitSignal { .. } => names::REQUEST_EXIT_SIGNAL,
+            Self::Eow => names::REQUEST_EOW,
+            Self::Unknown { name, .. } => name,
+        }
+    }
+
+    /// Writes the fields behind `want_reply`.
+    pub(crate) fn encode_fields(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::Pty {
+                term,
+                columns,
+                rows,
+                width_px,
+                height_px,
+                modes,
+            } => {
+                out.put_string(term);
+                for value in [columns, rows, width_px, height_px] {
+                    out.put_u32(*value);
+                }
+                out.put_string(modes);
+            }
+            Self::Env { name, value } => {
+                out.put_string(name);
+                out.put_string(value);
+            }
+            Self::Shell | Self::Eow => {}
+            Self::Exec { command } => out.put_string(command),
+            Self::Subsystem { name } => out.put_string(name),
+            Self::WindowChange {
+                columns,
+                rows,
+                width_px,
+                height_px,
+            } => {
+                for value in [columns, rows, width_px, height_px] {
+                    out.put_u32(*value);
+                }
+            }
+            Self::Signal { name } => out.put_string(name.as_bytes()),
+            Self::Break { ms } => out.put_u32(*ms),
+            Self::ExitStatus { status } => out.put_u32(*status),
+            Self::ExitSignal {
+                name,
+                core_dumped,
+                message,
+                language,
+            } => {
+                out.put_string(name.as_bytes());
+                out.put_bool(*core_dumped);
+                out.put_string(message.as_bytes());
+                out.put_string(language.as_bytes());
+            }
+            Self::Unknown { fields, .. } => out.extend_from_slice(fields),
+        }
+        out
+    }
+
+    /// Takes the request apart.
+    pub(crate) fn decode(name: &[u8], fields: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(fields);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let request = match core::str::from_utf8(name).unwrap_or_default() {
+            names::REQUEST_PTY => Self::Pty {
+                term: reader.string_max(256)?.to_vec(),
+                columns: reader.u32()?,
+                rows: reader.u32()?,
+                width_px: reader.u32()?,
+                height_px: reader.u32()?,
+                modes: reader.string_max(4096)?.to_vec(),
+            },
+            names::REQUEST_ENV => Self::Env {
+                name: reader.string()?.to_vec(),
+                value: reader.string()?.to_vec(),
+            },
+            names::REQUEST_SHELL => Self::Shell,
+            names::REQUEST_EXEC => Self::Exec {
+                command: reader.string()?.to_vec(),
+            },
+            names::REQUEST_SUBSYSTEM => Self::Subsystem {
+                name: reader.string()?.to_vec(),
+            },
+            names::REQUEST_WINDOW_CHANGE => Self::WindowChange {
+                columns: reader.u32()?,
+                rows: reader.u32()?,
+                width_px: reader.u32()?,
+                height_px: reader.u32()?,
+            },
+            names::REQUEST_SIGNAL => Self::Signal {
+                name: text(reader.string_max(64)?),
+            },
+            names::REQUEST_BREAK => Self::Break { ms: reader.u32()? },
+            names::REQUEST_EXIT_STATUS => Self::ExitStatus {
+                status: reader.u32()?,
+            },
+            names::REQUEST_EXIT_SIGNAL => Self::ExitSignal {
+                name: text(reader.string_max(64)?),
+                core_dumped: reader.bool()?,
+                message: text(reader.string()?),
+                language: text(reader.string()?),
+            },
+            names::REQUEST_EOW => Self::Eow,
+            _ => Self::Unknown {
+                name: text(name),
+                fields: reader.rest().to_vec(),
+            },
+        };
+        reader.finish()?;
+        Ok(request)
+    }
+}

@@ -1,0 +1,238 @@
+//! What a connection is allowed to use: algorithm lists and limits, as wire names in order of
+//! preference, resolved to algorithms when the connection is made.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crypto::cipher::CipherAlgorithm;
+use crypto::kex::KexAlgorithm;
+use crypto::mac::MacAlgorithm;
+use keys::SignatureAlgorithm;
+use wire::names;
+
+use crate::{Error, Millis};
+
+/// Which side we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The side that connected.
+    Client,
+    /// The side that was connected to.
+    Server,
+}
+
+/// Compression of one direction (RFC 4253 §6.2; OpenSSH's delayed form only, since plain
+/// `zlib` would inflate bytes of peers that have not logged in).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compression {
+    None,
+    ZlibOpenssh,
+}
+
+impl Compression {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            names::COMPRESSION_NONE => Some(Self::None),
+            names::COMPRESSION_ZLIB_OPENSSH => Some(Self::ZlibOpenssh),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => names::COMPRESSION_NONE,
+            Self::ZlibOpenssh => names::COMPRESSION_ZLIB_OPENSSH,
+        }
+    }
+}
+
+/// Algorithms and limits of a connection. Lists hold wire names in order of preference.
+#[derive(Debug, Clone)]
+pub struct TransportConfig {
+    /// Key exchange methods.
+    pub kex: Vec<String>,
+    /// Host key algorithms.
+    pub host_key_algorithms: Vec<String>,
+    /// Ciphers, both directions.
+    pub ciphers: Vec<String>,
+    /// MACs, both directions.
+    pub macs: Vec<String>,
+    /// `none`, `zlib@openssh.com`; both directions.
+    pub compression: Vec<String>,
+    /// Appended to our version line after a space when not empty.
+    pub version_comment: String,
+    /// Rekey after so many bytes in either direction; `None` for the cipher's own limit.
+    pub rekey_bytes: Option<u64>,
+    /// Rekey after so many milliseconds; `None` for never.
+    pub rekey_ms: Option<Millis>,
+    /// Ask a silent peer for a sign of life after so many milliseconds, after login.
+    pub alive_interval_ms: Option<Millis>,
+    /// Give up after so many unanswered ones.
+    pub alive_count_max: u32,
+    /// RSA host keys below this many bits are refused.
+    pub min_rsa_bits: usize,
+    /// Signature algorithms that a host certificate's CA may have used.
+    pub ca_signature_algorithms: Vec<String>,
+    /// Server: what `server-sig-algs` announces.
+    pub peer_signature_algorithms: Vec<String>,
+    /// Most channels open at once.
+    pub max_channels: usize,
+    /// Group exchange, client: smallest, preferred and largest size in bits.
+    pub group_exchange_bits: (u32, u32, u32),
+}
+
+fn strings(list: &[&str]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        let aes_first: &[&str] = &[
+            "aes128-gcm@openssh.com",
+            "aes256-gcm@openssh.com",
+            "chacha20-poly1305@openssh.com",
+            "aes128-ctr",
+            "aes192-ctr",
+            "aes256-ctr",
+        ];
+        let chacha_first: &[&str] = &[
+            "chacha20-poly1305@openssh.com",
+            "aes128-gcm@openssh.com",
+            "aes256-gcm@openssh.com",
+            "aes128-ctr",
+            "aes192-ctr",
+            "aes256-ctr",
+        ];
+        Self {
+            kex: strings(&[
+                "mlkem768x25519-sha256",
+                "sntrup761x25519-sha512",
+                "sntrup761x25519-sha512@openssh.com",
+                "curve25519-sha256",
+                "curve25519-sha256@libssh.org",
+            ]),
+            host_key_algorithms: strings(&["ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256"]),
+            ciphers: strings(if crypto::arch::has_fast_aes() {
+                aes_first
+            } else {
+                chacha_first
+            }),
+            macs: strings(&[
+                "umac-64-etm@openssh.com",
+                "umac-128-etm@openssh.com",
+                "hmac-sha2-256-etm@openssh.com",
+                "hmac-sha2-512-etm@openssh.com",
+                "umac-64@openssh.com",
+                "umac-128@openssh.com",
+                "hmac-sha2-256",
+                "hmac-sha2-512",
+            ]),
+            compression: strings(&["none", "zlib@openssh.com"]),
+            version_comment: String::new(),
+            rekey_bytes: None,
+            rekey_ms: None,
+            alive_interval_ms: None,
+            alive_count_max: 3,
+            min_rsa_bits: keys::DEFAULT_MIN_RSA_BITS,
+            ca_signature_algorithms: strings(&[
+                "ssh-ed25519",
+                "ecdsa-sha2-nistp256",
+                "ecdsa-sha2-nistp384",
+                "ecdsa-sha2-nistp521",
+                "sk-ssh-ed25519@openssh.com",
+                "sk-ecdsa-sha2-nistp256@openssh.com",
+                "rsa-sha2-512",
+                "rsa-sha2-256",
+            ]),
+            peer_signature_algorithms: strings(&[
+                "ssh-ed25519",
+                "sk-ssh-ed25519@openssh.com",
+                "ecdsa-sha2-nistp256",
+                "ecdsa-sha2-nistp384",
+                "ecdsa-sha2-nistp521",
+                "sk-ecdsa-sha2-nistp256@openssh.com",
+                "rsa-sha2-512",
+                "rsa-sha2-256",
+            ]),
+            max_channels: 1024,
+            group_exchange_bits: (2048, 3072, 8192),
+        }
+    }
+}
+
+/// A server's host key as the unprivileged side knows it: its public half.
+#[derive(Debug, Clone)]
+pub struct ServerHostKey {
+    /// Algorithms that it can sign with.
+    pub algorithms: Vec<String>,
+    /// Key or certificate blob.
+    pub blob: Vec<u8>,
+}
+
+/// The lists as algorithms.
+#[derive(Debug, Clone)]
+pub(crate) struct Offer {
+    pub(crate) kex: Vec<KexAlgorithm>,
+    pub(crate) host_key: Vec<SignatureAlgorithm>,
+    pub(crate) ciphers: Vec<CipherAlgorithm>,
+    pub(crate) macs: Vec<MacAlgorithm>,
+    pub(crate) compression: Vec<Compression>,
+}
+
+fn resolve<T>(
+    list: &[String],
+    from_name: impl Fn(&str) -> Option<T>,
+    kind: &'static str,
+) -> Result<Vec<T>, Error> {
+    let found: Option<Vec<T>> = list.iter().map(|name| from_name(name)).collect();
+    match found {
+        Some(found) if !found.is_empty() => Ok(found),
+        _ => Err(Error::Misuse(kind)),
+    }
+}
+
+impl Offer {
+    /// Resolves the lists; a server offers only host key algorithms for which it has a key.
+    pub(crate) fn new(
+        config: &TransportConfig,
+        host_keys: Option<&[ServerHostKey]>,
+    ) -> Result<Self, Error> {
+        let mut host_key = resolve(
+            &config.host_key_algorithms,
+            SignatureAlgorithm::from_name,
+            "unknown or no host key algorithm configured",
+        )?;
+        if let Some(keys) = host_keys {
+            host_key.retain(|algorithm| {
+                keys.iter()
+                    .any(|key| key.algorithms.iter().any(|name| name == algorithm.name()))
+            });
+            if host_key.is_empty() {
+                return Err(Error::Misuse("no host key for any configured algorithm"));
+            }
+        }
+        Ok(Self {
+            kex: resolve(
+                &config.kex,
+                KexAlgorithm::from_name,
+                "unknown or no key exchange method configured",
+            )?,
+            host_key,
+            ciphers: resolve(
+                &config.ciphers,
+                CipherAlgorithm::from_name,
+                "unknown or no cipher configured",
+            )?,
+            macs: resolve(
+                &config.macs,
+                MacAlgorithm::from_name,
+                "unknown or no MAC configured",
+            )?,
+            compression: resolve(
+                &config.compression,
+                Compression::from_name,
+                "unknown or no compression configured",
+            )?,
+        })
+    }
+}

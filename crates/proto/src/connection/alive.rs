@@ -1,0 +1,48 @@
+//! Signs of life: ServerAliveInterval and ClientAliveInterval.
+
+use crate::{Error, Millis, TransportConfig};
+
+/// When the peer was last heard, and how often it was asked since.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Alive {
+    since: Millis,
+    asked: u32,
+}
+
+impl Alive {
+    pub(super) fn new(now: Millis) -> Self {
+        Self {
+            since: now,
+            asked: 0,
+        }
+    }
+
+    /// Any packet is a sign of life.
+    pub(super) fn heard(&mut self, now: Millis) {
+        *self = Self::new(now);
+    }
+
+    pub(super) fn deadline(&self, config: &TransportConfig) -> Option<Millis> {
+        let interval = config.alive_interval_ms?;
+        Some(
+            self.since
+                .saturating_add(interval.saturating_mul(u64::from(self.asked) + 1)),
+        )
+    }
+
+    /// Whether to ask now.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when it was asked often enough.
+    pub(super) fn is_due(&mut self, config: &TransportConfig, now: Millis) -> Result<bool, Error> {
+        if self.deadline(config).is_none_or(|deadline| now < deadline) {
+            return Ok(false);
+        }
+        // A count of 0 means: ask, but never give up (sshd_config(5), ClientAliveCountMax).
+        if config.alive_count_max > 0 && self.asked >= config.alive_count_max {
+            return Err(Error::TimedOut("peer not responding"));
+        }
+        self.asked = self.asked.saturating_add(1);
+        Ok(true)
+    }
+}

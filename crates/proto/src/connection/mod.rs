@@ -1,0 +1,837 @@
+//! A whole connection: transport below, user authentication or channels above, and the four
+//! kinds of methods that its owner works it with.
+//!
+//! ```text
+//! socket → receive_buffer → handle_received → poll_open → (job, anywhere) → handle_opened
+//!                                                   ↓ poll_event        ↓
+//! owner's commands → poll_output → (seal job, anywhere) → socket, in order
+//! ```
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::BytesMut;
+use crypto::kex::DhGroup;
+use packet::{OpenJob, OpenedPacket, PacketBuf, PacketError};
+use wire::message::Pong;
+use wire::message::{Ignore, Ping};
+use zeroize::Zeroizing;
+
+use crate::channel::{CHANNEL_MESSAGES, Channels, Globals, Request, global};
+use crate::permits::Standing;
+use crate::transport::{Transport, Upward};
+use crate::userauth::client::ClientAuth;
+use crate::userauth::server::ServerAuth;
+use crate::{
+    ChannelId, Error, Event, Millis, Negotiated, Prompt, Role, ServerHostKey, Stream,
+    TransportConfig,
+};
+
+mod alive;
+
+pub use crate::transport::Output;
+use alive::Alive;
+
+/// Events that may wait for the owner before no more input is taken.
+const MAX_EVENTS: usize = 1024;
+
+/// How far the connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Kex,
+    Service,
+    Userauth,
+    Connected,
+}
+
+impl Stage {
+    fn standing(self) -> Standing {
+        match self {
+            Self::Kex => Standing::FirstKex,
+            Self::Service => Standing::Service,
+            Self::Userauth => Standing::Userauth,
+            Self::Connected => Standing::Connected,
+        }
+    }
+}
+
+/// The half of user authentication that we play.
+enum Auth {
+    Client(ClientAuth),
+    Server(ServerAuth),
+}
+
+/// One SSH connection. See the crate's head for how to work it.
+pub struct Connection {
+    pub(crate) transport: Transport,
+    pub(crate) stage: Stage,
+    auth: Auth,
+    channels: Channels,
+    globals: Globals,
+    alive: Alive,
+}
+
+impl core::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Connection")
+            .field("role", &self.transport.role)
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Making one.
+impl Connection {
+    /// The side that connected. Version line and KEXINIT are ready to be sent.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for algorithm names that we do not know.
+    pub fn client(config: TransportConfig, now: Millis) -> Result<Self, Error> {
+        let transport = Transport::new(Role::Client, config, Vec::new(), now)?;
+        Ok(Self::over(transport, Stage::Kex))
+    }
+
+    /// The side that was connected to.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for algorithm names that we do not know, or without a host key.
+    pub fn server(
+        config: TransportConfig,
+        host_keys: Vec<ServerHostKey>,
+        now: Millis,
+    ) -> Result<Self, Error> {
+        let transport = Transport::new(Role::Server, config, host_keys, now)?;
+        Ok(Self::over(transport, Stage::Kex))
+    }
+
+    pub(crate) fn over(transport: Transport, stage: Stage) -> Self {
+        let auth = match transport.role {
+            Role::Client => Auth::Client(ClientAuth::default()),
+            Role::Server => Auth::Server(ServerAuth::default()),
+        };
+        let alive = Alive::new(transport.now);
+        Self {
+            transport,
+            stage,
+            auth,
+            channels: Channels::default(),
+            globals: Globals::default(),
+            alive,
+        }
+    }
+}
+
+/// Getters.
+impl Connection {
+    /// Which side we are.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.transport.role
+    }
+
+    /// The peer's version line without CR LF, once it has come.
+    #[must_use]
+    pub fn peer_version(&self) -> Option<&str> {
+        self.transport.peer_version.as_deref()
+    }
+
+    /// Our version line without CR LF.
+    #[must_use]
+    pub fn our_version(&self) -> &str {
+        &self.transport.our_version
+    }
+
+    /// H of the first key exchange.
+    #[must_use]
+    pub fn session_id(&self) -> Option<&[u8]> {
+        self.transport
+            .session
+            .as_ref()
+            .map(|session| &session.id[..])
+    }
+
+    /// Blob of the server's key, once the first key exchange is complete.
+    #[must_use]
+    pub fn host_key(&self) -> Option<&[u8]> {
+        self.transport
+            .session
+            .as_ref()
+            .map(|session| &session.host_key[..])
+    }
+
+    /// Algorithms of the last key exchange.
+    #[must_use]
+    pub fn negotiated(&self) -> Option<Negotiated> {
+        self.transport
+            .session
+            .as_ref()
+            .map(|session| session.agreement.public(session.strict_kex))
+    }
+
+    /// The peer is one of ours.
+    #[must_use]
+    pub fn is_fulmar_peer(&self) -> bool {
+        self.transport.is_fulmar_peer()
+    }
+
+    /// Client: signature algorithms that the server takes from users, if it told.
+    #[must_use]
+    pub fn server_sig_algs(&self) -> Option<&[String]> {
+        self.transport.extensions.server_sig_algs.as_deref()
+    }
+
+    /// Client: the server knows `publickey-hostbound-v00@openssh.com`.
+    #[must_use]
+    pub fn hostbound_supported(&self) -> bool {
+        self.transport.extensions.hostbound
+    }
+
+    /// The user is logged in.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        self.stage == Stage::Connected
+    }
+
+    /// DISCONNECT was sent or received: nothing more will happen.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.transport.is_closed()
+    }
+
+    /// Channels that exist.
+    #[must_use]
+    pub fn channel_count(&self) -> usize {
+        self.channels.count()
+    }
+
+    /// More bytes should be read from the socket.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        !self.transport.splitter.is_full() && !self.transport.is_closed()
+    }
+
+    /// Output waits to be taken.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.transport.has_output()
+    }
+}
+
+/// Bytes and time in.
+impl Connection {
+    /// Where bytes from the socket belong: read into its spare capacity.
+    pub fn receive_buffer(&mut self) -> &mut BytesMut {
+        self.transport.splitter.receive_buffer()
+    }
+
+    /// Bytes were added to the receive buffer.
+    ///
+    /// # Errors
+    /// [`Error::NotSsh`], [`Error::PeerMisbehaved`].
+    pub fn handle_received(&mut self, now: Millis) -> Result<(), Error> {
+        self.transport.now = now;
+        self.transport.handle_received()
+    }
+
+    /// The next packet to open. `None` while none is whole, or while the owner owes an answer.
+    ///
+    /// # Errors
+    /// [`Error::IntegrityFailed`] for an impossible frame.
+    pub fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
+        let auth_waits = match &self.auth {
+            Auth::Server(server) => server.waits_for_owner(),
+            Auth::Client(_) => false,
+        };
+        if auth_waits
+            || self.channels.waits_for_owner()
+            || self.globals.waits_for_owner()
+            || self.transport.events.len() >= MAX_EVENTS
+        {
+            return Ok(None);
+        }
+        self.transport.poll_open()
+    }
+
+    /// The result of an open job, in the order of the jobs.
+    ///
+    /// # Errors
+    /// Every error ends the connection; [`Connection::fail`] says goodbye.
+    pub fn handle_opened(
+        &mut self,
+        opened: Result<OpenedPacket, PacketError>,
+        now: Millis,
+    ) -> Result<(), Error> {
+        self.transport.now = now;
+        let opened = opened?;
+        self.alive.heard(now);
+        let upward = self
+            .transport
+            .handle_opened(opened, self.stage.standing())?;
+        match upward {
+            Upward::Handled | Upward::Unimplemented => Ok(()),
+            Upward::FirstKeys => self.first_keys(),
+            Upward::Payload(payload) => self.dispatch(&payload),
+        }
+    }
+
+    fn first_keys(&mut self) -> Result<(), Error> {
+        self.stage = Stage::Service;
+        match &self.auth {
+            Auth::Client(_) => ClientAuth::begin(&mut self.transport),
+            Auth::Server(_) => Ok(()),
+        }
+    }
+
+    fn dispatch(&mut self, payload: &bytes::Bytes) -> Result<(), Error> {
+        let transport = &mut self.transport;
+        let number = payload.first().copied().unwrap_or_default();
+        match (number, &mut self.auth) {
+            (5, Auth::Server(_)) => {
+                ServerAuth::handle_service_request(transport, payload)?;
+                self.stage = Stage::Userauth;
+                Ok(())
+            }
+            (6, Auth::Client(client)) => {
+                client.handle_service_accept(transport, payload)?;
+                self.stage = Stage::Userauth;
+                Ok(())
+            }
+            (7, _) => Ok(transport.extensions.merge(payload)?),
+            // RFC 4252 §5.1: requests behind the one that succeeded are passed over.
+            (50, _) if self.stage == Stage::Connected => Ok(()),
+            (50..=79, Auth::Server(server)) => server.handle(transport, payload),
+            (50..=79, Auth::Client(client)) => {
+                client.handle(transport, payload)?;
+                if transport.authenticated {
+                    self.stage = Stage::Connected;
+                    self.alive.heard(transport.now);
+                }
+                Ok(())
+            }
+            (80..=82, _) => self.globals.handle(transport, payload),
+            (192, _) => {
+                let ping = Ping::decode(payload)?;
+                transport.send_message(&Pong { data: ping.data })
+            }
+            (193, _) => Pong::decode(payload).map(|_| ()).map_err(Error::from),
+            (number, _) if CHANNEL_MESSAGES.contains(&number) => {
+                self.channels.handle(transport, payload)
+            }
+            _ => Err(Error::NotPermitted { message: number }),
+        }
+    }
+
+    /// Serial use: takes the version line and every whole packet, opening each in place.
+    ///
+    /// # Errors
+    /// As [`Connection::handle_opened`].
+    pub fn process(&mut self, now: Millis) -> Result<(), Error> {
+        self.handle_received(now)?;
+        while let Some(job) = self.poll_open()? {
+            self.handle_opened(job.run(), now)?;
+        }
+        Ok(())
+    }
+
+    /// The clock reached [`Connection::poll_deadline`].
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    pub fn handle_timeout(&mut self, now: Millis) -> Result<(), Error> {
+        self.transport.now = now;
+        self.transport.handle_timeout()?;
+        if self.stage == Stage::Connected && self.alive.is_due(&self.transport.config, now)? {
+            self.globals.send_keepalive(&mut self.transport)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is to be done.
+impl Connection {
+    /// The next thing to write; packets are sealed by running their job.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.transport.poll_output()
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.transport.events.pop_front()?;
+        if let Event::ChannelClosed(channel) | Event::ChannelRefused { channel, .. } = &event {
+            self.channels.remove(*channel);
+        }
+        Some(event)
+    }
+
+    /// When [`Connection::handle_timeout`] wants to be called.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Millis> {
+        let alive = match self.stage {
+            Stage::Connected => self.alive.deadline(&self.transport.config),
+            _ => None,
+        };
+        [self.transport.deadline(), alive]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Gives a written packet's buffer back to the pool.
+    pub fn recycle(&mut self, buf: PacketBuf) {
+        self.transport.recycle(buf);
+    }
+
+    /// A buffer from the pool, for data of `capacity` bytes.
+    pub fn take_buffer(&mut self, capacity: usize) -> PacketBuf {
+        self.transport.take_buffer(capacity)
+    }
+}
+
+/// Commands of the transport.
+impl Connection {
+    /// Client: the host key of [`Event::HostKey`] is trusted.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] when none waits.
+    pub fn accept_host_key(&mut self) -> Result<(), Error> {
+        self.transport.accept_host_key()
+    }
+
+    /// Client: the host key is not trusted; says goodbye.
+    pub fn refuse_host_key(&mut self) {
+        self.fail(&Error::HostKeyRefused);
+    }
+
+    /// Server: the signature blob that [`Event::SignExchangeHash`] asked for.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] when none was asked for.
+    pub fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
+        self.transport.provide_host_signature(signature)
+    }
+
+    /// Server: the group that [`Event::ChooseGroup`] asked for.
+    ///
+    /// # Errors
+    /// [`Error::PeerMisbehaved`] for `None`, [`Error::Misuse`] when none was asked for.
+    pub fn provide_group(&mut self, group: Option<DhGroup>) -> Result<(), Error> {
+        self.transport.provide_group(group)
+    }
+
+    /// Starts a key exchange, unless one is under way.
+    ///
+    /// # Errors
+    /// [`Error`] of sending.
+    pub fn rekey(&mut self, now: Millis) -> Result<(), Error> {
+        self.transport.now = now;
+        self.transport.rekey()
+    }
+
+    /// Says goodbye (RFC 4253 §11.1); nothing is sent or taken afterwards.
+    pub fn disconnect(&mut self, reason: u32, description: &str) {
+        self.transport.disconnect(reason, description);
+    }
+
+    /// Says the goodbye that fits `error`.
+    pub fn fail(&mut self, error: &Error) {
+        if let Some((reason, description)) = error.disconnect_reason() {
+            self.transport.disconnect(reason, description);
+        }
+    }
+
+    /// Sends SSH_MSG_IGNORE.
+    ///
+    /// # Errors
+    /// [`Error`] of sending.
+    pub fn send_ignore(&mut self, data: &[u8]) -> Result<(), Error> {
+        self.transport.send_message(&Ignore { data })
+    }
+}
+
+/// Commands of user authentication, client.
+impl Connection {
+    fn client_auth(&mut self) -> Result<(&mut ClientAuth, &mut Transport), Error> {
+        match &mut self.auth {
+            Auth::Client(client) => Ok((client, &mut self.transport)),
+            Auth::Server(_) => Err(Error::Misuse("a server does not log in")),
+        }
+    }
+
+    /// Asks to be let in without proof, and so for the list of methods.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] outside authentication; so for every request below.
+    pub fn auth_none(&mut self, user: &[u8]) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.none(transport, user)
+    }
+
+    /// RFC 4252 §8.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_password(&mut self, user: &[u8], password: &[u8]) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.password(transport, user, password, None)
+    }
+
+    /// RFC 4252 §8: the old password and a new one.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_change_password(
+        &mut self,
+        user: &[u8],
+        old: &[u8],
+        new: &[u8],
+    ) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.password(transport, user, old, Some(new))
+    }
+
+    /// RFC 4252 §7 without a signature.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_publickey_query(
+        &mut self,
+        user: &[u8],
+        algorithm: &str,
+        key: &[u8],
+    ) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.publickey_query(transport, user, algorithm.as_bytes(), key)
+    }
+
+    /// What a key has to sign; bound to the server's host key where the server knows that form.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before the first key exchange is complete.
+    pub fn publickey_signed_data(
+        &self,
+        user: &[u8],
+        algorithm: &str,
+        key: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        ClientAuth::signed_data(&self.transport, user, algorithm.as_bytes(), key)
+    }
+
+    /// RFC 4252 §7 with a signature over [`Connection::publickey_signed_data`].
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_publickey(
+        &mut self,
+        user: &[u8],
+        algorithm: &str,
+        key: &[u8],
+        signature: &[u8],
+    ) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.publickey(transport, user, algorithm.as_bytes(), key, signature)
+    }
+
+    /// RFC 4256 §3.1.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_keyboard_interactive(&mut self, user: &[u8], devices: &str) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.keyboard_interactive(transport, user, devices.as_bytes())
+    }
+
+    /// RFC 4256 §3.4: one response for each prompt of [`Event::AuthInfoRequest`].
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_respond(&mut self, responses: &[Zeroizing<Vec<u8>>]) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.respond(transport, responses)
+    }
+}
+
+/// Commands of user authentication, server.
+impl Connection {
+    fn server_auth(&mut self) -> Result<(&mut ServerAuth, &mut Transport), Error> {
+        match &mut self.auth {
+            Auth::Server(server) => Ok((server, &mut self.transport)),
+            Auth::Client(_) => Err(Error::Misuse("a client lets nobody in")),
+        }
+    }
+
+    /// The client is logged in.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] when no request is open; so for every answer below.
+    pub fn auth_success(&mut self) -> Result<(), Error> {
+        let (server, transport) = self.server_auth()?;
+        server.success(transport)?;
+        self.stage = Stage::Connected;
+        self.alive.heard(self.transport.now);
+        Ok(())
+    }
+
+    /// Not this way; these methods can continue.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_failure(&mut self, methods: &[&str], partial_success: bool) -> Result<(), Error> {
+        let (server, transport) = self.server_auth()?;
+        server.failure(transport, methods, partial_success)
+    }
+
+    /// The key of the query would do.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_pk_ok(&mut self) -> Result<(), Error> {
+        let (server, transport) = self.server_auth()?;
+        server.pk_ok(transport)
+    }
+
+    /// Prompts for keyboard-interactive.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_info_request(
+        &mut self,
+        name: &str,
+        instruction: &str,
+        prompts: &[Prompt],
+    ) -> Result<(), Error> {
+        let (server, transport) = self.server_auth()?;
+        server.info_request(transport, name, instruction, prompts)
+    }
+
+    /// The password was right but must be changed.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn auth_change_request(&mut self, prompt: &str) -> Result<(), Error> {
+        let (server, transport) = self.server_auth()?;
+        server.change_request(transport, prompt)
+    }
+
+    /// Text to show before login.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] after login.
+    pub fn auth_banner(&mut self, text: &str) -> Result<(), Error> {
+        let (_, transport) = self.server_auth()?;
+        ServerAuth::banner(transport, text)
+    }
+
+    /// Tells a client that knows `ext-info-in-auth@openssh.com` which algorithms this user's
+    /// keys may use.
+    ///
+    /// # Errors
+    /// [`Error`] of sending.
+    pub fn send_ext_info_in_auth(&mut self, algorithms: &[&str]) -> Result<(), Error> {
+        self.transport.send_ext_info_in_auth(algorithms)
+    }
+}
+
+/// Commands of channels.
+impl Connection {
+    fn connected(&self) -> Result<(), Error> {
+        match self.stage {
+            Stage::Connected => Ok(()),
+            _ => Err(Error::Misuse("channels come after login")),
+        }
+    }
+
+    /// Asks for a channel.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before login, or with too many channels.
+    pub fn open_channel(&mut self, kind: &str, fields: &[u8]) -> Result<ChannelId, Error> {
+        self.connected()?;
+        self.channels.open(&mut self.transport, kind, fields)
+    }
+
+    /// Grants the channel of [`Event::ChannelOpenRequest`].
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn accept_channel(&mut self, channel: ChannelId) -> Result<(), Error> {
+        self.channels.accept(&mut self.transport, channel)
+    }
+
+    /// Refuses the channel of [`Event::ChannelOpenRequest`].
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn reject_channel(
+        &mut self,
+        channel: ChannelId,
+        reason: u32,
+        text: &str,
+    ) -> Result<(), Error> {
+        self.channels
+            .reject(&mut self.transport, channel, reason, text)
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn channel_request(
+        &mut self,
+        channel: ChannelId,
+        request: &Request,
+        want_reply: bool,
+    ) -> Result<(), Error> {
+        self.channels
+            .request(&mut self.transport, channel, request, want_reply)
+    }
+
+    /// Answers the oldest request of [`Event::ChannelRequest`] that wants one.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn channel_reply(&mut self, channel: ChannelId, success: bool) -> Result<(), Error> {
+        self.channels.reply(&mut self.transport, channel, success)
+    }
+
+    /// Bytes of data that one message may carry now; 0 while the window is closed, a key
+    /// exchange is under way, or enough output is queued.
+    #[must_use]
+    pub fn channel_send_space(&self, channel: ChannelId) -> usize {
+        self.channels.send_space(&self.transport, channel)
+    }
+
+    /// Longest data in one message to the peer, bytes.
+    #[must_use]
+    pub fn channel_max_data(&self, channel: ChannelId) -> usize {
+        self.channels.max_data(channel)
+    }
+
+    /// Sends the payload of `buf` as data, without copying it.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] beyond [`Connection::channel_send_space`].
+    pub fn channel_send(
+        &mut self,
+        channel: ChannelId,
+        stream: Stream,
+        buf: PacketBuf,
+    ) -> Result<(), Error> {
+        self.channels
+            .send(&mut self.transport, channel, stream, buf)
+    }
+
+    /// Sends as much of `data` as may leave now and says how much.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn channel_send_slice(
+        &mut self,
+        channel: ChannelId,
+        stream: Stream,
+        data: &[u8],
+    ) -> Result<usize, Error> {
+        let mut sent = 0;
+        while let Some(rest) = data.get(sent..).filter(|rest| !rest.is_empty()) {
+            let space = self.channel_send_space(channel);
+            let Some(piece) = rest
+                .get(..space.min(rest.len()))
+                .filter(|piece| !piece.is_empty())
+            else {
+                break;
+            };
+            let mut buf = self.take_buffer(piece.len());
+            buf.extend(piece);
+            self.channel_send(channel, stream, buf)?;
+            sent += piece.len();
+        }
+        Ok(sent)
+    }
+
+    /// The sink has taken `bytes` of the channel's data: the window opens again.
+    ///
+    /// # Errors
+    /// [`Error`] of sending.
+    pub fn channel_consumed(&mut self, channel: ChannelId, bytes: usize) -> Result<(), Error> {
+        self.channels.consumed(&mut self.transport, channel, bytes)
+    }
+
+    /// No more data from us.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a channel that does not exist.
+    pub fn channel_eof(&mut self, channel: ChannelId) -> Result<(), Error> {
+        self.channels.send_eof(&mut self.transport, channel)
+    }
+
+    /// Nothing more from us.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a channel that does not exist.
+    pub fn channel_close(&mut self, channel: ChannelId) -> Result<(), Error> {
+        self.channels.send_close(&mut self.transport, channel)
+    }
+
+    /// The channel exists and is confirmed.
+    #[must_use]
+    pub fn channel_is_open(&self, channel: ChannelId) -> bool {
+        self.channels.is_open(channel)
+    }
+}
+
+/// Global requests.
+impl Connection {
+    /// Asks the peer for a sign of life.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before login.
+    pub fn send_keepalive(&mut self) -> Result<(), Error> {
+        self.connected()?;
+        self.globals.send_keepalive(&mut self.transport)
+    }
+
+    /// Client: this connection will open no more sessions.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before login.
+    pub fn send_no_more_sessions(&mut self) -> Result<(), Error> {
+        self.connected()?;
+        self.globals.send_no_more_sessions(&mut self.transport)
+    }
+
+    /// Server: names all host keys.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before login.
+    pub fn announce_host_keys(&mut self, keys: &[Vec<u8>]) -> Result<(), Error> {
+        self.connected()?;
+        self.globals.announce_host_keys(&mut self.transport, keys)
+    }
+
+    /// Client: asks the server to prove that it holds these keys.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before login.
+    pub fn prove_host_keys(&mut self, keys: &[Vec<u8>]) -> Result<(), Error> {
+        self.connected()?;
+        self.globals.prove_host_keys(&mut self.transport, keys)
+    }
+
+    /// What a key signs to prove itself.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before the first key exchange is complete.
+    pub fn hostkeys_prove_data(&self, key: &[u8]) -> Result<Vec<u8>, Error> {
+        let id = self
+            .session_id()
+            .ok_or(Error::Misuse("no session identifier yet"))?;
+        Ok(global::hostkeys_prove_data(id, key))
+    }
+
+    /// Server: the signatures that [`Event::HostKeysProve`] asked for.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] when none were asked for.
+    pub fn provide_host_key_proofs(&mut self, signatures: Option<&[Vec<u8>]>) -> Result<(), Error> {
+        self.globals.provide_proofs(&mut self.transport, signatures)
+    }
+}

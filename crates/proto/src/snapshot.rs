@@ -1,0 +1,180 @@
+//! Handing a live connection on: the process that authenticated the user writes down what the
+//! one that serves him needs, and ends.
+//!
+//! The snapshot holds keys, both positions, the session identifier and the bytes that were read
+//! but not opened. It names no user and grants nothing: those come from the monitor. It is
+//! read by a process that has already given up its privileges, since its writer had none.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crypto::cipher::CipherAlgorithm;
+use crypto::kex::KexAlgorithm;
+use crypto::mac::MacAlgorithm;
+use keys::SignatureAlgorithm;
+use packet::{Sequencer, SequencerState, Splitter};
+use wire::{DecodeError, Put, Reader};
+use zeroize::Zeroizing;
+
+use crate::config::Compression;
+use crate::connection::{Connection, Stage};
+use crate::transport::{Agreement, DirectionSuite, EpochKeys, Session, Transport};
+use crate::{Error, Millis, Role, ServerHostKey, TransportConfig};
+
+/// First bytes of every snapshot: name and format version.
+const MAGIC: &[u8] = b"fulmar-snapshot-1";
+
+fn put_keys(out: &mut Vec<u8>, keys: &EpochKeys) {
+    put_suite(out, &keys.suite);
+    out.put_string(&keys.key);
+    out.put_string(&keys.iv);
+    out.put_string(&keys.mac_key);
+}
+
+fn put_suite(out: &mut Vec<u8>, suite: &DirectionSuite) {
+    out.put_string(suite.cipher.name().as_bytes());
+    out.put_string(suite.mac.map_or("", |mac| mac.name()).as_bytes());
+    out.put_string(suite.compression.name().as_bytes());
+}
+
+fn put_position(out: &mut Vec<u8>, state: &SequencerState) {
+    out.put_u32(state.sequence);
+    out.put_u64(state.packets);
+    out.put_u64(state.bytes);
+    out.put_u64(state.blocks);
+}
+
+fn read_keys(reader: &mut Reader<'_>) -> Result<EpochKeys, DecodeError> {
+    Ok(EpochKeys {
+        suite: read_suite(reader)?,
+        key: Zeroizing::new(reader.string_max(256)?.to_vec()),
+        iv: Zeroizing::new(reader.string_max(256)?.to_vec()),
+        mac_key: Zeroizing::new(reader.string_max(256)?.to_vec()),
+    })
+}
+
+fn read_suite(reader: &mut Reader<'_>) -> Result<DirectionSuite, DecodeError> {
+    let cipher = CipherAlgorithm::from_name(reader.utf8()?)
+        .ok_or(DecodeError::Malformed("unknown cipher"))?;
+    let mac = match reader.utf8()? {
+        "" => None,
+        name => Some(MacAlgorithm::from_name(name).ok_or(DecodeError::Malformed("unknown MAC"))?),
+    };
+    let compression = Compression::from_name(reader.utf8()?)
+        .ok_or(DecodeError::Malformed("unknown compression"))?;
+    Ok(DirectionSuite {
+        cipher,
+        mac,
+        compression,
+    })
+}
+
+fn read_position(reader: &mut Reader<'_>) -> Result<SequencerState, DecodeError> {
+    Ok(SequencerState {
+        sequence: reader.u32()?,
+        packets: reader.u64()?,
+        bytes: reader.u64()?,
+        blocks: reader.u64()?,
+    })
+}
+
+impl Connection {
+    /// Writes the connection down, right after login and with no output left.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] at any other moment.
+    pub fn snapshot(self) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let transport = &self.transport;
+        if self.stage != Stage::Connected || transport.has_output() || !transport.is_settled() {
+            return Err(Error::Misuse(
+                "a snapshot is taken right after login, with nothing under way",
+            ));
+        }
+        let (Some(session), Some(c2s), Some(s2c), Some(peer_version)) = (
+            &transport.session,
+            &transport.current.c2s,
+            &transport.current.s2c,
+            &transport.peer_version,
+        ) else {
+            return Err(Error::Bug("logged in without keys"));
+        };
+        let unread = transport.splitter.unread();
+        // Allocated once: growing would leave copies of keys behind.
+        let mut out = Zeroizing::new(Vec::with_capacity(
+            unread.len() + session.host_key.len() + 8192,
+        ));
+        out.put_string(MAGIC);
+        out.put_string(transport.our_version.as_bytes());
+        out.put_string(peer_version.as_bytes());
+        out.put_string(&session.id);
+        out.put_string(&session.host_key);
+        out.put_bool(session.strict_kex);
+        out.put_bool(session.peer_wants_ext_info);
+        out.put_string(session.agreement.kex.name().as_bytes());
+        out.put_string(session.agreement.host_key.name().as_bytes());
+        put_keys(&mut out, c2s);
+        put_keys(&mut out, s2c);
+        put_position(&mut out, &transport.sequencer.export());
+        put_position(&mut out, &transport.splitter.export());
+        out.put_string(unread);
+        Ok(out)
+    }
+
+    /// Goes on where a snapshot stopped, as the server.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] for a snapshot that cannot be one; [`Error::Misuse`] for a
+    /// configuration that cannot serve.
+    pub fn resume(
+        snapshot: &[u8],
+        config: TransportConfig,
+        host_keys: Vec<ServerHostKey>,
+        now: Millis,
+    ) -> Result<Self, Error> {
+        let mut reader = Reader::new(snapshot);
+        if reader.string()? != MAGIC {
+            return Err(DecodeError::Malformed("not a snapshot of this version").into());
+        }
+        let our_version = String::from(reader.utf8()?);
+        let peer_version = String::from(reader.utf8()?);
+        let id = reader.string_max(64)?.to_vec();
+        let host_key = reader.string_max(keys::MAX_BLOB_BYTES)?.to_vec();
+        let strict_kex = reader.bool()?;
+        let peer_wants_ext_info = reader.bool()?;
+        let kex = KexAlgorithm::from_name(reader.utf8()?)
+            .ok_or(DecodeError::Malformed("unknown key exchange method"))?;
+        let host_key_algorithm = SignatureAlgorithm::from_name(reader.utf8()?)
+            .ok_or(DecodeError::Malformed("unknown host key algorithm"))?;
+        let c2s = read_keys(&mut reader)?;
+        let s2c = read_keys(&mut reader)?;
+        let sent = read_position(&mut reader)?;
+        let received = read_position(&mut reader)?;
+        let unread = reader.string()?;
+        reader.finish()?;
+
+        let mut transport = Transport::resumed(config, host_keys, now)?;
+        transport.our_version = our_version;
+        transport.peer_version = Some(peer_version);
+        transport.sequencer = Sequencer::import(sent, s2c.seal()?);
+        transport.splitter = Splitter::with_keys_state(received, c2s.open()?);
+        transport.splitter.handle_bytes(unread);
+        let agreement = Agreement {
+            kex,
+            host_key: host_key_algorithm,
+            c2s: c2s.suite,
+            s2c: s2c.suite,
+        };
+        transport.session = Some(Session {
+            id,
+            host_key,
+            strict_kex,
+            peer_wants_ext_info,
+            agreement,
+        });
+        transport.current.c2s = Some(c2s);
+        transport.current.s2c = Some(s2c);
+        transport.set_authenticated();
+        debug_assert_eq!(transport.role, Role::Server);
+        Ok(Self::over(transport, Stage::Connected))
+    }
+}

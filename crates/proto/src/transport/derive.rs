@@ -1,0 +1,177 @@
+//! The exchange hash and the keys that follow from it (RFC 4253 §7.2, §8; RFC 4419 §3;
+//! RFC 5656 §4; RFC 8731 §3.1).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crypto::hash::{Digest, HashAlgorithm, Hasher};
+use crypto::kex::{SecretEncoding, SharedSecret};
+use packet::{OpenKeys, SealKeys};
+use wire::Put;
+use zeroize::Zeroizing;
+
+use super::negotiate::DirectionSuite;
+use crate::Error;
+
+/// Public values of either family, as the exchange hash takes them.
+pub(crate) enum PublicValues<'a> {
+    /// Strings: ECDH and the hybrids.
+    Strings { client: &'a [u8], server: &'a [u8] },
+    /// mpints: fixed groups.
+    Mpints { e: &'a [u8], f: &'a [u8] },
+    /// mpints behind the group that was asked for and given.
+    Group {
+        request: (u32, u32, u32),
+        p: &'a [u8],
+        g: &'a [u8],
+        e: &'a [u8],
+        f: &'a [u8],
+    },
+}
+
+/// What both sides saw before the exchange proper.
+pub(crate) struct Transcript<'a> {
+    pub(crate) client_version: &'a [u8],
+    pub(crate) server_version: &'a [u8],
+    pub(crate) client_init: &'a [u8],
+    pub(crate) server_init: &'a [u8],
+    pub(crate) host_key: &'a [u8],
+}
+
+/// The shared secret K in the form in which it enters hashes: an mpint, or a string where the
+/// method says so (the hybrids).
+pub(crate) fn encode_secret(secret: &SharedSecret) -> Zeroizing<Vec<u8>> {
+    // The buffer must never move: a reallocation would leave a copy of the secret behind.
+    let mut out = Vec::with_capacity(secret.bytes().len() + 8);
+    match secret.encoding() {
+        SecretEncoding::Mpint => out.put_mpint(secret.bytes()),
+        SecretEncoding::String => out.put_string(secret.bytes()),
+    }
+    Zeroizing::new(out)
+}
+
+/// H.
+pub(crate) fn exchange_hash(
+    algorithm: HashAlgorithm,
+    transcript: &Transcript<'_>,
+    values: &PublicValues<'_>,
+    secret_encoded: &[u8],
+) -> Digest {
+    let mut text = Vec::with_capacity(8 * 1024);
+    text.put_string(transcript.client_version);
+    text.put_string(transcript.server_version);
+    text.put_string(transcript.client_init);
+    text.put_string(transcript.server_init);
+    text.put_string(transcript.host_key);
+    match values {
+        PublicValues::Strings { client, server } => {
+            text.put_string(client);
+            text.put_string(server);
+        }
+        PublicValues::Mpints { e, f } => {
+            text.put_mpint(e);
+            text.put_mpint(f);
+        }
+        PublicValues::Group {
+            request,
+            p,
+            g,
+            e,
+            f,
+        } => {
+            text.put_u32(request.0);
+            text.put_u32(request.1);
+            text.put_u32(request.2);
+            for value in [p, g, e, f] {
+                text.put_mpint(value);
+            }
+        }
+    }
+    let mut hasher = Hasher::new(algorithm);
+    hasher.update(&text);
+    hasher.update(secret_encoded);
+    hasher.finish()
+}
+
+/// One direction's raw keys. Kept for a snapshot, wiped when dropped.
+#[derive(Clone)]
+pub(crate) struct EpochKeys {
+    pub(crate) suite: DirectionSuite,
+    pub(crate) key: Zeroizing<Vec<u8>>,
+    pub(crate) iv: Zeroizing<Vec<u8>>,
+    pub(crate) mac_key: Zeroizing<Vec<u8>>,
+}
+
+impl EpochKeys {
+    pub(crate) fn seal(&self) -> Result<Arc<SealKeys>, Error> {
+        SealKeys::new(
+            self.suite.cipher,
+            self.suite.mac,
+            &self.key,
+            &self.iv,
+            &self.mac_key,
+        )
+        .map(Arc::new)
+        .map_err(|_| Error::Bug("derived key has the wrong length"))
+    }
+
+    pub(crate) fn open(&self) -> Result<Arc<OpenKeys>, Error> {
+        OpenKeys::new(
+            self.suite.cipher,
+            self.suite.mac,
+            &self.key,
+            &self.iv,
+            &self.mac_key,
+        )
+        .map(Arc::new)
+        .map_err(|_| Error::Bug("derived key has the wrong length"))
+    }
+}
+
+/// What the letters of RFC 4253 §7.2 are derived from.
+pub(crate) struct KeySource<'a> {
+    pub(crate) algorithm: HashAlgorithm,
+    pub(crate) secret_encoded: &'a [u8],
+    pub(crate) hash: &'a [u8],
+    pub(crate) session_id: &'a [u8],
+}
+
+impl KeySource<'_> {
+    fn letter(&self, letter: u8, len: usize) -> Zeroizing<Vec<u8>> {
+        let mut key = Zeroizing::new(Vec::with_capacity(len + 64));
+        let mut hasher = Hasher::new(self.algorithm);
+        hasher.update(self.secret_encoded);
+        hasher.update(self.hash);
+        hasher.update(&[letter]);
+        hasher.update(self.session_id);
+        key.extend_from_slice(hasher.finish().as_ref());
+        while key.len() < len {
+            let mut hasher = Hasher::new(self.algorithm);
+            hasher.update(self.secret_encoded);
+            hasher.update(self.hash);
+            hasher.update(&key);
+            key.extend_from_slice(hasher.finish().as_ref());
+        }
+        key.truncate(len);
+        key
+    }
+
+    /// Letters A, C, E.
+    pub(crate) fn client_to_server(&self, suite: DirectionSuite) -> EpochKeys {
+        self.direction(suite, [b'A', b'C', b'E'])
+    }
+
+    /// Letters B, D, F.
+    pub(crate) fn server_to_client(&self, suite: DirectionSuite) -> EpochKeys {
+        self.direction(suite, [b'B', b'D', b'F'])
+    }
+
+    fn direction(&self, suite: DirectionSuite, [iv, key, mac]: [u8; 3]) -> EpochKeys {
+        EpochKeys {
+            suite,
+            iv: self.letter(iv, suite.cipher.iv_len()),
+            key: self.letter(key, suite.cipher.key_len()),
+            mac_key: self.letter(mac, suite.mac.map_or(0, |each| each.key_len())),
+        }
+    }
+}

@@ -1,0 +1,588 @@
+//! Key exchange as a state machine: RFC 4253 §7–8, RFC 4419, RFC 5656, RFC 8731 and the
+//! hybrids. What is hashed and derived stands in `derive`, what is agreed on in `negotiate`,
+//! and the switch of keys in `newkeys`.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crypto::hash::Digest;
+use crypto::kex::{DhGroup, DhPolicy, Initiator, KexFamily, Primality, SharedSecret};
+use wire::Mpint;
+use wire::message::{
+    KexDhInit, KexDhReply, KexEcdhInit, KexEcdhReply, KexGexGroup, KexGexInit, KexGexReply,
+    KexGexRequest, KexInit,
+};
+use zeroize::Zeroizing;
+
+use super::derive::{EpochKeys, PublicValues, Transcript, encode_secret, exchange_hash};
+use super::negotiate::{self, Agreement};
+use super::{Transport, Upward, host_key};
+use crate::permits::Standing;
+use crate::{Error, Event, Millis, Role};
+
+/// Where the current key exchange stands.
+pub(super) enum Kex {
+    /// None is under way.
+    Idle,
+    /// Our KEXINIT is out, the peer's has not come.
+    InitSent { ours: Vec<u8>, since: Millis },
+    /// Both are known.
+    Running(Box<Running>),
+}
+
+/// An exchange whose algorithms are agreed on.
+pub(super) struct Running {
+    pub(super) agreement: Agreement,
+    pub(super) first: bool,
+    pub(super) strict_kex: bool,
+    pub(super) peer_wants_ext_info: bool,
+    pub(super) newkeys_sent: bool,
+    pub(super) since: Millis,
+    pub(super) step: Step,
+    skip_next: bool,
+    client_init: Vec<u8>,
+    server_init: Vec<u8>,
+}
+
+/// What comes next.
+pub(super) enum Step {
+    /// Client: KEX_*_REPLY.
+    ClientReply {
+        initiator: Initiator,
+        public: Vec<u8>,
+    },
+    /// Client: the group.
+    ClientGroup,
+    /// Client: the reply in the group.
+    ClientGexReply {
+        initiator: Initiator,
+        public: Vec<u8>,
+        group: DhGroup,
+    },
+    /// Client: the owner's word on the host key.
+    ClientDecision { outcome: Outcome },
+    /// Server: KEX_*_INIT.
+    ServerInit,
+    /// Server: GEX_REQUEST.
+    ServerGexRequest,
+    /// Server: the owner's choice of a group.
+    ServerGroupChoice { request: (u32, u32, u32) },
+    /// Server: GEX_INIT.
+    ServerGexInit {
+        request: (u32, u32, u32),
+        group: DhGroup,
+    },
+    /// Server: the signature of the host key.
+    ServerSignature { outcome: Outcome, reply: Reply },
+    /// The peer's NEWKEYS.
+    NewKeys { theirs: EpochKeys },
+}
+
+/// What an exchange leads to.
+pub(super) struct Outcome {
+    pub(super) hash: Digest,
+    pub(super) secret: Zeroizing<Vec<u8>>,
+    pub(super) host_key: Vec<u8>,
+}
+
+/// The server's public value, by the message that carries it.
+pub(super) enum Reply {
+    Ecdh(Vec<u8>),
+    Dh(Vec<u8>),
+    Gex(Vec<u8>),
+}
+
+impl Kex {
+    /// Messages above the transport must wait (RFC 4253 §7.1).
+    pub(super) fn holds_output(&self) -> bool {
+        match self {
+            Self::Idle => false,
+            Self::InitSent { .. } => true,
+            Self::Running(running) => !running.newkeys_sent,
+        }
+    }
+
+    /// The next packet can change the keys, so no other may be taken beside it.
+    pub(super) fn is_serial(&self) -> bool {
+        matches!(self, Self::Running(_))
+    }
+
+    /// Nothing is read until the owner has answered.
+    pub(super) fn waits_for_owner(&self) -> bool {
+        matches!(self, Self::Running(running) if matches!(
+            running.step,
+            Step::ClientDecision { .. } | Step::ServerGroupChoice { .. } | Step::ServerSignature { .. }
+        ))
+    }
+
+    /// What may arrive, where the exchange decides it.
+    pub(super) fn standing(&self, first: bool) -> Option<Standing> {
+        match self {
+            Self::Running(running) if running.first && running.strict_kex => {
+                Some(Standing::StrictFirstKex)
+            }
+            _ if first => Some(Standing::FirstKex),
+            Self::Running(running) if running.first => Some(Standing::FirstKex),
+            Self::Running(_) => Some(Standing::Rekey),
+            Self::Idle | Self::InitSent { .. } => None,
+        }
+    }
+}
+
+impl Transport {
+    /// Sends our KEXINIT.
+    pub(super) fn start_exchange(&mut self) -> Result<(), Error> {
+        let ours = negotiate::proposal(&self.offer, self.role, self.session.is_none());
+        let mut buf = self.take_buffer(ours.len());
+        buf.extend(&ours);
+        // The state changes first: what `send` may start must see that an exchange is under way.
+        self.kex = Kex::InitSent {
+            ours,
+            since: self.now,
+        };
+        self.send(buf, false)
+    }
+
+    /// A message of the key exchange, numbers 20 to 49.
+    pub(super) fn handle_kex(&mut self, sequence: u32, payload: &[u8]) -> Result<Upward, Error> {
+        let number = payload.first().copied().unwrap_or_default();
+        if number == 20 {
+            return self
+                .handle_kexinit(sequence, payload)
+                .map(|()| Upward::Handled);
+        }
+        let Kex::Running(mut running) = core::mem::replace(&mut self.kex, Kex::Idle) else {
+            return Err(Error::NotPermitted { message: number });
+        };
+        if number == 21 {
+            return self.handle_newkeys(running);
+        }
+        if core::mem::take(&mut running.skip_next) {
+            self.kex = Kex::Running(running);
+            return Ok(Upward::Handled);
+        }
+        self.step(running, number, payload)
+            .map(|()| Upward::Handled)
+    }
+
+    fn handle_kexinit(&mut self, sequence: u32, payload: &[u8]) -> Result<(), Error> {
+        if matches!(self.kex, Kex::Running(_)) {
+            return Err(Error::PeerMisbehaved("KEXINIT during a key exchange"));
+        }
+        if matches!(self.kex, Kex::Idle) {
+            if !self.authenticated && self.session.is_some() {
+                return Err(Error::PeerMisbehaved("rekey before login"));
+            }
+            self.start_exchange()?;
+        }
+        let Kex::InitSent { ours, since } = core::mem::replace(&mut self.kex, Kex::Idle) else {
+            return Err(Error::Bug("own KEXINIT missing"));
+        };
+        let first = self.session.is_none();
+        let (agreement, markers) = negotiate::agree(
+            &self.offer,
+            self.role,
+            &KexInit::decode(&ours)?,
+            &KexInit::decode(payload)?,
+        )?;
+        // Strict KEX is promised by both first KEXINITs, and then nothing may have come before
+        // the peer's (Terrapin: a prefix cut from the stream would show here).
+        let strict_kex = match &self.session {
+            Some(session) => session.strict_kex,
+            None => markers.strict_kex,
+        };
+        if first && strict_kex && sequence != 0 {
+            return Err(Error::PeerMisbehaved(
+                "a message before KEXINIT under strict key exchange",
+            ));
+        }
+        if !first && markers.wrong_guess_follows {
+            // Legal, and of no use to anyone; the packet is passed over like the first time.
+        }
+        let (client_init, server_init) = match self.role {
+            Role::Client => (ours, payload.to_vec()),
+            Role::Server => (payload.to_vec(), ours),
+        };
+        let running = Box::new(Running {
+            agreement,
+            first,
+            strict_kex,
+            peer_wants_ext_info: markers.ext_info,
+            newkeys_sent: false,
+            since,
+            step: Step::ServerInit,
+            skip_next: markers.wrong_guess_follows,
+            client_init,
+            server_init,
+        });
+        match self.role {
+            Role::Client => self.begin_as_client(running),
+            Role::Server => {
+                self.begin_as_server(running);
+                Ok(())
+            }
+        }
+    }
+
+    fn begin_as_client(&mut self, mut running: Box<Running>) -> Result<(), Error> {
+        let kex = running.agreement.kex;
+        if kex.family() == KexFamily::DhGroupExchange {
+            let (min, preferred, max) = self.config.group_exchange_bits;
+            running.step = Step::ClientGroup;
+            self.kex = Kex::Running(running);
+            return self.send_message(&KexGexRequest {
+                min,
+                preferred,
+                max,
+            });
+        }
+        let (initiator, public) = Initiator::new(kex)?;
+        let sent = match kex.family() {
+            KexFamily::Dh => self.send_message(&KexDhInit {
+                public: Mpint::from_magnitude(&public),
+            }),
+            _ => self.send_message(&KexEcdhInit { public: &public }),
+        };
+        running.step = Step::ClientReply { initiator, public };
+        self.kex = Kex::Running(running);
+        sent
+    }
+
+    fn begin_as_server(&mut self, mut running: Box<Running>) {
+        running.step = match running.agreement.kex.family() {
+            KexFamily::DhGroupExchange => Step::ServerGexRequest,
+            _ => Step::ServerInit,
+        };
+        self.kex = Kex::Running(running);
+    }
+
+    /// One of the method's own messages.
+    fn step(&mut self, mut running: Box<Running>, number: u8, payload: &[u8]) -> Result<(), Error> {
+        let family = running.agreement.kex.family();
+        let step = core::mem::replace(&mut running.step, Step::ServerInit);
+        match (step, number, family) {
+            (Step::ClientReply { initiator, public }, 31, KexFamily::Dh) => {
+                let reply = KexDhReply::decode(payload)?;
+                let secret = initiator.finish(reply.public.magnitude())?;
+                let values = PublicValues::Mpints {
+                    e: &public,
+                    f: reply.public.magnitude(),
+                };
+                self.client_proven(running, reply.host_key, reply.signature, &values, &secret)
+            }
+            (Step::ClientReply { initiator, public }, 31, _) => {
+                let reply = KexEcdhReply::decode(payload)?;
+                let secret = initiator.finish(reply.public)?;
+                let values = PublicValues::Strings {
+                    client: &public,
+                    server: reply.public,
+                };
+                self.client_proven(running, reply.host_key, reply.signature, &values, &secret)
+            }
+            (Step::ClientGroup, 31, _) => self.client_group(running, payload),
+            (
+                Step::ClientGexReply {
+                    initiator,
+                    public,
+                    group,
+                },
+                33,
+                _,
+            ) => {
+                let reply = KexGexReply::decode(payload)?;
+                let secret = initiator.finish(reply.public.magnitude())?;
+                let values = PublicValues::Group {
+                    request: self.config.group_exchange_bits,
+                    p: &group.p(),
+                    g: &group.g(),
+                    e: &public,
+                    f: reply.public.magnitude(),
+                };
+                self.client_proven(running, reply.host_key, reply.signature, &values, &secret)
+            }
+            (Step::ServerInit, 30, KexFamily::Dh) => {
+                let init = KexDhInit::decode(payload)?;
+                let (public, secret) =
+                    crypto::kex::respond(running.agreement.kex, init.public.magnitude())?;
+                let values = PublicValues::Mpints {
+                    e: init.public.magnitude(),
+                    f: &public,
+                };
+                self.server_proof(running, &values, &secret, Reply::Dh(public.clone()))
+            }
+            (Step::ServerInit, 30, _) => {
+                let init = KexEcdhInit::decode(payload)?;
+                let (public, secret) = crypto::kex::respond(running.agreement.kex, init.public)?;
+                let values = PublicValues::Strings {
+                    client: init.public,
+                    server: &public,
+                };
+                self.server_proof(running, &values, &secret, Reply::Ecdh(public.clone()))
+            }
+            (Step::ServerGexRequest, 34, _) => {
+                let request = KexGexRequest::decode(payload)?;
+                self.server_gex_request(running, (request.min, request.preferred, request.max))
+            }
+            (Step::ServerGexInit { request, group }, 32, _) => {
+                let init = KexGexInit::decode(payload)?;
+                let (public, secret) =
+                    crypto::kex::respond_with_group(&group, init.public.magnitude())?;
+                let values = PublicValues::Group {
+                    request,
+                    p: &group.p(),
+                    g: &group.g(),
+                    e: init.public.magnitude(),
+                    f: &public,
+                };
+                self.server_proof(running, &values, &secret, Reply::Gex(public.clone()))
+            }
+            _ => Err(Error::NotPermitted { message: number }),
+        }
+    }
+
+    fn transcript<'a>(&'a self, running: &'a Running, host_key: &'a [u8]) -> Transcript<'a> {
+        let peer = self.peer_version.as_deref().unwrap_or_default().as_bytes();
+        let own = self.our_version.as_bytes();
+        let (client_version, server_version) = match self.role {
+            Role::Client => (own, peer),
+            Role::Server => (peer, own),
+        };
+        Transcript {
+            client_version,
+            server_version,
+            client_init: &running.client_init,
+            server_init: &running.server_init,
+            host_key,
+        }
+    }
+
+    // ---- client ---------------------------------------------------------------------------
+
+    fn client_group(&mut self, mut running: Box<Running>, payload: &[u8]) -> Result<(), Error> {
+        let message = KexGexGroup::decode(payload)?;
+        let (min, _, max) = self.config.group_exchange_bits;
+        let group = DhGroup::new(
+            message.p.magnitude(),
+            message.g.magnitude(),
+            &received_group_policy(min, max),
+        )
+        .map_err(|_| {
+            Error::PeerMisbehaved("the server's group is not a safe one of the size asked for")
+        })?;
+        let (initiator, public) = Initiator::with_group(&group)?;
+        let sent = self.send_message(&KexGexInit {
+            public: Mpint::from_magnitude(&public),
+        });
+        running.step = Step::ClientGexReply {
+            initiator,
+            public,
+            group,
+        };
+        self.kex = Kex::Running(running);
+        sent
+    }
+
+    /// The reply is here: check the server's signature, then ask the owner about the key, or on
+    /// a rekey compare it with the one that was accepted.
+    fn client_proven(
+        &mut self,
+        mut running: Box<Running>,
+        key: &[u8],
+        signature: &[u8],
+        values: &PublicValues<'_>,
+        secret: &SharedSecret,
+    ) -> Result<(), Error> {
+        let secret = encode_secret(secret);
+        let agreement = running.agreement;
+        let hash = exchange_hash(
+            agreement.kex.hash(),
+            &self.transcript(&running, key),
+            values,
+            &secret,
+        );
+        host_key::verify(
+            agreement.host_key,
+            key,
+            hash.as_ref(),
+            signature,
+            self.config.min_rsa_bits,
+        )?;
+        let outcome = Outcome {
+            hash,
+            secret,
+            host_key: key.to_vec(),
+        };
+        match &self.session {
+            Some(session) if session.host_key == outcome.host_key => {
+                self.finish_exchange(running, &outcome)
+            }
+            Some(_) => Err(Error::PeerMisbehaved("the host key changed at a rekey")),
+            None => {
+                self.events.push_back(Event::HostKey {
+                    algorithm: agreement.host_key.name(),
+                    key: outcome.host_key.clone(),
+                });
+                running.step = Step::ClientDecision { outcome };
+                self.kex = Kex::Running(running);
+                Ok(())
+            }
+        }
+    }
+
+    /// The owner trusts the host key.
+    pub(crate) fn accept_host_key(&mut self) -> Result<(), Error> {
+        match core::mem::replace(&mut self.kex, Kex::Idle) {
+            Kex::Running(mut running) if matches!(running.step, Step::ClientDecision { .. }) => {
+                match core::mem::replace(&mut running.step, Step::ServerInit) {
+                    Step::ClientDecision { outcome } => self.finish_exchange(running, &outcome),
+                    _ => Err(Error::Bug("host key decision lost")),
+                }
+            }
+            other => {
+                self.kex = other;
+                Err(Error::Misuse("no host key waits for a decision"))
+            }
+        }
+    }
+
+    // ---- server ---------------------------------------------------------------------------
+
+    fn server_gex_request(
+        &mut self,
+        mut running: Box<Running>,
+        request: (u32, u32, u32),
+    ) -> Result<(), Error> {
+        let (min, preferred, max) = request;
+        if min > preferred || preferred > max || max < 2048 {
+            return Err(Error::PeerMisbehaved(
+                "group exchange sizes out of order or too small",
+            ));
+        }
+        self.events.push_back(Event::ChooseGroup {
+            min,
+            preferred,
+            max,
+        });
+        running.step = Step::ServerGroupChoice { request };
+        self.kex = Kex::Running(running);
+        Ok(())
+    }
+
+    /// The owner's choice; `None` ends the connection.
+    pub(crate) fn provide_group(&mut self, group: Option<DhGroup>) -> Result<(), Error> {
+        match core::mem::replace(&mut self.kex, Kex::Idle) {
+            Kex::Running(mut running) if matches!(running.step, Step::ServerGroupChoice { .. }) => {
+                let Step::ServerGroupChoice { request } = running.step else {
+                    return Err(Error::Bug("group request lost"));
+                };
+                let group = group.ok_or(Error::PeerMisbehaved("no group of the size asked for"))?;
+                let sent = self.send_message(&KexGexGroup {
+                    p: Mpint::from_magnitude(&group.p()),
+                    g: Mpint::from_magnitude(&group.g()),
+                });
+                running.step = Step::ServerGexInit { request, group };
+                self.kex = Kex::Running(running);
+                sent
+            }
+            other => {
+                self.kex = other;
+                Err(Error::Misuse("no group was asked for"))
+            }
+        }
+    }
+
+    /// Our public value is made: have the exchange hash signed.
+    fn server_proof(
+        &mut self,
+        mut running: Box<Running>,
+        values: &PublicValues<'_>,
+        secret: &SharedSecret,
+        reply: Reply,
+    ) -> Result<(), Error> {
+        let agreement = running.agreement;
+        let name = agreement.host_key.name();
+        let key = self
+            .host_keys
+            .iter()
+            .find(|key| key.algorithms.iter().any(|each| each == name))
+            .map(|key| key.blob.clone())
+            .ok_or(Error::Bug("agreed on a host key that is not there"))?;
+        let secret = encode_secret(secret);
+        let hash = exchange_hash(
+            agreement.kex.hash(),
+            &self.transcript(&running, &key),
+            values,
+            &secret,
+        );
+        self.events.push_back(Event::SignExchangeHash {
+            algorithm: name,
+            kex: agreement.kex.name(),
+            key: key.clone(),
+            hash,
+        });
+        running.step = Step::ServerSignature {
+            outcome: Outcome {
+                hash,
+                secret,
+                host_key: key,
+            },
+            reply,
+        };
+        self.kex = Kex::Running(running);
+        Ok(())
+    }
+
+    /// The host key's signature over the exchange hash.
+    pub(crate) fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
+        match core::mem::replace(&mut self.kex, Kex::Idle) {
+            Kex::Running(mut running) if matches!(running.step, Step::ServerSignature { .. }) => {
+                let Step::ServerSignature { outcome, reply } =
+                    core::mem::replace(&mut running.step, Step::ServerInit)
+                else {
+                    return Err(Error::Bug("signature request lost"));
+                };
+                let host_key = &outcome.host_key[..];
+                // The held state must say "under way" while the reply goes out.
+                self.kex = Kex::InitSent {
+                    ours: Vec::new(),
+                    since: running.since,
+                };
+                match &reply {
+                    Reply::Ecdh(public) => {
+                        self.send_message(&KexEcdhReply {
+                            host_key,
+                            public,
+                            signature,
+                        })?;
+                    }
+                    Reply::Dh(public) => self.send_message(&KexDhReply {
+                        host_key,
+                        public: Mpint::from_magnitude(public),
+                        signature,
+                    })?,
+                    Reply::Gex(public) => self.send_message(&KexGexReply {
+                        host_key,
+                        public: Mpint::from_magnitude(public),
+                        signature,
+                    })?,
+                }
+                self.finish_exchange(running, &outcome)
+            }
+            other => {
+                self.kex = other;
+                Err(Error::Misuse("no signature was asked for"))
+            }
+        }
+    }
+}
+
+/// A group from a server is used with our secret: it must be a safe prime of the size that was
+/// asked for, whatever the server says.
+fn received_group_policy(min_bits: u32, max_bits: u32) -> DhPolicy {
+    let size = |bits| usize::try_from(bits).unwrap_or(usize::MAX);
+    DhPolicy {
+        min_bits: size(min_bits),
+        max_bits: size(max_bits),
+        primality: Primality::Safe,
+    }
+}

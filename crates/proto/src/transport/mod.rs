@@ -1,0 +1,515 @@
+//! The transport layer, RFC 4253: version exchange, packets, key exchange and rekeying.
+//!
+//! A [`Transport`] owns the two ordered points of the data path, `packet::Sequencer` and
+//! `packet::Splitter`, and is the only one to change their keys. Everything above it sends
+//! through [`Transport::send`], which holds messages back while a key exchange of ours is
+//! under way (RFC 4253 §7.1), and is given opened payloads by `connection`.
+//!
+//! Serial phases: during the first key exchange, and on a rekey from our KEX_*_INIT (client) or
+//! KEX_*_REPLY (server) until the peer's NEWKEYS, one packet at a time is taken from the
+//! splitter, so that no packet is ever opened with the wrong epoch's keys.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use compress::{Compressor, Decompressor};
+use packet::{BufPool, OpenJob, OpenedPacket, PacketBuf, SealJob, Sequencer, Splitter};
+use wire::message::{self, Encode};
+
+use crate::config::{Compression, Offer};
+use crate::permits::Standing;
+use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
+
+mod derive;
+mod ext_info;
+mod host_key;
+mod kex;
+mod negotiate;
+mod newkeys;
+mod rekey;
+mod version;
+
+pub(crate) use derive::EpochKeys;
+pub(crate) use ext_info::PeerExtensions;
+use kex::Kex;
+pub(crate) use negotiate::{Agreement, DirectionSuite};
+
+/// Bytes of messages held back during a key exchange; a peer that provokes more is cut off.
+const MAX_HELD_BYTES: usize = 1024 * 1024;
+/// Bytes of queued output above which channel data has to wait.
+const OUTPUT_HIGH_WATER_BYTES: usize = 512 * 1024;
+/// Bytes of queued answers above which no more input is taken until some have left.
+const ANSWERS_HIGH_WATER_BYTES: usize = 1024 * 1024;
+/// Largest payload that compressed bytes may grow to, bytes.
+const MAX_INFLATED_BYTES: usize = 256 * 1024 + 1024;
+/// Messages without effect that a peer may send before login.
+const IGNORED_BUDGET: u32 = 1024;
+/// Buffers kept for the next packets.
+const POOLED_BUFFERS: usize = 64;
+/// Compression level of `zlib@openssh.com`.
+const ZLIB_LEVEL: u8 = 6;
+
+/// Something to write to the socket, in order.
+#[derive(Debug)]
+pub enum Output {
+    /// Bytes as they are: the version line.
+    Raw(Vec<u8>),
+    /// A packet to seal.
+    Seal(SealJob),
+}
+
+struct Queued {
+    output: Output,
+    bytes: usize,
+    bulk: bool,
+}
+
+/// What the first key exchange settled for the life of the connection.
+#[derive(Clone)]
+pub(crate) struct Session {
+    /// H of the first exchange.
+    pub(crate) id: Vec<u8>,
+    /// The server's key, proven in the first exchange and required in every later one.
+    pub(crate) host_key: Vec<u8>,
+    pub(crate) strict_kex: bool,
+    pub(crate) peer_wants_ext_info: bool,
+    pub(crate) agreement: Agreement,
+}
+
+/// Keys in use, kept raw for a snapshot.
+#[derive(Clone, Default)]
+pub(crate) struct CurrentKeys {
+    pub(crate) c2s: Option<EpochKeys>,
+    pub(crate) s2c: Option<EpochKeys>,
+}
+
+pub(crate) struct Transport {
+    pub(crate) role: Role,
+    pub(crate) config: TransportConfig,
+    pub(crate) offer: Offer,
+    pub(crate) host_keys: Vec<ServerHostKey>,
+    pub(crate) our_version: String,
+    pub(crate) peer_version: Option<String>,
+    version_lines: version::Lines,
+    pub(crate) sequencer: Sequencer,
+    pub(crate) splitter: Splitter,
+    outstanding: usize,
+    pool: BufPool,
+    output: VecDeque<Queued>,
+    output_bytes: usize,
+    answer_bytes: usize,
+    held: VecDeque<(PacketBuf, bool)>,
+    held_bytes: usize,
+    kex: Kex,
+    pub(crate) session: Option<Session>,
+    pub(crate) current: CurrentKeys,
+    pub(crate) authenticated: bool,
+    compressor: Option<Compressor>,
+    decompressor: Option<Decompressor>,
+    last_exchange: Millis,
+    pub(crate) extensions: PeerExtensions,
+    ignored: u32,
+    closed: bool,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) now: Millis,
+}
+
+/// A message for the layer above.
+pub(crate) enum Upward {
+    /// Nothing: the transport dealt with it.
+    Handled,
+    /// A payload above the transport, its number permitted already.
+    Payload(Bytes),
+    /// The first key exchange is complete.
+    FirstKeys,
+    /// The peer did not understand the packet with this sequence number.
+    Unimplemented,
+}
+
+impl Transport {
+    pub(crate) fn new(
+        role: Role,
+        config: TransportConfig,
+        host_keys: Vec<ServerHostKey>,
+        now: Millis,
+    ) -> Result<Self, Error> {
+        let offer = Offer::new(&config, (role == Role::Server).then_some(&host_keys[..]))?;
+        let our_version = version::ours(&config.version_comment);
+        let mut transport = Self::idle(role, config, offer, host_keys, our_version, now);
+        transport.start().map(|()| transport)
+    }
+
+    /// A server's transport whose state a snapshot fills in: nothing is sent.
+    pub(crate) fn resumed(
+        config: TransportConfig,
+        host_keys: Vec<ServerHostKey>,
+        now: Millis,
+    ) -> Result<Self, Error> {
+        let offer = Offer::new(&config, Some(&host_keys))?;
+        Ok(Self::idle(
+            Role::Server,
+            config,
+            offer,
+            host_keys,
+            String::new(),
+            now,
+        ))
+    }
+
+    fn idle(
+        role: Role,
+        config: TransportConfig,
+        offer: Offer,
+        host_keys: Vec<ServerHostKey>,
+        our_version: String,
+        now: Millis,
+    ) -> Self {
+        Self {
+            role,
+            config,
+            offer,
+            host_keys,
+            our_version,
+            peer_version: None,
+            version_lines: version::Lines::default(),
+            sequencer: Sequencer::new(),
+            splitter: Splitter::new(),
+            outstanding: 0,
+            pool: BufPool::new(POOLED_BUFFERS),
+            output: VecDeque::new(),
+            output_bytes: 0,
+            answer_bytes: 0,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            kex: Kex::Idle,
+            session: None,
+            current: CurrentKeys::default(),
+            authenticated: false,
+            compressor: None,
+            decompressor: None,
+            last_exchange: now,
+            extensions: PeerExtensions::default(),
+            ignored: 0,
+            closed: false,
+            events: VecDeque::new(),
+            now,
+        }
+    }
+
+    /// Version line and KEXINIT leave without waiting for the peer's.
+    fn start(&mut self) -> Result<(), Error> {
+        let mut line = self.our_version.clone().into_bytes();
+        line.extend_from_slice(b"\r\n");
+        let bytes = line.len();
+        self.output.push_back(Queued {
+            output: Output::Raw(line),
+            bytes,
+            bulk: false,
+        });
+        self.start_exchange()
+    }
+
+    // ---- bytes in -------------------------------------------------------------------------
+
+    /// Takes the version line, if it has not come yet, from the receive buffer.
+    pub(crate) fn handle_received(&mut self) -> Result<(), Error> {
+        while self.peer_version.is_none() {
+            match self
+                .version_lines
+                .next(self.splitter.receive_buffer(), self.role)?
+            {
+                version::Line::Incomplete => return Ok(()),
+                version::Line::Before(line) => self.events.push_back(Event::PreVersionLine(line)),
+                version::Line::Version(line) => {
+                    self.peer_version = Some(line);
+                    self.events.push_back(Event::Version);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next packet to open, if one is whole and may be taken now.
+    pub(crate) fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
+        if self.closed
+            || self.peer_version.is_none()
+            || self.kex.waits_for_owner()
+            || self.answer_bytes > ANSWERS_HIGH_WATER_BYTES
+            || (self.serial() && self.outstanding > 0)
+        {
+            return Ok(None);
+        }
+        let job = self.splitter.next()?;
+        self.outstanding += usize::from(job.is_some());
+        Ok(job)
+    }
+
+    fn serial(&self) -> bool {
+        self.session.is_none() || !self.authenticated || self.kex.is_serial()
+    }
+
+    /// Takes an opened packet: inflates it, deals with what belongs to the transport, and gives
+    /// the rest to the layer above.
+    pub(crate) fn handle_opened(
+        &mut self,
+        opened: OpenedPacket,
+        above: Standing,
+    ) -> Result<Upward, Error> {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        if self.closed {
+            return Ok(Upward::Handled);
+        }
+        let sequence = opened.sequence();
+        let payload = self.inflate(opened.into_payload())?;
+        let number = *payload
+            .first()
+            .ok_or(Error::PeerMisbehaved("empty payload"))?;
+        let standing = self.kex.standing(self.session.is_none()).unwrap_or(above);
+        match crate::permits::verdict(number, self.role, standing) {
+            crate::permits::Verdict::Permitted => {}
+            crate::permits::Verdict::Forbidden => {
+                return Err(Error::NotPermitted { message: number });
+            }
+            crate::permits::Verdict::Unknown => {
+                self.spend_ignored()?;
+                self.send_message(&message::Unimplemented { sequence })?;
+                return Ok(Upward::Handled);
+            }
+        }
+        let upward = match number {
+            1..=4 => self.handle_housekeeping(number, &payload)?,
+            20..=49 => self.handle_kex(sequence, &payload)?,
+            _ => Upward::Payload(payload),
+        };
+        self.check_rekey()?;
+        Ok(upward)
+    }
+
+    fn handle_housekeeping(&mut self, number: u8, payload: &[u8]) -> Result<Upward, Error> {
+        match number {
+            1 => {
+                let bye = message::Disconnect::decode(payload)?;
+                self.closed = true;
+                return Err(Error::Disconnected {
+                    reason: bye.reason,
+                    description: String::from_utf8_lossy(bye.description).into_owned(),
+                });
+            }
+            3 => {
+                message::Unimplemented::decode(payload)?;
+                self.spend_ignored()?;
+                return Ok(Upward::Unimplemented);
+            }
+            4 => {
+                let debug = message::Debug::decode(payload)?;
+                self.events.push_back(Event::DebugMessage {
+                    always_display: debug.always_display,
+                    text: String::from_utf8_lossy(debug.text).into_owned(),
+                });
+            }
+            // SSH_MSG_IGNORE: some peers send one without a data field.
+            _ => {}
+        }
+        self.spend_ignored()?;
+        Ok(Upward::Handled)
+    }
+
+    /// Every message without effect has a price until the peer has logged in.
+    pub(crate) fn spend_ignored(&mut self) -> Result<(), Error> {
+        if self.authenticated {
+            return Ok(());
+        }
+        self.ignored += 1;
+        if self.ignored > IGNORED_BUDGET {
+            return Err(Error::PeerMisbehaved(
+                "too many messages without effect before login",
+            ));
+        }
+        Ok(())
+    }
+
+    fn inflate(&mut self, payload: Bytes) -> Result<Bytes, Error> {
+        let Some(decompressor) = &mut self.decompressor else {
+            return Ok(payload);
+        };
+        let mut out = Vec::with_capacity(payload.len().saturating_mul(2).min(64 * 1024));
+        decompressor
+            .decompress(&payload, &mut out, MAX_INFLATED_BYTES)
+            .map_err(|_| Error::Compression)?;
+        Ok(Bytes::from(out))
+    }
+
+    // ---- out ------------------------------------------------------------------------------
+
+    /// Sends one message of our own making: an answer or a request, never bulk data.
+    pub(crate) fn send_message(&mut self, message: &impl Encode) -> Result<(), Error> {
+        let mut buf = self.pool.take(128);
+        buf.extend(&message.encode());
+        self.send(buf, false)
+    }
+
+    /// Sends a payload; `bulk` marks channel data, which waits for its window instead of being
+    /// counted against the peer.
+    pub(crate) fn send(&mut self, buf: PacketBuf, bulk: bool) -> Result<(), Error> {
+        if self.closed {
+            return Ok(());
+        }
+        let number = buf.payload().first().copied().unwrap_or_default();
+        let transport_message = number <= 4 || (20..=49).contains(&number);
+        if self.kex.holds_output() && !transport_message {
+            self.held_bytes += buf.len();
+            if self.held_bytes > MAX_HELD_BYTES {
+                return Err(Error::PeerMisbehaved(
+                    "too much to answer during a key exchange",
+                ));
+            }
+            self.held.push_back((buf, bulk));
+            return Ok(());
+        }
+        self.enqueue(buf, bulk)?;
+        self.check_rekey()
+    }
+
+    /// The Order point: compression history and sequence number are fixed here.
+    fn enqueue(&mut self, mut buf: PacketBuf, bulk: bool) -> Result<(), Error> {
+        if let Some(compressor) = &mut self.compressor {
+            let mut out = Vec::with_capacity(buf.len() + 64);
+            compressor
+                .compress(buf.payload(), &mut out)
+                .map_err(|_| Error::Bug("compressor failed"))?;
+            buf.clear();
+            buf.extend(&out);
+        }
+        let bytes = buf.len();
+        let job = self
+            .sequencer
+            .stamp(buf)
+            .map_err(|_| Error::Bug("sequence numbers exhausted"))?;
+        self.output_bytes += bytes;
+        if !bulk {
+            self.answer_bytes += bytes;
+        }
+        self.output.push_back(Queued {
+            output: Output::Seal(job),
+            bytes,
+            bulk,
+        });
+        Ok(())
+    }
+
+    fn release_held(&mut self) -> Result<(), Error> {
+        self.held_bytes = 0;
+        for (buf, bulk) in core::mem::take(&mut self.held) {
+            self.enqueue(buf, bulk)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        let next = self.output.pop_front()?;
+        self.output_bytes = self.output_bytes.saturating_sub(next.bytes);
+        if !next.bulk {
+            self.answer_bytes = self.answer_bytes.saturating_sub(next.bytes);
+        }
+        Some(next.output)
+    }
+
+    /// True when bulk data may be queued now.
+    pub(crate) fn takes_bulk(&self) -> bool {
+        !self.closed && !self.kex.holds_output() && self.output_bytes < OUTPUT_HIGH_WATER_BYTES
+    }
+
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Nothing waits for the end of a key exchange.
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self.kex, Kex::Idle) && self.held.is_empty() && self.outstanding == 0
+    }
+
+    pub(crate) fn take_buffer(&mut self, capacity: usize) -> PacketBuf {
+        self.pool.take(capacity)
+    }
+
+    pub(crate) fn recycle(&mut self, buf: PacketBuf) {
+        self.pool.give(buf);
+    }
+
+    pub(crate) fn disconnect(&mut self, reason: u32, description: &str) {
+        if self.closed {
+            return;
+        }
+        // A goodbye that cannot be sent changes nothing: the connection ends either way.
+        let _ = self.send_message(&message::Disconnect {
+            reason,
+            description: description.as_bytes(),
+            language: b"",
+        });
+        self.closed = true;
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    // ---- compression ----------------------------------------------------------------------
+
+    /// The user is authenticated: `zlib@openssh.com` begins with the next packet in each
+    /// direction for which it was agreed.
+    pub(crate) fn set_authenticated(&mut self) {
+        self.authenticated = true;
+        self.restart_compressor();
+        self.restart_decompressor();
+    }
+
+    fn suites(&self) -> (Option<DirectionSuite>, Option<DirectionSuite>) {
+        let c2s = self.current.c2s.as_ref().map(|keys| keys.suite);
+        let s2c = self.current.s2c.as_ref().map(|keys| keys.suite);
+        match self.role {
+            Role::Client => (c2s, s2c),
+            Role::Server => (s2c, c2s),
+        }
+    }
+
+    fn restart_compressor(&mut self) {
+        let wanted = self
+            .suites()
+            .0
+            .is_some_and(|suite| suite.compression == Compression::ZlibOpenssh);
+        self.compressor = (wanted && self.authenticated).then(|| Compressor::new(ZLIB_LEVEL));
+    }
+
+    fn restart_decompressor(&mut self) {
+        let wanted = self
+            .suites()
+            .1
+            .is_some_and(|suite| suite.compression == Compression::ZlibOpenssh);
+        self.decompressor = (wanted && self.authenticated).then(Decompressor::new);
+    }
+
+    // ---- keys -----------------------------------------------------------------------------
+
+    pub(crate) fn our_keys_slot(&mut self) -> &mut Option<EpochKeys> {
+        match self.role {
+            Role::Client => &mut self.current.c2s,
+            Role::Server => &mut self.current.s2c,
+        }
+    }
+
+    pub(crate) fn peer_keys_slot(&mut self) -> &mut Option<EpochKeys> {
+        match self.role {
+            Role::Client => &mut self.current.s2c,
+            Role::Server => &mut self.current.c2s,
+        }
+    }
+
+    pub(crate) fn is_fulmar_peer(&self) -> bool {
+        self.peer_version.as_deref().is_some_and(|line| {
+            line.strip_prefix("SSH-2.0-")
+                .is_some_and(|rest| rest.starts_with(crate::SOFTWARE_NAME))
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! KEXINIT: our proposal, the peer's, and what follows from both (RFC 4253 §7.1).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crypto::cipher::{CipherAlgorithm, CipherKind};
+use crypto::kex::KexAlgorithm;
+use crypto::mac::MacAlgorithm;
+use keys::SignatureAlgorithm;
+use wire::message::{Encode, KexInit};
+use wire::{NameList, names};
+
+use crate::config::{Compression, Offer};
+use crate::{Direction, Error, Negotiated, Role};
+
+/// One direction's algorithms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DirectionSuite {
+    pub(crate) cipher: CipherAlgorithm,
+    /// `None` where the cipher authenticates by itself.
+    pub(crate) mac: Option<MacAlgorithm>,
+    pub(crate) compression: Compression,
+}
+
+/// What both KEXINITs lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Agreement {
+    pub(crate) kex: KexAlgorithm,
+    pub(crate) host_key: SignatureAlgorithm,
+    pub(crate) c2s: DirectionSuite,
+    pub(crate) s2c: DirectionSuite,
+}
+
+/// What the peer's KEXINIT says beside algorithms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeerMarkers {
+    pub(crate) strict_kex: bool,
+    pub(crate) ext_info: bool,
+    /// A guessed packet follows and the guess is wrong: pass it over.
+    pub(crate) wrong_guess_follows: bool,
+}
+
+/// Our KEXINIT as payload. Markers stand in the first one only: strict KEX and EXT_INFO are
+/// settled once for a connection.
+pub(crate) fn proposal(offer: &Offer, role: Role, first: bool) -> Vec<u8> {
+    let markers: &[&str] = match (first, role) {
+        (false, _) => &[],
+        (true, Role::Client) => &[names::EXT_INFO_CLIENT, names::STRICT_KEX_CLIENT],
+        (true, Role::Server) => &[names::EXT_INFO_SERVER, names::STRICT_KEX_SERVER],
+    };
+    let kex = join(
+        offer
+            .kex
+            .iter()
+            .map(|each| each.name())
+            .chain(markers.iter().copied()),
+    );
+    let host_key = join(offer.host_key.iter().map(|each| each.name()));
+    let ciphers = join(offer.ciphers.iter().map(|each| each.name()));
+    let macs = join(offer.macs.iter().map(|each| each.name()));
+    let compression = join(offer.compression.iter().map(|each| each.name()));
+    // Names from our own tables are printable ASCII; an empty list would be a defect that the
+    // peer answers with "no common algorithm".
+    let list = |text| NameList::new(text).unwrap_or_default();
+    KexInit {
+        cookie: crypto::random::bytes(),
+        kex: list(&kex),
+        host_key: list(&host_key),
+        cipher_c2s: list(&ciphers),
+        cipher_s2c: list(&ciphers),
+        mac_c2s: list(&macs),
+        mac_s2c: list(&macs),
+        compression_c2s: list(&compression),
+        compression_s2c: list(&compression),
+        language_c2s: NameList::default(),
+        language_s2c: NameList::default(),
+        first_kex_packet_follows: false,
+        reserved: 0,
+    }
+    .encode()
+}
+
+fn join<'n>(list: impl Iterator<Item = &'n str>) -> String {
+    let mut text = String::new();
+    for name in list {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(name);
+    }
+    text
+}
+
+/// Applies RFC 4253 §7.1 to both proposals.
+///
+/// # Errors
+/// [`Error::NoCommonAlgorithm`].
+pub(crate) fn agree(
+    offer: &Offer,
+    role: Role,
+    ours: &KexInit<'_>,
+    theirs: &KexInit<'_>,
+) -> Result<(Agreement, PeerMarkers), Error> {
+    let (client, server) = match role {
+        Role::Client => (ours, theirs),
+        Role::Server => (theirs, ours),
+    };
+    let choice = Choice { role };
+    let kex = choice.of("key exchange method", client.kex, server.kex, |name| {
+        offer.kex.iter().copied().find(|each| each.name() == name)
+    })?;
+    let host_key = choice.of("host key type", client.host_key, server.host_key, |name| {
+        offer
+            .host_key
+            .iter()
+            .copied()
+            .find(|each| each.name() == name)
+    })?;
+    let c2s = choice.direction(
+        offer,
+        (client.cipher_c2s, server.cipher_c2s),
+        (client.mac_c2s, server.mac_c2s),
+        (client.compression_c2s, server.compression_c2s),
+    )?;
+    let s2c = choice.direction(
+        offer,
+        (client.cipher_s2c, server.cipher_s2c),
+        (client.mac_s2c, server.mac_s2c),
+        (client.compression_s2c, server.compression_s2c),
+    )?;
+    let (strict, ext_info) = match role {
+        Role::Client => (names::STRICT_KEX_SERVER, names::EXT_INFO_SERVER),
+        Role::Server => (names::STRICT_KEX_CLIENT, names::EXT_INFO_CLIENT),
+    };
+    let guess_right = client.kex.first() == server.kex.first()
+        && client.host_key.first() == server.host_key.first();
+    let markers = PeerMarkers {
+        strict_kex: theirs.kex.contains(strict),
+        ext_info: theirs.kex.contains(ext_info),
+        wrong_guess_follows: theirs.first_kex_packet_follows && !guess_right,
+    };
+    Ok((
+        Agreement {
+            kex,
+            host_key,
+            c2s,
+            s2c,
+        },
+        markers,
+    ))
+}
+
+struct Choice {
+    role: Role,
+}
+
+impl Choice {
+    /// The first of the client's names that the server has too. `known` holds our own names
+    /// only, so that a marker such as `ext-info-c` can never be chosen.
+    fn of<T>(
+        &self,
+        kind: &'static str,
+        client: NameList<'_>,
+        server: NameList<'_>,
+        known: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, Error> {
+        client
+            .iter()
+            .filter(|name| server.contains(name))
+            .find_map(known)
+            .ok_or_else(|| {
+                let owned = |list: NameList<'_>| list.iter().map(String::from).collect::<Vec<_>>();
+                let (ours, theirs) = match self.role {
+                    Role::Client => (client, server),
+                    Role::Server => (server, client),
+                };
+                Error::NoCommonAlgorithm {
+                    kind,
+                    ours: owned(ours),
+                    theirs: owned(theirs),
+                }
+            })
+    }
+
+    fn direction(
+        &self,
+        offer: &Offer,
+        ciphers: (NameList<'_>, NameList<'_>),
+        macs: (NameList<'_>, NameList<'_>),
+        compressions: (NameList<'_>, NameList<'_>),
+    ) -> Result<DirectionSuite, Error> {
+        let cipher = self.of("cipher", ciphers.0, ciphers.1, |name| {
+            offer
+                .ciphers
+                .iter()
+                .copied()
+                .find(|each| each.name() == name)
+        })?;
+        let mac = match cipher.kind() {
+            CipherKind::Ctr => Some(self.of("MAC", macs.0, macs.1, |name| {
+                offer.macs.iter().copied().find(|each| each.name() == name)
+            })?),
+            CipherKind::Gcm | CipherKind::ChaChaPoly => None,
+        };
+        let compression = self.of(
+            "compression method",
+            compressions.0,
+            compressions.1,
+            |name| {
+                offer
+                    .compression
+                    .iter()
+                    .copied()
+                    .find(|each| each.name() == name)
+            },
+        )?;
+        Ok(DirectionSuite {
+            cipher,
+            mac,
+            compression,
+        })
+    }
+}
+
+impl DirectionSuite {
+    fn public(&self) -> Direction {
+        Direction {
+            cipher: self.cipher.name(),
+            mac: self.mac.map_or("<implicit>", |mac| mac.name()),
+            compression: self.compression.name(),
+        }
+    }
+}
+
+impl Agreement {
+    /// The agreement by its names.
+    pub(crate) fn public(&self, strict_kex: bool) -> Negotiated {
+        Negotiated {
+            kex: self.kex.name(),
+            host_key: self.host_key.name(),
+            client_to_server: self.c2s.public(),
+            server_to_client: self.s2c.public(),
+            strict_kex,
+        }
+    }
+}

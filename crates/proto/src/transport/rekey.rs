@@ -1,0 +1,62 @@
+//! When keys have done enough: by bytes, packets and time, in either direction
+//! (RFC 4253 §9, RFC 4344 §3).
+
+use super::{Kex, Transport};
+use crate::{Error, Millis};
+
+/// Bytes under one key where the configuration names no limit: 2^32 blocks of 16 bytes, far
+/// below what RFC 4344 §3.2 and GCM's counter allow.
+const DEFAULT_REKEY_BYTES: u64 = 1 << 36;
+/// Packets under one key, RFC 4344 §3.1.
+const MAX_PACKETS: u64 = 1 << 31;
+/// A key exchange that takes longer than this is given up, milliseconds.
+const EXCHANGE_LIMIT_MS: Millis = 120_000;
+
+impl Transport {
+    /// Starts a key exchange when a limit is reached and none is under way.
+    pub(super) fn check_rekey(&mut self) -> Result<(), Error> {
+        if self.session.is_none() || !self.authenticated || !matches!(self.kex, Kex::Idle) {
+            return Ok(());
+        }
+        let limit = self.config.rekey_bytes.unwrap_or(DEFAULT_REKEY_BYTES);
+        let due = self.sequencer.bytes() >= limit
+            || self.splitter.bytes() >= limit
+            || self.sequencer.packets() >= MAX_PACKETS
+            || self.splitter.packets() >= MAX_PACKETS
+            || self.sequencer.must_rekey();
+        if due { self.start_exchange() } else { Ok(()) }
+    }
+
+    /// Starts a key exchange now, unless one is under way.
+    pub(crate) fn rekey(&mut self) -> Result<(), Error> {
+        if self.session.is_none() || !matches!(self.kex, Kex::Idle) {
+            return Ok(());
+        }
+        self.start_exchange()
+    }
+
+    /// When time alone asks for something.
+    pub(crate) fn deadline(&self) -> Option<Millis> {
+        match &self.kex {
+            Kex::Idle if self.session.is_some() && self.authenticated => self
+                .config
+                .rekey_ms
+                .map(|interval| self.last_exchange.saturating_add(interval)),
+            Kex::Idle => None,
+            // The first exchange is bounded by the owner's login or connect timeout.
+            _ if self.session.is_none() => None,
+            Kex::InitSent { since, .. } => Some(since.saturating_add(EXCHANGE_LIMIT_MS)),
+            Kex::Running(running) => Some(running.since.saturating_add(EXCHANGE_LIMIT_MS)),
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self) -> Result<(), Error> {
+        if self.deadline().is_none_or(|deadline| self.now < deadline) {
+            return Ok(());
+        }
+        match self.kex {
+            Kex::Idle => self.start_exchange(),
+            _ => Err(Error::TimedOut("key exchange")),
+        }
+    }
+}

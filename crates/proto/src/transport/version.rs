@@ -1,0 +1,180 @@
+//! Version exchange, RFC 4253 §4.2.
+//!
+//! A server accepts nothing before the client's line; a client takes up to
+//! [`MAX_LINES_BEFORE`] other lines first. A version line is at most 255 bytes with CR LF.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::BytesMut;
+
+use crate::{Error, Role};
+
+/// Lines that a server may send before its version line.
+const MAX_LINES_BEFORE: usize = 1024;
+/// Longest such line, bytes.
+const MAX_LINE_BYTES: usize = 8 * 1024;
+/// Longest version line, bytes, CR LF included.
+const MAX_VERSION_BYTES: usize = 255;
+
+/// What the next line turned out to be.
+pub(super) enum Line {
+    /// No whole line yet.
+    Incomplete,
+    /// A line before the version line.
+    Before(String),
+    /// The peer's version line, without CR LF.
+    Version(String),
+}
+
+/// Our version line without CR LF.
+pub(super) fn ours(comment: &str) -> String {
+    let mut line = String::from("SSH-2.0-");
+    line.push_str(crate::SOFTWARE_NAME);
+    line.push_str(env!("CARGO_PKG_VERSION"));
+    if !comment.is_empty() {
+        line.push(' ');
+        line.push_str(comment);
+    }
+    line
+}
+
+/// Counts what came before the version line.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    before: usize,
+}
+
+impl Lines {
+    /// Takes one line from `buffer`.
+    ///
+    /// # Errors
+    /// [`Error::NotSsh`], and [`Error::PeerMisbehaved`] past the limits.
+    pub(super) fn next(&mut self, buffer: &mut BytesMut, role: Role) -> Result<Line, Error> {
+        let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else {
+            let limit = match role {
+                Role::Client => MAX_LINE_BYTES,
+                Role::Server => MAX_VERSION_BYTES,
+            };
+            if buffer.len() > limit {
+                return Err(Error::PeerMisbehaved("version line too long"));
+            }
+            // Whoever does not begin like SSH will not become it: say so at once.
+            if role == Role::Server && !could_be_ssh(buffer) {
+                return Err(Error::NotSsh(printable(buffer)));
+            }
+            return Ok(Line::Incomplete);
+        };
+        let raw = buffer.split_to(end + 1);
+        let line = trim(&raw);
+        if line.starts_with(b"SSH-") {
+            if raw.len() > MAX_VERSION_BYTES {
+                return Err(Error::PeerMisbehaved("version line too long"));
+            }
+            return check(line).map(Line::Version);
+        }
+        if role == Role::Server {
+            return Err(Error::NotSsh(printable(line)));
+        }
+        self.before += 1;
+        if self.before > MAX_LINES_BEFORE || raw.len() > MAX_LINE_BYTES {
+            return Err(Error::PeerMisbehaved(
+                "too much text before the version line",
+            ));
+        }
+        Ok(Line::Before(printable(line)))
+    }
+}
+
+fn trim(raw: &[u8]) -> &[u8] {
+    let line = raw.strip_suffix(b"\n").unwrap_or(raw);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn could_be_ssh(start: &[u8]) -> bool {
+    let prefix = b"SSH-";
+    let len = start.len().min(prefix.len());
+    start.get(..len) == prefix.get(..len)
+}
+
+fn check(line: &[u8]) -> Result<String, Error> {
+    let text = core::str::from_utf8(line).map_err(|_| Error::NotSsh(printable(line)))?;
+    // RFC 4253 §4.2: printable US-ASCII; a NUL or control character is a peer that tries things.
+    if !text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
+        return Err(Error::NotSsh(printable(line)));
+    }
+    if text.starts_with("SSH-2.0-") || text.starts_with("SSH-1.99-") {
+        Ok(String::from(text))
+    } else {
+        Err(Error::NotSsh(String::from(text)))
+    }
+}
+
+/// At most 255 characters that a terminal cannot be hurt by.
+fn printable(bytes: &[u8]) -> String {
+    let shown: Vec<u8> = bytes
+        .iter()
+        .take(255)
+        .map(|byte| {
+            if (0x20..=0x7e).contains(byte) {
+                *byte
+            } else {
+                b'.'
+            }
+        })
+        .collect();
+    String::from_utf8(shown).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(input: &[u8], role: Role) -> Result<Line, Error> {
+        Lines::default().next(&mut BytesMut::from(input), role)
+    }
+
+    #[test]
+    fn a_server_takes_nothing_before_the_version_line() {
+        assert!(matches!(
+            first(b"GET / HTTP/1.1\r\n", Role::Server),
+            Err(Error::NotSsh(_))
+        ));
+        assert!(matches!(
+            first(b"GET ", Role::Server),
+            Err(Error::NotSsh(_))
+        ));
+        assert!(matches!(first(b"SS", Role::Server), Ok(Line::Incomplete)));
+    }
+
+    #[test]
+    fn a_client_takes_a_bounded_number_of_lines_before_it() {
+        let mut lines = Lines::default();
+        for _ in 0..MAX_LINES_BEFORE {
+            let line = lines.next(&mut BytesMut::from(&b"hello\r\n"[..]), Role::Client);
+            assert!(matches!(line, Ok(Line::Before(text)) if text == "hello"));
+        }
+        assert!(
+            lines
+                .next(&mut BytesMut::from(&b"x\n"[..]), Role::Client)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn odd_version_lines() {
+        let long = [b"SSH-2.0-".as_slice(), &[b'a'; 300], b"\r\n"].concat();
+        for role in [Role::Client, Role::Server] {
+            assert!(matches!(
+                first(b"SSH-2.0-x\r\n", role),
+                Ok(Line::Version(_))
+            ));
+            assert!(matches!(first(b"SSH-2.0-x\n", role), Ok(Line::Version(_))));
+            assert!(matches!(first(b"SSH-1.99-x\n", role), Ok(Line::Version(_))));
+            assert!(first(b"SSH-1.5-x\n", role).is_err());
+            assert!(first(b"SSH-2.0-a\0b\n", role).is_err());
+            assert!(first(b"SSH-2.0-\xff\n", role).is_err());
+            assert!(first(&long, role).is_err());
+        }
+    }
+}

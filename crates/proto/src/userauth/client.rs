@@ -1,0 +1,393 @@
+//! The client's half of user authentication. Requests may be queued; their answers come in
+//! order. A success that nobody asked for ends the connection.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use wire::message::{
+    self, Encode, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
+    UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk, UserauthRequest,
+};
+use wire::{Put, Reader, Rest, names};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::{MAX_PROMPTS, publickey_signed_data, put_publickey_fields};
+use crate::transport::Transport;
+use crate::{AuthProof, Error, Event, Prompt};
+
+/// Requests that may be open at once.
+const MAX_OPEN_REQUESTS: usize = 16;
+/// Rounds of prompts in one keyboard-interactive request.
+const MAX_INFO_ROUNDS: u32 = 64;
+/// Banners shown in one login.
+const MAX_BANNERS: u32 = 64;
+
+/// A request whose answer has not come.
+#[derive(Debug)]
+enum Open {
+    None,
+    Password,
+    Query {
+        algorithm: Vec<u8>,
+        key: Vec<u8>,
+    },
+    Publickey,
+    Interactive {
+        rounds: u32,
+        asked: bool,
+        waits_for_us: bool,
+    },
+}
+
+/// State of the client's authentication.
+#[derive(Debug, Default)]
+pub(crate) struct ClientAuth {
+    ready: bool,
+    open: VecDeque<Open>,
+    banners: u32,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl ClientAuth {
+    /// Right behind our first NEWKEYS (and EXT_INFO).
+    pub(crate) fn begin(transport: &mut Transport) -> Result<(), Error> {
+        transport.send_message(&ServiceRequest {
+            service: names::SERVICE_USERAUTH.as_bytes(),
+        })
+    }
+
+    /// SERVICE_ACCEPT.
+    pub(crate) fn handle_service_accept(
+        &mut self,
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        // Some old servers leave the name out; RFC 4253 §10 wants it.
+        if payload.len() > 1 {
+            let accept = message::ServiceAccept::decode(payload)?;
+            if accept.service != names::SERVICE_USERAUTH.as_bytes() {
+                return Err(Error::PeerMisbehaved(
+                    "accepted a service that was not asked for",
+                ));
+            }
+        }
+        self.ready = true;
+        transport.events.push_back(Event::UserauthReady);
+        Ok(())
+    }
+
+    // ---- commands -------------------------------------------------------------------------
+
+    fn request(
+        &mut self,
+        transport: &mut Transport,
+        user: &[u8],
+        open: Open,
+        fields: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        if !self.ready || transport.authenticated {
+            return Err(Error::Misuse(
+                "authentication request outside authentication",
+            ));
+        }
+        if self.open.len() >= MAX_OPEN_REQUESTS {
+            return Err(Error::Misuse("too many authentication requests at once"));
+        }
+        // `fields` begins with the method's name as a string; the packet's buffer is the only
+        // other place where a password stands, and the seal overwrites it.
+        let mut buf = transport.take_buffer(user.len() + fields.len() + 64);
+        let mut head = Vec::with_capacity(user.len() + 64);
+        head.put_u8(<UserauthRequest<'_> as Encode>::NUMBER);
+        head.put_string(user);
+        head.put_string(names::SERVICE_CONNECTION.as_bytes());
+        buf.extend(&head);
+        buf.extend(fields);
+        fields.zeroize();
+        self.open.push_back(open);
+        transport.send(buf, false)
+    }
+
+    pub(crate) fn none(&mut self, transport: &mut Transport, user: &[u8]) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        fields.put_string(names::METHOD_NONE.as_bytes());
+        self.request(transport, user, Open::None, &mut fields)
+    }
+
+    pub(crate) fn password(
+        &mut self,
+        transport: &mut Transport,
+        user: &[u8],
+        password: &[u8],
+        new_password: Option<&[u8]>,
+    ) -> Result<(), Error> {
+        let room = password.len() + new_password.map_or(0, <[u8]>::len) + 64;
+        let mut fields = Vec::with_capacity(room);
+        fields.put_string(names::METHOD_PASSWORD.as_bytes());
+        fields.put_bool(new_password.is_some());
+        fields.put_string(password);
+        if let Some(new_password) = new_password {
+            fields.put_string(new_password);
+        }
+        self.request(transport, user, Open::Password, &mut fields)
+    }
+
+    pub(crate) fn publickey_query(
+        &mut self,
+        transport: &mut Transport,
+        user: &[u8],
+        algorithm: &[u8],
+        key: &[u8],
+    ) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        put_publickey_fields(&mut fields, algorithm, key, false, None);
+        let open = Open::Query {
+            algorithm: algorithm.to_vec(),
+            key: key.to_vec(),
+        };
+        self.request(transport, user, open, &mut fields)
+    }
+
+    /// The host key that a signature binds itself to, where the server knows that form.
+    fn bound_host_key(transport: &Transport) -> Option<&[u8]> {
+        let session = transport.session.as_ref()?;
+        transport
+            .extensions
+            .hostbound
+            .then_some(&session.host_key[..])
+    }
+
+    pub(crate) fn signed_data(
+        transport: &Transport,
+        user: &[u8],
+        algorithm: &[u8],
+        key: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let session = transport
+            .session
+            .as_ref()
+            .ok_or(Error::Misuse("no session identifier yet"))?;
+        Ok(publickey_signed_data(
+            &session.id,
+            user,
+            names::SERVICE_CONNECTION.as_bytes(),
+            algorithm,
+            key,
+            Self::bound_host_key(transport),
+        ))
+    }
+
+    pub(crate) fn publickey(
+        &mut self,
+        transport: &mut Transport,
+        user: &[u8],
+        algorithm: &[u8],
+        key: &[u8],
+        signature: &[u8],
+    ) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        put_publickey_fields(
+            &mut fields,
+            algorithm,
+            key,
+            true,
+            Self::bound_host_key(transport),
+        );
+        fields.put_string(signature);
+        self.request(transport, user, Open::Publickey, &mut fields)
+    }
+
+    pub(crate) fn keyboard_interactive(
+        &mut self,
+        transport: &mut Transport,
+        user: &[u8],
+        devices: &[u8],
+    ) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        fields.put_string(names::METHOD_KEYBOARD_INTERACTIVE.as_bytes());
+        fields.put_string(b"");
+        fields.put_string(devices);
+        let open = Open::Interactive {
+            rounds: 0,
+            asked: false,
+            waits_for_us: false,
+        };
+        self.request(transport, user, open, &mut fields)
+    }
+
+    pub(crate) fn respond(
+        &mut self,
+        transport: &mut Transport,
+        responses: &[Zeroizing<Vec<u8>>],
+    ) -> Result<(), Error> {
+        match self.open.front_mut() {
+            Some(Open::Interactive { waits_for_us, .. }) if *waits_for_us => *waits_for_us = false,
+            _ => return Err(Error::Misuse("no prompt waits for a response")),
+        }
+        let room: usize = responses.iter().map(|each| each.len() + 4).sum();
+        let mut list = Zeroizing::new(Vec::with_capacity(room));
+        for response in responses {
+            list.put_string(response);
+        }
+        let count =
+            u32::try_from(responses.len()).map_err(|_| Error::Misuse("too many responses"))?;
+        let mut buf = transport.take_buffer(room + 16);
+        let mut payload = UserauthInfoResponse {
+            count,
+            responses: Rest(&list),
+        }
+        .encode();
+        buf.extend(&payload);
+        payload.zeroize();
+        transport.send(buf, false)
+    }
+
+    // ---- answers --------------------------------------------------------------------------
+
+    pub(crate) fn handle(
+        &mut self,
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        match payload.first() {
+            Some(51) => self.handle_failure(transport, payload),
+            Some(52) => self.handle_success(transport, payload),
+            Some(53) => {
+                let banner = UserauthBanner::decode(payload)?;
+                self.banners += 1;
+                if self.banners > MAX_BANNERS {
+                    return Err(Error::PeerMisbehaved("too many banners"));
+                }
+                transport
+                    .events
+                    .push_back(Event::AuthBanner(text(banner.text)));
+                Ok(())
+            }
+            Some(60) => self.handle_method_message(transport, payload),
+            Some(number) => Err(Error::NotPermitted { message: *number }),
+            None => Err(Error::Bug("empty payload dispatched")),
+        }
+    }
+
+    fn handle_failure(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let failure = UserauthFailure::decode(payload)?;
+        if self.open.pop_front().is_none() {
+            return Err(Error::PeerMisbehaved(
+                "USERAUTH_FAILURE that answers nothing",
+            ));
+        }
+        transport.events.push_back(Event::AuthFailure {
+            methods: failure.methods.iter().map(String::from).collect(),
+            partial_success: failure.partial_success,
+        });
+        Ok(())
+    }
+
+    fn handle_success(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        message::UserauthSuccess::decode(payload)?;
+        let proof = match self.open.pop_front() {
+            None => {
+                return Err(Error::PeerMisbehaved(
+                    "USERAUTH_SUCCESS that answers nothing",
+                ));
+            }
+            Some(Open::Query { .. }) => {
+                return Err(Error::PeerMisbehaved(
+                    "USERAUTH_SUCCESS to a query without signature",
+                ));
+            }
+            Some(Open::Interactive {
+                waits_for_us: true, ..
+            }) => {
+                return Err(Error::PeerMisbehaved(
+                    "USERAUTH_SUCCESS while a prompt is open",
+                ));
+            }
+            Some(Open::None | Open::Interactive { asked: false, .. }) => AuthProof::Nothing,
+            Some(Open::Interactive { .. } | Open::Password | Open::Publickey) => AuthProof::Proven,
+        };
+        self.open.clear();
+        transport.set_authenticated();
+        transport.events.push_back(Event::AuthSuccess(proof));
+        Ok(())
+    }
+
+    fn handle_method_message(
+        &mut self,
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        match self.open.front_mut() {
+            Some(Open::Query { algorithm, key }) => {
+                let ok = UserauthPkOk::decode(payload)?;
+                if ok.algorithm != &algorithm[..] || ok.key != &key[..] {
+                    return Err(Error::PeerMisbehaved("USERAUTH_PK_OK for another key"));
+                }
+                transport.events.push_back(Event::AuthPkOk {
+                    algorithm: text(ok.algorithm),
+                    key: ok.key.to_vec(),
+                });
+                self.open.pop_front();
+                Ok(())
+            }
+            Some(Open::Password) => {
+                let change = UserauthPasswdChangereq::decode(payload)?;
+                transport.events.push_back(Event::AuthChangePassword {
+                    prompt: text(change.prompt),
+                });
+                self.open.pop_front();
+                Ok(())
+            }
+            Some(Open::Interactive {
+                rounds,
+                asked,
+                waits_for_us,
+            }) => {
+                if *waits_for_us {
+                    return Err(Error::PeerMisbehaved(
+                        "prompts before the last ones were answered",
+                    ));
+                }
+                *rounds += 1;
+                if *rounds > MAX_INFO_ROUNDS {
+                    return Err(Error::PeerMisbehaved("too many rounds of prompts"));
+                }
+                let (event, any) = info_request(payload)?;
+                *asked |= any;
+                *waits_for_us = true;
+                transport.events.push_back(event);
+                Ok(())
+            }
+            _ => Err(Error::NotPermitted { message: 60 }),
+        }
+    }
+}
+
+/// RFC 4256 §3.2; says whether there was any prompt.
+fn info_request(payload: &[u8]) -> Result<(Event, bool), Error> {
+    let request = UserauthInfoRequest::decode(payload)?;
+    if request.count > MAX_PROMPTS {
+        return Err(Error::PeerMisbehaved("too many prompts"));
+    }
+    let mut reader = Reader::new(request.prompts.0);
+    let mut prompts = Vec::new();
+    for _ in 0..request.count {
+        let prompt = reader.string()?;
+        let echo = reader.bool()?;
+        prompts.push(Prompt {
+            text: text(prompt),
+            echo,
+        });
+    }
+    reader.finish()?;
+    let any = !prompts.is_empty();
+    let event = Event::AuthInfoRequest {
+        name: text(request.name),
+        instruction: text(request.instruction),
+        prompts,
+    };
+    Ok((event, any))
+}

@@ -1,0 +1,302 @@
+//! The server's half of user authentication: requests become events, one at a time, and the
+//! owner's answers become messages. Who may log in is not decided here.
+
+use alloc::vec::Vec;
+
+use wire::message::{
+    ServiceAccept, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
+    UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk, UserauthRequest, UserauthSuccess,
+};
+use wire::{NameList, Put, Reader, Rest, names};
+use zeroize::Zeroizing;
+
+use super::{MAX_PROMPTS, MAX_SECRET_BYTES, MAX_USER_BYTES};
+use crate::transport::Transport;
+use crate::{AuthMethod, AuthRequest, Error, Event, Prompt};
+
+/// What the owner still owes an answer to.
+#[derive(Debug, Default)]
+enum Open {
+    #[default]
+    Nothing,
+    /// A request; a query remembers what PK_OK has to repeat.
+    Request { query: Option<(Vec<u8>, Vec<u8>)> },
+    /// The client owes responses.
+    Prompted {
+        user: Vec<u8>,
+        service: Vec<u8>,
+        prompts: u32,
+    },
+}
+
+/// State of the server's authentication.
+#[derive(Debug, Default)]
+pub(crate) struct ServerAuth {
+    open: Open,
+    /// User and service of the request that is open, for the responses that follow prompts.
+    last: (Vec<u8>, Vec<u8>),
+}
+
+impl ServerAuth {
+    /// Nothing is read while the owner thinks.
+    pub(crate) fn waits_for_owner(&self) -> bool {
+        matches!(self.open, Open::Request { .. })
+    }
+
+    /// SERVICE_REQUEST: only user authentication can be asked for.
+    pub(crate) fn handle_service_request(
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let request = ServiceRequest::decode(payload)?;
+        if request.service != names::SERVICE_USERAUTH.as_bytes() {
+            return Err(Error::PeerMisbehaved("service not available"));
+        }
+        transport.send_message(&ServiceAccept {
+            service: request.service,
+        })
+    }
+
+    pub(crate) fn handle(
+        &mut self,
+        transport: &mut Transport,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        match payload.first() {
+            Some(50) => self.handle_request(transport, payload),
+            Some(61) => self.handle_response(transport, payload),
+            Some(number) => Err(Error::NotPermitted { message: *number }),
+            None => Err(Error::Bug("empty payload dispatched")),
+        }
+    }
+
+    fn handle_request(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let request = UserauthRequest::decode(payload)?;
+        if request.user.len() > MAX_USER_BYTES
+            || request.service.len() > 64
+            || request.method.len() > 256
+        {
+            return Err(Error::PeerMisbehaved("authentication request too long"));
+        }
+        let mut query = None;
+        let method = match core::str::from_utf8(request.method).unwrap_or_default() {
+            names::METHOD_NONE => {
+                Reader::new(request.method_fields.0).finish()?;
+                AuthMethod::None
+            }
+            names::METHOD_PASSWORD => password(request.method_fields.0)?,
+            names::METHOD_PUBLICKEY => publickey(request.method_fields.0, None, &mut query)?,
+            names::METHOD_PUBLICKEY_HOSTBOUND => {
+                let session = transport
+                    .session
+                    .as_ref()
+                    .ok_or(Error::Bug("login before keys"))?;
+                publickey(request.method_fields.0, Some(&session.host_key), &mut query)?
+            }
+            names::METHOD_KEYBOARD_INTERACTIVE => {
+                let mut reader = Reader::new(request.method_fields.0);
+                reader.string()?;
+                let submethods = reader.string_max(1024)?.to_vec();
+                reader.finish()?;
+                AuthMethod::KeyboardInteractive { submethods }
+            }
+            _ => AuthMethod::Unknown {
+                name: request.method.to_vec(),
+            },
+        };
+        self.last = (request.user.to_vec(), request.service.to_vec());
+        self.open = Open::Request { query };
+        transport.events.push_back(Event::AuthRequest(AuthRequest {
+            user: request.user.to_vec(),
+            service: request.service.to_vec(),
+            method,
+        }));
+        Ok(())
+    }
+
+    fn handle_response(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let Open::Prompted {
+            user,
+            service,
+            prompts,
+        } = core::mem::take(&mut self.open)
+        else {
+            return Err(Error::PeerMisbehaved(
+                "responses to prompts that were not sent",
+            ));
+        };
+        let message = UserauthInfoResponse::decode(payload)?;
+        if message.count != prompts {
+            return Err(Error::PeerMisbehaved(
+                "number of responses differs from number of prompts",
+            ));
+        }
+        let mut reader = Reader::new(message.responses.0);
+        let mut responses = Vec::new();
+        for _ in 0..message.count {
+            responses.push(Zeroizing::new(
+                reader.string_max(MAX_SECRET_BYTES)?.to_vec(),
+            ));
+        }
+        reader.finish()?;
+        self.open = Open::Request { query: None };
+        self.last = (user.clone(), service.clone());
+        transport.events.push_back(Event::AuthRequest(AuthRequest {
+            user,
+            service,
+            method: AuthMethod::InfoResponse { responses },
+        }));
+        Ok(())
+    }
+
+    // ---- the owner's answers --------------------------------------------------------------
+
+    fn answer(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+        match core::mem::take(&mut self.open) {
+            Open::Request { query } => Ok(query),
+            other => {
+                self.open = other;
+                Err(Error::Misuse("no authentication request is open"))
+            }
+        }
+    }
+
+    pub(crate) fn success(&mut self, transport: &mut Transport) -> Result<(), Error> {
+        if self.answer()?.is_some() {
+            return Err(Error::Misuse("success for a query without signature"));
+        }
+        transport.send_message(&UserauthSuccess {})?;
+        transport.set_authenticated();
+        Ok(())
+    }
+
+    pub(crate) fn failure(
+        &mut self,
+        transport: &mut Transport,
+        methods: &[&str],
+        partial_success: bool,
+    ) -> Result<(), Error> {
+        self.answer()?;
+        let list = methods.join(",");
+        let methods =
+            NameList::new(&list).map_err(|_| Error::Misuse("method name not printable"))?;
+        transport.send_message(&UserauthFailure {
+            methods,
+            partial_success,
+        })
+    }
+
+    pub(crate) fn pk_ok(&mut self, transport: &mut Transport) -> Result<(), Error> {
+        let (algorithm, key) = self
+            .answer()?
+            .ok_or(Error::Misuse("PK_OK for a request that is no query"))?;
+        transport.send_message(&UserauthPkOk {
+            algorithm: &algorithm,
+            key: &key,
+        })
+    }
+
+    pub(crate) fn info_request(
+        &mut self,
+        transport: &mut Transport,
+        name: &str,
+        instruction: &str,
+        prompts: &[Prompt],
+    ) -> Result<(), Error> {
+        self.answer()?;
+        let count = u32::try_from(prompts.len())
+            .ok()
+            .filter(|count| *count <= MAX_PROMPTS)
+            .ok_or(Error::Misuse("too many prompts"))?;
+        let mut list = Vec::new();
+        for prompt in prompts {
+            list.put_string(prompt.text.as_bytes());
+            list.put_bool(prompt.echo);
+        }
+        let (user, service) = self.last.clone();
+        self.open = Open::Prompted {
+            user,
+            service,
+            prompts: count,
+        };
+        transport.send_message(&UserauthInfoRequest {
+            name: name.as_bytes(),
+            instruction: instruction.as_bytes(),
+            language: b"",
+            count,
+            prompts: Rest(&list),
+        })
+    }
+
+    pub(crate) fn change_request(
+        &mut self,
+        transport: &mut Transport,
+        prompt: &str,
+    ) -> Result<(), Error> {
+        self.answer()?;
+        transport.send_message(&UserauthPasswdChangereq {
+            prompt: prompt.as_bytes(),
+            language: b"",
+        })
+    }
+
+    pub(crate) fn banner(transport: &mut Transport, text: &str) -> Result<(), Error> {
+        if transport.authenticated {
+            return Err(Error::Misuse("banner after login"));
+        }
+        transport.send_message(&UserauthBanner {
+            text: text.as_bytes(),
+            language: b"",
+        })
+    }
+}
+
+fn password(fields: &[u8]) -> Result<AuthMethod, Error> {
+    let mut reader = Reader::new(fields);
+    let change = reader.bool()?;
+    let password = Zeroizing::new(reader.string_max(MAX_SECRET_BYTES)?.to_vec());
+    let new_password = match change {
+        true => Some(Zeroizing::new(
+            reader.string_max(MAX_SECRET_BYTES)?.to_vec(),
+        )),
+        false => None,
+    };
+    reader.finish()?;
+    Ok(AuthMethod::Password {
+        password,
+        new_password,
+    })
+}
+
+/// RFC 4252 §7; `host_key` is ours when the method binds the signature to it.
+fn publickey(
+    fields: &[u8],
+    host_key: Option<&[u8]>,
+    query: &mut Option<(Vec<u8>, Vec<u8>)>,
+) -> Result<AuthMethod, Error> {
+    let mut reader = Reader::new(fields);
+    let signed = reader.bool()?;
+    let algorithm = reader.string_max(256)?.to_vec();
+    let key = reader.string_max(keys::MAX_BLOB_BYTES)?.to_vec();
+    if let Some(ours) = host_key {
+        // A signature made for another server's key was made for a man in the middle.
+        if reader.string()? != ours {
+            return Err(Error::PeerMisbehaved(
+                "signature is bound to another host key",
+            ));
+        }
+    }
+    if !signed {
+        reader.finish()?;
+        *query = Some((algorithm.clone(), key.clone()));
+        return Ok(AuthMethod::PublickeyQuery { algorithm, key });
+    }
+    let signature = reader.string_max(keys::MAX_BLOB_BYTES)?.to_vec();
+    reader.finish()?;
+    Ok(AuthMethod::Publickey {
+        algorithm,
+        key,
+        signature,
+        hostbound: host_key.is_some(),
+    })
+}
