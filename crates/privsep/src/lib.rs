@@ -26,8 +26,8 @@ pub use frame::{
 pub use message::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Group, HostKey,
     HostkeysProof, HostkeysProve, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery,
-    KeyVerify, LastLogin, Log, LogLevel, MESSAGES, Message, MessageInfo, Prompt, PtyAllocate,
-    PtyGranted, PtyRefused, PtyRelease, Restrictions, Sender, SessionGrant, SignExchangeHash,
-    Signature, Snapshot, ToMonitor, User, UserPolicy,
+    KeyVerify, LastLogin, Log, LogLevel, MESSAGES, Message, MessageInfo, MonitorSecrets,
+    MonitorStart, Prompt, PtyAllocate, PtyGranted, PtyRefused, PtyRelease, Restrictions, Sender,
+    SessionGrant, SignExchangeHash, Signature, Snapshot, ToMonitor, User, UserPolicy,
 };
 pub use permits::{Phase, permitted};

@@ -45,6 +45,8 @@ pub enum ConnectionNews {
     Authenticated,
     /// The client failed to authenticate and left.
     AuthenticationFailed,
+    /// As [`ConnectionNews::AuthenticationFailed`], for a user who does not exist.
+    InvalidUser,
     /// The client left without trying to authenticate.
     NoAttempt,
     /// The client did not log in within LoginGraceTime.
@@ -62,6 +64,7 @@ impl ConnectionNews {
         match self {
             Self::Authenticated => b'a',
             Self::AuthenticationFailed => b'f',
+            Self::InvalidUser => b'i',
             Self::NoAttempt => b'n',
             Self::GraceExceeded => b'g',
             Self::Crashed => b'c',
@@ -75,6 +78,7 @@ impl ConnectionNews {
         [
             Self::Authenticated,
             Self::AuthenticationFailed,
+            Self::InvalidUser,
             Self::NoAttempt,
             Self::GraceExceeded,
             Self::Crashed,

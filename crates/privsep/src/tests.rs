@@ -148,7 +148,7 @@ fn a_giant_count_reserves_nothing_and_fails() {
 fn numbers_that_only_the_monitor_sends_are_no_requests() {
     for info in MESSAGES
         .iter()
-        .filter(|info| info.sender == Sender::Monitor)
+        .filter(|info| matches!(info.sender, Sender::Monitor | Sender::Listener))
     {
         let frame = Frame {
             number: info.number,
