@@ -8,9 +8,7 @@
 use std::collections::VecDeque;
 
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
-use proto::{
-    AuthMethod, Connection, Error, Event, Millis, Output, ServerHostKey, TransportConfig,
-};
+use proto::{AuthMethod, Connection, Error, Event, Millis, Output, ServerHostKey, TransportConfig};
 
 /// What the simulated server accepts.
 pub const PASSWORD: &[u8] = b"correct horse";
@@ -27,7 +25,11 @@ pub struct Side {
 
 impl Side {
     fn new(connection: Connection) -> Self {
-        Self { connection, wire: VecDeque::new(), events: VecDeque::new() }
+        Self {
+            connection,
+            wire: VecDeque::new(),
+            events: VecDeque::new(),
+        }
     }
 
     /// Seals all output onto the wire.
@@ -114,13 +116,17 @@ impl Pair {
                     self.server.connection.provide_host_signature(&signature)?;
                 }
                 Event::AuthRequest(request) => {
-                    self.asked.push(format!("{:?}", core::mem::discriminant(&request.method)));
+                    self.asked
+                        .push(format!("{:?}", core::mem::discriminant(&request.method)));
                     match request.method {
                         AuthMethod::Password { password, .. } if &password[..] == PASSWORD => {
                             self.server.connection.auth_success()?;
                         }
                         AuthMethod::PublickeyQuery { .. } => self.server.connection.auth_pk_ok()?,
-                        _ => self.server.connection.auth_failure(&["password", "publickey"], false)?,
+                        _ => self
+                            .server
+                            .connection
+                            .auth_failure(&["password", "publickey"], false)?,
                     }
                 }
                 other => rest.push_back(other),
@@ -153,8 +159,11 @@ impl Pair {
                 self.answer_server()?;
             }
             self.client.receive(&down, self.now)?;
-            if let Some(index) =
-                self.client.events.iter().position(|event| matches!(event, Event::HostKey { .. }))
+            if let Some(index) = self
+                .client
+                .events
+                .iter()
+                .position(|event| matches!(event, Event::HostKey { .. }))
             {
                 self.client.events.remove(index);
                 self.client.connection.accept_host_key()?;
@@ -164,10 +173,12 @@ impl Pair {
     }
 
     fn owner_has_work(&self) -> bool {
-        self.server
-            .events
-            .iter()
-            .any(|event| matches!(event, Event::SignExchangeHash { .. } | Event::AuthRequest(_)))
+        self.server.events.iter().any(|event| {
+            matches!(
+                event,
+                Event::SignExchangeHash { .. } | Event::AuthRequest(_)
+            )
+        })
     }
 
     /// Key exchange and login by password.

@@ -31,14 +31,29 @@ fn pump(pair: &mut Pair, id: ChannelId, data: &[u8], up: bool, piece: usize) -> 
     let mut sent = 0;
     let mut got = Vec::new();
     while got.len() < data.len() {
-        let from = if up { &mut pair.client } else { &mut pair.server };
-        sent += from.connection.channel_send_slice(id, Stream::Data, &data[sent..]).unwrap();
+        let from = if up {
+            &mut pair.client
+        } else {
+            &mut pair.server
+        };
+        sent += from
+            .connection
+            .channel_send_slice(id, Stream::Data, &data[sent..])
+            .unwrap();
         pair.settle(piece).unwrap();
-        let to = if up { &mut pair.server } else { &mut pair.client };
+        let to = if up {
+            &mut pair.server
+        } else {
+            &mut pair.client
+        };
         let before = got.len();
         drain(to, id, &mut got);
         pair.settle(piece).unwrap();
-        assert!(sent < data.len() || got.len() > before, "no progress at {}", got.len());
+        assert!(
+            sent < data.len() || got.len() > before,
+            "no progress at {}",
+            got.len()
+        );
     }
     got
 }
@@ -74,7 +89,10 @@ fn login_byte_by_byte_and_in_one_piece() {
         let negotiated = pair.client.connection.negotiated().unwrap();
         assert!(negotiated.strict_kex);
         assert_eq!(Some(negotiated), pair.server.connection.negotiated());
-        assert_eq!(pair.client.connection.session_id(), pair.server.connection.session_id());
+        assert_eq!(
+            pair.client.connection.session_id(),
+            pair.server.connection.session_id()
+        );
     }
 }
 
@@ -93,8 +111,11 @@ fn every_kex_cipher_mac_and_compression_carries_data() {
         "diffie-hellman-group16-sha512",
         "diffie-hellman-group18-sha512",
     ];
-    let ciphers =
-        ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com"];
+    let ciphers = [
+        "aes128-gcm@openssh.com",
+        "aes256-gcm@openssh.com",
+        "chacha20-poly1305@openssh.com",
+    ];
     let macs = [
         "umac-64@openssh.com",
         "umac-128@openssh.com",
@@ -107,8 +128,10 @@ fn every_kex_cipher_mac_and_compression_carries_data() {
         "hmac-sha1",
         "hmac-sha1-etm@openssh.com",
     ];
-    let mut suites: Vec<(String, String)> =
-        ciphers.iter().map(|cipher| (cipher.to_string(), "hmac-sha2-256".to_string())).collect();
+    let mut suites: Vec<(String, String)> = ciphers
+        .iter()
+        .map(|cipher| (cipher.to_string(), "hmac-sha2-256".to_string()))
+        .collect();
     for cipher in ["aes128-ctr", "aes192-ctr", "aes256-ctr"] {
         suites.extend(macs.iter().map(|mac| (cipher.to_string(), mac.to_string())));
     }
@@ -123,8 +146,14 @@ fn every_kex_cipher_mac_and_compression_carries_data() {
             let mut pair = Pair::new(one.clone(), one);
             pair.login(usize::MAX).unwrap();
             let id = open_channel(&mut pair);
-            assert!(pump(&mut pair, id, &data, true, 1000) == data, "{cipher} {mac} up");
-            assert!(pump(&mut pair, id, &data, false, 70_000) == data, "{cipher} {mac} down");
+            assert!(
+                pump(&mut pair, id, &data, true, 1000) == data,
+                "{cipher} {mac} up"
+            );
+            assert!(
+                pump(&mut pair, id, &data, false, 70_000) == data,
+                "{cipher} {mac} down"
+            );
         }
     }
 }
@@ -154,15 +183,22 @@ fn a_rekey_at_every_packet_index_loses_nothing() {
         let mut expected = Vec::new();
         for packet in 0..40_u8 {
             if usize::from(packet) == index {
-                let side = if index % 2 == 0 { &mut pair.client } else { &mut pair.server };
+                let side = if index % 2 == 0 {
+                    &mut pair.client
+                } else {
+                    &mut pair.server
+                };
                 side.connection.rekey(0).unwrap();
             }
             let data = [packet; 100];
             expected.extend_from_slice(&data);
             let mut rest = &data[..];
             while !rest.is_empty() {
-                let sent =
-                    pair.client.connection.channel_send_slice(id, Stream::Data, rest).unwrap();
+                let sent = pair
+                    .client
+                    .connection
+                    .channel_send_slice(id, Stream::Data, rest)
+                    .unwrap();
                 rest = &rest[sent..];
                 if sent == 0 {
                     pair.settle(usize::MAX).unwrap();
@@ -200,7 +236,10 @@ fn a_snapshot_right_after_login_goes_on_with_pipelined_requests() {
         pair.client.transmit();
         // Half of the client's next packet has been read by the first process.
         let early: Vec<u8> = pair.client.wire.drain(..10).collect();
-        pair.server.connection.receive_buffer().extend_from_slice(&early);
+        pair.server
+            .connection
+            .receive_buffer()
+            .extend_from_slice(&early);
         let keys = vec![ServerHostKey {
             algorithms: vec!["ssh-ed25519".into()],
             blob: pair.host_key_blob(),
@@ -211,7 +250,10 @@ fn a_snapshot_right_after_login_goes_on_with_pipelined_requests() {
         pair.server.connection = Connection::resume(&snapshot, one, keys, 5).unwrap();
         pair.settle(usize::MAX).unwrap();
         assert!(
-            pair.server.events.iter().any(|event| matches!(event, Event::ChannelOpenRequest { .. }))
+            pair.server
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::ChannelOpenRequest { .. }))
         );
         pair.server.connection.accept_channel(ChannelId(0)).unwrap();
         pair.server.connection.rekey(5).unwrap();
@@ -230,12 +272,23 @@ fn requests_replies_eof_and_close_come_in_order() {
     pair.login(usize::MAX).unwrap();
     let id = open_channel(&mut pair);
     let client = &mut pair.client.connection;
-    client.channel_request(id, &Request::Exec { command: b"true".to_vec() }, true).unwrap();
+    client
+        .channel_request(
+            id,
+            &Request::Exec {
+                command: b"true".to_vec(),
+            },
+            true,
+        )
+        .unwrap();
     client.channel_eof(id).unwrap();
     pair.settle(1).unwrap();
     pair.server.connection.channel_reply(id, true).unwrap();
     let status = Request::ExitStatus { status: 7 };
-    pair.server.connection.channel_request(id, &status, false).unwrap();
+    pair.server
+        .connection
+        .channel_request(id, &status, false)
+        .unwrap();
     pair.server.connection.channel_eof(id).unwrap();
     pair.server.connection.channel_close(id).unwrap();
     pair.settle(1).unwrap();
@@ -245,9 +298,10 @@ fn requests_replies_eof_and_close_come_in_order() {
         .iter()
         .filter_map(|event| match event {
             Event::ChannelReply { success: true, .. } => Some("reply".to_string()),
-            Event::ChannelRequest { request: Request::ExitStatus { status }, .. } => {
-                Some(format!("status {status}"))
-            }
+            Event::ChannelRequest {
+                request: Request::ExitStatus { status },
+                ..
+            } => Some(format!("status {status}")),
             Event::ChannelEof(_) => Some("eof".to_string()),
             Event::ChannelClosed(_) => Some("closed".to_string()),
             _ => None,

@@ -28,6 +28,9 @@ pub(super) enum Kex {
     InitSent { ours: Vec<u8>, since: Millis },
     /// Both are known.
     Running(Box<Running>),
+    /// Between two of these, while one message is dealt with: an exchange is under way. Stays
+    /// only when an error ends the connection.
+    Moving,
 }
 
 /// An exchange whose algorithms are agreed on.
@@ -97,7 +100,7 @@ impl Kex {
     pub(super) fn holds_output(&self) -> bool {
         match self {
             Self::Idle => false,
-            Self::InitSent { .. } => true,
+            Self::InitSent { .. } | Self::Moving => true,
             Self::Running(running) => !running.newkeys_sent,
         }
     }
@@ -124,7 +127,7 @@ impl Kex {
             _ if first => Some(Standing::FirstKex),
             Self::Running(running) if running.first => Some(Standing::FirstKex),
             Self::Running(_) => Some(Standing::Rekey),
-            Self::Idle | Self::InitSent { .. } => None,
+            Self::Idle | Self::InitSent { .. } | Self::Moving => None,
         }
     }
 }
@@ -151,7 +154,7 @@ impl Transport {
                 .handle_kexinit(sequence, payload)
                 .map(|()| Upward::Handled);
         }
-        let Kex::Running(mut running) = core::mem::replace(&mut self.kex, Kex::Idle) else {
+        let Kex::Running(mut running) = core::mem::replace(&mut self.kex, Kex::Moving) else {
             return Err(Error::NotPermitted { message: number });
         };
         if number == 21 {
@@ -175,7 +178,7 @@ impl Transport {
             }
             self.start_exchange()?;
         }
-        let Kex::InitSent { ours, since } = core::mem::replace(&mut self.kex, Kex::Idle) else {
+        let Kex::InitSent { ours, since } = core::mem::replace(&mut self.kex, Kex::Moving) else {
             return Err(Error::Bug("own KEXINIT missing"));
         };
         let first = self.session.is_none();
@@ -195,9 +198,6 @@ impl Transport {
             return Err(Error::PeerMisbehaved(
                 "a message before KEXINIT under strict key exchange",
             ));
-        }
-        if !first && markers.wrong_guess_follows {
-            // Legal, and of no use to anyone; the packet is passed over like the first time.
         }
         let (client_init, server_init) = match self.role {
             Role::Client => (ours, payload.to_vec()),
@@ -431,7 +431,7 @@ impl Transport {
 
     /// The owner trusts the host key.
     pub(crate) fn accept_host_key(&mut self) -> Result<(), Error> {
-        match core::mem::replace(&mut self.kex, Kex::Idle) {
+        match core::mem::replace(&mut self.kex, Kex::Moving) {
             Kex::Running(mut running) if matches!(running.step, Step::ClientDecision { .. }) => {
                 match core::mem::replace(&mut running.step, Step::ServerInit) {
                     Step::ClientDecision { outcome } => self.finish_exchange(running, &outcome),
@@ -470,7 +470,7 @@ impl Transport {
 
     /// The owner's choice; `None` ends the connection.
     pub(crate) fn provide_group(&mut self, group: Option<DhGroup>) -> Result<(), Error> {
-        match core::mem::replace(&mut self.kex, Kex::Idle) {
+        match core::mem::replace(&mut self.kex, Kex::Moving) {
             Kex::Running(mut running) if matches!(running.step, Step::ServerGroupChoice { .. }) => {
                 let Step::ServerGroupChoice { request } = running.step else {
                     return Err(Error::Bug("group request lost"));
@@ -534,7 +534,7 @@ impl Transport {
 
     /// The host key's signature over the exchange hash.
     pub(crate) fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
-        match core::mem::replace(&mut self.kex, Kex::Idle) {
+        match core::mem::replace(&mut self.kex, Kex::Moving) {
             Kex::Running(mut running) if matches!(running.step, Step::ServerSignature { .. }) => {
                 let Step::ServerSignature { outcome, reply } =
                     core::mem::replace(&mut running.step, Step::ServerInit)
@@ -542,11 +542,6 @@ impl Transport {
                     return Err(Error::Bug("signature request lost"));
                 };
                 let host_key = &outcome.host_key[..];
-                // The held state must say "under way" while the reply goes out.
-                self.kex = Kex::InitSent {
-                    ours: Vec::new(),
-                    since: running.since,
-                };
                 match &reply {
                     Reply::Ecdh(public) => {
                         self.send_message(&KexEcdhReply {

@@ -42,7 +42,7 @@ impl Transport {
                 .config
                 .rekey_ms
                 .map(|interval| self.last_exchange.saturating_add(interval)),
-            Kex::Idle => None,
+            Kex::Idle | Kex::Moving => None,
             // The first exchange is bounded by the owner's login or connect timeout.
             _ if self.session.is_none() => None,
             Kex::InitSent { since, .. } => Some(since.saturating_add(EXCHANGE_LIMIT_MS)),
