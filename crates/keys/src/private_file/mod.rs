@@ -22,6 +22,7 @@ use crate::pem;
 use crate::private_key::PrivateKey;
 use crate::public_key::PublicKey;
 
+pub(crate) use asn1::{curve_from_oid, curve_oid};
 pub use encryption::FileCipher;
 pub use openssh::{DEFAULT_KDF_ROUNDS, MAX_KDF_ROUNDS, OpensshProtection, write_openssh_with};
 
