@@ -8,6 +8,7 @@
 //! `FULMAR_CPU` (`portable`, `aesni`, `avx2`, `vaes`, `avx512`) takes away what
 //! lies above the level named.
 
+pub(crate) mod ctr;
 pub(crate) mod nh;
 
 #[cfg(target_arch = "x86_64")]
@@ -40,6 +41,22 @@ tokens! {
     HaveVaesAvx512,
     /// AVX-512 IFMA, with AVX-512 F, BW, DQ and VL.
     HaveAvx512Ifma,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl HaveVaesAvx2 {
+    /// Detection gives this token only along with that one.
+    fn aes_ni(self) -> HaveAesNi {
+        HaveAesNi(())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl HaveVaesAvx512 {
+    /// Detection gives this token only along with that one.
+    fn aes_ni(self) -> HaveAesNi {
+        HaveAesNi(())
+    }
 }
 
 /// The features of this CPU that some kernel uses.
@@ -149,6 +166,13 @@ pub fn describe() -> Vec<(&'static str, bool)> {
         ("vaes-512", features.vaes_avx512.is_some()),
         ("avx512-ifma", features.avx512_ifma.is_some()),
     ]
+}
+
+/// Which kernel each algorithm with kernels of our own uses, for tables.
+#[must_use]
+pub fn kernels() -> Vec<(&'static str, &'static str)> {
+    let aes_ctr = ctr::CtrKernel::new(&[0; 16]).map_or("none", |kernel| kernel.name());
+    vec![("aes-ctr", aes_ctr), ("umac", nh::kernel_name(detect()))]
 }
 
 #[cfg(target_arch = "x86_64")]

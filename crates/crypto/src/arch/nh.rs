@@ -49,23 +49,65 @@ impl NhKey {
         }
     }
 
-    /// NH of up to [`BLOCK_LEN`] bytes in whole chunks, for each stream.
-    pub(crate) fn hash(&self, data: &[u8], out: &mut [u64; 4]) {
-        debug_assert!(data.len() <= BLOCK_LEN && data.len().is_multiple_of(CHUNK_LEN));
-        // A kernel takes its own multiple of chunks; the rest is portable.
-        let done = match &self.kernel {
-            Kernel::Portable => 0,
+    /// NH of a whole block, for each stream.
+    #[inline]
+    pub(crate) fn block(&self, data: &[u8; BLOCK_LEN]) -> [u64; 4] {
+        let mut out = [0; 4];
+        match &self.kernel {
+            Kernel::Portable => self.portable(0, data, &mut out),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(key) => key.hash(data, out),
+            Kernel::Avx2(key) => key.hash(data.as_chunks().0, &mut out),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(key) => key.hash(data, out),
+            Kernel::Avx512(key) => key.hash(data.as_chunks().0, &mut out),
+        }
+        out
+    }
+
+    /// NH of a short block, zero-padded to a positive multiple of a chunk
+    /// (RFC 4418 §5.2), for each stream. `data` is at most a block.
+    pub(crate) fn short_block(&self, data: &[u8]) -> [u64; 4] {
+        let mut out = [0; 4];
+        // The widest steps first, then single chunks, then the padded rest.
+        let chunks = match &self.kernel {
+            Kernel::Portable => data,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2(key) => {
+                let (steps, rest) = data.as_chunks();
+                key.hash(steps, &mut out);
+                rest
+            }
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512(key) => {
+                let (steps, rest) = data.as_chunks();
+                key.hash(steps, &mut out);
+                rest
+            }
         };
-        let rest = data.get(done..).unwrap_or_default();
-        let key = self.words.get(done / 4..).unwrap_or_default();
+        let (chunks, rest) = chunks.as_chunks::<CHUNK_LEN>();
+        let done = data.len() - rest.len();
+        self.portable(
+            done - chunks.as_flattened().len(),
+            chunks.as_flattened(),
+            &mut out,
+        );
+        if !rest.is_empty() || data.is_empty() {
+            let mut padded = [0; CHUNK_LEN];
+            for (to, from) in padded.iter_mut().zip(rest) {
+                *to = *from;
+            }
+            self.portable(done, &padded, &mut out);
+        }
+        out
+    }
+
+    /// Adds NH of the chunks of `data`, which stand `offset` bytes into their
+    /// block.
+    fn portable(&self, offset: usize, data: &[u8], out: &mut [u64; 4]) {
+        let key = self.words.get(offset / 4..).unwrap_or_default();
         if self.streams == 2 {
-            portable::<2>(key, rest, out);
+            portable::<2>(key, data, out);
         } else {
-            portable::<4>(key, rest, out);
+            portable::<4>(key, data, out);
         }
     }
 }
@@ -92,6 +134,17 @@ impl Kernel {
     #[cfg(not(target_arch = "x86_64"))]
     fn choose(_: &[u32; MAX_WORDS], _: usize, _: &CpuFeatures) -> Self {
         Self::Portable
+    }
+}
+
+/// The kernel that these features choose, for tables.
+pub(crate) fn kernel_name(features: &CpuFeatures) -> &'static str {
+    if features.avx512.is_some() {
+        "avx512"
+    } else if features.avx2.is_some() {
+        "avx2"
+    } else {
+        "portable"
     }
 }
 

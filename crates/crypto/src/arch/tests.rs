@@ -1,6 +1,7 @@
 //! Each kernel against its portable sibling.
 
-use super::nh::{BLOCK_LEN, CHUNK_LEN, NhKey, noise_key};
+use super::ctr::CtrKernel;
+use super::nh::{BLOCK_LEN, NhKey, noise_key};
 use super::*;
 use crate::test_support::Noise;
 
@@ -39,16 +40,70 @@ fn nh_kernels_agree_on_every_length() {
         let portable = NhKey::with_features(&key, streams, &CpuFeatures::default());
         for level in Level::ALL {
             let kernel = NhKey::with_features(&key, streams, &probe().limited_to(level));
-            for len in (0..=BLOCK_LEN).step_by(CHUNK_LEN) {
+            for len in 0..=BLOCK_LEN {
                 // All-ones words make every addition wrap.
                 for data in [noise.bytes(len), vec![0xff; len]] {
-                    let (mut expected, mut got) = ([7; 4], [7; 4]);
-                    portable.hash(&data, &mut expected);
-                    kernel.hash(&data, &mut got);
+                    let expected = portable.short_block(&data);
+                    let got = kernel.short_block(&data);
                     assert_eq!(got, expected, "{level:?}, {streams} streams, {len} bytes");
-                    assert_eq!(expected[streams..], [7; 4][streams..]);
+                    assert_eq!(expected[streams..], [0; 4][streams..]);
+                    if let Ok(block) = data.as_slice().try_into() {
+                        assert_eq!(kernel.block(block), expected, "{level:?}");
+                    }
                 }
             }
+        }
+    }
+}
+
+/// Counters before, at and after every place where a carry runs.
+fn counters(noise: &mut Noise) -> Vec<u128> {
+    let mut counters = vec![0, 1, u128::from(noise.next_u64()) << 61];
+    for bits in [8, 16, 32, 63, 64, 96, 127, 128] {
+        let wrap = 1u128.checked_shl(bits).unwrap_or(0);
+        counters.extend((0..40).map(|before| wrap.wrapping_sub(before)));
+    }
+    counters
+}
+
+#[test]
+fn ctr_kernels_agree_on_every_length_and_wrap() {
+    let mut noise = Noise::new(6);
+    for key_len in [16, 24, 32] {
+        let key = noise.bytes(key_len);
+        let judge = crate::awslc::aes::AesKey::for_encryption(&key).expect("length fits");
+        for level in Level::ALL {
+            let features = probe().limited_to(level);
+            let kernel = CtrKernel::with_features(&key, &features).expect("length fits");
+            let mut check = |counter: u128, len: usize, skip: usize| {
+                let plain = noise.bytes(len + skip);
+                let (mut got, mut expected) = (plain.clone(), plain.clone());
+                kernel.apply(counter, &mut got[skip..]);
+                judge.ctr(counter, &mut expected[skip..]);
+                assert!(got == expected, "{} {counter:x} {len}", kernel.name());
+            };
+            for len in (0..=300)
+                .chain(500..530)
+                .chain(760..780)
+                .chain([1024, 32768, 35001])
+            {
+                check(0, len, 0);
+                check(u128::MAX - 3, len, len % 7);
+            }
+            for counter in counters(&mut Noise::new(7)) {
+                check(counter, 600, 1);
+                check(counter, 1100, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn ctr_kernels_refuse_other_key_lengths() {
+    for level in Level::ALL {
+        let features = probe().limited_to(level);
+        for len in [0, 15, 17, 31, 33, 64] {
+            assert!(CtrKernel::with_features(&vec![0; len], &features).is_err());
         }
     }
 }

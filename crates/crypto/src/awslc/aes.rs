@@ -106,11 +106,6 @@ impl AesKey {
         }
         Ok(())
     }
-
-    /// Number of rounds: 10, 12 or 14.
-    pub(crate) fn rounds(&self) -> usize {
-        self.schedule.rounds as usize
-    }
 }
 
 impl Drop for AesKey {

@@ -7,6 +7,7 @@ use aws_lc_sys as ffi;
 use zeroize::Zeroizing;
 
 use super::{Failed, check, non_null};
+use crate::random;
 
 /// An integer of our own.
 pub(crate) struct Bn(NonNull<ffi::BIGNUM>);
@@ -182,22 +183,63 @@ impl Bn {
     }
 
     /// Whether this is probably prime: `rounds` of Miller-Rabin with random
-    /// bases, after trial division.
-    pub(crate) fn is_prime(&self, rounds: i32, context: &mut BnContext) -> Result<bool, Failed> {
-        let mut prime = 0;
-        // SAFETY: integer, context and result are ours; no callback.
-        check(unsafe {
-            ffi::BN_primality_test(
-                &raw mut prime,
-                self.as_ptr(),
-                rounds,
-                context.as_mut_ptr(),
-                1,
-                core::ptr::null_mut(),
-            )
-        })?;
-        Ok(prime == 1)
+    /// bases. For public numbers only.
+    ///
+    /// The library's own test runs at least 16 rounds, which takes seconds for
+    /// the largest groups.
+    pub(crate) fn is_prime(&self, rounds: u32, context: &mut BnContext) -> Result<bool, Failed> {
+        if !self.is_odd() || self.bits() < 3 {
+            return Ok(false);
+        }
+        let one = Self::from_u64(1)?;
+        let minus_one = self.minus_word(1)?;
+        let (mut odd, mut twos) = (minus_one.halved()?, 1);
+        while !odd.is_odd() {
+            odd = odd.halved()?;
+            twos += 1;
+        }
+        for _ in 0..rounds {
+            let mut power = self.random_base()?.power(&odd, self, context)?;
+            if power == one || power == minus_one {
+                continue;
+            }
+            let mut witness = true;
+            for _ in 1..twos {
+                power = power.times(&power, context)?.modulo(self, context)?;
+                if power == minus_one {
+                    witness = false;
+                    break;
+                }
+            }
+            if witness {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
+
+    /// A random number in 2..self-1.
+    fn random_base(&self) -> Result<Self, Failed> {
+        let mut bytes = vec![0; self.bits().div_ceil(8)];
+        // A draw is out of range at most with probability 1/2, but for numbers
+        // of a few bits.
+        for _ in 0..1000 {
+            random::fill(&mut bytes);
+            if let Some(first) = bytes.first_mut() {
+                *first &= 0xff >> (bytes_excess(self.bits()));
+            }
+            let base = Self::from_bytes(&bytes)?;
+            if base.bits() > 1 && base < self.minus_word(1)? {
+                return Ok(base);
+            }
+        }
+        Err(Failed)
+    }
+}
+
+/// Unused bits in the first byte of a number of `bits` bits.
+fn bytes_excess(bits: usize) -> usize {
+    8 * bits.div_ceil(8) - bits
 }
 
 impl PartialEq for Bn {

@@ -5,11 +5,11 @@ use core::fmt;
 
 use super::{CipherAlgorithm, CipherKind};
 use crate::KeyLengthError;
-use crate::awslc::aes::AesKey;
+use crate::arch::ctr::CtrKernel;
 
 /// A key and IV of one direction and one epoch.
 pub struct CtrKey {
-    key: AesKey,
+    kernel: CtrKernel,
     /// The whole IV is the first counter; it carries over all 128 bits.
     initial_counter: u128,
 }
@@ -25,7 +25,7 @@ impl CtrKey {
         }
         let iv = iv.try_into().map_err(|_| KeyLengthError)?;
         Ok(Self {
-            key: AesKey::for_encryption(key).map_err(|_| KeyLengthError)?,
+            kernel: CtrKernel::new(key).map_err(|_| KeyLengthError)?,
             initial_counter: u128::from_be_bytes(iv),
         })
     }
@@ -35,7 +35,7 @@ impl CtrKey {
     /// block of `data` may be partial.
     pub fn apply(&self, block_offset: u64, data: &mut [u8]) {
         let counter = self.initial_counter.wrapping_add(u128::from(block_offset));
-        self.key.ctr(counter, data);
+        self.kernel.apply(counter, data);
     }
 }
 

@@ -258,10 +258,11 @@ fn the_fixed_groups_are_those_of_rfc_3526() {
         p[p.len() - 20..],
         hex("98fa051015728e5a8aacaa68ffffffffffffffff")
     );
-    assert!(
-        DhGroup::new(&p, &[2], &DhPolicy::default()).is_ok(),
-        "a safe prime"
-    );
+    let safe = DhPolicy {
+        primality: Primality::Safe,
+        ..DhPolicy::default()
+    };
+    assert!(DhGroup::new(&p, &[2], &safe).is_ok(), "a safe prime");
     assert!(DhGroup::fixed(KexAlgorithm::Curve25519Sha256).is_err());
 }
 
@@ -299,19 +300,18 @@ fn groups_that_are_none_are_refused() {
     ] {
         assert_eq!(new(&p, g), BadGroup::BadGenerator);
     }
-    // A square of a prime, and a prime that is not safe.
     let trusted = DhPolicy {
         primality: Primality::Trusted,
         ..policy
     };
     assert!(DhGroup::new(&composite, &[2], &trusted).is_ok());
-    let small = DhPolicy {
+    let small_any = DhPolicy {
         min_bits: 16,
         ..policy
     };
-    let small_any = DhPolicy {
-        primality: Primality::Prime,
-        ..small
+    let small = DhPolicy {
+        primality: Primality::Safe,
+        ..small_any
     };
     // 65537 = 2 * 32768 + 1 is prime, and not safe.
     assert!(DhGroup::new(&[1, 0, 1], &[3], &small_any).is_ok());
@@ -371,4 +371,39 @@ fn secrets_do_not_show_in_debug_output() {
     let (_, secret) = respond(algorithm, &init).expect("answers");
     assert_eq!(format!("{secret:?}"), "SharedSecret(Mpint, ..)");
     assert_eq!(format!("{half:?}"), "Initiator(..)");
+}
+
+#[test]
+fn the_primality_test_is_right_for_small_numbers_and_pseudoprimes() {
+    use crate::awslc::bn::{Bn, BnContext};
+    let context = &mut BnContext::new().expect("memory");
+    let mut is_prime = |n: u64| {
+        let n = Bn::from_u64(n).expect("memory");
+        n.is_prime(24, context).expect("memory")
+    };
+    for n in 5..2000u64 {
+        let prime = (2..n).take_while(|d| d * d <= n).all(|d| n % d != 0);
+        assert_eq!(is_prime(n), prime, "{n}");
+    }
+    // Carmichael numbers, a strong pseudoprime to bases 2 to 7, prime squares.
+    for n in [561, 825_265, 3_215_031_751, 65537 * 65537, 1_194_649] {
+        assert!(!is_prime(n), "{n}");
+    }
+    for n in [65537, 4_294_967_291, 18_446_744_073_709_551_557] {
+        assert!(is_prime(n), "{n}");
+    }
+}
+
+#[test]
+fn safe_primes_are_told_from_others() {
+    let policy = DhPolicy {
+        min_bits: 16,
+        max_bits: 64,
+        primality: Primality::Safe,
+    };
+    let is_safe = |p: u32| DhGroup::new(&p.to_be_bytes(), &[2], &policy).is_ok();
+    let is_prime = |n: u32| (2..n).take_while(|d| d * d <= n).all(|d| n % d != 0);
+    for p in (65_537..66_500u32).step_by(2) {
+        assert_eq!(is_safe(p), is_prime(p) && is_prime(p / 2), "{p}");
+    }
 }

@@ -10,12 +10,12 @@
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::KeyLengthError;
-use crate::arch::nh::{BLOCK_LEN, CHUNK_LEN, NhKey, STREAM_SHIFT_LEN};
+use crate::arch::nh::{BLOCK_LEN, NhKey, STREAM_SHIFT_LEN};
 use crate::awslc::aes::AesKey;
 
 mod poly;
 
-use poly::Poly;
+use poly::{Long, MAX_WORDS_64, Poly};
 
 /// 32 bits of tag per stream (RFC 4418 §4.1); at most 128 bits.
 const MAX_STREAMS: usize = 4;
@@ -86,25 +86,19 @@ impl Umac {
             [only] => {
                 let (blocks, rest) = only.as_chunks::<BLOCK_LEN>();
                 for block in blocks {
-                    state.block(self, block, BLOCK_LEN);
+                    state.block(self, block);
                 }
                 if !rest.is_empty() || blocks.is_empty() {
-                    state.tail(self, rest);
+                    state.short_block(self, rest);
                 }
             }
             _ => state.absorb_parts(self, parts),
         }
         let mut tag = self.pad(nonce);
-        for ((stream, state), out) in self
-            .streams
-            .iter()
-            .zip(&state.streams)
-            .zip(tag.chunks_exact_mut(4))
-            .take(self.tag_len / 4)
-        {
-            let hash = stream.l3_hash(state.l2_hash(&stream.poly)).to_be_bytes();
-            for (out, hash) in out.iter_mut().zip(hash) {
-                *out ^= hash;
+        for (i, out) in tag.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            if let Some(stream) = self.streams.get(i).filter(|_| 4 * i < self.tag_len) {
+                let hash = stream.l3_hash(state.l2_hash(i, &stream.poly));
+                *out = (u32::from_be_bytes(*out) ^ hash).to_be_bytes();
             }
         }
         (tag, self.tag_len)
@@ -144,58 +138,68 @@ impl Stream {
 /// A message on its way through the first two layers.
 #[derive(Default)]
 struct State {
-    streams: [StreamState; MAX_STREAMS],
-}
-
-#[derive(Default)]
-struct StreamState {
-    /// Number of first-layer words so far, and the first of them: a message of
-    /// one block skips the second layer.
+    /// Number of first-layer words so far, and the first of each stream: a
+    /// message of one block skips the second layer.
     words: u64,
-    first: u64,
-    poly: Poly,
-}
-
-impl StreamState {
-    /// RFC 4418 §5.3, or the padded word of the first layer when there was only
-    /// one (§5.1).
-    fn l2_hash(&self, key: &poly::PolyKey) -> u128 {
-        if self.words <= 1 {
-            u128::from(self.first)
-        } else {
-            self.poly.finish(key)
-        }
-    }
+    first: [u64; MAX_STREAMS],
+    poly: [Poly; MAX_STREAMS],
+    /// Boxed: no packet is long enough to need it.
+    long: Option<Box<[Long; MAX_STREAMS]>>,
 }
 
 impl State {
-    /// Takes in a block padded to whole chunks, of which `len` bytes count.
-    fn block(&mut self, key: &Umac, padded: &[u8], len: usize) {
-        let bits = 8 * len as u64;
-        let mut words = [0; MAX_STREAMS];
-        key.nh.hash(padded, &mut words);
-        let streams = self.streams.iter_mut().zip(&key.streams).zip(words);
-        for ((state, stream), word) in streams.take(key.tag_len / 4) {
-            let word = word.wrapping_add(bits);
-            if state.words == 0 {
-                state.first = word;
-            }
-            state.words += 1;
-            state.poly.absorb(&stream.poly, word);
+    /// RFC 4418 §5.3, or the padded word of the first layer when there was only
+    /// one (§5.1).
+    fn l2_hash(&self, stream: usize, key: &poly::PolyKey) -> u128 {
+        if self.words <= 1 {
+            return u128::from(self.first[stream]);
+        }
+        match &self.long {
+            None => self.poly[stream].finish(),
+            Some(long) => long[stream].finish(key),
         }
     }
 
-    /// Takes in the last, short block: zero-padded to a positive multiple of a
-    /// chunk (RFC 4418 §5.2).
-    fn tail(&mut self, key: &Umac, rest: &[u8]) {
-        let mut buffer = [0u8; BLOCK_LEN];
-        for (to, from) in buffer.chunks_mut(CHUNK_LEN).zip(rest.chunks(CHUNK_LEN)) {
-            if let Some(to) = to.get_mut(..from.len()) {
-                to.copy_from_slice(from);
-            }
+    /// Takes in a whole block.
+    #[inline]
+    fn block(&mut self, key: &Umac, data: &[u8; BLOCK_LEN]) {
+        self.absorb(key, key.nh.block(data), BLOCK_LEN);
+    }
+
+    /// Takes in the last, short block.
+    fn short_block(&mut self, key: &Umac, data: &[u8]) {
+        self.absorb(key, key.nh.short_block(data), data.len());
+    }
+
+    /// Takes in a block's words of the first layer; `len` is its length.
+    #[inline]
+    fn absorb(&mut self, key: &Umac, hashes: [u64; MAX_STREAMS], len: usize) {
+        let words = hashes.map(|hash| hash.wrapping_add(8 * len as u64));
+        if self.words == 0 {
+            self.first = words;
         }
-        let padded = rest.len().next_multiple_of(CHUNK_LEN).max(CHUNK_LEN);
-        self.block(key, buffer.get(..padded).unwrap_or_default(), rest.len());
+        if self.words < MAX_WORDS_64 {
+            let streams = self.poly.iter_mut().zip(&key.streams).zip(words);
+            for ((poly, stream), word) in streams.take(key.tag_len / 4) {
+                poly.absorb(&stream.poly, word);
+            }
+        } else {
+            self.absorb_long(key, words);
+        }
+        self.words += 1;
+    }
+
+    #[cold]
+    fn absorb_long(&mut self, key: &Umac, words: [u64; MAX_STREAMS]) {
+        let poly = &self.poly;
+        let long = self.long.get_or_insert_with(|| {
+            Box::new(core::array::from_fn(|i| {
+                Long::after(&key.streams[i].poly, &poly[i])
+            }))
+        });
+        for ((long, stream), word) in long.iter_mut().zip(&key.streams).zip(words) {
+            long.absorb(&stream.poly, word);
+        }
     }
 
     /// Takes in a message in parts, gathering blocks that straddle them.
@@ -209,7 +213,7 @@ impl State {
                 if filled == 0
                     && let Some((block, rest)) = part.split_first_chunk::<BLOCK_LEN>()
                 {
-                    self.block(key, block, BLOCK_LEN);
+                    self.block(key, block);
                     empty = false;
                     part = rest;
                     continue;
@@ -222,14 +226,14 @@ impl State {
                 filled += take;
                 part = rest;
                 if filled == BLOCK_LEN {
-                    self.block(key, &buffer, BLOCK_LEN);
+                    self.block(key, &buffer);
                     empty = false;
                     filled = 0;
                 }
             }
         }
         if filled > 0 || empty {
-            self.tail(key, buffer.get(..filled).unwrap_or_default());
+            self.short_block(key, buffer.get(..filled).unwrap_or_default());
         }
     }
 }

@@ -1,4 +1,8 @@
 //! Kernels for x86-64, one file for each algorithm and vector width.
 
+mod aes;
+pub(super) mod ctr_aesni;
+pub(super) mod ctr_vaes256;
+pub(super) mod ctr_vaes512;
 pub(super) mod nh_avx2;
 pub(super) mod nh_avx512;

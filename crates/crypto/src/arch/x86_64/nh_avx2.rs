@@ -48,11 +48,10 @@ impl Key {
         }
     }
 
-    /// Adds NH of the whole steps of `data` to `out`; returns their bytes.
-    pub(crate) fn hash(&self, data: &[u8], out: &mut [u64; 4]) -> usize {
+    /// Adds NH of `steps`, at most a block of them, to `out`.
+    #[inline]
+    pub(crate) fn hash(&self, steps: &[[u8; STEP_LEN]], out: &mut [u64; 4]) {
         let HaveAvx2(()) = self.token;
-        let steps = data.as_chunks::<STEP_LEN>().0;
-        let steps = &steps[..steps.len().min(STEPS)];
         // SAFETY: the token proves AVX2.
         unsafe {
             if self.streams == 2 {
@@ -61,7 +60,6 @@ impl Key {
                 kernel::<4>(&self.pairs, steps, out);
             }
         }
-        steps.len() * STEP_LEN
     }
 }
 
@@ -104,11 +102,11 @@ fn kernel<const STREAMS: usize>(pairs: &[Pair], steps: &[[u8; STEP_LEN]], out: &
         }
     }
     for (out, sum) in out.iter_mut().zip(sums) {
-        let mut lanes = [0u64; 4];
-        // SAFETY: `lanes` is 32 bytes; the store needs no alignment.
-        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sum) };
-        for lane in lanes {
-            *out = out.wrapping_add(lane);
-        }
+        let halves = _mm_add_epi64(
+            _mm256_castsi256_si128(sum),
+            _mm256_extracti128_si256::<1>(sum),
+        );
+        let sum = _mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves));
+        *out = out.wrapping_add(_mm_cvtsi128_si64(sum).cast_unsigned());
     }
 }

@@ -47,11 +47,10 @@ impl Key {
         }
     }
 
-    /// Adds NH of the whole steps of `data` to `out`; returns their bytes.
-    pub(crate) fn hash(&self, data: &[u8], out: &mut [u64; 4]) -> usize {
+    /// Adds NH of `steps`, at most a block of them, to `out`.
+    #[inline]
+    pub(crate) fn hash(&self, steps: &[[u8; STEP_LEN]], out: &mut [u64; 4]) {
         let HaveAvx512(()) = self.token;
-        let steps = data.as_chunks::<STEP_LEN>().0;
-        let steps = &steps[..steps.len().min(STEPS)];
         // SAFETY: the token proves AVX-512 F, BW, DQ and VL.
         unsafe {
             if self.streams == 2 {
@@ -60,7 +59,6 @@ impl Key {
                 kernel::<4>(&self.pairs, steps, out);
             }
         }
-        steps.len() * STEP_LEN
     }
 }
 
@@ -105,11 +103,7 @@ fn kernel<const STREAMS: usize>(pairs: &[Pair], steps: &[[u8; STEP_LEN]], out: &
         }
     }
     for (out, (even, odd)) in out.iter_mut().zip(even_sums.into_iter().zip(odd_sums)) {
-        let mut lanes = [0u64; 8];
-        // SAFETY: `lanes` is 64 bytes; the store needs no alignment.
-        unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), _mm512_add_epi64(even, odd)) };
-        for lane in lanes {
-            *out = out.wrapping_add(lane);
-        }
+        let sum = _mm512_reduce_add_epi64(_mm512_add_epi64(even, odd));
+        *out = out.wrapping_add(sum.cast_unsigned());
     }
 }

@@ -15,7 +15,7 @@ const PRIME_128: u128 = 159u128.wrapping_neg();
 const RANGE_64: u64 = 0xffff_ffff_0000_0000;
 const RANGE_128: u128 = 0xffff_ffff_0000_0000_0000_0000_0000_0000;
 /// First-layer words that the 64-bit polynomial takes: 2^17 bytes of them.
-const MAX_WORDS_64: u64 = 1 << 14;
+pub(super) const MAX_WORDS_64: u64 = 1 << 14;
 
 /// The multipliers, masked as RFC 4418 §5.3 says: below 2^57 and 2^121.
 #[derive(Default)]
@@ -47,14 +47,10 @@ impl Drop for PolyKey {
 }
 
 /// A hash under way.
-pub(super) struct Poly {
-    words: u64,
-    y64: u64,
-    /// Boxed: no packet is long enough to need it.
-    long: Option<Box<Long>>,
-}
+pub(super) struct Poly(u64);
 
-struct Long {
+/// What comes beyond the words of the 64-bit polynomial.
+pub(super) struct Long {
     y: u128,
     /// The first half of a 16-byte word.
     half: Option<u64>,
@@ -62,52 +58,48 @@ struct Long {
 
 impl Default for Poly {
     fn default() -> Self {
-        Self {
-            words: 0,
-            y64: 1,
-            long: None,
-        }
+        Self(1)
     }
 }
 
 impl Poly {
-    /// Takes in a word of the first layer.
+    /// Takes in a word of the first layer: one of the first [`MAX_WORDS_64`].
     #[inline]
     pub(super) fn absorb(&mut self, key: &PolyKey, word: u64) {
-        if self.words < MAX_WORDS_64 {
-            self.words += 1;
-            self.y64 = step_64(key.k64, self.y64, word);
-        } else {
-            self.absorb_long(key, word);
+        self.0 = step_64(key.k64, self.0, word);
+    }
+
+    /// The hash of a message of at most [`MAX_WORDS_64`] words.
+    #[inline]
+    pub(super) fn finish(&self) -> u128 {
+        u128::from(reduce_64(self.0))
+    }
+}
+
+impl Long {
+    /// Goes on after the first [`MAX_WORDS_64`] words.
+    pub(super) fn after(key: &PolyKey, poly: &Poly) -> Self {
+        Self {
+            y: step_128(key.k128, 1, poly.finish()),
+            half: None,
         }
     }
 
-    #[cold]
-    fn absorb_long(&mut self, key: &PolyKey, word: u64) {
-        let y64 = u128::from(reduce_64(self.y64));
-        let long = self.long.get_or_insert_with(|| {
-            Box::new(Long {
-                y: step_128(key.k128, 1, y64),
-                half: None,
-            })
-        });
-        match long.half.take() {
-            None => long.half = Some(word),
-            Some(high) => long.y = step_128(key.k128, long.y, join(high, word)),
+    /// Takes in a further word.
+    pub(super) fn absorb(&mut self, key: &PolyKey, word: u64) {
+        match self.half.take() {
+            None => self.half = Some(word),
+            Some(high) => self.y = step_128(key.k128, self.y, join(high, word)),
         }
     }
 
-    /// The hash.
+    /// The hash; the rest is padded with a byte 0x80 and zeros.
     pub(super) fn finish(&self, key: &PolyKey) -> u128 {
-        let Some(long) = &self.long else {
-            return u128::from(reduce_64(self.y64));
-        };
-        // The rest is padded with a byte 0x80 and zeros.
-        let last = match long.half {
+        let last = match self.half {
             None => join(1 << 63, 0),
             Some(high) => join(high, 1 << 63),
         };
-        let y = step_128(key.k128, long.y, last);
+        let y = step_128(key.k128, self.y, last);
         if y >= PRIME_128 { y - PRIME_128 } else { y }
     }
 }
@@ -272,9 +264,9 @@ mod tests {
         let mut poly = Poly::default();
         poly.absorb(&key, RANGE_64);
         // ((3·1 + p-1)·3 + 2^64-2^32-59) mod p = (2·3 + p - 2^32) mod p
-        assert_eq!(poly.finish(&key), u128::from(PRIME_64 - (1 << 32) + 6));
+        assert_eq!(poly.finish(), u128::from(PRIME_64 - (1 << 32) + 6));
         let mut poly = Poly::default();
         poly.absorb(&key, RANGE_64 - 1);
-        assert_eq!(poly.finish(&key), u128::from(RANGE_64 - 1 + 3));
+        assert_eq!(poly.finish(), u128::from(RANGE_64 - 1 + 3));
     }
 }

@@ -1,0 +1,75 @@
+//! AES-CTR: the choice among kernels. The portable one is aws-lc's, which runs
+//! in constant time on any CPU.
+
+use super::CpuFeatures;
+use crate::awslc::Failed;
+use crate::awslc::aes::AesKey;
+
+#[cfg(target_arch = "x86_64")]
+use super::x86_64::{ctr_aesni, ctr_vaes256, ctr_vaes512};
+
+/// A key in the form that the best kernel of this CPU wants.
+pub(crate) enum CtrKernel {
+    /// aws-lc's.
+    Portable(AesKey),
+    /// One block an instruction.
+    #[cfg(target_arch = "x86_64")]
+    AesNi(ctr_aesni::Key),
+    /// Two blocks an instruction.
+    #[cfg(target_arch = "x86_64")]
+    Vaes256(ctr_vaes256::Key),
+    /// Four blocks an instruction.
+    #[cfg(target_arch = "x86_64")]
+    Vaes512(ctr_vaes512::Key),
+}
+
+impl CtrKernel {
+    /// Takes 16, 24 or 32 bytes of key.
+    pub(crate) fn new(key: &[u8]) -> Result<Self, Failed> {
+        Self::with_features(key, super::detect())
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, Failed> {
+        if let Some(token) = features.vaes_avx512 {
+            ctr_vaes512::Key::new(token, key).map(Self::Vaes512)
+        } else if let Some(token) = features.vaes_avx2 {
+            ctr_vaes256::Key::new(token, key).map(Self::Vaes256)
+        } else if let Some(token) = features.aes_ni {
+            ctr_aesni::Key::new(token, key).map(Self::AesNi)
+        } else {
+            AesKey::for_encryption(key).map(Self::Portable)
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn with_features(key: &[u8], _: &CpuFeatures) -> Result<Self, Failed> {
+        AesKey::for_encryption(key).map(Self::Portable)
+    }
+
+    /// XORs the key stream that starts at `counter` (128-bit carry) into `data`.
+    pub(crate) fn apply(&self, counter: u128, data: &mut [u8]) {
+        match self {
+            Self::Portable(key) => key.ctr(counter, data),
+            #[cfg(target_arch = "x86_64")]
+            Self::AesNi(key) => key.apply(counter, data),
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes256(key) => key.apply(counter, data),
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes512(key) => key.apply(counter, data),
+        }
+    }
+
+    /// The kernel's name, for tables.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Portable(_) => "aws-lc",
+            #[cfg(target_arch = "x86_64")]
+            Self::AesNi(_) => "aesni",
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes256(_) => "vaes-256",
+            #[cfg(target_arch = "x86_64")]
+            Self::Vaes512(_) => "vaes-512",
+        }
+    }
+}
