@@ -1,0 +1,529 @@
+//! Pluggable authentication modules: libpam, loaded when first needed, with
+//! declarations of our own.
+//!
+//! One handle lives in one process (the parent of the session) from authentication
+//! to the end of the session: modules keep state in it and act on their caller. The
+//! conversation is asked only inside the call that got it; its panics end there;
+//! what modules say is bounded.
+
+mod raw;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::fmt;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use zeroize::Zeroizing;
+
+use crate::ffi::copy_c_str;
+use raw::Functions;
+
+/// The most messages of one conversation round (Linux-PAM's own limit).
+pub const MAX_MESSAGES: usize = 32;
+/// The longest message or answer, bytes; longer messages are cut, longer answers refused.
+pub const MAX_TEXT_LEN: usize = 4096;
+/// The most variables taken from the modules.
+const MAX_VARIABLES: usize = 1024;
+/// The longest variable taken, bytes.
+const MAX_VARIABLE_LEN: usize = 32 * 1024;
+
+/// What a module wants from, or tells, the user. Text is the module's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// A question; the answer is not echoed.
+    PromptHidden(String),
+    /// A question; the answer may be echoed.
+    PromptEchoed(String),
+    /// An error to show.
+    Error(String),
+    /// Something to show.
+    Info(String),
+}
+
+impl Message {
+    /// Whether it wants an answer.
+    #[must_use]
+    pub fn is_prompt(&self) -> bool {
+        matches!(self, Self::PromptHidden(_) | Self::PromptEchoed(_))
+    }
+}
+
+/// Who answers the modules' questions.
+pub trait Conversation {
+    /// Answers one round: one answer for each message that [`Message::is_prompt`],
+    /// in order. `None` gives up; so does a wrong number of answers.
+    fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>>;
+}
+
+impl<F> Conversation for F
+where
+    F: FnMut(&[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>>,
+{
+    fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+        self(messages)
+    }
+}
+
+/// What libpam answered, by its number. The names are those of the PAM standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code(c_int);
+
+impl Code {
+    /// The caller may not do this.
+    pub const PERM_DENIED: Self = Self(6);
+    /// Wrong credentials.
+    pub const AUTH_ERR: Self = Self(7);
+    /// No such user.
+    pub const USER_UNKNOWN: Self = Self(10);
+    /// Too many tries.
+    pub const MAXTRIES: Self = Self(11);
+    /// The password must be changed now ([`Pam::change_password`]).
+    pub const NEW_AUTHTOK_REQD: Self = Self(12);
+    /// The account has expired.
+    pub const ACCT_EXPIRED: Self = Self(13);
+    /// The session cannot be opened or closed.
+    pub const SESSION_ERR: Self = Self(14);
+    /// The conversation failed.
+    pub const CONV_ERR: Self = Self(19);
+
+    /// Its number.
+    #[must_use]
+    pub fn as_raw(self) -> i32 {
+        self.0
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PamError {
+    /// libpam cannot be loaded; the text is the loader's.
+    NoLibrary(String),
+    /// An argument holds a NUL byte or is too long.
+    BadText,
+    /// libpam or a module said no.
+    Failed {
+        /// Its number.
+        code: Code,
+        /// Its text.
+        text: String,
+    },
+}
+
+impl PamError {
+    /// The module's number, when there is one.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Failed { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for PamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLibrary(text) => write!(
+                f,
+                "cannot load libpam.so.0 (install libpam0g, or set UsePAM no): {text}"
+            ),
+            Self::BadText => f.write_str("text for PAM is too long or holds a NUL byte"),
+            Self::Failed { code, text } => write!(f, "{text} (PAM {})", code.0),
+        }
+    }
+}
+
+impl std::error::Error for PamError {}
+
+/// What [`Pam::set_item`] sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Item {
+    /// The user's terminal (`ssh` before there is one).
+    Tty,
+    /// The peer's name or address.
+    RemoteHost,
+    /// The user's name on the peer's machine.
+    RemoteUser,
+}
+
+impl Item {
+    fn as_raw(self) -> c_int {
+        match self {
+            Self::Tty => raw::PAM_TTY,
+            Self::RemoteHost => raw::PAM_RHOST,
+            Self::RemoteUser => raw::PAM_RUSER,
+        }
+    }
+}
+
+/// What [`Pam::set_credentials`] does with the user's credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialAction {
+    /// Before the session.
+    Establish,
+    /// Again, after the ids of the process changed or the tickets were renewed.
+    Reinitialize,
+    /// After the session.
+    Delete,
+}
+
+/// Loads libpam now (in a process that is started ahead of need), if it can be.
+///
+/// # Errors
+/// [`PamError::NoLibrary`].
+pub fn preload() -> Result<(), PamError> {
+    functions().map(|_| ())
+}
+
+fn functions() -> Result<&'static Functions, PamError> {
+    raw::functions().map_err(PamError::NoLibrary)
+}
+
+/// One transaction. Dropping it ends it.
+pub struct Pam {
+    functions: &'static Functions,
+    handle: NonNull<c_void>,
+    /// Points at the `&mut dyn Conversation` of the running call, else null.
+    slot: Box<Cell<*mut c_void>>,
+    last: c_int,
+    // Modules are not made for other threads than the one that started.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl fmt::Debug for Pam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pam")
+            .field("last", &self.last)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pam {
+    /// Starts a transaction of `service` (a file in /etc/pam.d) for `user`.
+    ///
+    /// # Errors
+    /// [`PamError`].
+    pub fn start(service: &str, user: &str) -> Result<Self, PamError> {
+        Self::start_in(service, user, None)
+    }
+
+    /// As [`Pam::start`] with the service files of another directory.
+    ///
+    /// # Errors
+    /// [`PamError`]; `NoLibrary` too where libpam is older than 1.4.
+    pub fn start_in(service: &str, user: &str, directory: Option<&Path>) -> Result<Self, PamError> {
+        let functions = functions()?;
+        // The name becomes a path inside libpam.
+        if service.contains('/') || service.is_empty() {
+            return Err(PamError::BadText);
+        }
+        let service = bounded(service.as_bytes())?;
+        let user = bounded(user.as_bytes())?;
+        let slot = Box::new(Cell::new(std::ptr::null_mut()));
+        let conversation = raw::PamConv {
+            conv: converse,
+            appdata: (&raw const *slot).cast_mut().cast(),
+        };
+        let mut handle = std::ptr::null_mut();
+        let code = match directory {
+            None => {
+                // SAFETY: terminated strings; libpam copies the structure; the slot
+                // is boxed, so its address holds as long as the handle.
+                unsafe {
+                    (functions.start)(
+                        service.as_ptr(),
+                        user.as_ptr(),
+                        &raw const conversation,
+                        &raw mut handle,
+                    )
+                }
+            }
+            Some(directory) => {
+                use std::os::unix::ffi::OsStrExt;
+                let directory = bounded(directory.as_os_str().as_bytes())?;
+                let Some(start) = functions.start_confdir else {
+                    return Err(PamError::NoLibrary("pam_start_confdir is missing".into()));
+                };
+                // SAFETY: as above.
+                unsafe {
+                    start(
+                        service.as_ptr(),
+                        user.as_ptr(),
+                        &raw const conversation,
+                        directory.as_ptr(),
+                        &raw mut handle,
+                    )
+                }
+            }
+        };
+        let Some(handle) = NonNull::new(handle).filter(|_| code == raw::PAM_SUCCESS) else {
+            return Err(PamError::Failed {
+                code: Code(code),
+                text: "cannot start PAM".into(),
+            });
+        };
+        Ok(Self {
+            functions,
+            handle,
+            slot,
+            last: raw::PAM_SUCCESS,
+            not_send: PhantomData,
+        })
+    }
+
+    fn outcome(&mut self, code: c_int) -> Result<(), PamError> {
+        self.last = code;
+        if code == raw::PAM_SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: a live handle; the text is static or lives in the handle.
+        let text = unsafe {
+            copy_c_str(
+                (self.functions.strerror)(self.handle.as_ptr(), code),
+                MAX_TEXT_LEN,
+            )
+        };
+        Err(PamError::Failed {
+            code: Code(code),
+            text: String::from_utf8_lossy(&text.unwrap_or_default()).into_owned(),
+        })
+    }
+
+    /// Runs one step with the conversation in its slot.
+    fn step(
+        &mut self,
+        call: raw::Step,
+        flags: c_int,
+        conversation: &mut dyn Conversation,
+    ) -> Result<(), PamError> {
+        let mut conversation: &mut dyn Conversation = conversation;
+        self.slot.set((&raw mut conversation).cast());
+        // SAFETY: a live handle; the slot points at a live conversation during the call.
+        let code = unsafe { call(self.handle.as_ptr(), flags) };
+        self.slot.set(std::ptr::null_mut());
+        self.outcome(code)
+    }
+
+    /// Authenticates the user. `allow_empty` is `PermitEmptyPasswords`. A module may
+    /// delay a failure by seconds.
+    ///
+    /// # Errors
+    /// [`PamError::Failed`].
+    pub fn authenticate(
+        &mut self,
+        allow_empty: bool,
+        conversation: &mut dyn Conversation,
+    ) -> Result<(), PamError> {
+        let flags = if allow_empty {
+            0
+        } else {
+            raw::PAM_DISALLOW_NULL_AUTHTOK
+        };
+        self.step(self.functions.authenticate, flags, conversation)
+    }
+
+    /// Asks whether the account may log in now.
+    ///
+    /// # Errors
+    /// [`PamError::Failed`]; with [`Code::NEW_AUTHTOK_REQD`] it may after
+    /// [`Pam::change_password`].
+    pub fn check_account(&mut self, conversation: &mut dyn Conversation) -> Result<(), PamError> {
+        self.step(self.functions.acct_mgmt, 0, conversation)
+    }
+
+    /// Changes an expired password.
+    ///
+    /// # Errors
+    /// [`PamError::Failed`].
+    pub fn change_password(&mut self, conversation: &mut dyn Conversation) -> Result<(), PamError> {
+        let flags = raw::PAM_CHANGE_EXPIRED_AUTHTOK;
+        self.step(self.functions.chauthtok, flags, conversation)
+    }
+
+    /// Establishes, renews or deletes the user's credentials (tickets, keyrings).
+    ///
+    /// # Errors
+    /// [`PamError::Failed`].
+    pub fn set_credentials(
+        &mut self,
+        action: CredentialAction,
+        conversation: &mut dyn Conversation,
+    ) -> Result<(), PamError> {
+        let flags = match action {
+            CredentialAction::Establish => raw::PAM_ESTABLISH_CRED,
+            CredentialAction::Delete => raw::PAM_DELETE_CRED,
+            CredentialAction::Reinitialize => raw::PAM_REINITIALIZE_CRED,
+        };
+        self.step(self.functions.setcred, flags, conversation)
+    }
+
+    /// Opens the session: limits, keyrings, records. Acts on this process.
+    ///
+    /// # Errors
+    /// [`PamError::Failed`].
+    pub fn open_session(&mut self, conversation: &mut dyn Conversation) -> Result<(), PamError> {
+        self.step(self.functions.open_session, 0, conversation)
+    }
+
+    /// Closes the session.
+    ///
+    /// # Errors
+    /// [`PamError::Failed`].
+    pub fn close_session(&mut self, conversation: &mut dyn Conversation) -> Result<(), PamError> {
+        self.step(self.functions.close_session, 0, conversation)
+    }
+
+    /// Sets one of the facts that modules look at.
+    ///
+    /// # Errors
+    /// [`PamError`].
+    pub fn set_item(&mut self, item: Item, value: &str) -> Result<(), PamError> {
+        let value = bounded(value.as_bytes())?;
+        // SAFETY: a live handle; libpam copies the string.
+        let code = unsafe {
+            (self.functions.set_item)(self.handle.as_ptr(), item.as_raw(), value.as_ptr().cast())
+        };
+        self.outcome(code)
+    }
+
+    /// The user's name as modules see it now: they may change it, and a caller must
+    /// then refuse the login.
+    #[must_use]
+    pub fn user(&self) -> Option<String> {
+        let mut value = std::ptr::null();
+        // SAFETY: a live handle and a live out-pointer.
+        let code = unsafe {
+            (self.functions.get_item)(self.handle.as_ptr(), raw::PAM_USER, &raw mut value)
+        };
+        if code != raw::PAM_SUCCESS {
+            return None;
+        }
+        // SAFETY: null or a terminated string that the handle keeps.
+        let name = unsafe { copy_c_str(value.cast(), MAX_TEXT_LEN) }?;
+        String::from_utf8(name).ok()
+    }
+
+    /// Sets a variable of the session's environment.
+    ///
+    /// # Errors
+    /// [`PamError`]; `BadText` for a bad name.
+    pub fn put_env(&mut self, name: &str, value: &str) -> Result<(), PamError> {
+        if name.is_empty() || name.contains('=') {
+            return Err(PamError::BadText);
+        }
+        let entry = bounded(format!("{name}={value}").as_bytes())?;
+        // SAFETY: a live handle; libpam copies the string.
+        let code = unsafe { (self.functions.putenv)(self.handle.as_ptr(), entry.as_ptr()) };
+        self.outcome(code)
+    }
+
+    /// The environment that the modules made, as name and value.
+    #[must_use]
+    pub fn env_list(&self) -> Vec<(String, String)> {
+        let mut variables = Vec::new();
+        // SAFETY: a live handle; the list is ours to free, entry by entry.
+        unsafe {
+            let list = (self.functions.getenvlist)(self.handle.as_ptr());
+            if list.is_null() {
+                return variables;
+            }
+            let mut next = list;
+            while !(*next).is_null() {
+                if variables.len() < MAX_VARIABLES {
+                    let entry = CStr::from_ptr(*next).to_bytes();
+                    let entry = (entry.len() <= MAX_VARIABLE_LEN).then_some(entry);
+                    let text = entry.and_then(|entry| std::str::from_utf8(entry).ok());
+                    if let Some((name, value)) = text.and_then(|text| text.split_once('=')) {
+                        variables.push((name.to_owned(), value.to_owned()));
+                    }
+                }
+                libc::free((*next).cast());
+                next = next.add(1);
+            }
+            libc::free(list.cast());
+        }
+        variables
+    }
+}
+
+impl Drop for Pam {
+    fn drop(&mut self) {
+        // SAFETY: a live handle, used for the last time; the slot is empty.
+        unsafe { (self.functions.end)(self.handle.as_ptr(), self.last) };
+    }
+}
+
+fn bounded(text: &[u8]) -> Result<CString, PamError> {
+    if text.len() > MAX_TEXT_LEN {
+        return Err(PamError::BadText);
+    }
+    CString::new(text).map_err(|_| PamError::BadText)
+}
+
+/// What libpam calls. No panic leaves it.
+extern "C" fn converse(
+    count: c_int,
+    messages: *const *const raw::PamMessage,
+    responses: *mut *mut raw::PamResponse,
+    appdata: *mut c_void,
+) -> c_int {
+    let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        // SAFETY: libpam passes what its documentation says; appdata is our slot.
+        unsafe { converse_checked(count, messages, responses, appdata) }
+    }));
+    answered
+        .unwrap_or(None)
+        .map_or(raw::PAM_CONV_ERR, |()| raw::PAM_SUCCESS)
+}
+
+/// # Safety
+/// `messages` points at `count` pointers to messages, `responses` at a place for
+/// the answers, `appdata` at the slot of a live [`Pam`].
+unsafe fn converse_checked(
+    count: c_int,
+    messages: *const *const raw::PamMessage,
+    responses: *mut *mut raw::PamResponse,
+    appdata: *mut c_void,
+) -> Option<()> {
+    let count = usize::try_from(count).ok()?;
+    if count == 0 || count > MAX_MESSAGES || messages.is_null() || responses.is_null() {
+        return None;
+    }
+    let mut asked = Vec::with_capacity(count);
+    for index in 0..count {
+        // SAFETY: within `count`; each entry is checked before it is read.
+        let message = unsafe { (*messages.add(index)).as_ref() }?;
+        // SAFETY: null or a terminated string of the module.
+        let text = unsafe { copy_c_str(message.msg, MAX_TEXT_LEN) }.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        asked.push(match message.style {
+            raw::PAM_PROMPT_ECHO_OFF => Message::PromptHidden(text),
+            raw::PAM_PROMPT_ECHO_ON => Message::PromptEchoed(text),
+            raw::PAM_ERROR_MSG => Message::Error(text),
+            raw::PAM_TEXT_INFO => Message::Info(text),
+            _ => return None,
+        });
+    }
+    // SAFETY: appdata is the boxed slot of a live handle.
+    let current = unsafe { (*appdata.cast::<Cell<*mut c_void>>()).get() };
+    // SAFETY: null outside a call, else the `&mut dyn Conversation` on the stack of
+    // the call that led here, which is suspended.
+    let conversation = unsafe { current.cast::<&mut dyn Conversation>().as_mut() }?;
+    let answers = conversation.converse(&asked)?;
+    if answers.len() != asked.iter().filter(|message| message.is_prompt()).count() {
+        return None;
+    }
+    if answers
+        .iter()
+        .any(|answer| answer.len() > MAX_TEXT_LEN || answer.contains(&0))
+    {
+        return None;
+    }
+    // SAFETY: all checks are done: what follows only allocates and copies.
+    unsafe { raw::hand_over(&asked, &answers, responses) }
+}

@@ -1,0 +1,177 @@
+//! libpam's types, numbers and functions, as its headers document them.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use zeroize::Zeroizing;
+
+use super::Message;
+use crate::dynlib::Library;
+
+pub(super) const PAM_SUCCESS: c_int = 0;
+pub(super) const PAM_CONV_ERR: c_int = 19;
+
+pub(super) const PAM_USER: c_int = 2;
+pub(super) const PAM_TTY: c_int = 3;
+pub(super) const PAM_RHOST: c_int = 4;
+pub(super) const PAM_RUSER: c_int = 8;
+
+pub(super) const PAM_PROMPT_ECHO_OFF: c_int = 1;
+pub(super) const PAM_PROMPT_ECHO_ON: c_int = 2;
+pub(super) const PAM_ERROR_MSG: c_int = 3;
+pub(super) const PAM_TEXT_INFO: c_int = 4;
+
+pub(super) const PAM_DISALLOW_NULL_AUTHTOK: c_int = 0x1;
+pub(super) const PAM_ESTABLISH_CRED: c_int = 0x2;
+pub(super) const PAM_DELETE_CRED: c_int = 0x4;
+pub(super) const PAM_REINITIALIZE_CRED: c_int = 0x8;
+pub(super) const PAM_CHANGE_EXPIRED_AUTHTOK: c_int = 0x20;
+
+#[repr(C)]
+pub(super) struct PamMessage {
+    pub style: c_int,
+    pub msg: *const c_char,
+}
+
+#[repr(C)]
+pub(super) struct PamResponse {
+    pub resp: *mut c_char,
+    pub retcode: c_int,
+}
+
+type Converse =
+    extern "C" fn(c_int, *const *const PamMessage, *mut *mut PamResponse, *mut c_void) -> c_int;
+
+#[repr(C)]
+pub(super) struct PamConv {
+    pub conv: Converse,
+    pub appdata: *mut c_void,
+}
+
+type Handle = *mut c_void;
+type Start =
+    unsafe extern "C" fn(*const c_char, *const c_char, *const PamConv, *mut Handle) -> c_int;
+type StartConfdir = unsafe extern "C" fn(
+    *const c_char,
+    *const c_char,
+    *const PamConv,
+    *const c_char,
+    *mut Handle,
+) -> c_int;
+/// authenticate, acct_mgmt, chauthtok, setcred, open_session, close_session.
+pub(super) type Step = unsafe extern "C" fn(Handle, c_int) -> c_int;
+
+pub(super) struct Functions {
+    pub start: Start,
+    pub start_confdir: Option<StartConfdir>,
+    pub end: unsafe extern "C" fn(Handle, c_int) -> c_int,
+    pub authenticate: Step,
+    pub acct_mgmt: Step,
+    pub chauthtok: Step,
+    pub setcred: Step,
+    pub open_session: Step,
+    pub close_session: Step,
+    pub set_item: unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int,
+    pub get_item: unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int,
+    pub strerror: unsafe extern "C" fn(Handle, c_int) -> *const c_char,
+    pub putenv: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
+    pub getenvlist: unsafe extern "C" fn(Handle) -> *mut *mut c_char,
+    _library: Library,
+}
+
+pub(super) fn functions() -> Result<&'static Functions, String> {
+    static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
+    FUNCTIONS.get_or_init(load).as_ref().map_err(Clone::clone)
+}
+
+fn load() -> Result<Functions, String> {
+    let library = Library::open(&[c"libpam.so.0"])?;
+    macro_rules! function {
+        ($name:literal) => {{
+            let symbol = library.symbol($name)?;
+            // SAFETY: libpam's ABI has kept this function's signature since its
+            // beginning; the type is that of the field it is stored in.
+            unsafe { std::mem::transmute(symbol.as_ptr()) }
+        }};
+    }
+    Ok(Functions {
+        start: function!(c"pam_start"),
+        start_confdir: library.symbol(c"pam_start_confdir").ok().map(|symbol| {
+            // SAFETY: as above, since Linux-PAM 1.4.
+            unsafe { std::mem::transmute::<*mut c_void, StartConfdir>(symbol.as_ptr()) }
+        }),
+        end: function!(c"pam_end"),
+        authenticate: function!(c"pam_authenticate"),
+        acct_mgmt: function!(c"pam_acct_mgmt"),
+        chauthtok: function!(c"pam_chauthtok"),
+        setcred: function!(c"pam_setcred"),
+        open_session: function!(c"pam_open_session"),
+        close_session: function!(c"pam_close_session"),
+        set_item: function!(c"pam_set_item"),
+        get_item: function!(c"pam_get_item"),
+        strerror: function!(c"pam_strerror"),
+        putenv: function!(c"pam_putenv"),
+        getenvlist: function!(c"pam_getenvlist"),
+        _library: library,
+    })
+}
+
+/// Stores the answers where libpam wants them, in memory of malloc's that the module
+/// frees. `None` when memory is short; nothing is leaked then.
+///
+/// # Safety
+/// `responses` is valid for a write. Each answer is free of NUL bytes.
+pub(super) unsafe fn hand_over(
+    asked: &[Message],
+    answers: &[Zeroizing<Vec<u8>>],
+    responses: *mut *mut PamResponse,
+) -> Option<()> {
+    // SAFETY: calloc gives zeroed room for one response each, or null; each copy has
+    // room for the answer and its terminator.
+    unsafe {
+        let array = libc::calloc(asked.len(), size_of::<PamResponse>()).cast::<PamResponse>();
+        if array.is_null() {
+            return None;
+        }
+        let mut answers = answers.iter();
+        for (index, message) in asked.iter().enumerate() {
+            if !message.is_prompt() {
+                continue;
+            }
+            let copied = answers.next().and_then(|answer| {
+                let copy = libc::calloc(answer.len() + 1, 1).cast::<u8>();
+                if copy.is_null() {
+                    return None;
+                }
+                std::ptr::copy_nonoverlapping(answer.as_ptr(), copy, answer.len());
+                Some(copy)
+            });
+            let Some(copy) = copied else {
+                for done in 0..index {
+                    wipe_and_free((*array.add(done)).resp);
+                }
+                libc::free(array.cast());
+                return None;
+            };
+            (*array.add(index)).resp = copy.cast();
+        }
+        *responses = array;
+    }
+    Some(())
+}
+
+/// # Safety
+/// `text` is null or a terminated string of malloc's.
+unsafe fn wipe_and_free(text: *mut c_char) {
+    if text.is_null() {
+        return;
+    }
+    // SAFETY: within the string, by the caller's promise.
+    unsafe {
+        let len = libc::strlen(text);
+        for index in 0..len {
+            text.add(index).write_volatile(0);
+        }
+        libc::free(text.cast());
+    }
+}

@@ -1,0 +1,93 @@
+//! Tests that need a process of their own with one thread: each runs this program
+//! again as a child with the name of a scenario, through `SelfExe` as the roles do.
+
+mod cage;
+mod scenarios;
+
+use std::os::fd::OwnedFd;
+
+use sys::io::{null, pipe, read_to_end, stderr};
+use sys::process::{Child, Command, Credentials, ExitStatus, SelfExe};
+use sys::signals::Signal;
+
+/// A child that runs a scenario, with its standard input and output in our hands.
+pub struct Running {
+    pub child: Child,
+    pub input: Option<OwnedFd>,
+    pub output: OwnedFd,
+}
+
+impl Running {
+    /// Waits for its end; returns how it ended and what it wrote.
+    pub fn finish(mut self) -> (ExitStatus, String) {
+        drop(self.input.take());
+        let output = read_to_end(&self.output, 1 << 20).unwrap();
+        let status = self.child.wait().unwrap();
+        (status, String::from_utf8_lossy(&output).into_owned())
+    }
+}
+
+/// Starts a scenario, as another user if one is given.
+pub fn start(
+    scenario: &str,
+    user: Option<Credentials>,
+    prepare: impl FnOnce(&mut Command),
+) -> Running {
+    let (stdin, input) = pipe().unwrap();
+    let (output, stdout) = pipe().unwrap();
+    let mut command = SelfExe::open().unwrap().command().unwrap();
+    command.args(["roles-child", "--scenario", scenario]);
+    command.fd(stdin, 0).fd(stdout, 1).fd_shared(stderr(), 2);
+    if let Some(user) = user {
+        command.credentials(user);
+    }
+    prepare(&mut command);
+    Running {
+        child: command.spawn().unwrap(),
+        input: Some(input),
+        output,
+    }
+}
+
+/// Runs a scenario to its end.
+pub fn run(scenario: &str, user: Option<Credentials>) -> (ExitStatus, String) {
+    start(scenario, user, |_| ()).finish()
+}
+
+/// A user that exists nowhere.
+pub fn stranger() -> Credentials {
+    Credentials {
+        uid: 54_321,
+        gid: 54_322,
+        groups: vec![54_322],
+    }
+}
+
+/// Killed by `signal`, with or without a core file.
+pub fn was_killed_by(status: ExitStatus, wanted: Signal) -> bool {
+    matches!(status, ExitStatus::Signaled { signal, .. } if signal == wanted)
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some("--scenario") => {
+            let scenario = arguments.get(2).map_or("", String::as_str);
+            if !cage::child(scenario) && !scenarios::child(scenario) {
+                panic!("unknown scenario {scenario}");
+            }
+        }
+        Some("--list") => {}
+        _ => {
+            drop(null().unwrap());
+            let wanted = arguments.get(1).filter(|name| !name.starts_with('-'));
+            let tests = cage::TESTS.iter().chain(scenarios::TESTS);
+            for (name, test) in tests {
+                if wanted.is_none_or(|wanted| name.contains(wanted.as_str())) {
+                    test();
+                    println!("test roles::{name} ... ok");
+                }
+            }
+        }
+    }
+}
