@@ -1,0 +1,76 @@
+//! Method `keyboard-interactive` (RFC 4256): the server's questions, shown as its own.
+//!
+//! Each prompt is marked with `(user@host)`, so that a server cannot pass its question off as
+//! one of this program or of another host.
+
+use zeroize::Zeroizing;
+
+use super::{Answer, Authenticator};
+use crate::error::ClientError;
+use crate::interaction::Question;
+use crate::log::{debug2, error};
+use crate::text::{Lines, escape, one_line};
+
+impl Authenticator<'_> {
+    pub(super) fn keyboard_interactive(&mut self) -> Result<Option<Answer>, ClientError> {
+        self.interactive_attempts += 1;
+        if self.interactive_attempts > 1 {
+            error!("Permission denied, please try again.");
+        }
+        debug2!("USERAUTH_REQUEST keyboard-interactive");
+        let user = self.options.user.as_bytes();
+        let sent = self.driver.connection().auth_keyboard_interactive(user, "");
+        self.sent(sent)?;
+        let mut asked_anything = false;
+        loop {
+            let answer = self.answer()?;
+            let Answer::InfoRequest {
+                name,
+                instruction,
+                prompts,
+            } = answer
+            else {
+                if !asked_anything {
+                    // The server has no question: another attempt would be the same.
+                    self.interactive_attempts = self.options.number_of_password_prompts;
+                }
+                return Ok(Some(answer));
+            };
+            debug2!("USERAUTH_INFO_REQUEST with {} prompts", prompts.len());
+            for text in [&name, &instruction] {
+                let text = escape(text, Lines::Many);
+                if !text.trim().is_empty() {
+                    self.interaction.tell(&format!("{}\n", text.trim_end()));
+                }
+            }
+            let mut responses = Vec::with_capacity(prompts.len());
+            for prompt in &prompts {
+                asked_anything = true;
+                responses.push(self.response(&prompt.text, prompt.echo));
+            }
+            let sent = self.driver.connection().auth_respond(&responses);
+            self.sent(sent)?;
+        }
+    }
+
+    fn response(&mut self, text: &str, echo: bool) -> Zeroizing<Vec<u8>> {
+        let who = one_line(&format!(
+            "{}@{}",
+            self.options.user, self.options.host_argument
+        ));
+        let prompt = format!("({who}) {}", escape(text, Lines::Many));
+        let question = if echo {
+            Question::Line
+        } else {
+            Question::Secret
+        };
+        match self.interaction.ask(&prompt, question) {
+            Some(answer) => answer,
+            None => {
+                // Nobody answers: the server gets an empty answer once, and no second chance.
+                self.interactive_attempts = self.options.number_of_password_prompts;
+                Zeroizing::new(Vec::new())
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Proving who the user is: which method next, with which key or secret (RFC 4252, 4256).
+//!
+//! The messages and the rules of their order are `proto`'s. A key that can sign without
+//! anybody's help goes out signed at once, before anything is asked of the server: that saves
+//! two round trips of a login. Keys are found in [`identity`]; one file per method.
+
+pub mod identity;
+mod keyboard_interactive;
+mod password;
+mod publickey;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use config::client::{ClientOptions, PubkeyAuthentication};
+use driver::{Driver, DriverError, Notice};
+use proto::{AuthProof, Event};
+use wire::names;
+
+use crate::error::{ClientError, Peer};
+use crate::interaction::Interaction;
+use crate::log::{self, debug1, debug2, debug3, error, info, verbose};
+use crate::text::{Lines, escape, one_line};
+use identity::Identity;
+
+/// Timer of `ConnectTimeout`; it runs until the keys are agreed on.
+pub const TOKEN_DEADLINE: u64 = 9;
+
+/// What the login rests on, for what follows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedIn {
+    /// The method that ended the login.
+    pub method: &'static str,
+    /// Whether anything was proven.
+    pub proof: AuthProof,
+}
+
+/// The server's answer to one request.
+#[derive(Debug)]
+enum Answer {
+    Success(AuthProof),
+    Failure {
+        methods: Vec<String>,
+        partial_success: bool,
+    },
+    PkOk,
+    InfoRequest {
+        name: String,
+        instruction: String,
+        prompts: Vec<proto::Prompt>,
+    },
+    ChangePassword {
+        prompt: String,
+    },
+}
+
+/// A login under way.
+pub struct Authenticator<'c> {
+    driver: &'c mut Driver,
+    options: &'c ClientOptions,
+    peer: &'c Peer,
+    interaction: &'c mut dyn Interaction,
+    /// Nothing secret may be typed: the host key is not the one on record.
+    without_secrets: bool,
+    identities: VecDeque<Identity>,
+    used: Vec<Identity>,
+    agent: Option<identity::Agent>,
+    /// The methods that can continue; unknown before the first refusal.
+    allowed: Option<Vec<String>>,
+    tried_none: bool,
+    password_attempts: u32,
+    interactive_attempts: u32,
+}
+
+impl<'c> Authenticator<'c> {
+    /// A login with the identities that the options name.
+    pub fn new(
+        driver: &'c mut Driver,
+        options: &'c ClientOptions,
+        peer: &'c Peer,
+        interaction: &'c mut dyn Interaction,
+    ) -> Self {
+        let (identities, agent) = if Self::publickey_enabled(options) {
+            identity::collect(options)
+        } else {
+            (VecDeque::new(), None)
+        };
+        Self {
+            driver,
+            options,
+            peer,
+            interaction,
+            without_secrets: false,
+            identities,
+            used: Vec::new(),
+            agent,
+            allowed: None,
+            tried_none: false,
+            password_attempts: 0,
+            interactive_attempts: 0,
+        }
+    }
+
+    /// Forbids methods that would show a secret to the server.
+    #[must_use]
+    pub fn without_secrets(mut self, without: bool) -> Self {
+        self.without_secrets = without;
+        self
+    }
+
+    fn publickey_enabled(options: &ClientOptions) -> bool {
+        options.pubkey_authentication != PubkeyAuthentication::No
+            && options
+                .preferred_authentications
+                .iter()
+                .any(|name| name == names::METHOD_PUBLICKEY)
+    }
+
+    /// Logs in.
+    ///
+    /// # Errors
+    /// [`ClientError::Denied`] when no method is left, or why the connection ended.
+    pub fn run(mut self) -> Result<LoggedIn, ClientError> {
+        loop {
+            let Some(method) = self.next_method() else {
+                return Err(self.denied());
+            };
+            debug3!("next method: {method}");
+            let answer = match method {
+                names::METHOD_NONE => Some(self.none()?),
+                names::METHOD_PUBLICKEY => self.publickey()?,
+                names::METHOD_PASSWORD => self.password()?,
+                _ => self.keyboard_interactive()?,
+            };
+            match answer {
+                Some(Answer::Success(proof)) => return Ok(self.logged_in(method, proof)),
+                Some(Answer::Failure {
+                    methods,
+                    partial_success,
+                }) => {
+                    self.refused(method, methods, partial_success);
+                }
+                // The method had nothing to offer, or an answer that `proto` would not pass on.
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    fn logged_in(&self, method: &'static str, proof: AuthProof) -> LoggedIn {
+        verbose!("Authenticated to {} using \"{method}\".", self.peer);
+        if proof == AuthProof::Nothing {
+            info!(
+                "The server let you in without any proof of who you are: do not trust it with \
+                 secrets that it asks for now."
+            );
+        }
+        LoggedIn { method, proof }
+    }
+
+    fn refused(&mut self, method: &str, methods: Vec<String>, partial_success: bool) {
+        let shown = one_line(&methods.join(","));
+        if partial_success {
+            verbose!(
+                "Authenticated using \"{method}\" with partial success; still needed: {shown}"
+            );
+            // A second factor may be another key: those not used up may be offered again.
+            self.identities.extend(std::mem::take(&mut self.used));
+            self.password_attempts = 0;
+            self.interactive_attempts = 0;
+        } else {
+            debug1!("Authentications that can continue: {shown}");
+        }
+        self.allowed = Some(methods);
+    }
+
+    fn denied(&self) -> ClientError {
+        ClientError::Denied {
+            who: format!("{}@{}", self.options.user, self.options.hostname),
+            methods: self.allowed.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The next method in the user's order that the server would take and that has something
+    /// to offer.
+    fn next_method(&self) -> Option<&'static str> {
+        let Some(allowed) = &self.allowed else {
+            // Unasked: sign at once if that needs nobody.
+            return Some(if self.starts_with_a_key() {
+                names::METHOD_PUBLICKEY
+            } else {
+                names::METHOD_NONE
+            });
+        };
+        let permitted = |name: &str| allowed.iter().any(|each| each == name);
+        let choose = |name: &str| -> Option<&'static str> {
+            match name {
+                names::METHOD_PUBLICKEY if permitted(name) && !self.identities.is_empty() => {
+                    Some(names::METHOD_PUBLICKEY)
+                }
+                names::METHOD_PASSWORD if permitted(name) && self.may_ask_password() => {
+                    Some(names::METHOD_PASSWORD)
+                }
+                names::METHOD_KEYBOARD_INTERACTIVE
+                    if permitted(name) && self.may_ask_interactive() =>
+                {
+                    Some(names::METHOD_KEYBOARD_INTERACTIVE)
+                }
+                _ => None,
+            }
+        };
+        let next = self
+            .options
+            .preferred_authentications
+            .iter()
+            .find_map(|name| choose(name));
+        match next {
+            // A server that wants no proof says so only to `none`: try before asking a person.
+            Some(names::METHOD_PUBLICKEY) => next,
+            _ if !self.tried_none => Some(names::METHOD_NONE),
+            next => next,
+        }
+    }
+
+    fn starts_with_a_key(&self) -> bool {
+        let first = self.options.preferred_authentications.iter().find(|name| {
+            matches!(
+                name.as_str(),
+                names::METHOD_PUBLICKEY
+                    | names::METHOD_PASSWORD
+                    | names::METHOD_KEYBOARD_INTERACTIVE
+            )
+        });
+        first.is_some_and(|name| name == names::METHOD_PUBLICKEY)
+            && self.identities.front().is_some_and(Identity::signs_alone)
+    }
+
+    fn may_ask_password(&self) -> bool {
+        self.options.password_authentication
+            && !self.options.batch_mode
+            && !self.without_secrets
+            && self.password_attempts < self.options.number_of_password_prompts
+    }
+
+    fn may_ask_interactive(&self) -> bool {
+        self.options.kbd_interactive_authentication
+            && !self.options.batch_mode
+            && !self.without_secrets
+            && self.interactive_attempts < self.options.number_of_password_prompts
+    }
+
+    fn none(&mut self) -> Result<Answer, ClientError> {
+        self.tried_none = true;
+        debug2!("USERAUTH_REQUEST none");
+        let user = self.options.user.as_bytes();
+        let sent = self.driver.connection().auth_none(user);
+        self.sent(sent)?;
+        self.answer()
+    }
+
+    fn lost(&self, error: DriverError) -> ClientError {
+        ClientError::Lost {
+            peer: self.peer.clone(),
+            error,
+        }
+    }
+
+    fn sent(&self, result: Result<(), proto::Error>) -> Result<(), ClientError> {
+        result.map_err(|error| self.lost(DriverError::Proto(error)))
+    }
+
+    /// Waits for the answer to the oldest open request; shows what comes before it.
+    fn answer(&mut self) -> Result<Answer, ClientError> {
+        loop {
+            let notice = self.driver.next().map_err(|error| self.lost(error))?;
+            let event = match notice {
+                Notice::Event(event) => event,
+                Notice::PeerClosed => return Err(ClientError::Closed(self.peer.clone())),
+                _ => continue,
+            };
+            match event {
+                Event::AuthSuccess(proof) => return Ok(Answer::Success(proof)),
+                Event::AuthFailure {
+                    methods,
+                    partial_success,
+                } => {
+                    return Ok(Answer::Failure {
+                        methods,
+                        partial_success,
+                    });
+                }
+                Event::AuthPkOk { .. } => return Ok(Answer::PkOk),
+                Event::AuthInfoRequest {
+                    name,
+                    instruction,
+                    prompts,
+                } => {
+                    return Ok(Answer::InfoRequest {
+                        name,
+                        instruction,
+                        prompts,
+                    });
+                }
+                Event::AuthChangePassword { prompt } => {
+                    return Ok(Answer::ChangePassword { prompt });
+                }
+                Event::AuthBanner(text) => self.banner(&text),
+                other => note(other),
+            }
+        }
+    }
+
+    fn banner(&mut self, text: &str) {
+        if !text.is_empty() && log::says(log::Level::Info) {
+            let mut text = escape(text, Lines::Many);
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            self.interaction.tell(&text);
+        }
+    }
+}
+
+/// Events that mean the same before and after login.
+pub(crate) fn note(event: Event) {
+    match event {
+        Event::DebugMessage {
+            always_display: true,
+            text,
+        } => info!("Remote: {}", one_line(&text)),
+        Event::DebugMessage { text, .. } => debug1!("Remote: {}", one_line(&text)),
+        Event::KeysChanged { negotiated, first } => crate::login::note_keys(&negotiated, first),
+        Event::ChannelOpenRequest { .. } => error!("the server asked for a channel before login"),
+        other => debug3!("event: {other:?}"),
+    }
+}

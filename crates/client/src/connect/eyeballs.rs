@@ -1,0 +1,214 @@
+//! Racing a host's addresses (Happy Eyeballs, RFC 8305 §4–§5): families take turns, a new
+//! attempt starts every 250 ms or as soon as one fails, the first to connect wins.
+//!
+//! Names are resolved elsewhere; this room only connects.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use sys::io::PollFd;
+use sys::socket::{ConnectFrom, Connecting, connect_finish, connect_start};
+
+use crate::log::debug1;
+
+/// RFC 8305 §5: how long one attempt is alone before the next starts.
+pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// A connection that was won.
+#[derive(Debug)]
+pub struct Won {
+    /// The socket: non-blocking, `TCP_NODELAY`.
+    pub socket: OwnedFd,
+    /// Whom it is connected to.
+    pub address: SocketAddr,
+}
+
+/// Why no address answered: each with its reason, in the order in which they failed.
+#[derive(Debug)]
+pub struct AllFailed(pub Vec<(SocketAddr, io::Error)>);
+
+/// Orders addresses so that families take turns, the system's first choice first (§4).
+#[must_use]
+pub fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut turn, mut other): (VecDeque<_>, VecDeque<_>) = addresses
+        .iter()
+        .partition(|address| address.is_ipv6() == first_is_v6);
+    let mut order = Vec::with_capacity(addresses.len());
+    while let Some(next) = turn.pop_front() {
+        order.push(next);
+        if !other.is_empty() {
+            std::mem::swap(&mut turn, &mut other);
+        }
+    }
+    order
+}
+
+/// Connects to whichever of `addresses` answers first. `timeout` bounds the whole race.
+///
+/// # Errors
+/// [`AllFailed`] when every address refused or time ran out.
+pub fn race(
+    addresses: &[SocketAddr],
+    from: &ConnectFrom,
+    timeout: Option<Duration>,
+) -> Result<Won, AllFailed> {
+    let deadline = timeout.and_then(|length| Instant::now().checked_add(length));
+    let mut waiting: VecDeque<SocketAddr> = interleave(addresses).into();
+    let mut running: Vec<(SocketAddr, OwnedFd)> = Vec::new();
+    let mut failed = Vec::new();
+    let mut next_start = Instant::now();
+    loop {
+        let now = Instant::now();
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            let expired = running
+                .into_iter()
+                .map(|(address, _)| address)
+                .chain(waiting);
+            failed.extend(expired.map(|address| (address, io::ErrorKind::TimedOut.into())));
+            return Err(AllFailed(failed));
+        }
+        if (running.is_empty() || now >= next_start)
+            && let Some(address) = waiting.pop_front()
+        {
+            debug1!("Connecting to {} port {}.", address.ip(), address.port());
+            next_start = now + ATTEMPT_DELAY;
+            match connect_start(address, from) {
+                Ok(Connecting::Done(socket)) => return Ok(Won { socket, address }),
+                Ok(Connecting::InProgress(socket)) => running.push((address, socket)),
+                Err(error) => failed.push((address, error)),
+            }
+            continue;
+        }
+        if running.is_empty() {
+            return Err(AllFailed(failed));
+        }
+        let wake = (!waiting.is_empty()).then_some(next_start);
+        let until = match (wake, deadline) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        if let Some(won) = wait(&mut running, &mut failed, until) {
+            return Ok(won);
+        }
+        // An attempt that has failed hands its turn on at once.
+    }
+}
+
+/// Waits for an attempt to end or `until`; failed ones move to `failed`.
+fn wait(
+    running: &mut Vec<(SocketAddr, OwnedFd)>,
+    failed: &mut Vec<(SocketAddr, io::Error)>,
+    until: Option<Instant>,
+) -> Option<Won> {
+    let timeout = until.map(|at| at.saturating_duration_since(Instant::now()));
+    let mut fds: Vec<PollFd<'_>> = running
+        .iter()
+        .map(|(_, socket)| PollFd::new(socket.as_fd(), false, true))
+        .collect();
+    let polled = sys::io::poll(&mut fds, timeout);
+    let ready: Vec<bool> = fds.iter().map(PollFd::is_writable).collect();
+    drop(fds);
+    if let Err(error) = polled {
+        failed.extend(
+            running
+                .drain(..)
+                .map(|(address, _)| (address, io::Error::from(error.kind()))),
+        );
+        return None;
+    }
+    let mut still = Vec::with_capacity(running.len());
+    let mut won = None;
+    for ((address, socket), ready) in running.drain(..).zip(ready) {
+        if !ready || won.is_some() {
+            still.push((address, socket));
+            continue;
+        }
+        match connect_finish(&socket) {
+            Ok(()) => won = Some(Won { socket, address }),
+            Err(error) => {
+                debug1!(
+                    "connect to address {} port {}: {error}",
+                    address.ip(),
+                    address.port()
+                );
+                failed.push((address, error));
+            }
+        }
+    }
+    *running = still;
+    won
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn addresses(list: &[&str]) -> Vec<SocketAddr> {
+        list.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// A loopback port on which nobody listens.
+    fn closed_port() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+    }
+
+    #[test]
+    fn families_take_turns_beginning_with_the_systems_choice() {
+        let given = addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
+        let want = addresses(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"]);
+        assert_eq!(interleave(&given), want);
+        let v4_first = addresses(&["1.1.1.1:1", "[::1]:1", "[::2]:1"]);
+        assert_eq!(interleave(&v4_first), v4_first);
+        assert_eq!(interleave(&[]), []);
+    }
+
+    #[test]
+    fn a_refusal_hands_the_turn_to_the_next_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let good = listener.local_addr().unwrap();
+        let won = race(&[closed_port(), good], &ConnectFrom::default(), None).unwrap();
+        assert_eq!(won.address, good);
+        assert_eq!(sys::socket::peer_address(&won.socket).unwrap(), good);
+    }
+
+    #[test]
+    fn every_failure_is_named_when_all_fail() {
+        let (one, two) = (closed_port(), closed_port());
+        let AllFailed(reasons) = race(&[one, two], &ConnectFrom::default(), None).unwrap_err();
+        let named: Vec<SocketAddr> = reasons.iter().map(|(address, _)| *address).collect();
+        assert!(named.contains(&one) && named.contains(&two));
+        assert!(
+            reasons
+                .iter()
+                .all(|(_, error)| error.kind() == io::ErrorKind::ConnectionRefused)
+        );
+    }
+
+    #[test]
+    fn a_silent_address_does_not_hold_the_next_one_up() {
+        // A listener that never accepts and whose queue is full drops further SYNs.
+        let silent = sys::socket::listen("127.0.0.1:0".parse().unwrap(), 0, false, false).unwrap();
+        let silent_address = sys::socket::local_address(&silent).unwrap();
+        let mut fill = Vec::new();
+        while let Ok(won) = race(
+            &[silent_address],
+            &ConnectFrom::default(),
+            Some(Duration::from_millis(100)),
+        ) {
+            fill.push(won);
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let good = listener.local_addr().unwrap();
+        let won = race(&[silent_address, good], &ConnectFrom::default(), None).unwrap();
+        assert_eq!(won.address, good);
+    }
+}

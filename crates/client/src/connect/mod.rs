@@ -1,0 +1,211 @@
+//! From a host's name to a stream of bytes: resolve, race the addresses, or run a proxy.
+//!
+//! The socket has `TCP_NODELAY` before its first byte: without it a login waits twice for the
+//! peer's delayed acknowledgement. What is spoken over the stream is in [`crate::login`].
+
+pub mod eyeballs;
+pub mod proxy;
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use config::client::{ClientOptions, Proxy};
+use config::types::AddressFamily;
+use sys::process::Child;
+use sys::socket::{ConnectFrom, Family};
+
+use crate::error::{ClientError, Peer};
+use crate::log::debug1;
+
+/// A connected stream to the server, not spoken to yet.
+#[derive(Debug)]
+pub struct Link {
+    /// To read from; to write to as well, unless `write` is there.
+    pub read: OwnedFd,
+    /// To write to, when it is another descriptor.
+    pub write: Option<OwnedFd>,
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// The proxy that carries it.
+    pub proxy: Option<Child>,
+}
+
+/// Connects as the options say. `config_file` is passed on to a jump (`-F`).
+///
+/// # Errors
+/// [`ClientError`].
+pub fn dial(options: &ClientOptions, config_file: Option<&str>) -> Result<Link, ClientError> {
+    let peer = Peer {
+        host: options.hostname.clone(),
+        port: options.port,
+        address: None,
+    };
+    match &options.proxy {
+        Proxy::Direct => direct(options),
+        Proxy::Command(line) if crate::pending::proxy_use_fdpass(options) => {
+            let (socket, child) = proxy::fdpass(line)?;
+            prepare(&socket, options);
+            Ok(Link {
+                read: socket,
+                write: None,
+                peer,
+                proxy: Some(child),
+            })
+        }
+        Proxy::Command(line) => {
+            let proxied = proxy::command(line)?;
+            Ok(through(proxied, peer))
+        }
+        Proxy::Jump(hops) => {
+            let proxied = proxy::jump(hops, options, config_file)?;
+            Ok(through(proxied, peer))
+        }
+    }
+}
+
+fn through(proxied: proxy::Proxied, peer: Peer) -> Link {
+    Link {
+        read: proxied.read,
+        write: Some(proxied.write),
+        peer,
+        proxy: Some(proxied.child),
+    }
+}
+
+fn direct(options: &ClientOptions) -> Result<Link, ClientError> {
+    let addresses = resolve(options)?;
+    let from = source(options)?;
+    let timeout = options
+        .connect_timeout_s
+        .map(|seconds| Duration::from_secs(u64::from(seconds)));
+    let attempts = options.connection_attempts.max(1);
+    let mut reason = String::from("no address");
+    for attempt in 1..=attempts {
+        if attempt > 1 {
+            debug1!("Trying again ({attempt} of {attempts})...");
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        match eyeballs::race(&addresses, &from, timeout) {
+            Ok(won) => {
+                debug1!("Connection established.");
+                prepare(&won.socket, options);
+                return Ok(Link {
+                    read: won.socket,
+                    write: None,
+                    peer: Peer {
+                        host: options.hostname.clone(),
+                        port: options.port,
+                        address: Some(won.address),
+                    },
+                    proxy: None,
+                });
+            }
+            Err(eyeballs::AllFailed(failures)) => {
+                if let Some((_, error)) = failures.last() {
+                    reason = plain_reason(error);
+                }
+            }
+        }
+    }
+    Err(ClientError::Connect {
+        host: options.hostname.clone(),
+        port: options.port,
+        reason,
+    })
+}
+
+/// The system's words without `(os error N)`.
+fn plain_reason(error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::TimedOut {
+        return "Connection timed out".to_owned();
+    }
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((reason, _)) => reason.to_owned(),
+        None => text,
+    }
+}
+
+fn prepare(socket: &OwnedFd, options: &ClientOptions) {
+    // A passed descriptor may be no TCP socket at all; then these fail without harm.
+    let _ = sys::socket::set_nodelay(socket.as_fd(), true);
+    if options.tcp_keep_alive {
+        let _ = sys::socket::set_keepalive(socket.as_fd(), true);
+    }
+}
+
+/// Sets the type of service for the session that follows (`IPQoS`).
+pub fn set_quality(socket: impl AsFd, options: &ClientOptions, interactive: bool) {
+    let quality = if interactive {
+        options.ip_qos.interactive
+    } else {
+        options.ip_qos.bulk
+    };
+    if let Some(quality) = quality {
+        // Not an IP socket (a proxy's pipe): nothing to set.
+        if sys::socket::set_tos(socket, quality).is_ok() {
+            debug1!("type of service set to 0x{quality:02x}");
+        }
+    }
+}
+
+fn family(options: &ClientOptions) -> Family {
+    match options.address_family {
+        AddressFamily::Any => Family::Any,
+        AddressFamily::Inet => Family::V4,
+        AddressFamily::Inet6 => Family::V6,
+    }
+}
+
+fn resolve(options: &ClientOptions) -> Result<Vec<SocketAddr>, ClientError> {
+    let host = options.hostname.as_str();
+    let family = family(options);
+    // A literal address needs no resolver and the libraries that it loads.
+    if let Some(address) = sys::socket::resolve::literal(host, options.port) {
+        let fits = match family {
+            Family::Any => true,
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        };
+        if fits {
+            return Ok(vec![address]);
+        }
+    }
+    let resolved = sys::socket::resolve(host, options.port, family, false).map_err(|error| {
+        ClientError::Resolve {
+            host: host.to_owned(),
+            reason: error.to_string(),
+        }
+    })?;
+    Ok(resolved.addresses)
+}
+
+fn source(options: &ClientOptions) -> Result<ConnectFrom, ClientError> {
+    let address = match &options.bind_address {
+        None => None,
+        Some(text) => Some(bind_address(text, family(options))?),
+    };
+    Ok(ConnectFrom {
+        address,
+        interface: options.bind_interface.clone(),
+    })
+}
+
+fn bind_address(text: &str, family: Family) -> Result<IpAddr, ClientError> {
+    if let Some(address) = sys::socket::resolve::literal(text, 0) {
+        return Ok(address.ip());
+    }
+    let refused = |reason: String| {
+        ClientError::Refused(format!(
+            "ssh: BindAddress {}: {reason}",
+            crate::text::one_line(text)
+        ))
+    };
+    let resolved =
+        sys::socket::resolve(text, 0, family, false).map_err(|error| refused(error.to_string()))?;
+    match resolved.addresses.first() {
+        Some(address) => Ok(address.ip()),
+        None => Err(refused("no address".into())),
+    }
+}

@@ -1,0 +1,181 @@
+//! `ProxyCommand` and `ProxyJump`: a child process carries the bytes.
+//!
+//! A jump is our own program run again with `-W`, without a shell in between, so no name ever
+//! passes through one. A configured command goes through the user's shell, as its documentation
+//! says; `config` has refused token values that a shell would act on.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+
+use config::client::{ClientOptions, JumpHost};
+use sys::process::{Child, Command, SelfExe};
+use sys::signals::Signal;
+
+use crate::error::ClientError;
+use crate::log::{self, debug1};
+
+/// A running proxy and our ends of its standard input and output.
+#[derive(Debug)]
+pub struct Proxied {
+    /// What it writes.
+    pub read: OwnedFd,
+    /// What it reads.
+    pub write: OwnedFd,
+    /// The process; end it with [`stop`].
+    pub child: Child,
+}
+
+/// Runs a configured command in the user's shell.
+///
+/// # Errors
+/// [`ClientError::System`].
+pub fn command(line: &str) -> Result<Proxied, ClientError> {
+    debug1!("Executing proxy command: {}", crate::text::one_line(line));
+    let mut command = shell(line);
+    start(&mut command)
+}
+
+/// Runs a command that hands over a connected socket (`ProxyUseFdpass`).
+///
+/// # Errors
+/// [`ClientError`] when it does not.
+pub fn fdpass(line: &str) -> Result<(OwnedFd, Child), ClientError> {
+    debug1!(
+        "Executing proxy dialer command: {}",
+        crate::text::one_line(line)
+    );
+    let (ours, theirs) = sys::socket::stream_pair().map_err(ClientError::system("socketpair"))?;
+    let mut command = shell(line);
+    command
+        .inherit_env()
+        .fd_shared(&theirs, 0)
+        .fd(theirs, 1)
+        .fd_shared(sys::io::stderr(), 2);
+    let child = spawn(&mut command)?;
+    drop(command);
+    let mut byte = [0_u8; 1];
+    let mut received = sys::socket::recv_with_fds(&ours, &mut byte, 1).map_err(
+        ClientError::system("ProxyUseFdpass: receive the descriptor"),
+    )?;
+    match received.fds.pop() {
+        Some(socket) => Ok((socket, child)),
+        None => Err(ClientError::Refused(
+            "ssh: the proxy command passed no descriptor back (ProxyUseFdpass is set)".into(),
+        )),
+    }
+}
+
+/// Goes through `hops`, the first to be connected first: runs ourselves to the last hop with
+/// the others as its jumps.
+///
+/// # Errors
+/// [`ClientError`].
+pub fn jump(
+    hops: &[JumpHost],
+    options: &ClientOptions,
+    config_file: Option<&str>,
+) -> Result<Proxied, ClientError> {
+    let Some((last, before)) = hops.split_last() else {
+        return Err(ClientError::Refused("ssh: ProxyJump names no host".into()));
+    };
+    let exe = SelfExe::open().map_err(ClientError::system("/proc/self/exe"))?;
+    let mut command = exe
+        .command()
+        .map_err(ClientError::system("/proc/self/exe"))?;
+    let arguments = jump_arguments(last, before, options, config_file);
+    debug1!(
+        "Setting up the jump: {}",
+        crate::text::one_line(&arguments.join(" "))
+    );
+    command.args(arguments.iter().map(OsString::from));
+    start(&mut command)
+}
+
+/// The command line of the jump, argument 0 included.
+fn jump_arguments(
+    last: &JumpHost,
+    before: &[JumpHost],
+    options: &ClientOptions,
+    config_file: Option<&str>,
+) -> Vec<String> {
+    let mut arguments = vec!["ssh".to_owned()];
+    if let Some(user) = &last.user {
+        arguments.extend(["-l".to_owned(), user.clone()]);
+    }
+    if let Some(port) = last.port {
+        arguments.extend(["-p".to_owned(), port.to_string()]);
+    }
+    if !before.is_empty() {
+        let hops: Vec<String> = before.iter().map(hop_text).collect();
+        arguments.extend(["-J".to_owned(), hops.join(",")]);
+    }
+    if let Some(file) = config_file {
+        arguments.extend(["-F".to_owned(), file.to_owned()]);
+    }
+    let level = log::level();
+    if level >= log::Level::Debug1 {
+        let count = match level {
+            log::Level::Debug1 => "-v",
+            log::Level::Debug2 => "-vv",
+            _ => "-vvv",
+        };
+        arguments.push(count.to_owned());
+    }
+    let target = if options.hostname.contains(':') {
+        format!("[{}]:{}", options.hostname, options.port)
+    } else {
+        format!("{}:{}", options.hostname, options.port)
+    };
+    arguments.extend(["-W".to_owned(), target, "--".to_owned(), last.host.clone()]);
+    arguments
+}
+
+fn hop_text(hop: &JumpHost) -> String {
+    let mut text = String::new();
+    if let Some(user) = &hop.user {
+        text.push_str(user);
+        text.push('@');
+    }
+    if hop.host.contains(':') {
+        text.push_str(&format!("[{}]", hop.host));
+    } else {
+        text.push_str(&hop.host);
+    }
+    if let Some(port) = hop.port {
+        text.push_str(&format!(":{port}"));
+    }
+    text
+}
+
+/// `exec line` in the user's shell: `exec`, so that the shell does not stay in between.
+fn shell(line: &str) -> Command {
+    let shell = crate::local::shell();
+    let mut command = Command::new(&shell);
+    command.arg(&shell).arg("-c").arg(format!("exec {line}"));
+    command
+}
+
+fn start(command: &mut Command) -> Result<Proxied, ClientError> {
+    let (read, their_output) = sys::io::pipe().map_err(ClientError::system("pipe"))?;
+    let (their_input, write) = sys::io::pipe().map_err(ClientError::system("pipe"))?;
+    command
+        .inherit_env()
+        .fd(their_input, 0)
+        .fd(their_output, 1)
+        .fd_shared(sys::io::stderr(), 2);
+    let child = spawn(command)?;
+    Ok(Proxied { read, write, child })
+}
+
+fn spawn(command: &mut Command) -> Result<Child, ClientError> {
+    command.spawn().map_err(|error| {
+        ClientError::Refused(format!("ssh: the proxy command did not start: {error}"))
+    })
+}
+
+/// Ends a proxy that is not needed any more.
+pub fn stop(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(Some(_))) {
+        let _ = child.signal(Signal::HUP);
+    }
+}

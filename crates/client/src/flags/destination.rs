@@ -1,0 +1,177 @@
+//! Where to: `[user@]host`, `ssh://[user@]host[:port]`, and which names are refused because a
+//! configuration could hand them to a shell.
+
+use super::FlagError;
+
+/// A destination as the user wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// The user, when named.
+    pub user: Option<String>,
+    /// The host, as typed; brackets of an address are gone.
+    pub host: String,
+    /// The port, of a URI only.
+    pub port: Option<u16>,
+}
+
+impl Destination {
+    /// Reads a destination. User and host are checked.
+    ///
+    /// # Errors
+    /// [`FlagError`].
+    pub fn parse(word: &str) -> Result<Self, FlagError> {
+        let destination = match word
+            .get(..6)
+            .filter(|scheme| scheme.eq_ignore_ascii_case("ssh://"))
+        {
+            Some(_) => Self::uri(word.get(6..).unwrap_or_default())
+                .ok_or_else(|| FlagError::Refused(format!("Bad URI '{}'", super::shown(word))))?,
+            None => Self::plain(word).ok_or(FlagError::Usage)?,
+        };
+        check_host(&destination.host)?;
+        if let Some(user) = &destination.user {
+            check_user(user)?;
+        }
+        Ok(destination)
+    }
+
+    fn plain(word: &str) -> Option<Self> {
+        let (user, host) = match word.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, word),
+        };
+        if user.is_some_and(str::is_empty) || host.is_empty() {
+            return None;
+        }
+        Some(Self {
+            user: user.map(str::to_owned),
+            host: host.to_owned(),
+            port: None,
+        })
+    }
+
+    /// RFC 3986 as far as `ssh://` uses it: `;` parameters of the user part and percent
+    /// encoding are understood, paths are not.
+    fn uri(text: &str) -> Option<Self> {
+        let text = text.strip_suffix('/').unwrap_or(text);
+        let (user, host) = match text.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, text),
+        };
+        let user = match user {
+            Some(user) => {
+                let name = user.split(';').next().unwrap_or_default();
+                Some(percent_decode(name).filter(|name| !name.is_empty() && !name.contains(':'))?)
+            }
+            None => None,
+        };
+        let (host, port) = match host.strip_prefix('[') {
+            Some(rest) => {
+                let (host, after) = rest.split_once(']')?;
+                match after.strip_prefix(':') {
+                    Some(digits) => (host, Some(port(digits)?)),
+                    None if after.is_empty() => (host, None),
+                    None => return None,
+                }
+            }
+            None => match host.split_once(':') {
+                Some((host, digits)) => (host, Some(port(digits)?)),
+                None => (host, None),
+            },
+        };
+        if host.is_empty() || host.contains('/') {
+            return None;
+        }
+        Some(Self {
+            user,
+            host: percent_decode(host)?,
+            port,
+        })
+    }
+}
+
+/// Refuses a host name that starts like a flag, or holds white space, control characters or
+/// anything that a shell would act on.
+///
+/// # Errors
+/// [`FlagError::Refused`].
+pub fn check_host(host: &str) -> Result<(), FlagError> {
+    let bad = |character: char| {
+        character.is_control()
+            || character.is_whitespace()
+            || "'`\"$\\;&<>|(){},#*?!~=".contains(character)
+    };
+    if host.is_empty() || host.starts_with('-') || host.contains(bad) {
+        return Err(FlagError::Refused(format!(
+            "hostname contains invalid characters: '{}'",
+            super::shown(host)
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a user name that could act in a shell (through `%r` or `%u` of a configuration) or
+/// as a flag. `$` may end it, as machine accounts of Windows domains have it.
+///
+/// # Errors
+/// [`FlagError::Refused`].
+pub fn check_user(user: &str) -> Result<(), FlagError> {
+    let bad = |character: char| character.is_control() || "'`\";&<>|(){}$".contains(character);
+    let body = user.strip_suffix('$').unwrap_or(user);
+    let mut previous_is_space = true;
+    let dash_after_space = user.chars().any(|character| {
+        let found = previous_is_space && character == '-';
+        previous_is_space = character.is_whitespace();
+        found
+    });
+    if user.is_empty() || body.contains(bad) || dash_after_space || user.ends_with('\\') {
+        return Err(FlagError::Refused(format!(
+            "remote username contains invalid characters: '{}'",
+            super::shown(user)
+        )));
+    }
+    Ok(())
+}
+
+/// A TCP port from 1 to 65535, digits only.
+#[must_use]
+pub fn port(text: &str) -> Option<u16> {
+    if text.is_empty() || text.len() > 5 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok().filter(|port| *port != 0)
+}
+
+/// `host:port` or `[host]:port`.
+#[must_use]
+pub fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, digits) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once("]:")?,
+        None => text
+            .rsplit_once(':')
+            .filter(|(host, _)| !host.contains(':'))?,
+    };
+    if host.is_empty() || host.chars().any(char::is_control) {
+        return None;
+    }
+    Some((host.to_owned(), port(digits)?))
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let high = char::from(bytes.next()?).to_digit(16)?;
+        let low = char::from(bytes.next()?).to_digit(16)?;
+        let value = u8::try_from(high * 16 + low).ok()?;
+        if value == 0 {
+            return None;
+        }
+        out.push(value);
+    }
+    String::from_utf8(out).ok()
+}

@@ -1,0 +1,410 @@
+//! The command line of `ssh`: what the user typed, taken apart as getopt(3) does, and lowered
+//! to settings in the order in which they stand (the first value of a keyword wins).
+//!
+//! What a setting means is in `config`; what a destination may look like in [`destination`];
+//! the answers of `-Q` in [`query`].
+
+pub mod destination;
+pub mod query;
+mod usage;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use crate::log::Level;
+use destination::Destination;
+pub use usage::USAGE;
+
+/// Flags without a value, as getopt writes them.
+const PLAIN: &[u8] = b"1246AaCfGgKkMNnqsTtVvXxYy";
+/// Flags with a value.
+const VALUED: &[u8] = b"BbcDEeFIiJLlmOopPQRSWw";
+
+/// One setting from the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Setting {
+    /// `-o`: a line as it would stand in a file.
+    Line(String),
+    /// A flag that stands for a keyword; the value is taken whole, never split or unquoted.
+    Keyword(&'static str, String),
+    /// `-i`: an identity file that the user named here.
+    Identity(String),
+}
+
+/// What the invocation is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Log in.
+    Connect,
+    /// `-G`: print the settings for the host.
+    PrintConfig,
+    /// `-V`: print the version.
+    Version,
+    /// `-Q`: list names.
+    Query(String),
+}
+
+/// A command line, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flags {
+    /// What to do.
+    pub action: Action,
+    /// Where to; absent only for [`Action::Version`] and [`Action::Query`].
+    pub destination: Option<Destination>,
+    /// The remote command: the remaining arguments, joined by spaces.
+    pub command: Option<Vec<u8>>,
+    /// Settings in the order typed, those of the destination last.
+    pub settings: Vec<Setting>,
+    /// `-F`: the only configuration file.
+    pub config_file: Option<String>,
+    /// `-E`: where messages go.
+    pub log_file: Option<String>,
+    /// `-v` as often as given, `-q`.
+    pub level: Option<Level>,
+    /// `-W`: the host and port to join standard input and output with.
+    pub stdio_forward: Option<(String, u16)>,
+    /// How often `-t` stands there.
+    pub force_tty: u8,
+    /// `-s`.
+    pub subsystem: bool,
+    /// `-n`.
+    pub null_stdin: bool,
+}
+
+/// Why a command line is not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlagError {
+    /// Say how the program is used.
+    Usage,
+    /// `ssh: unknown option -- x`, then usage.
+    Unknown(char),
+    /// The option needs a value; then usage.
+    MissingValue(char),
+    /// The sentence says it all.
+    Refused(String),
+}
+
+impl fmt::Display for FlagError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage => f.write_str(USAGE),
+            Self::Unknown(flag) => write!(f, "ssh: unknown option -- {flag}\n{USAGE}"),
+            Self::MissingValue(flag) => {
+                write!(f, "ssh: option requires an argument -- {flag}\n{USAGE}")
+            }
+            Self::Refused(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for FlagError {}
+
+/// Takes the arguments (without the program's name) apart.
+///
+/// # Errors
+/// [`FlagError`]: print it and end with 255.
+pub fn parse(args: Vec<OsString>) -> Result<Flags, FlagError> {
+    let mut parser = Parser::new(args);
+    loop {
+        parser.take_flags()?;
+        if parser.flags.destination.is_some() || parser.is_done() {
+            break;
+        }
+        let Some(word) = parser.rest.next() else {
+            break;
+        };
+        let destination = Destination::parse(text(&word)?)?;
+        parser.flags.destination = Some(destination);
+        if parser.terminated {
+            break;
+        }
+    }
+    let mut flags = parser.flags;
+    let command: Vec<OsString> = parser.rest.collect();
+    finish(&mut flags, &command)?;
+    Ok(flags)
+}
+
+fn finish(flags: &mut Flags, command: &[OsString]) -> Result<(), FlagError> {
+    if matches!(flags.action, Action::Version | Action::Query(_)) {
+        return Ok(());
+    }
+    let Some(destination) = &flags.destination else {
+        return Err(FlagError::Usage);
+    };
+    if let Some(user) = &destination.user {
+        flags.settings.push(Setting::Keyword("User", user.clone()));
+    }
+    if let Some(port) = destination.port {
+        flags
+            .settings
+            .push(Setting::Keyword("Port", port.to_string()));
+    }
+    if flags.subsystem && command.is_empty() {
+        return Err(FlagError::Refused(
+            "-s: name the subsystem to start, after the host.".into(),
+        ));
+    }
+    if !command.is_empty() {
+        if flags.stdio_forward.is_some() {
+            return Err(FlagError::Refused("-W takes no remote command.".into()));
+        }
+        flags.command = Some(command.join(OsStr::new(" ")).into_vec());
+    }
+    Ok(())
+}
+
+struct Parser {
+    rest: std::vec::IntoIter<OsString>,
+    flags: Flags,
+    terminated: bool,
+}
+
+impl Parser {
+    fn new(args: Vec<OsString>) -> Self {
+        Self {
+            rest: args.into_iter(),
+            terminated: false,
+            flags: Flags {
+                action: Action::Connect,
+                destination: None,
+                command: None,
+                settings: Vec::new(),
+                config_file: None,
+                log_file: None,
+                level: None,
+                stdio_forward: None,
+                force_tty: 0,
+                subsystem: false,
+                null_stdin: false,
+            },
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.flags.action, Action::Version | Action::Query(_))
+    }
+
+    /// Takes flags until the first word that is none (which stays) or `--` (which goes).
+    fn take_flags(&mut self) -> Result<(), FlagError> {
+        while let Some(word) = self.rest.as_slice().first() {
+            let bytes = word.as_bytes();
+            if bytes == b"--" {
+                self.terminated = true;
+                self.rest.next();
+                return Ok(());
+            }
+            let Some(cluster) = bytes.strip_prefix(b"-").filter(|rest| !rest.is_empty()) else {
+                return Ok(());
+            };
+            let cluster = cluster.to_vec();
+            self.rest.next();
+            self.take_cluster(&cluster)?;
+            if self.is_done() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_cluster(&mut self, mut cluster: &[u8]) -> Result<(), FlagError> {
+        while let Some((&flag, rest)) = cluster.split_first() {
+            cluster = rest;
+            if PLAIN.contains(&flag) {
+                self.plain(flag)?;
+            } else if VALUED.contains(&flag) {
+                let value = if cluster.is_empty() {
+                    self.rest
+                        .next()
+                        .ok_or(FlagError::MissingValue(char::from(flag)))?
+                } else {
+                    OsString::from_vec(cluster.to_vec())
+                };
+                return self.valued(flag, text(&value)?);
+            } else {
+                return Err(FlagError::Unknown(if flag.is_ascii_graphic() {
+                    char::from(flag)
+                } else {
+                    '?'
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    fn keyword(&mut self, keyword: &'static str, value: &str) {
+        self.flags
+            .settings
+            .push(Setting::Keyword(keyword, value.to_owned()));
+    }
+
+    fn plain(&mut self, flag: u8) -> Result<(), FlagError> {
+        match flag {
+            b'1' => {
+                return Err(FlagError::Refused(
+                    "SSH protocol v.1 is not supported.".into(),
+                ));
+            }
+            b'4' => self.keyword("AddressFamily", "inet"),
+            b'6' => self.keyword("AddressFamily", "inet6"),
+            b'a' => self.keyword("ForwardAgent", "no"),
+            b'x' => {
+                self.keyword("ForwardX11", "no");
+                self.keyword("ForwardX11Trusted", "no");
+            }
+            b'k' => self.keyword("GSSAPIDelegateCredentials", "no"),
+            b'K' => {
+                self.keyword("GSSAPIAuthentication", "yes");
+                self.keyword("GSSAPIDelegateCredentials", "yes");
+            }
+            b'C' => self.keyword("Compression", "yes"),
+            b'f' => {
+                self.keyword("ForkAfterAuthentication", "yes");
+                self.keyword("StdinNull", "yes");
+            }
+            b'n' => {
+                self.flags.null_stdin = true;
+                self.keyword("StdinNull", "yes");
+            }
+            b'N' => {
+                self.keyword("SessionType", "none");
+                self.keyword("RequestTTY", "no");
+            }
+            b's' => {
+                self.flags.subsystem = true;
+                self.keyword("SessionType", "subsystem");
+            }
+            b'T' => self.keyword("RequestTTY", "no"),
+            b't' => {
+                self.flags.force_tty = self.flags.force_tty.saturating_add(1);
+                if self.flags.force_tty == 1 {
+                    self.keyword("RequestTTY", "yes");
+                } else {
+                    self.replace_tty();
+                }
+            }
+            b'G' => self.flags.action = Action::PrintConfig,
+            b'V' => self.flags.action = Action::Version,
+            b'q' => self.flags.level = Some(Level::Quiet),
+            b'v' => {
+                self.flags.level = Some(match self.flags.level {
+                    Some(level) if level >= Level::Debug1 => level.louder(),
+                    _ => Level::Debug1,
+                });
+            }
+            b'A' => return Err(later("-A", "agent forwarding")),
+            b'M' => return Err(later("-M", "connection sharing")),
+            b'X' => return Err(later("-X", "X11 forwarding")),
+            b'Y' => return Err(later("-Y", "X11 forwarding")),
+            b'y' => return Err(later("-y", "logging to syslog")),
+            // Old flags without effect of their own here: protocol 2 is the only one, and
+            // `-g` widens forwardings that `-L` and `-D` would have to ask for first.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `-tt` means `force`, but only the first value of a keyword counts: change that one.
+    fn replace_tty(&mut self) {
+        for setting in &mut self.flags.settings {
+            if let Setting::Keyword("RequestTTY", value) = setting {
+                "force".clone_into(value);
+                return;
+            }
+        }
+    }
+
+    fn valued(&mut self, flag: u8, value: &str) -> Result<(), FlagError> {
+        match flag {
+            b'B' => self.keyword("BindInterface", value),
+            b'b' => self.keyword("BindAddress", value),
+            b'c' => self.keyword("Ciphers", value),
+            b'm' => self.keyword("MACs", value),
+            b'e' => self.keyword("EscapeChar", escape_character(value)?),
+            b'I' => self.keyword("PKCS11Provider", value),
+            b'J' => {
+                self.keyword("ProxyJump", value);
+            }
+            b'l' => self.keyword("User", value),
+            b'P' => self.keyword("Tag", value),
+            b'p' => {
+                let port = destination::port(value)
+                    .ok_or_else(|| FlagError::Refused(format!("Bad port '{}'", shown(value))))?;
+                self.keyword("Port", &port.to_string());
+            }
+            b'i' => self
+                .flags
+                .settings
+                .push(Setting::Identity(value.to_owned())),
+            b'o' => self.flags.settings.push(Setting::Line(value.to_owned())),
+            b'F' => self.flags.config_file = Some(value.to_owned()),
+            b'E' => self.flags.log_file = Some(value.to_owned()),
+            b'Q' => self.flags.action = Action::Query(value.to_owned()),
+            b'W' => {
+                let target = destination::host_and_port(value).ok_or_else(|| {
+                    FlagError::Refused(format!(
+                        "Bad stdio forwarding specification '{}': write host:port",
+                        shown(value)
+                    ))
+                })?;
+                if self.flags.stdio_forward.is_some() {
+                    return Err(FlagError::Refused("-W may be given only once.".into()));
+                }
+                self.flags.stdio_forward = Some(target);
+                self.keyword("SessionType", "none");
+                self.keyword("RequestTTY", "no");
+                self.keyword("ExitOnForwardFailure", "yes");
+                self.keyword("ClearAllForwardings", "yes");
+            }
+            b'L' => return Err(later("-L", "forwarding of local ports")),
+            b'R' => return Err(later("-R", "forwarding of remote ports")),
+            b'D' => return Err(later("-D", "dynamic port forwarding")),
+            b'w' => return Err(later("-w", "tunnel device forwarding")),
+            b'O' => return Err(later("-O", "connection sharing")),
+            // `-S none` asks for what happens anyway; it is common in scripts.
+            b'S' if value.eq_ignore_ascii_case("none") => {}
+            b'S' => return Err(later("-S", "connection sharing")),
+            _ => return Err(FlagError::Unknown(char::from(flag))),
+        }
+        Ok(())
+    }
+}
+
+fn later(flag: &str, what: &str) -> FlagError {
+    FlagError::Refused(format!(
+        "ssh: {flag} is not supported yet: {what} belongs to a later version of Fulmar. \
+         Leave the flag out to log in without it."
+    ))
+}
+
+fn escape_character(value: &str) -> Result<&str, FlagError> {
+    let bytes = value.as_bytes();
+    let good = value.eq_ignore_ascii_case("none")
+        || bytes.len() == 1
+        || matches!(bytes, [b'^', 0x40..=0x7e]);
+    if good {
+        Ok(value)
+    } else {
+        Err(FlagError::Refused(format!(
+            "Bad escape character '{}'.",
+            shown(value)
+        )))
+    }
+}
+
+fn text(word: &OsStr) -> Result<&str, FlagError> {
+    word.to_str().ok_or_else(|| {
+        FlagError::Refused(format!(
+            "ssh: argument is not valid UTF-8: {}",
+            crate::text::escape_bytes(word.as_bytes(), crate::text::Lines::One)
+        ))
+    })
+}
+
+fn shown(value: &str) -> String {
+    crate::text::one_line(value)
+}

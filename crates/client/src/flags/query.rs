@@ -1,0 +1,171 @@
+//! The answers of `-Q`: names that this build carries out, one a line.
+
+use config::algorithms::{
+    CA_SIGNATURES, CIPHERS_WITH_AES, CLIENT_HOST_KEYS, KNOWN_KEX, KNOWN_MACS, SIGNATURES,
+};
+use keys::{KeyType, SignatureAlgorithm};
+
+use crate::log;
+use crate::session::FAILURE;
+
+/// A list and the names under which it can be asked for.
+struct Answer {
+    names: &'static [&'static str],
+    lines: fn() -> Vec<&'static str>,
+}
+
+const ANSWERS: &[Answer] = &[
+    Answer {
+        names: &["cipher", "Ciphers"],
+        lines: || CIPHERS_WITH_AES.to_vec(),
+    },
+    Answer {
+        names: &["cipher-auth"],
+        lines: || {
+            let seals = |name: &&str| name.contains("gcm") || name.contains("poly1305");
+            CIPHERS_WITH_AES
+                .iter()
+                .copied()
+                .filter(|name| seals(name))
+                .collect()
+        },
+    },
+    Answer {
+        names: &["compression"],
+        lines: || {
+            vec![
+                wire::names::COMPRESSION_NONE,
+                wire::names::COMPRESSION_ZLIB_OPENSSH,
+            ]
+        },
+    },
+    Answer {
+        names: &["kex", "KexAlgorithms"],
+        lines: || KNOWN_KEX.to_vec(),
+    },
+    Answer {
+        names: &["mac", "MACs"],
+        lines: || KNOWN_MACS.to_vec(),
+    },
+    Answer {
+        names: &["HostKeyAlgorithms"],
+        lines: || CLIENT_HOST_KEYS.to_vec(),
+    },
+    Answer {
+        names: &[
+            "PubkeyAcceptedAlgorithms",
+            "PubkeyAcceptedKeyTypes",
+            "HostbasedAcceptedAlgorithms",
+        ],
+        lines: || SIGNATURES.to_vec(),
+    },
+    Answer {
+        names: &["key-ca-sign", "CASignatureAlgorithms"],
+        lines: || CA_SIGNATURES.to_vec(),
+    },
+    Answer {
+        names: &["key"],
+        lines: || {
+            let plain = KeyType::ALL.into_iter().map(KeyType::name);
+            plain
+                .chain(KeyType::ALL.into_iter().map(KeyType::certificate_name))
+                .collect()
+        },
+    },
+    Answer {
+        names: &["key-plain"],
+        lines: || KeyType::ALL.into_iter().map(KeyType::name).collect(),
+    },
+    Answer {
+        names: &["key-cert"],
+        lines: || {
+            KeyType::ALL
+                .into_iter()
+                .map(KeyType::certificate_name)
+                .collect()
+        },
+    },
+    Answer {
+        names: &["key-sig"],
+        lines: || {
+            SignatureAlgorithm::ALL
+                .iter()
+                .map(|each| each.name())
+                .collect()
+        },
+    },
+    Answer {
+        names: &["sig"],
+        lines: || {
+            let plain = SignatureAlgorithm::ALL
+                .iter()
+                .filter(|each| !each.is_certificate());
+            plain.map(|each| each.name()).collect()
+        },
+    },
+    Answer {
+        names: &["protocol-version"],
+        lines: || vec!["2"],
+    },
+    Answer {
+        names: &["help"],
+        lines: || {
+            ANSWERS
+                .iter()
+                .flat_map(|answer| answer.names.iter().copied())
+                .collect()
+        },
+    },
+];
+
+/// The lines of one list; `None` when there is no such list.
+#[must_use]
+pub fn lines(what: &str) -> Option<Vec<&'static str>> {
+    let asked = |answer: &&Answer| {
+        answer
+            .names
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(what))
+    };
+    ANSWERS.iter().find(asked).map(|answer| (answer.lines)())
+}
+
+/// Prints one list; gives the exit code.
+#[must_use]
+pub fn print(what: &str) -> i32 {
+    let Some(lines) = lines(what) else {
+        log::tell(&format!(
+            "Unsupported query \"{}\"; ask for help\n",
+            crate::text::one_line(what)
+        ));
+        return FAILURE;
+    };
+    let text = format!("{}\n", lines.join("\n"));
+    match sys::io::write_all(sys::io::stdout(), text.as_bytes()) {
+        Ok(()) => 0,
+        Err(_) => FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_list_has_lines_and_keywords_work_in_any_case() {
+        for answer in ANSWERS {
+            for name in answer.names {
+                assert!(!lines(name).unwrap().is_empty(), "{name}");
+            }
+        }
+        assert_eq!(lines("CIPHERS"), lines("cipher"));
+        assert_eq!(lines("nothing"), None);
+        assert!(
+            lines("key")
+                .unwrap()
+                .contains(&"ssh-ed25519-cert-v01@openssh.com")
+        );
+        assert!(!lines("sig").unwrap().contains(&"ssh-rsa"));
+        assert!(lines("cipher-auth").unwrap().len() < lines("cipher").unwrap().len());
+    }
+}

@@ -1,0 +1,196 @@
+//! Command lines, good and bad.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use super::*;
+
+fn flags(line: &str) -> Result<Flags, FlagError> {
+    parse(line.split_whitespace().map(OsString::from).collect())
+}
+
+fn keyword(flags: &Flags, name: &str) -> Option<String> {
+    flags.settings.iter().find_map(|setting| match setting {
+        Setting::Keyword(keyword, value) if *keyword == name => Some(value.clone()),
+        _ => None,
+    })
+}
+
+fn refusal(line: &str) -> String {
+    match flags(line) {
+        Err(error) => error.to_string(),
+        Ok(flags) => panic!("{line:?} was taken: {flags:?}"),
+    }
+}
+
+#[test]
+fn clusters_and_values_are_read_as_getopt_reads_them() {
+    let flags = flags("-TCp2222 -oUser=ann -o Port=7 -vvv host -l bob uname -a").unwrap();
+    assert_eq!(keyword(&flags, "Port").as_deref(), Some("2222"));
+    assert_eq!(keyword(&flags, "Compression").as_deref(), Some("yes"));
+    assert_eq!(keyword(&flags, "RequestTTY").as_deref(), Some("no"));
+    assert_eq!(keyword(&flags, "User").as_deref(), Some("bob"));
+    assert!(flags.settings.contains(&Setting::Line("User=ann".into())));
+    assert!(flags.settings.contains(&Setting::Line("Port=7".into())));
+    assert_eq!(flags.level, Some(Level::Debug3));
+    assert_eq!(flags.command.as_deref(), Some(&b"uname -a"[..]));
+    assert_eq!(flags.destination.unwrap().host, "host");
+}
+
+#[test]
+fn flags_end_at_the_command_and_at_a_double_dash() {
+    let one = flags("host -- -x -y").unwrap();
+    assert_eq!(one.command.as_deref(), Some(&b"-x -y"[..]));
+    let two = flags("-- host -v").unwrap();
+    assert_eq!(two.command.as_deref(), Some(&b"-v"[..]));
+    assert_eq!(two.level, None);
+    let three = flags("host cmd -v").unwrap();
+    assert_eq!(three.command.as_deref(), Some(&b"cmd -v"[..]));
+}
+
+#[test]
+fn a_command_keeps_its_bytes() {
+    let args = vec![
+        OsString::from("host"),
+        OsString::from_vec(b"echo \xff".to_vec()),
+    ];
+    assert_eq!(parse(args).unwrap().command.unwrap(), b"echo \xff");
+}
+
+#[test]
+fn tt_forces_a_terminal() {
+    assert_eq!(
+        keyword(&flags("-t h").unwrap(), "RequestTTY").as_deref(),
+        Some("yes")
+    );
+    assert_eq!(
+        keyword(&flags("-tt h").unwrap(), "RequestTTY").as_deref(),
+        Some("force")
+    );
+    assert_eq!(
+        keyword(&flags("-t -t h").unwrap(), "RequestTTY").as_deref(),
+        Some("force")
+    );
+}
+
+#[test]
+fn destinations_in_all_forms() {
+    let parse = |word: &str| Destination::parse(word).unwrap();
+    let d = parse("ann@example.org");
+    assert_eq!(
+        (d.user.as_deref(), d.host.as_str(), d.port),
+        (Some("ann"), "example.org", None)
+    );
+    let d = parse("a@b@example.org");
+    assert_eq!(d.user.as_deref(), Some("a@b"));
+    let d = parse("ssh://ann@example.org:2222");
+    assert_eq!(
+        (d.user.as_deref(), d.host.as_str(), d.port),
+        (Some("ann"), "example.org", Some(2222))
+    );
+    let d = parse("ssh://[fe80::1%25eth0]:7/");
+    assert_eq!((d.host.as_str(), d.port), ("fe80::1%eth0", Some(7)));
+    assert_eq!(parse("fe80::1").host, "fe80::1");
+    let d = parse("ssh://a%40b@h");
+    assert_eq!(d.user.as_deref(), Some("a@b"));
+    for bad in [
+        "",
+        "@h",
+        "u@",
+        "ssh://",
+        "ssh://h:0",
+        "ssh://h:x",
+        "ssh://h/path",
+        "ssh://h%00x",
+    ] {
+        assert!(Destination::parse(bad).is_err(), "{bad}");
+    }
+}
+
+/// CVE-2023-51385, CVE-2025-61984, CVE-2026-35386: names that a shell would run.
+#[test]
+fn names_with_shell_or_control_characters_are_refused() {
+    for host in [
+        "`id`",
+        "$(id)",
+        "a;b",
+        "-oProxyCommand=x",
+        "a\nb",
+        "a b",
+        "x\"y",
+        "a|b",
+        "a\x1b[2J",
+    ] {
+        assert!(Destination::parse(host).is_err(), "{host:?}");
+        assert!(
+            Destination::parse(&format!("u@{host}")).is_err(),
+            "{host:?}"
+        );
+    }
+    for user in [
+        "`id`", "$(id)", "a;b", "-l", "a\nb", "a -x", "x\"y", "a\\", "a$b", "a\0b", "${IFS}",
+    ] {
+        assert!(
+            Destination::parse(&format!("{user}@host")).is_err(),
+            "{user:?}"
+        );
+        let uri = format!("ssh://{user}@host");
+        assert!(Destination::parse(&uri).is_err(), "{uri:?}");
+        assert!(check_user(user).is_err());
+    }
+    for user in [
+        "ann",
+        "DOMAIN\\ann",
+        "pc$",
+        "ann@corp",
+        "Ann Lee",
+        "äöü",
+        "a.b-c_d",
+    ] {
+        assert!(check_user(user).is_ok(), "{user:?}");
+    }
+    let error = Destination::parse("a\x1b[2J").unwrap_err().to_string();
+    assert!(!error.contains('\x1b'));
+}
+
+#[test]
+fn flags_of_a_later_version_are_refused_by_name() {
+    for flag in [
+        "-A", "-L 1:h:2", "-R 1:h:2", "-D 1080", "-S /x", "-M", "-O check", "-X", "-Y", "-w 0:0",
+    ] {
+        let text = refusal(&format!("{flag} host"));
+        assert!(
+            text.contains(&flag[..2]) && text.contains("later version"),
+            "{text}"
+        );
+    }
+    assert!(flags("-a -x -k -S none host").is_ok());
+}
+
+#[test]
+fn stdio_forwarding_names_a_host_and_a_port() {
+    let flags_w = flags("-W [::1]:22 jump").unwrap();
+    assert_eq!(flags_w.stdio_forward, Some(("::1".into(), 22)));
+    assert_eq!(keyword(&flags_w, "SessionType").as_deref(), Some("none"));
+    for bad in ["host", "host:", "host:0", ":22", "::1:22", "h:99999"] {
+        assert!(flags(&format!("-W {bad} jump")).is_err(), "{bad}");
+    }
+    assert!(flags("-W a:1 jump cmd").is_err());
+}
+
+#[test]
+fn unknown_flags_and_missing_values_give_usage() {
+    assert!(refusal("-Z host").contains("unknown option -- Z"));
+    assert!(refusal("-p").contains("requires an argument -- p"));
+    assert!(refusal("").contains("usage: ssh"));
+    assert!(refusal("-v").contains("usage: ssh"));
+    assert!(refusal("-p 70000 h").contains("Bad port"));
+    assert!(refusal("-s host").contains("subsystem"));
+    assert!(refusal("-e ab host").contains("escape"));
+}
+
+#[test]
+fn version_and_query_need_no_host() {
+    assert_eq!(flags("-V").unwrap().action, Action::Version);
+    assert_eq!(flags("-Q kex").unwrap().action, Action::Query("kex".into()));
+}

@@ -1,0 +1,22 @@
+//! What `ssh` says to a command line that it does not understand.
+
+/// The usage text.
+pub const USAGE: &str = "\
+usage: ssh [flags] [user@]host [command [argument ...]]
+       ssh [flags] ssh://[user@]host[:port] [command [argument ...]]
+       ssh -Q list | -V
+
+  -l user            log in as user            -p port      port of the server
+  -i file            key to log in with        -F file      use only this configuration
+  -o 'Key value'     any option of ssh_config  -G           print the configuration and end
+  -J [user@]host     go through this host      -W host:port join stdin and stdout with host:port
+  -t, -T             with, without a terminal  -s           the command is a subsystem's name
+  -n                 do not read stdin         -N           no command
+  -f                 go to the background      -e char      escape character, or none
+  -c ciphers         ciphers, in order         -m macs      MACs, in order
+  -C                 compress                  -4, -6       IPv4, IPv6 only
+  -b address         connect from this address -B interface connect from this interface
+  -v, -q             say more, say nothing     -E file      messages to this file
+  -a, -x, -k         no agent, X11, GSSAPI     -P tag       tag for Match tagged
+  -Q list            names that are known (-Q help)         -V   version
+";

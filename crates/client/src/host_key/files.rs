@@ -1,0 +1,182 @@
+//! Reading and writing known_hosts files, the file of revoked keys, and the known-hosts
+//! command.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use config::tokens::{Purpose, Tokens};
+use keys::PresentedKey;
+use keys::known_hosts::KnownHosts;
+
+use crate::log::{debug1, debug3};
+
+/// Most bytes that a known-hosts command may print.
+const MAX_COMMAND_OUTPUT: usize = 4 << 20;
+
+/// Reads those of the files that exist.
+pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<KnownHosts> {
+    let mut files = Vec::new();
+    for path in paths {
+        match KnownHosts::load(path) {
+            Ok(file) => files.push(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                debug3!("no known_hosts file {}", path.display());
+            }
+            Err(error) => debug1!("known_hosts file {}: {error}", path.display()),
+        }
+    }
+    files
+}
+
+/// Adds a line to a file, which is made when it is not there, with its directory.
+pub(super) fn append(path: &Path, line: &str) -> io::Result<()> {
+    if let Some(directory) = path.parent()
+        && !directory.as_os_str().is_empty()
+        && !directory.exists()
+    {
+        fs::DirBuilder::new().mode(0o700).create(directory)?;
+    }
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)?;
+    let mut text = String::new();
+    // A last line without its end would swallow the new one.
+    if file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0_u8; 1];
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            text.push('\n');
+        }
+    }
+    text.push_str(line);
+    file.write_all(text.as_bytes())
+}
+
+/// Puts `text` in a file's place at once: readers see the old or the new one, never a part.
+pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    // A link stays one: what it names is replaced.
+    let path = fs::canonicalize(path)?;
+    let mode = fs::metadata(&path)?.permissions().mode() & 0o777;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    let written = file
+        .write_all(text)
+        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(mode)))
+        .and_then(|()| fs::rename(&temporary, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Whether a list or KRL revokes the key, or the authority of its certificate.
+pub(super) fn is_revoked(path: &Path, presented: &PresentedKey) -> Result<bool, String> {
+    let list = keys::krl::RevocationList::load(path).map_err(|error| error.to_string())?;
+    Ok(list.is_revoked(presented))
+}
+
+/// Runs the known-hosts command without a shell: its words are split, then each is expanded.
+pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, String> {
+    let mut words = Vec::new();
+    for word in split_words(template)? {
+        words.push(
+            tokens
+                .expand(&word, Purpose::Plain)
+                .map_err(|error| error.to_string())?,
+        );
+    }
+    let Some(program) = words.first().filter(|program| program.starts_with('/')) else {
+        return Err("the command must be an absolute path".into());
+    };
+    let (output, theirs) = sys::io::pipe().map_err(|error| error.to_string())?;
+    let mut command = sys::process::Command::new(program);
+    command
+        .args(&words)
+        .inherit_env()
+        .fd(theirs, 1)
+        .fd_shared(sys::io::stderr(), 2);
+    command.fd(sys::io::null().map_err(|error| error.to_string())?, 0);
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    drop(command);
+    let text = sys::io::read_to_end(&output, MAX_COMMAND_OUTPUT).map_err(|error| error.to_string());
+    drop(output);
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if !status.is_success() {
+        return Err(format!("{program} ended with {status:?}"));
+    }
+    text
+}
+
+/// Splits a command into words; quotes and backslashes as in a shell, nothing else special.
+fn split_words(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (Some(open), character) if open == character => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                let next = characters.next().ok_or("a backslash ends the command")?;
+                word.get_or_insert_default().push(next);
+            }
+            (None, ' ' | '\t') => words.extend(word.take()),
+            (_, character) => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed".into());
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_with_quotes_and_backslashes() {
+        let split = |text: &str| split_words(text);
+        assert_eq!(
+            split(r#"/bin/x a "b c" 'd e'\ f """#).unwrap(),
+            ["/bin/x", "a", "b c", "d e f", ""]
+        );
+        assert!(split("/bin/x 'a").is_err());
+        assert!(split("/bin/x \\").is_err());
+    }
+
+    #[test]
+    fn an_appended_line_stands_alone() {
+        let directory = std::env::temp_dir().join(format!("fulmar-known-{}", std::process::id()));
+        let path = directory.join("made").join("known_hosts");
+        fs::create_dir_all(&directory).unwrap();
+        append(&path, "a line\n").unwrap();
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        fs::write(&path, "no end").unwrap();
+        append(&path, "second\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "no end\nsecond\n");
+        replace(&path, b"whole\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole\n");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,476 @@
+//! Is this the host that the user means? known_hosts, certificates, revocation, and what is
+//! asked or said about it.
+//!
+//! The signature that proves the key's possession has been verified by `proto` before anything
+//! here is asked. A lookup that fails for any reason ends in a refusal or a question, never in
+//! acceptance. Talking to the user is in [`dialog`], key rotation in [`update`].
+
+mod dialog;
+mod files;
+pub mod update;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use config::client::{ClientOptions, StrictHostKeyChecking};
+use config::types::FingerprintHash;
+use crypto::hash::HashAlgorithm;
+use keys::certificate::CertificateRules;
+use keys::known_hosts::{self, HostKeyStatus, KnownHosts};
+use keys::{CertificateKind, KeyType, PresentedKey, SignatureAlgorithm};
+
+use crate::interaction::Interaction;
+use crate::log::{debug1, debug2, debug3, error, info, says};
+use crate::text::one_line;
+
+/// What is decided about a host key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the host's.
+    Accept,
+    /// The user's configuration lets a changed key pass: nothing secret may be typed.
+    AcceptWithoutSecrets,
+    /// It is not, or nobody would vouch for it.
+    Refuse,
+}
+
+/// What was learned about the host key, for what follows the login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// Nobody vouched for it.
+    None,
+    /// A known_hosts line or the user vouched for the plain key.
+    Plain,
+    /// A certificate authority vouched.
+    Authority,
+}
+
+/// How host keys are judged for one host.
+#[derive(Debug)]
+pub struct HostKeyChecker {
+    /// The name in known_hosts: the alias, or `[host]:port`.
+    name: String,
+    /// The name that a certificate must have among its principals.
+    principal: String,
+    /// For messages: the host as typed and where it is.
+    host: String,
+    address: Option<SocketAddr>,
+    strict: StrictHostKeyChecking,
+    batch_mode: bool,
+    hash_names: bool,
+    visual: bool,
+    fingerprint: HashAlgorithm,
+    revoked_file: Option<PathBuf>,
+    skip_for_loopback: bool,
+    user_paths: Vec<PathBuf>,
+    user_files: Vec<KnownHosts>,
+    global_files: Vec<KnownHosts>,
+    /// What `KnownHostsCommand` says, asked again for the key at hand.
+    command: Option<(String, config::tokens::Tokens)>,
+    rules: Rules,
+    trust: Trust,
+    presented: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    host_key_algorithms: Vec<String>,
+    order_is_the_users: bool,
+    authority_algorithms: Vec<SignatureAlgorithm>,
+    min_rsa_bits: usize,
+}
+
+impl HostKeyChecker {
+    /// Reads the known_hosts files for the host that `options` name.
+    #[must_use]
+    pub fn new(options: &ClientOptions) -> Self {
+        let alias = options.host_key_alias.as_ref();
+        let name = match alias {
+            Some(alias) => alias.to_ascii_lowercase(),
+            None => known_hosts::host_name(&options.hostname, options.port),
+        };
+        let user_paths: Vec<PathBuf> = options
+            .user_known_hosts_files
+            .iter()
+            .map(PathBuf::from)
+            .collect();
+        let global_paths: Vec<PathBuf> = options
+            .global_known_hosts_files
+            .iter()
+            .map(PathBuf::from)
+            .collect();
+        let none = |path: &PathBuf| path.as_os_str() != "none";
+        Self {
+            name,
+            principal: alias.unwrap_or(&options.hostname).to_ascii_lowercase(),
+            host: options.host_argument.clone(),
+            address: None,
+            strict: options.strict_host_key_checking,
+            batch_mode: options.batch_mode,
+            hash_names: options.hash_known_hosts,
+            visual: options.visual_host_key,
+            fingerprint: match options.fingerprint_hash {
+                FingerprintHash::Md5 => HashAlgorithm::Md5,
+                FingerprintHash::Sha256 => HashAlgorithm::Sha256,
+            },
+            revoked_file: options.revoked_host_keys.as_ref().map(PathBuf::from),
+            skip_for_loopback: options.no_host_authentication_for_localhost,
+            user_files: files::load(user_paths.iter().filter(|path| none(path))),
+            global_files: files::load(global_paths.iter().filter(|path| none(path))),
+            user_paths,
+            command: crate::pending::known_hosts_command(options)
+                .map(|template| (template, options.tokens.clone())),
+            rules: Rules {
+                host_key_algorithms: options.host_key_algorithms.clone(),
+                order_is_the_users: options.host_key_algorithms_set,
+                authority_algorithms: options
+                    .ca_signature_algorithms
+                    .iter()
+                    .filter_map(|name| SignatureAlgorithm::from_name(name))
+                    .collect(),
+                min_rsa_bits: usize::try_from(options.required_rsa_size)
+                    .unwrap_or(usize::MAX)
+                    .max(1024),
+            },
+            trust: Trust::None,
+            presented: Vec::new(),
+        }
+    }
+
+    /// Tells where the host was found; messages show it.
+    pub fn set_address(&mut self, address: Option<SocketAddr>) {
+        self.address = address;
+    }
+
+    /// The host key algorithms to offer: those for which the files hold a key of this host
+    /// first, so that a known host is recognised, unless the user chose the order.
+    #[must_use]
+    pub fn algorithms(&self) -> Vec<String> {
+        let all = &self.rules.host_key_algorithms;
+        if self.rules.order_is_the_users {
+            return all.clone();
+        }
+        let mut known = known_hosts::known_types(&self.user_files, &self.name);
+        let others = [
+            known_hosts::known_types(&self.global_files, &self.name),
+            known_hosts::known_types(&self.command_output("ORDER", None), &self.name),
+        ];
+        for other in others {
+            known.authority |= other.authority;
+            known.plain.extend(other.plain);
+        }
+        let preferred = |name: &String| {
+            SignatureAlgorithm::from_name(name).is_some_and(|algorithm| {
+                (algorithm.is_certificate() && known.authority)
+                    || known.plain.contains(&algorithm.key_type())
+            })
+        };
+        let (mut first, last): (Vec<String>, Vec<String>) =
+            all.iter().cloned().partition(preferred);
+        if !first.is_empty() {
+            debug3!("host key algorithms preferred: {}", first.join(","));
+        }
+        first.extend(last);
+        first
+    }
+
+    /// Judges the key that the server proved to hold. Asks and tells through `interaction`.
+    pub fn judge(
+        &mut self,
+        algorithm: &str,
+        blob: &[u8],
+        interaction: &mut dyn Interaction,
+    ) -> Verdict {
+        blob.clone_into(&mut self.presented);
+        let presented = SignatureAlgorithm::from_name(algorithm)
+            .ok_or(keys::KeyError::WrongAlgorithm)
+            .and_then(|algorithm| PresentedKey::from_blob_for(algorithm, blob));
+        let presented = match presented {
+            Ok(presented) => presented,
+            Err(reason) => {
+                error!(
+                    "The server's host key cannot be used: {}",
+                    one_line(&reason.to_string())
+                );
+                return Verdict::Refuse;
+            }
+        };
+        debug1!(
+            "Server host key: {} {}",
+            presented.blob_name(),
+            self.fingerprint_of(presented.key())
+        );
+        if self.visual && says(crate::log::Level::Info) {
+            interaction.tell(&format!("{}\n", self.picture(presented.key())));
+        }
+        if self.skip_for_loopback && self.address.is_some_and(|at| at.ip().is_loopback()) {
+            debug1!("NoHostAuthenticationForLocalhost: the host key is not checked");
+            return Verdict::Accept;
+        }
+        if let Some(verdict) = self.revoked_by_file(&presented) {
+            return verdict;
+        }
+        if presented.certificate().is_some()
+            && let Some(verdict) = self.judge_certificate(&presented, interaction)
+        {
+            return verdict;
+        }
+        let plain = PresentedKey::Plain(presented.key().clone());
+        self.judge_plain(&plain, interaction)
+    }
+
+    /// All files, the user's first, and what the command says of this key.
+    fn lookup(&self, key: &PresentedKey) -> HostKeyStatus {
+        let mut files = self.user_files.clone();
+        files.extend(self.global_files.iter().cloned());
+        files.extend(self.command_output("HOSTNAME", Some(key)));
+        known_hosts::lookup(&files, &self.name, key)
+    }
+
+    /// `None`: no authority is known for the host, so its plain key decides.
+    fn judge_certificate(
+        &mut self,
+        presented: &PresentedKey,
+        interaction: &mut dyn Interaction,
+    ) -> Option<Verdict> {
+        let certificate = presented.certificate()?;
+        match self.lookup(presented) {
+            HostKeyStatus::Found {
+                at,
+                by_authority: true,
+            } => {
+                // Host certificates may name patterns; those that fit stand for the host.
+                let fitting: Vec<&str> = certificate
+                    .principals()
+                    .iter()
+                    .map(String::as_str)
+                    .filter(|principal| {
+                        keys::pattern::matches_ignoring_case(
+                            self.principal.as_bytes(),
+                            principal.as_bytes(),
+                        )
+                    })
+                    .collect();
+                let outcome = certificate.check(&CertificateRules {
+                    kind: CertificateKind::Host,
+                    names: &fitting,
+                    now: sys::time::realtime_seconds(),
+                    authority_algorithms: &self.rules.authority_algorithms,
+                    min_rsa_bits: self.rules.min_rsa_bits,
+                });
+                match outcome {
+                    Ok(_) => {
+                        debug1!(
+                            "Host '{}' is known and matches its certificate authority in {}:{}",
+                            one_line(&self.name),
+                            at.path.display(),
+                            at.line
+                        );
+                        self.trust = Trust::Authority;
+                        Some(Verdict::Accept)
+                    }
+                    Err(reason) => {
+                        error!(
+                            "The host certificate of '{}' is not valid here: {reason}",
+                            one_line(&self.host)
+                        );
+                        Some(Verdict::Refuse)
+                    }
+                }
+            }
+            HostKeyStatus::Revoked { at } => {
+                interaction.tell(&dialog::revoked(self, presented.key(), &at));
+                Some(Verdict::Refuse)
+            }
+            _ => {
+                debug1!("No known authority signed the host certificate: its plain key is checked");
+                None
+            }
+        }
+    }
+
+    fn judge_plain(&mut self, key: &PresentedKey, interaction: &mut dyn Interaction) -> Verdict {
+        match self.lookup(key) {
+            HostKeyStatus::Found { at, .. } => {
+                debug1!(
+                    "Host '{}' is known and matches the {} host key.",
+                    one_line(&self.name),
+                    key.key().key_type().label()
+                );
+                debug1!("Found key in {}:{}", at.path.display(), at.line);
+                self.trust = Trust::Plain;
+                Verdict::Accept
+            }
+            HostKeyStatus::Revoked { at } => {
+                interaction.tell(&dialog::revoked(self, key.key(), &at));
+                Verdict::Refuse
+            }
+            HostKeyStatus::Changed { known } => {
+                interaction.tell(&dialog::changed(self, key.key(), &known));
+                if self.strict == StrictHostKeyChecking::No {
+                    interaction.tell(&dialog::changed_but_let_through());
+                    Verdict::AcceptWithoutSecrets
+                } else {
+                    error!(
+                        "Host key for {} has changed; refusing it.",
+                        one_line(&self.name)
+                    );
+                    Verdict::Refuse
+                }
+            }
+            HostKeyStatus::OtherTypes { known } => self.judge_new(key, &known, interaction),
+            HostKeyStatus::Unknown => self.judge_new(key, &[], interaction),
+        }
+    }
+
+    fn judge_new(
+        &mut self,
+        key: &PresentedKey,
+        other_types: &[known_hosts::KnownKey],
+        interaction: &mut dyn Interaction,
+    ) -> Verdict {
+        let label = key.key().key_type().label();
+        let strict = match self.strict {
+            StrictHostKeyChecking::Ask if self.batch_mode || !interaction.can_ask() => {
+                StrictHostKeyChecking::Yes
+            }
+            other => other,
+        };
+        match strict {
+            StrictHostKeyChecking::Yes => {
+                error!(
+                    "No {label} host key is known for {} and strict checking is asked for.",
+                    one_line(&self.name)
+                );
+                return Verdict::Refuse;
+            }
+            StrictHostKeyChecking::Ask => {
+                let names = dialog::other_names(self, key.key());
+                if !dialog::confirm(self, key.key(), other_types, &names, interaction) {
+                    return Verdict::Refuse;
+                }
+                self.trust = Trust::Plain;
+            }
+            StrictHostKeyChecking::AcceptNew | StrictHostKeyChecking::No => {}
+        }
+        self.remember(key.key(), label);
+        Verdict::Accept
+    }
+
+    /// Writes a new key down. A file that cannot be written does not stop the login.
+    fn remember(&mut self, key: &keys::PublicKey, label: &str) {
+        let Some(path) = self
+            .user_paths
+            .first()
+            .filter(|path| path.as_os_str() != "none")
+        else {
+            return;
+        };
+        let line = known_hosts::edit::entry_line(&[self.name.as_str()], key, self.hash_names);
+        match files::append(path, &line) {
+            Ok(()) => info!(
+                "Warning: Permanently added '{}' ({label}) to the list of known hosts.",
+                one_line(&self.name)
+            ),
+            Err(reason) => info!(
+                "Failed to add the host to the list of known hosts ({}): {reason}",
+                path.display()
+            ),
+        }
+    }
+
+    /// `RevokedHostKeys`: a file that cannot be read refuses every key.
+    fn revoked_by_file(&self, presented: &PresentedKey) -> Option<Verdict> {
+        let path = self.revoked_file.as_ref()?;
+        match files::is_revoked(path, presented) {
+            Ok(false) => None,
+            Ok(true) => {
+                error!(
+                    "Host key {} {} is revoked by {}",
+                    presented.key().key_type().label(),
+                    self.fingerprint_of(presented.key()),
+                    path.display()
+                );
+                Some(Verdict::Refuse)
+            }
+            Err(reason) => {
+                error!(
+                    "RevokedHostKeys {}: {reason}; no host key is accepted",
+                    path.display()
+                );
+                Some(Verdict::Refuse)
+            }
+        }
+    }
+
+    /// What `KnownHostsCommand` prints for this host, as one more file.
+    fn command_output(&self, purpose: &str, key: Option<&PresentedKey>) -> Vec<KnownHosts> {
+        let Some((template, tokens)) = &self.command else {
+            return Vec::new();
+        };
+        let mut tokens = tokens.clone();
+        tokens.set('I', purpose);
+        tokens.set('H', self.name.as_str());
+        match key {
+            Some(key) => {
+                tokens.set('t', key.blob_name());
+                tokens.set('f', self.fingerprint_of(key.key()));
+                tokens.set('K', keys::base64::encode(&key.blob()));
+            }
+            None => {
+                for letter in ['t', 'f', 'K'] {
+                    tokens.set(letter, "NONE");
+                }
+            }
+        }
+        match files::run_command(template, &tokens) {
+            Ok(text) => {
+                debug2!("KnownHostsCommand ({purpose}) gave {} bytes", text.len());
+                vec![KnownHosts::new("KnownHostsCommand", text)]
+            }
+            Err(reason) => {
+                error!("KnownHostsCommand failed: {}", one_line(&reason));
+                Vec::new()
+            }
+        }
+    }
+
+    /// The fingerprint in the user's chosen hash.
+    fn fingerprint_of(&self, key: &keys::PublicKey) -> String {
+        keys::fingerprint::of_blob(&key.blob(), self.fingerprint)
+    }
+
+    fn picture(&self, key: &keys::PublicKey) -> String {
+        format!(
+            "Host key fingerprint is {}\n{}",
+            self.fingerprint_of(key),
+            keys::fingerprint::randomart(
+                &key.blob(),
+                self.fingerprint,
+                key.key_type().label(),
+                key.bits()
+            )
+        )
+    }
+
+    /// The host and where it is, for messages.
+    fn place(&self) -> String {
+        match self.address {
+            Some(address) if address.ip().to_string() != self.host => {
+                format!("{} ({})", one_line(&self.name), address.ip())
+            }
+            _ => one_line(&self.name),
+        }
+    }
+}
+
+/// Types of plain keys that this build can check, for the rotation of keys.
+fn is_offered(algorithms: &[String], key_type: KeyType) -> bool {
+    key_type
+        .algorithms()
+        .iter()
+        .any(|algorithm| algorithms.iter().any(|name| name == algorithm.name()))
+}

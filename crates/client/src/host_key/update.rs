@@ -1,0 +1,210 @@
+//! Rotation of host keys (`UpdateHostKeys`; OpenSSH PROTOCOL §2.5, `hostkeys-00@openssh.com`):
+//! a host whose key is trusted names its other keys, proves them, and they are recorded; keys
+//! that it no longer has are forgotten.
+//!
+//! Only keys under the host's own plain line are touched: a line with patterns or several
+//! names is left alone, and so is every file when anything does not fit.
+
+use config::client::YesNoAsk;
+use driver::Driver;
+use keys::known_hosts::{Entry, KnownHosts, Marker, edit};
+use keys::{PublicKey, Signature, VerifyPolicy};
+
+use super::{HostKeyChecker, Trust, files, is_offered};
+use crate::interaction::{Interaction, Question};
+use crate::log::{debug1, debug2, debug3, error, info};
+use crate::text::one_line;
+
+/// Most keys that are asked to be proven.
+const MAX_NEW_KEYS: usize = 16;
+
+/// What an announcement asks for.
+#[derive(Debug, Default)]
+pub struct Rotation {
+    new: Vec<PublicKey>,
+    gone: Vec<Vec<u8>>,
+}
+
+impl HostKeyChecker {
+    /// Takes the server's announcement; when keys are new, asks for their proof and keeps the
+    /// rotation until it comes.
+    pub fn announced(
+        &mut self,
+        blobs: &[Vec<u8>],
+        wanted: YesNoAsk,
+        driver: &mut Driver,
+        interaction: &mut dyn Interaction,
+    ) -> Option<Rotation> {
+        let rotation = self.plan(blobs, wanted)?;
+        if rotation.new.is_empty() {
+            self.carry_out(&rotation, wanted, interaction);
+            return None;
+        }
+        let asked: Vec<Vec<u8>> = rotation.new.iter().map(PublicKey::blob).collect();
+        debug2!(
+            "hostkeys-prove-00@openssh.com: asking for proof of {} keys",
+            asked.len()
+        );
+        driver.connection().prove_host_keys(&asked).ok()?;
+        Some(rotation)
+    }
+
+    /// Takes the server's proofs; all must be good.
+    pub fn proven(
+        &mut self,
+        rotation: &Rotation,
+        proofs: Option<Vec<Vec<u8>>>,
+        wanted: YesNoAsk,
+        driver: &mut Driver,
+        interaction: &mut dyn Interaction,
+    ) {
+        let Some(proofs) = proofs.filter(|proofs| proofs.len() == rotation.new.len()) else {
+            debug1!("The server did not prove the host keys that it announced");
+            return;
+        };
+        let policy = VerifyPolicy {
+            min_rsa_bits: self.rules.min_rsa_bits,
+            ..VerifyPolicy::default()
+        };
+        for (key, proof) in rotation.new.iter().zip(&proofs) {
+            let Ok(data) = driver.connection().hostkeys_prove_data(&key.blob()) else {
+                return;
+            };
+            let verified = Signature::from_blob(proof)
+                .and_then(|signature| key.verify(signature.algorithm, &data, proof, &policy));
+            if let Err(reason) = verified {
+                error!("The server's proof of a new host key is not good: {reason}");
+                return;
+            }
+        }
+        self.carry_out(rotation, wanted, interaction);
+    }
+
+    /// What has to change, or nothing when the announcement is not to be followed.
+    fn plan(&self, blobs: &[Vec<u8>], wanted: YesNoAsk) -> Option<Rotation> {
+        if wanted == YesNoAsk::No || self.trust != Trust::Plain {
+            debug3!("UpdateHostKeys: the host key was not vouched for by a line of its own");
+            return None;
+        }
+        if !blobs.contains(&self.presented) {
+            debug1!("UpdateHostKeys: the announced keys leave out the one in use; ignored");
+            return None;
+        }
+        // Lines that were added since the files were read count.
+        let current = files::load(self.user_paths.iter());
+        let mut known: Vec<Vec<u8>> = Vec::new();
+        for entry in current
+            .iter()
+            .flat_map(KnownHosts::entries)
+            .filter(|e| e.matches(&self.name))
+        {
+            if !is_simple(&entry) {
+                debug1!("UpdateHostKeys: the host shares a line with others; nothing is changed");
+                return None;
+            }
+            known.extend(entry.key_blob());
+        }
+        let mut rotation = Rotation::default();
+        for blob in blobs {
+            let Ok(key) = PublicKey::from_blob(blob) else {
+                continue;
+            };
+            if known.contains(blob) || !is_offered(&self.rules.host_key_algorithms, key.key_type())
+            {
+                continue;
+            }
+            if key.key_type() == keys::KeyType::Rsa && key.bits() < self.rules.min_rsa_bits {
+                continue;
+            }
+            if rotation.new.len() < MAX_NEW_KEYS && !rotation.new.contains(&key) {
+                rotation.new.push(key);
+            }
+        }
+        for blob in known {
+            // Types that we cannot judge are not ours to forget.
+            let ours = PublicKey::from_blob(&blob)
+                .is_ok_and(|key| is_offered(&self.rules.host_key_algorithms, key.key_type()));
+            if ours && !blobs.contains(&blob) {
+                rotation.gone.push(blob);
+            }
+        }
+        if rotation.new.is_empty() && rotation.gone.is_empty() {
+            debug3!("UpdateHostKeys: nothing to change");
+            return None;
+        }
+        Some(rotation)
+    }
+
+    fn carry_out(
+        &mut self,
+        rotation: &Rotation,
+        wanted: YesNoAsk,
+        interaction: &mut dyn Interaction,
+    ) {
+        let report = self.report(rotation);
+        if wanted == YesNoAsk::Ask {
+            interaction.tell(&report);
+            let answer = interaction.ask("Accept updated hostkeys? (yes/no): ", Question::Confirm);
+            let yes = answer.is_some_and(|answer| answer.eq_ignore_ascii_case(b"yes"));
+            if !yes {
+                return;
+            }
+        } else {
+            debug1!("{}", one_line(report.trim_end()));
+        }
+        if let Err(reason) = self.write(rotation) {
+            info!(
+                "The host keys of {} could not be updated: {reason}",
+                one_line(&self.name)
+            );
+        }
+    }
+
+    fn report(&self, rotation: &Rotation) -> String {
+        let mut text = format!("Host keys of {}:\n", one_line(&self.name));
+        for key in &rotation.new {
+            let label = key.key_type().label();
+            text.push_str(&format!("  new: {label} {}\n", self.fingerprint_of(key)));
+        }
+        for blob in &rotation.gone {
+            text.push_str(&format!("  gone: {}\n", keys::fingerprint::sha256(blob)));
+        }
+        text
+    }
+
+    fn write(&self, rotation: &Rotation) -> std::io::Result<()> {
+        let mut lines = String::new();
+        for key in &rotation.new {
+            lines.push_str(&edit::entry_line(
+                &[self.name.as_str()],
+                key,
+                self.hash_names,
+            ));
+        }
+        for (index, path) in self.user_paths.iter().enumerate() {
+            let Some(file) = files::load(std::iter::once(path)).pop() else {
+                if index == 0 && !lines.is_empty() {
+                    files::append(path, &lines)?;
+                }
+                continue;
+            };
+            let edited = edit::without_keys(&file, &self.name, &rotation.gone);
+            let text = if index == 0 {
+                edit::appended(&edited.text, &lines)
+            } else {
+                edited.text
+            };
+            if text != file.text() {
+                files::replace(path, &text)?;
+                debug1!("Updated {}", path.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A plain line of one name: ours to change.
+fn is_simple(entry: &Entry<'_>) -> bool {
+    entry.marker == Marker::None
+        && (entry.is_hashed() || !(entry.has_patterns() || entry.hosts.contains(&b',')))
+}

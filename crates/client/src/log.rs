@@ -1,0 +1,216 @@
+//! The client's messages to the user: levels as OpenSSH's `LogLevel`, to standard error or to
+//! the file of `-E`.
+//!
+//! One line is one `write`, so lines of several processes do not mix. While the terminal is raw
+//! a line ends in CR LF. The text of peers must pass through [`crate::text`] first; secrets
+//! never come here.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How much is said; each level includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// Nothing.
+    Quiet,
+    /// Why the program ends.
+    Fatal,
+    /// What went wrong.
+    Error,
+    /// What the user should know: the default.
+    Info,
+    /// A little more.
+    Verbose,
+    /// `-v`: decisions.
+    Debug1,
+    /// `-vv`: messages by RFC name.
+    Debug2,
+    /// `-vvv`: internals.
+    Debug3,
+}
+
+impl Level {
+    const ALL: [Self; 8] = [
+        Self::Quiet,
+        Self::Fatal,
+        Self::Error,
+        Self::Info,
+        Self::Verbose,
+        Self::Debug1,
+        Self::Debug2,
+        Self::Debug3,
+    ];
+
+    /// The level with this `LogLevel` name; case does not matter.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_ascii_uppercase().as_str() {
+            "QUIET" => Some(Self::Quiet),
+            "FATAL" => Some(Self::Fatal),
+            "ERROR" => Some(Self::Error),
+            "INFO" => Some(Self::Info),
+            "VERBOSE" => Some(Self::Verbose),
+            "DEBUG" | "DEBUG1" => Some(Self::Debug1),
+            "DEBUG2" => Some(Self::Debug2),
+            "DEBUG3" => Some(Self::Debug3),
+            _ => None,
+        }
+    }
+
+    /// The name in `LogLevel`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quiet => "QUIET",
+            Self::Fatal => "FATAL",
+            Self::Error => "ERROR",
+            Self::Info => "INFO",
+            Self::Verbose => "VERBOSE",
+            Self::Debug1 => "DEBUG1",
+            Self::Debug2 => "DEBUG2",
+            Self::Debug3 => "DEBUG3",
+        }
+    }
+
+    /// One level more, at most [`Level::Debug3`].
+    #[must_use]
+    pub fn louder(self) -> Self {
+        Self::from_number(self.number().saturating_add(1))
+    }
+
+    /// One level less, at least [`Level::Quiet`].
+    #[must_use]
+    pub fn quieter(self) -> Self {
+        Self::from_number(self.number().saturating_sub(1))
+    }
+
+    fn number(self) -> u8 {
+        // The enum is `repr(u8)`: this is its discriminant.
+        self as u8
+    }
+
+    fn from_number(number: u8) -> Self {
+        Self::ALL
+            .get(usize::from(number))
+            .copied()
+            .unwrap_or(Self::Debug3)
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Debug1 => "debug1: ",
+            Self::Debug2 => "debug2: ",
+            Self::Debug3 => "debug3: ",
+            _ => "",
+        }
+    }
+}
+
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+static RAW_TERMINAL: AtomicBool = AtomicBool::new(false);
+static FILE: Mutex<Option<File>> = Mutex::new(None);
+
+/// Sets how much is said.
+pub fn set_level(level: Level) {
+    LEVEL.store(level.number(), Ordering::Relaxed);
+}
+
+/// How much is said now.
+#[must_use]
+pub fn level() -> Level {
+    Level::from_number(LEVEL.load(Ordering::Relaxed))
+}
+
+/// Whether a message of this level is said: ask before composing a costly one.
+#[must_use]
+pub fn says(level: Level) -> bool {
+    level.number() <= LEVEL.load(Ordering::Relaxed)
+}
+
+/// Sends messages to a file instead of standard error.
+pub fn set_file(file: File) {
+    *FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+}
+
+/// Whether messages go to a file.
+#[must_use]
+pub fn goes_to_file() -> bool {
+    FILE.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .is_some()
+}
+
+/// Says whether standard error is a terminal in raw mode now, where a line must end in CR LF.
+pub fn set_raw_terminal(raw: bool) {
+    RAW_TERMINAL.store(raw, Ordering::Relaxed);
+}
+
+/// Writes one message; use the macros of this crate.
+pub fn write(level: Level, message: fmt::Arguments<'_>) {
+    if !says(level) {
+        return;
+    }
+    let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    let end = if file.is_none() && RAW_TERMINAL.load(Ordering::Relaxed) {
+        "\r\n"
+    } else {
+        "\n"
+    };
+    let line = format!("{}{message}{end}", level.prefix());
+    // A log that cannot be written has nobody left to tell.
+    let _ = match file.as_mut() {
+        Some(file) => file.write_all(line.as_bytes()),
+        // Waits where standard error is non-blocking: it may share a terminal with a sink.
+        None => sys::io::write_all(sys::io::stderr(), line.as_bytes()),
+    };
+}
+
+/// Writes text for the user past the levels (prompts' notices, usage): to standard error.
+pub fn tell(text: &str) {
+    let text = if RAW_TERMINAL.load(Ordering::Relaxed) {
+        text.replace('\n', "\r\n")
+    } else {
+        text.to_owned()
+    };
+    let _ = sys::io::write_all(sys::io::stderr(), text.as_bytes());
+}
+
+macro_rules! at_level {
+    ($name:ident, $level:ident, $dollar:tt) => {
+        macro_rules! $name {
+            ($dollar($dollar argument:tt)*) => {
+                $crate::log::write($crate::log::Level::$level, format_args!($dollar($dollar argument)*))
+            };
+        }
+        pub(crate) use $name;
+    };
+}
+
+at_level!(error, Error, $);
+at_level!(info, Info, $);
+at_level!(verbose, Verbose, $);
+at_level!(debug1, Debug1, $);
+at_level!(debug2, Debug2, $);
+at_level!(debug3, Debug3, $);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_names_lead_back_to_their_levels() {
+        for level in Level::ALL {
+            assert_eq!(Level::from_name(level.name()), Some(level));
+            assert_eq!(Level::from_number(level.number()), level);
+        }
+        assert_eq!(Level::from_name("debug"), Some(Level::Debug1));
+        assert_eq!(Level::from_name("loud"), None);
+        assert_eq!(Level::Debug3.louder(), Level::Debug3);
+        assert_eq!(Level::Quiet.quieter(), Level::Quiet);
+        assert_eq!(Level::Info.louder(), Level::Verbose);
+    }
+}

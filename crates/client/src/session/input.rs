@@ -1,0 +1,196 @@
+//! Typed input: read from the terminal, through the escape filter, to the channel.
+
+use proto::channel::Request;
+use proto::{ChannelId, Stream};
+use sys::signals::Signal;
+
+use super::{Asked, FAILURE, Next, RETRY_MS, Session, TOKEN_RETRY, TOKEN_TERMINAL};
+use crate::error::ClientError;
+use crate::log::{self, debug1};
+use crate::terminal::escape::{self, Command, EscapeFilter, Piece};
+
+/// Most bytes read from the terminal at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// What was typed and has not been sent.
+#[derive(Debug)]
+pub(super) struct TypedInput {
+    filter: EscapeFilter,
+    waiting: Vec<u8>,
+    /// The terminal is not read while earlier input waits.
+    paused: bool,
+    ended: bool,
+}
+
+impl TypedInput {
+    pub(super) fn new(escape: Option<u8>) -> Self {
+        Self {
+            filter: EscapeFilter::new(escape),
+            waiting: Vec::new(),
+            paused: false,
+            ended: false,
+        }
+    }
+}
+
+impl Session<'_> {
+    pub(super) fn read_terminal(&mut self) -> Result<Next, ClientError> {
+        let Some(typed) = self.typed.as_mut() else {
+            return Ok(Next::Continue);
+        };
+        if typed.ended || !typed.waiting.is_empty() {
+            return Ok(Next::Continue);
+        }
+        let mut buffer = [0_u8; READ_BYTES];
+        let count = match sys::io::read(sys::io::stdin(), &mut buffer) {
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                return Ok(Next::Continue);
+            }
+            Err(error) => {
+                debug1!("reading the terminal failed: {error}");
+                0
+            }
+        };
+        if count == 0 {
+            typed.ended = true;
+            self.driver.unwatch(sys::io::stdin());
+            return Ok(Next::Continue);
+        }
+        let pieces = typed.filter.filter(buffer.get(..count).unwrap_or_default());
+        for piece in pieces {
+            match piece {
+                Piece::Bytes(bytes) => {
+                    if let Some(typed) = self.typed.as_mut() {
+                        typed.waiting.extend_from_slice(&bytes);
+                    }
+                }
+                Piece::Command(command) => {
+                    // What was typed before the escape goes out before it acts.
+                    self.offer_typed()?;
+                    if let Next::Finish(code) = self.escape_command(command)? {
+                        return Ok(Next::Finish(code));
+                    }
+                }
+            }
+        }
+        Ok(Next::Continue)
+    }
+
+    /// Sends what waits, as far as the channel takes it.
+    pub(super) fn offer_typed(&mut self) -> Result<(), ClientError> {
+        let Some(channel) = self.channel else {
+            return Ok(());
+        };
+        let Some(typed) = self.typed.as_mut() else {
+            return Ok(());
+        };
+        while !typed.waiting.is_empty() {
+            let sent = self
+                .driver
+                .connection()
+                .channel_send_slice(channel, Stream::Data, &typed.waiting)
+                .map_err(|error| ClientError::Lost {
+                    peer: self.peer.clone(),
+                    error: driver::DriverError::Proto(error),
+                })?;
+            if sent == 0 {
+                break;
+            }
+            typed.waiting.drain(..sent.min(typed.waiting.len()));
+        }
+        let blocked = !typed.waiting.is_empty();
+        let retry = blocked.then(|| self.driver.now() + RETRY_MS);
+        if blocked || typed.paused {
+            self.driver.set_timer(TOKEN_RETRY, retry);
+        }
+        if blocked != typed.paused && !typed.ended {
+            typed.paused = blocked;
+            self.driver
+                .watch(sys::io::stdin(), TOKEN_TERMINAL, !blocked, false)
+                .map_err(ClientError::system("stdin"))?;
+        }
+        if typed.ended && !blocked {
+            self.typed = None;
+            self.command(|connection| connection.channel_eof(channel))?;
+        }
+        Ok(())
+    }
+
+    fn escape_command(&mut self, command: Command) -> Result<Next, ClientError> {
+        let escape = self
+            .typed
+            .as_ref()
+            .and_then(|typed| typed.filter.escape())
+            .unwrap_or(b'~');
+        let shown = escape::show(escape);
+        match command {
+            Command::Disconnect => {
+                log::tell(&format!("{shown}.\n"));
+                self.started = true;
+                return Ok(Next::Finish(FAILURE));
+            }
+            Command::Suspend => {
+                log::tell(&format!("{shown}^Z [suspend ssh]\n"));
+                self.suspend()?;
+            }
+            Command::Break => {
+                log::tell(&format!("{shown}B\n"));
+                if let Some(channel) = self.open_channel() {
+                    let request = Request::Break { ms: 1000 };
+                    self.request(channel, &request, true)?;
+                    self.asked.push_back(Asked::Break);
+                }
+            }
+            Command::Rekey => {
+                let now = self.driver.now();
+                debug1!("rekeying as asked with {shown}R");
+                self.command(|connection| connection.rekey(now))?;
+            }
+            Command::Louder | Command::Quieter => {
+                let level = match command {
+                    Command::Louder => log::level().louder(),
+                    _ => log::level().quieter(),
+                };
+                log::set_level(level);
+                log::tell(&format!("{shown}V [LogLevel {}]\n", level.name()));
+            }
+            Command::ListChannels => {
+                log::tell(&format!("{shown}#\n"));
+                log::tell("The following channels are open:\n");
+                if let Some(ChannelId(number)) = self.open_channel() {
+                    log::tell(&format!("  #{number} session\n"));
+                }
+            }
+            Command::Help => {
+                log::tell(&format!("{shown}?\n"));
+                log::tell(&escape::help(escape));
+            }
+        }
+        Ok(Next::Continue)
+    }
+
+    fn open_channel(&mut self) -> Option<ChannelId> {
+        let channel = self.channel?;
+        self.driver
+            .connection()
+            .channel_is_open(channel)
+            .then_some(channel)
+    }
+
+    /// Gives the terminal back to the shell and stops; goes on when continued.
+    fn suspend(&mut self) -> Result<(), ClientError> {
+        let system = ClientError::system;
+        if let Some(raw) = &mut self.raw {
+            raw.suspend().map_err(system("suspend"))?;
+        }
+        // The shell gets its streams blocking, as it gave them to us.
+        let restore = super::StdioFlags::blocking();
+        sys::signals::raise_default(Signal::TSTP).map_err(system("suspend"))?;
+        drop(restore);
+        if let Some(raw) = &mut self.raw {
+            raw.resume().map_err(system("resume"))?;
+        }
+        self.send_window_size()
+    }
+}

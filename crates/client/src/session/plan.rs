@@ -1,0 +1,184 @@
+//! What a session is to do, made from options, flags and the local environment.
+
+use std::os::unix::ffi::OsStrExt;
+
+use config::client::{ClientOptions, EscapeChar, RequestTty, SessionType};
+use config::pattern;
+
+use crate::log::debug3;
+
+/// What the channel runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// The user's login shell.
+    Shell,
+    /// A command.
+    Exec(Vec<u8>),
+    /// A subsystem by name.
+    Subsystem(Vec<u8>),
+    /// No channel (`-N`).
+    Nothing,
+    /// Standard input and output joined with a host and port (`-W`).
+    Forward {
+        /// The host, as the server shall resolve it.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+impl What {
+    /// The request that starts it.
+    pub(super) fn request_name(&self) -> &'static str {
+        match self {
+            Self::Exec(_) => "exec",
+            Self::Subsystem(_) => "subsystem",
+            _ => "shell",
+        }
+    }
+}
+
+/// The pty to ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PtyPlan {
+    /// `TERM`.
+    pub term: Vec<u8>,
+    /// Encoded modes of our own terminal, RFC 4254 §8.
+    pub modes: Vec<u8>,
+}
+
+/// A session, decided.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What runs.
+    pub what: What,
+    /// The pty, when one is wanted.
+    pub pty: Option<PtyPlan>,
+    /// Variables for the other side.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Nothing is read from standard input.
+    pub stdin_null: bool,
+    /// The escape character, for a session with a terminal.
+    pub escape: Option<u8>,
+}
+
+impl Plan {
+    /// A plan for a command without terminal, environment or escapes.
+    #[must_use]
+    pub fn exec(command: impl Into<Vec<u8>>) -> Self {
+        Self {
+            what: What::Exec(command.into()),
+            pty: None,
+            environment: Vec::new(),
+            stdin_null: false,
+            escape: None,
+        }
+    }
+
+    /// Decides from the options. `command` is that of the command line.
+    ///
+    /// # Errors
+    /// A sentence for the user when the wishes contradict each other.
+    pub fn decide(
+        options: &ClientOptions,
+        command: Option<Vec<u8>>,
+        forward: Option<(String, u16)>,
+    ) -> Result<Self, String> {
+        let typed = command.is_some();
+        let command = match (command, &options.remote_command) {
+            (Some(_), Some(_)) => {
+                return Err("Cannot execute command-line and remote command.".into());
+            }
+            (Some(command), None) => Some(command),
+            (None, Some(command)) => Some(command.clone().into_bytes()),
+            (None, None) => None,
+        };
+        debug3!("command typed: {typed}");
+        let what = match (forward, options.session_type, command) {
+            (Some((host, port)), _, _) => What::Forward { host, port },
+            (None, SessionType::None, _) => What::Nothing,
+            (None, SessionType::Subsystem, Some(name)) => What::Subsystem(name),
+            (None, SessionType::Subsystem, None) => {
+                return Err(
+                    "SessionType subsystem needs the subsystem's name as the command.".into(),
+                );
+            }
+            (None, SessionType::Default, Some(command)) => What::Exec(command),
+            (None, SessionType::Default, None) => What::Shell,
+        };
+        let pty = wants_pty(options, &what).then(|| PtyPlan {
+            term: std::env::var_os("TERM")
+                .map(|term| term.as_bytes().to_vec())
+                .unwrap_or_default(),
+            modes: crate::terminal::encoded_modes(),
+        });
+        let escape = match (options.escape_char, &pty) {
+            (EscapeChar::Byte(byte), Some(_)) => Some(byte),
+            _ => None,
+        };
+        Ok(Self {
+            environment: match what {
+                What::Forward { .. } | What::Nothing => Vec::new(),
+                _ => environment(options),
+            },
+            what,
+            pty,
+            stdin_null: options.stdin_null,
+            escape,
+        })
+    }
+}
+
+fn wants_pty(options: &ClientOptions, what: &What) -> bool {
+    if matches!(what, What::Forward { .. } | What::Nothing) {
+        return false;
+    }
+    let terminal = sys::io::is_terminal(sys::io::stdin()) && !options.stdin_null;
+    match options.request_tty {
+        RequestTty::Force => true,
+        RequestTty::No => false,
+        RequestTty::Yes => {
+            if !terminal {
+                crate::log::info!(
+                    "Pseudo-terminal will not be allocated because stdin is not a terminal."
+                );
+            }
+            terminal
+        }
+        RequestTty::Auto => {
+            if *what == What::Shell && !terminal && !options.stdin_null {
+                crate::log::info!(
+                    "Pseudo-terminal will not be allocated because stdin is not a terminal."
+                );
+            }
+            terminal && *what == What::Shell
+        }
+    }
+}
+
+/// `SendEnv` of our own variables, then `SetEnv`; `SetEnv` wins.
+#[must_use]
+pub fn environment(options: &ClientOptions) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut variables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    if !options.send_env.is_empty() {
+        for (name, value) in std::env::vars_os() {
+            let Some(text) = name.to_str() else { continue };
+            let set = options.set_env.iter().any(|variable| variable.name == text);
+            if !set
+                && options
+                    .send_env
+                    .iter()
+                    .any(|wanted| pattern::matches(text, wanted))
+            {
+                variables.push((name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+            }
+        }
+    }
+    for variable in &options.set_env {
+        variables.push((
+            variable.name.clone().into_bytes(),
+            variable.value.clone().into_bytes(),
+        ));
+    }
+    variables
+}

@@ -1,0 +1,230 @@
+//! The escape filter: `~.` and its kin at the start of a line of typed input.
+//!
+//! Pure: bytes in, pieces out. What a command does is in `crate::session`.
+
+/// What the user asked for with an escape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// `~.`: end the connection.
+    Disconnect,
+    /// `~^Z`: stop this program.
+    Suspend,
+    /// `~B`: send BREAK.
+    Break,
+    /// `~R`: exchange new keys.
+    Rekey,
+    /// `~V`: say less.
+    Quieter,
+    /// `~v`: say more.
+    Louder,
+    /// `~#`: list channels.
+    ListChannels,
+    /// `~?`: list escapes.
+    Help,
+}
+
+/// A piece of the filtered input, in order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes for the other side.
+    Bytes(Vec<u8>),
+    /// A command for this program.
+    Command(Command),
+}
+
+/// Where in a line the input stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    LineStart,
+    Escape,
+    Inside,
+}
+
+/// The filter of one terminal.
+#[derive(Debug)]
+pub struct EscapeFilter {
+    escape: Option<u8>,
+    state: State,
+}
+
+impl EscapeFilter {
+    /// A filter for `escape`; with `None` everything passes.
+    #[must_use]
+    pub fn new(escape: Option<u8>) -> Self {
+        Self {
+            escape,
+            state: State::LineStart,
+        }
+    }
+
+    /// The character that starts an escape.
+    #[must_use]
+    pub fn escape(&self) -> Option<u8> {
+        self.escape
+    }
+
+    /// Filters the next bytes. An escape character whose follower has not been typed yet is
+    /// held back.
+    pub fn filter(&mut self, input: &[u8]) -> Vec<Piece> {
+        let Some(escape) = self.escape else {
+            return if input.is_empty() {
+                Vec::new()
+            } else {
+                vec![Piece::Bytes(input.to_vec())]
+            };
+        };
+        let mut pieces = Vec::new();
+        let mut bytes = Vec::with_capacity(input.len());
+        for &byte in input {
+            match self.state {
+                State::LineStart if byte == escape => self.state = State::Escape,
+                State::Escape => match command_of(byte) {
+                    Some(command) => {
+                        if !bytes.is_empty() {
+                            pieces.push(Piece::Bytes(std::mem::take(&mut bytes)));
+                        }
+                        pieces.push(Piece::Command(command));
+                        // Another escape may follow at once: the line has not begun yet.
+                        self.state = State::LineStart;
+                    }
+                    None => {
+                        // The doubled escape character sends it once; a stranger sends both.
+                        if byte != escape {
+                            bytes.push(escape);
+                        }
+                        bytes.push(byte);
+                        self.state = after(byte);
+                    }
+                },
+                _ => {
+                    bytes.push(byte);
+                    self.state = after(byte);
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            pieces.push(Piece::Bytes(bytes));
+        }
+        pieces
+    }
+}
+
+fn after(byte: u8) -> State {
+    if matches!(byte, b'\r' | b'\n') {
+        State::LineStart
+    } else {
+        State::Inside
+    }
+}
+
+fn command_of(byte: u8) -> Option<Command> {
+    Some(match byte {
+        b'.' => Command::Disconnect,
+        0x1a => Command::Suspend,
+        b'B' => Command::Break,
+        b'R' => Command::Rekey,
+        b'V' => Command::Quieter,
+        b'v' => Command::Louder,
+        b'#' => Command::ListChannels,
+        b'?' => Command::Help,
+        _ => return None,
+    })
+}
+
+/// The text of `~?`, lines ended by newlines.
+#[must_use]
+pub fn help(escape: u8) -> String {
+    let escape = show(escape);
+    let rows = [
+        (".", "close the connection (and every channel in it)"),
+        ("B", "send a BREAK to the remote system"),
+        ("R", "exchange new session keys now"),
+        (
+            "V/v",
+            "say less (V) or more (v) in messages of this program",
+        ),
+        ("^Z", "suspend this program"),
+        ("#", "list the open channels"),
+        ("?", "show this list"),
+    ];
+    let mut text = String::from("Escapes that this program understands, at the start of a line:\n");
+    for (key, meaning) in rows {
+        text.push_str(&format!(" {escape}{key:<4} {meaning}\n"));
+    }
+    text.push_str(&format!(
+        " {escape}{escape:<4} send the escape character itself\n"
+    ));
+    text
+}
+
+/// An escape character as a person writes it (`~`, `^]`).
+#[must_use]
+pub fn show(escape: u8) -> String {
+    match escape {
+        0..=0x1f => format!("^{}", char::from(escape + 64)),
+        0x7f => "^?".to_owned(),
+        other => char::from(other).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(filter: &mut EscapeFilter, input: &[u8]) -> (Vec<u8>, Vec<Command>) {
+        let mut bytes = Vec::new();
+        let mut commands = Vec::new();
+        for piece in filter.filter(input) {
+            match piece {
+                Piece::Bytes(more) => bytes.extend(more),
+                Piece::Command(command) => commands.push(command),
+            }
+        }
+        (bytes, commands)
+    }
+
+    #[test]
+    fn an_escape_counts_only_at_the_start_of_a_line() {
+        let mut filter = EscapeFilter::new(Some(b'~'));
+        assert_eq!(run(&mut filter, b"a~.b\r"), (b"a~.b\r".to_vec(), vec![]));
+        assert_eq!(run(&mut filter, b"~."), (vec![], vec![Command::Disconnect]));
+    }
+
+    #[test]
+    fn a_split_escape_waits_for_its_second_half() {
+        let mut filter = EscapeFilter::new(Some(b'~'));
+        assert_eq!(run(&mut filter, b"~"), (vec![], vec![]));
+        assert_eq!(run(&mut filter, b"x"), (b"~x".to_vec(), vec![]));
+        assert_eq!(run(&mut filter, b"\r~"), (b"\r".to_vec(), vec![]));
+        assert_eq!(run(&mut filter, b"~."), (b"~.".to_vec(), vec![]));
+    }
+
+    #[test]
+    fn each_command_has_its_key_and_bytes_keep_their_place() {
+        let mut filter = EscapeFilter::new(Some(b'~'));
+        let (bytes, commands) = run(&mut filter, b"~B~R~v~V~#~?~\x1als\r~~x");
+        use Command::{Break, Help, ListChannels, Louder, Quieter, Rekey, Suspend};
+        assert_eq!(
+            commands,
+            [Break, Rekey, Louder, Quieter, ListChannels, Help, Suspend]
+        );
+        assert_eq!(bytes, b"ls\r~x");
+        let pieces = filter.filter(b"\r~Bz");
+        assert_eq!(
+            pieces,
+            [
+                Piece::Bytes(b"\r".to_vec()),
+                Piece::Command(Break),
+                Piece::Bytes(b"z".to_vec())
+            ]
+        );
+    }
+
+    #[test]
+    fn without_an_escape_character_everything_passes() {
+        let mut filter = EscapeFilter::new(None);
+        assert_eq!(run(&mut filter, b"\r~."), (b"\r~.".to_vec(), vec![]));
+        assert_eq!(show(0x1d), "^]");
+        assert!(help(b'~').contains(" ~.    close"));
+    }
+}

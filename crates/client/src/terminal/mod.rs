@@ -1,0 +1,92 @@
+//! The user's terminal: raw mode, size, modes for the pty request, escapes.
+//!
+//! The terminal is the one on standard input. `sys` puts the modes back also when a signal
+//! ends the process.
+
+pub mod escape;
+
+use std::io;
+
+use sys::terminal::{self, WindowSize};
+
+/// The size that a terminal has when it does not tell (RFC 1091's customary one).
+const FALLBACK: (u32, u32) = (80, 24);
+
+/// A window size as the protocol carries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Width in characters.
+    pub columns: u32,
+    /// Height in characters.
+    pub rows: u32,
+    /// Width in pixels, 0 when not known.
+    pub width_px: u32,
+    /// Height in pixels, 0 when not known.
+    pub height_px: u32,
+}
+
+impl From<WindowSize> for Size {
+    fn from(size: WindowSize) -> Self {
+        Self {
+            columns: u32::from(size.columns),
+            rows: u32::from(size.rows),
+            width_px: u32::from(size.width_px),
+            height_px: u32::from(size.height_px),
+        }
+    }
+}
+
+/// The size of the terminal on standard input, or else on standard output.
+#[must_use]
+pub fn window_size() -> Size {
+    let size = terminal::window_size(sys::io::stdin())
+        .or_else(|_| terminal::window_size(sys::io::stdout()))
+        .map(Size::from);
+    size.unwrap_or(Size {
+        columns: FALLBACK.0,
+        rows: FALLBACK.1,
+        width_px: 0,
+        height_px: 0,
+    })
+}
+
+/// The modes of the terminal on standard input for the pty request (RFC 4254 §8); only the
+/// end mark when it is none.
+#[must_use]
+pub fn encoded_modes() -> Vec<u8> {
+    match terminal::attributes(sys::io::stdin()) {
+        Ok(attributes) => terminal::encode_modes(&attributes),
+        Err(_) => vec![0],
+    }
+}
+
+/// Raw mode of the terminal on standard input, until dropped.
+#[derive(Debug)]
+pub struct RawMode(terminal::RawMode);
+
+impl RawMode {
+    /// Enters raw mode.
+    ///
+    /// # Errors
+    /// Those of the system; a terminal whose modes cannot be changed.
+    pub fn enter() -> io::Result<Self> {
+        // A background job would be stopped by the change: its shell has the terminal now.
+        terminal::RawMode::enter(sys::io::stdin()).map(Self)
+    }
+
+    /// Puts the old modes back for a while.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn suspend(&mut self) -> io::Result<()> {
+        self.0.suspend()
+    }
+
+    /// Enters raw mode again.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn resume(&mut self) -> io::Result<()> {
+        self.0.resume()
+    }
+}
