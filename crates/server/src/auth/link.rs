@@ -1,0 +1,181 @@
+//! The socket and the connection before a login: one thread, `poll`, no epoll and no registry,
+//! so that few system calls are enough for the sandbox.
+//!
+//! Everything that is queued leaves in one write: the version line with our KEXINIT, and
+//! KEX_*_REPLY with NEWKEYS and EXT_INFO. While the socket does not take what is queued,
+//! nothing more is read.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use proto::{Connection, Event, Millis, Output, ServerHostKey, TransportConfig};
+
+use super::end::End;
+
+/// Bytes of room that a read is given. Before a login nobody has a reason to send more at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// How long a farewell may take to be written, in milliseconds.
+const GOODBYE_MS: u64 = 1000;
+
+/// Socket and connection.
+pub(super) struct Link {
+    socket: OwnedFd,
+    connection: Connection,
+    /// Sealed bytes that the socket has not taken yet.
+    unsent: Vec<u8>,
+    /// When the login must be complete.
+    grace_ends: Option<Millis>,
+}
+
+impl Link {
+    /// Queues version line and KEXINIT; they leave with the first [`exchange`](Self::exchange).
+    pub(super) fn new(
+        socket: OwnedFd,
+        config: TransportConfig,
+        host_keys: Vec<ServerHostKey>,
+    ) -> Result<Self, End> {
+        sys::io::set_nonblocking(&socket, true)?;
+        // A socket that is none of TCP's (a pair, in tests and with inetd's kin) refuses it.
+        let _ = sys::socket::set_nodelay(&socket, true);
+        let connection = Connection::server(config, host_keys, sys::time::monotonic_ms())?;
+        Ok(Self {
+            socket,
+            connection,
+            unsent: Vec::new(),
+            grace_ends: None,
+        })
+    }
+
+    /// Ends the wait for a login after so many seconds (0: never). The monitor keeps the same
+    /// time and ends us; this one counts when the monitor itself waits, so it comes later.
+    pub(super) fn with_grace(mut self, seconds: u32) -> Self {
+        let grace_ms = (u64::from(seconds) + 1) * 1000;
+        self.grace_ends = (seconds > 0).then(|| sys::time::monotonic_ms().saturating_add(grace_ms));
+        self
+    }
+
+    pub(super) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    pub(super) fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// The next event, of bytes that have arrived already.
+    pub(super) fn next_event(&mut self) -> Result<Option<Event>, End> {
+        if let Some(event) = self.connection.poll_event() {
+            return Ok(Some(event));
+        }
+        // An answer may have freed packets that waited behind its request.
+        self.connection.process(sys::time::monotonic_ms())?;
+        Ok(self.connection.poll_event())
+    }
+
+    /// Writes what is queued, waits for bytes or a deadline, and handles either.
+    pub(super) fn exchange(&mut self) -> Result<(), End> {
+        self.collect_output();
+        self.write_some()?;
+        let now = sys::time::monotonic_ms();
+        if self.grace_ends.is_some_and(|end| end <= now) {
+            return Err(End::GraceExceeded);
+        }
+        let deadline = [self.grace_ends, self.connection.poll_deadline()]
+            .into_iter()
+            .flatten()
+            .min();
+        let timeout = deadline.map(|at| Duration::from_millis(at.saturating_sub(now)));
+        let blocked = !self.unsent.is_empty();
+        let mut wait = [sys::io::PollFd::new(self.socket.as_fd(), !blocked, blocked)];
+        let ready = sys::io::poll(&mut wait, timeout)?;
+        let [wait] = wait;
+        if ready > 0 && !blocked && wait.is_readable() {
+            self.read_some()?;
+        }
+        let now = sys::time::monotonic_ms();
+        if self.connection.poll_deadline().is_some_and(|at| at <= now) {
+            self.connection.handle_timeout(now)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all that is queued, as long as the grace time lasts.
+    pub(super) fn flush(&mut self) -> Result<(), End> {
+        self.collect_output();
+        loop {
+            self.write_some()?;
+            if self.unsent.is_empty() {
+                return Ok(());
+            }
+            let now = sys::time::monotonic_ms();
+            let left = self
+                .grace_ends
+                .map(|end| Duration::from_millis(end.saturating_sub(now)));
+            if !sys::io::wait_writable(&self.socket, left)? {
+                return Err(End::GraceExceeded);
+            }
+        }
+    }
+
+    /// Tells the client why, if the socket takes it: nothing waits long for a peer that has
+    /// broken the rules.
+    pub(super) fn say_goodbye(&mut self, end: &End) {
+        let Some((reason, words)) = end.disconnect() else {
+            return;
+        };
+        match end {
+            End::Proto(error) => self.connection.fail(error),
+            _ => self.connection.disconnect(reason, words),
+        }
+        let latest = sys::time::monotonic_ms().saturating_add(GOODBYE_MS);
+        self.grace_ends = Some(self.grace_ends.map_or(latest, |end| end.min(latest)));
+        let _ = self.flush();
+        // Bytes that were not read turn a close into a reset, which may overtake the message.
+        let _ = sys::socket::shutdown(&self.socket, sys::socket::Direction::Write);
+    }
+
+    fn collect_output(&mut self) {
+        while let Some(output) = self.connection.poll_output() {
+            match output {
+                Output::Raw(bytes) => self.unsent.extend_from_slice(&bytes),
+                Output::Seal(job) => {
+                    let sealed = job.run();
+                    self.unsent.extend_from_slice(sealed.wire());
+                    self.connection.recycle(sealed.into_buf());
+                }
+            }
+        }
+    }
+
+    fn write_some(&mut self) -> Result<(), End> {
+        while !self.unsent.is_empty() {
+            match sys::io::write(&self.socket, &self.unsent) {
+                Ok(0) => return Err(End::Closed),
+                Ok(count) => drop(self.unsent.drain(..count.min(self.unsent.len()))),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self) -> Result<(), End> {
+        let buffer = self.connection.receive_buffer();
+        if buffer.capacity() - buffer.len() < READ_BYTES {
+            buffer.reserve(READ_BYTES);
+        }
+        match sys::io::read_into(&self.socket, buffer) {
+            Ok(0) => Err(End::Closed),
+            Ok(_) => {
+                // The kernel forgets the wish with each delayed acknowledgement, and a client
+                // without TCP_NODELAY stalls 40 ms on each of its flights.
+                let _ = sys::socket::set_quickack(&self.socket, true);
+                self.connection.process(sys::time::monotonic_ms())?;
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Events of a connection that is not logged in, as requests to the monitor.
+//!
+//! Each authentication request is answered by exactly one answer of the monitor, which has
+//! waited its minimum time before a failure; this process never judges one itself, so that all
+//! ways to fail look the same (RFC 4252 §5.1).
+
+use crypto::kex::{DhGroup, DhPolicy, Primality};
+use privsep::{
+    AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Group, KbdintPrompts,
+    KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, Message, Secret, SignExchangeHash,
+    Signature, User, UserPolicy,
+};
+use proto::{AuthMethod, AuthRequest, Connection, Event, Prompt};
+use wire::names;
+
+use super::end::End;
+use crate::log::Logger;
+use crate::rpc::{Rpc, RpcError};
+use crate::transport;
+
+/// What an event leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The login goes on.
+    Continue,
+    /// USERAUTH_SUCCESS is queued: nothing more may be read.
+    Succeeded,
+}
+
+/// Where a login stands.
+pub(super) struct Login<'a> {
+    rpc: &'a Rpc,
+    log: Logger<'a>,
+    start: &'a AuthStart,
+    /// Blob of the host key that signed the first exchange.
+    host_key: Option<Vec<u8>>,
+    /// The one user name of this connection.
+    user: Option<Vec<u8>>,
+}
+
+impl<'a> Login<'a> {
+    pub(super) fn new(rpc: &'a Rpc, log: Logger<'a>, start: &'a AuthStart) -> Self {
+        Self {
+            rpc,
+            log,
+            start,
+            host_key: None,
+            user: None,
+        }
+    }
+
+    /// The user who tries, once there is one.
+    pub(super) fn user(&self) -> Option<&[u8]> {
+        self.user.as_deref()
+    }
+
+    /// Handles one event.
+    ///
+    /// # Errors
+    /// [`End`] when the connection is over.
+    pub(super) fn handle(
+        &mut self,
+        connection: &mut Connection,
+        event: Event,
+    ) -> Result<Step, End> {
+        match event {
+            Event::SignExchangeHash {
+                kex,
+                algorithm,
+                key,
+                hash,
+            } => {
+                self.sign(connection, kex, algorithm, key, hash.as_ref())?;
+            }
+            Event::ChooseGroup {
+                min,
+                preferred,
+                max,
+            } => self.choose_group(connection, min, preferred, max)?,
+            Event::AuthRequest(request) => return self.authenticate(connection, request),
+            Event::Version => {
+                let version = connection.peer_version().unwrap_or_default();
+                self.log
+                    .debug(&format!("Remote protocol version: {version}"));
+            }
+            Event::KeysChanged { negotiated, .. } => self.log.debug(&format!(
+                "kex: {} host key: {} cipher: {} / {}",
+                negotiated.kex,
+                negotiated.host_key,
+                negotiated.client_to_server.cipher,
+                negotiated.server_to_client.cipher
+            )),
+            Event::DebugMessage { text, .. } => self.log.debug2(&format!("client says: {text}")),
+            // No other event exists before a login; proto refuses their messages.
+            _ => {}
+        }
+        Ok(Step::Continue)
+    }
+
+    fn sign(
+        &mut self,
+        connection: &mut Connection,
+        kex_algorithm: &str,
+        algorithm: &str,
+        key: Vec<u8>,
+        hash: &[u8],
+    ) -> Result<(), End> {
+        let key_index = transport::key_index(&self.start.host_keys, &key).ok_or(
+            proto::Error::Bug("exchange with a host key that we do not have"),
+        )?;
+        let signature: Signature = self.rpc.ask(&SignExchangeHash {
+            kex_algorithm: kex_algorithm.to_owned(),
+            host_key_algorithm: algorithm.to_owned(),
+            key_index,
+            hash: hash.to_vec(),
+        })?;
+        self.host_key.get_or_insert(key);
+        connection.provide_host_signature(&signature.blob)?;
+        Ok(())
+    }
+
+    fn choose_group(
+        &self,
+        connection: &mut Connection,
+        min_bits: u32,
+        preferred_bits: u32,
+        max_bits: u32,
+    ) -> Result<(), End> {
+        let group: Group = self.rpc.ask(&ChooseGroup {
+            min_bits,
+            preferred_bits,
+            max_bits,
+        })?;
+        let found = !group.p.is_empty() && !group.g.is_empty();
+        // The group comes from our own moduli file, tested when it was made.
+        let policy = DhPolicy {
+            primality: Primality::Trusted,
+            ..DhPolicy::default()
+        };
+        let group = match found.then(|| DhGroup::new(&group.p, &group.g, &policy)) {
+            Some(Err(error)) => {
+                self.log
+                    .error(&format!("a group of the moduli file is refused: {error}"));
+                None
+            }
+            other => other.and_then(Result::ok),
+        };
+        connection.provide_group(group)?;
+        Ok(())
+    }
+
+    fn authenticate(
+        &mut self,
+        connection: &mut Connection,
+        request: AuthRequest,
+    ) -> Result<Step, End> {
+        let AuthRequest {
+            user,
+            service,
+            method,
+        } = request;
+        if service != names::SERVICE_CONNECTION.as_bytes() {
+            return Err(End::UnknownService);
+        }
+        match &self.user {
+            None => self.name_user(connection, user)?,
+            Some(known) if *known != user => return Err(End::UserChanged),
+            Some(_) => {}
+        }
+        match method {
+            AuthMethod::None => self.judge(connection, &AuthNone {}),
+            AuthMethod::Password {
+                password,
+                new_password: None,
+            } => {
+                let password = Secret::new(password.to_vec());
+                self.judge(connection, &AuthPassword { password })
+            }
+            AuthMethod::Password {
+                new_password: Some(_),
+                ..
+            } => self.judge(
+                connection,
+                &AuthOther {
+                    method: names::METHOD_PASSWORD.to_owned(),
+                },
+            ),
+            AuthMethod::PublickeyQuery { algorithm, key } => {
+                self.query_key(connection, &algorithm, key)
+            }
+            AuthMethod::Publickey {
+                algorithm,
+                key,
+                signature,
+                hostbound,
+            } => {
+                let hostbound = if hostbound {
+                    self.host_key.clone()
+                } else {
+                    None
+                };
+                let algorithm = lossy(&algorithm);
+                self.judge(
+                    connection,
+                    &KeyVerify {
+                        algorithm,
+                        key,
+                        signature,
+                        hostbound,
+                    },
+                )
+            }
+            AuthMethod::KeyboardInteractive { submethods } => self.prompt_or_judge(
+                connection,
+                &KbdintStart {
+                    devices: lossy(&submethods),
+                },
+            ),
+            AuthMethod::InfoResponse { responses } => {
+                let responses = responses
+                    .iter()
+                    .map(|each| Secret::new(each.to_vec()))
+                    .collect();
+                self.prompt_or_judge(connection, &KbdintRespond { responses })
+            }
+            AuthMethod::Unknown { name } => self.judge(
+                connection,
+                &AuthOther {
+                    method: lossy(&name),
+                },
+            ),
+        }
+    }
+
+    /// Tells the monitor, once, who it is that tries, and sends the banner for that user.
+    fn name_user(&mut self, connection: &mut Connection, user: Vec<u8>) -> Result<(), End> {
+        let policy: UserPolicy = self.rpc.ask(&User {
+            // A name that is not UTF-8 belongs to nobody; it is answered like any other such.
+            user: lossy(&user),
+            service: names::SERVICE_CONNECTION.to_owned(),
+            client_version: connection.peer_version().unwrap_or_default().to_owned(),
+        })?;
+        let algorithms = transport::signature_algorithms(&policy.pubkey_algorithms);
+        connection.send_ext_info_in_auth(&borrowed(&algorithms))?;
+        if let Some(banner) = policy.banner.filter(|banner| !banner.is_empty()) {
+            connection.auth_banner(&banner)?;
+        }
+        self.user = Some(user);
+        Ok(())
+    }
+
+    fn judge<M: Message>(&self, connection: &mut Connection, request: &M) -> Result<Step, End> {
+        let outcome: AuthOutcome = self.rpc.ask(request)?;
+        conclude(connection, outcome)
+    }
+
+    fn query_key(
+        &self,
+        connection: &mut Connection,
+        algorithm: &[u8],
+        key: Vec<u8>,
+    ) -> Result<Step, End> {
+        let answer: KeyAnswer = self.rpc.ask(&KeyQuery {
+            algorithm: lossy(algorithm),
+            key,
+        })?;
+        if answer.too_many_failures {
+            return Err(End::TooManyFailures);
+        }
+        if answer.acceptable {
+            connection.auth_pk_ok()?;
+        } else {
+            connection.auth_failure(&borrowed(&answer.methods), false)?;
+        }
+        Ok(Step::Continue)
+    }
+
+    fn prompt_or_judge<M: Message>(
+        &self,
+        connection: &mut Connection,
+        request: &M,
+    ) -> Result<Step, End> {
+        let (frame, _) = self.rpc.ask_frame(request)?;
+        if frame.number != KbdintPrompts::NUMBER {
+            return conclude(connection, frame.decode().map_err(RpcError::from)?);
+        }
+        let asked: KbdintPrompts = frame.decode().map_err(RpcError::from)?;
+        let prompts: Vec<Prompt> = asked
+            .prompts
+            .into_iter()
+            .map(|prompt| Prompt {
+                text: prompt.text,
+                echo: prompt.echo,
+            })
+            .collect();
+        connection.auth_info_request(&asked.name, &asked.instruction, &prompts)?;
+        Ok(Step::Continue)
+    }
+}
+
+fn conclude(connection: &mut Connection, outcome: AuthOutcome) -> Result<Step, End> {
+    match outcome {
+        AuthOutcome::Failure { methods } => connection.auth_failure(&borrowed(&methods), false)?,
+        AuthOutcome::Partial { methods } => connection.auth_failure(&borrowed(&methods), true)?,
+        AuthOutcome::TooManyFailures => return Err(End::TooManyFailures),
+        AuthOutcome::Success => {
+            connection.auth_success()?;
+            return Ok(Step::Succeeded);
+        }
+    }
+    Ok(Step::Continue)
+}
+
+fn borrowed(methods: &[String]) -> Vec<&str> {
+    methods.iter().map(String::as_str).collect()
+}
+
+/// Algorithm and user names are ASCII or nothing that we have: what is not text stays unknown.
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

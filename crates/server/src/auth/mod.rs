@@ -1,0 +1,119 @@
+//! The process that speaks to a client that has not logged in: version exchange, key exchange
+//! and user authentication (RFC 4253, 4252, 4256), in a sandbox.
+//!
+//! [`start`] takes what the monitor hands down and closes the sandbox; [`link`] moves bytes
+//! between the socket and the connection; [`login`] turns the connection's events into requests
+//! to the monitor and its answers into commands. Who may log in is decided there, in `monitor`.
+//!
+//! Invariants: nothing is read from the network before the sandbox is closed, or while an
+//! answer of the monitor is awaited, or after a login succeeded. No state here says that a
+//! client is logged in: success is a step of [`login`] that ends this process.
+
+mod end;
+mod link;
+mod login;
+mod start;
+
+use privsep::{Snapshot, roles};
+
+use crate::log::Logger;
+use crate::rpc::Rpc;
+use end::End;
+use link::Link;
+use login::{Login, Step};
+use start::Start;
+
+/// The program of role `sshd-auth`. Returns its exit status, one of [`privsep::roles::exit`].
+#[must_use]
+pub fn auth_main() -> i32 {
+    let rpc = match sys::io::inherited(roles::RPC_FD) {
+        Ok(socket) => Rpc::new(socket),
+        Err(error) => {
+            // The only message that cannot go to the monitor; the sandbox is still open.
+            eprintln!(
+                "{}: descriptor {}: {error}",
+                roles::ROLE_AUTH,
+                roles::RPC_FD
+            );
+            return roles::exit::FAILED;
+        }
+    };
+    let start = match Start::read() {
+        Ok(start) => start,
+        Err(error) => {
+            Logger::new(&rpc, privsep::LogLevel::Fatal)
+                .line(privsep::LogLevel::Fatal, &format!("cannot start: {error}"));
+            return roles::exit::FAILED;
+        }
+    };
+    let log = Logger::new(&rpc, start.auth.log_level);
+    if let Err(error) = start.close_sandbox() {
+        log.line(
+            privsep::LogLevel::Fatal,
+            &format!("the sandbox cannot be set up: {error}"),
+        );
+        return roles::exit::FAILED;
+    }
+    match serve(start, &rpc, log) {
+        Ok(()) => roles::exit::DONE,
+        Err(failed) => {
+            failed.end.log(&log, &failed.peer, failed.user.as_deref());
+            failed.end.exit_status()
+        }
+    }
+}
+
+/// How and with whom a connection ended before a login.
+struct Failed {
+    end: End,
+    peer: String,
+    user: Option<Vec<u8>>,
+}
+
+fn serve(start: Start, rpc: &Rpc, log: Logger<'_>) -> Result<(), Failed> {
+    let peer = format!(
+        "{} port {}",
+        start.auth.remote_address, start.auth.remote_port
+    );
+    let mut login = Login::new(rpc, log, &start.auth);
+    let failed = |end, login: &Login<'_>| Failed {
+        end,
+        peer: peer.clone(),
+        user: login.user().map(<[u8]>::to_vec),
+    };
+    let mut link = match Link::new(start.network, start.transport, start.host_keys) {
+        Ok(link) => link.with_grace(start.auth.login_grace_seconds),
+        Err(end) => return Err(failed(end, &login)),
+    };
+    loop {
+        match step(&mut link, &mut login) {
+            Ok(Step::Continue) => {}
+            Ok(Step::Succeeded) => break,
+            Err(end) => {
+                link.say_goodbye(&end);
+                return Err(failed(end, &login));
+            }
+        }
+    }
+    hand_over(link, rpc).map_err(|end| failed(end, &login))
+}
+
+/// Handles what has arrived, or waits for more.
+fn step(link: &mut Link, login: &mut Login<'_>) -> Result<Step, End> {
+    match link.next_event()? {
+        Some(event) => login.handle(link.connection(), event),
+        None => {
+            link.exchange()?;
+            Ok(Step::Continue)
+        }
+    }
+}
+
+/// Writes what is queued, USERAUTH_SUCCESS last, and gives the connection to the monitor as
+/// the last thing that this process does. Packets that have arrived already stay unopened.
+fn hand_over(mut link: Link, rpc: &Rpc) -> Result<(), End> {
+    link.flush()?;
+    let bytes = link.into_connection().snapshot()?;
+    rpc.send(&Snapshot { bytes })?;
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! What the auth process begins with: the descriptors that it inherits, its part of the
+//! configuration, and the sandbox that closes before the first byte of the network is read.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use config::server::ServerOptions;
+use privsep::{AuthStart, Message, roles};
+use proto::{ServerHostKey, TransportConfig};
+use sys::process::Credentials;
+use sys::sandbox::{Confinement, DEFAULT_OPEN_FILES, SandboxPolicy};
+
+use crate::transport;
+
+/// Largest start record that is read, in bytes: lists of algorithms and host certificates.
+const MAX_START_BYTES: usize = 1024 * 1024;
+
+/// Why the process cannot begin: always our own side's fault.
+#[derive(Debug)]
+pub(super) struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+fn failed(what: &'static str) -> impl Fn(&dyn fmt::Display) -> StartError {
+    move |error| StartError(format!("{what}: {error}"))
+}
+
+/// All that is read before the sandbox closes.
+pub(super) struct Start {
+    pub(super) network: OwnedFd,
+    pub(super) auth: AuthStart,
+    pub(super) transport: TransportConfig,
+    pub(super) host_keys: Vec<ServerHostKey>,
+}
+
+impl Start {
+    /// Reads what the monitor handed down.
+    pub(super) fn read() -> Result<Self, StartError> {
+        sys::io::ensure_stdio().map_err(|e| failed("standard descriptors")(&e))?;
+        let network =
+            sys::io::inherited(roles::NETWORK_FD).map_err(|e| failed("network descriptor")(&e))?;
+        let record =
+            sys::io::inherited(roles::AUTH_START_FD).map_err(|e| failed("start descriptor")(&e))?;
+        let bytes = sys::memfd::read_sealed(&record, MAX_START_BYTES)
+            .map_err(|e| failed("start record")(&e))?;
+        let auth = AuthStart::decode_body(&bytes).map_err(|e| failed("start record")(&e))?;
+        let options = ServerOptions::decode(&auth.options).map_err(|e| failed("options")(&e))?;
+        let host_keys = transport::host_keys(&auth.host_keys);
+        Ok(Self {
+            network,
+            transport: transport::config(&options),
+            host_keys,
+            auth,
+        })
+    }
+
+    /// Closes the sandbox. From here on this process opens nothing and starts nothing.
+    pub(super) fn close_sandbox(&self) -> Result<(), StartError> {
+        // Whatever opens a file or maps memory on first use is used now.
+        crypto::warm_up();
+        let confinement = match (&self.auth.chroot, self.auth.uid_gid) {
+            (Some(directory), Some((uid, gid))) => Confinement::EmptyRoot {
+                directory: PathBuf::from(directory),
+                user: Credentials {
+                    uid,
+                    gid,
+                    groups: vec![gid],
+                },
+            },
+            (None, None) => Confinement::Landlock,
+            _ => {
+                return Err(StartError(
+                    "a root directory and a user belong together".to_owned(),
+                ));
+            }
+        };
+        let policy = SandboxPolicy {
+            confinement,
+            max_open_files: DEFAULT_OPEN_FILES,
+        };
+        sys::sandbox::preauth(&policy).map_err(|error| StartError(error.to_string()))
+    }
+}

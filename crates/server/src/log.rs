@@ -1,0 +1,98 @@
+//! Lines for the log, sent to the monitor: inside the sandbox nothing can be written anywhere
+//! else (RLIMIT_FSIZE 0 kills a process whose standard error is a file).
+
+use privsep::{Log, LogLevel};
+
+use crate::rpc::Rpc;
+
+/// Longest line that is sent, in bytes; the monitor cuts further.
+const MAX_LINE_BYTES: usize = 1024;
+
+/// Writes those lines that the configured level asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Logger<'a> {
+    rpc: &'a Rpc,
+    level: LogLevel,
+}
+
+impl<'a> Logger<'a> {
+    /// Lines finer than `level` are not sent.
+    pub(crate) fn new(rpc: &'a Rpc, level: LogLevel) -> Self {
+        Self { rpc, level }
+    }
+
+    /// Sends a line. What a peer said inside it is escaped here, so that no line can be forged.
+    /// That the monitor is gone shows at the next request.
+    pub(crate) fn line(&self, level: LogLevel, text: &str) {
+        if level <= self.level {
+            let _ = self.rpc.send(&Log {
+                level,
+                text: escape(text),
+            });
+        }
+    }
+
+    pub(crate) fn error(&self, text: &str) {
+        self.line(LogLevel::Error, text);
+    }
+
+    pub(crate) fn info(&self, text: &str) {
+        self.line(LogLevel::Info, text);
+    }
+
+    pub(crate) fn verbose(&self, text: &str) {
+        self.line(LogLevel::Verbose, text);
+    }
+
+    pub(crate) fn debug(&self, text: &str) {
+        self.line(LogLevel::Debug1, text);
+    }
+
+    pub(crate) fn debug2(&self, text: &str) {
+        self.line(LogLevel::Debug2, text);
+    }
+}
+
+/// One printable line: control characters as `\ooo`, cut to [`MAX_LINE_BYTES`].
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(MAX_LINE_BYTES));
+    for character in text.chars() {
+        if out.len() >= MAX_LINE_BYTES {
+            break;
+        }
+        if character.is_control() {
+            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                out.push_str(&format!("\\{byte:03o}"));
+            }
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peers_text_cannot_forge_a_line_of_the_log() {
+        assert_eq!(
+            escape("a\nAccepted publickey\u{1b}[2J"),
+            "a\\012Accepted publickey\\033[2J"
+        );
+        assert_eq!(escape("\u{85}"), "\\302\\205");
+        assert!(escape(&"\n".repeat(1_000_000)).len() < MAX_LINE_BYTES + 8);
+    }
+
+    #[test]
+    fn finer_lines_than_asked_for_are_not_sent() {
+        let (ours, theirs) = sys::socket::stream_pair().unwrap();
+        let rpc = Rpc::new(ours);
+        let log = Logger::new(&rpc, LogLevel::Info);
+        log.debug("x");
+        assert_eq!(sys::io::bytes_available(&theirs).unwrap(), 0);
+        log.info("x");
+        assert!(sys::io::bytes_available(&theirs).unwrap() > 0);
+    }
+}

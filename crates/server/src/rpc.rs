@@ -1,0 +1,223 @@
+//! The unprivileged end of the RPC: one request at a time, each waited for, with the
+//! descriptors that an answer may bring.
+//!
+//! A frame is read to its last byte and not beyond: what the monitor writes next stays in the
+//! kernel until it is asked for. The session relies on it, since a snapshot that the least
+//! trusted process made must not enter its memory while it still is root.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use privsep::frame::HEADER_BYTES;
+use privsep::{Frame, FrameError, FrameHeader, Message};
+
+/// The most descriptors that an answer brings: master and slave of a terminal.
+const MAX_DESCRIPTORS: usize = 2;
+
+/// Why the monitor could not be asked. Nothing can go on after any of these.
+#[derive(Debug)]
+pub(crate) enum RpcError {
+    /// The socket failed.
+    Io(io::Error),
+    /// The monitor closed its end: it ends the connection.
+    Closed,
+    /// The answer is not one.
+    Frame(FrameError),
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "monitor: {error}"),
+            Self::Closed => f.write_str("the monitor ended the connection"),
+            Self::Frame(error) => write!(f, "answer of the monitor: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RpcError {}
+
+impl From<io::Error> for RpcError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<FrameError> for RpcError {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(error)
+    }
+}
+
+/// Our end of the socket to the monitor, blocking.
+#[derive(Debug)]
+pub(crate) struct Rpc {
+    socket: OwnedFd,
+}
+
+impl Rpc {
+    /// Takes the socket over.
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
+    /// The socket, to see its end come.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Sends a message that has no answer.
+    pub(crate) fn send<M: Message>(&self, message: &M) -> Result<(), RpcError> {
+        let mut frame = zeroize::Zeroizing::new(message.encode_frame());
+        let sent = sys::io::write_all(&self.socket, &frame);
+        zeroize::Zeroize::zeroize(&mut *frame);
+        Ok(sent?)
+    }
+
+    /// Sends a request and waits for the one answer that it has.
+    pub(crate) fn ask<Q: Message, A: Message>(&self, request: &Q) -> Result<A, RpcError> {
+        self.send(request)?;
+        Ok(self.receive()?.0.decode()?)
+    }
+
+    /// Sends a request whose answer may have more than one form or bring descriptors.
+    pub(crate) fn ask_frame<Q: Message>(
+        &self,
+        request: &Q,
+    ) -> Result<(Frame, Vec<OwnedFd>), RpcError> {
+        self.send(request)?;
+        self.receive()
+    }
+
+    /// Waits for the next message, which must be an `M`.
+    pub(crate) fn expect<M: Message>(&self) -> Result<M, RpcError> {
+        Ok(self.receive()?.0.decode()?)
+    }
+
+    fn receive(&self) -> Result<(Frame, Vec<OwnedFd>), RpcError> {
+        let mut header = [0_u8; HEADER_BYTES];
+        let mut descriptors = Vec::new();
+        let mut filled = 0;
+        while filled < HEADER_BYTES {
+            let rest = header.get_mut(filled..).unwrap_or_default();
+            let received = sys::socket::recv_with_fds(&self.socket, rest, MAX_DESCRIPTORS)?;
+            if received.len == 0 {
+                return Err(RpcError::Closed);
+            }
+            filled += received.len;
+            descriptors.extend(received.fds);
+        }
+        let header = FrameHeader::parse(header)?;
+        let mut frame = Frame {
+            number: header.number,
+            body: vec![0_u8; header.body_bytes],
+        };
+        let mut filled = 0;
+        while filled < header.body_bytes {
+            let rest = frame.body.get_mut(filled..).unwrap_or_default();
+            let count = sys::io::read(&self.socket, rest)?;
+            if count == 0 {
+                return Err(RpcError::Closed);
+            }
+            filled += count;
+        }
+        Ok((frame, descriptors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use privsep::{AuthNone, AuthOutcome, HostkeysProof, Log, LogLevel, PtyGranted};
+
+    use super::*;
+
+    fn pair() -> (Rpc, OwnedFd) {
+        let (ours, theirs) = sys::socket::stream_pair().unwrap();
+        (Rpc::new(ours), theirs)
+    }
+
+    #[test]
+    fn an_answer_is_read_to_its_last_byte_and_not_beyond() {
+        let (rpc, monitor) = pair();
+        let mut bytes = AuthOutcome::Success.encode_frame();
+        bytes.extend(
+            HostkeysProof {
+                signatures: vec![vec![1, 2, 3]],
+            }
+            .encode_frame(),
+        );
+        let length = AuthOutcome::Success.encode_frame().len();
+        sys::io::write_all(&monitor, &bytes).unwrap();
+        let outcome: AuthOutcome = rpc.ask(&AuthNone {}).unwrap();
+        assert_eq!(outcome, AuthOutcome::Success);
+        let waiting = sys::io::bytes_available(rpc.as_fd()).unwrap();
+        assert_eq!(usize::try_from(waiting).unwrap(), bytes.len() - length);
+    }
+
+    #[test]
+    fn descriptors_come_with_their_answer() {
+        let (rpc, monitor) = pair();
+        let granted = PtyGranted {
+            tty: "/dev/pts/9".into(),
+            last_login: None,
+        };
+        let null = sys::io::null().unwrap();
+        let frame = granted.encode_frame();
+        sys::socket::send_with_fds(&monitor, &frame, &[null.as_fd(), null.as_fd()]).unwrap();
+        let (frame, descriptors) = rpc.ask_frame(&privsep::PtyAllocate {}).unwrap();
+        assert_eq!(frame.decode::<PtyGranted>().unwrap(), granted);
+        assert_eq!(descriptors.len(), 2);
+    }
+
+    #[test]
+    fn a_wrong_answer_or_the_end_is_an_error_and_not_a_wait() {
+        let (rpc, monitor) = pair();
+        sys::io::write_all(
+            &monitor,
+            &Log {
+                level: LogLevel::Info,
+                text: "x".into(),
+            }
+            .encode_frame(),
+        )
+        .unwrap();
+        assert!(matches!(
+            rpc.ask::<_, AuthOutcome>(&AuthNone {}),
+            Err(RpcError::Frame(_))
+        ));
+        sys::io::write_all(&monitor, &[0xff, 0xff, 0xff, 0xff, 1]).unwrap();
+        assert!(matches!(
+            rpc.expect::<AuthOutcome>(),
+            Err(RpcError::Frame(FrameError::BadLength))
+        ));
+        drop(monitor);
+        assert!(matches!(rpc.expect::<AuthOutcome>(), Err(RpcError::Closed)));
+    }
+
+    #[test]
+    fn a_frame_that_comes_byte_by_byte_is_whole_in_the_end() {
+        let (rpc, monitor) = pair();
+        let writer = thread::spawn(move || {
+            let failure = AuthOutcome::Failure {
+                methods: vec!["publickey".into()],
+            };
+            for byte in failure.encode_frame() {
+                sys::io::write_all(&monitor, &[byte]).unwrap();
+            }
+        });
+        let outcome: AuthOutcome = rpc.expect().unwrap();
+        assert_eq!(
+            outcome,
+            AuthOutcome::Failure {
+                methods: vec!["publickey".into()]
+            }
+        );
+        writer.join().unwrap();
+    }
+}

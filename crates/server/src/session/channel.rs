@@ -1,0 +1,591 @@
+//! One `session` channel (RFC 4254 §6): at most one terminal, at most one command, and the
+//! order in which what the command wrote, how it ended, EOF and CLOSE reach the client.
+//!
+//! A command on a terminal is over when it has ended and what it wrote has been read: others
+//! that still hold the terminal lose it. A command on pipes is told as ended then too, but its
+//! channel stays until the last holder of its output has closed it (both as OpenSSH does).
+//!
+//! A command to `proto` that fails here fails because the client has closed the channel: the
+//! event that says so is on its way, and does the cleaning up.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use driver::Driver;
+use proto::channel::Request;
+use proto::{ChannelId, Stream};
+use sys::process::{Child, ExitStatus};
+use sys::signals::Signal;
+
+use super::command::{self, Launch, Wanted};
+use super::context::Context;
+use super::environment::{self, ChannelFacts, Environment};
+use super::stdio::{self, CommandEnd, OurEnd};
+use super::terminal::{Size, Terminal};
+use super::token::Token;
+use super::{exit, launch, text};
+
+/// Exit status when the machine takes no logins, as OpenSSH has it.
+const NOLOGIN_STATUS: u8 = 254;
+/// First and longest wait until an ended command's output is looked at again, in milliseconds.
+/// While the client's window is closed nothing else would tell us.
+const DRAIN_MS: (u64, u64) = (2, 250);
+
+/// How far a channel's command has come.
+enum Stage {
+    /// None was asked for.
+    Idle,
+    /// ~/.ssh/rc runs before it.
+    Preparing {
+        rc: Child,
+        launch: Launch,
+        environment: Environment,
+        end: CommandEnd,
+    },
+    /// It runs.
+    Running { child: Child },
+    /// It has ended; `told` when the client knows how.
+    Ended { status: ExitStatus, told: bool },
+    /// CLOSE was sent.
+    Closed,
+}
+
+/// A session channel.
+pub(super) struct SessionChannel {
+    id: ChannelId,
+    client_environment: Environment,
+    terminal: Option<Terminal>,
+    stage: Stage,
+    /// Of the child in `stage`.
+    serial: u64,
+    signals_refused: bool,
+    eof_sent: bool,
+    /// Text of ours that goes before what the command writes.
+    unsent: Vec<u8>,
+    /// Waits for `unsent` to be sent.
+    unattached: Option<OurEnd>,
+    drain_ms: u64,
+}
+
+/// A child whose channel is gone, to be waited for.
+pub(super) struct Orphan {
+    pub(super) serial: u64,
+    pub(super) child: Child,
+}
+
+impl SessionChannel {
+    pub(super) fn new(id: ChannelId) -> Self {
+        Self {
+            id,
+            client_environment: Environment::default(),
+            terminal: None,
+            stage: Stage::Idle,
+            serial: 0,
+            signals_refused: false,
+            eof_sent: false,
+            unsent: Vec::new(),
+            unattached: None,
+            drain_ms: DRAIN_MS.0,
+        }
+    }
+
+    /// Whether `serial` is that of this channel's child.
+    pub(super) fn owns(&self, serial: u64) -> bool {
+        self.serial == serial && !matches!(self.stage, Stage::Idle | Stage::Closed)
+    }
+
+    /// Carries a request out and answers it.
+    pub(super) fn request(
+        &mut self,
+        request: Request,
+        want_reply: bool,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        context.log.debug(&format!(
+            "session channel {} request {}",
+            self.id.0,
+            request.name()
+        ));
+        let ok = match request {
+            Request::Shell => return self.start(&Wanted::Shell, want_reply, driver, context),
+            Request::Exec { command } => {
+                return self.start(&Wanted::Exec(command), want_reply, driver, context);
+            }
+            Request::Subsystem { name } => {
+                return self.start(&Wanted::Subsystem(name), want_reply, driver, context);
+            }
+            Request::Pty {
+                term,
+                columns,
+                rows,
+                width_px,
+                height_px,
+                modes,
+            } => self.open_terminal(
+                term,
+                Size {
+                    columns,
+                    rows,
+                    width_px,
+                    height_px,
+                },
+                &modes,
+                context,
+            ),
+            Request::Env { name, value } => {
+                matches!(self.stage, Stage::Idle)
+                    && self
+                        .client_environment
+                        .accept(&context.options.accept_env, &name, &value)
+            }
+            Request::WindowChange {
+                columns,
+                rows,
+                width_px,
+                height_px,
+            } => {
+                let size = Size {
+                    columns,
+                    rows,
+                    width_px,
+                    height_px,
+                };
+                self.terminal
+                    .as_ref()
+                    .is_some_and(|terminal| terminal.resize(size).is_ok())
+            }
+            Request::Signal { name } => self.signal(&name, context),
+            // RFC 4335. A pseudo-terminal has no line: Linux takes a break on it and does nothing.
+            Request::Break { .. } => self.terminal.is_some(),
+            Request::Eow => {
+                self.stop_output(driver);
+                true
+            }
+            Request::ExitStatus { .. } | Request::ExitSignal { .. } | Request::Unknown { .. } => {
+                false
+            }
+        };
+        reply(driver, self.id, want_reply, ok);
+        self.advance(driver, context)
+    }
+
+    fn open_terminal(
+        &mut self,
+        term: Vec<u8>,
+        size: Size,
+        modes: &[u8],
+        context: &Context<'_>,
+    ) -> bool {
+        if self.terminal.is_some() || !matches!(self.stage, Stage::Idle) {
+            return false;
+        }
+        if !context.options.permit_tty || context.grant.restrictions.no_pty {
+            context
+                .log
+                .verbose("a terminal was asked for and is not permitted");
+            return false;
+        }
+        match Terminal::open(term, size, modes, context) {
+            Ok(terminal) => self.terminal = Some(terminal),
+            Err(error) => context
+                .log
+                .error(&format!("cannot allocate a terminal: {error}")),
+        }
+        self.terminal.is_some()
+    }
+
+    fn signal(&self, name: &str, context: &Context<'_>) -> bool {
+        let Stage::Running { child } = &self.stage else {
+            return false;
+        };
+        if self.signals_refused {
+            context.log.error(&format!(
+                "refused signal {name} for a forced command or subsystem"
+            ));
+            return false;
+        }
+        Signal::from_ssh_name(name).is_some_and(|signal| child.signal_group(signal).is_ok())
+    }
+
+    /// The client reads no more: a command that writes on learns it as from a closed pipe.
+    fn stop_output(&mut self, driver: &mut Driver) {
+        if self.terminal.is_none() {
+            drop(driver.detach_source(self.id, Stream::Data));
+            drop(driver.detach_source(self.id, Stream::Stderr));
+        }
+    }
+
+    fn start(
+        &mut self,
+        wanted: &Wanted,
+        want_reply: bool,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        let grant = &context.grant;
+        let planned = match self.stage {
+            Stage::Idle if grant.password_expired => Some(command::change_password()),
+            Stage::Idle => {
+                let forced = grant.forced_command.as_deref();
+                command::plan(wanted, &grant.shell, forced, &context.options.subsystems)
+                    .map_err(|refusal| {
+                        context
+                            .log
+                            .info(&format!("request refused: {}", refusal.text()))
+                    })
+                    .ok()
+            }
+            _ => None,
+        };
+        let Some(launch) = planned else {
+            reply(driver, self.id, want_reply, false);
+            return Ok(());
+        };
+        let ends = match &mut self.terminal {
+            Some(terminal) => terminal.ends(),
+            None => stdio::pipes(),
+        };
+        let (end, ours) = match ends {
+            Ok(ends) => ends,
+            Err(error) => {
+                context
+                    .log
+                    .error(&format!("cannot open the command's streams: {error}"));
+                reply(driver, self.id, want_reply, false);
+                return Ok(());
+            }
+        };
+        self.log_start(wanted, &launch, context);
+        context.set_quality(self.terminal.is_some());
+        reply(driver, self.id, want_reply, true);
+        self.serial = context.serial();
+        self.signals_refused = launch.is_forced || launch.is_subsystem;
+        if let Some(words) = context.nologin() {
+            self.fail(words, NOLOGIN_STATUS);
+        } else if grant.password_expired && self.terminal.is_none() {
+            self.fail(
+                b"Password change required but no TTY available.\n".to_vec(),
+                1,
+            );
+        } else {
+            self.greet(&launch, context);
+            self.unattached = Some(ours);
+            self.run(launch, end, driver, context)?;
+        }
+        self.advance(driver, context)
+    }
+
+    fn log_start(&self, wanted: &Wanted, launch: &Launch, context: &Context<'_>) {
+        let grant = &context.grant;
+        let kind = match wanted {
+            _ if launch.is_forced => "forced-command",
+            Wanted::Shell => "shell",
+            Wanted::Exec(_) => "command",
+            Wanted::Subsystem(_) => "subsystem",
+        };
+        let tty = self
+            .terminal
+            .as_ref()
+            .map_or(String::new(), |terminal| format!(" on {}", terminal.path()));
+        context.log.verbose(&format!(
+            "Starting session: {kind}{tty} for {} from {} port {} id {}",
+            grant.user, grant.remote_address, grant.remote_port, self.id.0
+        ));
+    }
+
+    fn greet(&mut self, launch: &Launch, context: &Context<'_>) {
+        let Some(terminal) = &self.terminal else {
+            return;
+        };
+        if context.grant.password_expired {
+            self.unsent = b"WARNING: Your password has expired.\r\n\
+                You must change your password now and login again!\r\n"
+                .to_vec();
+        } else if launch.is_login_shell {
+            self.unsent = text::greeting(&context.grant, &context.options, terminal.last_login());
+        }
+    }
+
+    /// Starts the command, or what runs before it.
+    fn run(
+        &mut self,
+        launch: Launch,
+        end: CommandEnd,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        let facts = ChannelFacts {
+            client: &self.client_environment,
+            tty: self
+                .terminal
+                .as_ref()
+                .map(|terminal| (terminal.term(), terminal.path())),
+            original_command: launch.original_command.as_deref(),
+            auth_info_path: context.auth_info.as_ref().and_then(|file| file.path()),
+        };
+        let grant = &context.grant;
+        let environment = environment::build(
+            grant,
+            &context.options,
+            &context.environment_files(),
+            &facts,
+        );
+        let user_rc = context.options.permit_user_rc && !grant.restrictions.no_user_rc;
+        let before = if launch.is_subsystem || grant.password_expired {
+            None
+        } else {
+            launch::rc_file(&grant.home, user_rc)
+        };
+        let started =
+            before.map(|file| launch::rc(file, &grant.shell, &environment, &grant.home, &end));
+        match started {
+            Some(Ok(rc)) => {
+                self.watch(&rc, driver)?;
+                self.stage = Stage::Preparing {
+                    rc,
+                    launch,
+                    environment,
+                    end,
+                };
+            }
+            Some(Err(error)) => {
+                context.log.error(&format!("rc file: {error}"));
+                self.run_command(&launch, &environment, end, driver, context)?;
+            }
+            None => self.run_command(&launch, &environment, end, driver, context)?,
+        }
+        Ok(())
+    }
+
+    fn run_command(
+        &mut self,
+        launch: &Launch,
+        environment: &Environment,
+        end: CommandEnd,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        match launch::command(launch, environment, &context.grant.home, end) {
+            Ok(child) => {
+                self.watch(&child, driver)?;
+                self.stage = Stage::Running { child };
+            }
+            Err(error) => {
+                context
+                    .log
+                    .error(&format!("{}: {error}", launch.program.display()));
+                let words = format!("{}: {}\n", launch.program.display(), error.error);
+                self.fail(words.into_bytes(), 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks to be told when a child ends.
+    fn watch(&self, child: &Child, driver: &mut Driver) -> io::Result<()> {
+        driver.watch(
+            child.pidfd().as_fd(),
+            Token::Child(self.serial).number(),
+            true,
+            false,
+        )
+    }
+
+    /// No command runs: the client gets words and a status instead.
+    fn fail(&mut self, words: Vec<u8>, status: u8) {
+        let words = if self.terminal.is_some() {
+            text::with_carriage_returns(&words)
+        } else {
+            words
+        };
+        self.unsent.extend(words);
+        self.unattached = None;
+        self.stage = Stage::Ended {
+            status: ExitStatus::Exited(status),
+            told: false,
+        };
+    }
+
+    /// A child of this channel may have ended.
+    pub(super) fn child_ready(
+        &mut self,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        match std::mem::replace(&mut self.stage, Stage::Closed) {
+            Stage::Preparing {
+                mut rc,
+                launch,
+                environment,
+                end,
+            } => {
+                if rc.try_wait()?.is_none() {
+                    self.stage = Stage::Preparing {
+                        rc,
+                        launch,
+                        environment,
+                        end,
+                    };
+                    return Ok(());
+                }
+                driver.unwatch(rc.pidfd().as_fd());
+                self.run_command(&launch, &environment, end, driver, context)?;
+            }
+            Stage::Running { mut child } => {
+                let Some(status) = child.try_wait()? else {
+                    self.stage = Stage::Running { child };
+                    return Ok(());
+                };
+                driver.unwatch(child.pidfd().as_fd());
+                context.log.debug(&format!(
+                    "session channel {} command ended: {status:?}",
+                    self.id.0
+                ));
+                self.stage = Stage::Ended {
+                    status,
+                    told: false,
+                };
+            }
+            other => self.stage = other,
+        }
+        self.advance(driver, context)
+    }
+
+    /// One of the command's outputs has ended.
+    pub(super) fn source_ended(
+        &mut self,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        if self.has_no_source(driver) && matches!(self.stage, Stage::Running { .. }) {
+            self.send_eof(driver);
+        }
+        self.advance(driver, context)
+    }
+
+    /// The command's input has ended: at the client's wish, or because nobody reads it.
+    pub(super) fn sink_ended(&mut self, failed: bool, driver: &mut Driver, context: &Context<'_>) {
+        if failed && context.knows_eow && !matches!(self.stage, Stage::Closed) {
+            let _ = driver
+                .connection()
+                .channel_request(self.id, &Request::Eow, false);
+        }
+    }
+
+    /// Does whatever has become possible: sends waiting text, joins the streams to the channel,
+    /// tells how the command ended, closes.
+    pub(super) fn advance(&mut self, driver: &mut Driver, context: &Context<'_>) -> io::Result<()> {
+        if !self.send_text(driver) {
+            return Ok(());
+        }
+        if let Some(ours) = self.unattached.take() {
+            ours.attach(driver, self.id)?;
+        }
+        let Stage::Ended { status, told } = self.stage else {
+            return Ok(());
+        };
+        drop(driver.detach_sink(self.id, Stream::Data));
+        if !self.has_no_source(driver) && (self.terminal.is_some() || !told) {
+            if stdio::has_more(driver, self.id)? {
+                let at = driver.now().saturating_add(self.drain_ms);
+                self.drain_ms = (self.drain_ms * 2).min(DRAIN_MS.1);
+                driver.set_timer(Token::Drain(self.serial).number(), Some(at));
+                return Ok(());
+            }
+            if self.terminal.is_some() {
+                drop(driver.detach_source(self.id, Stream::Data));
+            }
+        }
+        if !told {
+            let _ = driver
+                .connection()
+                .channel_request(self.id, &exit::request(status), false);
+            self.stage = Stage::Ended { status, told: true };
+        }
+        if self.has_no_source(driver) {
+            self.close(driver, context);
+        }
+        Ok(())
+    }
+
+    /// Sends what it can of our own text; true when nothing of it is left.
+    fn send_text(&mut self, driver: &mut Driver) -> bool {
+        let is_error = matches!(self.stage, Stage::Ended { .. }) && self.terminal.is_none();
+        let stream = if is_error {
+            Stream::Stderr
+        } else {
+            Stream::Data
+        };
+        while !self.unsent.is_empty() {
+            match driver
+                .connection()
+                .channel_send_slice(self.id, stream, &self.unsent)
+            {
+                Ok(0) => {
+                    let at = driver.now().saturating_add(DRAIN_MS.1);
+                    driver.set_timer(Token::Drain(self.serial).number(), Some(at));
+                    return false;
+                }
+                Ok(count) => drop(self.unsent.drain(..count.min(self.unsent.len()))),
+                // The channel is on its way out.
+                Err(_) => self.unsent.clear(),
+            }
+        }
+        true
+    }
+
+    fn has_no_source(&self, driver: &Driver) -> bool {
+        self.unattached.is_none()
+            && !driver.has_source(self.id, Stream::Data)
+            && !driver.has_source(self.id, Stream::Stderr)
+    }
+
+    fn send_eof(&mut self, driver: &mut Driver) {
+        if !self.eof_sent {
+            let _ = driver.connection().channel_eof(self.id);
+            self.eof_sent = true;
+        }
+    }
+
+    fn close(&mut self, driver: &mut Driver, context: &Context<'_>) {
+        self.send_eof(driver);
+        let _ = driver.connection().channel_close(self.id);
+        driver.set_timer(Token::Drain(self.serial).number(), None);
+        self.stage = Stage::Closed;
+        self.release_terminal(driver, context);
+    }
+
+    /// Lets go of the terminal: every copy of the master goes, and with the last one the kernel
+    /// hangs up on whoever still uses it.
+    fn release_terminal(&mut self, driver: &mut Driver, context: &Context<'_>) {
+        self.unattached = None;
+        drop(driver.detach_sink(self.id, Stream::Data));
+        drop(driver.detach_source(self.id, Stream::Data));
+        drop(driver.detach_source(self.id, Stream::Stderr));
+        if let Some(terminal) = self.terminal.take() {
+            terminal.release(context);
+        }
+    }
+
+    /// The client is gone, or has closed the channel: hangs up on the command. What still runs
+    /// then is returned, to be waited for.
+    pub(super) fn hang_up(mut self, driver: &mut Driver, context: &Context<'_>) -> Option<Orphan> {
+        driver.set_timer(Token::Drain(self.serial).number(), None);
+        self.release_terminal(driver, context);
+        let (Stage::Running { child } | Stage::Preparing { rc: child, .. }) = self.stage else {
+            return None;
+        };
+        let _ = child.signal_group(Signal::HUP);
+        Some(Orphan {
+            serial: self.serial,
+            child,
+        })
+    }
+}
+
+fn reply(driver: &mut Driver, channel: ChannelId, wanted: bool, ok: bool) {
+    if wanted {
+        let _ = driver.connection().channel_reply(channel, ok);
+    }
+}

@@ -1,0 +1,193 @@
+//! The environment of a user's command, in the order in which sshd(8) lays it: what the client
+//! sent lies lowest, what the server says about the connection on top.
+
+use std::collections::BTreeMap;
+
+use config::pattern::{Case, ListMatch, match_list};
+use config::server::{ServerOptions, UserEnvironment};
+use privsep::SessionGrant;
+
+/// Longest file of variables that is read, in bytes.
+pub(super) const MAX_FILE_BYTES: u64 = 256 * 1024;
+/// Most variables that one channel may send, as OpenSSH has it.
+const MAX_CLIENT_VARIABLES: usize = 128;
+/// Longest name and value together that a client may send, in bytes.
+const MAX_VARIABLE_BYTES: usize = 32 * 1024;
+
+/// Search path of an ordinary user, and of root, before any file says otherwise (Debian's).
+const USER_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
+const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Variables by name; the last one set wins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Environment(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Environment {
+    /// Sets a variable; one that no process could be given is left out.
+    pub(super) fn set(&mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
+        let (name, value) = (name.into(), value.into());
+        if !name.is_empty() && !name.contains(&b'=') && !name.contains(&0) && !value.contains(&0) {
+            self.0.insert(name, value);
+        }
+    }
+
+    /// The variables, by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+
+    #[cfg(test)]
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.0
+            .get(name.as_bytes())
+            .and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// A variable that the client asks for (RFC 4254 §6.4): taken when AcceptEnv names it.
+    pub(super) fn accept(&mut self, patterns: &[String], name: &[u8], value: &[u8]) -> bool {
+        let Ok(text) = std::str::from_utf8(name) else {
+            return false;
+        };
+        let wanted = patterns
+            .iter()
+            .any(|list| match_list(text, list, Case::Sensitive) == ListMatch::Yes);
+        if !wanted
+            || self.0.len() >= MAX_CLIENT_VARIABLES
+            || name.len() + value.len() > MAX_VARIABLE_BYTES
+            || name.contains(&0)
+            || value.contains(&0)
+        {
+            return false;
+        }
+        self.set(name, value);
+        true
+    }
+}
+
+/// What differs from channel to channel.
+pub(super) struct ChannelFacts<'a> {
+    /// What the client sent and AcceptEnv let through.
+    pub client: &'a Environment,
+    /// Terminal type and path of the slave.
+    pub tty: Option<(&'a [u8], &'a str)>,
+    /// What the client asked for, when something else is forced.
+    pub original_command: Option<&'a [u8]>,
+    /// File of ExposeAuthInfo.
+    pub auth_info_path: Option<&'a str>,
+}
+
+/// Files that may add to it, as they were found.
+#[derive(Default)]
+pub(super) struct Files {
+    /// /etc/environment, where PAM does not read it.
+    pub system: Option<Vec<u8>>,
+    /// ~/.ssh/environment, where PermitUserEnvironment asks for it.
+    pub user: Option<Vec<u8>>,
+    /// TZ of the server.
+    pub time_zone: Option<Vec<u8>>,
+}
+
+/// Builds the environment of one command.
+pub(super) fn build(
+    grant: &SessionGrant,
+    options: &ServerOptions,
+    files: &Files,
+    facts: &ChannelFacts<'_>,
+) -> Environment {
+    let mut out = facts.client.clone();
+    out.set("USER", grant.user.as_str());
+    out.set("LOGNAME", grant.user.as_str());
+    out.set("HOME", grant.home.as_str());
+    out.set("PATH", if grant.uid == 0 { ROOT_PATH } else { USER_PATH });
+    out.set("SHELL", grant.shell.as_str());
+    if !options.use_pam {
+        out.set("MAIL", format!("/var/mail/{}", grant.user));
+        for (name, value) in files.system.iter().flat_map(|file| system_lines(file)) {
+            out.set(name, value);
+        }
+    }
+    if let Some(zone) = &files.time_zone {
+        out.set("TZ", zone.as_slice());
+    }
+    if let Some((term, _)) = facts.tty
+        && !term.is_empty()
+    {
+        out.set("TERM", term);
+    }
+    for (name, value) in &grant.key_environment {
+        out.set(name.as_str(), value.as_str());
+    }
+    if let Some(file) = &files.user {
+        for (name, value) in user_lines(file, &options.permit_user_environment) {
+            out.set(name, value);
+        }
+    }
+    for (name, value) in &grant.pam_environment {
+        // The modules must not speak for ExposeAuthInfo.
+        if !name.starts_with("SSH_AUTH_INFO") {
+            out.set(name.as_str(), value.as_str());
+        }
+    }
+    for variable in &options.set_env {
+        out.set(variable.name.as_str(), variable.value.as_str());
+    }
+    connection_variables(&mut out, grant, facts);
+    out
+}
+
+fn connection_variables(out: &mut Environment, grant: &SessionGrant, facts: &ChannelFacts<'_>) {
+    let (remote, port) = (&grant.remote_address, grant.remote_port);
+    let (local, local_port) = (&grant.local_address, grant.local_port);
+    out.set("SSH_CLIENT", format!("{remote} {port} {local_port}"));
+    out.set(
+        "SSH_CONNECTION",
+        format!("{remote} {port} {local} {local_port}"),
+    );
+    if let Some((_, path)) = facts.tty {
+        out.set("SSH_TTY", path);
+    }
+    if let Some(path) = facts.auth_info_path {
+        out.set("SSH_USER_AUTH", path);
+    }
+    if let Some(command) = facts.original_command {
+        out.set("SSH_ORIGINAL_COMMAND", command);
+    }
+}
+
+fn lines(file: &[u8]) -> impl Iterator<Item = &[u8]> {
+    file.split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.starts_with(b"#"))
+}
+
+fn split_once(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = line.iter().position(|byte| *byte == b'=')?;
+    Some((line.get(..at)?, line.get(at + 1..)?))
+}
+
+/// ~/.ssh/environment: `NAME=value` lines, as far as PermitUserEnvironment lets names through.
+fn user_lines<'a>(
+    file: &'a [u8],
+    permitted: &'a UserEnvironment,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    lines(file)
+        .filter_map(split_once)
+        .filter(|(name, _)| std::str::from_utf8(name).is_ok_and(|name| permitted.permits(name)))
+}
+
+/// /etc/environment as pam_env(8) reads it: `[export ]NAME=value`, the value perhaps quoted.
+fn system_lines(file: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    lines(file).filter_map(|line| {
+        let (name, value) = split_once(line.strip_prefix(b"export ").unwrap_or(line))?;
+        let unquoted = [b"\"", b"'"]
+            .into_iter()
+            .find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote));
+        Some((name.trim_ascii(), unquoted.unwrap_or(value)))
+    })
+}
+
+#[cfg(test)]
+#[path = "environment_tests.rs"]
+mod tests;

@@ -1,0 +1,60 @@
+use super::*;
+
+#[test]
+fn only_what_accept_env_names_is_taken_from_a_client() {
+    let mut env = Environment::default();
+    let patterns = ["LANG".to_owned(), "LC_*".to_owned()];
+    assert!(env.accept(&patterns, b"LC_ALL", b"C"));
+    assert!(!env.accept(&patterns, b"LD_PRELOAD", b"/tmp/x.so"));
+    assert!(!env.accept(&patterns, b"LC_X\0Y", b"1"));
+    assert!(!env.accept(&patterns, b"LC_X", b"1\0LD_PRELOAD=x"));
+    assert!(!env.accept(&[], b"GIT_PROTOCOL", b"2"));
+    assert_eq!(env.iter().count(), 1);
+}
+
+#[test]
+fn a_client_cannot_send_variables_without_end() {
+    let mut env = Environment::default();
+    let patterns = ["*".to_owned()];
+    let taken = (0..100_000)
+        .filter(|n: &u32| env.accept(&patterns, format!("V{n}").as_bytes(), b"x"))
+        .count();
+    assert_eq!(taken, MAX_CLIENT_VARIABLES);
+    let mut env = Environment::default();
+    assert!(!env.accept(&patterns, b"V", &vec![b'x'; MAX_VARIABLE_BYTES]));
+}
+
+#[test]
+fn a_variable_that_no_process_can_have_is_left_out() {
+    let mut env = Environment::default();
+    env.set("", "x");
+    env.set("A=B", "x");
+    env.set("A", "x\0y");
+    assert_eq!(env, Environment::default());
+}
+
+#[test]
+fn user_files_give_only_what_the_pattern_lets_through() {
+    let file = b"# comment\n LANG=C \nLD_PRELOAD=x\nnonsense\n=y\nFOO=a=b";
+    let all: Vec<_> = user_lines(file, &UserEnvironment::Yes).collect();
+    assert_eq!(all.len(), 4);
+    let list = UserEnvironment::Matching("LANG,FOO".into());
+    let some: Vec<_> = user_lines(file, &list).collect();
+    assert_eq!(some, [(&b"LANG"[..], &b"C"[..]), (b"FOO", b"a=b")]);
+    assert_eq!(user_lines(file, &UserEnvironment::No).count(), 0);
+}
+
+#[test]
+fn the_system_file_may_quote_and_export() {
+    let file = b"export A=\"x y\"\nB='z'\nC=\"half\nD = d\n";
+    let found: Vec<_> = system_lines(file).collect();
+    assert_eq!(
+        found,
+        [
+            (&b"A"[..], &b"x y"[..]),
+            (b"B", b"z"),
+            (b"C", b"\"half"),
+            (b"D", b" d")
+        ]
+    );
+}

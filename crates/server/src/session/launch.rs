@@ -1,0 +1,92 @@
+//! Starting what a user asked for: the login shell, and before it ~/.ssh/rc.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use sys::process::{Child, Command, SpawnError};
+
+use super::command::Launch;
+use super::environment::Environment;
+use super::stdio::CommandEnd;
+
+/// The shell of the system, which reads the rc files.
+const SYSTEM_SHELL: &str = "/bin/sh";
+/// Run when the user has no ~/.ssh/rc of their own.
+const SYSTEM_RC: &str = "/etc/ssh/sshrc";
+
+/// Starts the command on its streams, in a session of its own.
+pub(super) fn command(
+    launch: &Launch,
+    environment: &Environment,
+    home: &str,
+    end: CommandEnd,
+) -> Result<Child, SpawnError> {
+    let mut command = Command::new(&launch.program);
+    command.args(launch.argv.iter().map(|word| OsStr::from_bytes(word)));
+    spawn(command, environment, home, end)
+}
+
+/// The rc file that runs before a command, if there is one (sshd(8), SSHRC).
+pub(super) fn rc_file(home: &str, user_rc_permitted: bool) -> Option<RcFile> {
+    if user_rc_permitted && Path::new(home).join(".ssh/rc").exists() {
+        return Some(RcFile::User);
+    }
+    Path::new(SYSTEM_RC).exists().then_some(RcFile::System)
+}
+
+/// Which rc file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RcFile {
+    /// ~/.ssh/rc, through the user's shell.
+    User,
+    /// /etc/ssh/sshrc.
+    System,
+}
+
+/// Starts the rc file. It has the command's output, no input and no controlling terminal.
+pub(super) fn rc(
+    file: RcFile,
+    shell_path: &str,
+    environment: &Environment,
+    home: &str,
+    end: &CommandEnd,
+) -> Result<Child, SpawnError> {
+    let command = match file {
+        RcFile::User => {
+            let mut command = Command::new(shell_path);
+            let name = Path::new(shell_path)
+                .file_name()
+                .unwrap_or(OsStr::new("sh"));
+            command.arg(name).args(["-c", "/bin/sh .ssh/rc"]);
+            command
+        }
+        RcFile::System => {
+            let mut command = Command::new(SYSTEM_SHELL);
+            command.args(["sh", SYSTEM_RC]);
+            command
+        }
+    };
+    let end = end.without_input().map_err(|error| SpawnError {
+        step: sys::process::Step::Descriptors,
+        error,
+    })?;
+    spawn(command, environment, home, end)
+}
+
+fn spawn(
+    mut command: Command,
+    environment: &Environment,
+    home: &str,
+    end: CommandEnd,
+) -> Result<Child, SpawnError> {
+    for (name, value) in environment.iter() {
+        command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+    }
+    command.new_session().current_dir_or_root(home);
+    if end.is_terminal {
+        command.controlling_terminal(0);
+    }
+    command.fd(end.stdin, 0).fd(end.stdout, 1).fd(end.stderr, 2);
+    command.spawn()
+}

@@ -1,0 +1,157 @@
+//! The process that serves a client that has logged in, as its user.
+//!
+//! It is executed with the monitor's privileges, becomes the user for good ([`start`]), and only
+//! then reads the snapshot of the connection. [`serve`] is its loop; [`channel`] a session
+//! channel (RFC 4254 §6) and [`forward`] a `direct-tcpip` one. Around a command stand
+//! [`command`] (what is run), [`environment`], [`stdio`] and [`terminal`] (its streams),
+//! [`launch`] (its start), [`text`] (what is shown before it) and [`exit`] (what is told after).
+//!
+//! Invariant: user, forced command, restrictions and environment come from the monitor's
+//! `SessionGrant`; nothing of the snapshot decides what may be done.
+
+mod channel;
+mod chroot;
+mod command;
+mod context;
+mod environment;
+mod exit;
+mod forward;
+mod launch;
+mod permits;
+mod serve;
+mod start;
+mod stdio;
+mod terminal;
+mod text;
+mod token;
+
+use std::fmt;
+use std::io;
+
+use privsep::{LogLevel, roles};
+
+use crate::log::Logger;
+use crate::rpc::{Rpc, RpcError};
+
+/// The program of role `sshd-session`. Returns its exit status.
+#[must_use]
+pub fn session_main() -> i32 {
+    let rpc = match sys::io::inherited(roles::RPC_FD) {
+        Ok(socket) => Rpc::new(socket),
+        Err(error) => {
+            eprintln!(
+                "{}: descriptor {}: {error}",
+                roles::ROLE_SESSION,
+                roles::RPC_FD
+            );
+            return roles::exit::FAILED;
+        }
+    };
+    let (serve, log, who) = match start::begin(&rpc) {
+        Ok(started) => started,
+        Err(error) => {
+            Logger::new(&rpc, LogLevel::Fatal).line(
+                LogLevel::Fatal,
+                &format!("cannot start the session: {error}"),
+            );
+            return roles::exit::FAILED;
+        }
+    };
+    match serve.run() {
+        Ok(()) => roles::exit::DONE,
+        Err(error) => {
+            error.log(&log, &who);
+            roles::exit::DONE
+        }
+    }
+}
+
+/// Why a session is over.
+#[derive(Debug)]
+pub(crate) enum SessionError {
+    /// The client closed the connection.
+    PeerClosed,
+    /// The network failed.
+    Network(io::Error),
+    /// The protocol cannot go on.
+    Proto(proto::Error),
+    /// A call on our own side failed.
+    Local(io::Error),
+    /// The monitor cannot be asked.
+    Rpc(RpcError),
+    /// The monitor closed its end.
+    MonitorGone,
+    /// Something in what the monitor handed down makes no sense.
+    Start(String),
+    /// A session was opened after `no-more-sessions@openssh.com`.
+    SessionAfterLast,
+}
+
+impl SessionError {
+    fn log(&self, log: &Logger<'_>, who: &Who) {
+        let Who { user, peer } = who;
+        match self {
+            Self::PeerClosed | Self::Network(_) => {
+                log.verbose(&format!("Connection closed by {peer}"));
+                log.verbose(&format!("Closing connection to {peer}"));
+            }
+            Self::Proto(proto::Error::Disconnected {
+                reason,
+                description,
+            }) => {
+                log.info(&format!(
+                    "Received disconnect from {peer}:{reason}: {description}"
+                ));
+                log.info(&format!("Disconnected from user {user} {peer}"));
+            }
+            Self::Proto(proto::Error::TimedOut(_)) => {
+                log.info(&format!(
+                    "Timeout, client not responding from user {user} {peer}"
+                ));
+            }
+            other => log.info(&format!("Connection from user {user} {peer}: {other}")),
+        }
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PeerClosed => f.write_str("closed by the client"),
+            Self::Network(error) | Self::Local(error) => error.fmt(f),
+            Self::Proto(error) => error.fmt(f),
+            Self::Rpc(error) => error.fmt(f),
+            Self::MonitorGone => f.write_str("ended by the monitor"),
+            Self::Start(what) => f.write_str(what),
+            Self::SessionAfterLast => {
+                f.write_str("a session was opened after the last one was announced")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SessionError {}
+
+impl From<proto::Error> for SessionError {
+    fn from(error: proto::Error) -> Self {
+        Self::Proto(error)
+    }
+}
+
+impl From<RpcError> for SessionError {
+    fn from(error: RpcError) -> Self {
+        Self::Rpc(error)
+    }
+}
+
+impl From<io::Error> for SessionError {
+    fn from(error: io::Error) -> Self {
+        Self::Local(error)
+    }
+}
+
+/// For the log.
+pub(crate) struct Who {
+    user: String,
+    peer: String,
+}

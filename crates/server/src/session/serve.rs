@@ -1,0 +1,427 @@
+//! The session process's loop: what the driver reports, handed to the channel that it concerns.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+use driver::{Driver, DriverError, Notice};
+use privsep::{HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
+use proto::{ChannelId, Event};
+use wire::message::{open_failure, reason};
+use wire::names;
+
+use super::SessionError;
+use super::channel::{Orphan, SessionChannel};
+use super::context::Context;
+use super::forward::{Fate, Resolver, Target, TcpChannel};
+use super::permits::Forwarding;
+use super::token::Token;
+use crate::transport;
+
+/// A channel by its type.
+enum Channel {
+    Session(Box<SessionChannel>),
+    Tcp(TcpChannel),
+}
+
+/// A login in service.
+pub(super) struct Serve<'a> {
+    driver: Driver,
+    context: Context<'a>,
+    channels: BTreeMap<ChannelId, Channel>,
+    orphans: Vec<Orphan>,
+    resolver: Resolver,
+    no_more_sessions: bool,
+    /// Read when it is first asked for.
+    forwarding: Option<Forwarding>,
+}
+
+impl<'a> Serve<'a> {
+    pub(super) fn new(driver: Driver, context: Context<'a>) -> Self {
+        Self {
+            driver,
+            context,
+            channels: BTreeMap::new(),
+            orphans: Vec::new(),
+            resolver: Resolver::default(),
+            no_more_sessions: false,
+            forwarding: None,
+        }
+    }
+
+    /// Serves until the connection is over, and leaves nothing behind.
+    pub(super) fn run(mut self) -> Result<(), SessionError> {
+        self.driver.watch(
+            self.context.rpc.as_fd(),
+            Token::Monitor.number(),
+            true,
+            false,
+        )?;
+        self.announce_host_keys();
+        let ended = self.serve();
+        self.hang_up();
+        ended
+    }
+
+    fn serve(&mut self) -> Result<(), SessionError> {
+        loop {
+            match self.driver.next() {
+                Ok(Notice::PeerClosed) => return Err(SessionError::PeerClosed),
+                Ok(notice) => self.handle(notice)?,
+                Err(DriverError::Io(error)) => return Err(SessionError::Network(error)),
+                Err(DriverError::Proto(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn handle(&mut self, notice: Notice) -> Result<(), SessionError> {
+        match notice {
+            Notice::Event(event) => self.event(event),
+            Notice::Ready { token, .. } | Notice::Timer { token } => self.ready(token),
+            Notice::SourceEnded { channel, .. } => {
+                match self.channels.get_mut(&channel) {
+                    Some(Channel::Session(session)) => {
+                        session.source_ended(&mut self.driver, &self.context)?;
+                    }
+                    Some(Channel::Tcp(tcp)) => tcp.source_ended(&mut self.driver),
+                    None => {}
+                }
+                Ok(())
+            }
+            Notice::SinkEnded { channel, error, .. } => {
+                match self.channels.get_mut(&channel) {
+                    Some(Channel::Session(session)) => {
+                        session.sink_ended(error.is_some(), &mut self.driver, &self.context);
+                    }
+                    Some(Channel::Tcp(tcp)) => tcp.sink_ended(error.is_some(), &mut self.driver),
+                    None => {}
+                }
+                Ok(())
+            }
+            Notice::PeerClosed => Err(SessionError::PeerClosed),
+        }
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), SessionError> {
+        match event {
+            Event::ChannelOpenRequest {
+                channel,
+                kind,
+                fields,
+            } => self.open(channel, &kind, &fields),
+            Event::ChannelRequest {
+                channel,
+                request,
+                want_reply,
+            } => {
+                match self.channels.get_mut(&channel) {
+                    Some(Channel::Session(session)) => {
+                        session.request(request, want_reply, &mut self.driver, &self.context)?;
+                    }
+                    Some(Channel::Tcp(_)) | None if want_reply => {
+                        let _ = self.driver.connection().channel_reply(channel, false);
+                    }
+                    Some(Channel::Tcp(_)) | None => {}
+                }
+                Ok(())
+            }
+            // Data for nobody: before a command, or behind the end of its input.
+            Event::ChannelData { channel, data, .. } => {
+                let _ = self
+                    .driver
+                    .connection()
+                    .channel_consumed(channel, data.len());
+                Ok(())
+            }
+            Event::ChannelWritable(channel) => {
+                if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+                    session.advance(&mut self.driver, &self.context)?;
+                }
+                Ok(())
+            }
+            Event::ChannelClosed(channel) => {
+                self.forget(channel);
+                Ok(())
+            }
+            Event::SignExchangeHash {
+                kex,
+                algorithm,
+                key,
+                hash,
+            } => self.sign(kex, algorithm, &key, hash.as_ref()),
+            Event::HostKeysProve { keys } => self.prove_host_keys(&keys),
+            Event::NoMoreSessions => {
+                self.no_more_sessions = true;
+                Ok(())
+            }
+            Event::KeysChanged { negotiated, .. } => {
+                let cipher = negotiated.server_to_client.cipher;
+                self.context
+                    .log
+                    .debug(&format!("rekeyed: {} {cipher}", negotiated.kex));
+                Ok(())
+            }
+            Event::DebugMessage { text, .. } => {
+                self.context.log.debug2(&format!("client says: {text}"));
+                Ok(())
+            }
+            Event::GlobalRequestRefused(name) => {
+                self.context
+                    .log
+                    .debug(&format!("global request refused: {name}"));
+                Ok(())
+            }
+            // The rest belongs to clients, or to the time before the login.
+            _ => Ok(()),
+        }
+    }
+
+    fn ready(&mut self, token: u64) -> Result<(), SessionError> {
+        match Token::from_number(token) {
+            Some(Token::Monitor) => Err(SessionError::MonitorGone),
+            Some(Token::Child(serial)) => self.child_ready(serial),
+            Some(Token::Drain(serial)) => {
+                if let Some(session) = session_of(&mut self.channels, serial) {
+                    session.advance(&mut self.driver, &self.context)?;
+                }
+                Ok(())
+            }
+            Some(Token::Connect(serial)) => self.tcp(serial, TcpChannel::connect_ready),
+            Some(Token::Resolver) => {
+                while let Some((serial, addresses)) = self.resolver.next_answer() {
+                    self.tcp(serial, |tcp, driver| tcp.resolved(addresses, driver))?;
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn child_ready(&mut self, serial: u64) -> Result<(), SessionError> {
+        if let Some(session) = session_of(&mut self.channels, serial) {
+            session.child_ready(&mut self.driver, &self.context)?;
+        }
+        let driver = &mut self.driver;
+        self.orphans.retain_mut(|orphan| {
+            let ended = orphan.serial == serial && !matches!(orphan.child.try_wait(), Ok(None));
+            if ended {
+                driver.unwatch(orphan.child.pidfd().as_fd());
+            }
+            !ended
+        });
+        Ok(())
+    }
+
+    fn tcp(
+        &mut self,
+        serial: u64,
+        step: impl FnOnce(&mut TcpChannel, &mut Driver) -> std::io::Result<Fate>,
+    ) -> Result<(), SessionError> {
+        let found = self
+            .channels
+            .iter_mut()
+            .find_map(|(id, channel)| match channel {
+                Channel::Tcp(tcp) if tcp.serial() == serial => Some((*id, tcp)),
+                Channel::Tcp(_) | Channel::Session(_) => None,
+            });
+        if let Some((id, tcp)) = found
+            && step(tcp, &mut self.driver)? == Fate::Gone
+        {
+            self.forget(id);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, channel: ChannelId, kind: &str, fields: &[u8]) -> Result<(), SessionError> {
+        match kind {
+            names::CHANNEL_SESSION => self.open_session(channel, fields),
+            names::CHANNEL_DIRECT_TCPIP => self.open_tcp(channel, fields),
+            _ => {
+                self.context
+                    .log
+                    .debug(&format!("channel of type {kind} refused"));
+                self.reject(
+                    channel,
+                    open_failure::UNKNOWN_CHANNEL_TYPE,
+                    "unsupported channel type",
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn reject(&mut self, channel: ChannelId, code: u32, words: &str) {
+        let _ = self
+            .driver
+            .connection()
+            .reject_channel(channel, code, words);
+    }
+
+    fn open_session(&mut self, channel: ChannelId, fields: &[u8]) -> Result<(), SessionError> {
+        if self.no_more_sessions {
+            // As OpenSSH: whoever took over the client's side must not get a shell.
+            let words =
+                "Possible attack: attempt to open a session after additional sessions disabled";
+            self.driver
+                .connection()
+                .disconnect(reason::PROTOCOL_ERROR, words);
+            let _ = self.driver.flush();
+            return Err(SessionError::SessionAfterLast);
+        }
+        let sessions = self
+            .channels
+            .values()
+            .filter(|each| matches!(each, Channel::Session(_)))
+            .count();
+        let limit = usize::try_from(self.context.options.max_sessions).unwrap_or(usize::MAX);
+        // What still runs of a closed channel counts, or closing would be a way around the limit.
+        if sessions + self.orphans.len() >= limit || !fields.is_empty() {
+            self.context
+                .log
+                .info("no more sessions: MaxSessions reached");
+            self.reject(channel, open_failure::CONNECT_FAILED, "open failed");
+            return Ok(());
+        }
+        if self.driver.connection().accept_channel(channel).is_ok() {
+            let session = Box::new(SessionChannel::new(channel));
+            self.channels.insert(channel, Channel::Session(session));
+        }
+        Ok(())
+    }
+
+    fn open_tcp(&mut self, channel: ChannelId, fields: &[u8]) -> Result<(), SessionError> {
+        let target = Target::decode(fields).map_err(proto::Error::from)?;
+        let forwarding = self
+            .forwarding
+            .get_or_insert_with(|| Forwarding::of(&self.context.options));
+        if !forwarding.permits(&self.context.grant.restrictions, &target.host, target.port) {
+            self.context.log.info(&format!(
+                "Received request to connect to host {} port {}, but the request was denied.",
+                target.host, target.port
+            ));
+            self.reject(
+                channel,
+                open_failure::ADMINISTRATIVELY_PROHIBITED,
+                "administratively prohibited",
+            );
+            return Ok(());
+        }
+        let serial = self.context.serial();
+        let opened = TcpChannel::open(
+            channel,
+            serial,
+            &target,
+            &mut self.resolver,
+            &mut self.driver,
+        )?;
+        if let Some(tcp) = opened {
+            self.channels.insert(channel, Channel::Tcp(tcp));
+        }
+        Ok(())
+    }
+
+    /// The channel's number is free again.
+    fn forget(&mut self, channel: ChannelId) {
+        match self.channels.remove(&channel) {
+            Some(Channel::Session(session)) => {
+                self.orphans
+                    .extend(session.hang_up(&mut self.driver, &self.context));
+            }
+            Some(Channel::Tcp(tcp)) => tcp.hang_up(&mut self.driver),
+            None => {}
+        }
+    }
+
+    fn sign(
+        &mut self,
+        kex_algorithm: &str,
+        algorithm: &str,
+        key: &[u8],
+        hash: &[u8],
+    ) -> Result<(), SessionError> {
+        let key_index = transport::key_index(&self.context.grant.host_keys, key).ok_or(
+            proto::Error::Bug("exchange with a host key that we do not have"),
+        )?;
+        let signature: Signature = self.context.rpc.ask(&SignExchangeHash {
+            kex_algorithm: kex_algorithm.to_owned(),
+            host_key_algorithm: algorithm.to_owned(),
+            key_index,
+            hash: hash.to_vec(),
+        })?;
+        self.driver
+            .connection()
+            .provide_host_signature(&signature.blob)?;
+        Ok(())
+    }
+
+    /// hostkeys-00@openssh.com: the plain keys, so that the client can learn new ones.
+    fn announce_host_keys(&mut self) {
+        let keys: Vec<Vec<u8>> = self
+            .context
+            .grant
+            .host_keys
+            .iter()
+            .filter(|key| {
+                !key.algorithms
+                    .iter()
+                    .any(|name| name.contains("-cert-v01@"))
+            })
+            .map(|key| key.blob.clone())
+            .collect();
+        if !keys.is_empty() {
+            let _ = self.driver.connection().announce_host_keys(&keys);
+        }
+    }
+
+    fn prove_host_keys(&mut self, keys: &[Vec<u8>]) -> Result<(), SessionError> {
+        let ours = &self.context.grant.host_keys;
+        let wanted: Option<Vec<(u32, String)>> = keys
+            .iter()
+            .map(|blob| {
+                let key = ours.iter().find(|key| key.blob == *blob)?;
+                Some((key.index, key.algorithms.first()?.clone()))
+            })
+            .collect();
+        let signatures = match wanted.filter(|wanted| !wanted.is_empty()) {
+            Some(keys) => {
+                self.context
+                    .rpc
+                    .ask::<_, HostkeysProof>(&HostkeysProve { keys })?
+                    .signatures
+            }
+            None => Vec::new(),
+        };
+        // Too many requests, or a key that is not ours: refused as a whole.
+        let whole = signatures.len() == keys.len() && !keys.is_empty();
+        self.driver
+            .connection()
+            .provide_host_key_proofs(whole.then_some(&signatures[..]))?;
+        Ok(())
+    }
+
+    /// The connection is over: hangs up on every command and gives every terminal back. What
+    /// ignores the hang-up lives on, with init as its parent.
+    fn hang_up(&mut self) {
+        for (_, channel) in std::mem::take(&mut self.channels) {
+            match channel {
+                Channel::Session(session) => {
+                    self.orphans
+                        .extend(session.hang_up(&mut self.driver, &self.context));
+                }
+                Channel::Tcp(tcp) => tcp.hang_up(&mut self.driver),
+            }
+        }
+        for orphan in &mut self.orphans {
+            let _ = orphan.child.try_wait();
+        }
+    }
+}
+
+fn session_of(
+    channels: &mut BTreeMap<ChannelId, Channel>,
+    serial: u64,
+) -> Option<&mut SessionChannel> {
+    channels.values_mut().find_map(|channel| match channel {
+        Channel::Session(session) if session.owns(serial) => Some(session.as_mut()),
+        Channel::Session(_) | Channel::Tcp(_) => None,
+    })
+}

@@ -1,0 +1,122 @@
+//! From root to the user: what is done with privileges, the change of user, and the connection
+//! taken over from the process that authenticated it. In this order.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use config::server::ServerOptions;
+use driver::Driver;
+use privsep::{SessionGrant, Snapshot, roles};
+use proto::Connection;
+use sys::process::Credentials;
+
+use super::context::{AuthInfoFile, Context};
+use super::serve::Serve;
+use super::{SessionError, Who, chroot, text};
+use crate::log::Logger;
+use crate::rpc::Rpc;
+use crate::transport;
+
+/// Takes over what the monitor hands down.
+pub(super) fn begin(rpc: &Rpc) -> Result<(Serve<'_>, Logger<'_>, Who), SessionError> {
+    sys::io::ensure_stdio()?;
+    // Our memory will hold the connection's keys, and the user's other processes run beside us.
+    sys::process::set_dumpable(false)?;
+    let network = sys::io::inherited(roles::NETWORK_FD)?;
+    // Held for subsystems that are part of it; nothing of it is inherited by a command.
+    let _binary = sys::io::inherited(roles::SESSION_BINARY_FD).ok();
+    let grant: SessionGrant = rpc.expect()?;
+    let log = Logger::new(rpc, grant.log_level);
+    let options = ServerOptions::decode(&grant.options)
+        .map_err(|error| SessionError::Start(format!("options: {error}")))?;
+    let time_zone = std::env::var_os("TZ").map(std::os::unix::ffi::OsStringExt::into_vec);
+
+    let mut nologin = None;
+    if let Some(directory) = &grant.chroot {
+        if !grant.change_user {
+            let why = "ChrootDirectory needs a server that was started as root";
+            return Err(SessionError::Start(why.to_owned()));
+        }
+        // What lies outside is read while it can be: nologin, and the zone of "Last login".
+        nologin = text::nologin(grant.uid);
+        let _ = sys::time::LocalTime::from_seconds(0);
+        chroot::enter(Path::new(directory))
+            .map_err(|error| SessionError::Start(error.to_string()))?;
+    }
+    become_user(&grant)?;
+
+    let snapshot: Snapshot = rpc.expect()?;
+    let now = sys::time::monotonic_ms();
+    let host_keys = transport::host_keys(&grant.host_keys);
+    let connection =
+        Connection::resume(&snapshot.bytes, transport::config(&options), host_keys, now)?;
+    drop(snapshot);
+    if connection.session_id() != Some(&grant.session_id[..]) {
+        return Err(SessionError::Start(
+            "the connection is not the one that logged in".to_owned(),
+        ));
+    }
+    set_network_options(&network, &options);
+    let who = Who {
+        user: grant.user.clone(),
+        peer: format!("{} port {}", grant.remote_address, grant.remote_port),
+    };
+    let _ = sys::process::set_title(&format!("fulmar: {}", grant.user));
+    let knows_eow = connection.is_fulmar_peer() || grant.client_version.contains("OpenSSH");
+    let for_options = sys::io::dup(&network)?;
+    let driver = Driver::new(network, None, connection)?;
+    let auth_info = auth_info(&grant, &options, log);
+    let context = Context {
+        rpc,
+        log,
+        grant,
+        options,
+        knows_eow,
+        nologin,
+        time_zone,
+        auth_info,
+        network: for_options,
+        next_serial: Cell::new(0),
+    };
+    Ok((Serve::new(driver, context), log, who))
+}
+
+/// Irreversible and verified, or the process ends.
+fn become_user(grant: &SessionGrant) -> Result<(), SessionError> {
+    if grant.change_user {
+        let user = Credentials {
+            uid: grant.uid,
+            gid: grant.gid,
+            groups: grant.groups.clone(),
+        };
+        sys::process::become_user(&user)?;
+    } else if sys::process::effective_uid() != grant.uid {
+        return Err(SessionError::Start(
+            "this server serves only the user who started it".to_owned(),
+        ));
+    }
+    // A change of user sets it again on some kernels' settings (fs.suid_dumpable).
+    sys::process::set_dumpable(false)?;
+    Ok(())
+}
+
+/// Options that a socket may refuse (it need not be TCP's): none of them decides anything.
+fn set_network_options(network: &std::os::fd::OwnedFd, options: &ServerOptions) {
+    let _ = sys::socket::set_nodelay(network, true);
+    let _ = sys::socket::set_keepalive(network, options.tcp_keep_alive);
+}
+
+fn auth_info(
+    grant: &SessionGrant,
+    options: &ServerOptions,
+    log: Logger<'_>,
+) -> Option<AuthInfoFile> {
+    if !options.expose_auth_info {
+        return None;
+    }
+    let file = AuthInfoFile::create(&grant.auth_info);
+    file.inspect_err(|error| {
+        log.error(&format!("cannot write the file of ExposeAuthInfo: {error}"))
+    })
+    .ok()
+}

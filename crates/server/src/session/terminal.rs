@@ -1,0 +1,152 @@
+//! The terminal of a session channel: where it comes from, its size, its modes (RFC 4254 §8),
+//! and how it goes back.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use privsep::{LastLogin, Message, PtyAllocate, PtyGranted, PtyRefused, PtyRelease};
+use sys::terminal::WindowSize;
+
+use super::context::Context;
+use super::stdio::{CommandEnd, OurEnd};
+use crate::rpc::RpcError;
+
+/// Size as the wire has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub(super) columns: u32,
+    pub(super) rows: u32,
+    pub(super) width_px: u32,
+    pub(super) height_px: u32,
+}
+
+impl From<Size> for WindowSize {
+    fn from(size: Size) -> Self {
+        Self::from_wire(size.columns, size.rows, size.width_px, size.height_px)
+    }
+}
+
+/// A terminal that the client asked for.
+pub(super) struct Terminal {
+    master: OwnedFd,
+    /// Until the command takes it.
+    slave: Option<OwnedFd>,
+    path: String,
+    term: Vec<u8>,
+    last_login: Option<LastLogin>,
+    /// The monitor wrote login records and owns the name.
+    is_monitors: bool,
+}
+
+impl Terminal {
+    /// Gets one, from the monitor where that is root, and sets it up as the client wants it.
+    pub(super) fn open(
+        term: Vec<u8>,
+        size: Size,
+        modes: &[u8],
+        context: &Context<'_>,
+    ) -> Result<Self, RpcError> {
+        let mut terminal = if context.grant.change_user {
+            Self::from_monitor(context)?
+        } else {
+            Self::our_own(context)?
+        };
+        terminal.term = term;
+        let prepared = terminal.prepare(size, modes);
+        if let Err(error) = prepared {
+            terminal.release(context);
+            return Err(error.into());
+        }
+        Ok(terminal)
+    }
+
+    fn prepare(&self, size: Size, modes: &[u8]) -> io::Result<()> {
+        sys::terminal::set_window_size(&self.master, size.into())?;
+        if let Some(slave) = &self.slave {
+            sys::terminal::apply_modes(slave, modes)?;
+        }
+        Ok(())
+    }
+
+    fn from_monitor(context: &Context<'_>) -> Result<Self, RpcError> {
+        let (frame, descriptors) = context.rpc.ask_frame(&PtyAllocate {})?;
+        if frame.number == PtyRefused::NUMBER {
+            let refused: PtyRefused = frame.decode()?;
+            return Err(RpcError::Io(io::Error::other(refused.reason)));
+        }
+        let granted: PtyGranted = frame.decode()?;
+        let mut descriptors = descriptors.into_iter();
+        let (Some(master), Some(slave)) = (descriptors.next(), descriptors.next()) else {
+            return Err(RpcError::Io(io::Error::other(
+                "a terminal came without its descriptors",
+            )));
+        };
+        Ok(Self {
+            master,
+            slave: Some(slave),
+            path: granted.tty,
+            term: Vec::new(),
+            last_login: granted.last_login,
+            is_monitors: true,
+        })
+    }
+
+    fn our_own(context: &Context<'_>) -> io::Result<Self> {
+        let pty = sys::pty::Pty::open()?;
+        // A system without a group `tty` gives the terminal to the user's own group.
+        pty.give_to(context.grant.uid, sys::pty::tty_group())?;
+        Ok(Self {
+            path: pty.name.to_string_lossy().into_owned(),
+            master: pty.master,
+            slave: Some(pty.slave),
+            term: Vec::new(),
+            last_login: None,
+            is_monitors: false,
+        })
+    }
+
+    /// Path of the slave, for SSH_TTY and the log.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// TERM as the client sent it.
+    pub(super) fn term(&self) -> &[u8] {
+        &self.term
+    }
+
+    /// The login before this one, if it is to be shown.
+    pub(super) fn last_login(&self) -> Option<&LastLogin> {
+        self.last_login.as_ref()
+    }
+
+    /// The command's end and ours. The command's can be had once: when the command has gone,
+    /// nobody here may keep the terminal open.
+    pub(super) fn ends(&mut self) -> io::Result<(CommandEnd, OurEnd)> {
+        let slave = self
+            .slave
+            .take()
+            .ok_or_else(|| io::Error::other("the terminal is in use"))?;
+        Ok((
+            CommandEnd::of_terminal(slave)?,
+            OurEnd::of_terminal(&self.master)?,
+        ))
+    }
+
+    /// RFC 4254 §6.7.
+    pub(super) fn resize(&self, size: Size) -> io::Result<()> {
+        sys::terminal::set_window_size(&self.master, size.into())
+    }
+
+    /// Gives it back.
+    pub(super) fn release(self, context: &Context<'_>) {
+        // The master goes first: whoever still uses the terminal must not see the next user's.
+        drop(self.master);
+        drop(self.slave);
+        if self.is_monitors && context.rpc.send(&PtyRelease { tty: self.path }).is_err() {
+            context
+                .log
+                .debug("the monitor is gone before a terminal was given back");
+        }
+    }
+}

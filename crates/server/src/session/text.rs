@@ -1,0 +1,116 @@
+//! Text that a user sees before the command: PAM's messages, the last login, the message of the
+//! day; and the text of /etc/nologin instead of it.
+
+use std::path::{Path, PathBuf};
+
+use config::server::ServerOptions;
+use privsep::{LastLogin, SessionGrant};
+
+/// Longest file whose text is shown, in bytes.
+const MAX_TEXT_BYTES: u64 = 64 * 1024;
+
+/// What is shown before a login shell on a terminal, line ends as the wire has them.
+pub(super) fn greeting(
+    grant: &SessionGrant,
+    options: &ServerOptions,
+    last: Option<&LastLogin>,
+) -> Vec<u8> {
+    if is_hushed(&grant.home) {
+        return Vec::new();
+    }
+    let mut text = grant.login_messages.clone().into_bytes();
+    if text.last().is_some_and(|last| *last != b'\n') {
+        text.push(b'\n');
+    }
+    if options.print_last_log
+        && let Some(last) = last
+    {
+        text.extend(last_login_line(last).into_bytes());
+    }
+    if options.print_motd && !grant.pam_shows_motd {
+        text.extend(read_text(Path::new("/etc/motd")).unwrap_or_default());
+    }
+    with_carriage_returns(&text)
+}
+
+/// The text of /etc/nologin, if there is such a file and it concerns this user.
+pub(super) fn nologin(uid: u32) -> Option<Vec<u8>> {
+    if uid == 0 {
+        return None;
+    }
+    let path = ["/var/run/nologin", "/etc/nologin"]
+        .into_iter()
+        .map(Path::new)
+        .find(|path| path.exists())?;
+    Some(read_text(path).unwrap_or_default())
+}
+
+/// Reads a small regular file; a FIFO or a device that stands in its place is never waited for.
+pub(super) fn read_text(path: &Path) -> Option<Vec<u8>> {
+    read_file(path, MAX_TEXT_BYTES)
+}
+
+/// As [`read_text`], with a bound of the caller's.
+pub(super) fn read_file(path: &Path, max_bytes: u64) -> Option<Vec<u8>> {
+    sys::file::read_bounded(path, max_bytes, sys::file::Links::Follow).ok()
+}
+
+fn is_hushed(home: &str) -> bool {
+    PathBuf::from(home).join(".hushlogin").exists()
+}
+
+fn last_login_line(last: &LastLogin) -> String {
+    let time = sys::time::LocalTime::from_seconds(i64::try_from(last.time).unwrap_or(0)).to_ctime();
+    if last.host.is_empty() {
+        format!("Last login: {time}\n")
+    } else {
+        format!(
+            "Last login: {time} from {}\n",
+            crate::log::escape(&last.host)
+        )
+    }
+}
+
+/// Line ends as a terminal in its usual mode would make them.
+pub(super) fn with_carriage_returns(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 16);
+    let mut before = 0;
+    for byte in text {
+        if *byte == b'\n' && before != b'\r' {
+            out.push(b'\r');
+        }
+        out.push(*byte);
+        before = *byte;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_ends_are_the_terminals() {
+        assert_eq!(with_carriage_returns(b"a\nb\r\n\n"), b"a\r\nb\r\n\r\n");
+    }
+
+    #[test]
+    fn the_last_login_names_time_and_host_and_no_escape() {
+        let line = last_login_line(&LastLogin {
+            time: 1_763_759_523,
+            host: "h\u{1b}[2J".into(),
+        });
+        assert!(line.starts_with("Last login: "), "{line}");
+        assert!(line.ends_with(" from h\\033[2J\n"), "{line}");
+        let line = last_login_line(&LastLogin {
+            time: 0,
+            host: String::new(),
+        });
+        assert!(!line.contains("from"), "{line}");
+    }
+
+    #[test]
+    fn root_logs_in_whatever_nologin_says() {
+        assert_eq!(nologin(0), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! Numbers by which the driver names what became ready, and what they stand for.
+
+/// What a watched descriptor or a timer is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Token {
+    /// The monitor closed its end.
+    Monitor,
+    /// A child ended; the number is its serial.
+    Child(u64),
+    /// An outgoing connection can be written to or failed; the number is its serial.
+    Connect(u64),
+    /// A resolver thread has finished.
+    Resolver,
+    /// Time to look again at an ended child's output; the number is the child's serial.
+    Drain(u64),
+}
+
+const KIND_SHIFT: u32 = 56;
+const SERIAL_MASK: u64 = (1 << KIND_SHIFT) - 1;
+
+impl Token {
+    /// The number for the driver. Serials count from 0 and never reach 2^56.
+    pub(super) fn number(self) -> u64 {
+        let (kind, serial) = match self {
+            Self::Monitor => (0, 0),
+            Self::Child(serial) => (1, serial),
+            Self::Connect(serial) => (2, serial),
+            Self::Resolver => (3, 0),
+            Self::Drain(serial) => (4, serial),
+        };
+        (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
+    }
+
+    /// What a number of [`number`](Self::number) stands for.
+    pub(super) fn from_number(number: u64) -> Option<Self> {
+        let serial = number & SERIAL_MASK;
+        Some(match number >> KIND_SHIFT {
+            0 => Self::Monitor,
+            1 => Self::Child(serial),
+            2 => Self::Connect(serial),
+            3 => Self::Resolver,
+            4 => Self::Drain(serial),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_survives_the_way_through_the_driver() {
+        for token in [
+            Token::Monitor,
+            Token::Child(0),
+            Token::Child(77),
+            Token::Connect(1),
+            Token::Resolver,
+            Token::Drain(77),
+        ] {
+            assert_eq!(Token::from_number(token.number()), Some(token));
+        }
+        assert_eq!(Token::from_number(u64::MAX), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! From sshd_config's options to the limits and algorithm lists of a connection, the same for
+//! both processes of a login.
+
+use config::server::ServerOptions;
+use privsep::HostKey;
+use proto::{ServerHostKey, TransportConfig};
+use wire::names;
+
+/// Channels of all types that one connection may have open, forwardings included.
+const MAX_CHANNELS: usize = 1024;
+
+/// What `proto` is to use.
+pub(crate) fn config(options: &ServerOptions) -> TransportConfig {
+    let mut compression = vec![names::COMPRESSION_NONE.to_owned()];
+    if options.compression {
+        compression.push(names::COMPRESSION_ZLIB_OPENSSH.to_owned());
+    }
+    let limit = options.rekey_limit;
+    let alive_seconds = u64::from(options.client_alive_interval_s);
+    TransportConfig {
+        kex: options.kex_algorithms.clone(),
+        host_key_algorithms: options.host_key_algorithms.clone(),
+        ciphers: options.ciphers.clone(),
+        macs: options.macs.clone(),
+        compression,
+        version_comment: options.version_addendum.clone().unwrap_or_default(),
+        rekey_bytes: (limit.bytes > 0).then_some(limit.bytes),
+        rekey_ms: (limit.seconds > 0).then_some(u64::from(limit.seconds) * 1000),
+        alive_interval_ms: (alive_seconds > 0).then_some(alive_seconds * 1000),
+        // 0 asks but never gives up (sshd_config(5), ClientAliveCountMax).
+        alive_count_max: match options.client_alive_count_max {
+            0 => u32::MAX,
+            count => count,
+        },
+        min_rsa_bits: usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX),
+        ca_signature_algorithms: options.ca_signature_algorithms.clone(),
+        peer_signature_algorithms: signature_algorithms(&options.pubkey_accepted_algorithms),
+        max_channels: MAX_CHANNELS,
+        ..TransportConfig::default()
+    }
+}
+
+/// PubkeyAcceptedAlgorithms without certificate types: what `server-sig-algs` names
+/// (RFC 8308 §3.1).
+pub(crate) fn signature_algorithms(accepted: &[String]) -> Vec<String> {
+    accepted
+        .iter()
+        .filter(|name| !name.contains("-cert-v01@"))
+        .cloned()
+        .collect()
+}
+
+/// The host keys as `proto` wants them.
+pub(crate) fn host_keys(keys: &[HostKey]) -> Vec<ServerHostKey> {
+    keys.iter()
+        .map(|key| ServerHostKey {
+            algorithms: key.algorithms.clone(),
+            blob: key.blob.clone(),
+        })
+        .collect()
+}
+
+/// The index by which the monitor knows the host key with this blob.
+pub(crate) fn key_index(keys: &[HostKey], blob: &[u8]) -> Option<u32> {
+    keys.iter()
+        .find(|key| key.blob == blob)
+        .map(|key| key.index)
+}

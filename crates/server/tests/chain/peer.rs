@@ -1,0 +1,120 @@
+//! OpenSSH's client: its keys, its command line, and what it said.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::fake_monitor::{Policy, Server};
+
+/// A directory of the test's own, removed in the end, with a key and a home inside.
+pub struct Place {
+    pub path: PathBuf,
+}
+
+impl Place {
+    /// None where OpenSSH's client is missing.
+    pub fn new(name: &str) -> Option<Self> {
+        if !Path::new("/usr/bin/ssh").exists() {
+            println!("skipped {name}: /usr/bin/ssh is not installed");
+            return None;
+        }
+        let path = std::env::temp_dir().join(format!("fulmar-chain-{}-{name}", std::process::id()));
+        fs::create_dir_all(path.join("home/.ssh")).expect("a directory");
+        let key = path.join("id");
+        let made = Command::new("/usr/bin/ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-C", "test", "-f"])
+            .arg(&key)
+            .status()
+            .expect("ssh-keygen");
+        assert!(made.success());
+        Some(Self { path })
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.path.join("home")
+    }
+
+    /// A policy that lets this place's key in.
+    pub fn policy(&self) -> Policy {
+        let line = fs::read_to_string(self.path.join("id.pub")).expect("a public key");
+        let encoded = line.split(' ').nth(1).expect("its blob");
+        let blob = keys::base64::decode(encoded.as_bytes())
+            .expect("base64")
+            .to_vec();
+        Policy::new(self.home().to_str().expect("text"), blob)
+    }
+
+    /// The client's command line up to the host.
+    pub fn ssh(&self, server: &Server, flags: &[&str]) -> Command {
+        let mut command = Command::new("/usr/bin/ssh");
+        let known_hosts = format!(
+            "UserKnownHostsFile={}",
+            self.path.join("known_hosts").display()
+        );
+        command
+            .args([
+                "-F",
+                "none",
+                "-o",
+                "StrictHostKeyChecking=no",
+                "-o",
+                "LogLevel=ERROR",
+            ])
+            .args([
+                "-o",
+                &known_hosts,
+                "-o",
+                "GlobalKnownHostsFile=none",
+                "-o",
+                "IdentitiesOnly=yes",
+            ])
+            .args([
+                "-o",
+                "BatchMode=yes",
+                "-p",
+                &server.address.port().to_string(),
+                "-i",
+            ])
+            .arg(self.path.join("id"))
+            .args(flags)
+            .arg("tester@127.0.0.1")
+            .env("LC_TEST", "from the client")
+            .env("TERM", "vt220");
+        command
+    }
+
+    /// Runs the client to its end.
+    pub fn run(&self, server: &Server, flags: &[&str], command: &[&str], input: &[u8]) -> Output {
+        run(self.ssh(server, flags).args(command), input)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Runs a program with this input to its end.
+pub fn run(command: &mut Command, input: &[u8]) -> Output {
+    use std::io::Write;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a client");
+    let mut stdin = child.stdin.take().expect("its input");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().expect("its output");
+    writer.join().expect("no panic");
+    output
+}
+
+/// Output as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,711 @@
+//! What a user does: commands, shells, terminals, files, connections through the server.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use crate::Test;
+use crate::fake_monitor::Server;
+use crate::peer::{Place, run, text};
+
+pub const TESTS: &[Test] = &[
+    (
+        "a_command_brings_its_output_and_status",
+        a_command_brings_its_output_and_status,
+    ),
+    (
+        "all_that_was_written_arrives_even_when_it_ends_at_once",
+        all_that_was_written_arrives,
+    ),
+    (
+        "bytes_go_both_ways_unchanged_through_rekeys",
+        bytes_go_both_ways_unchanged_through_rekeys,
+    ),
+    ("a_signal_is_told_as_one", a_signal_is_told_as_one),
+    (
+        "a_terminal_has_its_size_type_and_name",
+        a_terminal_has_its_size_type_and_name,
+    ),
+    (
+        "a_login_shell_greets_and_knows_that_it_is_one",
+        a_login_shell_greets,
+    ),
+    (
+        "the_environment_is_the_servers_choice",
+        the_environment_is_the_servers_choice,
+    ),
+    (
+        "what_is_forced_runs_and_sees_what_was_asked",
+        what_is_forced_runs,
+    ),
+    ("restrictions_of_a_key_hold", restrictions_of_a_key_hold),
+    (
+        "a_subsystem_is_an_external_command",
+        a_subsystem_is_an_external_command,
+    ),
+    (
+        "input_ends_when_the_client_says_so",
+        input_ends_when_the_client_says_so,
+    ),
+    (
+        "a_terminal_closes_with_its_command_and_pipes_wait_for_their_holders",
+        holders_of_output,
+    ),
+    (
+        "a_client_that_leaves_hangs_up",
+        a_client_that_leaves_hangs_up,
+    ),
+    (
+        "sessions_share_a_connection_up_to_max_sessions",
+        sessions_share_a_connection,
+    ),
+    (
+        "connections_go_through_and_only_where_permitted",
+        connections_go_through,
+    ),
+    (
+        "rc_and_environment_files_are_read",
+        rc_and_environment_files_are_read,
+    ),
+    ("host_keys_are_announced", host_keys_are_announced),
+    (
+        "password_and_prompts_reach_the_monitor",
+        password_and_prompts_reach_the_monitor,
+    ),
+    (
+        "an_expired_password_leaves_only_passwd",
+        an_expired_password_leaves_only_passwd,
+    ),
+    (
+        "a_shell_that_does_not_exist_says_so",
+        a_shell_that_does_not_exist_says_so,
+    ),
+];
+
+fn a_command_brings_its_output_and_status() {
+    let Some(place) = Place::new("command") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    let out = place.run(&server, &[], &["echo out; echo err >&2; exit 42"], b"");
+    assert_eq!(out.status.code(), Some(42), "{}", text(&out.stderr));
+    assert_eq!(text(&out.stdout), "out\n");
+    assert_eq!(text(&out.stderr), "err\n");
+    let record = server.wait_for(0, |record| record.session_exit.is_some());
+    assert_eq!(record.auth_exit.as_deref(), Some("exit 0"));
+    assert_eq!(record.session_exit.as_deref(), Some("exit 0"), "{record:?}");
+}
+
+fn all_that_was_written_arrives() {
+    let Some(place) = Place::new("atonce") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    for status in 0..20 {
+        let command = format!("head -c 200000 /dev/zero; printf end; exit {status}");
+        let out = place.run(&server, &[], &[&command], b"");
+        assert_eq!(out.status.code(), Some(status), "{}", text(&out.stderr));
+        assert_eq!(out.stdout.len(), 200_003);
+        assert!(out.stdout.ends_with(b"end"));
+    }
+}
+
+fn bytes_go_both_ways_unchanged_through_rekeys() {
+    let Some(place) = Place::new("bytes") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    let bytes: Vec<u8> = (0..4_000_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    for flags in [
+        &[][..],
+        &["-o", "RekeyLimit=1M"],
+        &["-c", "chacha20-poly1305@openssh.com"],
+        &["-C"],
+    ] {
+        let out = place.run(&server, flags, &["cat"], &bytes);
+        assert!(out.status.success(), "{flags:?}: {}", text(&out.stderr));
+        assert!(
+            out.stdout == bytes,
+            "{flags:?}: {} bytes came back",
+            out.stdout.len()
+        );
+    }
+    let mut policy = place.policy();
+    policy.config = "RekeyLimit 1M\n".into();
+    let server = Server::start(policy);
+    let out = place.run(&server, &[], &["cat"], &bytes);
+    assert!(out.stdout == bytes, "{}", text(&out.stderr));
+}
+
+fn a_signal_is_told_as_one() {
+    let Some(place) = Place::new("signal") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    let out = place.run(
+        &server,
+        &["-o", "LogLevel=VERBOSE"],
+        &["kill -TERM $$"],
+        b"",
+    );
+    assert_eq!(out.status.code(), Some(255));
+    assert!(
+        !text(&out.stderr).contains("exit status"),
+        "{}",
+        text(&out.stderr)
+    );
+    let out = place.run(&server, &["-vv"], &["kill -USR1 $$"], b"");
+    assert!(
+        text(&out.stderr).contains("exit-signal"),
+        "{}",
+        text(&out.stderr)
+    );
+}
+
+fn a_terminal_has_its_size_type_and_name() {
+    let Some(place) = Place::new("terminal") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    let out = place.run(
+        &server,
+        &["-tt"],
+        &["tty; echo $TERM $SSH_TTY; ps -o tty= -p $$; exit 7"],
+        b"",
+    );
+    let said = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(7), "{said} {}", text(&out.stderr));
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("/dev/pts/"), "{said}");
+    assert_eq!(lines[1].trim(), format!("vt220 {}", lines[0].trim()));
+    assert!(
+        lines[2].trim().starts_with("pts/"),
+        "the terminal is the controlling one: {said}"
+    );
+    // 1 MiB through a terminal, to the last byte, with its status.
+    let out = place.run(
+        &server,
+        &["-tt"],
+        &["head -c 1000000 /dev/zero | tr '\\0' x; exit 3"],
+        b"",
+    );
+    assert_eq!(out.status.code(), Some(3));
+    assert_eq!(out.stdout.len(), 1_000_000);
+}
+
+fn a_login_shell_greets() {
+    let Some(place) = Place::new("greeting") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.login_messages = "Welcome, tester.".into();
+    policy.config = "PrintMotd no\n".into();
+    let server = Server::start(policy);
+    let out = place.run(&server, &["-tt"], &[], b"echo name is $0\nexit 5\n");
+    let said = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(5), "{said}");
+    assert!(said.starts_with("Welcome, tester.\r\n"), "{said:?}");
+    assert!(said.contains("name is -sh"), "{said:?}");
+    fs::write(place.home().join(".hushlogin"), "").expect("a file");
+    let out = place.run(&server, &["-tt"], &[], b"exit\n");
+    assert!(!text(&out.stdout).contains("Welcome"));
+    // Not for a command, and a shell without a terminal is a login shell all the same.
+    let out = place.run(&server, &["-T"], &[], b"echo name is $0; exit 6\n");
+    assert_eq!(
+        (out.status.code(), text(&out.stdout).as_str()),
+        (Some(6), "name is -sh\n")
+    );
+}
+
+fn the_environment_is_the_servers_choice() {
+    let Some(place) = Place::new("environment") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.config =
+        "AcceptEnv LC_*\nSetEnv FROM_SERVER=yes\nUsePAM yes\nExposeAuthInfo yes\n".into();
+    let server = Server::start(policy);
+    let flags = ["-o", "SendEnv=LC_TEST", "-o", "SetEnv=LD_PRELOAD=/x.so"];
+    let out = place.run(&server, &flags, &["env; cat $SSH_USER_AUTH; pwd"], b"");
+    let said = text(&out.stdout);
+    let home = place.home();
+    let port = server.address.port();
+    for line in [
+        "USER=tester",
+        "LOGNAME=tester",
+        "SHELL=/bin/sh",
+        &format!("HOME={}", home.display()),
+        "LC_TEST=from the client",
+        "FROM_SERVER=yes",
+        "FROM_KEY=1",
+        "FROM_PAM=1",
+        "publickey ssh-ed25519 AAAA",
+        &home.display().to_string(),
+    ] {
+        assert!(said.lines().any(|each| each == line), "{line}: {said}");
+    }
+    assert!(
+        said.contains(&format!(" 127.0.0.1 {port}\n")),
+        "SSH_CONNECTION: {said}"
+    );
+    for name in [
+        "LD_PRELOAD",
+        "SSH_AUTH_INFO_0",
+        "SSH_TTY",
+        "SSH_ORIGINAL_COMMAND",
+        "MAIL",
+    ] {
+        assert!(
+            !said
+                .lines()
+                .any(|line| line.starts_with(&format!("{name}="))),
+            "{name}: {said}"
+        );
+    }
+    let path = said
+        .lines()
+        .find_map(|line| line.strip_prefix("SSH_USER_AUTH="))
+        .expect("a file");
+    server.wait_for(0, |record| record.session_exit.is_some());
+    assert!(
+        !fs::exists(path).expect("an answer"),
+        "{path} goes away with the session"
+    );
+}
+
+fn what_is_forced_runs() {
+    let Some(place) = Place::new("forced") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.forced_command = Some("echo \"forced: $SSH_ORIGINAL_COMMAND\"".into());
+    policy.config = "Subsystem sftp /bin/false\n".into();
+    let server = Server::start(policy);
+    let marker = place.path.join("marker");
+    let out = place.run(&server, &[], &[&format!("touch {}", marker.display())], b"");
+    assert_eq!(
+        text(&out.stdout),
+        format!("forced: touch {}\n", marker.display())
+    );
+    assert!(!marker.exists());
+    let out = place.run(&server, &["-T"], &[], b"");
+    assert_eq!(text(&out.stdout), "forced: \n");
+    let out = place.run(&server, &["-s"], &["sftp"], b"");
+    assert_eq!(text(&out.stdout), "forced: /bin/false\n");
+}
+
+fn restrictions_of_a_key_hold() {
+    let Some(place) = Place::new("restrict") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.restrictions.no_pty = true;
+    policy.restrictions.no_user_rc = true;
+    policy.restrictions.no_port_forwarding = true;
+    fs::write(place.home().join(".ssh/rc"), "echo rc ran\n").expect("a file");
+    let server = Server::start(policy);
+    let out = place.run(&server, &["-tt"], &["tty"], b"");
+    assert!(
+        text(&out.stdout).contains("not a tty"),
+        "{}",
+        text(&out.stdout)
+    );
+    assert!(!text(&out.stdout).contains("rc ran"));
+    let out = place.run(&server, &["-W", "127.0.0.1:9"], &[], b"");
+    assert!(!out.status.success());
+    assert!(
+        text(&out.stderr).contains("administratively prohibited"),
+        "{}",
+        text(&out.stderr)
+    );
+}
+
+fn a_subsystem_is_an_external_command() {
+    let Some(place) = Place::new("subsystem") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.config = "Subsystem sftp /usr/lib/openssh/sftp-server\nSubsystem hello echo hello\n\
+        Subsystem own internal-sftp\n"
+        .into();
+    let server = Server::start(policy);
+    let out = place.run(&server, &["-s"], &["hello"], b"");
+    assert_eq!(
+        (out.status.code(), text(&out.stdout).as_str()),
+        (Some(0), "hello\n")
+    );
+    for name in ["nope", "own"] {
+        let out = place.run(&server, &["-s"], &[name], b"");
+        assert!(!out.status.success());
+        assert!(
+            text(&out.stderr).contains("subsystem request failed"),
+            "{}",
+            text(&out.stderr)
+        );
+    }
+    if fs::exists("/usr/lib/openssh/sftp-server").unwrap_or(false)
+        && fs::exists("/usr/bin/sftp").unwrap_or(false)
+    {
+        fs::write(place.home().join("file"), vec![7_u8; 300_000]).expect("a file");
+        let known = format!(
+            "UserKnownHostsFile={}",
+            place.path.join("known_hosts").display()
+        );
+        let mut sftp = Command::new("/usr/bin/sftp");
+        sftp.args([
+            "-q",
+            "-F",
+            "none",
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            &known,
+            "-o",
+            "BatchMode=yes",
+        ])
+        .args(["-b", "-", "-P", &server.address.port().to_string(), "-i"])
+        .arg(place.path.join("id"))
+        .arg("tester@127.0.0.1");
+        let copy = place.path.join("copy");
+        let out = run(
+            &mut sftp,
+            format!("get file {}\n", copy.display()).as_bytes(),
+        );
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        assert_eq!(fs::read(copy).expect("the copy"), vec![7_u8; 300_000]);
+    }
+}
+
+fn input_ends_when_the_client_says_so() {
+    let Some(place) = Place::new("input") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    let out = place.run(&server, &[], &["wc -c; echo after"], &[b'x'; 12_345]);
+    assert_eq!(text(&out.stdout), "12345\nafter\n");
+    // A command that reads nothing ends, whatever the client still sends.
+    let out = place.run(
+        &server,
+        &[],
+        &["exec 0<&-; echo done"],
+        &vec![b'x'; 5_000_000],
+    );
+    assert_eq!(
+        (out.status.code(), text(&out.stdout).as_str()),
+        (Some(0), "done\n")
+    );
+    // Output that ends early does not end the command.
+    let out = place.run(&server, &[], &["exec 1>&- 2>&-; exit 9"], b"");
+    assert_eq!(out.status.code(), Some(9));
+}
+
+fn holders_of_output() {
+    let Some(place) = Place::new("holders") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    let fifo = place.path.join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+    assert!(made.success());
+    // On a terminal nobody waits for the background job, which would wait for ever.
+    let command = format!("cat {} & echo started; exit 4", fifo.display());
+    let out = place.run(&server, &["-tt"], &[&command], b"");
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains("started"));
+    // On pipes what the holder writes after the command ended still arrives.
+    let command = format!(
+        "(read line < {0}; echo late $line) & exit 4",
+        fifo.display()
+    );
+    let writer = thread::spawn(move || fs::write(&fifo, "word\n"));
+    let out = place.run(&server, &[], &[&command], b"");
+    assert_eq!(
+        (out.status.code(), text(&out.stdout).as_str()),
+        (Some(4), "late word\n")
+    );
+    writer.join().expect("no panic").expect("a reader");
+}
+
+fn a_client_that_leaves_hangs_up() {
+    let Some(place) = Place::new("leaves") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    for flags in [&["-T"][..], &["-tt"]] {
+        let index = server.records.lock().expect("no panic").len();
+        let marker = place.path.join(format!("hup{index}"));
+        let command = format!(
+            "trap 'echo hup > {}; exit' HUP; echo ready; while :; do sleep 0.05; done",
+            marker.display()
+        );
+        let mut client = place
+            .ssh(&server, flags)
+            .arg(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a client");
+        let mut said = [0; 5];
+        client
+            .stdout
+            .take()
+            .expect("its output")
+            .read_exact(&mut said)
+            .expect("ready");
+        client.kill().expect("a kill");
+        client.wait().expect("an end");
+        let record = server.wait_for(index, |record| record.session_exit.is_some());
+        assert_eq!(record.session_exit.as_deref(), Some("exit 0"), "{record:?}");
+        for _ in 0..500 {
+            if marker.exists() {
+                break;
+            }
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(marker.exists(), "{flags:?}: the command was hung up on");
+    }
+}
+
+fn sessions_share_a_connection() {
+    let Some(place) = Place::new("share") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.config = "MaxSessions 2\n".into();
+    let server = Server::start(policy);
+    let socket = place.path.join("m");
+    let path = format!("ControlPath={}", socket.display());
+    let mut master = place
+        .ssh(&server, &["-M", "-o", &path])
+        .arg("echo ready; cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a client");
+    let mut said = [0; 5];
+    master
+        .stdout
+        .as_mut()
+        .expect("its output")
+        .read_exact(&mut said)
+        .expect("ready");
+    let out = place.run(&server, &["-o", &path], &["echo second"], b"");
+    assert_eq!(text(&out.stdout), "second\n", "{}", text(&out.stderr));
+    let mut second = place
+        .ssh(&server, &["-o", &path])
+        .arg("echo ready; cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a client");
+    second
+        .stdout
+        .as_mut()
+        .expect("its output")
+        .read_exact(&mut said)
+        .expect("ready");
+    let out = place.run(
+        &server,
+        &["-o", &path, "-o", "LogLevel=ERROR"],
+        &["echo third"],
+        b"",
+    );
+    assert_ne!(text(&out.stdout), "third\n");
+    drop(second.stdin.take());
+    assert!(second.wait().expect("an end").success());
+    drop(master.stdin.take());
+    assert!(master.wait().expect("an end").success());
+}
+
+fn connections_go_through() {
+    let Some(place) = Place::new("through") else {
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("its address").port();
+    thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut all = Vec::new();
+                socket.read_to_end(&mut all).expect("its input");
+                all.reverse();
+                socket.write_all(&all).expect("its output");
+            });
+        }
+    });
+    let mut policy = place.policy();
+    policy.config = format!("PermitOpen 127.0.0.1:{port} localhost:{port} 127.0.0.1:1\n");
+    let server = Server::start(policy.clone());
+    for host in ["127.0.0.1", "localhost"] {
+        let out = place.run(
+            &server,
+            &["-W", &format!("{host}:{port}")],
+            &[],
+            b"palindrome",
+        );
+        assert_eq!(
+            text(&out.stdout),
+            "emordnilap",
+            "{host}: {}",
+            text(&out.stderr)
+        );
+    }
+    let out = place.run(&server, &["-W", "127.0.0.1:1"], &[], b"");
+    assert!(
+        text(&out.stderr).contains("onnect failed"),
+        "{}",
+        text(&out.stderr)
+    );
+    let out = place.run(&server, &["-W", &format!("127.0.0.2:{port}")], &[], b"");
+    assert!(
+        text(&out.stderr).contains("administratively prohibited"),
+        "{}",
+        text(&out.stderr)
+    );
+    for config in [
+        "DisableForwarding yes\n",
+        "AllowTcpForwarding no\n",
+        "AllowTcpForwarding remote\n",
+    ] {
+        policy.config = config.into();
+        let server = Server::start(policy.clone());
+        let out = place.run(&server, &["-W", &format!("127.0.0.1:{port}")], &[], b"");
+        assert!(
+            text(&out.stderr).contains("administratively prohibited"),
+            "{config}: {}",
+            text(&out.stderr)
+        );
+    }
+}
+
+fn rc_and_environment_files_are_read() {
+    let Some(place) = Place::new("rc") else {
+        return;
+    };
+    fs::write(place.home().join(".ssh/rc"), "echo rc in $PWD >&2; cat\n").expect("a file");
+    fs::write(place.home().join(".ssh/environment"), "GOOD=1\nBAD=2\n").expect("a file");
+    let mut policy = place.policy();
+    policy.config = "PermitUserEnvironment GOOD\n".into();
+    let server = Server::start(policy.clone());
+    for flags in [&["-T"][..], &["-tt"]] {
+        let out = place.run(&server, flags, &["echo $GOOD,$BAD; exit 8"], b"");
+        let said = text(&out.stdout) + &text(&out.stderr);
+        assert_eq!(out.status.code(), Some(8), "{said}");
+        assert!(said.contains("rc in ") && said.contains("1,"), "{said}");
+        assert!(!said.contains("1,2"), "{said}");
+    }
+    policy.config = "PermitUserRC no\n".into();
+    let server = Server::start(policy);
+    let out = place.run(&server, &[], &["echo $GOOD,$BAD"], b"");
+    assert_eq!(
+        (text(&out.stdout).as_str(), text(&out.stderr).as_str()),
+        (",\n", "")
+    );
+}
+
+fn host_keys_are_announced() {
+    let Some(place) = Place::new("hostkeys") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    let out = place.run(
+        &server,
+        &["-o", "UpdateHostKeys=yes", "-vv"],
+        &["true"],
+        b"",
+    );
+    assert!(
+        text(&out.stderr).contains("hostkeys-00@openssh.com"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert!(out.status.success());
+}
+
+fn password_and_prompts_reach_the_monitor() {
+    let Some(place) = Place::new("password") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.banner = Some("Only for testers.\n".into());
+    let server = Server::start(policy.clone());
+    let askpass = place.path.join("askpass");
+    for (answer, good) in [("correct horse", true), ("wrong", false)] {
+        fs::write(&askpass, format!("#!/bin/sh\necho '{answer}'\n")).expect("a script");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(&askpass, mode).expect("its mode");
+        let flags = [
+            "-o",
+            "PreferredAuthentications=password",
+            "-o",
+            "BatchMode=no",
+            "-o",
+            "LogLevel=INFO",
+        ];
+        let mut command = Command::new("/usr/bin/ssh");
+        command.args([
+            "-F",
+            "none",
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            "NumberOfPasswordPrompts=1",
+        ]);
+        let known = format!(
+            "UserKnownHostsFile={}",
+            place.path.join("known_hosts").display()
+        );
+        command
+            .args(["-o", &known, "-p", &server.address.port().to_string()])
+            .args(flags);
+        command
+            .arg("tester@127.0.0.1")
+            .arg("echo in")
+            .env("SSH_ASKPASS", &askpass);
+        command
+            .env("SSH_ASKPASS_REQUIRE", "force")
+            .env("DISPLAY", ":0");
+        let out = run(&mut command, b"");
+        assert_eq!(out.status.success(), good, "{}", text(&out.stderr));
+        assert_eq!(text(&out.stdout), if good { "in\n" } else { "" });
+        assert!(text(&out.stderr).contains("Only for testers."));
+    }
+}
+
+fn an_expired_password_leaves_only_passwd() {
+    let Some(place) = Place::new("expired") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.password_expired = true;
+    let server = Server::start(policy);
+    let marker = place.path.join("marker");
+    let out = place.run(&server, &[], &[&format!("touch {}", marker.display())], b"");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        text(&out.stderr).contains("no TTY available"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert!(!marker.exists());
+}
+
+fn a_shell_that_does_not_exist_says_so() {
+    let Some(place) = Place::new("noshell") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.shell = "/no/such/shell".into();
+    let server = Server::start(policy);
+    let out = place.run(&server, &[], &["true"], b"");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        text(&out.stderr).contains("/no/such/shell: No such file"),
+        "{}",
+        text(&out.stderr)
+    );
+}
