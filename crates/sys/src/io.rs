@@ -329,7 +329,7 @@ pub fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usi
     let mut inner: Vec<rustix::event::PollFd<'_>> = fds.iter().map(|fd| fd.inner.clone()).collect();
     loop {
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| crate::time::timespec(left));
+        let left = left.map(crate::time::timespec);
         match rustix::event::poll(&mut inner, left.as_ref()) {
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -3,7 +3,19 @@
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, Timespec};
+use rustix::time::Timespec;
+
+/// Reads a clock through libc, whose way (vDSO) needs no preparation: rustix looks
+/// it up on its first call, by means that kill a process in the cage.
+fn clock(id: libc::clockid_t) -> libc::timespec {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a live local. The clocks used here always exist.
+    unsafe { libc::clock_gettime(id, &raw mut now) };
+    now
+}
 
 /// Milliseconds of a clock that never goes back (not counting suspend).
 #[must_use]
@@ -14,33 +26,32 @@ pub fn monotonic_ms() -> u64 {
 /// Microseconds of the clock of [`monotonic_ms`].
 #[must_use]
 pub fn monotonic_us() -> u64 {
-    let now = rustix::time::clock_gettime(ClockId::Monotonic);
-    micros(now)
+    micros(clock(libc::CLOCK_MONOTONIC))
 }
 
 /// Milliseconds since boot, suspend included (certificates of a sleeping laptop,
 /// keep-alives that must notice the gap).
 #[must_use]
 pub fn boottime_ms() -> u64 {
-    micros(rustix::time::clock_gettime(ClockId::Boottime)) / 1000
+    micros(clock(libc::CLOCK_BOOTTIME)) / 1000
 }
 
 /// Seconds since 1970-01-01 UTC; 0 for a clock set before that.
 #[must_use]
 pub fn realtime_seconds() -> u64 {
-    u64::try_from(rustix::time::clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
+    u64::try_from(clock(libc::CLOCK_REALTIME).tv_sec).unwrap_or(0)
 }
 
 /// Wall-clock time as seconds and microseconds since 1970.
 #[must_use]
 pub fn realtime() -> (u64, u32) {
-    let now = rustix::time::clock_gettime(ClockId::Realtime);
+    let now = clock(libc::CLOCK_REALTIME);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let micros = u32::try_from(now.tv_nsec / 1000).unwrap_or(0);
     (seconds, micros)
 }
 
-fn micros(time: Timespec) -> u64 {
+fn micros(time: libc::timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds

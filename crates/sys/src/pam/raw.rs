@@ -58,24 +58,30 @@ type StartConfdir = unsafe extern "C" fn(
     *const c_char,
     *mut Handle,
 ) -> c_int;
-/// authenticate, acct_mgmt, chauthtok, setcred, open_session, close_session.
+/// end, authenticate, acct_mgmt, chauthtok, setcred, open_session, close_session.
 pub(super) type Step = unsafe extern "C" fn(Handle, c_int) -> c_int;
+
+type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
+type ReadItem = unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int;
+type ErrorText = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
+type PutEnv = unsafe extern "C" fn(Handle, *const c_char) -> c_int;
+type EnvList = unsafe extern "C" fn(Handle) -> *mut *mut c_char;
 
 pub(super) struct Functions {
     pub start: Start,
     pub start_confdir: Option<StartConfdir>,
-    pub end: unsafe extern "C" fn(Handle, c_int) -> c_int,
+    pub end: Step,
     pub authenticate: Step,
     pub acct_mgmt: Step,
     pub chauthtok: Step,
     pub setcred: Step,
     pub open_session: Step,
     pub close_session: Step,
-    pub set_item: unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int,
-    pub get_item: unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int,
-    pub strerror: unsafe extern "C" fn(Handle, c_int) -> *const c_char,
-    pub putenv: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
-    pub getenvlist: unsafe extern "C" fn(Handle) -> *mut *mut c_char,
+    pub set_item: SetItem,
+    pub get_item: ReadItem,
+    pub strerror: ErrorText,
+    pub putenv: PutEnv,
+    pub getenvlist: EnvList,
     _library: Library,
 }
 
@@ -87,31 +93,31 @@ pub(super) fn functions() -> Result<&'static Functions, String> {
 fn load() -> Result<Functions, String> {
     let library = Library::open(&[c"libpam.so.0"])?;
     macro_rules! function {
-        ($name:literal) => {{
+        ($name:literal as $function:ty) => {{
             let symbol = library.symbol($name)?;
             // SAFETY: libpam's ABI has kept this function's signature since its
             // beginning; the type is that of the field it is stored in.
-            unsafe { std::mem::transmute(symbol.as_ptr()) }
+            unsafe { std::mem::transmute::<*mut c_void, $function>(symbol.as_ptr()) }
         }};
     }
     Ok(Functions {
-        start: function!(c"pam_start"),
+        start: function!(c"pam_start" as Start),
         start_confdir: library.symbol(c"pam_start_confdir").ok().map(|symbol| {
             // SAFETY: as above, since Linux-PAM 1.4.
             unsafe { std::mem::transmute::<*mut c_void, StartConfdir>(symbol.as_ptr()) }
         }),
-        end: function!(c"pam_end"),
-        authenticate: function!(c"pam_authenticate"),
-        acct_mgmt: function!(c"pam_acct_mgmt"),
-        chauthtok: function!(c"pam_chauthtok"),
-        setcred: function!(c"pam_setcred"),
-        open_session: function!(c"pam_open_session"),
-        close_session: function!(c"pam_close_session"),
-        set_item: function!(c"pam_set_item"),
-        get_item: function!(c"pam_get_item"),
-        strerror: function!(c"pam_strerror"),
-        putenv: function!(c"pam_putenv"),
-        getenvlist: function!(c"pam_getenvlist"),
+        end: function!(c"pam_end" as Step),
+        authenticate: function!(c"pam_authenticate" as Step),
+        acct_mgmt: function!(c"pam_acct_mgmt" as Step),
+        chauthtok: function!(c"pam_chauthtok" as Step),
+        setcred: function!(c"pam_setcred" as Step),
+        open_session: function!(c"pam_open_session" as Step),
+        close_session: function!(c"pam_close_session" as Step),
+        set_item: function!(c"pam_set_item" as SetItem),
+        get_item: function!(c"pam_get_item" as ReadItem),
+        strerror: function!(c"pam_strerror" as ErrorText),
+        putenv: function!(c"pam_putenv" as PutEnv),
+        getenvlist: function!(c"pam_getenvlist" as EnvList),
         _library: library,
     })
 }

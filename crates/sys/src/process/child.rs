@@ -166,13 +166,23 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
 /// Every signal gets its default action: ours, and std's ignored SIGPIPE, are not
 /// for the program that follows.
 unsafe fn reset_handlers() {
-    // SAFETY: the action is SIG_DFL; the table belongs to this child alone
-    // (no CLONE_SIGHAND). KILL, STOP and libc's own signals refuse, rightly.
+    /// The kernel's struct sigaction: handler, flags, restorer, mask. Zero is the
+    /// default action without flags on every architecture.
+    #[repr(C)]
+    struct Default([u64; 4]);
+    let action = Default([0; 4]);
+    // SAFETY: the table belongs to this child alone (no CLONE_SIGHAND); KILL and STOP
+    // refuse, rightly. By raw call, because libc keeps 32 and 33 to itself, and a
+    // parent may have left those ignored.
     unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = libc::SIG_DFL;
         for number in 1..=64 {
-            libc::sigaction(number, &raw const action, std::ptr::null_mut());
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                &raw const action,
+                std::ptr::null_mut::<Default>(),
+                size_of::<u64>(),
+            );
         }
     }
 }

@@ -57,7 +57,7 @@ fn descriptors_may_swap_numbers_and_nothing_else_passes() {
     let (a, b) = (first.as_raw_fd(), second.as_raw_fd());
     let script = format!(
         "printf first >&{b}; printf second >&{a}; exec {a}>&- {b}>&-; for f in /proc/self/fd/*; do \
-         test -e $f && echo ${{f##*/}}; done"
+         test -e $f && echo ${{f##*/}}; done; true"
     );
     let mut command = Command::new("/bin/bash");
     if !std::path::Path::new("/bin/bash").exists() {
@@ -254,7 +254,10 @@ fn sleeper(prepare: impl FnOnce(&mut Command)) -> (Child, OwnedFd) {
     // Waits for input that never comes, but ends with this process.
     let (reader, writer) = pipe().unwrap();
     let mut command = Command::new("/bin/cat");
-    command.arg("cat").fd(reader, 0);
+    command
+        .arg("cat")
+        .fd(reader, 0)
+        .fd(crate::io::null().unwrap(), 1);
     prepare(&mut command);
     (command.spawn().unwrap(), writer)
 }

@@ -112,6 +112,10 @@ impl<T> At<T> for io::Result<T> {
 /// [`SandboxError`]: some steps may have been taken. End the process.
 pub fn preauth(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     single_thread().at(SandboxStep::SingleThread)?;
+    // rustix looks up what the kernel told the process at start on its first need of
+    // it, by calls that are forbidden later.
+    let _ = rustix::param::page_size();
+    let _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     process::disable_core_dumps().at(SandboxStep::Dumpable)?;
     process::set_no_new_privs().at(SandboxStep::NoNewPrivs)?;
     match &policy.confinement {
@@ -195,9 +199,15 @@ fn enter_empty_root(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A Landlock domain without a single rule. The oldest set of rights is required,
-/// newer ones are denied where the kernel knows them.
-fn deny_files() -> io::Result<()> {
+/// Enters a Landlock domain without a single rule: no file can be opened, made,
+/// removed or executed by this thread and what it starts; what is open stays usable.
+/// The oldest set of rights is required, newer ones (network, signals and abstract
+/// sockets across the border) are denied where the kernel knows them. Sets
+/// no_new_privs.
+///
+/// # Errors
+/// `Unsupported` where the kernel has no Landlock, else the kernel's error.
+pub fn deny_files() -> io::Result<()> {
     use landlock::{
         ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
         RulesetStatus, Scope,

@@ -12,8 +12,11 @@ use sys::signals::Signal;
 
 /// A child that runs a scenario, with its standard input and output in our hands.
 pub struct Running {
+    /// The child.
     pub child: Child,
+    /// Its standard input, until closed.
     pub input: Option<OwnedFd>,
+    /// Its standard output.
     pub output: OwnedFd,
 }
 

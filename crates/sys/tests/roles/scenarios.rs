@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use sys::process::{self, AsUser, Credentials, ExitStatus, SelfExe, become_user};
 use sys::pty::Pty;
-use sys::signals::{self, Signal};
+use sys::signals::Signal;
 use sys::terminal;
 
 use crate::{Running, run, start, stranger, was_killed_by};
@@ -332,20 +332,14 @@ fn parent_dies() {
     let mut command = SelfExe::open().unwrap().command().unwrap();
     command.args(["roles-child", "--scenario", "wait-for-signal"]);
     let (reader, writer) = sys::io::pipe().unwrap();
-    command.inherit_stdio().death_signal(Signal::KILL);
-    // Its own pipe, to see that it has started.
-    let mut watched = SelfExe::open().unwrap().command().unwrap();
-    watched.args(["roles-child", "--scenario", "wait-for-signal"]);
-    watched
+    command
         .fd_shared(sys::io::stdin(), 0)
         .fd(writer, 1)
         .fd_shared(sys::io::stderr(), 2);
-    watched.death_signal(Signal::KILL);
-    watched.spawn().unwrap();
-    drop(watched);
+    // While it lives, the pipe to the test stays open.
+    command.fd_shared(sys::io::stdout(), 5);
+    command.death_signal(Signal::KILL).spawn().unwrap();
+    drop(command);
     read_until(&reader, b"started\n");
     sys::io::write_all(sys::io::stdout(), b"started\n").unwrap();
-    signals::ignore(Signal::PIPE).unwrap();
-    // Both ends: the grandchild must not outlive this.
-    drop(command);
 }
