@@ -5,7 +5,7 @@
 
 use crate::pattern;
 use crate::units;
-use crate::value::unsupported;
+use crate::value::{EXTRA, unsupported};
 
 type Form = Result<Vec<String>, String>;
 
@@ -13,7 +13,7 @@ fn only(words: &[String]) -> Result<&str, String> {
     match words {
         [word] if !word.is_empty() => Ok(word),
         [] | [_] => Err("missing argument.".to_owned()),
-        _ => Err("extra arguments at end of line".to_owned()),
+        _ => Err(EXTRA.to_owned()),
     }
 }
 
@@ -26,9 +26,8 @@ pub(crate) fn log_level(words: &[String]) -> Form {
     let word = only(words)?;
     let upper = word.to_ascii_uppercase();
     match upper.as_str() {
-        "QUIET" | "FATAL" | "ERROR" | "INFO" | "VERBOSE" | "DEBUG" | "DEBUG2" | "DEBUG3" => {
-            one(upper)
-        }
+        "QUIET" | "SILENT" => one("SILENT"),
+        "FATAL" | "ERROR" | "INFO" | "VERBOSE" | "DEBUG" | "DEBUG2" | "DEBUG3" => one(upper),
         "DEBUG1" => one("DEBUG"),
         _ => Err(format!("unsupported log level '{word}'")),
     }
@@ -52,7 +51,7 @@ pub(crate) fn facility(words: &[String]) -> Form {
 /// `IPQoS interactive [bulk]`.
 pub(crate) fn ip_qos(words: &[String]) -> Form {
     if words.len() > 2 {
-        return Err("keyword ipqos extra arguments at end of line".to_owned());
+        return Err(EXTRA.to_owned());
     }
     let mut out = Vec::new();
     for word in words {
@@ -72,7 +71,7 @@ pub(crate) fn rekey_limit(words: &[String]) -> Form {
         [size] => (size, None),
         [size, time] => (size, Some(time)),
         [] => return Err("missing argument.".to_owned()),
-        _ => return Err("keyword rekeylimit extra arguments at end of line".to_owned()),
+        _ => return Err(EXTRA.to_owned()),
     };
     let bytes = if size == "default" {
         0
@@ -155,7 +154,7 @@ pub(crate) fn add_keys_to_agent(words: &[String]) -> Form {
     let (first, second) = match words {
         [first] => (first.to_ascii_lowercase(), None),
         [first, second] => (first.to_ascii_lowercase(), Some(second)),
-        _ => return Err("keyword addkeystoagent extra arguments at end of line".to_owned()),
+        _ => return Err(EXTRA.to_owned()),
     };
     match (first.as_str(), second) {
         ("yes" | "true", None) => one("true"),
@@ -231,9 +230,9 @@ pub(crate) fn forward(words: &[String]) -> Form {
     }
     let mut out: Vec<String> = Vec::new();
     for (position, word) in words.iter().enumerate() {
-        let shown = if word.contains('/') && !word.starts_with('[') {
-            word.clone()
-        } else if position == 0 && units::parse_port(word).is_some() {
+        let is_path = word.contains('/') && !word.starts_with('[');
+        let bare_port = position == 0 && units::parse_port(word).is_some();
+        let shown = if is_path || bare_port {
             word.clone()
         } else {
             let (host, port) = match word.strip_prefix('[') {
@@ -528,7 +527,19 @@ pub(crate) fn pubkey_options(words: &[String]) -> Form {
     if out.is_empty() { one("none") } else { Ok(out) }
 }
 
-/// `PermitOpen` and `PermitListen`: `any`, `none`, or host:port words.
+/// `PermitListen`: as [`permitted_ports`], where a bare port stands for every address.
+pub(crate) fn permitted_listeners(words: &[String]) -> Form {
+    let words = permitted_ports(words)?;
+    Ok(words
+        .into_iter()
+        .map(|word| {
+            let bare = word == "*" || units::parse_port(&word).is_some();
+            if bare { format!("*:{word}") } else { word }
+        })
+        .collect())
+}
+
+/// `PermitOpen`: `any`, `none`, or host:port words.
 pub(crate) fn permitted_ports(words: &[String]) -> Form {
     if matches!(words, [only] if matches!(only.as_str(), "any" | "none")) {
         return Ok(words.to_vec());

@@ -1,1 +1,130 @@
 use super::*;
+
+fn read(form: fn(&[String]) -> Form, text: &str) -> Option<String> {
+    let words: Vec<String> = text
+        .split(' ')
+        .filter(|w| !w.is_empty())
+        .map(str::to_owned)
+        .collect();
+    form(&words).ok().map(|words| words.join("|"))
+}
+
+#[test]
+fn each_form_reads_what_the_manual_says() {
+    let cases: &[(fn(&[String]) -> Form, &str, Option<&str>)] = &[
+        (log_level, "debug1", Some("DEBUG")),
+        (log_level, "quiet", Some("SILENT")),
+        (log_level, "loud", None),
+        (facility, "authpriv", Some("AUTHPRIV")),
+        (facility, "local8", None),
+        (facility, "local", None),
+        (ip_qos, "ef", Some("ef|ef")),
+        (ip_qos, "af21 0x01", Some("af21|0x01")),
+        (ip_qos, "a b c", None),
+        (rekey_limit, "default none", Some("0|0")),
+        (rekey_limit, "16K", Some("16384|0")),
+        (rekey_limit, "1G 1h", Some("1073741824|3600")),
+        (rekey_limit, "15", None),
+        (rekey_limit, "1T", None),
+        (
+            channel_timeout,
+            "session:*=5m global=0",
+            Some("session:*=5m|global=0"),
+        ),
+        (channel_timeout, "none", Some("none")),
+        (channel_timeout, "=5m", None),
+        (channel_timeout, "x=y", None),
+        (environment_names, "LANG LC_*", Some("LANG|LC_*")),
+        (environment_names, "A=b", None),
+        (set_env, "A= A=2 B=c=d", Some("A=|B=c=d")),
+        (set_env, "=x", None),
+        (escape_char, "none", Some("none")),
+        (escape_char, "^b", Some("\\^B")),
+        (escape_char, "^", Some("^")),
+        (escape_char, "x", Some("x")),
+        (escape_char, "xy", None),
+        (escape_char, "é", None),
+        (add_keys_to_agent, "yes", Some("true")),
+        (add_keys_to_agent, "confirm 1h", Some("confirm|3600")),
+        (add_keys_to_agent, "90", Some("90")),
+        (add_keys_to_agent, "ask 1h", None),
+        (control_persist, "10m", Some("600")),
+        (control_persist, "0", Some("yes")),
+        (control_persist, "x", None),
+        (forward_agent, "/tmp/x", Some("/tmp/x")),
+        (obscure_keystrokes, "interval:20", Some("interval:20")),
+        (obscure_keystrokes, "interval:0", None),
+        (tunnel_device, "1", Some("1:any")),
+        (tunnel_device, "any:3", Some("any:3")),
+        (tunnel_device, "x", None),
+        (forward, "8080 h:80", Some("8080 [h]:80")),
+        (forward, "[::1]:80 /run/sock", Some("[::1]:80 /run/sock")),
+        (forward, "h:x h:80", None),
+        (forward, "a b c", None),
+        (domains, "Example.COM. b", Some("example.com|b")),
+        (domains, "a..b", None),
+        (domains, "a b;c", None),
+        (cname_rules, "*", Some("*:*")),
+        (cname_rules, "a:b,c", Some("a:b,c")),
+        (cname_rules, "a", None),
+        (ports, "022", Some("22")),
+        (ports, "0", None),
+        (listen_address, "0.0.0.0", Some("0.0.0.0 - -")),
+        (listen_address, "::", Some(":: - -")),
+        (listen_address, "[::]:22", Some(":: 22 -")),
+        (listen_address, "h:22 rdomain vrf", Some("h 22 vrf")),
+        (listen_address, "h:0", None),
+        (listen_address, "h rdomain", None),
+        (net_block_size, "24", Some("24:128")),
+        (net_block_size, "32:129", None),
+        (user_environment, "YES", Some("yes")),
+        (user_environment, "LANG,LC_*", Some("LANG,LC_*")),
+        (
+            pubkey_options,
+            "touch-required touch-required verify-required",
+            Some("touch-required|verify-required"),
+        ),
+        (pubkey_options, "frob", None),
+        (permitted_listeners, "8080 h:1", Some("*:8080|h:1")),
+        (permitted_ports, "h:*", Some("h:*")),
+        (permitted_ports, "h:x", None),
+        (
+            user_patterns,
+            "ann b*@10.0.0.0/8",
+            Some("ann|b*@10.0.0.0/8"),
+        ),
+        (user_patterns, "ann@10.0.0.1/8", None),
+        (
+            subsystem,
+            "sftp internal-sftp -R",
+            Some("sftp internal-sftp -R"),
+        ),
+        (subsystem, "sftp", None),
+    ];
+    for (form, text, expected) in cases {
+        assert_eq!(read(*form, text).as_deref(), *expected, "{text}");
+    }
+}
+
+#[test]
+fn nothing_is_read_from_no_words() {
+    for form in [
+        log_level,
+        facility,
+        ip_qos,
+        rekey_limit,
+        escape_char,
+        forward,
+        max_startups,
+        penalties,
+        subsystem,
+    ] {
+        assert!(form(&[]).is_err());
+    }
+}
+
+#[test]
+fn twelve_arguments_of_a_subsystem_all_arrive() {
+    let text = "sftp internal-sftp 1 2 3 4 5 6 7 8 9 10 11 12";
+    assert_eq!(read(subsystem, text).as_deref(), Some(text));
+}

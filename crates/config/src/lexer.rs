@@ -6,6 +6,8 @@
 
 /// Longest line that is read: far above any real one.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
+/// Most words of one line: readers may compare each with each.
+pub const MAX_WORDS: usize = 4096;
 
 /// A line with something on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub enum LexError {
     InvalidQuotes,
     /// Longer than [`MAX_LINE_BYTES`].
     TooLong,
+    /// More than [`MAX_WORDS`] arguments.
+    TooManyWords,
 }
 
 impl std::fmt::Display for LexError {
@@ -30,6 +34,7 @@ impl std::fmt::Display for LexError {
         f.write_str(match self {
             LexError::InvalidQuotes => "invalid quotes",
             LexError::TooLong => "line too long",
+            LexError::TooManyWords => "too many arguments",
         })
     }
 }
@@ -75,7 +80,7 @@ pub fn read_line(line: &str) -> Result<Option<Line<'_>>, LexError> {
 /// Splits arguments into words; a `#` at the start of a word ends them when `comments` is set.
 ///
 /// # Errors
-/// When quotes are not balanced.
+/// When quotes are not balanced, or there are too many words.
 pub fn split_words(text: &str, comments: bool) -> Result<Vec<String>, LexError> {
     let mut words = Vec::new();
     let mut letters = text.chars().peekable();
@@ -103,6 +108,9 @@ pub fn split_words(text: &str, comments: bool) -> Result<Vec<String>, LexError> 
         }
         if quote.is_some() {
             return Err(LexError::InvalidQuotes);
+        }
+        if words.len() >= MAX_WORDS {
+            return Err(LexError::TooManyWords);
         }
         words.push(word);
     }

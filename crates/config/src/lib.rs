@@ -30,6 +30,10 @@ pub mod units;
 pub mod value;
 
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod testing;
 
 pub use client::{ClientConfig, ClientOptions};

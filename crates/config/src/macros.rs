@@ -38,8 +38,8 @@ macro_rules! keyword_table {
         pub(crate) enum $key { $($name,)* }
 
         impl $key {
-            /// The row of the table.
-            pub(crate) const fn row(self) -> usize {
+            /// Its place in the table.
+            pub(crate) const fn index(self) -> usize {
                 self as usize
             }
         }

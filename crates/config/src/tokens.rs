@@ -16,6 +16,8 @@ pub const MAX_EXPANSION_BYTES: usize = 64 << 10;
 pub enum Purpose {
     /// A name, path or text that no shell reads.
     Plain,
+    /// A file name of the server: a user name in it must be a single component, so `../x` names nothing.
+    Path,
     /// A command for a shell.
     Shell,
 }
@@ -36,6 +38,8 @@ pub enum ExpandError {
         /// Its value, escaped.
         value: String,
     },
+    /// A user name that is no single component would move a file name elsewhere.
+    NotAComponent(String),
     /// The result would be too long.
     TooLong,
 }
@@ -48,8 +52,11 @@ impl fmt::Display for ExpandError {
             ExpandError::UnknownUser(name) => write!(f, "no such user {name}"),
             ExpandError::Unsafe { token, value } => write!(
                 f,
-                "%{token} is {value}, which holds characters that a shell would act on; quote nothing, rename it"
+                "%{token} is {value}, which holds characters that a shell would act on; choose another name"
             ),
+            ExpandError::NotAComponent(value) => {
+                write!(f, "user name {value} cannot be part of a file name")
+            }
             ExpandError::TooLong => f.write_str("expansion is too long"),
         }
     }
@@ -192,6 +199,9 @@ impl Tokens {
                 value: value.escape_debug().to_string(),
             });
         }
+        if purpose == Purpose::Path && letter == 'u' && !is_component(value) {
+            return Err(ExpandError::NotAComponent(value.escape_debug().to_string()));
+        }
         out.push_str(value);
         Ok(())
     }
@@ -253,6 +263,10 @@ pub fn is_valid_user(user: &str) -> bool {
 /// Characters that no name in a configuration may hold: they would forge log lines or end strings early.
 pub fn has_control_characters(text: &str) -> bool {
     text.chars().any(char::is_control)
+}
+
+fn is_component(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
 }
 
 /// Names that the peer or a command line chose must not be taken apart by the shell. Paths and digests of

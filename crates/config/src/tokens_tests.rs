@@ -95,3 +95,23 @@ fn expansions_are_bounded() {
         Err(ExpandError::TooLong)
     );
 }
+
+#[test]
+fn a_user_name_never_climbs_out_of_a_path() {
+    for bad in ["../root", "a/b", "..", ".", "", "x\0y", "/etc"] {
+        let t = Tokens::new().with('u', bad).with('h', "/home/x/y");
+        assert!(
+            matches!(
+                t.expand("/keys/%u", Purpose::Path),
+                Err(ExpandError::NotAComponent(_))
+            ),
+            "{bad:?}"
+        );
+        assert_eq!(
+            t.expand("%h/keys", Purpose::Path).unwrap(),
+            "/home/x/y/keys"
+        );
+    }
+    let t = Tokens::new().with('u', "ann..x");
+    assert_eq!(t.expand("/keys/%u", Purpose::Path).unwrap(), "/keys/ann..x");
+}

@@ -18,7 +18,7 @@ words! {
     /// How much is logged.
     LogLevel {
         /// Nothing.
-        Quiet = "QUIET",
+        Quiet = "SILENT",
         /// What ends the program.
         Fatal = "FATAL",
         /// Errors.

@@ -287,11 +287,12 @@ impl Kind {
         if empty_first {
             return Err("missing argument.".to_owned());
         }
-        let value = self.read_first(first, words, rest)?;
-        if !several && words.len() > 1 {
-            return Err(format!("keyword {keyword} extra arguments at end of line"));
+        let value = self.read_first(first, words, rest);
+        let extra = !several && words.len() > 1 && value.is_ok();
+        if extra || value.as_ref().is_err_and(|text| text == EXTRA) {
+            return Err(format!("keyword {keyword} {EXTRA}"));
         }
-        Ok(value)
+        value
     }
 
     fn read_first(&self, first: &str, words: &[String], rest: &str) -> Result<Value, String> {
@@ -338,6 +339,9 @@ impl Kind {
         }
     }
 }
+
+/// The end of the sentence for more words than a keyword takes; [`Kind::read`] puts the keyword in front.
+pub(crate) const EXTRA: &str = "extra arguments at end of line";
 
 /// The sentence for a word that is not among those accepted.
 pub fn unsupported(word: &str) -> String {

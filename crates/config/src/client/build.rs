@@ -6,7 +6,7 @@ use crate::client::options::{
     RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
 };
 use crate::client::resolve::Knowledge;
-use crate::client::table::{CLIENT_TABLE, Key};
+use crate::client::table::{CLIENT_TABLE, Row};
 use crate::client::{ClientConfig, CommandLine};
 use crate::destination;
 use crate::environment::Environment;
@@ -29,14 +29,14 @@ pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
 /// Methods in the order of preference, of those that this client has.
 const METHODS: &[&str] = &["publickey", "keyboard-interactive", "password"];
 
-const ALGORITHM_KEYS: &[(Key, Class)] = &[
-    (Key::Ciphers, Class::Cipher),
-    (Key::MACs, Class::Mac),
-    (Key::KexAlgorithms, Class::Kex),
-    (Key::CASignatureAlgorithms, Class::CaSignature),
-    (Key::HostbasedAcceptedAlgorithms, Class::Signature),
-    (Key::HostKeyAlgorithms, Class::HostKey),
-    (Key::PubkeyAcceptedAlgorithms, Class::Signature),
+const ALGORITHM_KEYS: &[(Row, Class)] = &[
+    (Row::Ciphers, Class::Cipher),
+    (Row::MACs, Class::Mac),
+    (Row::KexAlgorithms, Class::Kex),
+    (Row::CASignatureAlgorithms, Class::CaSignature),
+    (Row::HostbasedAcceptedAlgorithms, Class::Signature),
+    (Row::HostKeyAlgorithms, Class::HostKey),
+    (Row::PubkeyAcceptedAlgorithms, Class::Signature),
 ];
 
 /// Expands words with the tokens of one connection.
@@ -81,23 +81,23 @@ pub(crate) fn build(
     command_line: &CommandLine,
     environment: &dyn Environment,
 ) -> Result<ClientOptions, ConfigError> {
-    if let Some(text) = values.word_unless_none(Key::RefuseConnection.row()) {
+    if let Some(text) = values.word_unless_none(Row::RefuseConnection.index()) {
         return Err(ConfigError::Refused(format!(
             "RefuseConnection: {}",
             text.escape_debug()
         )));
     }
-    let explicit_identities = values.at(Key::IdentityFile.row()).is_some();
-    let host_key_algorithms_set = values.at(Key::HostKeyAlgorithms.row()).is_some();
-    let default_user_files = values.at(Key::UserKnownHostsFile.row()).is_none();
+    let explicit_identities = values.at(Row::IdentityFile.index()).is_some();
+    let host_key_algorithms_set = values.at(Row::HostKeyAlgorithms.index()).is_some();
+    let default_user_files = values.at(Row::UserKnownHostsFile.index()).is_none();
     fill(config, &mut values, knowledge);
-    if values.at(Key::UpdateHostKeys.row()).is_none() {
-        let learn = default_user_files && values.word(Key::VerifyHostKeyDNS.row()) == "false";
+    if values.at(Row::UpdateHostKeys.index()).is_none() {
+        let learn = default_user_files && values.word(Row::VerifyHostKeyDNS.index()) == "false";
         let word = if learn { "true" } else { "false" };
-        values.put(Key::UpdateHostKeys.row(), Value::Word(word.to_owned()));
+        values.put(Row::UpdateHostKeys.index(), Value::Word(word.to_owned()));
     }
     forwardings(&mut values, &mut warnings)?;
-    let hostname = values.word(Key::HostName.row()).to_owned();
+    let hostname = values.word(Row::HostName.index()).to_owned();
     let tokens = knowledge.tokens(&values, &hostname);
     let expander = Expander {
         tokens: &tokens,
@@ -107,7 +107,7 @@ pub(crate) fn build(
     let identity_agent = identity_agent(&values, &expander)?;
     let user_files = expander.paths(
         "UserKnownHostsFile",
-        &values.words_unless_none(Key::UserKnownHostsFile.row()),
+        &values.words_unless_none(Row::UserKnownHostsFile.index()),
     )?;
     show_expanded(
         &mut values,
@@ -115,7 +115,7 @@ pub(crate) fn build(
         &identity_agent,
         &user_files,
     );
-    let global_files = values.words_unless_none(Key::GlobalKnownHostsFile.row());
+    let global_files = values.words_unless_none(Row::GlobalKnownHostsFile.index());
     let global_known_hosts_files = global_files
         .iter()
         .map(|file| expander.tilde("GlobalKnownHostsFile", file))
@@ -123,10 +123,10 @@ pub(crate) fn build(
     let identity_files = identity_files(&values, explicit_identities, &expander)?;
     let certificate_files = expander.paths(
         "CertificateFile",
-        &values.words_unless_none(Key::CertificateFile.row()),
+        &values.words_unless_none(Row::CertificateFile.index()),
     )?;
     let proxy = proxy(&values, &tokens)?;
-    let version_addendum = match values.word_unless_none(Key::VersionAddendum.row()) {
+    let version_addendum = match values.word_unless_none(Row::VersionAddendum.index()) {
         Some(text) => Some(
             tokens
                 .expand(&text, Purpose::Plain)
@@ -135,72 +135,72 @@ pub(crate) fn build(
         None => None,
     };
     let v = &values;
-    let flag = |key: Key| v.flag(key.row());
-    let count = |key: Key| v.count(key.row()).unwrap_or(0);
-    let words = |key: Key| v.words(key.row()).to_vec();
-    let word = |key: Key| v.word(key.row());
-    let first = |key: Key| v.words(key.row()).first().map_or("", String::as_str);
-    let unless_none = |key: Key| v.word_unless_none(key.row());
+    let flag = |key: Row| v.flag(key.index());
+    let count = |key: Row| v.count(key.index()).unwrap_or(0);
+    let words = |key: Row| v.words(key.index()).to_vec();
+    let word = |key: Row| v.word(key.index());
+    let first = |key: Row| v.words(key.index()).first().map_or("", String::as_str);
+    let unless_none = |key: Row| v.word_unless_none(key.index());
     Ok(ClientOptions {
         host_argument: knowledge.host_argument.clone(),
         hostname,
-        user: word(Key::User).to_owned(),
-        port: u16::try_from(v.number(Key::Port.row())).unwrap_or(22),
-        address_family: AddressFamily::from_word(word(Key::AddressFamily)),
-        batch_mode: flag(Key::BatchMode),
-        bind_address: unless_none(Key::BindAddress),
-        bind_interface: unless_none(Key::BindInterface),
-        ca_signature_algorithms: words(Key::CASignatureAlgorithms),
+        user: word(Row::User).to_owned(),
+        port: u16::try_from(v.number(Row::Port.index())).unwrap_or(22),
+        address_family: AddressFamily::from_word(word(Row::AddressFamily)),
+        batch_mode: flag(Row::BatchMode),
+        bind_address: unless_none(Row::BindAddress),
+        bind_interface: unless_none(Row::BindInterface),
+        ca_signature_algorithms: words(Row::CASignatureAlgorithms),
         certificate_files,
-        check_host_ip: flag(Key::CheckHostIP),
-        ciphers: words(Key::Ciphers),
-        compression: word(Key::Compression) == "yes",
-        connection_attempts: count(Key::ConnectionAttempts).max(1),
-        connect_timeout_s: v.count(Key::ConnectTimeout.row()).filter(|s| *s != 0),
-        escape_char: escape_char(first(Key::EscapeChar)),
-        fingerprint_hash: FingerprintHash::from_word(word(Key::FingerprintHash)),
-        fork_after_authentication: flag(Key::ForkAfterAuthentication),
+        check_host_ip: flag(Row::CheckHostIP),
+        ciphers: words(Row::Ciphers),
+        compression: word(Row::Compression) == "yes",
+        connection_attempts: count(Row::ConnectionAttempts).max(1),
+        connect_timeout_s: v.count(Row::ConnectTimeout.index()).filter(|s| *s != 0),
+        escape_char: escape_char(first(Row::EscapeChar)),
+        fingerprint_hash: FingerprintHash::from_word(word(Row::FingerprintHash)),
+        fork_after_authentication: flag(Row::ForkAfterAuthentication),
         global_known_hosts_files,
-        hash_known_hosts: flag(Key::HashKnownHosts),
-        host_key_algorithms: words(Key::HostKeyAlgorithms),
+        hash_known_hosts: flag(Row::HashKnownHosts),
+        host_key_algorithms: words(Row::HostKeyAlgorithms),
         host_key_algorithms_set,
-        host_key_alias: unless_none(Key::HostKeyAlias),
-        identities_only: flag(Key::IdentitiesOnly),
+        host_key_alias: unless_none(Row::HostKeyAlias),
+        identities_only: flag(Row::IdentitiesOnly),
         identity_agent,
         identity_files,
-        ip_qos: IpQos::from_words(v.words(Key::IPQoS.row())),
-        kbd_interactive_authentication: flag(Key::KbdInteractiveAuthentication),
-        kex_algorithms: words(Key::KexAlgorithms),
-        log_level: LogLevel::from_word(first(Key::LogLevel)),
-        macs: words(Key::MACs),
-        no_host_authentication_for_localhost: flag(Key::NoHostAuthenticationForLocalhost),
-        number_of_password_prompts: count(Key::NumberOfPasswordPrompts),
-        password_authentication: flag(Key::PasswordAuthentication),
-        preferred_authentications: methods(word(Key::PreferredAuthentications)),
+        ip_qos: IpQos::from_words(v.words(Row::IPQoS.index())),
+        kbd_interactive_authentication: flag(Row::KbdInteractiveAuthentication),
+        kex_algorithms: words(Row::KexAlgorithms),
+        log_level: LogLevel::from_word(first(Row::LogLevel)),
+        macs: words(Row::MACs),
+        no_host_authentication_for_localhost: flag(Row::NoHostAuthenticationForLocalhost),
+        number_of_password_prompts: count(Row::NumberOfPasswordPrompts),
+        password_authentication: flag(Row::PasswordAuthentication),
+        preferred_authentications: methods(word(Row::PreferredAuthentications)),
         proxy,
-        pubkey_accepted_algorithms: words(Key::PubkeyAcceptedAlgorithms),
-        pubkey_authentication: PubkeyAuthentication::from_word(word(Key::PubkeyAuthentication)),
-        rekey_limit: RekeyLimit::from_words(v.words(Key::RekeyLimit.row())),
+        pubkey_accepted_algorithms: words(Row::PubkeyAcceptedAlgorithms),
+        pubkey_authentication: PubkeyAuthentication::from_word(word(Row::PubkeyAuthentication)),
+        rekey_limit: RekeyLimit::from_words(v.words(Row::RekeyLimit.index())),
         remote_command,
-        request_tty: RequestTty::from_word(word(Key::RequestTTY)),
-        required_rsa_size: count(Key::RequiredRSASize),
-        revoked_host_keys: unless_none(Key::RevokedHostKeys),
-        send_env: words(Key::SendEnv),
-        server_alive_count_max: count(Key::ServerAliveCountMax),
-        server_alive_interval_s: count(Key::ServerAliveInterval),
-        session_type: SessionType::from_word(word(Key::SessionType)),
-        set_env: variables(v.words(Key::SetEnv.row())),
-        stdin_null: flag(Key::StdinNull),
+        request_tty: RequestTty::from_word(word(Row::RequestTTY)),
+        required_rsa_size: count(Row::RequiredRSASize),
+        revoked_host_keys: unless_none(Row::RevokedHostKeys),
+        send_env: words(Row::SendEnv),
+        server_alive_count_max: count(Row::ServerAliveCountMax),
+        server_alive_interval_s: count(Row::ServerAliveInterval),
+        session_type: SessionType::from_word(word(Row::SessionType)),
+        set_env: variables(v.words(Row::SetEnv.index())),
+        stdin_null: flag(Row::StdinNull),
         strict_host_key_checking: StrictHostKeyChecking::from_word(word(
-            Key::StrictHostKeyChecking,
+            Row::StrictHostKeyChecking,
         )),
-        syslog_facility: SyslogFacility::from_word(first(Key::SyslogFacility)),
-        tag: unless_none(Key::Tag),
-        tcp_keep_alive: flag(Key::TCPKeepAlive),
-        update_host_keys: YesNoAsk::from_word(word(Key::UpdateHostKeys)),
+        syslog_facility: SyslogFacility::from_word(first(Row::SyslogFacility)),
+        tag: unless_none(Row::Tag),
+        tcp_keep_alive: flag(Row::TCPKeepAlive),
+        update_host_keys: YesNoAsk::from_word(word(Row::UpdateHostKeys)),
         user_known_hosts_files: user_files,
         version_addendum,
-        visual_host_key: flag(Key::VisualHostKey),
+        visual_host_key: flag(Row::VisualHostKey),
         tokens,
         warnings,
         values,
@@ -208,17 +208,17 @@ pub(crate) fn build(
 }
 
 fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
-    if values.at(Key::User.row()).is_none() {
-        values.put(Key::User.row(), Value::Word(knowledge.local.name.clone()));
+    if values.at(Row::User.index()).is_none() {
+        values.put(Row::User.index(), Value::Word(knowledge.local.name.clone()));
     }
     for (key, class) in ALGORITHM_KEYS {
-        let spec = match values.at(key.row()) {
+        let spec = match values.at(key.index()) {
             Some(Value::Word(spec)) => spec.clone(),
             // Appending nothing gives the defaults.
             _ => "+".to_owned(),
         };
         let resolved = class.resolve(&spec, Side::Client, config.aes_hardware);
-        values.put(key.row(), Value::Words(resolved));
+        values.put(key.index(), Value::Words(resolved));
     }
     for (index, keyword) in CLIENT_TABLE.iter().enumerate() {
         if values.at(index).is_none()
@@ -227,21 +227,21 @@ fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
             values.put(index, value);
         }
     }
-    if values.at(Key::IdentityFile.row()).is_none() {
+    if values.at(Row::IdentityFile.index()).is_none() {
         let files = DEFAULT_IDENTITY_FILES
             .iter()
             .map(|file| (*file).to_owned())
             .collect();
-        values.put(Key::IdentityFile.row(), Value::Words(files));
+        values.put(Row::IdentityFile.index(), Value::Words(files));
     }
 }
 
 /// Forwardings are not carried out yet: `ClearAllForwardings` makes that harmless, `ExitOnForwardFailure` fatal.
 fn forwardings(values: &mut Values, warnings: &mut Vec<Warning>) -> Result<(), ConfigError> {
-    let keys = [Key::LocalForward, Key::RemoteForward, Key::DynamicForward];
-    if values.flag(Key::ClearAllForwardings.row()) {
+    let keys = [Row::LocalForward, Row::RemoteForward, Row::DynamicForward];
+    if values.flag(Row::ClearAllForwardings.index()) {
         for key in keys {
-            values.clear(key.row());
+            values.clear(key.index());
         }
         warnings.retain(|warning| {
             let word = warning.text.split(' ').next().unwrap_or_default();
@@ -250,8 +250,8 @@ fn forwardings(values: &mut Values, warnings: &mut Vec<Warning>) -> Result<(), C
                 .any(|name| name.eq_ignore_ascii_case(word))
         });
     }
-    let any = keys.iter().any(|key| values.at(key.row()).is_some());
-    if any && values.flag(Key::ExitOnForwardFailure.row()) {
+    let any = keys.iter().any(|key| values.at(key.index()).is_some());
+    if any && values.flag(Row::ExitOnForwardFailure.index()) {
         return Err(ConfigError::Refused(
             "ExitOnForwardFailure is set and forwardings are not carried out yet; \
              remove the forwardings or set ClearAllForwardings"
@@ -266,14 +266,14 @@ fn remote_command(
     command_line: &CommandLine,
     tokens: &Tokens,
 ) -> Result<Option<String>, ConfigError> {
-    let Some(template) = values.word_unless_none(Key::RemoteCommand.row()) else {
+    let Some(template) = values.word_unless_none(Row::RemoteCommand.index()) else {
         return Ok(None);
     };
     let has_command = command_line
         .command
         .as_ref()
         .is_some_and(|command| !command.is_empty());
-    if has_command && values.word(Key::SessionType.row()) != "subsystem" {
+    if has_command && values.word(Row::SessionType.index()) != "subsystem" {
         return Err(ConfigError::Refused(
             "Cannot execute command-line and remote command.".to_owned(),
         ));
@@ -286,7 +286,7 @@ fn remote_command(
 }
 
 fn identity_agent(values: &Values, expander: &Expander<'_>) -> Result<IdentityAgent, ConfigError> {
-    Ok(match values.word(Key::IdentityAgent.row()) {
+    Ok(match values.word(Row::IdentityAgent.index()) {
         "" | "SSH_AUTH_SOCK" => IdentityAgent::FromEnvironment,
         "none" => IdentityAgent::None,
         word => match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
@@ -305,7 +305,7 @@ fn identity_files(
     expander: &Expander<'_>,
 ) -> Result<Vec<IdentityFile>, ConfigError> {
     let mut out: Vec<IdentityFile> = Vec::new();
-    for template in values.words(Key::IdentityFile.row()) {
+    for template in values.words(Row::IdentityFile.index()) {
         if template.eq_ignore_ascii_case("none") {
             continue;
         }
@@ -318,7 +318,7 @@ fn identity_files(
 }
 
 fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
-    match values.words(Key::ProxyJump.row()) {
+    match values.words(Row::ProxyJump.index()) {
         [none] if none == "none" => return Ok(Proxy::Direct),
         [hops] => {
             let expanded = tokens
@@ -332,7 +332,7 @@ fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
         }
         _ => {}
     }
-    match values.word_unless_none(Key::ProxyCommand.row()) {
+    match values.word_unless_none(Row::ProxyCommand.index()) {
         None => Ok(Proxy::Direct),
         Some(template) => tokens
             .only("hknpr")
@@ -350,16 +350,16 @@ fn show_expanded(
     user_files: &[String],
 ) {
     if let Some(command) = remote_command {
-        values.put(Key::RemoteCommand.row(), Value::Word(command.to_owned()));
+        values.put(Row::RemoteCommand.index(), Value::Word(command.to_owned()));
     }
     if let IdentityAgent::Socket(path) = agent
-        && !values.word(Key::IdentityAgent.row()).starts_with('$')
+        && !values.word(Row::IdentityAgent.index()).starts_with('$')
     {
-        values.put(Key::IdentityAgent.row(), Value::Word(path.clone()));
+        values.put(Row::IdentityAgent.index(), Value::Word(path.clone()));
     }
     if !user_files.is_empty() {
         values.put(
-            Key::UserKnownHostsFile.row(),
+            Row::UserKnownHostsFile.index(),
             Value::Words(user_files.to_vec()),
         );
     }

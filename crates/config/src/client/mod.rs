@@ -143,4 +143,6 @@ impl CommandLine {
 }
 
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
 mod tests;

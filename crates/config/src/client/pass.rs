@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::client::matching::{self, Facts};
 use crate::client::resolve::Knowledge;
-use crate::client::table::{CLIENT_TABLE, Key};
+use crate::client::table::{CLIENT_TABLE, Row};
 use crate::client::{ClientConfig, CommandLine, Setting, Source};
 use crate::environment::Environment;
 use crate::error::{Place, Severity, Warning};
@@ -18,6 +18,9 @@ use crate::value::{self, Keyword, Kind, Repeat, Support, Value, Values};
 
 /// Complaints past this many are counted, not kept.
 const MAX_MESSAGES: usize = 100;
+
+/// Most words that a keyword may accumulate over all its lines.
+const MAX_ACCUMULATED: usize = 256;
 
 /// State of one pass.
 pub(crate) struct Pass<'a> {
@@ -119,7 +122,8 @@ impl Pass<'_> {
     fn line(&mut self, line: &str, place: &Place, context: Context<'_>, active: &mut bool) {
         let (keyword, rest) = match lexer::read_line(line) {
             Ok(None) => return,
-            Ok(Some(line)) => (line.keyword, line.rest),
+            // As OpenSSH, the client names keywords in lower case, the server as they are written.
+            Ok(Some(line)) => (line.keyword.to_ascii_lowercase(), line.rest),
             Err(error) => return self.complain(format!("{place}: {error}")),
         };
         if rest.is_empty() {
@@ -147,13 +151,13 @@ impl Pass<'_> {
             }
             return;
         };
-        let result = if index == Key::Host.row() {
+        let result = if index == Row::Host.index() {
             matching::host_line(self.knowledge.host(), words)
                 .map(|applies| *active = applies && context.reachable)
-        } else if index == Key::Match.row() {
+        } else if index == Row::Match.index() {
             self.match_line(words, place, context)
                 .map(|applies| *active = applies && context.reachable)
-        } else if index == Key::Include.row() {
+        } else if index == Row::Include.index() {
             self.include(words, place, context, *active)
         } else {
             row.kind.read(keyword, words, rest).and_then(|value| {
@@ -167,7 +171,7 @@ impl Pass<'_> {
     }
 
     fn is_ignored(&self, keyword: &str) -> bool {
-        let list = self.values.word(Key::IgnoreUnknown.row());
+        let list = self.values.word(Row::IgnoreUnknown.index());
         !list.is_empty() && pattern::match_list(keyword, list, Case::Ignored).is_yes()
     }
 
@@ -177,13 +181,13 @@ impl Pass<'_> {
         place: &Place,
         context: Context<'_>,
     ) -> Result<bool, String> {
-        let user = self.values.word(Key::User.row());
+        let user = self.values.word(Row::User.index());
         let user = if user.is_empty() {
             &self.knowledge.local.name
         } else {
             user
         };
-        let session = self.values.word(Key::SessionType.row());
+        let session = self.values.word(Row::SessionType.index());
         let command = self.command_line.command.as_deref().unwrap_or_default();
         let session_type = match session {
             "none" | "subsystem" => session,
@@ -197,7 +201,7 @@ impl Pass<'_> {
             original_host: &self.knowledge.host_argument,
             user,
             local_user: &self.knowledge.local.name,
-            tag: self.values.word(Key::Tag.row()),
+            tag: self.values.word(Row::Tag.index()),
             session_type,
             command,
             final_pass: self.final_pass,
@@ -234,7 +238,10 @@ impl Pass<'_> {
                 self.warn(
                     row,
                     place,
-                    format!("{keyword}: {left_out} is left out of this suite; ignored"),
+                    format!(
+                        "{}: {left_out} is left out of this suite; ignored",
+                        row.name
+                    ),
                     Severity::Notice,
                 );
             }
@@ -245,7 +252,7 @@ impl Pass<'_> {
                 self.warn(
                     row,
                     place,
-                    format!("{keyword} is not carried out yet; ignored"),
+                    format!("{} is not carried out yet; ignored", row.name),
                     Severity::Notice,
                 );
             }
@@ -255,7 +262,8 @@ impl Pass<'_> {
                     _ => "none",
                 };
                 return Err(format!(
-                    "{keyword} is not carried out yet and would restrict; remove it or set it to \"{harmless}\""
+                    "{} is not carried out yet and would restrict; remove it or set it to \"{harmless}\"",
+                    row.name
                 ));
             }
             Judgement::Drop(severity, word) => {
@@ -265,7 +273,13 @@ impl Pass<'_> {
                 return Ok(());
             }
         }
-        if index == Key::SendEnv.row() {
+        if row.repeat == Repeat::Add && self.values.words(index).len() >= MAX_ACCUMULATED {
+            return Err(format!(
+                "Too many {} entries (max {MAX_ACCUMULATED})",
+                row.name
+            ));
+        }
+        if index == Row::SendEnv.index() {
             let mut have = self.values.words(index).to_vec();
             if let Value::Words(more) = &value {
                 let fresh: Vec<String> =
@@ -289,7 +303,7 @@ impl Pass<'_> {
 
     /// `ProxyCommand` and `ProxyJump` are one choice: whichever comes first.
     fn proxy_is_set(&self, index: usize) -> bool {
-        let either = [Key::ProxyCommand.row(), Key::ProxyJump.row()];
+        let either = [Row::ProxyCommand.index(), Row::ProxyJump.index()];
         either.contains(&index) && either.iter().any(|row| self.values.at(*row).is_some())
     }
 
@@ -378,8 +392,8 @@ fn check_names(index: usize, value: &Value, from_command_line: bool) -> Result<(
     let Value::Word(word) = value else {
         return Ok(());
     };
-    let is_user = index == Key::User.row();
-    let is_host = index == Key::HostName.row() || index == Key::HostKeyAlias.row();
+    let is_user = index == Row::User.index();
+    let is_host = index == Row::HostName.index() || index == Row::HostKeyAlias.index();
     if (is_user || is_host) && tokens::has_control_characters(word) {
         return Err("name contains control characters".to_owned());
     }

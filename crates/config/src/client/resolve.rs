@@ -2,7 +2,7 @@
 
 use crate::client::canonical::{self, Rules};
 use crate::client::pass::Pass;
-use crate::client::table::{CLIENT_TABLE, Key};
+use crate::client::table::{CLIENT_TABLE, Row};
 use crate::client::{ClientConfig, ClientOptions, CommandLine, build, sha1};
 use crate::destination;
 use crate::environment::{Environment, LocalUser};
@@ -58,7 +58,7 @@ impl ClientConfig {
             settled = name;
         }
         if first.wants_final || wants_canonical {
-            values.put(Key::HostName.row(), Value::Word(settled.clone()));
+            values.put(Row::HostName.index(), Value::Word(settled.clone()));
             knowledge.settled_host = Some(settled.clone());
             let second = self.pass(&knowledge, command_line, environment, Some(values))?;
             values = second.values;
@@ -68,7 +68,7 @@ impl ClientConfig {
                 }
             }
         }
-        values.put(Key::HostName.row(), Value::Word(settled));
+        values.put(Row::HostName.index(), Value::Word(settled));
         build::build(
             self,
             values,
@@ -142,7 +142,7 @@ impl Knowledge {
         if let Some(settled) = &self.settled_host {
             return Ok(settled.clone());
         }
-        let template = values.word(Key::HostName.row());
+        let template = values.word(Row::HostName.index());
         if template.is_empty() {
             return Ok(self.host_argument.clone());
         }
@@ -154,19 +154,19 @@ impl Knowledge {
 
     /// The tokens of ssh_config(5) as far as they are known before a connection.
     pub(crate) fn tokens(&self, values: &Values, hostname: &str) -> Tokens {
-        let user = match values.word(Key::User.row()) {
+        let user = match values.word(Row::User.index()) {
             "" => self.local.name.as_str(),
             user => user,
         };
-        let port = match values.at(Key::Port.row()) {
+        let port = match values.at(Row::Port.index()) {
             Some(Value::Number(port)) => port.to_string(),
             _ => "22".to_owned(),
         };
-        let alias = match values.word(Key::HostKeyAlias.row()) {
+        let alias = match values.word(Row::HostKeyAlias.index()) {
             "" => self.host_argument.as_str(),
             alias => alias,
         };
-        let jump = match values.words(Key::ProxyJump.row()) {
+        let jump = match values.words(Row::ProxyJump.index()) {
             [hops] if hops != "none" => hops
                 .rsplit(',')
                 .next()
@@ -194,39 +194,39 @@ impl Knowledge {
 }
 
 fn wants_canonical(values: &Values) -> bool {
-    let proxied = |key: Key| match values.at(key.row()) {
+    let proxied = |key: Row| match values.at(key.index()) {
         Some(Value::Word(word)) => word != "none",
         Some(Value::Words(words)) => words.first().is_some_and(|word| word != "none"),
         _ => false,
     };
-    match values.word(Key::CanonicalizeHostname.row()) {
+    match values.word(Row::CanonicalizeHostname.index()) {
         "always" => true,
-        "true" => !proxied(Key::ProxyCommand) && !proxied(Key::ProxyJump),
+        "true" => !proxied(Row::ProxyCommand) && !proxied(Row::ProxyJump),
         _ => false,
     }
 }
 
 fn rules(values: &Values) -> Rules<'_> {
-    let list = |key: Key| match values.words(key.row()) {
+    let list = |key: Row| match values.words(key.index()) {
         [only] if only == "none" => &[][..],
         words => words,
     };
-    let default = |key: Key| CLIENT_TABLE.get(key.row()).and_then(default_of);
+    let default = |key: Row| CLIENT_TABLE.get(key.index()).and_then(default_of);
     let max_dots = match values
-        .at(Key::CanonicalizeMaxDots.row())
+        .at(Row::CanonicalizeMaxDots.index())
         .cloned()
-        .or_else(|| default(Key::CanonicalizeMaxDots))
+        .or_else(|| default(Row::CanonicalizeMaxDots))
     {
         Some(Value::Number(dots)) => u32::try_from(dots).unwrap_or(0),
         _ => 1,
     };
     Rules {
-        domains: list(Key::CanonicalDomains),
+        domains: list(Row::CanonicalDomains),
         max_dots,
         fallback_local: !matches!(
-            values.at(Key::CanonicalizeFallbackLocal.row()),
+            values.at(Row::CanonicalizeFallbackLocal.index()),
             Some(Value::Flag(false))
         ),
-        permitted_cnames: list(Key::CanonicalizePermittedCNAMEs),
+        permitted_cnames: list(Row::CanonicalizePermittedCNAMEs),
     }
 }

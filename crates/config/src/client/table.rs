@@ -89,7 +89,7 @@ use Dump::{Comma, Line, Never, Octal, OrWord, PerWord};
 
 keyword_table! {
     /// Keywords of ssh_config.
-    Key, CLIENT_TABLE {
+    Row, CLIENT_TABLE {
         User [] Kind::Text, "", Carried, Everywhere, First, Line;
         HostName [] Kind::Text, "", Carried, Everywhere, First, Line;
         Port [] Kind::Port, "22", Carried, Everywhere, First, Line;

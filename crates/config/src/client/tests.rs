@@ -1,1 +1,591 @@
+use std::path::Path;
+
 use super::*;
+use crate::environment::MemoryFiles;
+use crate::error::{ConfigError, Severity};
+use crate::testing::FakeEnvironment;
+
+const USER: &str = "/home/local/.ssh/config";
+
+fn config(files: MemoryFiles) -> ClientConfig {
+    ClientConfig::standard(Path::new("/home/local"))
+        .with_files(files)
+        .with_aes_hardware(true)
+}
+
+fn with_text(text: &str) -> ClientConfig {
+    config(MemoryFiles::default().with(USER, text))
+}
+
+fn resolve(text: &str, host: &str) -> ClientOptions {
+    try_resolve(text, host, &CommandLine::new(), &FakeEnvironment::new()).unwrap()
+}
+
+fn try_resolve(
+    text: &str,
+    host: &str,
+    command_line: &CommandLine,
+    environment: &FakeEnvironment,
+) -> Result<ClientOptions, ConfigError> {
+    with_text(text).resolve(host, command_line, environment)
+}
+
+fn refusal(text: &str) -> String {
+    try_resolve(text, "h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn defaults_without_any_file() {
+    let options = resolve("", "Example.ORG");
+    assert_eq!(options.hostname, "example.org");
+    assert_eq!(options.host_argument, "Example.ORG");
+    assert_eq!((options.user.as_str(), options.port), ("local", 22));
+    assert_eq!(options.strict_host_key_checking, StrictHostKeyChecking::Ask);
+    assert_eq!(options.update_host_keys, YesNoAsk::Yes);
+    assert_eq!(options.identity_agent, IdentityAgent::FromEnvironment);
+    assert_eq!(options.proxy, Proxy::Direct);
+    assert_eq!(options.escape_char, EscapeChar::Byte(b'~'));
+    assert_eq!(options.pubkey_authentication, PubkeyAuthentication::Yes);
+    assert_eq!(
+        options.user_known_hosts_files,
+        [
+            "/home/local/.ssh/known_hosts",
+            "/home/local/.ssh/known_hosts2"
+        ]
+    );
+    assert_eq!(
+        options.identity_files[3].path,
+        "/home/local/.ssh/id_ed25519"
+    );
+    assert!(options.identity_files.iter().all(|file| !file.explicit));
+    assert_eq!(options.required_rsa_size, 2048);
+    assert_eq!(options.kex_algorithms[0], "mlkem768x25519-sha256");
+    assert_eq!(
+        options.host_key_algorithms.last().unwrap(),
+        "sk-ecdsa-sha2-nistp256@openssh.com"
+    );
+    assert!(!options.host_key_algorithms_set);
+    assert_eq!(
+        options.preferred_authentications,
+        ["publickey", "keyboard-interactive", "password"]
+    );
+    assert!(options.warnings.is_empty());
+}
+
+#[test]
+fn the_first_value_wins_from_command_line_to_system_file() {
+    let files = MemoryFiles::default()
+        .with(USER, "Port 2\nUser file\nIdentityFile ~/two\n")
+        .with(
+            SYSTEM_FILE,
+            "Port 3\nConnectionAttempts 9\nIdentityFile /three\n",
+        );
+    let mut line = CommandLine::new();
+    line.set("User", "typed user");
+    line.option("Port=1");
+    line.set("IdentityFile", "/one #%%\"");
+    let options = config(files)
+        .resolve("h", &line, &FakeEnvironment::new())
+        .unwrap();
+    assert_eq!(
+        (
+            options.port,
+            options.user.as_str(),
+            options.connection_attempts
+        ),
+        (1, "typed user", 9)
+    );
+    let paths: Vec<_> = options
+        .identity_files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert_eq!(paths, ["/one #%\"", "/home/local/two", "/three"]);
+    assert!(options.identity_files.iter().all(|file| file.explicit));
+}
+
+#[test]
+fn tokens_are_expanded_where_the_manual_allows_them() {
+    let text = "HostName %h.example\nUser ann\nPort 7\nHostKeyAlias alias\n\
+        IdentityFile ~/.ssh/%r@%h:%p-%n-%k-%u-%i-%L-%l-%d-%%\n\
+        IdentityFile ${KEYS}/%h\nCertificateFile ~/c-%n\nUserKnownHostsFile ~/k_%h\n\
+        IdentityAgent ~/a-%i\nProxyCommand nc -q %h %p %r\nRemoteCommand run %n\nVersionAddendum %u\n";
+    let env = FakeEnvironment::new().variable("KEYS", "/keys");
+    let options = try_resolve(text, "box", &CommandLine::new(), &env).unwrap();
+    assert_eq!(options.hostname, "box.example");
+    assert_eq!(
+        options.identity_files[0].path,
+        "/home/local/.ssh/ann@box.example:7-box-alias-local-1000-box-box.example-/home/local-%"
+    );
+    assert_eq!(options.identity_files[1].path, "/keys/box.example");
+    assert_eq!(options.certificate_files, ["/home/local/c-box"]);
+    assert_eq!(
+        options.user_known_hosts_files,
+        ["/home/local/k_box.example"]
+    );
+    assert_eq!(
+        options.identity_agent,
+        IdentityAgent::Socket("/home/local/a-1000".into())
+    );
+    assert_eq!(
+        options.proxy,
+        Proxy::Command("nc -q box.example 7 ann".into())
+    );
+    assert_eq!(options.remote_command.as_deref(), Some("run box"));
+    assert_eq!(options.version_addendum.as_deref(), Some("local"));
+    assert_eq!(options.update_host_keys, YesNoAsk::No);
+    for bad in [
+        "HostName %p\n",
+        "IdentityFile %z\n",
+        "ProxyCommand %u\n",
+        "UserKnownHostsFile ${NOT_SET}\n",
+    ] {
+        assert!(
+            try_resolve(bad, "box", &CommandLine::new(), &env).is_err(),
+            "{bad}"
+        );
+    }
+}
+
+/// The value that OpenSSH 9.2 printed for a ControlPath of %C, in which %j is empty.
+#[test]
+fn the_connection_hash_is_that_of_openssh() {
+    let options = resolve("User ann\nPort 7\n", "Host");
+    let joined = "box.examplehost7ann";
+    assert_eq!(
+        options.tokens.value('C'),
+        Some(sha1::hex(joined.as_bytes()).as_str())
+    );
+}
+
+#[test]
+fn match_exec_runs_in_order_and_only_when_it_can_matter() {
+    let env = FakeEnvironment::new();
+    let text = "Match user nobody exec \"true never\"\n User never\n\
+        Match exec \"true %h %r\"\n User first\n\
+        Match exec \"false x\"\n Port 9\n\
+        Match !exec \"false y\" host h\n Port 8\n\
+        Match user first exec \"true z\"\n ConnectionAttempts 3\n";
+    let options = try_resolve(text, "h", &CommandLine::new(), &env).unwrap();
+    assert_eq!(
+        (
+            options.user.as_str(),
+            options.port,
+            options.connection_attempts
+        ),
+        ("first", 8, 3)
+    );
+    assert_eq!(
+        *env.commands.borrow(),
+        ["true h local", "false x", "false y", "true z"]
+    );
+    let error = try_resolve("Match exec nonsense\n", "h", &CommandLine::new(), &env).unwrap_err();
+    assert!(error.to_string().contains("no such command"), "{error}");
+}
+
+#[test]
+fn names_that_a_shell_would_act_on_never_reach_a_command() {
+    let env = FakeEnvironment::new();
+    let none = CommandLine::new();
+    for host in [
+        "-oProxyCommand=x",
+        "a;b",
+        "`id`",
+        "a b",
+        "x\ny",
+        "$(x)",
+        "a\0b",
+        "",
+    ] {
+        assert!(try_resolve("", host, &none, &env).is_err(), "{host:?}");
+    }
+    for user in ["-x", "a;b", "`id`", "a\nb", "a\0b", "a\\", "${x}"] {
+        let mut line = CommandLine::new();
+        line.set("User", user);
+        let error = try_resolve("Match exec \"true %r\"\nPort 3\n", "h", &line, &env).unwrap_err();
+        assert!(
+            error.to_string().contains("invalid characters")
+                || error.to_string().contains("control"),
+            "{error}"
+        );
+    }
+    assert!(env.commands.borrow().is_empty());
+    // A file of the user may name odd users; they still do not reach a shell.
+    for text in [
+        "User a;b\nMatch exec \"true %r\"\n",
+        "User `x`\nProxyCommand nc %h %r\n",
+        "HostName a;b\nProxyCommand nc %h\n",
+        "HostKeyAlias $(x)\nProxyCommand nc %k\n",
+        "User a;b\nRemoteCommand echo %r\n",
+        "HostName \"x\u{1b}[2J\"\n",
+        "User \"a\u{7}b\"\n",
+    ] {
+        assert!(try_resolve(text, "h", &none, &env).is_err(), "{text:?}");
+    }
+    assert!(env.commands.borrow().is_empty());
+    assert_eq!(resolve("User a;b\n", "h").user, "a;b");
+}
+
+#[test]
+fn jump_hosts() {
+    let options = resolve("ProxyJump ann@gate:2222,[::1]:33,%r@last\nUser bob\n", "h");
+    let Proxy::Jump(hops) = options.proxy else {
+        panic!("no jump")
+    };
+    let shown: Vec<_> = hops
+        .iter()
+        .map(|h| (h.user.as_deref(), h.host.as_str(), h.port))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (Some("ann"), "gate", Some(2222)),
+            (None, "::1", Some(33)),
+            (Some("bob"), "last", None)
+        ]
+    );
+    assert_eq!(
+        resolve("ProxyJump none\nProxyCommand x\n", "h").proxy,
+        Proxy::Direct
+    );
+    assert_eq!(
+        resolve("ProxyCommand none\nProxyJump x\n", "h").proxy,
+        Proxy::Direct
+    );
+    for bad in ["`x`", "a@-b", "-a", "h:99999", "a b", "x,,y", "x\u{1b}"] {
+        assert!(
+            refusal(&format!("ProxyJump \"{bad}\"\n")).contains("ProxyJump"),
+            "{bad}"
+        );
+    }
+}
+
+#[test]
+fn includes() {
+    let files = MemoryFiles::default()
+        .with(
+            USER,
+            "Include conf.d/*.conf\nHost other\nInclude inner\nHost *\nUser last\n",
+        )
+        .with("/home/local/.ssh/conf.d/20.conf", "Port 20\nUser twenty")
+        .with(
+            "/home/local/.ssh/conf.d/10.conf",
+            "Host h\nPort 10\nInclude /abs/%u-${X}\nHost none\nUser no\n",
+        )
+        .with(
+            "/abs/local-x",
+            "ConnectionAttempts 4\nHost *\nCompression yes\n",
+        )
+        // Inside a block that does not apply, `Host *` does not either.
+        .with(
+            "/home/local/.ssh/inner",
+            "Host *\nBatchMode yes\nMatch exec \"true in\"\nBatchMode yes\n",
+        );
+    let env = FakeEnvironment::new().variable("X", "x");
+    let options = config(files)
+        .resolve("h", &CommandLine::new(), &env)
+        .unwrap();
+    assert_eq!((options.port, options.connection_attempts), (10, 4));
+    assert!(options.compression && !options.batch_mode);
+    assert_eq!(options.user, "twenty");
+    assert!(env.commands.borrow().is_empty());
+}
+
+#[test]
+fn includes_end() {
+    let looping = MemoryFiles::default().with(USER, "Include config\n");
+    let error = config(looping)
+        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("Too many recursive configuration includes"),
+        "{error}"
+    );
+    // Without a bound on files this would read 2^15 of them.
+    let mut tree = MemoryFiles::default().with(USER, "Include l0\nInclude l0\n");
+    for level in 0..14 {
+        let next = format!("Include l{}\n", level + 1);
+        tree = tree.with(format!("/home/local/.ssh/l{level}"), next.repeat(2));
+    }
+    let error = config(tree)
+        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap_err();
+    assert!(error.to_string().contains("configuration files"), "{error}");
+    let system = MemoryFiles::default().with(SYSTEM_FILE, "Include ~/x\n");
+    let error = config(system)
+        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap_err();
+    assert!(error.to_string().contains("bad include path"), "{error}");
+}
+
+#[test]
+fn missing_and_explicit_files() {
+    let none = MemoryFiles::default();
+    assert!(
+        config(none.clone())
+            .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+            .is_ok()
+    );
+    let explicit =
+        ClientConfig::from_file(Path::new("/nowhere"), Path::new("/home/local")).with_files(none);
+    let error = explicit
+        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap_err();
+    assert!(error.to_string().contains("/nowhere"), "{error}");
+    let no_file = ClientConfig::from_file(Path::new("none"), Path::new("/home/local"));
+    assert!(
+        no_file
+            .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+            .is_ok()
+    );
+}
+
+#[test]
+fn what_only_enables_is_warned_about_once_with_its_place() {
+    let text = "ForwardAgent yes\nLocalForward 80 h:80\nLocalForward 81 h:81\nControlMaster auto\n\
+        ControlPath ~/x\nControlPersist yes\nForwardX11 yes\nTunnel yes\nRemoteForward 1 h:2\nDynamicForward 3\n";
+    let options = resolve(text, "h");
+    let shown: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(shown.len(), 9, "{shown:#?}");
+    assert_eq!(
+        shown[0],
+        format!("{USER} line 1: ForwardAgent is not carried out yet; ignored")
+    );
+    assert!(shown[1].starts_with(&format!("{USER} line 2: LocalForward")));
+    let quiet = "ForwardAgent no\nControlMaster no\nControlPath none\nForwardX11 no\nTunnel no\nControlPersist no\n";
+    assert!(resolve(quiet, "h").warnings.is_empty());
+    // Blocks that do not apply and values that do not win say nothing.
+    assert!(
+        resolve(
+            "ForwardAgent no\nForwardAgent yes\nHost x\nForwardX11 yes\n",
+            "h"
+        )
+        .warnings
+        .is_empty()
+    );
+    let cleared = resolve("LocalForward 80 h:80\nClearAllForwardings yes\n", "h");
+    assert!(cleared.warnings.is_empty());
+    assert!(!cleared.dump().contains("localforward"));
+    assert!(
+        refusal("LocalForward 80 h:80\nExitOnForwardFailure yes\n")
+            .contains("ExitOnForwardFailure")
+    );
+}
+
+#[test]
+fn what_debian_sets_by_default_is_silent_at_the_default_level() {
+    let text = "Include /etc/ssh/ssh_config.d/*.conf\nHost *\n    SendEnv LANG LC_*\n    HashKnownHosts yes\n    \
+        GSSAPIAuthentication yes\n";
+    let options = config(MemoryFiles::default().with(SYSTEM_FILE, text))
+        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap();
+    assert!(
+        options
+            .warnings
+            .iter()
+            .all(|warning| warning.severity == Severity::Debug)
+    );
+    assert_eq!(options.send_env, ["LANG", "LC_*"]);
+    assert!(options.hash_known_hosts);
+}
+
+#[test]
+fn what_restricts_and_is_not_carried_out_is_refused() {
+    assert!(refusal("CheckHostIP yes\n").contains("CheckHostIP is not carried out yet"));
+    assert!(refusal("RevokedHostKeys /x\n").contains("line 1: RevokedHostKeys"));
+    assert!(!resolve("CheckHostIP no\nRevokedHostKeys none\n", "h").check_host_ip);
+    assert!(refusal("RefuseConnection \"not today\"\n").contains("not today"));
+    assert!(
+        !resolve("Host x\nRefuseConnection no\n", "h")
+            .hostname
+            .is_empty()
+    );
+}
+
+#[test]
+fn unknown_keywords() {
+    assert!(
+        refusal("Port 1\nFrob x\n")
+            .starts_with(&format!("{USER}: line 2: Bad configuration option: frob"))
+    );
+    assert_eq!(resolve("IgnoreUnknown fr*\nFrob x\nPort 5\n", "h").port, 5);
+    assert!(refusal("IgnoreUnknown fr*\nGrob x\n").contains("grob"));
+    let mut line = CommandLine::new();
+    line.option("frob=1");
+    let error = try_resolve("bad bad\n", "h", &line, &FakeEnvironment::new()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "command-line: line 0: Bad configuration option: frob\ncommand-line: terminating, 1 bad configuration options"
+    );
+}
+
+#[test]
+fn a_bad_line_is_bad_in_a_block_that_does_not_apply() {
+    assert!(refusal("Host other\nPort x\n").contains("line 2: Bad port 'x'."));
+}
+
+#[test]
+fn bytes_that_are_no_text() {
+    let files = MemoryFiles::default().with(USER, b"# caf\xe9\nPort 3\r\n\r\nUser x\r\n".to_vec());
+    let options = config(files)
+        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap();
+    assert_eq!((options.port, options.user.as_str()), (3, "x"));
+    for bytes in [b"User caf\xe9\n".to_vec(), b"User a\0b\n".to_vec()] {
+        let files = MemoryFiles::default().with(USER, bytes);
+        assert!(
+            config(files)
+                .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+                .is_err()
+        );
+    }
+}
+
+#[test]
+fn canonical_host_names() {
+    let env = FakeEnvironment::new()
+        .name("web.corp.example", "web.corp.example")
+        .name("db.corp.example", "db7.rack.example");
+    let text = "CanonicalizeHostname yes\nCanonicalDomains lab.example corp.example\n\
+        CanonicalizePermittedCNAMEs *.corp.example:*.rack.example\n\
+        Host *.corp.example\n User corp\nMatch canonical host *.rack.example\n User rack\n";
+    let line = CommandLine::new();
+    let resolve = |text: &str, host: &str| try_resolve(text, host, &line, &env);
+    let web = resolve(text, "WEB").unwrap();
+    assert_eq!(
+        (web.hostname.as_str(), web.user.as_str()),
+        ("web.corp.example", "corp")
+    );
+    assert_eq!(web.host_argument, "WEB");
+    let db = resolve(text, "db").unwrap();
+    assert_eq!(
+        (db.hostname.as_str(), db.user.as_str()),
+        ("db7.rack.example", "rack")
+    );
+    assert_eq!(resolve(text, "nowhere").unwrap().hostname, "nowhere");
+    assert_eq!(resolve(text, "a.b.c").unwrap().hostname, "a.b.c");
+    assert_eq!(resolve(text, "192.0.2.1").unwrap().hostname, "192.0.2.1");
+    assert!(
+        resolve(
+            &format!("{text}Host *\nCanonicalizeFallbackLocal no\n"),
+            "nowhere"
+        )
+        .is_err()
+    );
+    let proxied = format!("ProxyCommand nc %h %p\n{text}");
+    assert_eq!(resolve(&proxied, "web").unwrap().hostname, "web");
+    let always = proxied.replace("Hostname yes", "Hostname always");
+    assert_eq!(
+        resolve(&always, "web").unwrap().hostname,
+        "web.corp.example"
+    );
+}
+
+#[test]
+fn match_criteria() {
+    let env = FakeEnvironment::new().address("10.1.2.3");
+    let mut line = CommandLine::new();
+    line.command = Some("ls -l".to_owned());
+    line.set("Tag", "work");
+    for (criteria, expected) in [
+        ("all", true),
+        ("!all", false),
+        ("host h", true),
+        ("host=h", true),
+        ("host H", true),
+        ("host !h,*", false),
+        ("!host h", false),
+        ("host x,h user local", true),
+        ("originalhost h localuser local", true),
+        ("localnetwork 10.0.0.0/8", true),
+        ("localnetwork 192.0.2.0/24,10.1.2.3", true),
+        ("localnetwork 192.0.2.0/24", false),
+        ("tagged work", true),
+        ("tagged play", false),
+        ("sessiontype exec", true),
+        ("sessiontype shell", false),
+        ("command \"ls *\"", true),
+        ("command \"\"", false),
+        ("version Fulmar_*", true),
+        ("version OpenSSH_*", false),
+        ("canonical", false),
+        ("!canonical all", true),
+    ] {
+        let text = format!("Match {criteria}\nPort 5\n");
+        let options = try_resolve(&text, "h", &line, &env).unwrap();
+        assert_eq!(options.port == 5, expected, "{criteria}");
+    }
+    for bad in [
+        "frob x",
+        "host",
+        "all host x",
+        "host x user y all",
+        "localnetwork 10.0.0.1/8",
+        "user \"\"",
+        "#",
+    ] {
+        let text = format!("Match {bad}\n");
+        assert!(try_resolve(&text, "h", &line, &env).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn send_env_takes_away() {
+    assert_eq!(
+        resolve("SendEnv A B LC_*\nSendEnv -A C -L*\n", "h").send_env,
+        ["B", "C"]
+    );
+}
+
+#[test]
+fn algorithms_left_out_are_named() {
+    let options = resolve("HostKeyAlgorithms +ssh-rsa\nCiphers -*cbc\n", "h");
+    assert_eq!(options.warnings.len(), 1);
+    assert!(options.warnings[0].text.contains("ssh-rsa"));
+    assert!(options.host_key_algorithms_set);
+    assert!(refusal("HostKeyAlgorithms ssh-rsa\n").contains("Bad key types"));
+}
+
+#[test]
+fn a_remote_command_stands_alone() {
+    let mut line = CommandLine::new();
+    line.command = Some("ls".to_owned());
+    assert!(try_resolve("RemoteCommand top\n", "h", &line, &FakeEnvironment::new()).is_err());
+    assert!(try_resolve("RemoteCommand none\n", "h", &line, &FakeEnvironment::new()).is_ok());
+}
+
+#[test]
+fn a_file_that_others_could_have_written_is_refused() {
+    struct Loose(MemoryFiles);
+    impl Files for Loose {
+        fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+            self.0.read(path)
+        }
+        fn list(&self, directory: &Path) -> Vec<String> {
+            self.0.list(directory)
+        }
+        fn exists(&self, path: &Path) -> bool {
+            self.0.exists(path)
+        }
+        fn check_owner(&self, path: &Path) -> Result<(), String> {
+            Err(format!("Bad owner or permissions on {}", path.display()))
+        }
+    }
+    let text = MemoryFiles::default()
+        .with(USER, "Port 3\n")
+        .with(SYSTEM_FILE, "Port 4\n");
+    let config = ClientConfig::standard(Path::new("/home/local")).with_files(Loose(text));
+    let error = config
+        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("Bad owner or permissions on /home/local/.ssh/config"),
+        "{error}"
+    );
+}

@@ -6,7 +6,7 @@ use crate::server::options::{
     ListenAddress, MaxStartups, PenaltyOverflow, PerSourcePenalties, PermitRootLogin,
     PubkeyAuthOptions, ServerOptions, Subsystem, UserEnvironment,
 };
-use crate::server::table::{Key, SERVER_TABLE};
+use crate::server::table::{Row, SERVER_TABLE};
 use crate::types::{
     AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, number_at,
     variables,
@@ -19,101 +19,101 @@ pub const DEFAULT_HOST_KEYS: &[&str] =
     &["/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key"];
 
 /// Keywords that hold a list of algorithms.
-const ALGORITHM_KEYS: &[(Key, Class)] = &[
-    (Key::Ciphers, Class::Cipher),
-    (Key::MACs, Class::Mac),
-    (Key::KexAlgorithms, Class::Kex),
-    (Key::CASignatureAlgorithms, Class::CaSignature),
-    (Key::HostbasedAcceptedAlgorithms, Class::Signature),
-    (Key::HostKeyAlgorithms, Class::HostKey),
-    (Key::PubkeyAcceptedAlgorithms, Class::Signature),
+const ALGORITHM_KEYS: &[(Row, Class)] = &[
+    (Row::Ciphers, Class::Cipher),
+    (Row::MACs, Class::Mac),
+    (Row::KexAlgorithms, Class::Kex),
+    (Row::CASignatureAlgorithms, Class::CaSignature),
+    (Row::HostbasedAcceptedAlgorithms, Class::Signature),
+    (Row::HostKeyAlgorithms, Class::HostKey),
+    (Row::PubkeyAcceptedAlgorithms, Class::Signature),
 ];
 
 /// Fills in defaults, resolves algorithm lists and gives every value its type.
 pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
     fill(&mut values, aes_hardware);
     let v = &values;
-    let flag = |key: Key| v.flag(key.row());
-    let count = |key: Key| v.count(key.row()).unwrap_or(0);
-    let word = |key: Key| v.word(key.row()).to_owned();
-    let first = |key: Key| v.words(key.row()).first().map_or("", String::as_str);
-    let words = |key: Key| v.words(key.row()).to_vec();
-    let unless_none = |key: Key| v.word_unless_none(key.row());
-    let address_family = AddressFamily::from_word(v.word(Key::AddressFamily.row()));
+    let flag = |key: Row| v.flag(key.index());
+    let count = |key: Row| v.count(key.index()).unwrap_or(0);
+    let word = |key: Row| v.word(key.index()).to_owned();
+    let first = |key: Row| v.words(key.index()).first().map_or("", String::as_str);
+    let words = |key: Row| v.words(key.index()).to_vec();
+    let unless_none = |key: Row| v.word_unless_none(key.index());
+    let address_family = AddressFamily::from_word(v.word(Row::AddressFamily.index()));
     ServerOptions {
-        accept_env: words(Key::AcceptEnv),
+        accept_env: words(Row::AcceptEnv),
         address_family,
-        allow_groups: words(Key::AllowGroups),
-        allow_users: words(Key::AllowUsers),
-        deny_groups: words(Key::DenyGroups),
-        deny_users: words(Key::DenyUsers),
-        authentication_methods: methods(v.words(Key::AuthenticationMethods.row())),
-        authorized_keys_command: unless_none(Key::AuthorizedKeysCommand),
-        authorized_keys_command_user: unless_none(Key::AuthorizedKeysCommandUser),
-        authorized_keys_files: v.words_unless_none(Key::AuthorizedKeysFile.row()),
-        authorized_principals_file: unless_none(Key::AuthorizedPrincipalsFile),
-        banner: unless_none(Key::Banner),
-        ca_signature_algorithms: words(Key::CASignatureAlgorithms),
-        chroot_directory: unless_none(Key::ChrootDirectory),
-        ciphers: words(Key::Ciphers),
-        client_alive_count_max: count(Key::ClientAliveCountMax),
-        client_alive_interval_s: count(Key::ClientAliveInterval),
-        compression: v.word(Key::Compression.row()) == "yes",
-        disable_forwarding: flag(Key::DisableForwarding),
-        expose_auth_info: flag(Key::ExposeAuthInfo),
-        fingerprint_hash: FingerprintHash::from_word(v.word(Key::FingerprintHash.row())),
-        force_command: unless_none(Key::ForceCommand),
-        host_certificates: v.words_unless_none(Key::HostCertificate.row()),
-        host_keys: v.words_unless_none(Key::HostKey.row()),
-        host_key_algorithms: words(Key::HostKeyAlgorithms),
-        ip_qos: IpQos::from_words(v.words(Key::IPQoS.row())),
-        kbd_interactive_authentication: flag(Key::KbdInteractiveAuthentication),
-        kex_algorithms: words(Key::KexAlgorithms),
+        allow_groups: words(Row::AllowGroups),
+        allow_users: words(Row::AllowUsers),
+        deny_groups: words(Row::DenyGroups),
+        deny_users: words(Row::DenyUsers),
+        authentication_methods: methods(v.words(Row::AuthenticationMethods.index())),
+        authorized_keys_command: unless_none(Row::AuthorizedKeysCommand),
+        authorized_keys_command_user: unless_none(Row::AuthorizedKeysCommandUser),
+        authorized_keys_files: v.words_unless_none(Row::AuthorizedKeysFile.index()),
+        authorized_principals_file: unless_none(Row::AuthorizedPrincipalsFile),
+        banner: unless_none(Row::Banner),
+        ca_signature_algorithms: words(Row::CASignatureAlgorithms),
+        chroot_directory: unless_none(Row::ChrootDirectory),
+        ciphers: words(Row::Ciphers),
+        client_alive_count_max: count(Row::ClientAliveCountMax),
+        client_alive_interval_s: count(Row::ClientAliveInterval),
+        compression: v.word(Row::Compression.index()) == "yes",
+        disable_forwarding: flag(Row::DisableForwarding),
+        expose_auth_info: flag(Row::ExposeAuthInfo),
+        fingerprint_hash: FingerprintHash::from_word(v.word(Row::FingerprintHash.index())),
+        force_command: unless_none(Row::ForceCommand),
+        host_certificates: v.words_unless_none(Row::HostCertificate.index()),
+        host_keys: v.words_unless_none(Row::HostKey.index()),
+        host_key_algorithms: words(Row::HostKeyAlgorithms),
+        ip_qos: IpQos::from_words(v.words(Row::IPQoS.index())),
+        kbd_interactive_authentication: flag(Row::KbdInteractiveAuthentication),
+        kex_algorithms: words(Row::KexAlgorithms),
         listen_addresses: listen_addresses(v, address_family),
-        log_level: LogLevel::from_word(first(Key::LogLevel)),
-        login_grace_time_s: count(Key::LoginGraceTime),
-        macs: words(Key::MACs),
-        max_auth_tries: count(Key::MaxAuthTries),
-        max_sessions: count(Key::MaxSessions),
-        max_startups: max_startups(first(Key::MaxStartups)),
-        moduli_file: word(Key::ModuliFile),
-        pam_service_name: word(Key::PAMServiceName),
-        password_authentication: flag(Key::PasswordAuthentication),
-        permit_empty_passwords: flag(Key::PermitEmptyPasswords),
-        permit_root_login: PermitRootLogin::from_word(v.word(Key::PermitRootLogin.row())),
-        permit_tty: flag(Key::PermitTTY),
-        permit_user_environment: match first(Key::PermitUserEnvironment) {
+        log_level: LogLevel::from_word(first(Row::LogLevel)),
+        login_grace_time_s: count(Row::LoginGraceTime),
+        macs: words(Row::MACs),
+        max_auth_tries: count(Row::MaxAuthTries),
+        max_sessions: count(Row::MaxSessions),
+        max_startups: max_startups(first(Row::MaxStartups)),
+        moduli_file: word(Row::ModuliFile),
+        pam_service_name: word(Row::PAMServiceName),
+        password_authentication: flag(Row::PasswordAuthentication),
+        permit_empty_passwords: flag(Row::PermitEmptyPasswords),
+        permit_root_login: PermitRootLogin::from_word(v.word(Row::PermitRootLogin.index())),
+        permit_tty: flag(Row::PermitTTY),
+        permit_user_environment: match first(Row::PermitUserEnvironment) {
             "yes" => UserEnvironment::Yes,
             "no" | "" => UserEnvironment::No,
             list => UserEnvironment::Matching(list.to_owned()),
         },
-        permit_user_rc: flag(Key::PermitUserRC),
-        per_source_max_startups: first(Key::PerSourceMaxStartups).parse().ok(),
-        per_source_net_block_size: net_block_size(first(Key::PerSourceNetBlockSize)),
-        per_source_penalties: penalties(v.words(Key::PerSourcePenalties.row())),
-        per_source_penalty_exempt_list: match first(Key::PerSourcePenaltyExemptList) {
+        permit_user_rc: flag(Row::PermitUserRC),
+        per_source_max_startups: first(Row::PerSourceMaxStartups).parse().ok(),
+        per_source_net_block_size: net_block_size(first(Row::PerSourceNetBlockSize)),
+        per_source_penalties: penalties(v.words(Row::PerSourcePenalties.index())),
+        per_source_penalty_exempt_list: match first(Row::PerSourcePenaltyExemptList) {
             "none" => String::new(),
             list => list.to_owned(),
         },
-        pid_file: unless_none(Key::PidFile),
-        print_last_log: flag(Key::PrintLastLog),
-        print_motd: flag(Key::PrintMotd),
-        pubkey_accepted_algorithms: words(Key::PubkeyAcceptedAlgorithms),
-        pubkey_authentication: flag(Key::PubkeyAuthentication),
-        pubkey_auth_options: pubkey_options(v.words(Key::PubkeyAuthOptions.row())),
-        refuse_connection: flag(Key::RefuseConnection),
-        rekey_limit: RekeyLimit::from_words(v.words(Key::RekeyLimit.row())),
-        required_rsa_size: count(Key::RequiredRSASize),
-        revoked_keys: unless_none(Key::RevokedKeys),
-        set_env: variables(v.words(Key::SetEnv.row())),
-        strict_modes: flag(Key::StrictModes),
-        subsystems: subsystems(v.words(Key::Subsystem.row())),
-        syslog_facility: SyslogFacility::from_word(first(Key::SyslogFacility)),
-        tcp_keep_alive: flag(Key::TCPKeepAlive),
-        trusted_user_ca_keys: unless_none(Key::TrustedUserCAKeys),
-        use_dns: flag(Key::UseDNS),
-        use_pam: flag(Key::UsePAM),
-        version_addendum: unless_none(Key::VersionAddendum),
+        pid_file: unless_none(Row::PidFile),
+        print_last_log: flag(Row::PrintLastLog),
+        print_motd: flag(Row::PrintMotd),
+        pubkey_accepted_algorithms: words(Row::PubkeyAcceptedAlgorithms),
+        pubkey_authentication: flag(Row::PubkeyAuthentication),
+        pubkey_auth_options: pubkey_options(v.words(Row::PubkeyAuthOptions.index())),
+        refuse_connection: flag(Row::RefuseConnection),
+        rekey_limit: RekeyLimit::from_words(v.words(Row::RekeyLimit.index())),
+        required_rsa_size: count(Row::RequiredRSASize),
+        revoked_keys: unless_none(Row::RevokedKeys),
+        set_env: variables(v.words(Row::SetEnv.index())),
+        strict_modes: flag(Row::StrictModes),
+        subsystems: subsystems(v.words(Row::Subsystem.index())),
+        syslog_facility: SyslogFacility::from_word(first(Row::SyslogFacility)),
+        tcp_keep_alive: flag(Row::TCPKeepAlive),
+        trusted_user_ca_keys: unless_none(Row::TrustedUserCAKeys),
+        use_dns: flag(Row::UseDNS),
+        use_pam: flag(Row::UsePAM),
+        version_addendum: unless_none(Row::VersionAddendum),
         values,
         aes_hardware,
     }
@@ -153,7 +153,7 @@ pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
 
 fn fill(values: &mut Values, aes_hardware: bool) {
     for (key, class) in ALGORITHM_KEYS {
-        let resolved = match values.at(key.row()) {
+        let resolved = match values.at(key.index()) {
             Some(Value::Word(spec)) => class.resolve(spec, Side::Server, aes_hardware),
             // Already resolved: an encoded configuration that was decoded.
             Some(Value::Words(_)) => continue,
@@ -163,7 +163,7 @@ fn fill(values: &mut Values, aes_hardware: bool) {
                 .map(|name| (*name).to_owned())
                 .collect(),
         };
-        values.put(key.row(), Value::Words(resolved));
+        values.put(key.index(), Value::Words(resolved));
     }
     for (index, keyword) in SERVER_TABLE.iter().enumerate() {
         if values.at(index).is_none()
@@ -172,12 +172,12 @@ fn fill(values: &mut Values, aes_hardware: bool) {
             values.put(index, value);
         }
     }
-    if values.at(Key::HostKey.row()).is_none() {
+    if values.at(Row::HostKey.index()).is_none() {
         let defaults = DEFAULT_HOST_KEYS
             .iter()
             .map(|key| (*key).to_owned())
             .collect();
-        values.put(Key::HostKey.row(), Value::Words(defaults));
+        values.put(Row::HostKey.index(), Value::Words(defaults));
     }
 }
 
@@ -191,7 +191,7 @@ fn methods(words: &[String]) -> Vec<Vec<String>> {
 
 fn listen_addresses(values: &Values, family: AddressFamily) -> Vec<ListenAddress> {
     let ports: Vec<u16> = values
-        .words(Key::Port.row())
+        .words(Row::Port.index())
         .iter()
         .filter_map(|port| port.parse().ok())
         .collect();
@@ -209,7 +209,7 @@ fn listen_addresses(values: &Values, family: AddressFamily) -> Vec<ListenAddress
             });
         }
     };
-    let entries = values.words(Key::ListenAddress.row());
+    let entries = values.words(Row::ListenAddress.index());
     for entry in entries {
         let mut parts = entry.split(' ');
         let host = parts.next().unwrap_or("*");

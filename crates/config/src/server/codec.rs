@@ -8,7 +8,7 @@ use crate::codec::{Decoder, Encoder};
 use crate::error::ConfigError;
 use crate::server::matching::Criterion;
 use crate::server::options::ServerOptions;
-use crate::server::table::{Key, SERVER_TABLE};
+use crate::server::table::{Row, SERVER_TABLE};
 use crate::server::{Section, ServerConfig, build};
 use crate::value::{self, Values};
 
@@ -17,33 +17,33 @@ const OPTIONS_MAGIC: &[u8] = b"fulmar server options 1";
 
 /// Keywords that the unprivileged half before login works with. The monitor keeps the rest to itself: file
 /// names, who may log in, and what happens after login.
-const FOR_AUTH: &[Key] = &[
-    Key::LoginGraceTime,
-    Key::MaxAuthTries,
-    Key::ClientAliveInterval,
-    Key::ClientAliveCountMax,
-    Key::RequiredRSASize,
-    Key::PubkeyAuthentication,
-    Key::PasswordAuthentication,
-    Key::KbdInteractiveAuthentication,
-    Key::PermitEmptyPasswords,
-    Key::AuthenticationMethods,
-    Key::UsePAM,
-    Key::Compression,
-    Key::FingerprintHash,
-    Key::Ciphers,
-    Key::MACs,
-    Key::KexAlgorithms,
-    Key::HostKeyAlgorithms,
-    Key::PubkeyAcceptedAlgorithms,
-    Key::CASignatureAlgorithms,
-    Key::PubkeyAuthOptions,
-    Key::RefuseConnection,
-    Key::VersionAddendum,
-    Key::LogLevel,
-    Key::RekeyLimit,
-    Key::ModuliFile,
-    Key::IPQoS,
+const FOR_AUTH: &[Row] = &[
+    Row::LoginGraceTime,
+    Row::MaxAuthTries,
+    Row::ClientAliveInterval,
+    Row::ClientAliveCountMax,
+    Row::RequiredRSASize,
+    Row::PubkeyAuthentication,
+    Row::PasswordAuthentication,
+    Row::KbdInteractiveAuthentication,
+    Row::PermitEmptyPasswords,
+    Row::AuthenticationMethods,
+    Row::UsePAM,
+    Row::Compression,
+    Row::FingerprintHash,
+    Row::Ciphers,
+    Row::MACs,
+    Row::KexAlgorithms,
+    Row::HostKeyAlgorithms,
+    Row::PubkeyAcceptedAlgorithms,
+    Row::CASignatureAlgorithms,
+    Row::PubkeyAuthOptions,
+    Row::RefuseConnection,
+    Row::VersionAddendum,
+    Row::LogLevel,
+    Row::RekeyLimit,
+    Row::ModuliFile,
+    Row::IPQoS,
 ];
 
 impl ServerConfig {
@@ -175,7 +175,7 @@ impl ServerOptions {
 }
 
 fn is_for_auth(index: usize) -> bool {
-    FOR_AUTH.iter().any(|key| key.row() == index)
+    FOR_AUTH.iter().any(|key| key.index() == index)
 }
 
 fn row_named(name: &str) -> Result<usize, ConfigError> {

@@ -7,7 +7,7 @@ use crate::error::{ConfigError, Place, Severity, Warning};
 use crate::include::{self, Budget};
 use crate::lexer;
 use crate::server::matching::{self, Criterion};
-use crate::server::table::{Key, SERVER_TABLE};
+use crate::server::table::{Row, SERVER_TABLE};
 use crate::server::{Section, ServerArguments, ServerConfig, build};
 use crate::value::{self, Keyword, Kind, Repeat, Scope, Support, Value};
 
@@ -15,6 +15,8 @@ use crate::value::{self, Keyword, Kind, Repeat, Scope, Support, Value};
 const INCLUDE_DIRECTORY: &str = "/etc/ssh/";
 /// Complaints past this many are counted, not kept.
 const MAX_MESSAGES: usize = 100;
+/// Most Subsystem lines.
+const MAX_SUBSYSTEMS: usize = 256;
 
 impl ServerConfig {
     /// Reads a file and the `-o` arguments.
@@ -52,6 +54,7 @@ impl ServerConfig {
             sections: Vec::new(),
             warnings: Vec::new(),
             messages: Vec::new(),
+            subsystems: 0,
         };
         let mut scope = Conditions::default();
         loader.start(&scope);
@@ -111,6 +114,7 @@ struct Loader<'a> {
     sections: Vec<Section>,
     warnings: Vec<Warning>,
     messages: Vec<String>,
+    subsystems: usize,
 }
 
 impl Loader<'_> {
@@ -172,24 +176,35 @@ impl Loader<'_> {
                 "{place}: Directive '{keyword}' is not allowed within a Match block"
             ));
         }
-        if index == Key::Match.row() {
+        if index == Row::Match.index() {
             match matching::read_criteria(&words) {
                 Ok(criteria) => scope.own = Some(criteria),
                 Err(text) => self.complain(format!("{place}: {text}")),
             }
             self.start(scope);
-        } else if index == Key::Include.row() {
+        } else if index == Row::Include.index() {
             self.include(&words, place, scope, depth);
         } else {
-            match self.value(row, &words, rest) {
+            match self.value(row, &keyword, &words, rest) {
                 Ok(value) => self.enter(index, row, value, &keyword, place),
+                Err(text)
+                    if matches!(row.kind, Kind::Integer { .. }) && !text.starts_with("keyword") =>
+                {
+                    self.complain(format!("{place}: {keyword} {text}"));
+                }
                 Err(text) => self.complain(format!("{place}: {text}")),
             }
         }
     }
 
-    fn value(&self, row: &Keyword, words: &[String], rest: &str) -> Result<Value, String> {
-        let value = row.kind.read(row.name, words, rest)?;
+    fn value(
+        &self,
+        row: &Keyword,
+        keyword: &str,
+        words: &[String],
+        rest: &str,
+    ) -> Result<Value, String> {
+        let value = row.kind.read(keyword, words, rest)?;
         match (&row.kind, value) {
             (Kind::Rest, Value::Word(rest)) => {
                 if row.name.ends_with("Command") && row.name.starts_with("Authorized") {
@@ -244,10 +259,16 @@ impl Loader<'_> {
                 ));
             }
             crate::reader::Judgement::Drop(severity, word) => {
-                if let Some(severity) = severity {
-                    self.warn(place, format!("{word} option {keyword}"), severity);
+                if severity.is_some() {
+                    self.warn(place, format!("{word} option {keyword}"), Severity::Notice);
                 }
                 return;
+            }
+        }
+        if index == Row::Subsystem.index() {
+            self.subsystems += 1;
+            if self.subsystems > MAX_SUBSYSTEMS {
+                return self.complain(format!("{place}: too many subsystems defined."));
             }
         }
         let value = match (row.repeat, value) {

@@ -22,7 +22,7 @@ pub use table::SERVER_TABLE;
 
 use crate::error::Warning;
 use crate::server::matching::Criterion;
-use crate::server::table::Key;
+use crate::server::table::Row;
 use crate::value::{self, Value, Values};
 
 /// What the command line of the server adds to its file.
@@ -69,7 +69,7 @@ impl ServerConfig {
             !section.conditions.is_empty()
                 && section.conditions.iter().flatten().all(|c| c.is_met(spec))
         });
-        let row = Key::Subsystem.row();
+        let row = Row::Subsystem.index();
         let inherited = values.words(row).to_vec();
         values.override_with(&matched);
         if matched.at(row).is_some() {
@@ -142,5 +142,7 @@ impl std::fmt::Display for ListenAddress {
     }
 }
 
+#[cfg(test)]
+mod golden_tests;
 #[cfg(test)]
 mod tests;

@@ -62,7 +62,7 @@ use Dump::{Comma, Line, Never, Octal, OrWord, PerWord};
 
 keyword_table! {
     /// Keywords of sshd_config.
-    Key, SERVER_TABLE {
+    Row, SERVER_TABLE {
         Port [] Kind::Parsed(forms::ports), "22", Carried, Global, Add, PerWord;
         AddressFamily [] ADDRESS_FAMILY, "any", Carried, Global, First, Line;
         ListenAddress [] Kind::Parsed(forms::listen_address), "", Carried, Global, Add, Never;
@@ -151,7 +151,7 @@ keyword_table! {
         IPQoS [] Kind::Parsed(forms::ip_qos), "lowdelay throughput", Carried, Everywhere, First, Line;
         RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, First, Line;
         PermitOpen [] Kind::Parsed(forms::permitted_ports), "any", Fulfilled, Everywhere, First, Line;
-        PermitListen [] Kind::Parsed(forms::permitted_ports), "any", Fulfilled, Everywhere, First, Line;
+        PermitListen [] Kind::Parsed(forms::permitted_listeners), "any", Fulfilled, Everywhere, First, Line;
         PermitUserEnvironment [] Kind::Parsed(forms::user_environment), "no", Carried, Global, First, Line;
         PubkeyAuthOptions [] Kind::Parsed(forms::pubkey_options), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         PerSourcePenalties [] Kind::Parsed(forms::penalties), "yes", Carried, Global, Add, Never;

@@ -1,1 +1,593 @@
 use super::*;
+use crate::environment::MemoryFiles;
+use crate::error::ConfigError;
+use crate::value::{Support, default_of};
+
+fn load_with(files: MemoryFiles, arguments: &ServerArguments) -> Result<ServerConfig, ConfigError> {
+    ServerConfig::load(
+        std::path::Path::new("/etc/ssh/sshd_config"),
+        &files,
+        arguments,
+    )
+}
+
+fn try_load(text: &str) -> Result<ServerConfig, ConfigError> {
+    load_with(
+        MemoryFiles::default().with("/etc/ssh/sshd_config", text),
+        &ServerArguments::default(),
+    )
+}
+
+fn load(text: &str) -> ServerConfig {
+    try_load(text).unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    try_load(text).unwrap_err().to_string()
+}
+
+fn ann() -> ConnectionSpec {
+    let mut spec =
+        ConnectionSpec::parse("user=ann,host=h.example,addr=192.0.2.7,laddr=10.0.0.1,lport=22")
+            .unwrap();
+    spec.groups = vec!["ann".to_owned(), "staff".to_owned()];
+    spec
+}
+
+#[test]
+fn every_default_can_be_read() {
+    for keyword in SERVER_TABLE.iter().chain(crate::client::CLIENT_TABLE) {
+        assert_eq!(
+            default_of(keyword).is_some(),
+            !keyword.default.is_empty(),
+            "{}",
+            keyword.name
+        );
+    }
+}
+
+#[test]
+fn no_name_stands_twice() {
+    for table in [SERVER_TABLE, crate::client::CLIENT_TABLE] {
+        let mut names: Vec<String> = table
+            .iter()
+            .flat_map(|keyword| keyword.aliases.iter().chain([&keyword.name]))
+            .map(|name| name.to_ascii_lowercase())
+            .collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
+
+#[test]
+fn defaults() {
+    let options = load("").global();
+    assert_eq!(options.permit_root_login, PermitRootLogin::ProhibitPassword);
+    assert_eq!(options.kex_algorithms, crate::algorithms::SERVER_KEX);
+    assert_eq!(options.host_keys, DEFAULT_HOST_KEYS);
+    assert_eq!(options.login_grace_time_s, 120);
+    assert_eq!(
+        options.max_startups,
+        MaxStartups {
+            start: 10,
+            rate: 30,
+            full: 100
+        }
+    );
+    assert!(options.authentication_methods.is_empty());
+    assert!(
+        options.accept_env.is_empty() && options.permit_user_environment == UserEnvironment::No
+    );
+    assert!(options.per_source_penalties.enabled);
+    assert_eq!(options.per_source_penalties.auth_fail_ms, 5000);
+    assert_eq!(
+        options.per_source_penalties.overflow6,
+        PenaltyOverflow::Permissive
+    );
+    let shown: Vec<String> = options
+        .listen_addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(shown, ["[::]:22", "0.0.0.0:22"]);
+    assert_eq!(
+        options.authorized_keys_files,
+        [".ssh/authorized_keys", ".ssh/authorized_keys2"]
+    );
+    assert!(options.strict_modes && options.pubkey_authentication && !options.use_pam);
+    assert!(
+        options.chroot_directory.is_none()
+            && options.force_command.is_none()
+            && options.banner.is_none()
+    );
+}
+
+#[test]
+fn first_value_wins_and_match_outweighs_global() {
+    let config = load(
+        "MaxSessions 1\nMaxSessions 2\nPasswordAuthentication no\n\
+         Match User ann\n MaxSessions 3\nMatch Group staff\n MaxSessions 4\n PasswordAuthentication yes\n",
+    );
+    assert_eq!(config.global().max_sessions, 1);
+    assert!(!config.global().password_authentication);
+    let options = config.for_connection(&ann());
+    assert_eq!(options.max_sessions, 3);
+    assert!(options.password_authentication);
+    let mut other = ann();
+    other.user = Some("bob".to_owned());
+    assert_eq!(config.for_connection(&other).max_sessions, 4);
+    assert_eq!(
+        config.for_connection(&ConnectionSpec::default()),
+        config.global()
+    );
+}
+
+#[test]
+fn match_criteria() {
+    for (criteria, expected) in [
+        ("All", true),
+        ("User ann", true),
+        ("user a*,!ann", false),
+        ("User=ann", true),
+        ("Group staff", true),
+        ("Group wheel,!staff,*", false),
+        ("Host *.EXAMPLE", true),
+        ("Address 192.0.2.0/24", true),
+        ("Address 192.0.2.*,!192.0.2.7", false),
+        ("LocalAddress 10.0.0.1", true),
+        ("LocalPort 22", true),
+        ("LocalPort 23", false),
+        ("User ann Address 198.51.100.0/24", false),
+        ("Invalid-User", false),
+        ("RDomain *", false),
+        ("Version *", false),
+    ] {
+        let config = load(&format!("Match {criteria}\nPermitTTY no\n"));
+        assert_eq!(
+            !config.for_connection(&ann()).permit_tty,
+            expected,
+            "{criteria}"
+        );
+    }
+    let mut nobody = ann();
+    nobody.user_exists = false;
+    let config = load(
+        "Match Invalid-User\nRefuseConnection no\nMaxAuthTries 1\nMatch Group *\nMaxAuthTries 2\n",
+    );
+    assert_eq!(config.for_connection(&nobody).max_auth_tries, 1);
+    assert_eq!(config.for_connection(&ann()).max_auth_tries, 2);
+    for bad in [
+        "User",
+        "Frob x",
+        "All User x",
+        "Address 10.0.0.1/8",
+        "LocalPort x",
+        "LocalPort 1,2",
+        "#",
+    ] {
+        assert!(try_load(&format!("Match {bad}\n")).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn keywords_that_no_match_block_may_hold() {
+    for line in [
+        "Port 22",
+        "UsePAM yes",
+        "HostKey /x",
+        "Ciphers aes128-ctr",
+        "PermitUserEnvironment yes",
+        "StrictModes no",
+    ] {
+        let text = refusal(&format!("Match all\n{line}\n"));
+        assert!(
+            text.contains("line 2: Directive '")
+                && text.contains("not allowed within a Match block"),
+            "{text}"
+        );
+    }
+    // The same inside an included file.
+    let files = MemoryFiles::default()
+        .with("/etc/ssh/sshd_config", "Match all\nInclude x.conf\n")
+        .with("/etc/ssh/x.conf", "Port 22\n");
+    assert!(load_with(files, &ServerArguments::default()).is_err());
+}
+
+#[test]
+fn includes_keep_conditions_apart() {
+    let files = MemoryFiles::default()
+        .with(
+            "/etc/ssh/sshd_config",
+            "Include sshd_config.d/*.conf\nMaxAuthTries 9\nMatch User ann\nInclude inner\nMaxSessions 5\n",
+        )
+        .with("/etc/ssh/sshd_config.d/a.conf", "MaxAuthTries 1\nMatch User bob\nMaxSessions 2\n")
+        .with("/etc/ssh/sshd_config.d/b.conf", "LoginGraceTime 7\n")
+        .with("/etc/ssh/inner", "PermitTTY no\nMatch Address 192.0.2.7\nMaxSessions 3\nMatch All\nPermitUserRC no\n");
+    let config = load_with(files, &ServerArguments::default()).unwrap();
+    let global = config.global();
+    // The Match block of a.conf ends with its file.
+    assert_eq!(
+        (
+            global.max_auth_tries,
+            global.login_grace_time_s,
+            global.max_sessions
+        ),
+        (1, 7, 10)
+    );
+    let options = config.for_connection(&ann());
+    assert_eq!(
+        (
+            options.max_sessions,
+            options.permit_tty,
+            options.permit_user_rc
+        ),
+        (3, false, false)
+    );
+    let mut elsewhere = ann();
+    elsewhere.address = "203.0.113.1".parse().ok();
+    assert_eq!(config.for_connection(&elsewhere).max_sessions, 5);
+    let mut bob = ann();
+    bob.user = Some("bob".to_owned());
+    let options = config.for_connection(&bob);
+    assert_eq!(
+        (
+            options.max_sessions,
+            options.permit_tty,
+            options.permit_user_rc
+        ),
+        (2, true, true)
+    );
+}
+
+#[test]
+fn recursion_ends() {
+    let files = MemoryFiles::default().with("/etc/ssh/sshd_config", "Include sshd_config\n");
+    let error = load_with(files, &ServerArguments::default()).unwrap_err();
+    assert!(error.to_string().contains("Too many recursive"), "{error}");
+}
+
+#[test]
+fn the_command_line_outweighs_the_file() {
+    let arguments = ServerArguments {
+        options: vec!["MaxSessions=7".to_owned(), "Port 2222".to_owned()],
+        working_directory: Some("/work".into()),
+        aes_hardware: true,
+    };
+    let files = MemoryFiles::default().with(
+        "/etc/ssh/sshd_config",
+        "MaxSessions 1\nPort 22\nHostKey keys/a\nHostKey /b\nBanner none\nPidFile x\nChrootDirectory %h\n",
+    );
+    let options = load_with(files, &arguments).unwrap().global();
+    assert_eq!(options.max_sessions, 7);
+    assert_eq!(options.host_keys, ["/work/keys/a", "/b"]);
+    assert_eq!(
+        (options.banner, options.pid_file.as_deref()),
+        (None, Some("/work/x"))
+    );
+    assert_eq!(options.chroot_directory.as_deref(), Some("%h"));
+    let ports: Vec<u16> = options
+        .listen_addresses
+        .iter()
+        .map(|listen| listen.port)
+        .collect();
+    assert_eq!(ports, [2222, 22, 2222, 22]);
+    assert_eq!(options.ciphers[0], "aes128-gcm@openssh.com");
+    assert_eq!(
+        load("").global().ciphers[0],
+        "chacha20-poly1305@openssh.com"
+    );
+}
+
+#[test]
+fn what_restricts_and_is_not_carried_out_refuses_to_start() {
+    for keyword in SERVER_TABLE {
+        if let Support::Restricting(harmless) = keyword.support {
+            assert!(!harmless.is_empty(), "{}", keyword.name);
+        }
+    }
+    for line in [
+        "ChannelTimeout session:*=5m",
+        "UnusedConnectionTimeout 5m",
+        "AuthorizedPrincipalsCommand /bin/x",
+        "HostKeyAgent /x",
+        "RDomain vrf1",
+        "PubkeyAuthOptions verify-required",
+        "RefuseConnection yes",
+    ] {
+        let text = refusal(&format!("\n{line}\n"));
+        assert!(
+            text.contains("line 2: ") && text.contains("would restrict"),
+            "{text}"
+        );
+        let inside = refusal(&format!("Match all\n{line}\n"));
+        assert!(inside.contains("line 2: "), "{inside}");
+    }
+    let harmless = "ChannelTimeout none\nUnusedConnectionTimeout none\nAuthorizedPrincipalsCommand none\n\
+        HostKeyAgent none\nRDomain none\nPubkeyAuthOptions none\nRefuseConnection no\n";
+    assert!(load(harmless).warnings().is_empty());
+}
+
+#[test]
+fn what_only_enables_is_named_with_its_place() {
+    let config = load(
+        "X11Forwarding yes\nAllowTcpForwarding local\nMatch User x\nPermitTunnel yes\nGSSAPIAuthentication yes\n",
+    );
+    let shown: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(shown.len(), 4, "{shown:#?}");
+    assert_eq!(
+        shown[0],
+        "/etc/ssh/sshd_config line 1: X11Forwarding is not carried out yet; ignored"
+    );
+    assert!(shown[2].starts_with("/etc/ssh/sshd_config line 4: PermitTunnel"));
+    assert!(shown[3].contains("Unsupported option GSSAPIAuthentication"));
+    let quiet = "X11Forwarding no\nAllowTcpForwarding no\nPermitTunnel no\nGatewayPorts no\nDisableForwarding yes\n\
+        AllowAgentForwarding no\nAllowStreamLocalForwarding no\nPermitOpen none\nPermitListen 80\n";
+    assert!(load(quiet).warnings().is_empty());
+    assert!(load(quiet).global().disable_forwarding);
+}
+
+#[test]
+fn complaints_name_every_bad_line() {
+    let text =
+        refusal("Frob x\nPort x\nPasswordAuthentication maybe\nMaxSessions -1\nPort\nPort 1 2\n");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "/etc/ssh/sshd_config: line 1: Bad configuration option: Frob",
+            "/etc/ssh/sshd_config line 2: Badly formatted port number.",
+            "/etc/ssh/sshd_config line 3: unsupported option \"maybe\".",
+            "/etc/ssh/sshd_config line 4: MaxSessions integer value too small.",
+            "/etc/ssh/sshd_config line 5: no argument after keyword \"Port\"",
+            "/etc/ssh/sshd_config line 6: keyword Port extra arguments at end of line",
+            "/etc/ssh/sshd_config: terminating, 6 bad configuration options",
+        ]
+    );
+    let escaped = refusal("Fr\u{1b}[2Job x\n");
+    assert!(!escaped.contains('\u{1b}'));
+}
+
+#[test]
+fn combinations_that_cannot_work() {
+    assert!(refusal("AuthorizedKeysCommand /bin/x\n").contains("AuthorizedKeysCommandUser"));
+    assert!(refusal("AuthorizedKeysCommand x\n").contains("absolute path"));
+    assert!(
+        refusal("AuthenticationMethods password\nPasswordAuthentication no\n")
+            .contains("cannot be satisfied")
+    );
+    assert!(
+        try_load("AuthenticationMethods publickey,password publickey\nPasswordAuthentication no\n")
+            .is_ok()
+    );
+    assert!(refusal("AuthenticationMethods any password\n").contains("alone"));
+    assert!(refusal("AuthenticationMethods hostbased\n").contains("hostbased"));
+    assert!(refusal("Ciphers -*\n").contains("leaves no algorithm"));
+    assert!(refusal("Ciphers aes128-cbc\n").contains("Bad SSH2 cipher spec"));
+}
+
+#[test]
+fn chains_and_subsystems() {
+    let config = load(
+        "AuthenticationMethods publickey,password publickey,keyboard-interactive:pam\n\
+         Subsystem sftp /usr/lib/sftp-server -l \"A B\"\nSubsystem sftp again\nSubsystem x internal-sftp\n\
+         Match User ann\nSubsystem sftp internal-sftp -R\n",
+    );
+    let global = config.global();
+    assert_eq!(
+        global.authentication_methods,
+        [
+            vec!["publickey", "password"],
+            vec!["publickey", "keyboard-interactive:pam"]
+        ]
+    );
+    let shown = |options: &ServerOptions| -> Vec<String> {
+        options
+            .subsystems
+            .iter()
+            .map(|s| format!("{}={}", s.name, s.command))
+            .collect()
+    };
+    assert_eq!(
+        shown(&global),
+        ["sftp=/usr/lib/sftp-server -l \"A B\"", "x=internal-sftp"]
+    );
+    assert_eq!(
+        shown(&config.for_connection(&ann())),
+        ["sftp=internal-sftp -R", "x=internal-sftp"]
+    );
+}
+
+#[test]
+fn accumulated_words_of_match_replace_global_ones() {
+    let config = load(
+        "AcceptEnv A\nAcceptEnv B\nAllowUsers x\nMatch User ann\nAcceptEnv C\nAcceptEnv D\nMatch all\nAcceptEnv E\n",
+    );
+    assert_eq!(config.global().accept_env, ["A", "B"]);
+    assert_eq!(config.for_connection(&ann()).accept_env, ["C", "D", "E"]);
+    assert_eq!(config.for_connection(&ann()).allow_users, ["x"]);
+}
+
+#[test]
+fn limits_and_penalties() {
+    let options = load(
+        "MaxStartups 7\nPerSourceMaxStartups 3\nPerSourceNetBlockSize 24:56\n\
+         PerSourcePenalties crash:1m authfail:0.5 max-sources4:10\nPerSourcePenalties crash:9 overflow:deny-all min:2\n\
+         PerSourcePenaltyExemptList 10.0.0.0/8,::1\nLoginGraceTime 0\nRekeyLimit 1G 1h\nIPQoS none ef\n",
+    )
+    .global();
+    assert_eq!(
+        options.max_startups,
+        MaxStartups {
+            start: 7,
+            rate: 100,
+            full: 7
+        }
+    );
+    assert_eq!(options.per_source_max_startups, Some(3));
+    assert_eq!(options.per_source_net_block_size, (24, 56));
+    let penalties = options.per_source_penalties;
+    assert_eq!(
+        (penalties.crash_ms, penalties.auth_fail_ms, penalties.min_ms),
+        (60_000, 500, 2000)
+    );
+    assert_eq!(
+        (penalties.max_sources4, penalties.max_sources6),
+        (10, 65536)
+    );
+    assert_eq!(penalties.overflow6, PenaltyOverflow::DenyAll);
+    assert_eq!(options.per_source_penalty_exempt_list, "10.0.0.0/8,::1");
+    assert_eq!(options.login_grace_time_s, 0);
+    assert_eq!(
+        (options.rekey_limit.bytes, options.rekey_limit.seconds),
+        (1 << 30, 3600)
+    );
+    assert_eq!(
+        (options.ip_qos.interactive, options.ip_qos.bulk),
+        (None, Some(0xb8))
+    );
+    assert!(
+        !load("PerSourcePenalties no\n")
+            .global()
+            .per_source_penalties
+            .enabled
+    );
+    for bad in [
+        "MaxStartups 0",
+        "MaxStartups 10:101:20",
+        "MaxStartups 10:30:5",
+        "MaxStartups 10:30",
+        "PerSourcePenalties crash",
+        "PerSourcePenalties crash:x",
+        "PerSourcePenalties max-sources4:0",
+        "PerSourcePenalties overflow:x",
+        "PerSourcePenaltyExemptList 10.0.0.1/8",
+        "PerSourceNetBlockSize 33",
+        "PerSourceMaxStartups x",
+    ] {
+        assert!(try_load(&format!("{bad}\n")).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn environment_of_the_users_files() {
+    let options =
+        load("PermitUserEnvironment LANG,LC_*,!LC_X\nSetEnv A=b A=c \"B=d e\"\n").global();
+    assert!(options.permit_user_environment.permits("LANG"));
+    assert!(!options.permit_user_environment.permits("LC_X"));
+    assert!(!options.permit_user_environment.permits("LD_PRELOAD"));
+    assert!(!load("").global().permit_user_environment.permits("LANG"));
+    let pairs: Vec<_> = options
+        .set_env
+        .iter()
+        .map(|v| (v.name.as_str(), v.value.as_str()))
+        .collect();
+    assert_eq!(pairs, [("A", "b"), ("B", "d e")]);
+}
+
+const RICH: &str = "Port 2201\nListenAddress [::1]:3 rdomain blue\nHostKey /secret/path\nAllowUsers ann bob@10.0.0.0/8 zoe\n\
+    Banner /before-login\nPubkeyAcceptedAlgorithms -rsa*\nForceCommand echo \"x y\"\nSubsystem sftp internal-sftp\n\
+    MaxAuthTries 3\nVersionAddendum hi\nKexAlgorithms +ecdh-sha2-nistp256\n\
+    Match User ann Address 192.0.2.0/24\nPasswordAuthentication no\nMaxAuthTries 2\nMatch LocalPort 22 Group staff\nPermitTTY no\n";
+
+#[test]
+fn encoded_configurations_come_back() {
+    let config = load(RICH);
+    let again = ServerConfig::decode(&config.encode()).unwrap();
+    assert_eq!(again, config);
+    let options = config.for_connection(&ann());
+    assert_eq!(again.for_connection(&ann()), options);
+    assert_eq!(ServerOptions::decode(&options.encode()).unwrap(), options);
+    assert_eq!(
+        ServerOptions::decode(&options.encode()).unwrap().dump(),
+        options.dump()
+    );
+}
+
+#[test]
+fn damaged_blobs_are_refused() {
+    let config = load(RICH);
+    let blob = config.encode();
+    for end in 0..blob.len() {
+        assert!(ServerConfig::decode(&blob[..end]).is_err(), "{end}");
+    }
+    let mut longer = blob.clone();
+    longer.push(0);
+    assert!(ServerConfig::decode(&longer).is_err());
+    let mut huge = b"fulmar sshd_config 1".to_vec();
+    huge.extend([0, 0xff, 0xff, 0xff, 0xff]);
+    assert!(ServerConfig::decode(&huge).is_err());
+    // Any byte may be changed: the result is an error or a configuration, never a panic.
+    for at in 0..blob.len() {
+        for flip in [1_u8, 0x80] {
+            let mut changed = blob.clone();
+            changed[at] ^= flip;
+            if let Ok(config) = ServerConfig::decode(&changed) {
+                let _ = config.for_connection(&ann()).dump();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_unprivileged_half_is_told_less() {
+    let config = load(RICH);
+    let reduced = config.reduced_for_auth();
+    let blob = reduced.encode();
+    let contains = |blob: &[u8], text: &str| blob.windows(text.len()).any(|w| w == text.as_bytes());
+    for secret in [
+        "/secret/path",
+        "zoe",
+        "bob",
+        "internal-sftp",
+        "echo",
+        "/before-login",
+    ] {
+        assert!(contains(&config.encode(), secret), "{secret}");
+        assert!(!contains(&blob, secret), "{secret}");
+        assert!(
+            !contains(
+                &config.for_connection(&ann()).reduced_for_auth().encode(),
+                secret
+            ),
+            "{secret}"
+        );
+    }
+    let (whole, part) = (config.global(), reduced.global());
+    assert_eq!(part.kex_algorithms, whole.kex_algorithms);
+    assert_eq!(part.max_auth_tries, 3);
+    assert_eq!(part.version_addendum.as_deref(), Some("hi"));
+    let options = config.for_connection(&ann()).reduced_for_auth();
+    assert_eq!(
+        (options.max_auth_tries, options.password_authentication),
+        (2, false)
+    );
+    assert!(options.force_command.is_none() && options.allow_users.is_empty());
+}
+
+#[test]
+fn connection_specifications() {
+    let spec = ann();
+    assert_eq!(spec.user.as_deref(), Some("ann"));
+    assert_eq!(
+        (spec.local_port, spec.host.as_str()),
+        (Some(22), "h.example")
+    );
+    assert!(
+        !ConnectionSpec::parse("user=x,invalid-user")
+            .unwrap()
+            .user_exists
+    );
+    for bad in ["user", "addr=x", "lport=0", "frob=x", ""] {
+        assert!(ConnectionSpec::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn the_manual_lists_every_keyword() {
+    let rows = crate::value::manual_rows(SERVER_TABLE);
+    assert_eq!(rows.len(), SERVER_TABLE.len());
+    let row = rows.iter().find(|row| row[0] == "MaxSessions").unwrap();
+    assert_eq!((row[1].as_str(), row[2].as_str()), ("10", "carried out"));
+}
