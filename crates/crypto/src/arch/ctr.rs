@@ -1,5 +1,6 @@
 //! AES-CTR: the choice among kernels. The portable one is aws-lc's, which runs
 //! in constant time on any CPU.
+#![forbid(unsafe_code)]
 
 use super::CpuFeatures;
 use crate::awslc::Failed;
@@ -17,7 +18,7 @@ pub(crate) enum CtrKernel {
     AesNi(ctr_aesni::Key),
     /// Two blocks an instruction.
     #[cfg(target_arch = "x86_64")]
-    Vaes256(ctr_vaes256::Key),
+    Vaes256(Box<ctr_vaes256::Key>),
     /// Four blocks an instruction.
     #[cfg(target_arch = "x86_64")]
     Vaes512(ctr_vaes512::Key),
@@ -34,7 +35,7 @@ impl CtrKernel {
         if let Some(token) = features.vaes_avx512 {
             ctr_vaes512::Key::new(token, key).map(Self::Vaes512)
         } else if let Some(token) = features.vaes_avx2 {
-            ctr_vaes256::Key::new(token, key).map(Self::Vaes256)
+            ctr_vaes256::Key::new(token, key).map(|key| Self::Vaes256(Box::new(key)))
         } else if let Some(token) = features.aes_ni {
             ctr_aesni::Key::new(token, key).map(Self::AesNi)
         } else {

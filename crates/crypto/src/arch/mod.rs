@@ -12,6 +12,7 @@ pub(crate) mod ctr;
 pub(crate) mod nh;
 
 #[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod x86_64;
 
 use std::sync::OnceLock;

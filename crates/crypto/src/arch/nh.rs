@@ -1,5 +1,6 @@
 //! NH, the first layer of UMAC (RFC 4418 §5.2.2): the portable kernel, and the
 //! choice among kernels.
+#![forbid(unsafe_code)]
 
 use zeroize::Zeroize;
 

@@ -51,7 +51,7 @@ impl Initiator {
                 (Decapsulation::MlKem768(key), public)
             }
             Kem::Sntrup761 => {
-                let (public, key) = sntrup761::generate_key(&mut KernelRng);
+                let (public, key) = sntrup761::generate_key(&mut KernelRng::new());
                 let public = public.as_ref().to_vec();
                 (Decapsulation::Sntrup761(Box::new(key)), public)
             }
@@ -101,7 +101,7 @@ pub(super) fn respond(kem: Kem, init: &[u8]) -> Result<(Vec<u8>, Zeroizing<Vec<u
             let classical = x25519.agree(peer)?;
             let public = sntrup761::EncapsulationKey::try_from(public.as_slice())
                 .map_err(|_| KexError::InvalidPublicValue)?;
-            let (ciphertext, secret) = public.encapsulate(&mut KernelRng);
+            let (ciphertext, secret) = public.encapsulate(&mut KernelRng::new());
             let secret = combine(kem, secret.as_ref(), &classical);
             (ciphertext.as_ref().to_vec(), secret)
         }

@@ -382,7 +382,9 @@ fn the_primality_test_is_right_for_small_numbers_and_pseudoprimes() {
         n.is_prime(24, context).expect("memory")
     };
     for n in 5..2000u64 {
-        let prime = (2..n).take_while(|d| d * d <= n).all(|d| n % d != 0);
+        let prime = (2..n)
+            .take_while(|d| d * d <= n)
+            .all(|d| !n.is_multiple_of(d));
         assert_eq!(is_prime(n), prime, "{n}");
     }
     // Carmichael numbers, a strong pseudoprime to bases 2 to 7, prime squares.
@@ -402,7 +404,11 @@ fn safe_primes_are_told_from_others() {
         primality: Primality::Safe,
     };
     let is_safe = |p: u32| DhGroup::new(&p.to_be_bytes(), &[2], &policy).is_ok();
-    let is_prime = |n: u32| (2..n).take_while(|d| d * d <= n).all(|d| n % d != 0);
+    let is_prime = |n: u32| {
+        (2..n)
+            .take_while(|d| d * d <= n)
+            .all(|d| !n.is_multiple_of(d))
+    };
     for p in (65_537..66_500u32).step_by(2) {
         assert_eq!(is_safe(p), is_prime(p) && is_prime(p / 2), "{p}");
     }
