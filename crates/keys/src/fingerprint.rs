@@ -114,3 +114,6 @@ fn frame(word: &str) -> String {
     let left = dashes / 2;
     format!("+{}{word}{}+", "-".repeat(left), "-".repeat(dashes - left))
 }
+
+#[cfg(test)]
+mod tests;

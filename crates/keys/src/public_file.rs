@@ -257,3 +257,6 @@ fn read_spki(body: &[u8]) -> Result<PublicKey, BadDer> {
         _ => Err(BadDer),
     }
 }
+
+#[cfg(test)]
+mod tests;

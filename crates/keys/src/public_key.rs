@@ -296,3 +296,6 @@ pub(crate) fn check_rsa(exponent: &[u8], modulus: &[u8]) -> Result<(), KeyError>
 fn bit_length(magnitude: &[u8]) -> usize {
     wire::Mpint::from_magnitude(magnitude).bits()
 }
+
+#[cfg(test)]
+mod tests;

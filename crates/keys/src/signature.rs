@@ -216,3 +216,6 @@ pub(crate) fn ecdsa_from_fixed(fixed: &[u8]) -> Vec<u8> {
     out.put_mpint(Mpint::from_magnitude(s).magnitude());
     out
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,275 @@
+use super::*;
+use crate::certificate::{CertificateFields, CertificateGrants, CertificateKind};
+use crate::test_support::survives_damage;
+use crate::time::CivilTime;
+use crate::{PrivateKey, SignatureAlgorithm};
 
+fn utc(time: CivilTime) -> Option<i64> {
+    time.utc_seconds()
+}
+
+fn key_line() -> String {
+    PrivateKey::from_ed25519_seed(&[1; 32]).public().to_line()
+}
+
+fn parse_all(text: &str) -> Vec<Result<AuthorizedKey, RefusedLine>> {
+    parse(text.as_bytes(), &utc).collect()
+}
+
+fn options(text: &str) -> Result<KeyOptions, LineError> {
+    let line = format!("{text} {} a comment", key_line());
+    let mut all = parse_all(&line);
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+        .map(|entry| entry.options)
+        .map_err(|refused| refused.reason)
+}
+
+#[test]
+fn lines_without_options_permit_everything() {
+    let text = format!("\n# comment\n  {} me@here\n\t{}\n", key_line(), key_line());
+    let all = parse_all(&text);
+    assert_eq!(all.len(), 2);
+    let first = all[0].as_ref().unwrap();
+    assert_eq!((first.line, first.comment.as_str()), (3, "me@here"));
+    assert_eq!(first.options, KeyOptions::default());
+    assert!(first.options.permit_pty && first.options.permit_port_forwarding);
+    assert_eq!(all[1].as_ref().unwrap().line, 4);
+}
+
+#[test]
+fn every_option_is_understood() {
+    let all = options(concat!(
+        r#"cert-authority,command="echo \"hi, there\" # not a comment",environment="A=1","#,
+        r#"environment="B=x=y",environment="A=2",from="10.0.0.0/8,!10.1.1.1,*.example.com","#,
+        r#"expiry-time="20300101Z",expiry-time="203001010000Z",principals="a,b","#,
+        r#"permitopen="host:80",permitopen="[::1]:*",permitlisten="8080","#,
+        r#"permitlisten="localhost:9",tunnel="3",No-PTY,no-user-rc,no-agent-forwarding,"#,
+        r#"no-X11-forwarding,no-port-forwarding,no-touch-required,verify-required"#,
+    ))
+    .unwrap();
+    assert!(all.certificate_authority);
+    assert_eq!(
+        all.force_command.as_deref(),
+        Some(r#"echo "hi, there" # not a comment"#)
+    );
+    let environment = [("A", "1"), ("B", "x=y")];
+    assert!(
+        all.environment
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .eq(environment)
+    );
+    let from = all.from.unwrap();
+    assert!(from.permits("10.2.3.4".parse().unwrap(), None));
+    assert!(!from.permits("10.1.1.1".parse().unwrap(), Some("a.example.com")));
+    assert_eq!(all.valid_before, Some(1_893_456_000));
+    assert_eq!(all.principals.unwrap(), ["a", "b"]);
+    let target = |host: &str, port| PermitTarget {
+        host: host.to_owned(),
+        port,
+    };
+    assert_eq!(
+        all.permit_open,
+        [target("host", Some(80)), target("::1", None)]
+    );
+    assert_eq!(
+        all.permit_listen,
+        [target("*", Some(8080)), target("localhost", Some(9))]
+    );
+    assert_eq!(all.tunnel, Some(TunnelUnit::Unit(3)));
+    assert!(!all.permit_pty && !all.permit_user_rc && !all.permit_agent_forwarding);
+    assert!(!all.permit_x11_forwarding && !all.permit_port_forwarding);
+    assert!(all.no_touch_required && all.verify_required);
+}
+
+#[test]
+fn restrict_takes_everything_and_later_options_give_back() {
+    let restricted = options("restrict").unwrap();
+    assert!(restricted.restricted);
+    assert!(
+        !restricted.permit_pty
+            && !restricted.permit_port_forwarding
+            && !restricted.permit_agent_forwarding
+            && !restricted.permit_x11_forwarding
+            && !restricted.permit_user_rc
+    );
+    let some = options("restrict,pty,command=\"x\"").unwrap();
+    assert!(some.permit_pty && !some.permit_port_forwarding);
+    assert!(!options("pty,restrict").unwrap().permit_pty);
+}
+
+#[test]
+fn an_unknown_or_malformed_option_refuses_its_line() {
+    for bad in [
+        "no-such-option",
+        "comand=\"x\"",
+        "command",
+        "command=x",
+        "command=\"x",
+        "command=\"x\"y",
+        "command=\"x\",command=\"y\"",
+        "no-pty=\"x\"",
+        "no-restrict",
+        "no-cert-authority",
+        "restrict,",
+        ",restrict",
+        "restrict,,pty",
+        "environment=\"A\"",
+        "environment=\"A B=1\"",
+        "environment=\"=1\"",
+        "from=\"10.0.0.0/99\"",
+        "expiry-time=\"tomorrow\"",
+        "expiry-time=\"20301301\"",
+        "permitopen=\"host\"",
+        "permitopen=\"host:99999\"",
+        "permitopen=\":80\"",
+        "permitopen=\"::1:80\"",
+        "tunnel=\"x\"",
+        "from=\"a\",from=\"b\"",
+        "principals=\"a\",principals=\"b\"",
+    ] {
+        assert!(options(bad).is_err(), "{bad}");
+    }
+    assert_eq!(
+        options("x\u{1b}[2J").unwrap_err(),
+        LineError::UnknownOption("x\\x1b[2J".to_owned())
+    );
+}
+
+#[test]
+fn lines_without_a_usable_key_are_refused() {
+    for bad in [
+        "ssh-ed25519",
+        "ssh-ed25519 AAAA",
+        "ssh-ed25519 !!!!",
+        "ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f",
+        "no-pty",
+        "no-pty ssh-dss AAAAB3NzaC1kc3M=",
+        "\u{0}",
+    ] {
+        let all = parse_all(bad);
+        assert!(all.len() == 1 && all[0].is_err(), "{bad}");
+    }
+    assert!(parse(b"\xff\xfe\n", &utc).all(|line| line.is_err()));
+}
+
+/// The rest of an over-long line must not become an entry of its own, without its options.
+#[test]
+fn an_over_long_line_is_refused_whole() {
+    let long = format!(
+        "command=\"{}\" {} {}",
+        "x".repeat(200_000),
+        key_line(),
+        "y".repeat(200_000)
+    );
+    let text = format!("{long} {}\n{} second\n", key_line(), key_line());
+    let all = parse_all(&text);
+    assert_eq!(all.len(), 2);
+    assert_eq!(
+        all[0],
+        Err(RefusedLine {
+            line: 1,
+            reason: LineError::TooLong
+        })
+    );
+    assert_eq!(all[1].as_ref().unwrap().comment, "second");
+}
+
+#[test]
+fn mutated_authorized_keys_do_not_panic() {
+    let text = format!(
+        "{}\nrestrict,command=\"a\\\"b\",from=\"1.2.3.4\",permitopen=\"[::1]:5\" {}\n",
+        key_line(),
+        key_line()
+    );
+    survives_damage(text.as_bytes(), 5000, |bytes| {
+        parse(bytes, &utc).for_each(drop);
+        parse_principals(bytes, &utc).for_each(drop);
+    });
+}
+
+#[test]
+fn plain_lines_match_keys_and_authority_lines_certificates() {
+    let (user, authority) = (
+        PrivateKey::from_ed25519_seed(&[1; 32]),
+        PrivateKey::from_ed25519_seed(&[2; 32]),
+    );
+    let fields = CertificateFields {
+        key: user.public().clone(),
+        serial: 0,
+        kind: CertificateKind::User,
+        key_id: String::new(),
+        principals: vec!["me".to_owned()],
+        valid_after: 0,
+        valid_before: u64::MAX,
+        critical_options: Vec::new(),
+        extensions: Vec::new(),
+    };
+    let certificate: PresentedKey = fields
+        .sign(&authority, SignatureAlgorithm::Ed25519)
+        .unwrap()
+        .into();
+    let plain: PresentedKey = user.public().clone().into();
+    let text = format!(
+        "{}\ncert-authority {}\n{}\n",
+        user.public().to_line(),
+        authority.public().to_line(),
+        authority.public().to_line()
+    );
+    let matching = |presented: &PresentedKey| -> Vec<usize> {
+        parse_all(&text)
+            .into_iter()
+            .map(Result::unwrap)
+            .filter(|entry| entry.matches(presented))
+            .map(|entry| entry.line)
+            .collect()
+    };
+    assert_eq!(matching(&plain), [1]);
+    assert_eq!(matching(&certificate), [2]);
+    assert_eq!(matching(&authority.public().clone().into()), [3]);
+}
+
+#[test]
+fn principals_files_hold_names_with_options() {
+    let text = "# comment\nalice\n\tno-pty,command=\"a b\" bob # said so\nbad option carol\n";
+    let all: Vec<_> = parse_principals(text.as_bytes(), &utc).collect();
+    assert_eq!(all.len(), 3);
+    assert_eq!(all[0].as_ref().unwrap().principal, "alice");
+    let bob = all[1].as_ref().unwrap();
+    assert_eq!(
+        (bob.principal.as_str(), bob.options.permit_pty),
+        ("bob", false)
+    );
+    assert_eq!(bob.options.force_command.as_deref(), Some("a b"));
+    assert!(all[2].is_err());
+}
+
+/// The restrictions of a certificate and of the line that trusts its authority both hold.
+#[test]
+fn merging_keeps_the_restrictions_of_both() {
+    let grants = CertificateGrants {
+        force_command: Some("uptime".to_owned()),
+        permit_pty: true,
+        permit_port_forwarding: true,
+        verify_required: true,
+        no_touch_required: true,
+        ..CertificateGrants::default()
+    };
+    let certificate = KeyOptions::from_certificate(&grants);
+    let line = options("no-port-forwarding,permitopen=\"h:1\",expiry-time=\"20300101Z\"").unwrap();
+    let both = line.merge(&certificate).unwrap();
+    assert_eq!(both.force_command.as_deref(), Some("uptime"));
+    assert!(both.permit_pty && !both.permit_port_forwarding && !both.permit_user_rc);
+    assert!(both.verify_required && !both.no_touch_required);
+    assert_eq!(
+        (both.valid_before, both.permit_open.len()),
+        (Some(1_893_456_000), 1)
+    );
+    let same = options("command=\"uptime\"").unwrap();
+    assert!(same.merge(&certificate).is_ok());
+    let other = options("command=\"sh\"").unwrap();
+    assert_eq!(other.merge(&certificate), Err(MergeError));
+    let untouched = KeyOptions::default().merge(&KeyOptions::default()).unwrap();
+    assert_eq!(untouched, KeyOptions::default());
+}

@@ -1,1 +1,185 @@
+use wire::Put;
 
+use super::*;
+use crate::certificate::{CertificateFields, CertificateKind};
+use crate::test_support::{Folder, have_ssh_keygen, survives_damage};
+use crate::{PrivateKey, SignatureAlgorithm, private_file};
+
+fn key(seed: u8) -> PrivateKey {
+    PrivateKey::from_ed25519_seed(&[seed; 32])
+}
+
+fn certificate(seed: u8, authority: u8, serial: u64, key_id: &str) -> PresentedKey {
+    let fields = CertificateFields {
+        key: key(seed).public().clone(),
+        serial,
+        kind: CertificateKind::User,
+        key_id: key_id.to_owned(),
+        principals: vec!["me".to_owned()],
+        valid_after: 0,
+        valid_before: u64::MAX,
+        critical_options: Vec::new(),
+        extensions: Vec::new(),
+    };
+    fields
+        .sign(&key(authority), SignatureAlgorithm::Ed25519)
+        .unwrap()
+        .into()
+}
+
+fn plain(seed: u8) -> PresentedKey {
+    key(seed).public().clone().into()
+}
+
+/// A list that ssh-keygen makes out of this specification.
+fn made_by_ssh_keygen(folder: &Folder, specification: &str) -> Vec<u8> {
+    let ca = private_file::write_openssh(&key(100), "ca", None).unwrap();
+    folder.write("ca", ca.as_bytes());
+    folder.write("ca.pub", key(100).public().to_line().as_bytes());
+    folder.write("spec", specification.as_bytes());
+    folder.keygen_ok("-q -k -f krl -s ca.pub -z 5 spec");
+    folder.read("krl")
+}
+
+#[test]
+fn lists_of_ssh_keygen_revoke_what_they_say() {
+    if !have_ssh_keygen() {
+        return;
+    }
+    let folder = Folder::new("krl");
+    let specification = format!(
+        "serial: 3\nserial: 10-20\nserial: 100\nserial: 102\nserial: 104-105\nserial: 1000000-2000000\n\
+         id: bad id\nkey: {}\nsha1: {}\nsha256: {}\nhash: SHA256:{}\n",
+        key(1).public().to_line(),
+        key(2).public().to_line(),
+        key(3).public().to_line(),
+        base64_of_sha256(4),
+    );
+    let file = made_by_ssh_keygen(&folder, &specification);
+    let list = RevocationList::parse(&file).unwrap();
+    assert_eq!(list.version, 5);
+    for seed in 1..=4 {
+        assert!(list.is_revoked(&plain(seed)), "key {seed}");
+        assert!(
+            list.is_revoked(&certificate(seed, 50, 1, "")),
+            "inside a certificate"
+        );
+    }
+    assert!(!list.is_revoked(&plain(5)));
+    for serial in [
+        3, 10, 15, 20, 100, 102, 104, 105, 1_000_000, 1_500_000, 2_000_000,
+    ] {
+        assert!(
+            list.is_revoked(&certificate(5, 100, serial, "")),
+            "{serial}"
+        );
+        assert!(
+            !list.is_revoked(&certificate(5, 101, serial, "")),
+            "other authority"
+        );
+    }
+    for serial in [
+        0,
+        1,
+        2,
+        4,
+        9,
+        21,
+        101,
+        103,
+        106,
+        999_999,
+        2_000_001,
+        u64::MAX,
+    ] {
+        assert!(
+            !list.is_revoked(&certificate(5, 100, serial, "")),
+            "{serial}"
+        );
+    }
+    assert!(list.is_revoked(&certificate(5, 100, 0, "bad id")));
+    assert!(!list.is_revoked(&certificate(5, 101, 0, "bad id")));
+    survives_damage(&file, 3000, |bytes| {
+        if let Ok(list) = RevocationList::parse(bytes) {
+            let _ = list.is_revoked(&certificate(5, 100, 7, "id"));
+        }
+    });
+}
+
+fn base64_of_sha256(seed: u8) -> String {
+    let digest = HashAlgorithm::Sha256.digest(&key(seed).public().blob());
+    crate::base64::encode_unpadded(&digest)
+}
+
+#[test]
+fn revoking_an_authority_revokes_its_certificates() {
+    let text = format!("# keys\n\n{} its comment\n", key(100).public().to_line());
+    let list = RevocationList::parse(text.as_bytes()).unwrap();
+    assert!(list.is_revoked(&plain(100)));
+    assert!(list.is_revoked(&certificate(1, 100, 1, "")));
+    assert!(!list.is_revoked(&certificate(1, 101, 1, "")));
+    assert!(!list.is_revoked(&plain(1)));
+}
+
+#[test]
+fn a_plain_list_that_cannot_be_read_whole_is_an_error() {
+    let good = key(1).public().to_line();
+    for bad in ["not a key", "ssh-ed25519 AAAA", "\u{0}"] {
+        let text = format!("{good}\n{bad}\n");
+        assert!(matches!(
+            RevocationList::parse(text.as_bytes()),
+            Err(KrlError::BadLine { line: 2, .. })
+        ));
+    }
+    let old = format!("{good}\nssh-dss AAAAB3NzaC1kc3M=\n");
+    assert!(RevocationList::parse(old.as_bytes()).is_ok());
+    assert_eq!(
+        RevocationList::parse(b"").unwrap(),
+        RevocationList::default()
+    );
+}
+
+fn header() -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_u64(MAGIC);
+    out.put_u32(FORMAT_VERSION);
+    out.put_u64(1);
+    out.put_u64(2);
+    out.put_u64(0);
+    out.put_string(b"");
+    out.put_string(b"comment");
+    out
+}
+
+#[test]
+fn sections_that_must_be_understood_are_not_passed_over() {
+    let with = |kind: u8, body: &[u8]| {
+        let mut file = header();
+        file.put_u8(kind);
+        file.put_string(body);
+        RevocationList::parse(&file)
+    };
+    let mut extension = Vec::new();
+    extension.put_string(b"x@y");
+    extension.put_bool(false);
+    extension.put_string(b"");
+    assert!(with(SECTION_EXTENSION, &extension).is_ok());
+    extension[7] = 1;
+    assert!(with(SECTION_EXTENSION, &extension).is_err());
+    assert!(with(77, b"").is_err());
+    assert!(with(SECTION_FINGERPRINT_SHA256, b"\0\0\0\x01x").is_err());
+    let mut version = header();
+    version[11] = 2;
+    assert!(matches!(
+        RevocationList::parse(&version),
+        Err(KrlError::UnsupportedVersion(2))
+    ));
+}
+
+#[test]
+fn bits_are_counted_from_the_lowest() {
+    let bits = [0x01, 0x80];
+    assert!(bit_of(&bits, Some(7)) && bit_of(&bits, Some(8)));
+    assert!(!bit_of(&bits, Some(0)) && !bit_of(&bits, Some(9)));
+    assert!(!bit_of(&bits, Some(u64::MAX)) && !bit_of(&bits, None));
+}

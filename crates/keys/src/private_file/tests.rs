@@ -1,1 +1,303 @@
+use super::*;
+use crate::public_file;
+use crate::test_support::{Folder, have_ssh_keygen, survives_damage};
+use crate::{EcCurve, KeySpec, PresentedKey};
 
+const SPECS: [KeySpec; 5] = [
+    KeySpec::Ed25519,
+    KeySpec::Ecdsa(EcCurve::P256),
+    KeySpec::Ecdsa(EcCurve::P384),
+    KeySpec::Ecdsa(EcCurve::P521),
+    KeySpec::Rsa { bits: 2048 },
+];
+
+fn quick(cipher: FileCipher) -> OpensshProtection {
+    OpensshProtection { cipher, rounds: 1 }
+}
+
+fn same(left: &PrivateKey, right: &PrivateKey) -> bool {
+    let write = |key| asn1::write_pkcs8(key, None).unwrap();
+    left.public() == right.public() && *write(left) == *write(right)
+}
+
+#[test]
+fn every_format_is_read_back() {
+    for spec in SPECS {
+        let key = PrivateKey::generate(spec).unwrap();
+        let plain = write_openssh(&key, "a comment", None).unwrap();
+        let file = parse(plain.as_bytes(), None).unwrap();
+        assert!(same(&file.key, &key) && !file.encrypted);
+        assert_eq!(file.comment, "a comment");
+        for cipher in FileCipher::ALL {
+            let text = write_openssh_with(&key, "c", Some(b"secret"), &quick(cipher)).unwrap();
+            let file = parse(text.as_bytes(), Some(b"secret")).unwrap();
+            assert!(same(&file.key, &key) && file.encrypted);
+            assert_eq!(
+                parse(text.as_bytes(), None).unwrap_err(),
+                PrivateFileError::NeedsPassphrase
+            );
+            assert_eq!(
+                parse(text.as_bytes(), Some(b"wrong")).unwrap_err(),
+                PrivateFileError::WrongPassphrase
+            );
+            assert_eq!(parse_public(text.as_bytes()).unwrap(), *key.public());
+        }
+        let pkcs8 = write_pkcs8(&key, None).unwrap();
+        assert!(same(&parse(pkcs8.as_bytes(), None).unwrap().key, &key));
+        if spec == KeySpec::Ed25519 {
+            assert_eq!(
+                write_pem(&key, None).unwrap_err(),
+                PrivateFileError::NotInThisFormat
+            );
+            continue;
+        }
+        for passphrase in [None, Some(&b"secret"[..])] {
+            let pem = write_pem(&key, passphrase).unwrap();
+            assert!(same(&parse(pem.as_bytes(), passphrase).unwrap().key, &key));
+        }
+    }
+}
+
+#[test]
+fn encrypted_pkcs8_opens_with_its_passphrase_alone() {
+    let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+    let text = write_pkcs8(&key, Some(b"secret")).unwrap();
+    assert!(same(
+        &parse(text.as_bytes(), Some(b"secret")).unwrap().key,
+        &key
+    ));
+    assert_eq!(
+        parse(text.as_bytes(), Some(b"wrong")).unwrap_err(),
+        PrivateFileError::WrongPassphrase
+    );
+    assert_eq!(
+        parse(text.as_bytes(), None).unwrap_err(),
+        PrivateFileError::NeedsPassphrase
+    );
+}
+
+#[test]
+fn ssh_keygen_reads_what_we_write() {
+    if !have_ssh_keygen() {
+        return;
+    }
+    let folder = Folder::new("theirs-reads");
+    let check = |key: &PrivateKey, text: &str, passphrase: &str| {
+        folder.write("key", text.as_bytes());
+        let line = folder.keygen_args_ok(&["-y", "-P", passphrase, "-f", "key"]);
+        let file = public_file::parse(line.as_bytes()).unwrap();
+        assert_eq!(file.key, PresentedKey::from(key.public().clone()));
+    };
+    for spec in SPECS {
+        let key = PrivateKey::generate(spec).unwrap();
+        check(&key, &write_openssh(&key, "c", None).unwrap(), "");
+        for cipher in FileCipher::ALL {
+            let text = write_openssh_with(&key, "c", Some(b"secret"), &quick(cipher)).unwrap();
+            check(&key, &text, "secret");
+        }
+        if spec != KeySpec::Ed25519 {
+            check(&key, &write_pem(&key, None).unwrap(), "");
+            check(&key, &write_pem(&key, Some(b"secret")).unwrap(), "secret");
+            check(&key, &write_pkcs8(&key, None).unwrap(), "");
+            check(&key, &write_pkcs8(&key, Some(b"secret")).unwrap(), "secret");
+        }
+    }
+}
+
+#[test]
+fn we_read_what_ssh_keygen_writes() {
+    if !have_ssh_keygen() {
+        return;
+    }
+    let folder = Folder::new("ours-reads");
+    let mut count = 0;
+    for kind in [
+        "ed25519",
+        "ecdsa -b 256",
+        "ecdsa -b 384",
+        "ecdsa -b 521",
+        "rsa -b 2048",
+    ] {
+        let mut files: Vec<(String, &str)> = vec![("-m RFC4716".to_owned(), "")];
+        for cipher in FileCipher::ALL {
+            files.push((format!("-a 1 -Z {}", cipher.name()), "secret"));
+        }
+        if kind != "ed25519" {
+            for format in ["PEM", "PKCS8"] {
+                files.push((format!("-m {format}"), ""));
+                files.push((format!("-m {format}"), "secret"));
+            }
+        }
+        for (flags, passphrase) in files {
+            let name = format!("key{count}");
+            count += 1;
+            let mut arguments: Vec<&str> = vec!["-q", "-t"];
+            arguments.extend(kind.split(' ').chain(flags.split(' ')));
+            arguments.extend(["-C", "their comment", "-N", passphrase, "-f", &name]);
+            folder.keygen_args_ok(&arguments);
+            let public = public_file::parse(&folder.read(&format!("{name}.pub"))).unwrap();
+            let private = load(&folder.path(&name)).unwrap();
+            let passphrase = Some(passphrase.as_bytes()).filter(|text| !text.is_empty());
+            let file = parse(&private, passphrase).unwrap_or_else(|error| {
+                panic!("{kind} {flags}: {error}");
+            });
+            assert_eq!(public.key, PresentedKey::from(file.key.public().clone()));
+            assert_eq!(file.encrypted, passphrase.is_some());
+            if passphrase.is_some() {
+                let wrong = parse(&private, Some(b"wrong")).unwrap_err();
+                assert_eq!(wrong, PrivateFileError::WrongPassphrase, "{kind} {flags}");
+            }
+        }
+    }
+}
+
+#[test]
+fn openssl_and_we_read_each_other() {
+    let folder = Folder::new("openssl");
+    let openssl = |arguments: &str| {
+        std::process::Command::new("openssl")
+            .args(arguments.split(' '))
+            .current_dir(folder.root())
+            .output()
+    };
+    if openssl("version").is_err() {
+        eprintln!("skipped: no openssl on this machine");
+        return;
+    }
+    let rsa = PrivateKey::generate(KeySpec::Rsa { bits: 2048 }).unwrap();
+    let ed25519 = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+    let read = |arguments: String, key: &PrivateKey| {
+        let output = openssl(&arguments).unwrap();
+        let diagnostics = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments}: {diagnostics}");
+        let file = parse(&folder.read("out"), Some(b"secret")).unwrap_or_else(|error| {
+            panic!("{arguments}: {error}");
+        });
+        assert!(same(&file.key, key), "{arguments}");
+    };
+    for key in [&rsa, &ed25519] {
+        let text = write_pkcs8(key, Some(b"secret")).unwrap();
+        folder.write("in", text.as_bytes());
+        let convert = "pkcs8 -topk8 -in in -passin pass:secret -out out";
+        read(format!("{convert} -nocrypt"), key);
+        for cipher in ["aes-128-cbc", "aes-192-cbc", "aes-256-cbc", "des-ede3-cbc"] {
+            for hash in ["SHA1", "SHA256", "SHA384", "SHA512"] {
+                read(
+                    format!(
+                        "{convert} -passout pass:secret -v2 {cipher} -v2prf hmacWith{hash} -iter 10"
+                    ),
+                    key,
+                );
+            }
+        }
+    }
+    folder.write("in", write_pem(&rsa, Some(b"secret")).unwrap().as_bytes());
+    for cipher in ["aes128", "aes192", "aes256", "des3"] {
+        read(
+            format!(
+                "rsa -in in -passin pass:secret -traditional -{cipher} -passout pass:secret -out out"
+            ),
+            &rsa,
+        );
+    }
+}
+
+#[test]
+fn mutated_key_files_do_not_panic() {
+    let key = PrivateKey::generate(KeySpec::Ecdsa(EcCurve::P256)).unwrap();
+    let texts = [
+        write_openssh(&key, "c", None).unwrap(),
+        write_openssh_with(&key, "c", Some(b"p"), &quick(FileCipher::Aes256Gcm)).unwrap(),
+        write_pem(&key, None).unwrap(),
+        write_pem(&key, Some(b"p")).unwrap(),
+        write_pkcs8(&key, None).unwrap(),
+    ];
+    for text in texts {
+        survives_damage(text.as_bytes(), 100, |bytes| {
+            let _ = parse(bytes, None);
+        });
+        // Damage below the base64, where it is not mostly refused by the armour. Without a
+        // passphrase, so that a damaged count of rounds costs nothing.
+        let block = pem::find(text.as_bytes(), |_| true).unwrap();
+        survives_damage(&block.body, 2000, |bytes| {
+            let _ = openssh::read(bytes, None);
+            let _ = asn1::read_pkcs8(bytes, false);
+            let _ = asn1::read_encrypted_pkcs8(bytes, None);
+            let traditional = pem::Block {
+                label: "EC PRIVATE KEY",
+                headers: Vec::new(),
+                body: Zeroizing::new(bytes.to_vec()),
+            };
+            let _ = asn1::read_traditional(&traditional, None);
+        });
+    }
+}
+
+#[test]
+fn a_key_file_cannot_ask_for_endless_work() {
+    let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+    let text = write_openssh_with(&key, "c", Some(b"p"), &quick(FileCipher::Aes256Ctr)).unwrap();
+    let mut body = pem::find(text.as_bytes(), |_| true).unwrap().body.to_vec();
+    // The rounds are the last four bytes of the options, 15 + (4+10) + (4+6) + 4 + (4+16) in.
+    let at = 15 + 14 + 10 + 4 + 20;
+    assert_eq!(body[at..at + 4], [0, 0, 0, 1]);
+    body[at..at + 4].copy_from_slice(&[0xff; 4]);
+    assert_eq!(
+        openssh::read(&body, Some(b"p")).unwrap_err(),
+        PrivateFileError::TooMuchWork
+    );
+    body[at..at + 4].copy_from_slice(&[0; 4]);
+    assert!(openssh::read(&body, Some(b"p")).is_err());
+}
+
+#[test]
+fn halves_that_do_not_belong_together_are_refused() {
+    let (one, other) = (
+        PrivateKey::generate(KeySpec::Ed25519).unwrap(),
+        PrivateKey::generate(KeySpec::Ed25519).unwrap(),
+    );
+    let text = write_openssh(&one, "c", None).unwrap();
+    let body = pem::find(text.as_bytes(), |_| true).unwrap().body.to_vec();
+    let (ours, theirs) = (one.public().blob(), other.public().blob());
+    let at = body
+        .windows(ours.len())
+        .position(|part| part == ours)
+        .unwrap();
+    let mut swapped = body.clone();
+    swapped[at..at + theirs.len()].copy_from_slice(&theirs);
+    assert_eq!(
+        openssh::read(&swapped, None).unwrap_err(),
+        PrivateFileError::Malformed
+    );
+}
+
+#[test]
+fn other_files_are_no_keys() {
+    for text in [
+        "",
+        "hello\n",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    ] {
+        assert_eq!(
+            parse(text.as_bytes(), None).unwrap_err(),
+            PrivateFileError::NotAPrivateKey
+        );
+    }
+    let dsa = "-----BEGIN DSA PRIVATE KEY-----\nAAAA\n-----END DSA PRIVATE KEY-----\n";
+    assert!(matches!(
+        parse(dsa.as_bytes(), None),
+        Err(PrivateFileError::Unsupported(_))
+    ));
+    assert!(is_private_key(dsa.as_bytes()));
+}
+
+#[test]
+fn no_secret_appears_in_debug_output() {
+    let key = PrivateKey::from_ed25519_seed(&[0xa5; 32]);
+    let text = write_openssh(&key, "c", None).unwrap();
+    let shown = format!("{:?}", parse(text.as_bytes(), None).unwrap());
+    assert!(
+        !shown.contains("165") && !shown.to_lowercase().contains("a5a5"),
+        "{shown}"
+    );
+}
