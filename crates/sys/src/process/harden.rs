@@ -90,6 +90,18 @@ pub fn set_umask(mask: u32) -> u32 {
     rustix::process::umask(mask).as_raw_mode()
 }
 
+/// How gladly the kernel ends this process when memory runs out: -1000 (never) to
+/// 1000; children inherit it. Returns the value before, for giving it to sessions.
+///
+/// # Errors
+/// `PermissionDenied` for going below the present value without privilege.
+pub fn set_oom_score(score: i32) -> io::Result<i32> {
+    const PATH: &str = "/proc/self/oom_score_adj";
+    let before = std::fs::read_to_string(PATH)?.trim().parse().unwrap_or(0);
+    std::fs::write(PATH, score.clamp(-1000, 1000).to_string())?;
+    Ok(before)
+}
+
 /// No core file from this process, ever: neither by limit nor by the dumpable flag.
 ///
 /// # Errors

@@ -25,7 +25,9 @@ pub use options::{
     TcpInfo, notsent_bytes, set_fastopen_queue, set_keepalive, set_nodelay, set_notsent_lowat,
     set_quickack, set_tos, tcp_info,
 };
-pub use resolve::{Family, ResolveError, Resolved, resolve, reverse_confirmed, reverse_name};
+pub use resolve::{
+    Family, ResolveError, Resolved, host_name, literal, resolve, reverse_confirmed, reverse_name,
+};
 
 fn family_of(address: &SocketAddr) -> AddressFamily {
     match address {

@@ -190,6 +190,13 @@ unsafe fn socket_address(
     None
 }
 
+/// This machine's own name, as `%l` and `%L` expand it.
+#[must_use]
+pub fn host_name() -> String {
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
+}
+
 /// The name that the resolver gives an address, unconfirmed; `None` when it has none.
 #[must_use]
 pub fn reverse_name(address: IpAddr) -> Option<String> {

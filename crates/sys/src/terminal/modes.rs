@@ -205,15 +205,16 @@ fn set_mode(opcode: u8, value: u32, termios: &mut Termios) -> bool {
     true
 }
 
-/// A size that is off says nothing: some clients send both, one after the other.
+/// The larger of both sizes holds, whichever comes first: some clients send both.
 fn set_size(opcode: u8, on: bool, termios: &mut Termios) {
     let eight = termios.control_modes & ControlModes::CSIZE == ControlModes::CS8;
+    let becomes_seven = match opcode {
+        OP_CS7 => on && !eight,
+        _ => !on && eight,
+    };
     if on && opcode == OP_CS8 {
         termios.control_modes |= ControlModes::CS8;
-    } else if on && !eight {
-        termios.control_modes.remove(ControlModes::CSIZE);
-        termios.control_modes |= ControlModes::CS7;
-    } else if opcode == OP_CS8 && !on && eight {
+    } else if becomes_seven {
         termios.control_modes.remove(ControlModes::CSIZE);
         termios.control_modes |= ControlModes::CS7;
     }

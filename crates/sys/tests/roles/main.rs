@@ -6,7 +6,7 @@ mod scenarios;
 
 use std::os::fd::OwnedFd;
 
-use sys::io::{null, pipe, read_to_end, stderr};
+use sys::io::{pipe, read_to_end, stderr};
 use sys::process::{Child, Command, Credentials, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
@@ -82,7 +82,8 @@ fn main() {
         }
         Some("--list") => {}
         _ => {
-            drop(null().unwrap());
+            let ourselves = rustix::process::getpid();
+            rustix::process::set_child_subreaper(Some(ourselves)).unwrap();
             let wanted = arguments.get(1).filter(|name| !name.starts_with('-'));
             let tests = cage::TESTS.iter().chain(scenarios::TESTS);
             for (name, test) in tests {
