@@ -1,0 +1,254 @@
+//! Which accounts may log in: the checks of AllowUsers and its kin, the shell, locks and
+//! expiry. Looking the account up is at the end; the verdict itself is pure.
+
+use config::pattern::{Case, match_any, match_user};
+use config::server::{PermitRootLogin, ServerOptions};
+
+use sys::users::{PasswordState, Shadow};
+
+use crate::log::Log;
+
+use super::chains::Method;
+
+/// What the system knows of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) home: String,
+    /// Never empty.
+    pub(crate) shell: String,
+    /// Supplementary groups, the primary one included.
+    pub(crate) groups: Vec<u32>,
+    pub(crate) group_names: Vec<String>,
+    /// The password database, when we may read it.
+    pub(crate) shadow: Option<Shadow>,
+}
+
+/// Who connects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// The name that the address has, with UseDNS, else the address.
+    pub(crate) host: String,
+    pub(crate) address: String,
+    pub(crate) port: u16,
+}
+
+/// What the shell's file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShellFile {
+    Missing,
+    NotExecutable,
+    Fine,
+}
+
+/// Why an account may not log in. The text is for the log only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Denial(pub(crate) String);
+
+impl Account {
+    /// Whether the account may log in at all from `peer`.
+    pub(crate) fn verdict(
+        &self,
+        options: &ServerOptions,
+        peer: &Peer,
+        shell: ShellFile,
+        today: i64,
+    ) -> Result<(), Denial> {
+        if !options.use_pam {
+            self.check_locks(peer, today)?;
+        }
+        if options.chroot_directory.is_none() {
+            let state = match shell {
+                ShellFile::Fine => None,
+                ShellFile::Missing => Some("does not exist"),
+                ShellFile::NotExecutable => Some("is not executable"),
+            };
+            if let Some(state) = state {
+                return Err(Denial(format!(
+                    "User {} not allowed because shell {} {state}",
+                    self.name, self.shell
+                )));
+            }
+        }
+        self.check_lists(options, peer)
+    }
+
+    fn check_locks(&self, peer: &Peer, today: i64) -> Result<(), Denial> {
+        let Some(shadow) = &self.shadow else {
+            return Ok(());
+        };
+        // Debian locks an account with `!`; `*` only says that no password fits.
+        if shadow.hash.starts_with('!') {
+            return Err(Denial(format!(
+                "User {} not allowed because account is locked",
+                self.name
+            )));
+        }
+        match shadow.state(today) {
+            PasswordState::AccountExpired => {
+                Err(Denial(format!("Account {} has expired", self.name)))
+            }
+            PasswordState::PasswordInactive => Err(Denial(format!(
+                "User {} from {} not allowed because the password expired too long ago",
+                self.name, peer.address
+            ))),
+            PasswordState::Valid | PasswordState::ExpiresIn { .. } | PasswordState::MustChange => {
+                Ok(())
+            }
+        }
+    }
+
+    fn check_lists(&self, options: &ServerOptions, peer: &Peer) -> Result<(), Denial> {
+        let from = if options.use_dns {
+            &peer.host
+        } else {
+            &peer.address
+        };
+        let denied = |why: &str| {
+            Err(Denial(format!(
+                "User {} from {} not allowed because {why}",
+                self.name, from
+            )))
+        };
+        let matches = |pattern: &String| match_user(&self.name, from, &peer.address, pattern);
+        if options.deny_users.iter().any(matches) {
+            return denied("listed in DenyUsers");
+        }
+        if !options.allow_users.is_empty() && !options.allow_users.iter().any(matches) {
+            return denied("not listed in AllowUsers");
+        }
+        if options.deny_groups.is_empty() && options.allow_groups.is_empty() {
+            return Ok(());
+        }
+        if self.group_names.is_empty() {
+            return denied("not in any group");
+        }
+        let in_list = |patterns: &[String]| {
+            let list = patterns.join(",");
+            match_any(&self.group_names, &list, Case::Sensitive).is_yes()
+        };
+        if !options.deny_groups.is_empty() && in_list(&options.deny_groups) {
+            return denied("a group is listed in DenyGroups");
+        }
+        if !options.allow_groups.is_empty() && !in_list(&options.allow_groups) {
+            return denied("none of user's groups are listed in AllowGroups");
+        }
+        Ok(())
+    }
+
+    /// Whether PermitRootLogin lets this user in by this method; `forced` says whether a key
+    /// forces a command.
+    pub(crate) fn root_may(&self, options: &ServerOptions, method: Method, forced: bool) -> bool {
+        if self.uid != 0 {
+            return true;
+        }
+        match options.permit_root_login {
+            PermitRootLogin::Yes => true,
+            PermitRootLogin::ProhibitPassword => method == Method::Publickey,
+            PermitRootLogin::ForcedCommandsOnly => method == Method::Publickey && forced,
+            PermitRootLogin::No => false,
+        }
+    }
+}
+
+/// A user name that may be looked up and expanded into a path: not empty, bounded, no path
+/// in it, nothing that is not printable.
+pub(crate) fn is_plain_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 256
+        && !matches!(name, "." | "..")
+        && !name.starts_with('-')
+        && !name.chars().any(|c| c == '/' || c.is_control())
+}
+
+/// A name that no account has, to be looked up in place of one that may not be.
+const NO_ONE: &str = "no such user";
+
+/// Looks the account up. The same databases are asked whether or not it exists.
+pub(crate) fn look_up(name: &str, log: &Log) -> Option<Account> {
+    let asked = if is_plain_name(name) { name } else { NO_ONE };
+    let found = sys::users::by_name(asked).unwrap_or_else(|error| {
+        log.error(&format!("looking up user {name}: {error}"));
+        None
+    });
+    let shadow = if sys::process::is_root() {
+        sys::users::shadow::by_name(asked).unwrap_or_else(|error| {
+            log.error(&format!("reading the password of {name}: {error}"));
+            None
+        })
+    } else {
+        None
+    };
+    let exists = found.is_some();
+    let user = found.unwrap_or_else(decoy);
+    let groups = sys::users::groups_of(&user).unwrap_or_else(|_| vec![user.gid]);
+    let group_names = sys::users::group_names_of(&user).unwrap_or_default();
+    exists.then(|| Account {
+        uid: user.uid,
+        gid: user.gid,
+        home: user.home.to_str().unwrap_or("/").to_owned(),
+        shell: user.shell.to_str().unwrap_or("/bin/sh").to_owned(),
+        groups,
+        group_names,
+        shadow,
+        name: user.name,
+    })
+}
+
+/// Stands for a user who does not exist, so that the same work can be done for both.
+fn decoy() -> sys::users::User {
+    sys::users::User {
+        name: NO_ONE.to_owned(),
+        password_field: String::new(),
+        uid: NOBODY,
+        gid: NOBODY,
+        gecos: String::new(),
+        home: "/nonexistent".into(),
+        shell: "/bin/sh".into(),
+    }
+}
+
+/// Uid and gid of nobody.
+pub(crate) const NOBODY: u32 = 65_534;
+
+impl Account {
+    /// Stands for a user who does not exist: nobody, in a home that is not there.
+    pub(crate) fn decoy() -> Self {
+        let user = decoy();
+        Self {
+            name: user.name,
+            uid: user.uid,
+            gid: user.gid,
+            home: "/nonexistent".to_owned(),
+            shell: "/bin/sh".to_owned(),
+            groups: vec![NOBODY],
+            group_names: Vec::new(),
+            shadow: None,
+        }
+    }
+
+    /// The ids that its processes and file accesses have.
+    pub(crate) fn credentials(&self) -> sys::process::Credentials {
+        sys::process::Credentials {
+            uid: self.uid,
+            gid: self.gid,
+            groups: self.groups.clone(),
+        }
+    }
+}
+
+/// Looks at the shell's file.
+pub(crate) fn shell_file(shell: &str) -> ShellFile {
+    use std::os::unix::fs::PermissionsExt;
+    match std::fs::metadata(shell) {
+        Err(_) => ShellFile::Missing,
+        Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => ShellFile::Fine,
+        Ok(_) => ShellFile::NotExecutable,
+    }
+}
+
+#[cfg(test)]
+#[path = "accounts_tests.rs"]
+mod tests;

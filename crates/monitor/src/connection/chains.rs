@@ -1,0 +1,261 @@
+//! AuthenticationMethods: which methods must succeed one after the other, and the only way to
+//! an [`Authenticated`]. Pure.
+//!
+//! Invariants: an `Authenticated` cannot be made but by a step that empties a chain (or by a
+//! single success where no chain is configured); a step is taken only by the method that
+//! stands first; one key serves one `publickey` step.
+
+/// A method of RFC 4252, as far as chains name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    None,
+    Publickey,
+    Password,
+    KeyboardInteractive,
+}
+
+impl Method {
+    /// The name on the wire.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => wire::names::METHOD_NONE,
+            Self::Publickey => wire::names::METHOD_PUBLICKEY,
+            Self::Password => wire::names::METHOD_PASSWORD,
+            Self::KeyboardInteractive => wire::names::METHOD_KEYBOARD_INTERACTIVE,
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [
+            Self::None,
+            Self::Publickey,
+            Self::Password,
+            Self::KeyboardInteractive,
+        ]
+        .into_iter()
+        .find(|method| method.name() == name)
+    }
+}
+
+/// Which methods the configuration permits to this user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Enabled {
+    pub(crate) publickey: bool,
+    pub(crate) password: bool,
+    pub(crate) kbdint: bool,
+    /// `none` may succeed: an empty password and PermitEmptyPasswords.
+    pub(crate) none: bool,
+}
+
+impl Enabled {
+    pub(crate) fn has(self, method: Method) -> bool {
+        match method {
+            Method::None => self.none,
+            Method::Publickey => self.publickey,
+            Method::Password => self.password,
+            Method::KeyboardInteractive => self.kbdint,
+        }
+    }
+
+    /// In OpenSSH's order.
+    fn names(self) -> Vec<&'static str> {
+        [
+            Method::Publickey,
+            Method::Password,
+            Method::KeyboardInteractive,
+        ]
+        .into_iter()
+        .filter(|method| self.has(*method))
+        .map(Method::name)
+        .collect()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Step {
+    method: Method,
+    submethod: Option<String>,
+}
+
+impl Step {
+    fn parse(text: &str) -> Option<Self> {
+        let (name, submethod) = match text.split_once(':') {
+            Some((name, submethod)) => (name, Some(submethod.to_owned())),
+            None => (text, None),
+        };
+        Some(Self {
+            method: Method::from_name(name)?,
+            submethod,
+        })
+    }
+
+    fn is_met_by(&self, method: Method, submethod: Option<&str>) -> bool {
+        self.method == method
+            && self
+                .submethod
+                .as_deref()
+                .is_none_or(|wanted| submethod == Some(wanted))
+    }
+}
+
+/// Proof that one user has completed a chain. The user's name is bound in: permissions found
+/// for another name cannot be combined with it.
+#[derive(Debug)]
+pub(crate) struct Authenticated {
+    user: String,
+    methods: Vec<&'static str>,
+}
+
+impl Authenticated {
+    /// Who has authenticated.
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The methods that succeeded, in order.
+    pub(crate) fn methods(&self) -> &[&'static str] {
+        &self.methods
+    }
+}
+
+/// What a success led to.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// The chain is complete.
+    Complete(Authenticated),
+    /// More is asked for.
+    Partial,
+    /// The method does not stand first in any chain, or the key was used before.
+    NotAsked,
+}
+
+/// The chains that are still open for one user of one connection.
+#[derive(Debug)]
+pub(crate) struct Chains {
+    user: String,
+    enabled: Enabled,
+    /// None: any single method is enough.
+    open: Option<Vec<Vec<Step>>>,
+    used_keys: Vec<Vec<u8>>,
+    succeeded: Vec<&'static str>,
+}
+
+impl Chains {
+    /// Chains for `user`. `configured` holds the chains of AuthenticationMethods, empty for no
+    /// demand. Lists that name a method that is
+    /// not enabled are dropped; when none is left nothing can succeed.
+    pub(crate) fn new(user: &str, configured: &[Vec<String>], enabled: Enabled) -> Self {
+        let any = configured.is_empty()
+            || configured
+                .iter()
+                .any(|list| matches!(list.as_slice(), [only] if only == "any"));
+        let open = (!any).then(|| {
+            configured
+                .iter()
+                .filter_map(|list| {
+                    let steps: Option<Vec<Step>> =
+                        list.iter().map(|step| Step::parse(step)).collect();
+                    steps.filter(|steps| {
+                        !steps.is_empty() && steps.iter().all(|step| enabled.has(step.method))
+                    })
+                })
+                .collect::<Vec<_>>()
+        });
+        Self {
+            user: user.to_owned(),
+            enabled,
+            open,
+            used_keys: Vec::new(),
+            succeeded: Vec::new(),
+        }
+    }
+
+    /// True when no chain can be completed, however often a method succeeds.
+    pub(crate) fn hopeless(&self) -> bool {
+        self.open.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// True when `method` may be tried now.
+    pub(crate) fn allows(&self, method: Method) -> bool {
+        self.enabled.has(method)
+            && match &self.open {
+                None => true,
+                Some(lists) => lists
+                    .iter()
+                    .any(|list| list.first().is_some_and(|step| step.method == method)),
+            }
+    }
+
+    /// True when `key` has served a step already.
+    pub(crate) fn is_used(&self, key: &[u8]) -> bool {
+        self.used_keys.iter().any(|used| used == key)
+    }
+
+    /// The methods that can continue (RFC 4252 §5.1).
+    pub(crate) fn methods(&self) -> Vec<String> {
+        self.enabled
+            .names()
+            .into_iter()
+            .filter(|name| Method::from_name(name).is_some_and(|method| self.allows(method)))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Submethods of keyboard-interactive that may be tried now; none for any.
+    pub(crate) fn kbdint_submethods(&self) -> Option<Vec<&str>> {
+        let lists = self.open.as_ref()?;
+        let mut names = Vec::new();
+        for step in lists.iter().filter_map(|list| list.first()) {
+            if step.method == Method::KeyboardInteractive {
+                names.push(step.submethod.as_deref()?);
+            }
+        }
+        Some(names)
+    }
+
+    /// Records that `method` succeeded, with the key for `publickey`.
+    pub(crate) fn succeed(
+        &mut self,
+        method: Method,
+        submethod: Option<&str>,
+        key: Option<&[u8]>,
+    ) -> Progress {
+        if !self.enabled.has(method) || key.is_some_and(|key| self.is_used(key)) {
+            return Progress::NotAsked;
+        }
+        let complete = match &mut self.open {
+            None => true,
+            Some(lists) => {
+                let mut taken = false;
+                for list in lists.iter_mut() {
+                    if list
+                        .first()
+                        .is_some_and(|step| step.is_met_by(method, submethod))
+                    {
+                        list.remove(0);
+                        taken = true;
+                    }
+                }
+                if !taken {
+                    return Progress::NotAsked;
+                }
+                lists.iter().any(Vec::is_empty)
+            }
+        };
+        if let Some(key) = key {
+            self.used_keys.push(key.to_vec());
+        }
+        self.succeeded.push(method.name());
+        if !complete {
+            return Progress::Partial;
+        }
+        Progress::Complete(Authenticated {
+            user: self.user.clone(),
+            methods: self.succeeded.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "chains_tests.rs"]
+mod tests;

@@ -1,0 +1,130 @@
+use super::*;
+
+const ALL: Enabled = Enabled {
+    publickey: true,
+    password: true,
+    kbdint: true,
+    none: false,
+};
+
+fn chains(lists: &[&str]) -> Chains {
+    Chains::new("ada", &configured(lists), ALL)
+}
+
+fn configured(lists: &[&str]) -> Vec<Vec<String>> {
+    lists
+        .iter()
+        .map(|list| list.split(',').map(str::to_owned).collect())
+        .collect()
+}
+
+#[test]
+fn without_a_demand_one_method_is_enough() {
+    for lists in [&[][..], &["any"]] {
+        let mut chains = chains(lists);
+        assert_eq!(
+            chains.methods(),
+            ["publickey", "password", "keyboard-interactive"]
+        );
+        let Progress::Complete(proof) = chains.succeed(Method::Password, None, None) else {
+            panic!("one success completes");
+        };
+        assert_eq!(proof.user(), "ada");
+        assert_eq!(proof.methods(), ["password"]);
+    }
+}
+
+#[test]
+fn steps_are_taken_in_their_order() {
+    let mut chains = chains(&["publickey,password", "publickey,keyboard-interactive"]);
+    assert_eq!(chains.methods(), ["publickey"]);
+    assert!(!chains.allows(Method::Password));
+    assert!(matches!(
+        chains.succeed(Method::Password, None, None),
+        Progress::NotAsked
+    ));
+    assert!(matches!(
+        chains.succeed(Method::Publickey, None, Some(b"k1")),
+        Progress::Partial
+    ));
+    assert_eq!(chains.methods(), ["password", "keyboard-interactive"]);
+    let Progress::Complete(proof) = chains.succeed(Method::KeyboardInteractive, Some("pam"), None)
+    else {
+        panic!("the second list is complete");
+    };
+    assert_eq!(proof.methods(), ["publickey", "keyboard-interactive"]);
+}
+
+#[test]
+fn two_publickey_steps_need_two_keys() {
+    let mut chains = chains(&["publickey,publickey"]);
+    assert!(matches!(
+        chains.succeed(Method::Publickey, None, Some(b"k1")),
+        Progress::Partial
+    ));
+    assert!(chains.is_used(b"k1"));
+    assert!(matches!(
+        chains.succeed(Method::Publickey, None, Some(b"k1")),
+        Progress::NotAsked
+    ));
+    assert!(matches!(
+        chains.succeed(Method::Publickey, None, Some(b"k2")),
+        Progress::Complete(_)
+    ));
+}
+
+#[test]
+fn a_submethod_must_be_the_one_named() {
+    let mut chains = chains(&[
+        "keyboard-interactive:bsdauth",
+        "publickey,keyboard-interactive:pam",
+    ]);
+    assert_eq!(chains.kbdint_submethods(), Some(vec!["bsdauth"]));
+    assert!(matches!(
+        chains.succeed(Method::KeyboardInteractive, Some("pam"), None),
+        Progress::NotAsked
+    ));
+    assert!(matches!(
+        chains.succeed(Method::Publickey, None, Some(b"k")),
+        Progress::Partial
+    ));
+    assert!(matches!(
+        chains.succeed(Method::KeyboardInteractive, Some("pam"), None),
+        Progress::Complete(_)
+    ));
+}
+
+#[test]
+fn lists_with_methods_that_are_off_or_unknown_are_dropped() {
+    let lists = configured(&["publickey,password", "gssapi-with-mic"]);
+    let enabled = Enabled {
+        password: false,
+        ..ALL
+    };
+    let mut chains = Chains::new("ada", &lists, enabled);
+    assert!(chains.hopeless());
+    assert_eq!(chains.methods(), Vec::<String>::new());
+    assert!(matches!(
+        chains.succeed(Method::Publickey, None, Some(b"k")),
+        Progress::NotAsked
+    ));
+}
+
+#[test]
+fn a_method_that_is_off_never_succeeds() {
+    let mut chains = Chains::new(
+        "ada",
+        &[],
+        Enabled {
+            publickey: true,
+            ..Enabled::default()
+        },
+    );
+    for method in [Method::None, Method::Password, Method::KeyboardInteractive] {
+        assert!(!chains.allows(method));
+        assert!(matches!(
+            chains.succeed(method, None, None),
+            Progress::NotAsked
+        ));
+    }
+}

@@ -1,0 +1,341 @@
+//! The monitor's end of the RPC: one request at a time, asked against the permits before its
+//! body is looked at, with a deadline.
+//!
+//! Invariants: a request that the phase does not permit ends everything ([`End::Violation`]);
+//! log lines are bounded in length and rate; nothing waits past the deadline.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use privsep::{Frame, FrameSplitter, Log as LogMessage, Message, Phase, ToMonitor, permitted};
+use zeroize::Zeroizing;
+
+use super::rate::Rate;
+use crate::log::Log;
+
+/// Why nothing more is heard from the other side.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It closed its end.
+    Closed,
+    /// The deadline has passed.
+    Deadline,
+    /// It broke a rule: what it did.
+    Violation(String),
+    /// The socket failed.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Closed => f.write_str("connection to the unprivileged process closed"),
+            Self::Deadline => f.write_str("deadline passed"),
+            Self::Violation(what) => write!(f, "unprivileged process broke a rule: {what}"),
+            Self::Io(error) => write!(f, "connection to the unprivileged process: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for End {}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// Log lines at once, and the time after which one more may come.
+const LOG_BURST: u64 = 200;
+const LOG_REFILL_MS: u64 = 50;
+
+/// A socket to an unprivileged process and the phase that it is in.
+pub(crate) struct Channel<'log> {
+    socket: OwnedFd,
+    splitter: FrameSplitter,
+    phase: Phase,
+    /// Monotonic milliseconds.
+    deadline_ms: Option<u64>,
+    /// A request that arrived while another was being served.
+    set_aside: Option<Frame>,
+    log: &'log Log,
+    /// What stands behind each line of the other side.
+    log_suffix: &'static str,
+    log_rate: Rate,
+}
+
+impl<'log> Channel<'log> {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        phase: Phase,
+        log: &'log Log,
+        log_suffix: &'static str,
+    ) -> io::Result<Self> {
+        sys::io::set_nonblocking(&socket, true)?;
+        Ok(Self {
+            socket,
+            splitter: FrameSplitter::new(),
+            phase,
+            deadline_ms: None,
+            set_aside: None,
+            log,
+            log_suffix,
+            log_rate: Rate::new(LOG_BURST, LOG_REFILL_MS, sys::time::monotonic_ms()),
+        })
+    }
+
+    /// Sets the moment after which waiting ends with [`End::Deadline`].
+    pub(crate) fn set_deadline_ms(&mut self, at_ms: Option<u64>) {
+        self.deadline_ms = at_ms;
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(crate) fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+    }
+
+    pub(crate) fn log(&self) -> &'log Log {
+        self.log
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Puts a request back that the next [`request`](Self::request) is to return.
+    pub(crate) fn set_aside(&mut self, frame: Frame) {
+        self.set_aside = Some(frame);
+    }
+
+    /// The next request that is no log line, waited for.
+    pub(crate) fn request(&mut self) -> Result<ToMonitor, End> {
+        let frame = self.frame()?;
+        decode(&frame)
+    }
+
+    /// As [`request`](Self::request), not decoded.
+    pub(crate) fn frame(&mut self) -> Result<Frame, End> {
+        loop {
+            if let Some(frame) = self.poll_frame()? {
+                return Ok(frame);
+            }
+            self.wait()?;
+        }
+    }
+
+    /// The next request that is no log line, when it is here already.
+    pub(crate) fn poll_frame(&mut self) -> Result<Option<Frame>, End> {
+        loop {
+            let frame = match self.set_aside.take() {
+                Some(frame) => frame,
+                None => match self.read_frame()? {
+                    Some(frame) => frame,
+                    None => return Ok(None),
+                },
+            };
+            if !permitted(self.phase, frame.number) {
+                return Err(self.violation(frame.number));
+            }
+            if frame.number != LogMessage::NUMBER {
+                return Ok(Some(frame));
+            }
+            self.write_log(&frame)?;
+        }
+    }
+
+    /// Sends a reply.
+    pub(crate) fn send<M: Message>(&mut self, message: &M) -> Result<(), End> {
+        let frame = Zeroizing::new(message.encode_frame());
+        self.send_bytes(&frame)
+    }
+
+    /// Sends a frame as it stands.
+    pub(crate) fn send_bytes(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+        while !bytes.is_empty() {
+            match sys::io::write(&self.socket, bytes) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !sys::io::wait_writable(&self.socket, self.time_left()?)? {
+                        return Err(End::Deadline);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a reply with descriptors beside its first byte.
+    pub(crate) fn send_with_fds<M: Message>(
+        &mut self,
+        message: &M,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), End> {
+        let frame = message.encode_frame();
+        loop {
+            match sys::socket::send_with_fds(&self.socket, &frame, descriptors) {
+                Ok(count) => return self.send_bytes(frame.get(count..).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !sys::io::wait_writable(&self.socket, self.time_left()?)? {
+                        return Err(End::Deadline);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn violation(&self, number: u8) -> End {
+        let name = privsep::message::info(number).map_or("unknown message", |info| info.name);
+        End::Violation(format!(
+            "{name} ({number}) is not permitted in phase {:?}",
+            self.phase
+        ))
+    }
+
+    fn write_log(&mut self, frame: &Frame) -> Result<(), End> {
+        let line: LogMessage = frame
+            .decode()
+            .map_err(|error| End::Violation(error.to_string()))?;
+        if self.log_rate.take(1, sys::time::monotonic_ms()) {
+            self.log
+                .line(line.level, &format!("{}{}", line.text, self.log_suffix));
+        }
+        Ok(())
+    }
+
+    fn read_frame(&mut self) -> Result<Option<Frame>, End> {
+        let mut chunk = Zeroizing::new([0_u8; 4096]);
+        loop {
+            match self.splitter.next_frame() {
+                Ok(Some(frame)) => return Ok(Some(frame)),
+                Ok(None) => {}
+                Err(error) => return Err(End::Violation(error.to_string())),
+            }
+            match sys::io::read(&self.socket, &mut chunk[..]) {
+                Ok(0) => return Err(End::Closed),
+                Ok(count) => self.splitter.feed(chunk.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn time_left(&self) -> Result<Option<Duration>, End> {
+        let Some(at_ms) = self.deadline_ms else {
+            return Ok(None);
+        };
+        let left_ms = at_ms.saturating_sub(sys::time::monotonic_ms());
+        if left_ms == 0 {
+            return Err(End::Deadline);
+        }
+        Ok(Some(Duration::from_millis(left_ms)))
+    }
+
+    fn wait(&self) -> Result<(), End> {
+        if sys::io::wait_readable(&self.socket, self.time_left()?)? {
+            Ok(())
+        } else {
+            Err(End::Deadline)
+        }
+    }
+}
+
+/// The request in a frame.
+pub(crate) fn decode(frame: &Frame) -> Result<ToMonitor, End> {
+    ToMonitor::decode(frame).map_err(|error| End::Violation(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use privsep::{AuthNone, AuthPassword, LogLevel, MESSAGES, Secret};
+
+    use super::*;
+
+    fn pair(log: &Log, phase: Phase) -> (Channel<'_>, OwnedFd) {
+        let (ours, theirs) = sys::socket::stream_pair().unwrap();
+        (
+            Channel::new(ours, phase, log, " [preauth]").unwrap(),
+            theirs,
+        )
+    }
+
+    #[test]
+    fn every_request_that_is_not_permitted_ends_the_session() {
+        let log = Log::to_memory(LogLevel::Debug3);
+        for phase in Phase::ALL {
+            for number in 0..=255 {
+                let (mut channel, peer) = pair(&log, phase);
+                // No body at all: the permit must decide before the content does.
+                sys::io::write_all(&peer, &privsep::frame::frame(number, &[])).unwrap();
+                let got = channel.poll_frame();
+                if permitted(phase, number) && number != LogMessage::NUMBER {
+                    assert_eq!(got.unwrap().unwrap().number, number);
+                } else {
+                    assert!(matches!(got, Err(End::Violation(_))), "{phase:?} {number}");
+                }
+            }
+        }
+        assert!(MESSAGES.len() > 20);
+    }
+
+    #[test]
+    fn log_lines_pass_by_with_their_suffix_and_at_a_bounded_rate() {
+        let log = Log::to_memory(LogLevel::Info);
+        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let line = LogMessage {
+            level: LogLevel::Info,
+            text: "x\ny".into(),
+        }
+        .encode_frame();
+        for _ in 0..1000 {
+            sys::io::write_all(&peer, &line).unwrap();
+            assert!(channel.poll_frame().unwrap().is_none());
+        }
+        sys::io::write_all(&peer, &AuthNone {}.encode_frame()).unwrap();
+        assert_eq!(channel.request().unwrap(), ToMonitor::AuthNone(AuthNone {}));
+        let lines = log.lines();
+        assert_eq!(lines[0], "x\\012y [preauth]");
+        assert!(lines.len() < 900, "{}", lines.len());
+    }
+
+    #[test]
+    fn bytes_that_are_no_frame_are_a_violation_and_the_end_is_the_end() {
+        let log = Log::to_memory(LogLevel::Info);
+        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        sys::io::write_all(&peer, &[0xff; 5]).unwrap();
+        assert!(matches!(channel.frame(), Err(End::Violation(_))));
+        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        drop(peer);
+        assert!(matches!(channel.frame(), Err(End::Closed)));
+    }
+
+    #[test]
+    fn a_passed_deadline_ends_the_wait() {
+        let log = Log::to_memory(LogLevel::Info);
+        let (mut channel, _peer) = pair(&log, Phase::Authenticating);
+        channel.set_deadline_ms(Some(sys::time::monotonic_ms()));
+        assert!(matches!(channel.frame(), Err(End::Deadline)));
+    }
+
+    #[test]
+    fn a_frame_put_aside_comes_again_and_is_asked_against_the_phase_again() {
+        let log = Log::to_memory(LogLevel::Info);
+        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let request = AuthPassword {
+            password: Secret::new(b"x".to_vec()),
+        };
+        sys::io::write_all(&peer, &request.encode_frame()).unwrap();
+        let frame = channel.frame().unwrap();
+        channel.set_aside(frame);
+        channel.set_phase(Phase::Authenticated);
+        assert!(matches!(channel.frame(), Err(End::Violation(_))));
+    }
+}

@@ -1,0 +1,207 @@
+//! Method `keyboard-interactive` (RFC 4256) as a conversation that PAM leads: its prompts go to
+//! the client and the answers come back while the library waits inside the call.
+//!
+//! A client may start another method instead of answering: then the request is set aside, the
+//! conversation fails, and the request is served next.
+
+use privsep::{Frame, KbdintPrompts, KbdintRespond, Message, Phase, Prompt};
+use sys::pam::{Conversation, Message as PamMessage};
+use zeroize::Zeroizing;
+
+use super::channel::{Channel, End};
+
+/// Rounds of prompts in one attempt, and prompts in one round.
+const MAX_ROUNDS: usize = 64;
+const MAX_PROMPTS: usize = 100;
+
+/// How a conversation was cut short.
+#[derive(Debug)]
+pub(crate) enum Interrupted {
+    /// The client wants another method.
+    OtherRequest,
+    /// Nothing more is heard of it.
+    End(End),
+}
+
+/// A conversation with the client.
+pub(crate) struct Dialogue<'a, 'log> {
+    channel: &'a mut Channel<'log>,
+    /// What modules said without asking, to be shown with the next prompt.
+    said: String,
+    rounds: usize,
+    interrupted: Option<Interrupted>,
+    /// Monotonic microseconds of the last answer's arrival: work before it is the client's.
+    answered_us: Option<u64>,
+}
+
+impl<'a, 'log> Dialogue<'a, 'log> {
+    pub(crate) fn new(channel: &'a mut Channel<'log>) -> Self {
+        Self {
+            channel,
+            said: String::new(),
+            rounds: 0,
+            interrupted: None,
+            answered_us: None,
+        }
+    }
+
+    /// What was said after the last prompt, how the conversation was cut short if it was, and
+    /// when the last answer came.
+    pub(crate) fn finish(self) -> (String, Option<Interrupted>, Option<u64>) {
+        (self.said, self.interrupted, self.answered_us)
+    }
+
+    fn ask(&mut self, prompts: Vec<Prompt>) -> Result<Vec<Zeroizing<Vec<u8>>>, Interrupted> {
+        let count = prompts.len();
+        let request = KbdintPrompts {
+            name: String::new(),
+            instruction: core::mem::take(&mut self.said),
+            prompts,
+        };
+        self.channel.send(&request).map_err(Interrupted::End)?;
+        self.channel.set_phase(Phase::Prompting);
+        let frame = self.channel.frame();
+        self.channel.set_phase(Phase::Authenticating);
+        let frame = frame.map_err(Interrupted::End)?;
+        self.answered_us = Some(sys::time::monotonic_us());
+        if frame.number != KbdintRespond::NUMBER {
+            self.channel.set_aside(frame);
+            return Err(Interrupted::OtherRequest);
+        }
+        answers(&frame, count).map_err(Interrupted::End)
+    }
+}
+
+fn answers(frame: &Frame, count: usize) -> Result<Vec<Zeroizing<Vec<u8>>>, End> {
+    let reply: KbdintRespond = frame
+        .decode()
+        .map_err(|error| End::Violation(error.to_string()))?;
+    if reply.responses.len() != count {
+        return Err(End::Violation(format!(
+            "{} answers to {count} prompts",
+            reply.responses.len()
+        )));
+    }
+    Ok(reply
+        .responses
+        .iter()
+        .map(|answer| Zeroizing::new(answer.expose().to_vec()))
+        .collect())
+}
+
+impl Conversation for Dialogue<'_, '_> {
+    fn converse(&mut self, messages: &[PamMessage]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+        if self.interrupted.is_some() || messages.len() > MAX_PROMPTS {
+            return None;
+        }
+        let mut prompts = Vec::new();
+        for message in messages {
+            match message {
+                PamMessage::PromptHidden(text) | PamMessage::PromptEchoed(text) => {
+                    prompts.push(Prompt {
+                        text: text.clone(),
+                        echo: matches!(message, PamMessage::PromptEchoed(_)),
+                    });
+                }
+                PamMessage::Info(text) | PamMessage::Error(text) => {
+                    self.said.push_str(text);
+                    self.said.push('\n');
+                }
+            }
+        }
+        if prompts.is_empty() {
+            return Some(Vec::new());
+        }
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            return None;
+        }
+        match self.ask(prompts) {
+            Ok(answers) => Some(answers),
+            Err(interrupted) => {
+                self.interrupted = Some(interrupted);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use privsep::{AuthNone, FrameSplitter, LogLevel, Secret, ToMonitor};
+
+    use super::*;
+    use crate::log::Log;
+
+    fn prompt(text: &str) -> PamMessage {
+        PamMessage::PromptHidden(text.into())
+    }
+
+    /// The peer's end answers before it is asked: the socket keeps it.
+    fn with_reply<M: Message>(
+        reply: &M,
+        check: impl FnOnce(&mut Channel<'_>, std::os::fd::OwnedFd),
+    ) {
+        let log = Log::to_memory(LogLevel::Info);
+        let (ours, theirs) = sys::socket::stream_pair().unwrap();
+        let mut channel = Channel::new(ours, Phase::Authenticating, &log, "").unwrap();
+        sys::io::write_all(&theirs, &reply.encode_frame()).unwrap();
+        check(&mut channel, theirs);
+    }
+
+    #[test]
+    fn prompts_go_out_with_what_was_said_and_answers_come_back_in_order() {
+        let reply = KbdintRespond {
+            responses: vec![Secret::new(b"one".to_vec()), Secret::new(b"two".to_vec())],
+        };
+        with_reply(&reply, |channel, peer| {
+            let mut dialogue = Dialogue::new(channel);
+            assert_eq!(
+                dialogue.converse(&[PamMessage::Info("Welcome".into())]),
+                Some(Vec::new())
+            );
+            let got = dialogue
+                .converse(&[prompt("Password: "), prompt("Code: ")])
+                .unwrap();
+            assert_eq!(got[0].as_slice(), b"one");
+            assert_eq!(got[1].as_slice(), b"two");
+            assert!(matches!(dialogue.finish(), (said, None, Some(_)) if said.is_empty()));
+            assert_eq!(channel.phase(), Phase::Authenticating);
+            let mut bytes = [0; 512];
+            let count = sys::io::read(&peer, &mut bytes).unwrap();
+            let mut splitter = FrameSplitter::new();
+            splitter.feed(&bytes[..count]);
+            let sent: KbdintPrompts = splitter.next_frame().unwrap().unwrap().decode().unwrap();
+            assert_eq!(sent.instruction, "Welcome\n");
+            assert_eq!(sent.prompts.len(), 2);
+        });
+    }
+
+    #[test]
+    fn another_method_ends_the_conversation_and_is_served_next() {
+        with_reply(&AuthNone {}, |channel, _peer| {
+            let mut dialogue = Dialogue::new(channel);
+            assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
+            // PAM may ask on; nothing goes out any more.
+            assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
+            assert!(matches!(
+                dialogue.finish(),
+                (_, Some(Interrupted::OtherRequest), _)
+            ));
+            assert_eq!(channel.request().unwrap(), ToMonitor::AuthNone(AuthNone {}));
+        });
+    }
+
+    #[test]
+    fn a_wrong_count_of_answers_ends_the_session() {
+        let reply = KbdintRespond { responses: vec![] };
+        with_reply(&reply, |channel, _peer| {
+            let mut dialogue = Dialogue::new(channel);
+            assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
+            assert!(matches!(
+                dialogue.finish(),
+                (_, Some(Interrupted::End(End::Violation(_))), _)
+            ));
+        });
+    }
+}

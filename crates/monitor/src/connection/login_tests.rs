@@ -1,0 +1,478 @@
+use std::os::fd::OwnedFd;
+
+use privsep::{
+    AuthNone, AuthOther, AuthPassword, Frame, FrameSplitter, HostKey, Message, Secret, UserPolicy,
+};
+
+use super::super::accounts::Account;
+use super::*;
+use crate::test_support::{TempDir, config};
+
+/// What the auth process would have heard, and how the serving ended.
+struct Served {
+    replies: Vec<Frame>,
+    proof: Option<Authenticated>,
+    end: Option<NotLoggedIn>,
+    user: Option<LoginUser>,
+    log: Vec<String>,
+}
+
+impl Served {
+    /// The replies that are outcomes.
+    fn outcomes(&self) -> Vec<AuthOutcome> {
+        self.replies
+            .iter()
+            .filter_map(|frame| frame.decode().ok())
+            .collect()
+    }
+}
+
+fn addresses() -> Addresses {
+    Addresses {
+        remote: "192.0.2.7".parse().unwrap(),
+        remote_port: 4000,
+        local: "192.0.2.1".parse().unwrap(),
+        local_port: 22,
+        host: "192.0.2.7".into(),
+    }
+}
+
+fn host_key() -> keys::PrivateKey {
+    keys::PrivateKey::from_ed25519_seed(&[3; 32])
+}
+
+fn session_hash() -> Vec<u8> {
+    vec![5; 32]
+}
+
+/// Serves requests that are all sent before the first answer is read.
+fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
+    let config = config(text);
+    let addresses = addresses();
+    let log = Log::to_memory(LogLevel::Debug3);
+    let (ours, theirs) = sys::socket::stream_pair().unwrap();
+    for frame in frames {
+        sys::io::write_all(&theirs, frame).unwrap();
+    }
+    sys::socket::shutdown(&theirs, sys::socket::Direction::Write).unwrap();
+    let file = keys::private_file::write_openssh(&host_key(), "", None).unwrap();
+    let signer = Signer::new(
+        vec![HostKey {
+            index: 0,
+            blob: host_key().public().blob(),
+            algorithms: vec!["ssh-ed25519".into()],
+        }],
+        vec![Secret::new(file.as_bytes().to_vec())],
+        vec!["curve25519-sha256".into()],
+        0,
+    );
+    let mut login = Login {
+        channel: Channel::new(ours, phase, &log, "").unwrap(),
+        signer,
+        config: &config,
+        addresses: &addresses,
+        delay_secret: &[1; 32],
+        log: &log,
+        user: None,
+    };
+    let (proof, end) = match login.run() {
+        Ok(proof) => (Some(proof), None),
+        Err(end) => (None, Some(end)),
+    };
+    let Login { channel, user, .. } = login;
+    drop(channel);
+    Served {
+        replies: read_all(&theirs),
+        proof,
+        end,
+        user,
+        log: log.lines(),
+    }
+}
+
+fn read_all(socket: &OwnedFd) -> Vec<Frame> {
+    let mut splitter = FrameSplitter::new();
+    let mut frames = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match sys::io::read(socket, &mut chunk) {
+            Ok(0) | Err(_) => return frames,
+            Ok(count) => splitter.feed(&chunk[..count]),
+        }
+        while let Some(frame) = splitter.next_frame().unwrap() {
+            frames.push(frame);
+        }
+    }
+}
+
+fn sign() -> Vec<u8> {
+    SignExchangeHash {
+        kex_algorithm: "curve25519-sha256".into(),
+        host_key_algorithm: "ssh-ed25519".into(),
+        key_index: 0,
+        hash: session_hash(),
+    }
+    .encode_frame()
+}
+
+fn user(name: &str) -> Vec<u8> {
+    User {
+        user: name.into(),
+        service: "ssh-connection".into(),
+        client_version: "SSH-2.0-test".into(),
+    }
+    .encode_frame()
+}
+
+fn none() -> Vec<u8> {
+    AuthNone {}.encode_frame()
+}
+
+fn password(text: &[u8]) -> Vec<u8> {
+    AuthPassword {
+        password: Secret::new(text.to_vec()),
+    }
+    .encode_frame()
+}
+
+fn client_key(seed: u8) -> keys::PrivateKey {
+    keys::PrivateKey::from_ed25519_seed(&[seed; 32])
+}
+
+fn query(seed: u8) -> Vec<u8> {
+    KeyQuery {
+        algorithm: "ssh-ed25519".into(),
+        key: client_key(seed).public().blob(),
+    }
+    .encode_frame()
+}
+
+/// A signed request as a client makes it.
+fn signed(name: &str, seed: u8) -> Vec<u8> {
+    use wire::Put;
+    let key = client_key(seed);
+    let mut data = Vec::new();
+    data.put_string(&session_hash());
+    data.put_u8(50);
+    for field in [name.as_bytes(), b"ssh-connection", b"publickey"] {
+        data.put_string(field);
+    }
+    data.put_bool(true);
+    data.put_string(b"ssh-ed25519");
+    data.put_string(&key.public().blob());
+    KeyVerify {
+        algorithm: "ssh-ed25519".into(),
+        key: key.public().blob(),
+        signature: key.sign(keys::SignatureAlgorithm::Ed25519, &data).unwrap(),
+        hostbound: None,
+    }
+    .encode_frame()
+}
+
+/// Our own account, which is there on every machine and may be served without privilege.
+fn own() -> Account {
+    let uid = sys::process::effective_uid();
+    let user = sys::users::by_uid(uid).unwrap().unwrap();
+    super::super::accounts::look_up(&user.name, &Log::to_memory(LogLevel::Info)).unwrap()
+}
+
+/// A configuration under which these keys log in; the directory must live as long.
+fn with_keys(lines: &str, more: &str) -> (TempDir, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new();
+    let path = directory.path().join("keys");
+    std::fs::write(&path, lines).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let text = format!(
+        "AuthorizedKeysFile {}\nPermitRootLogin yes\nUsePAM no\n{more}",
+        path.display()
+    );
+    (directory, text)
+}
+
+fn line(seed: u8) -> String {
+    client_key(seed).public().to_line()
+}
+
+#[test]
+fn a_key_logs_its_user_in() {
+    let own = own();
+    let (_directory, text) = with_keys(&line(1), "");
+    let served = serve(
+        &text,
+        Phase::KeyExchange,
+        &[
+            sign(),
+            user(&own.name),
+            none(),
+            query(1),
+            signed(&own.name, 1),
+        ],
+    );
+    let proof = served.proof.unwrap_or_else(|| panic!("{:?}", served.log));
+    assert_eq!(proof.user(), own.name);
+    assert_eq!(proof.methods(), ["publickey"]);
+    assert!(
+        served.log.iter().any(|line| line.starts_with(&format!(
+            "Accepted publickey for {} from 192.0.2.7 port 4000 ssh2: ED25519 SHA256:",
+            own.name
+        ))),
+        "{:?}",
+        served.log
+    );
+}
+
+#[test]
+fn a_signature_made_for_another_user_or_an_unlisted_key_is_refused() {
+    let own = own();
+    let (_directory, text) = with_keys(&line(1), "");
+    for request in [signed("somebody", 1), signed(&own.name, 2)] {
+        let served = serve(
+            &text,
+            Phase::KeyExchange,
+            &[sign(), user(&own.name), request],
+        );
+        assert!(served.proof.is_none());
+        assert!(matches!(served.outcomes()[0], AuthOutcome::Failure { .. }));
+    }
+}
+
+#[test]
+fn a_query_for_a_listed_key_followed_by_another_keys_signature_is_refused() {
+    let own = own();
+    let (_directory, text) = with_keys(&line(1), "");
+    let served = serve(
+        &text,
+        Phase::KeyExchange,
+        &[sign(), user(&own.name), query(1), signed(&own.name, 2)],
+    );
+    let answer: KeyAnswer = served.replies[2].decode().unwrap();
+    assert!(answer.acceptable);
+    assert!(served.proof.is_none());
+}
+
+#[test]
+fn two_factors_keep_what_the_first_restricted() {
+    let own = own();
+    let lines = format!("command=\"date\",no-pty {}\n{}\n", line(1), line(2));
+    let (_directory, text) = with_keys(&lines, "AuthenticationMethods publickey,publickey");
+    let served = serve(
+        &text,
+        Phase::KeyExchange,
+        &[
+            sign(),
+            user(&own.name),
+            signed(&own.name, 1),
+            // The same key again is no second factor.
+            signed(&own.name, 1),
+            signed(&own.name, 2),
+        ],
+    );
+    let outcomes = served.outcomes();
+    assert!(matches!(&outcomes[0], AuthOutcome::Partial { methods } if methods == &["publickey"]));
+    assert!(matches!(outcomes[1], AuthOutcome::Failure { .. }));
+    assert_eq!(outcomes[2], AuthOutcome::Success);
+    let grants = served.user.unwrap().grants.unwrap();
+    assert_eq!(grants.force_command.as_deref(), Some("date"));
+    assert!(!grants.permit_pty);
+}
+
+#[test]
+fn failures_are_counted_and_the_first_none_is_not() {
+    let own = own();
+    let (_directory, text) = with_keys("", "MaxAuthTries 3");
+    let served = serve(
+        &text,
+        Phase::KeyExchange,
+        &[
+            sign(),
+            user(&own.name),
+            none(),
+            query(1),
+            AuthOther {
+                method: "hostbased\n".into(),
+            }
+            .encode_frame(),
+            none(),
+            none(),
+        ],
+    );
+    assert!(matches!(served.end, Some(NotLoggedIn::TooMany)));
+    let outcomes = served.outcomes();
+    assert_eq!(outcomes.len(), 3, "{outcomes:?}");
+    assert_eq!(outcomes[2], AuthOutcome::TooManyFailures);
+    assert!(served.log.iter().all(|line| !line.contains('\n')));
+    assert!(
+        served
+            .log
+            .iter()
+            .any(|line| line.contains("maximum authentication attempts exceeded"))
+    );
+}
+
+#[test]
+fn replies_do_not_tell_whether_the_user_exists() {
+    let own = own();
+    let (_directory, text) = with_keys(&line(1), "");
+    let ask = |name: &str| {
+        serve(
+            &text,
+            Phase::KeyExchange,
+            &[
+                sign(),
+                user(name),
+                none(),
+                query(2),
+                password(b"wrong"),
+                signed(name, 2),
+            ],
+        )
+    };
+    let known = ask(&own.name);
+    let unknown = ask("no-such-user-here");
+    // A key that is listed for others is of no use to a user who does not exist.
+    let listed = serve(
+        &text,
+        Phase::KeyExchange,
+        &[
+            sign(),
+            user("no-such-user-here"),
+            signed("no-such-user-here", 1),
+        ],
+    );
+    assert!(listed.proof.is_none());
+    assert_eq!(known.replies, unknown.replies);
+    assert!(known.replies.len() >= 6);
+    let policy: UserPolicy = known.replies[1].decode().unwrap();
+    assert!(policy.methods.contains(&"publickey".to_owned()));
+    // The same file work was done for both.
+    let opened = |served: &Served| {
+        served
+            .log
+            .iter()
+            .filter(|line| line.contains("trying public key file"))
+            .count()
+    };
+    assert_eq!(opened(&known), opened(&unknown));
+    assert!(
+        unknown
+            .log
+            .iter()
+            .any(|line| line.starts_with("Invalid user"))
+    );
+}
+
+#[test]
+fn root_is_refused_without_a_word_of_why() {
+    if !sys::process::is_root() {
+        // Without privilege root is somebody else.
+        return;
+    }
+    let (_directory, text) = with_keys(&line(1), "");
+    let text = text.replace("PermitRootLogin yes", "PermitRootLogin no");
+    let served = serve(
+        &text,
+        Phase::KeyExchange,
+        &[sign(), user("root"), signed("root", 1)],
+    );
+    assert!(served.proof.is_none());
+    assert!(matches!(served.outcomes()[0], AuthOutcome::Failure { .. }));
+    assert!(
+        served
+            .log
+            .iter()
+            .any(|line| line == "ROOT LOGIN REFUSED FROM 192.0.2.7 port 4000"),
+        "{:?}",
+        served.log
+    );
+}
+
+#[test]
+fn what_the_phase_does_not_permit_ends_the_session() {
+    let own = own();
+    for frames in [
+        // A second exchange before the login.
+        vec![sign(), sign()],
+        // The user named before the first exchange, twice, or in another service.
+        vec![user(&own.name)],
+        vec![sign(), user(&own.name), user(&own.name)],
+        // Attempts before a user was named; a snapshot before success.
+        vec![sign(), none()],
+        vec![
+            sign(),
+            user(&own.name),
+            privsep::frame::frame(privsep::Snapshot::NUMBER, &[0; 4]),
+        ],
+        vec![sign(), user(&own.name), vec![0, 0, 0, 1, 21]],
+        vec![
+            sign(),
+            User {
+                user: own.name.clone(),
+                service: "ssh-userauth".into(),
+                client_version: String::new(),
+            }
+            .encode_frame(),
+        ],
+    ] {
+        let served = serve("UsePAM no", Phase::KeyExchange, &frames);
+        assert!(
+            matches!(served.end, Some(NotLoggedIn::End(End::Violation(_)))),
+            "{:?}",
+            served.end
+        );
+    }
+}
+
+#[test]
+fn a_host_bound_signature_must_name_the_host_key_of_the_connection() {
+    use wire::Put;
+    let own = own();
+    let (_directory, text) = with_keys(&line(1), "");
+    for (named, allowed) in [
+        (host_key().public().blob(), true),
+        (client_key(7).public().blob(), false),
+    ] {
+        let key = client_key(1);
+        let mut data = Vec::new();
+        data.put_string(&session_hash());
+        data.put_u8(50);
+        let method = b"publickey-hostbound-v00@openssh.com";
+        for field in [own.name.as_bytes(), b"ssh-connection", method] {
+            data.put_string(field);
+        }
+        data.put_bool(true);
+        data.put_string(b"ssh-ed25519");
+        data.put_string(&key.public().blob());
+        data.put_string(&named);
+        let request = KeyVerify {
+            algorithm: "ssh-ed25519".into(),
+            key: key.public().blob(),
+            signature: key.sign(keys::SignatureAlgorithm::Ed25519, &data).unwrap(),
+            hostbound: Some(named),
+        };
+        let served = serve(
+            &text,
+            Phase::KeyExchange,
+            &[sign(), user(&own.name), request.encode_frame()],
+        );
+        assert_eq!(served.proof.is_some(), allowed, "{:?}", served.log);
+    }
+}
+
+#[test]
+fn groups_come_within_the_bounds_or_not_at_all() {
+    let log = Log::to_memory(LogLevel::Info);
+    let ask = |min_bits, preferred_bits, max_bits| {
+        let request = ChooseGroup {
+            min_bits,
+            preferred_bits,
+            max_bits,
+        };
+        choose_group(&request, "/nonexistent", &log).p.len() * 8
+    };
+    assert_eq!(ask(2048, 3072, 8192), 4096);
+    assert_eq!(ask(2048, 8192, 8192), 8192);
+    assert_eq!(ask(2048, 8192, 4096), 4096);
+    assert_eq!(ask(1024, 1024, 1024), 0);
+    assert_eq!(ask(9000, 9000, 16384), 0);
+}

@@ -1,0 +1,323 @@
+//! One connection, with privileges: the role that the listener executes for it. It starts the
+//! auth process, serves its requests until somebody has logged in ([`login`]), starts the
+//! session process and serves that ([`session`]). It never reads the network.
+
+mod accounts;
+mod chains;
+mod channel;
+mod delay;
+mod kbdint;
+mod login;
+mod pam;
+mod password;
+mod publickey;
+mod rate;
+mod session;
+mod signing;
+mod user;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+#[cfg(test)]
+pub(crate) use accounts::Account;
+use config::server::{ServerConfig, ServerOptions};
+use privsep::roles::{self, ConnectionNews};
+use privsep::{AuthStart, Message, MonitorSecrets, MonitorStart, Phase};
+use sys::process::{Child, ExitStatus, SelfExe};
+use sys::signals::Signal;
+
+use crate::log::{self, Log};
+use channel::{Channel, End};
+use login::{Login, NotLoggedIn};
+use session::Session;
+use signing::Signer;
+use user::Addresses;
+
+/// For the processes that we start: nothing of ours is found through it.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Longest start record, in bytes: configuration with Match blocks, host certificates.
+const MAX_START_BYTES: usize = 16 << 20;
+/// Longest record of secrets, in bytes.
+pub(crate) const MAX_SECRETS_BYTES: usize = 1 << 20;
+/// How long the auth process may take to end after its socket.
+const AUTH_EXIT_WAIT: Duration = Duration::from_secs(2);
+
+/// What the monitor inherits.
+struct Inherited {
+    network: OwnedFd,
+    news: Option<OwnedFd>,
+    start: MonitorStart,
+    secrets: MonitorSecrets,
+    executable: SelfExe,
+}
+
+impl Inherited {
+    fn read() -> Result<Self, String> {
+        let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+        sys::io::ensure_stdio().map_err(failed("standard descriptors"))?;
+        sys::process::disable_core_dumps().map_err(failed("core dumps"))?;
+        let inherited = |number, what| sys::io::inherited(number).map_err(failed(what));
+        let network = inherited(roles::NETWORK_FD, "network descriptor")?;
+        let news = inherited(roles::MONITOR_NEWS_FD, "news descriptor")?;
+        let config = inherited(roles::MONITOR_CONFIG_FD, "configuration descriptor")?;
+        let keys = inherited(roles::MONITOR_KEYS_FD, "key descriptor")?;
+        let binary = inherited(roles::MONITOR_BINARY_FD, "program descriptor")?;
+        let start =
+            sys::memfd::read_sealed(&config, MAX_START_BYTES).map_err(failed("start record"))?;
+        let secrets = zeroize::Zeroizing::new(
+            sys::io::read_to_end(&keys, MAX_SECRETS_BYTES).map_err(failed("host keys"))?,
+        );
+        Ok(Self {
+            network,
+            news: Some(news),
+            start: MonitorStart::decode_body(&start)
+                .map_err(|error| format!("start record: {error}"))?,
+            secrets: MonitorSecrets::decode_body(&secrets)
+                .map_err(|error| format!("host keys: {error}"))?,
+            executable: SelfExe::from_fd(binary),
+        })
+    }
+
+    fn tell(&self, news: ConnectionNews) {
+        if let Some(pipe) = &self.news {
+            let _ = sys::io::write(pipe, &[news.byte()]);
+        }
+    }
+}
+
+/// The program of role `sshd-monitor`. Returns its exit status.
+#[must_use]
+pub fn monitor_main() -> i32 {
+    let inherited = match Inherited::read() {
+        Ok(inherited) => inherited,
+        Err(error) => {
+            eprintln!("{}: {error}", roles::ROLE_MONITOR);
+            return 255;
+        }
+    };
+    let config = match ServerConfig::decode(&inherited.start.config) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("{}: configuration: {error}", roles::ROLE_MONITOR);
+            return 255;
+        }
+    };
+    let global = config.global();
+    let log = open_log(&inherited.start, &global);
+    match serve(inherited, &config, &log) {
+        Ok(()) => 0,
+        Err(error) => {
+            log.fatal(&error);
+            255
+        }
+    }
+}
+
+fn open_log(start: &MonitorStart, options: &ServerOptions) -> Log {
+    let level =
+        log::forced_level(start.log_override).unwrap_or_else(|| log::level_of(options.log_level));
+    if start.log_to_stderr {
+        Log::to_stderr(level)
+    } else {
+        Log::to_syslog(level, options.syslog_facility)
+    }
+}
+
+fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
+    let remote = sys::socket::unmapped(sys::socket::peer_address(network)?);
+    let local = sys::socket::unmapped(sys::socket::local_address(network)?);
+    let name = use_dns
+        .then(|| sys::socket::reverse_confirmed(remote.ip()))
+        .flatten();
+    Ok(Addresses {
+        remote: remote.ip(),
+        remote_port: remote.port(),
+        local: local.ip(),
+        local_port: local.port(),
+        host: name.unwrap_or_else(|| remote.ip().to_string()),
+    })
+}
+
+fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(), String> {
+    let Ok(addresses) = addresses(&inherited.network, config.global().use_dns) else {
+        // The client is gone already.
+        inherited.tell(ConnectionNews::NoAttempt);
+        return Ok(());
+    };
+    let options = config.for_connection(&addresses.spec());
+    if options.refuse_connection {
+        log.info(&format!(
+            "administratively prohibited connection from {} port {}",
+            addresses.remote, addresses.remote_port
+        ));
+        inherited.tell(ConnectionNews::Refused);
+        return Ok(());
+    }
+    log.verbose(&format!(
+        "Connection from {} port {} on {} port {}",
+        addresses.remote, addresses.remote_port, addresses.local, addresses.local_port
+    ));
+    let _ = sys::process::set_title("sshd: [accepted]");
+    let (mut auth, socket) = start_auth(&inherited, &options, &addresses, log)
+        .map_err(|error| format!("starting the auth process: {error}"))?;
+    let mut channel = Channel::new(socket, Phase::KeyExchange, log, " [preauth]")
+        .map_err(|error| error.to_string())?;
+    channel.set_deadline_ms(deadline_ms(&inherited.secrets, &options));
+    let signer = Signer::new(
+        core::mem::take(&mut inherited.start.host_keys),
+        core::mem::take(&mut inherited.secrets.private_keys),
+        options.kex_algorithms.clone(),
+        sys::time::monotonic_ms(),
+    );
+    let mut login = Login {
+        channel,
+        signer,
+        config,
+        addresses: &addresses,
+        delay_secret: inherited.secrets.delay_secret.expose(),
+        log,
+        user: None,
+    };
+    let proof = match login.run() {
+        Ok(proof) => proof,
+        Err(end) => {
+            let news = end_without_login(login, &end, &mut auth);
+            inherited.tell(news);
+            return Ok(());
+        }
+    };
+    // From here on the time is the user's; the start-up slot is free.
+    inherited.tell(ConnectionNews::Authenticated);
+    inherited.news = None;
+    let snapshot = session::take_snapshot(&mut login.channel);
+    end_auth(&mut auth);
+    let Login {
+        channel,
+        signer,
+        user,
+        ..
+    } = login;
+    drop(channel);
+    let snapshot = match snapshot {
+        Ok(snapshot) => snapshot,
+        // A client that leaves right after its login.
+        Err(End::Closed) => return Ok(()),
+        Err(end) => return Err(end.to_string()),
+    };
+    let Some(user) = user else {
+        return Err("login without a user".to_owned());
+    };
+    let Some(account) = user.account.clone() else {
+        return Err("login without an account".to_owned());
+    };
+    let _ = sys::process::set_title(&format!("sshd: {} [priv]", log::escape(&user.name)));
+    let session = Session::new(
+        proof,
+        user,
+        account,
+        signer,
+        &addresses,
+        &inherited.executable,
+        log,
+    );
+    session.run(inherited.network, &snapshot)
+}
+
+/// LoginGraceTime counts from when the connection was accepted.
+fn deadline_ms(secrets: &MonitorSecrets, options: &ServerOptions) -> Option<u64> {
+    let grace_ms = u64::from(options.login_grace_time_s) * 1000;
+    (grace_ms > 0).then(|| secrets.accepted_ms.saturating_add(grace_ms))
+}
+
+fn start_auth(
+    inherited: &Inherited,
+    options: &ServerOptions,
+    addresses: &Addresses,
+    log: &Log,
+) -> io::Result<(Child, OwnedFd)> {
+    let start = AuthStart {
+        options: options.reduced_for_auth().encode(),
+        host_keys: inherited.start.host_keys.clone(),
+        remote_address: addresses.remote.to_string(),
+        remote_port: addresses.remote_port,
+        local_address: addresses.local.to_string(),
+        local_port: addresses.local_port,
+        chroot: inherited.start.chroot.clone(),
+        uid_gid: inherited.start.auth_ids,
+        log_level: log.level().unwrap_or(privsep::LogLevel::Fatal),
+        login_grace_seconds: options.login_grace_time_s,
+    };
+    let start = sys::memfd::sealed("sshd-auth", &start.encode_body())?;
+    let (ours, theirs) = sys::socket::stream_pair()?;
+    let mut command = inherited.executable.command()?;
+    command
+        .args(["fulmar", roles::ROLE_AUTH])
+        .fd(sys::io::null()?, 0)
+        .fd(sys::io::null()?, 1)
+        .fd_shared(sys::io::stderr(), 2)
+        .fd_shared(&inherited.network, roles::NETWORK_FD)
+        .fd(theirs, roles::RPC_FD)
+        .fd(start, roles::AUTH_START_FD)
+        .death_signal(Signal::KILL);
+    let child = command.spawn()?;
+    Ok((child, ours))
+}
+
+/// What the listener hears of a connection that ended before a login.
+fn end_without_login(login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) -> ConnectionNews {
+    let attempted = login.user.as_ref().is_some_and(|user| user.tries.attempted);
+    let unknown = login.user.as_ref().is_some_and(|user| !user.exists);
+    let from = match &login.user {
+        Some(user) => user.from(),
+        None => format!(
+            "{} port {}",
+            login.addresses.remote, login.addresses.remote_port
+        ),
+    };
+    let log = login.log;
+    // The auth process has its DISCONNECT to write after TooManyFailures; its socket's end
+    // tells it of everything else.
+    drop(login);
+    let wait = match end {
+        NotLoggedIn::TooMany | NotLoggedIn::End(End::Closed) => AUTH_EXIT_WAIT,
+        NotLoggedIn::End(_) => Duration::ZERO,
+    };
+    if !session::has_ended(auth, wait) {
+        let _ = auth.signal(Signal::KILL);
+        let _ = auth.wait();
+    }
+    let crashed = match auth.try_wait() {
+        Ok(Some(ExitStatus::Signaled { signal, .. })) if signal != Signal::KILL => {
+            log.error(&format!("auth process was killed by signal {signal:?}"));
+            true
+        }
+        _ => false,
+    };
+    match end {
+        NotLoggedIn::End(End::Deadline) => {
+            log.info(&format!("Timeout before authentication for {from}"));
+            ConnectionNews::GraceExceeded
+        }
+        NotLoggedIn::End(End::Violation(what)) => {
+            log.error(&format!("{from}: auth process broke a rule: {what}"));
+            ConnectionNews::Crashed
+        }
+        NotLoggedIn::End(End::Io(error)) => {
+            log.error(&format!("{from}: {error}"));
+            ConnectionNews::NoAttempt
+        }
+        _ if crashed => ConnectionNews::Crashed,
+        _ if attempted && unknown => ConnectionNews::InvalidUser,
+        _ if attempted => ConnectionNews::AuthenticationFailed,
+        _ => ConnectionNews::NoAttempt,
+    }
+}
+
+fn end_auth(auth: &mut Child) {
+    if !session::has_ended(auth, AUTH_EXIT_WAIT) {
+        let _ = auth.signal(Signal::KILL);
+    }
+    let _ = auth.wait();
+}

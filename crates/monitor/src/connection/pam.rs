@@ -1,0 +1,205 @@
+//! The connection's one PAM transaction, from authentication to the end of the session: this
+//! process is the caller that modules act on and the parent of the session process.
+
+use sys::pam::{Code, Conversation, CredentialAction, Item, Message, Pam, PamError};
+use zeroize::Zeroizing;
+
+use super::accounts::Peer;
+
+/// Most that is kept of what modules say for the user, in bytes.
+const MAX_MESSAGES_BYTES: usize = 64 * 1024;
+
+/// What PAM says of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AccountState {
+    /// It may log in.
+    Fine,
+    /// After a change of its password.
+    MustChangePassword,
+    /// It may not; the reason is for the log.
+    Denied(String),
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct PamLogin {
+    pam: Pam,
+    user: String,
+    messages: String,
+    open: bool,
+}
+
+impl PamLogin {
+    /// Starts the transaction.
+    pub(crate) fn start(service: &str, user: &str, peer: &Peer) -> Result<Self, String> {
+        let mut pam = Pam::start(service, user).map_err(|error| error.to_string())?;
+        for (item, value) in [(Item::RemoteHost, peer.host.as_str()), (Item::Tty, "ssh")] {
+            pam.set_item(item, value)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(Self {
+            pam,
+            user: user.to_owned(),
+            messages: String::new(),
+            open: false,
+        })
+    }
+
+    /// Authenticates; `conversation` answers.
+    pub(crate) fn authenticate(
+        &mut self,
+        permit_empty: bool,
+        conversation: &mut dyn Conversation,
+    ) -> Result<(), String> {
+        self.pam
+            .authenticate(permit_empty, conversation)
+            .map_err(|error| error.to_string())?;
+        // A module may have taken the login to another name, which nobody has judged.
+        match self.pam.user() {
+            Some(user) if user == self.user => Ok(()),
+            _ => Err("a module changed the user's name".to_owned()),
+        }
+    }
+
+    /// Whether the account may log in now.
+    pub(crate) fn account(&mut self) -> AccountState {
+        let mut listener = Listener::default();
+        let result = self.pam.check_account(&mut listener);
+        self.keep_message(&listener.said);
+        match result {
+            Ok(()) => AccountState::Fine,
+            Err(error) if error.code() == Some(Code::NEW_AUTHTOK_REQD) => {
+                AccountState::MustChangePassword
+            }
+            Err(error) => AccountState::Denied(error.to_string()),
+        }
+    }
+
+    /// Establishes credentials and opens the session, in this process.
+    pub(crate) fn open_session(&mut self) -> Result<(), String> {
+        let mut listener = Listener::default();
+        let result = self
+            .pam
+            .set_credentials(CredentialAction::Establish, &mut listener)
+            .and_then(|()| self.pam.open_session(&mut listener));
+        self.keep_message(&listener.said);
+        self.open = result.is_ok();
+        result.map_err(|error: PamError| error.to_string())
+    }
+
+    /// Closes the session and deletes the credentials. Twice is once.
+    pub(crate) fn close(&mut self) {
+        if !core::mem::take(&mut self.open) {
+            return;
+        }
+        let mut listener = Listener::default();
+        // Nothing can be done about a failure at the end.
+        let _ = self.pam.close_session(&mut listener);
+        let _ = self
+            .pam
+            .set_credentials(CredentialAction::Delete, &mut listener);
+    }
+
+    /// What modules said for the user to read.
+    pub(crate) fn messages(&self) -> &str {
+        &self.messages
+    }
+
+    /// Adds to it.
+    pub(crate) fn keep_message(&mut self, said: &str) {
+        if self.messages.len() + said.len() <= MAX_MESSAGES_BYTES {
+            self.messages.push_str(said);
+        }
+    }
+
+    /// The environment that modules made, without what could change how programs start.
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
+        self.pam
+            .env_list()
+            .into_iter()
+            .filter(|(name, _)| !name.starts_with("LD_") && name != "SSH_AUTH_INFO_0")
+            .collect()
+    }
+}
+
+/// Answers every hidden prompt with the one password that the client sent.
+pub(crate) struct SayPassword<'a> {
+    password: &'a [u8],
+}
+
+impl<'a> SayPassword<'a> {
+    pub(crate) fn new(password: &'a [u8]) -> Self {
+        Self { password }
+    }
+}
+
+impl Conversation for SayPassword<'_> {
+    fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+        messages
+            .iter()
+            .filter(|message| message.is_prompt())
+            .map(|message| match message {
+                Message::PromptHidden(_) => Some(Zeroizing::new(self.password.to_vec())),
+                // A question that a password does not answer.
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// Keeps what is said and answers nothing.
+#[derive(Default)]
+struct Listener {
+    said: String,
+}
+
+impl Conversation for Listener {
+    fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+        for message in messages {
+            match message {
+                Message::Error(text) | Message::Info(text) => {
+                    self.said.push_str(text);
+                    self.said.push('\n');
+                }
+                Message::PromptHidden(_) | Message::PromptEchoed(_) => return None,
+            }
+        }
+        Some(Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_answers_hidden_prompts_only() {
+        let mut say = SayPassword::new(b"pw");
+        let hidden = Message::PromptHidden("Password: ".into());
+        let got = say
+            .converse(&[Message::Info("hello".into()), hidden.clone(), hidden])
+            .unwrap();
+        assert_eq!(got.len(), 2);
+        assert_eq!(got[0].as_slice(), b"pw");
+        assert!(
+            say.converse(&[Message::PromptEchoed("Name: ".into())])
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn what_is_said_after_authentication_is_kept_and_questions_fail() {
+        let mut listener = Listener::default();
+        assert!(
+            listener
+                .converse(&[Message::Info("motd".into()), Message::Error("mail".into())])
+                .is_some()
+        );
+        assert_eq!(listener.said, "motd\nmail\n");
+        assert!(
+            listener
+                .converse(&[Message::PromptHidden("?".into())])
+                .is_none()
+        );
+    }
+}

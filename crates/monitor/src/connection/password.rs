@@ -1,0 +1,102 @@
+//! Method `password` without PAM (RFC 4252 §8): one hash is computed for every attempt,
+//! whether the user exists, may log in, or has a password at all.
+
+use sys::users::{Shadow, crypt};
+
+use crate::log::Log;
+
+/// Longest password that is hashed, in bytes: a megabyte would cost seconds.
+pub(crate) const MAX_PASSWORD_BYTES: usize = 1024;
+
+/// What a password is compared with.
+pub(crate) struct Stored<'a> {
+    /// The user's entry; none for a user without one.
+    pub(crate) shadow: Option<&'a Shadow>,
+    /// An entry whose method stands for those who have none: root's.
+    pub(crate) like: Option<&'a Shadow>,
+    /// PermitEmptyPasswords.
+    pub(crate) permit_empty: bool,
+}
+
+/// Whether `password` is the user's.
+pub(crate) fn check(stored: &Stored<'_>, password: &[u8], log: &Log) -> bool {
+    if password.len() > MAX_PASSWORD_BYTES {
+        return false;
+    }
+    let hash = stored.shadow.map(|shadow| shadow.hash.as_str());
+    let usable = hash.filter(|hash| !hash.is_empty() && !hash.starts_with(['!', '*']));
+    let decoy;
+    let setting = match usable {
+        Some(hash) => hash,
+        None => {
+            decoy = crypt::decoy_setting(stored.like.map(|shadow| shadow.hash.as_str()));
+            &decoy
+        }
+    };
+    let matched = match crypt::verify(password, setting) {
+        Ok(matched) => matched,
+        Err(error) => {
+            log.error(&format!("passwords cannot be checked: {error}"));
+            false
+        }
+    };
+    match usable {
+        Some(_) => matched && (stored.permit_empty || !password.is_empty()),
+        None => hash == Some("") && password.is_empty() && stored.permit_empty,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use privsep::LogLevel;
+
+    use super::*;
+
+    fn shadow(hash: &str) -> Shadow {
+        let line = format!("ada:{hash}:19000:0:99999:7:::");
+        sys::users::shadow::parse(line.as_bytes()).unwrap().1
+    }
+
+    fn try_password(shadow: Option<&Shadow>, permit_empty: bool, password: &[u8]) -> bool {
+        let stored = Stored {
+            shadow,
+            like: None,
+            permit_empty,
+        };
+        check(&stored, password, &Log::to_memory(LogLevel::Info))
+    }
+
+    #[test]
+    fn the_right_password_and_no_other() {
+        let Ok(hash) = crypt::hash(b"correct horse", "$6$rounds=1000$saltsalt") else {
+            // A machine without libcrypt has no passwords.
+            return;
+        };
+        let ada = shadow(&hash);
+        assert!(try_password(Some(&ada), false, b"correct horse"));
+        assert!(!try_password(Some(&ada), false, b"correct horse "));
+        assert!(!try_password(Some(&ada), true, b""));
+        assert!(!try_password(Some(&ada), false, &vec![b'x'; 1 << 20]));
+    }
+
+    #[test]
+    fn locked_and_missing_entries_match_nothing() {
+        for hash in ["!", "*", "!!", "!$6$x$y", "x", "$6$", "garbage"] {
+            let entry = shadow(hash);
+            for password in [&b""[..], b"!", b"*", b"x", hash.as_bytes()] {
+                assert!(!try_password(Some(&entry), true, password), "{hash}");
+            }
+        }
+        for password in [&b""[..], b"x"] {
+            assert!(!try_password(None, true, password));
+        }
+    }
+
+    #[test]
+    fn an_empty_password_needs_permission() {
+        let open = shadow("");
+        assert!(try_password(Some(&open), true, b""));
+        assert!(!try_password(Some(&open), false, b""));
+        assert!(!try_password(Some(&open), true, b"x"));
+    }
+}

@@ -1,0 +1,164 @@
+//! AuthorizedKeysCommand: a program that prints authorized_keys lines, run with the ids and
+//! groups of its own user only, for a bounded time and output.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use config::tokens::{Purpose, Tokens};
+use keys::authorized_keys::KeyOptions;
+use sys::file::Links;
+use sys::process::{Command, Limit, Resource};
+use sys::signals::Signal;
+
+use super::{Candidate, Lookup, hash_of};
+
+/// Most bytes of its output.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// Longest time that it may take: LoginGraceTime's default ends the login then anyway.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+impl Lookup<'_> {
+    /// Asks AuthorizedKeysCommand. Not for users who may not log in.
+    pub(super) fn in_keys_command(&self, candidate: &Candidate) -> Option<KeyOptions> {
+        if !self.valid {
+            return None;
+        }
+        let template = self.options.authorized_keys_command.as_ref()?;
+        match self.run_keys_command(template, candidate) {
+            Ok(output) => self.search(&output, "AuthorizedKeysCommand", candidate),
+            Err(error) => {
+                self.log
+                    .error(&format!("AuthorizedKeysCommand {template}: {error}"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn run_keys_command(
+        &self,
+        template: &str,
+        candidate: &Candidate,
+    ) -> io::Result<Vec<u8>> {
+        let mut words = config::lexer::split_words(template, false)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        // Without arguments the user's name is the one argument.
+        if words.len() == 1 {
+            words.push("%u".to_owned());
+        }
+        let tokens = self.command_tokens(candidate);
+        let arguments = words
+            .iter()
+            .map(|word| tokens.expand(word, Purpose::Plain))
+            .collect::<Result<Vec<String>, _>>()
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let program = arguments.first().map(String::as_str).unwrap_or_default();
+        check_program(Path::new(program))?;
+        let runs_as = self.command_user()?;
+
+        let (reader, writer) = sys::io::pipe()?;
+        let mut command = Command::new(program);
+        command
+            .args(&arguments)
+            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("USER", &runs_as.name)
+            .env("LOGNAME", &runs_as.name)
+            .env("HOME", &runs_as.home)
+            .env("SHELL", &runs_as.shell)
+            .fd(sys::io::null()?, 0)
+            .fd(writer, 1)
+            .fd(sys::io::null()?, 2)
+            .new_session()
+            .limit(Resource::Core, Limit::both(0))
+            .current_dir("/")
+            .credentials(runs_as.credentials()?);
+        let mut child = command.spawn().map_err(io::Error::other)?;
+        // The command holds the other copy of the pipe's end.
+        drop(command);
+        let output = read_bounded(&reader);
+        if output.is_err() {
+            let _ = child.signal_group(Signal::KILL);
+        }
+        drop(reader);
+        let status = child.wait()?;
+        let output = output?;
+        if !status.is_success() {
+            return Err(io::Error::other(format!("failed: {status:?}")));
+        }
+        Ok(output)
+    }
+
+    fn command_user(&self) -> io::Result<sys::users::User> {
+        let template = self
+            .options
+            .authorized_keys_command_user
+            .as_deref()
+            .unwrap_or_default();
+        let name = Tokens::new()
+            .with('u', &self.account.name)
+            .expand(template, Purpose::Plain)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        sys::users::by_name(&name)?.ok_or_else(|| io::Error::other(format!("no such user {name}")))
+    }
+
+    fn command_tokens(&self, candidate: &Candidate) -> Tokens {
+        let key = &candidate.key;
+        let blob = key.blob();
+        let mut tokens = Tokens::new()
+            .with('u', &self.account.name)
+            .with('U', self.account.uid.to_string())
+            .with('h', &self.account.home)
+            .with('t', key.blob_name())
+            .with(
+                'f',
+                keys::fingerprint::of_blob(&blob, hash_of(self.options)),
+            )
+            .with('k', keys::base64::encode(&blob))
+            .with('C', format!("{} {}", self.peer.address, self.peer.port))
+            .with('D', "");
+        if let Some(certificate) = key.certificate() {
+            let authority = certificate.authority();
+            tokens = tokens
+                .with(
+                    'F',
+                    keys::fingerprint::of_blob(&authority.blob(), hash_of(self.options)),
+                )
+                .with('T', authority.key_type().name())
+                .with('K', keys::base64::encode(&authority.blob()))
+                .with('i', String::from_utf8_lossy(certificate.key_id()))
+                .with('s', certificate.serial().to_string());
+        }
+        tokens
+    }
+}
+
+/// An absolute path to a file that only root, or we ourselves, could have put there.
+fn check_program(path: &Path) -> io::Result<()> {
+    if !path.is_absolute() {
+        return Err(io::Error::other("path must be absolute"));
+    }
+    let file = sys::file::open_regular(path, Links::Follow)?;
+    let owner = sys::process::effective_uid();
+    sys::file::secure_path(&file, path, Path::new("/"), owner).map_err(io::Error::other)
+}
+
+fn read_bounded(reader: &OwnedFd) -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + TIME_LIMIT;
+    let mut output = Vec::new();
+    let mut chunk = [0_u8; 8192];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || !sys::io::wait_readable(reader, Some(left))? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let count = sys::io::read(reader, &mut chunk)?;
+        if count == 0 {
+            return Ok(output);
+        }
+        output.extend_from_slice(chunk.get(..count).unwrap_or_default());
+        if output.len() > MAX_OUTPUT_BYTES {
+            return Err(io::Error::other("too much output"));
+        }
+    }
+}

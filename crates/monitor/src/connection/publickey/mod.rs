@@ -1,0 +1,280 @@
+//! Method `publickey` (RFC 4252 §7): whether a key may log an account in, and the signature.
+//!
+//! Where keys are found is in [`files`] and [`command`]; key formats are in `keys`. Invariants:
+//! what a key permits is decided by the key that signed, at the moment it signed; an unknown
+//! user's key takes the same way with nobody's rights, and its result is thrown away by the
+//! caller; the signed data is built here and never taken from the peer.
+
+mod command;
+mod files;
+mod trust;
+
+use std::net::IpAddr;
+
+use config::server::ServerOptions;
+use keys::authorized_keys::KeyOptions;
+use keys::{KeyType, PresentedKey, SignatureAlgorithm, VerifyPolicy};
+use wire::{Put, names};
+
+use super::accounts::{Account, Peer};
+use crate::log::Log;
+
+/// SSH_MSG_USERAUTH_REQUEST (RFC 4252 §6), the first byte of the signed data's message.
+const USERAUTH_REQUEST: u8 = 50;
+
+/// Everything that decides over a key.
+pub(crate) struct Lookup<'a> {
+    pub(crate) account: &'a Account,
+    /// False for a user who does not exist or may not log in: files are looked at as for
+    /// others, but no command is run in a name that means nobody.
+    pub(crate) valid: bool,
+    pub(crate) options: &'a ServerOptions,
+    pub(crate) peer: &'a Peer,
+    pub(crate) address: IpAddr,
+    /// Seconds since 1970.
+    pub(crate) now: u64,
+    pub(crate) log: &'a Log,
+}
+
+/// A key as it was presented, with its algorithm, fit to be looked up.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    algorithm: SignatureAlgorithm,
+    key: PresentedKey,
+}
+
+/// What the signature was made over, as far as the peer does not choose it.
+pub(crate) struct SignedFor<'a> {
+    pub(crate) session_id: &'a [u8],
+    pub(crate) user: &'a str,
+    pub(crate) service: &'a str,
+    /// The host key of a host-bound request, which the caller has compared already.
+    pub(crate) hostbound: Option<&'a [u8]>,
+}
+
+impl Candidate {
+    /// Takes a request's algorithm and blob apart and holds them against the configuration.
+    /// The name must be permitted as it stands: one ECDSA curve admits no other.
+    pub(crate) fn new(
+        algorithm: &str,
+        blob: &[u8],
+        options: &ServerOptions,
+    ) -> Result<Self, String> {
+        let permitted = options
+            .pubkey_accepted_algorithms
+            .iter()
+            .any(|name| name == algorithm);
+        if !permitted {
+            return Err(format!(
+                "signature algorithm {algorithm} not in PubkeyAcceptedAlgorithms"
+            ));
+        }
+        let algorithm = SignatureAlgorithm::from_name(algorithm)
+            .ok_or_else(|| format!("unknown signature algorithm {algorithm}"))?;
+        let key = PresentedKey::from_blob_for(algorithm, blob)
+            .map_err(|error| format!("could not parse key: {error}"))?;
+        let least = required_rsa_bits(options);
+        if key.key().key_type() == KeyType::Rsa && key.key().bits() < least {
+            return Err(format!(
+                "refusing RSA key of {} bits, fewer than RequiredRSASize {least}",
+                key.key().bits()
+            ));
+        }
+        Ok(Self { algorithm, key })
+    }
+
+    /// The key in OpenSSH's words for log lines.
+    pub(crate) fn describe(&self, options: &ServerOptions) -> String {
+        let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(options));
+        let key = self.key.key();
+        let plain = format!("{} {}", key.key_type().label(), print(&key.blob()));
+        match self.key.certificate() {
+            None => plain,
+            Some(certificate) => format!(
+                "{}-CERT {} ID {} (serial {}) CA {} {}",
+                key.key_type().label(),
+                print(&key.blob()),
+                String::from_utf8_lossy(certificate.key_id()),
+                certificate.serial(),
+                certificate.authority().key_type().label(),
+                print(&certificate.authority().blob()),
+            ),
+        }
+    }
+
+    /// The line of ExposeAuthInfo.
+    pub(crate) fn auth_info(&self) -> String {
+        format!(
+            "{} {} {}",
+            names::METHOD_PUBLICKEY,
+            self.key.blob_name(),
+            keys::base64::encode(&self.key.blob())
+        )
+    }
+
+    /// The plain key: a certificate of a key counts as that key.
+    pub(crate) fn key_blob(&self) -> Vec<u8> {
+        self.key.key().blob()
+    }
+
+    /// Verifies the signature of a request for what `grants` demands of it.
+    pub(crate) fn verify(
+        &self,
+        signed_for: &SignedFor<'_>,
+        signature: &[u8],
+        grants: &KeyOptions,
+        options: &ServerOptions,
+    ) -> Result<(), keys::VerifyError> {
+        let demand = options.pubkey_auth_options;
+        let policy = VerifyPolicy {
+            min_rsa_bits: required_rsa_bits(options),
+            require_user_presence: !grants.no_touch_required || demand.touch_required,
+            require_user_verification: grants.verify_required || demand.verify_required,
+        };
+        self.key.verify(
+            self.algorithm,
+            &self.signed_data(signed_for),
+            signature,
+            &policy,
+        )
+    }
+
+    /// RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the host-bound form.
+    fn signed_data(&self, signed_for: &SignedFor<'_>) -> Vec<u8> {
+        let mut data = Vec::new();
+        data.put_string(signed_for.session_id);
+        data.put_u8(USERAUTH_REQUEST);
+        data.put_string(signed_for.user.as_bytes());
+        data.put_string(signed_for.service.as_bytes());
+        let method = match signed_for.hostbound {
+            None => names::METHOD_PUBLICKEY,
+            Some(_) => names::METHOD_PUBLICKEY_HOSTBOUND,
+        };
+        data.put_string(method.as_bytes());
+        data.put_bool(true);
+        data.put_string(self.algorithm.name().as_bytes());
+        data.put_string(&self.key.blob());
+        if let Some(host_key) = signed_for.hostbound {
+            data.put_string(host_key);
+        }
+        data
+    }
+}
+
+impl Lookup<'_> {
+    /// What the key may do, when it may log the account in.
+    pub(crate) fn authorize(&self, candidate: &Candidate) -> Option<KeyOptions> {
+        if self.is_revoked(&candidate.key) {
+            return None;
+        }
+        for template in &self.options.authorized_keys_files {
+            if let Some(grants) = self.in_keys_file(template, candidate) {
+                return Some(grants);
+            }
+        }
+        if let Some(grants) = self.trusted_certificate(candidate) {
+            return Some(grants);
+        }
+        self.in_keys_command(candidate)
+    }
+
+    /// The lines of an authorized_keys file in search of the key.
+    fn search(&self, text: &[u8], place: &str, candidate: &Candidate) -> Option<KeyOptions> {
+        for line in keys::authorized_keys::parse(text, &local_clock) {
+            let line = match line {
+                Ok(line) => line,
+                Err(refused) => {
+                    self.log
+                        .debug(&format!("{place}:{}: {}", refused.line, refused.reason));
+                    continue;
+                }
+            };
+            if !line.matches(&candidate.key) {
+                continue;
+            }
+            let place = format!("{place}:{}", line.line);
+            match self.granted_by_line(&line.options, candidate) {
+                Ok(grants) => {
+                    self.log.debug(&format!(
+                        "Accepted key {} found at {place}",
+                        candidate.describe(self.options)
+                    ));
+                    return Some(grants);
+                }
+                Err(reason) => self.log.verbose(&format!("{place}: {reason}")),
+            }
+        }
+        None
+    }
+
+    fn granted_by_line(
+        &self,
+        line: &KeyOptions,
+        candidate: &Candidate,
+    ) -> Result<KeyOptions, String> {
+        self.check_limits(line)?;
+        let Some(certificate) = candidate.key.certificate() else {
+            return Ok(line.clone());
+        };
+        let own = [self.account.name.as_str()];
+        let listed: Option<Vec<&str>> = line
+            .principals
+            .as_ref()
+            .map(|names| names.iter().map(String::as_str).collect());
+        let grants = self.check_certificate(certificate, listed.as_deref().unwrap_or(&own))?;
+        line.merge(&grants).map_err(|error| error.to_string())
+    }
+
+    /// Whether the options let this peer in now.
+    fn check_limits(&self, grants: &KeyOptions) -> Result<(), String> {
+        if grants.valid_before.is_some_and(|end| self.now >= end) {
+            return Err("key has expired".to_owned());
+        }
+        let host = self.options.use_dns.then_some(self.peer.host.as_str());
+        if let Some(from) = &grants.from
+            && !from.permits(self.address, host.or(Some(&self.peer.address)))
+        {
+            return Err(format!(
+                "Authentication tried for {} with correct key but not from a permitted host \
+                 (host={}, ip={}, required={}).",
+                self.account.name,
+                self.peer.host,
+                self.peer.address,
+                from.as_str()
+            ));
+        }
+        if let Some(list) = &grants.source_address
+            && !list.contains(self.address)
+        {
+            return Err(format!(
+                "Authentication tried for {} with valid certificate but not from a permitted \
+                 source address ({}).",
+                self.account.name, self.peer.address
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn required_rsa_bits(options: &ServerOptions) -> usize {
+    usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX)
+}
+
+fn hash_of(options: &ServerOptions) -> crypto::hash::HashAlgorithm {
+    match options.fingerprint_hash {
+        config::types::FingerprintHash::Md5 => crypto::hash::HashAlgorithm::Md5,
+        config::types::FingerprintHash::Sha256 => crypto::hash::HashAlgorithm::Sha256,
+    }
+}
+
+fn local_clock(time: keys::time::CivilTime) -> Option<i64> {
+    sys::time::local_to_seconds(
+        time.year,
+        time.month,
+        time.day,
+        (time.hour, time.minute, time.second),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,414 @@
+//! From a completed chain to the end of the session: takes the snapshot from the auth process,
+//! starts the session process and serves it, and tidies up behind it.
+//!
+//! Invariants: nothing here happens without an [`Authenticated`]; the snapshot is handed on
+//! unread; user, command, restrictions and environment come from here alone; every terminal
+//! that was granted is taken back and its record closed, however the session ends.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use config::tokens::{Purpose, Tokens};
+use privsep::{
+    HostkeysProof, Message, Phase, PtyGranted, PtyRefused, Restrictions, SessionGrant, Signature,
+    Snapshot, ToMonitor, roles,
+};
+use sys::process::{Child, SelfExe};
+use sys::signals::Signal;
+
+use super::accounts::Account;
+use super::chains::Authenticated;
+use super::channel::{Channel, End};
+use super::signing::{Refusal, Signer};
+use super::user::{Addresses, LoginUser};
+use crate::log::Log;
+
+/// How long the auth process may take to hand over, and the session process to take.
+const HAND_OVER_MS: u64 = 30_000;
+/// Terminals of one session: more than MaxSessions ever is in earnest.
+const MAX_TERMINALS: usize = 64;
+/// How long a process that was told to end may take.
+const KILL_WAIT: Duration = Duration::from_secs(5);
+
+/// What a session needs.
+pub(crate) struct Session<'c> {
+    pub(crate) proof: Authenticated,
+    pub(crate) user: LoginUser,
+    pub(crate) account: Account,
+    pub(crate) signer: Signer,
+    pub(crate) addresses: &'c Addresses,
+    pub(crate) executable: &'c SelfExe,
+    pub(crate) log: &'c Log,
+    terminals: Vec<Terminal>,
+}
+
+/// A terminal that the session has. The master is held so that the name cannot pass to
+/// somebody else before it was taken back.
+struct Terminal {
+    name: PathBuf,
+    line: String,
+    _master: OwnedFd,
+}
+
+/// Takes the snapshot as the last message of the auth process. The frame stays as it came.
+pub(crate) fn take_snapshot(channel: &mut Channel<'_>) -> Result<privsep::Frame, End> {
+    channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
+    let frame = channel.frame()?;
+    if frame.number != Snapshot::NUMBER {
+        return Err(End::Violation("no snapshot after success".to_owned()));
+    }
+    channel.set_phase(Phase::HandedOver);
+    match channel.frame() {
+        Err(End::Closed) => Ok(frame),
+        Err(end) => Err(end),
+        Ok(_) => Err(End::Violation("request after the snapshot".to_owned())),
+    }
+}
+
+impl<'c> Session<'c> {
+    /// With the proof that `user` has logged in as `account`.
+    pub(crate) fn new(
+        proof: Authenticated,
+        user: LoginUser,
+        account: Account,
+        signer: Signer,
+        addresses: &'c Addresses,
+        executable: &'c SelfExe,
+        log: &'c Log,
+    ) -> Self {
+        Self {
+            proof,
+            user,
+            account,
+            signer,
+            addresses,
+            executable,
+            log,
+            terminals: Vec::new(),
+        }
+    }
+
+    /// Runs the session to its end.
+    ///
+    /// # Errors
+    /// When it could not be started.
+    pub(crate) fn run(mut self, network: OwnedFd, snapshot: &privsep::Frame) -> Result<(), String> {
+        if self.proof.user() != self.user.name {
+            return Err("the proof is another user's".to_owned());
+        }
+        self.log.debug(&format!(
+            "{} authenticated by {}",
+            self.user.name,
+            self.proof.methods().join(",")
+        ));
+        if let Some(pam) = &mut self.user.pam {
+            let opened = pam.open_session();
+            if let Err(error) = opened {
+                pam.close();
+                return Err(format!("PAM session for {}: {error}", self.user.name));
+            }
+        }
+        let ran = self.run_process(network, snapshot);
+        self.tidy_up();
+        ran
+    }
+
+    fn run_process(&mut self, network: OwnedFd, snapshot: &privsep::Frame) -> Result<(), String> {
+        let (ours, theirs) = sys::socket::stream_pair().map_err(|error| error.to_string())?;
+        let mut child = self
+            .spawn(network, theirs)
+            .map_err(|error| format!("starting the session: {error}"))?;
+        self.log
+            .debug(&format!("User child is on pid {}", child.pid()));
+        let mut channel =
+            Channel::new(ours, Phase::Session, self.log, "").map_err(|error| error.to_string())?;
+        let served = self
+            .hand_over(&mut channel, snapshot)
+            .and_then(|()| self.serve(&mut channel, child.pid()));
+        drop(channel);
+        match served {
+            Ok(()) | Err(End::Closed) => {}
+            Err(end) => self
+                .log
+                .error(&format!("session of {}: {end}", self.user.name)),
+        }
+        if !has_ended(&mut child, KILL_WAIT) {
+            let _ = child.signal(Signal::KILL);
+        }
+        match child.wait() {
+            Ok(status) => self
+                .log
+                .debug(&format!("session process ended: {status:?}")),
+            Err(error) => self.log.error(&format!("waiting for the session: {error}")),
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, network: OwnedFd, rpc: OwnedFd) -> io::Result<Child> {
+        let mut command = self.executable.command()?;
+        command
+            .args(["fulmar", roles::ROLE_SESSION])
+            .env("PATH", super::PATH)
+            .fd(sys::io::null()?, 0)
+            .fd(sys::io::null()?, 1)
+            .fd_shared(sys::io::stderr(), 2)
+            .fd(network, roles::NETWORK_FD)
+            .fd(rpc, roles::RPC_FD)
+            .fd_shared(self.executable, roles::SESSION_BINARY_FD);
+        if let Ok(zone) = std::env::var("TZ") {
+            command.env("TZ", zone);
+        }
+        Ok(command.spawn()?)
+    }
+
+    fn hand_over(
+        &mut self,
+        channel: &mut Channel<'_>,
+        snapshot: &privsep::Frame,
+    ) -> Result<(), End> {
+        channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
+        let grant = self.grant().map_err(End::Violation)?;
+        channel.send(&grant)?;
+        let mut bytes = zeroize::Zeroizing::new(Vec::new());
+        bytes.extend_from_slice(&privsep::frame::frame(snapshot.number, &[])[..]);
+        // The header of an empty frame with the true length put in: the body is not copied
+        // more often than it must be.
+        let length = u32::try_from(snapshot.body.len() + 1).unwrap_or(u32::MAX);
+        if let Some(field) = bytes.first_chunk_mut::<4>() {
+            *field = length.to_be_bytes();
+        }
+        channel.send_bytes(&bytes)?;
+        channel.send_bytes(&snapshot.body)?;
+        channel.set_deadline_ms(None);
+        Ok(())
+    }
+
+    fn grant(&self) -> Result<SessionGrant, String> {
+        let options = &self.user.options;
+        let grants = self.user.grants.clone().unwrap_or_default();
+        let chroot = options
+            .chroot_directory
+            .as_ref()
+            .map(|template| {
+                Tokens::new()
+                    .with('h', &self.account.home)
+                    .with('u', &self.account.name)
+                    .with('U', self.account.uid.to_string())
+                    .expand(template, Purpose::Plain)
+                    .map_err(|error| format!("ChrootDirectory: {error}"))
+            })
+            .transpose()?;
+        let targets = |list: &[keys::authorized_keys::PermitTarget]| {
+            list.iter().map(target_text).collect::<Vec<_>>()
+        };
+        let key_environment = grants
+            .environment
+            .iter()
+            .filter(|(name, _)| options.permit_user_environment.permits(name))
+            .cloned()
+            .collect();
+        let pam = self.user.pam.as_ref();
+        Ok(SessionGrant {
+            user: self.account.name.clone(),
+            uid: self.account.uid,
+            gid: self.account.gid,
+            groups: self.account.groups.clone(),
+            home: self.account.home.clone(),
+            shell: self.account.shell.clone(),
+            change_user: sys::process::is_root(),
+            chroot,
+            forced_command: options
+                .force_command
+                .clone()
+                .or_else(|| grants.force_command.clone()),
+            restrictions: Restrictions {
+                no_pty: !grants.permit_pty,
+                no_user_rc: !grants.permit_user_rc,
+                no_port_forwarding: !grants.permit_port_forwarding,
+                no_agent_forwarding: !grants.permit_agent_forwarding,
+                no_x11_forwarding: !grants.permit_x11_forwarding,
+                no_tunnel: grants.restricted && grants.tunnel.is_none(),
+                permit_open: targets(&grants.permit_open),
+                permit_listen: targets(&grants.permit_listen),
+            },
+            key_environment,
+            pam_environment: pam.map(|pam| pam.environment()).unwrap_or_default(),
+            session_id: self.signer.session_id().unwrap_or_default().to_vec(),
+            remote_address: self.addresses.remote.to_string(),
+            remote_port: self.addresses.remote_port,
+            local_address: self.addresses.local.to_string(),
+            local_port: self.addresses.local_port,
+            client_version: self.user.client_version.clone(),
+            options: options.encode(),
+            host_keys: self.signer.host_keys().to_vec(),
+            login_messages: pam.map(|pam| pam.messages().to_owned()).unwrap_or_default(),
+            pam_shows_motd: false,
+            auth_info: self.user.auth_info.join("\n"),
+            log_level: self.log.level().unwrap_or(privsep::LogLevel::Fatal),
+            password_expired: self.user.password_expired,
+        })
+    }
+
+    fn serve(&mut self, channel: &mut Channel<'_>, pid: sys::Pid) -> Result<(), End> {
+        loop {
+            let now_ms = sys::time::monotonic_ms;
+            match channel.request()? {
+                ToMonitor::SignExchangeHash(request) => {
+                    let blob = self
+                        .signer
+                        .sign_exchange_hash(&request, true, now_ms())
+                        .map_err(|refusal| self.violation(&refusal))?;
+                    channel.send(&Signature { blob })?;
+                }
+                ToMonitor::HostkeysProve(request) => {
+                    let signatures = self
+                        .signer
+                        .prove(&request, now_ms())
+                        .map_err(|refusal| self.violation(&refusal))?;
+                    channel.send(&HostkeysProof { signatures })?;
+                }
+                ToMonitor::PtyAllocate(_) => self.allocate(channel, pid)?,
+                ToMonitor::PtyRelease(request) => {
+                    let name = PathBuf::from(request.tty);
+                    let Some(at) = self.terminals.iter().position(|each| each.name == name) else {
+                        return Err(End::Violation("terminal was not granted".to_owned()));
+                    };
+                    let terminal = self.terminals.remove(at);
+                    self.release(&terminal, pid);
+                }
+                _ => return Err(End::Violation("request out of place".to_owned())),
+            }
+        }
+    }
+
+    fn violation(&self, refusal: &Refusal) -> End {
+        End::Violation(match refusal {
+            Refusal::Violation(what) => (*what).to_owned(),
+            Refusal::Rate => "too many signatures".to_owned(),
+            Refusal::Key(error) => format!("host key cannot sign: {error}"),
+        })
+    }
+
+    fn allocate(&mut self, channel: &mut Channel<'_>, pid: sys::Pid) -> Result<(), End> {
+        let permitted = self.user.options.permit_tty
+            && self
+                .user
+                .grants
+                .as_ref()
+                .is_none_or(|grants| grants.permit_pty);
+        if !permitted {
+            return Err(End::Violation(
+                "terminal where none is permitted".to_owned(),
+            ));
+        }
+        if self.terminals.len() >= MAX_TERMINALS {
+            return channel.send(&PtyRefused {
+                reason: "too many terminals".to_owned(),
+            });
+        }
+        let opened = sys::pty::Pty::open().and_then(|pty| {
+            pty.give_to(self.account.uid, sys::pty::tty_group())?;
+            Ok(pty)
+        });
+        let pty = match opened {
+            Ok(pty) => pty,
+            Err(error) => {
+                self.log.error(&format!("no terminal: {error}"));
+                return channel.send(&PtyRefused {
+                    reason: error.to_string(),
+                });
+            }
+        };
+        let last_login = self.last_login();
+        let terminal = Terminal {
+            name: pty.name.clone(),
+            line: pty.line(),
+            _master: sys::io::dup(&pty.master)?,
+        };
+        self.record_login(&terminal.line, pid);
+        self.terminals.push(terminal);
+        channel.send_with_fds(
+            &PtyGranted {
+                tty: pty.name.to_string_lossy().into_owned(),
+                last_login,
+            },
+            &[pty.master.as_fd(), pty.slave.as_fd()],
+        )
+    }
+
+    fn last_login(&self) -> Option<privsep::LastLogin> {
+        if !self.user.options.print_last_log {
+            return None;
+        }
+        let last = sys::loginrec::Files::default()
+            .last_login(self.account.uid)
+            .ok()
+            .flatten()?;
+        Some(privsep::LastLogin {
+            time: u64::try_from(last.seconds).unwrap_or(0),
+            host: last.host,
+        })
+    }
+
+    fn record_login(&self, line: &str, pid: sys::Pid) {
+        if !sys::process::is_root() {
+            return;
+        }
+        let written = sys::loginrec::Files::default().login(&sys::loginrec::Login {
+            user: &self.account.name,
+            uid: self.account.uid,
+            line,
+            host: &self.addresses.host,
+            address: Some(self.addresses.remote),
+            pid,
+            time: sys::time::realtime(),
+        });
+        if let Err(error) = written {
+            self.log.debug(&format!("login record: {error}"));
+        }
+    }
+
+    fn release(&self, terminal: &Terminal, pid: sys::Pid) {
+        if sys::process::is_root() {
+            let files = sys::loginrec::Files::default();
+            if let Err(error) = files.logout(&terminal.line, pid, sys::time::realtime()) {
+                self.log.debug(&format!("logout record: {error}"));
+            }
+        }
+        if let Err(error) = sys::pty::release_by_name(&terminal.name) {
+            self.log
+                .error(&format!("{}: {error}", terminal.name.display()));
+        }
+    }
+
+    fn tidy_up(&mut self) {
+        for terminal in core::mem::take(&mut self.terminals) {
+            self.release(&terminal, sys::process::pid());
+        }
+        if let Some(pam) = &mut self.user.pam {
+            pam.close();
+        }
+    }
+}
+
+/// Waits for the end of a child, at most so long.
+pub(crate) fn has_ended(child: &mut Child, at_most: Duration) -> bool {
+    match sys::io::wait_readable(child.pidfd(), Some(at_most)) {
+        Ok(ended) => ended,
+        Err(_) => child.try_wait().is_ok_and(|status| status.is_some()),
+    }
+}
+
+/// As `permitopen` is written.
+fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
+    let port = target
+        .port
+        .map_or_else(|| "*".to_owned(), |port| port.to_string());
+    if target.host.contains(':') {
+        format!("[{}]:{port}", target.host)
+    } else {
+        format!("{}:{port}", target.host)
+    }
+}

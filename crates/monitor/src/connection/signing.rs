@@ -1,0 +1,175 @@
+//! The private host keys, and the two things that are ever signed with them: an exchange hash
+//! of the negotiated length, and a `hostkeys-prove-00@openssh.com` blob that is built here.
+//!
+//! Invariants: no other bytes are signed; the session identifier is the first hash and never
+//! changes; after the login signatures come at a bounded rate.
+
+use keys::{PrivateKey, SignatureAlgorithm};
+use privsep::{HostKey, HostkeysProve, Secret, SignExchangeHash};
+use wire::Put;
+
+use super::rate::Rate;
+
+/// Signatures for rekeys and proofs at once after login, and the time until one more.
+const SESSION_BURST: u64 = 32;
+const SESSION_REFILL_MS: u64 = 1_000;
+
+/// Why nothing was signed. All but the rate end the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The request asks for what was never offered.
+    Violation(&'static str),
+    /// Too many signatures.
+    Rate,
+    /// A host key cannot be used: a defect of ours, or the file changed.
+    Key(String),
+}
+
+/// Host keys of one connection.
+pub(crate) struct Signer {
+    host_keys: Vec<HostKey>,
+    files: Vec<Secret>,
+    loaded: Vec<Option<PrivateKey>>,
+    kex_algorithms: Vec<String>,
+    session_id: Option<Vec<u8>>,
+    /// The host key blob that the first exchange was signed for.
+    first_host_key: Option<Vec<u8>>,
+    rate: Rate,
+}
+
+impl Signer {
+    /// With the keys that the listener loaded; they are parsed when first used.
+    pub(crate) fn new(
+        host_keys: Vec<HostKey>,
+        files: Vec<Secret>,
+        kex_algorithms: Vec<String>,
+        now_ms: u64,
+    ) -> Self {
+        let loaded = files.iter().map(|_| None).collect();
+        Self {
+            host_keys,
+            files,
+            loaded,
+            kex_algorithms,
+            session_id: None,
+            first_host_key: None,
+            rate: Rate::new(SESSION_BURST, SESSION_REFILL_MS, now_ms),
+        }
+    }
+
+    /// Host keys and certificates as they are offered.
+    pub(crate) fn host_keys(&self) -> &[HostKey] {
+        &self.host_keys
+    }
+
+    /// The session identifier, once the first hash was signed.
+    pub(crate) fn session_id(&self) -> Option<&[u8]> {
+        self.session_id.as_deref()
+    }
+
+    /// The host key of the first exchange: what a host-bound signature must name.
+    pub(crate) fn first_host_key(&self) -> Option<&[u8]> {
+        self.first_host_key.as_deref()
+    }
+
+    /// Signs an exchange hash. `rekey` is true after the login.
+    pub(crate) fn sign_exchange_hash(
+        &mut self,
+        request: &SignExchangeHash,
+        rekey: bool,
+        now_ms: u64,
+    ) -> Result<Vec<u8>, Refusal> {
+        if !self.kex_algorithms.contains(&request.kex_algorithm) {
+            return Err(Refusal::Violation("key exchange method is not configured"));
+        }
+        if exchange_hash_bytes(&request.kex_algorithm) != Some(request.hash.len()) {
+            return Err(Refusal::Violation("exchange hash has a wrong length"));
+        }
+        let offered = self.host_keys.iter().find(|key| {
+            key.index == request.key_index && key.algorithms.contains(&request.host_key_algorithm)
+        });
+        let Some(blob) = offered.map(|key| key.blob.clone()) else {
+            return Err(Refusal::Violation("host key algorithm was not offered"));
+        };
+        if rekey && !self.rate.take(1, now_ms) {
+            return Err(Refusal::Rate);
+        }
+        let signature = self.sign(
+            request.key_index,
+            &request.host_key_algorithm,
+            &request.hash,
+        )?;
+        if self.session_id.is_none() {
+            self.session_id = Some(request.hash.clone());
+            self.first_host_key = Some(blob);
+        }
+        Ok(signature)
+    }
+
+    /// Signs a proof for each key that is named (OpenSSH PROTOCOL §2.5). An empty answer says
+    /// that the rate was exceeded.
+    pub(crate) fn prove(
+        &mut self,
+        request: &HostkeysProve,
+        now_ms: u64,
+    ) -> Result<Vec<Vec<u8>>, Refusal> {
+        let Some(session_id) = self.session_id.clone() else {
+            return Err(Refusal::Violation(
+                "proof asked for before a session exists",
+            ));
+        };
+        let count = u64::try_from(request.keys.len()).unwrap_or(u64::MAX);
+        if !self.rate.take(count, now_ms) {
+            return Ok(Vec::new());
+        }
+        let mut signatures = Vec::new();
+        for (index, algorithm) in &request.keys {
+            let Some(key) = self
+                .host_keys
+                .iter()
+                .find(|key| key.index == *index && key.algorithms.contains(algorithm))
+            else {
+                return Err(Refusal::Violation(
+                    "proof asked for a key that was not offered",
+                ));
+            };
+            if SignatureAlgorithm::from_name(algorithm).is_none_or(|name| name.is_certificate()) {
+                return Err(Refusal::Violation("proof asked for a certificate"));
+            }
+            let mut message = Vec::new();
+            message.put_string(wire::names::GLOBAL_HOSTKEYS_PROVE.as_bytes());
+            message.put_string(&session_id);
+            message.put_string(&key.blob);
+            signatures.push(self.sign(*index, algorithm, &message)?);
+        }
+        Ok(signatures)
+    }
+
+    fn sign(&mut self, index: u32, algorithm: &str, message: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let algorithm = SignatureAlgorithm::from_name(algorithm)
+            .ok_or(Refusal::Violation("unknown host key algorithm"))?;
+        let missing = Refusal::Violation("no such host key");
+        let index = usize::try_from(index).map_err(|_| missing.clone())?;
+        let file = self.files.get(index).ok_or_else(|| missing.clone())?;
+        let slot = self.loaded.get_mut(index).ok_or(missing)?;
+        let key = match slot {
+            Some(key) => key,
+            None => {
+                let parsed = keys::private_file::parse(file.expose(), None)
+                    .map_err(|error| Refusal::Key(error.to_string()))?;
+                slot.insert(parsed.key)
+            }
+        };
+        key.sign(algorithm.plain(), message)
+            .map_err(|error| Refusal::Key(error.to_string()))
+    }
+}
+
+/// Length of the exchange hash of a key exchange method, in bytes.
+pub(crate) fn exchange_hash_bytes(kex: &str) -> Option<usize> {
+    crypto::kex::KexAlgorithm::from_name(kex).map(|kex| kex.hash().digest_len())
+}
+
+#[cfg(test)]
+#[path = "signing_tests.rs"]
+mod tests;

@@ -1,0 +1,234 @@
+//! The user of one connection while authenticating: who it is, what the configuration says
+//! after Match, how often it failed, and what its keys have granted so far.
+//!
+//! Invariants: the name is set once and never changes, and everything that was granted
+//! belongs to it; grants of several keys only ever take away from one another.
+
+use std::net::IpAddr;
+
+use config::server::{ConnectionSpec, ServerConfig, ServerOptions};
+use keys::authorized_keys::KeyOptions;
+use privsep::{User, UserPolicy};
+
+use super::accounts::{self, Account, Peer};
+use super::chains::{Chains, Enabled};
+use super::delay::FailureDelay;
+use super::pam::PamLogin;
+use crate::log::Log;
+
+/// Requests of one connection, whatever their outcome: key queries that are answered yes
+/// count as no failure, and must not go on for ever.
+pub(crate) const MAX_REQUESTS: u32 = 1024;
+/// Longest banner that is sent, in bytes.
+const MAX_BANNER_BYTES: u64 = 256 * 1024;
+
+/// Addresses and ports of the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Addresses {
+    pub(crate) remote: IpAddr,
+    pub(crate) remote_port: u16,
+    pub(crate) local: IpAddr,
+    pub(crate) local_port: u16,
+    /// The peer's name with UseDNS, else its address as text.
+    pub(crate) host: String,
+}
+
+impl Addresses {
+    /// The facts for Match before a user is known.
+    pub(crate) fn spec(&self) -> ConnectionSpec {
+        ConnectionSpec {
+            host: self.host.clone(),
+            address: Some(self.remote),
+            local_address: Some(self.local),
+            local_port: Some(self.local_port),
+            ..ConnectionSpec::default()
+        }
+    }
+
+    /// The peer for lists of users and for log lines.
+    pub(crate) fn peer(&self) -> Peer {
+        Peer {
+            host: self.host.clone(),
+            address: self.remote.to_string(),
+            port: self.remote_port,
+        }
+    }
+}
+
+/// What a failed or successful step of a login costs and leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tries {
+    pub(crate) requests: u32,
+    pub(crate) failures: u32,
+    /// Failures of a method other than `none`: the client has tried to log in.
+    pub(crate) attempted: bool,
+}
+
+/// See the module's head.
+pub(crate) struct LoginUser {
+    pub(crate) name: String,
+    pub(crate) service: String,
+    pub(crate) client_version: String,
+    /// None for a user who does not exist or may not log in.
+    pub(crate) account: Option<Account>,
+    pub(crate) exists: bool,
+    pub(crate) options: ServerOptions,
+    pub(crate) peer: Peer,
+    pub(crate) chains: Chains,
+    pub(crate) tries: Tries,
+    pub(crate) delay: FailureDelay,
+    /// What the keys that succeeded leave permitted; none before the first.
+    pub(crate) grants: Option<KeyOptions>,
+    /// Lines of ExposeAuthInfo.
+    pub(crate) auth_info: Vec<String>,
+    pub(crate) pam: Option<PamLogin>,
+    /// PAM or the account's dates have said no: nothing succeeds any more.
+    pub(crate) denied: bool,
+    /// The password must be changed before anything else.
+    pub(crate) password_expired: bool,
+    /// Monotonic microseconds when the request came that is being answered.
+    pub(crate) started_us: u64,
+}
+
+impl LoginUser {
+    /// Looks the user up and decides whether it may log in at all. What is done does not
+    /// depend on the answer.
+    pub(crate) fn new(
+        request: &User,
+        config: &ServerConfig,
+        addresses: &Addresses,
+        delay_secret: &[u8],
+        log: &Log,
+        started_us: u64,
+    ) -> Self {
+        let found = accounts::look_up(&request.user, log);
+        let spec = ConnectionSpec {
+            user: Some(request.user.clone()),
+            user_exists: found.is_some(),
+            groups: found
+                .as_ref()
+                .map(|account| account.group_names.clone())
+                .unwrap_or_default(),
+            version: Some(request.client_version.clone()),
+            ..addresses.spec()
+        };
+        let options = config.for_connection(&spec);
+        let peer = addresses.peer();
+        let exists = found.is_some();
+        let account = judge(found, &request.user, &options, &peer, log);
+        let enabled = Enabled {
+            publickey: options.pubkey_authentication,
+            password: options.password_authentication,
+            kbdint: options.kbd_interactive_authentication && options.use_pam,
+            none: options.permit_empty_passwords && options.password_authentication,
+        };
+        let chains = Chains::new(&request.user, &options.authentication_methods, enabled);
+        if chains.hopeless() {
+            log.error(&format!(
+                "no AuthenticationMethods left for {} after eliminating disabled methods",
+                request.user
+            ));
+        }
+        Self {
+            delay: FailureDelay::new(&request.user, delay_secret),
+            name: request.user.clone(),
+            service: request.service.clone(),
+            client_version: request.client_version.clone(),
+            account,
+            exists,
+            options,
+            peer,
+            chains,
+            tries: Tries::default(),
+            grants: None,
+            auth_info: Vec::new(),
+            pam: None,
+            denied: false,
+            password_expired: false,
+            started_us,
+        }
+    }
+
+    /// The reply to the request that named the user.
+    pub(crate) fn policy(&self) -> UserPolicy {
+        let banner = self.options.banner.as_ref().and_then(|path| {
+            sys::file::read_bounded(path, MAX_BANNER_BYTES, sys::file::Links::Follow)
+                .ok()
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        });
+        UserPolicy {
+            methods: self.chains.methods(),
+            banner,
+            pubkey_algorithms: self.options.pubkey_accepted_algorithms.clone(),
+            max_auth_tries: self.options.max_auth_tries,
+            options: self.options.reduced_for_auth().encode(),
+        }
+    }
+
+    /// `invalid user ` or nothing, for log lines.
+    pub(crate) fn invalid(&self) -> &'static str {
+        if self.account.is_some() {
+            ""
+        } else {
+            "invalid user "
+        }
+    }
+
+    /// `NAME from ADDRESS port PORT`, for log lines.
+    pub(crate) fn from(&self) -> String {
+        format!(
+            "{}{} from {} port {}",
+            self.invalid(),
+            self.name,
+            self.peer.address,
+            self.peer.port
+        )
+    }
+
+    /// Adds what a further key grants.
+    ///
+    /// # Errors
+    /// When the keys force different commands.
+    pub(crate) fn add_grants(&mut self, more: &KeyOptions) -> Result<(), String> {
+        let merged = match &self.grants {
+            None => more.clone(),
+            Some(have) => have.merge(more).map_err(|error| error.to_string())?,
+        };
+        self.grants = Some(merged);
+        Ok(())
+    }
+}
+
+/// The account, when it may log in; the log says why not.
+fn judge(
+    found: Option<Account>,
+    name: &str,
+    options: &ServerOptions,
+    peer: &Peer,
+    log: &Log,
+) -> Option<Account> {
+    let shell = found.as_ref().map_or("/bin/sh", |account| &account.shell);
+    let shell = accounts::shell_file(shell);
+    let Some(account) = found else {
+        log.info(&format!(
+            "Invalid user {name} from {} port {}",
+            peer.address, peer.port
+        ));
+        return None;
+    };
+    let own_uid = sys::process::effective_uid();
+    if own_uid != 0 && account.uid != own_uid {
+        log.info(&format!(
+            "User {name} from {} not allowed because only uid {own_uid} is served here",
+            peer.address
+        ));
+        return None;
+    }
+    match account.verdict(options, peer, shell, sys::users::shadow::today()) {
+        Ok(()) => Some(account),
+        Err(denial) => {
+            log.info(&denial.0);
+            None
+        }
+    }
+}

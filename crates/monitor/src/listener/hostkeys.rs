@@ -1,0 +1,195 @@
+//! Host keys and certificates as the listener loads them: files that nobody else may read,
+//! matched with their certificates, and the algorithm names that each serves.
+
+use std::io;
+use std::path::Path;
+
+use config::server::{DEFAULT_HOST_KEYS, ServerOptions};
+use keys::{CertificateKind, PresentedKey, SignatureAlgorithm};
+use privsep::{HostKey, Secret};
+use sys::file::Links;
+
+use crate::log::Log;
+
+/// What connections get.
+#[derive(Debug)]
+pub(crate) struct HostKeys {
+    /// Keys and certificates, by the order of HostKey and HostCertificate.
+    pub(crate) offered: Vec<HostKey>,
+    /// Private key files, by [`HostKey::index`].
+    pub(crate) files: Vec<Secret>,
+}
+
+/// Loads what `options` name. What cannot be used is logged and left out.
+///
+/// # Errors
+/// When nothing is left.
+pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, String> {
+    let mut loaded = HostKeys {
+        offered: Vec::new(),
+        files: Vec::new(),
+    };
+    let mut public = Vec::new();
+    let mut named = options.host_keys.clone();
+    if named.is_empty() {
+        named.extend(DEFAULT_HOST_KEYS.iter().map(|&path| path.to_owned()));
+    }
+    for path in &named {
+        match load_key(Path::new(path)) {
+            Ok((key, file)) => {
+                let index = u32::try_from(loaded.files.len()).unwrap_or(u32::MAX);
+                let algorithms = permitted(key.key_type().algorithms(), options);
+                log.debug(&format!(
+                    "private host key #{index}: {} {}",
+                    key.key_type().name(),
+                    keys::fingerprint::sha256(&key.blob())
+                ));
+                loaded.offered.push(HostKey {
+                    index,
+                    blob: key.blob(),
+                    algorithms,
+                });
+                loaded.files.push(file);
+                public.push(key);
+            }
+            // A default that does not exist was never promised.
+            Err(LoadError::Io(error))
+                if error.kind() == io::ErrorKind::NotFound
+                    && DEFAULT_HOST_KEYS.contains(&path.as_str()) =>
+            {
+                log.debug(&format!("Unable to load host key \"{path}\": {error}"));
+            }
+            Err(error) => log.error(&format!("Unable to load host key \"{path}\": {error}")),
+        }
+    }
+    for path in &options.host_certificates {
+        match load_certificate(path, &public) {
+            Ok((index, certificate)) => loaded.offered.push(HostKey {
+                index,
+                algorithms: permitted(
+                    certificate.key().key_type().certificate_algorithms(),
+                    options,
+                ),
+                blob: certificate.blob().to_vec(),
+            }),
+            Err(error) => log.error(&format!(
+                "Could not load host certificate \"{path}\": {error}"
+            )),
+        }
+    }
+    loaded.offered.retain(|key| !key.algorithms.is_empty());
+    if loaded.offered.is_empty() {
+        return Err("no hostkeys available -- exiting.".to_owned());
+    }
+    Ok(loaded)
+}
+
+#[derive(Debug)]
+enum LoadError {
+    Io(io::Error),
+    Refused(String),
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+fn load_key(path: &Path) -> Result<(keys::PublicKey, Secret), LoadError> {
+    let file = sys::file::open_regular(path, Links::Follow).map_err(LoadError::Io)?;
+    if let Some(mode) = sys::file::too_open_for_a_key(&file).map_err(LoadError::Io)? {
+        return Err(LoadError::Refused(format!(
+            "Permissions 0{mode:o} are too open: the key is ignored until only its owner may read it"
+        )));
+    }
+    let limit = keys::private_file::MAX_FILE_BYTES;
+    let bytes = sys::file::read_file_bounded(&file, limit).map_err(LoadError::Io)?;
+    let bytes = Secret::new(bytes);
+    let parsed = keys::private_file::parse(bytes.expose(), None)
+        .map_err(|error| LoadError::Refused(error.to_string()))?;
+    if !parsed.key.can_sign() {
+        return Err(LoadError::Refused(
+            "the key is in a security key, which cannot serve a host".to_owned(),
+        ));
+    }
+    Ok((parsed.key.public().clone(), bytes))
+}
+
+fn load_certificate(
+    path: &str,
+    public: &[keys::PublicKey],
+) -> Result<(u32, keys::Certificate), String> {
+    let bytes = sys::file::read_bounded(path, keys::private_file::MAX_FILE_BYTES, Links::Follow)
+        .map_err(|error| error.to_string())?;
+    let parsed = keys::public_file::parse(&bytes).map_err(|error| error.to_string())?;
+    let PresentedKey::Certificate(certificate) = parsed.key else {
+        return Err("not a certificate".to_owned());
+    };
+    if certificate.kind() != CertificateKind::Host {
+        return Err("not a host certificate".to_owned());
+    }
+    let index = public
+        .iter()
+        .position(|key| key == certificate.key())
+        .and_then(|at| u32::try_from(at).ok())
+        .ok_or("No matching private key for certificate")?;
+    Ok((index, *certificate))
+}
+
+/// The names that the key serves and the configuration permits, in the configured order.
+fn permitted(served: &[SignatureAlgorithm], options: &ServerOptions) -> Vec<String> {
+    options
+        .host_key_algorithms
+        .iter()
+        .filter(|name| served.iter().any(|algorithm| algorithm.name() == **name))
+        .cloned()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use privsep::LogLevel;
+
+    use super::*;
+    use crate::test_support::{TempDir, options};
+
+    fn write_key(directory: &TempDir, name: &str, mode: u32) -> String {
+        let key = keys::PrivateKey::from_ed25519_seed(&[7; 32]);
+        let text = keys::private_file::write_openssh(&key, "host", None).unwrap();
+        let path = directory.path().join(name);
+        std::fs::write(&path, &*text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_left_out() {
+        let directory = TempDir::new();
+        let log = Log::to_memory(LogLevel::Info);
+        let open = write_key(&directory, "open", 0o644);
+        let none = load(&options(&format!("HostKey {open}")), &log);
+        assert_eq!(none.unwrap_err(), "no hostkeys available -- exiting.");
+        assert!(log.lines()[0].contains("0644"), "{:?}", log.lines());
+
+        let closed = write_key(&directory, "closed", 0o600);
+        let text = format!("HostKey {open}\nHostKey {closed}");
+        let loaded = load(&options(&text), &log).unwrap();
+        assert_eq!(loaded.files.len(), 1);
+        assert_eq!(loaded.offered[0].algorithms, ["ssh-ed25519"]);
+    }
+
+    #[test]
+    fn a_key_whose_algorithms_are_not_permitted_serves_nothing() {
+        let directory = TempDir::new();
+        let log = Log::to_memory(LogLevel::Info);
+        let path = write_key(&directory, "key", 0o600);
+        let text = format!("HostKey {path}\nHostKeyAlgorithms rsa-sha2-512");
+        assert!(load(&options(&text), &log).is_err());
+    }
+}

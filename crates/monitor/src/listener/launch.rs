@@ -1,0 +1,235 @@
+//! Starting a monitor for a connection: an exec of our own program through the descriptor that
+//! was opened at start, with the configuration in a sealed memfd and the host keys in a pipe.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use config::server::{ServerConfig, ServerOptions};
+use privsep::{Message, MonitorSecrets, MonitorStart, Secret, roles};
+use sys::process::{Child, SelfExe};
+use zeroize::Zeroizing;
+
+use super::hostkeys::HostKeys;
+use crate::connection::{MAX_SECRETS_BYTES, PATH};
+
+/// What every monitor is started with until the next reload.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    executable: SelfExe,
+    start: OwnedFd,
+    private_keys: Vec<Secret>,
+    delay_secret: Secret,
+    keep_stderr: bool,
+}
+
+/// How the command line and the place we run in shape the monitors.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub(crate) log_to_stderr: bool,
+    /// As in [`MonitorStart::log_override`].
+    pub(crate) log_override: u32,
+    /// Empty directory and ids of the auth process; none without privilege.
+    pub(crate) confinement: Option<Confinement>,
+}
+
+/// Where the auth process is locked up.
+#[derive(Debug, Clone)]
+pub(crate) struct Confinement {
+    pub(crate) chroot: String,
+    pub(crate) ids: (u32, u32),
+}
+
+impl Confinement {
+    /// The empty directory and the unprivileged user of this machine.
+    ///
+    /// # Errors
+    /// The sentence for the user.
+    pub(crate) fn find() -> Result<Self, String> {
+        let user = ["sshd", "nobody"]
+            .into_iter()
+            .find_map(|name| sys::users::by_name(name).ok().flatten())
+            .filter(|user| user.uid != 0)
+            .ok_or("Privilege separation user sshd does not exist")?;
+        Ok(Self {
+            chroot: empty_directory()?,
+            ids: (user.uid, user.gid),
+        })
+    }
+}
+
+/// A directory that is empty and that only root can change.
+fn empty_directory() -> Result<String, String> {
+    const CANDIDATES: [&str; 3] = ["/run/sshd", "/var/empty", "/usr/share/empty.sshd"];
+    const OWN: &str = "/run/fulmar-empty";
+    if let Some(found) = CANDIDATES.into_iter().find(|path| is_empty_and_ours(path)) {
+        return Ok(found.to_owned());
+    }
+    let created = std::fs::create_dir(OWN);
+    if is_empty_and_ours(OWN) {
+        return Ok(OWN.to_owned());
+    }
+    let why = created.err().map_or_else(
+        || "it is not empty or not root's alone".to_owned(),
+        |error| error.to_string(),
+    );
+    Err(format!(
+        "Missing privilege separation directory: make {OWN} an empty directory of root ({why})"
+    ))
+}
+
+fn is_empty_and_ours(path: &str) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(found) = std::fs::symlink_metadata(path) else {
+        return false;
+    };
+    found.is_dir()
+        && found.uid() == 0
+        && found.mode() & 0o022 == 0
+        && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+impl Launch {
+    /// Prepares what all monitors share.
+    ///
+    /// # Errors
+    /// When the memory file cannot be made.
+    pub(crate) fn new(
+        executable: SelfExe,
+        config: &ServerConfig,
+        host_keys: HostKeys,
+        delay_secret: Secret,
+        shape: &Shape,
+    ) -> io::Result<Self> {
+        let start = MonitorStart {
+            config: config.encode(),
+            log_to_stderr: shape.log_to_stderr,
+            log_override: shape.log_override,
+            host_keys: host_keys.offered,
+            chroot: shape
+                .confinement
+                .as_ref()
+                .map(|confinement| confinement.chroot.clone()),
+            auth_ids: shape
+                .confinement
+                .as_ref()
+                .map(|confinement| confinement.ids),
+        };
+        Ok(Self {
+            executable,
+            start: sys::memfd::sealed("sshd-monitor", &start.encode_body())?,
+            private_keys: host_keys.files,
+            delay_secret,
+            keep_stderr: shape.log_to_stderr,
+        })
+    }
+
+    /// Gives the program and the secret back, for what replaces this after a reload.
+    pub(crate) fn into_parts(self) -> (SelfExe, Secret) {
+        (self.executable, self.delay_secret)
+    }
+
+    /// A second one of the same content, for the time of a reload that may fail.
+    ///
+    /// # Errors
+    /// When descriptors cannot be duplicated.
+    pub(crate) fn share(&self) -> io::Result<Self> {
+        Ok(Self {
+            executable: SelfExe::from_fd(sys::io::dup(&self.executable)?),
+            start: sys::io::dup(&self.start)?,
+            private_keys: self.private_keys.clone(),
+            delay_secret: self.delay_secret.clone(),
+            keep_stderr: self.keep_stderr,
+        })
+    }
+
+    /// Starts a monitor for `network`; returns it and the pipe on which it tells its news.
+    /// Never waits for it.
+    ///
+    /// # Errors
+    /// Why it could not be started.
+    pub(crate) fn start(&self, network: OwnedFd, accepted_ms: u64) -> io::Result<(Child, OwnedFd)> {
+        let (news, news_writer) = sys::io::pipe()?;
+        sys::io::set_nonblocking(&news, true)?;
+        let keys = self.key_pipe(accepted_ms)?;
+        let mut command = self.executable.command()?;
+        command
+            .args(["fulmar", roles::ROLE_MONITOR])
+            .env("PATH", PATH)
+            .fd(sys::io::null()?, 0)
+            .fd(sys::io::null()?, 1)
+            .fd(network, roles::NETWORK_FD)
+            .fd(news_writer, roles::MONITOR_NEWS_FD)
+            .fd_shared(&self.start, roles::MONITOR_CONFIG_FD)
+            .fd(keys, roles::MONITOR_KEYS_FD)
+            .fd_shared(&self.executable, roles::MONITOR_BINARY_FD)
+            .new_session();
+        if self.keep_stderr {
+            command.fd_shared(sys::io::stderr(), 2);
+        } else {
+            command.fd(sys::io::null()?, 2);
+        }
+        if let Ok(zone) = std::env::var("TZ") {
+            command.env("TZ", zone);
+        }
+        Ok((command.spawn()?, news))
+    }
+
+    /// A pipe that holds the secrets already: its writer is closed before anyone reads.
+    fn key_pipe(&self, accepted_ms: u64) -> io::Result<OwnedFd> {
+        let secrets = MonitorSecrets {
+            accepted_ms,
+            delay_secret: self.delay_secret.clone(),
+            private_keys: self.private_keys.clone(),
+        };
+        let bytes = Zeroizing::new(secrets.encode_body());
+        let (reader, writer) = sys::io::pipe()?;
+        if bytes.len() > MAX_SECRETS_BYTES
+            || (bytes.len() > 4096
+                && sys::io::set_pipe_size(&writer, bytes.len()).unwrap_or(65_536) < bytes.len())
+        {
+            return Err(io::Error::other("host keys are too large together"));
+        }
+        sys::io::set_nonblocking(&writer, true)?;
+        if sys::io::write(&writer, &bytes)? != bytes.len() {
+            return Err(io::Error::other("host keys do not fit into a pipe"));
+        }
+        Ok(reader)
+    }
+}
+
+/// The level that `-d` and `-q` force, as it travels.
+pub(crate) fn log_override(debug: u8, quiet: bool) -> u32 {
+    match (debug, quiet) {
+        (0, false) => 0,
+        (0, true) => 1,
+        // 6 is DEBUG1; -ddd is DEBUG3.
+        (count, _) => 5 + u32::from(count.min(3)),
+    }
+}
+
+/// Whether the options let anyone in at all who is not us: said in the log of a user's server.
+pub(crate) fn without_privilege(options: &ServerOptions) -> Option<&'static str> {
+    (!sys::process::is_root() && options.use_pam)
+        .then_some("not started as root: UsePAM has no effect, and only our own user is served")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_forced_level_travels() {
+        use crate::log::forced_level;
+        use privsep::LogLevel;
+        assert_eq!(forced_level(log_override(0, false)), None);
+        assert_eq!(forced_level(log_override(0, true)), Some(None));
+        assert_eq!(
+            forced_level(log_override(1, false)),
+            Some(Some(LogLevel::Debug1))
+        );
+        assert_eq!(
+            forced_level(log_override(3, true)),
+            Some(Some(LogLevel::Debug3))
+        );
+    }
+}

@@ -1,0 +1,355 @@
+//! `sshd`: reads the command line and the configuration, opens the sockets, and runs the loop
+//! ([`serve`]) that starts a monitor for each connection. Never touches a byte of the protocol.
+
+mod args;
+mod block;
+mod daemon;
+mod hostkeys;
+mod launch;
+mod penalties;
+mod serve;
+mod sockets;
+mod startups;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use config::server::{ServerArguments, ServerConfig, ServerOptions};
+use config::{ConfigError, Severity, SystemFiles};
+use privsep::{LogLevel, Secret};
+use sys::process::SelfExe;
+use sys::signals::{Signal, SignalFd};
+
+use crate::log::{self, Log};
+use args::{Args, Mode};
+use daemon::Daemon;
+use launch::{Confinement, Launch, Shape};
+use serve::{Listener, Reloaded, Stop};
+use sockets::Socket;
+
+/// Where the configuration is unless `-f` says otherwise.
+const DEFAULT_CONFIG: &str = "/etc/ssh/sshd_config";
+
+/// The program `sshd`; `arguments` without the program's name. Returns its exit status.
+#[must_use]
+pub fn sshd_main(arguments: Vec<OsString>) -> i32 {
+    match run(arguments) {
+        Ok(status) => status,
+        Err(Failure::Usage(text)) => {
+            eprint!("{text}\n{}", args::USAGE);
+            1
+        }
+        Err(Failure::Start(text)) => {
+            eprintln!("{text}");
+            1
+        }
+    }
+}
+
+enum Failure {
+    Usage(String),
+    Start(String),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Start(text)
+    }
+}
+
+fn text_of(error: impl std::fmt::Display) -> Failure {
+    Failure::Start(error.to_string())
+}
+
+/// Where the configuration comes from, for the first load and every reload.
+struct Source {
+    file: PathBuf,
+    arguments: ServerArguments,
+}
+
+impl Source {
+    fn of(args: &Args) -> Result<Self, Failure> {
+        let here = std::env::current_dir().ok();
+        let file = args
+            .config_file
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG));
+        let file = match &here {
+            Some(here) => here.join(file),
+            None => file,
+        };
+        Ok(Self {
+            file,
+            arguments: ServerArguments {
+                options: args.overrides.clone(),
+                working_directory: here,
+                aes_hardware: crypto::arch::has_fast_aes(),
+            },
+        })
+    }
+
+    fn load(&self) -> Result<ServerConfig, ConfigError> {
+        let files = SystemFiles::default();
+        if self.file == Path::new("/dev/null") || self.file == Path::new("none") {
+            return ServerConfig::parse("none", b"", &files, &self.arguments);
+        }
+        ServerConfig::load(&self.file, &files, &self.arguments)
+    }
+}
+
+fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
+    let args = Args::parse(arguments.clone()).map_err(Failure::Usage)?;
+    if args.mode == Mode::Version {
+        eprintln!("Fulmar_{}", env!("CARGO_PKG_VERSION"));
+        return Ok(0);
+    }
+    sys::io::ensure_stdio().map_err(text_of)?;
+    let source = Source::of(&args)?;
+    let config = source.load().map_err(text_of)?;
+    let options = config.global();
+    let shape_level = launch::log_override(args.debug, args.quiet);
+    let level = log::forced_level(shape_level).unwrap_or_else(|| log::level_of(options.log_level));
+    match args.mode {
+        Mode::Print | Mode::Dump | Mode::Test => return check(&args, &config, level),
+        Mode::Serve | Mode::Inetd | Mode::Version => {}
+    }
+    let daemon = Daemon::from_environment();
+    if let Some(path) = &args.log_file {
+        let file = sys::file::open_append(path, 0o600).map_err(|error| {
+            Failure::Start(format!("Couldn't open logfile {}: {error}", path.display()))
+        })?;
+        sys::io::replace_stdio(&file, 2).map_err(text_of)?;
+    }
+    let log_to_stderr = args.log_to_stderr || args.log_file.is_some();
+    if args.mode == Mode::Serve && !args.foreground && daemon.is_none() {
+        // The daemon loads everything itself, and says on a pipe when it listens.
+        return daemon::start(&arguments).map_err(text_of);
+    }
+    let log = if log_to_stderr {
+        Log::to_stderr(level)
+    } else {
+        Log::to_syslog(level, options.syslog_facility)
+    };
+    // Until the sockets are open the person who started us reads standard error.
+    let startup = Log::to_stderr(level);
+    warn_about(&config, if log_to_stderr { &log } else { &startup });
+    let shape = Shape {
+        log_to_stderr,
+        log_override: shape_level,
+        confinement: if sys::process::is_root() {
+            Some(Confinement::find()?)
+        } else {
+            None
+        },
+    };
+    if let Some(text) = launch::without_privilege(&options) {
+        log.verbose(text);
+    }
+    let host_keys = hostkeys::load(&options, &startup)?;
+    let executable = SelfExe::open().map_err(text_of)?;
+    let delay_secret = Secret::new(crypto::random::bytes::<32>().to_vec());
+    let launch =
+        Launch::new(executable, &config, host_keys, delay_secret, &shape).map_err(text_of)?;
+    if args.mode == Mode::Inetd {
+        return serve_stdin(&launch);
+    }
+    listen(&args, &source, &config, launch, shape, daemon, &log)
+}
+
+/// `-t`, `-T` and `-G`.
+fn check(args: &Args, config: &ServerConfig, level: Option<LogLevel>) -> Result<i32, Failure> {
+    let log = Log::to_stderr(level);
+    warn_about(config, &log);
+    if args.mode != Mode::Print {
+        hostkeys::load(&config.global(), &log)?;
+        if sys::process::is_root() {
+            Confinement::find()?;
+        }
+    }
+    if args.mode != Mode::Test {
+        let options = match &args.connection {
+            None => config.global(),
+            Some(connection) => {
+                let mut connection = connection.clone();
+                connection.groups = groups_of(connection.user.as_deref());
+                config.for_connection(&connection)
+            }
+        };
+        print!("{}", options.dump());
+    }
+    Ok(0)
+}
+
+fn groups_of(user: Option<&str>) -> Vec<String> {
+    user.and_then(|name| sys::users::by_name(name).ok().flatten())
+        .and_then(|user| sys::users::group_names_of(&user).ok())
+        .unwrap_or_default()
+}
+
+fn warn_about(config: &ServerConfig, log: &Log) {
+    for warning in config.warnings() {
+        let level = match warning.severity {
+            Severity::Notice => LogLevel::Info,
+            Severity::Debug => LogLevel::Debug1,
+        };
+        log.line(level, &warning.to_string());
+    }
+}
+
+/// `-i`: the connection is on standard input.
+fn serve_stdin(launch: &Launch) -> Result<i32, Failure> {
+    let network = sys::io::dup(sys::io::stdin()).map_err(text_of)?;
+    let (mut monitor, _news) = launch
+        .start(network, sys::time::monotonic_ms())
+        .map_err(text_of)?;
+    // Only the monitor holds the connection now.
+    let null = sys::io::null().map_err(text_of)?;
+    for number in [0, 1] {
+        sys::io::replace_stdio(&null, number).map_err(text_of)?;
+    }
+    match monitor.wait().map_err(text_of)? {
+        sys::process::ExitStatus::Exited(status) => Ok(i32::from(status)),
+        sys::process::ExitStatus::Signaled { .. } => Ok(255),
+    }
+}
+
+fn listen(
+    args: &Args,
+    source: &Source,
+    config: &ServerConfig,
+    launch: Launch,
+    shape: Shape,
+    daemon: Option<Daemon>,
+    log: &Log,
+) -> Result<i32, Failure> {
+    let signals =
+        SignalFd::new(&[Signal::HUP, Signal::TERM, Signal::INT, Signal::CHLD]).map_err(text_of)?;
+    let options = config.global();
+    let mut sockets = sockets::inherited()?;
+    if sockets.is_empty() {
+        let startup = Log::to_stderr(log.level());
+        let where_to_say = if daemon.is_some() { &startup } else { log };
+        sockets = sockets::open(&options, &mut Vec::new(), where_to_say)?;
+    }
+    let mut listener =
+        Listener::new(config, launch, sockets, signals, args.debug > 0, log).map_err(text_of)?;
+    let pid_file = PidFile::write(&options, args, log);
+    if let Some(daemon) = daemon {
+        daemon.ready(shape.log_to_stderr);
+    }
+    notify(sys::systemd::State::Ready, &status_of(&listener));
+    let stop = listener.run(|launch, sockets| {
+        notify(sys::systemd::State::Reloading, "reading the configuration");
+        let reloaded = reload(source, launch, sockets, &shape, log);
+        notify(sys::systemd::State::Ready, "serving");
+        reloaded
+    });
+    notify(sys::systemd::State::Stopping, "ending; sessions go on");
+    drop(pid_file);
+    match stop.map_err(text_of)? {
+        Stop::Signal(_) | Stop::OnlyConnection => Ok(0),
+    }
+}
+
+fn status_of(listener: &Listener<'_>) -> String {
+    let addresses: Vec<String> = listener
+        .addresses()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    format!(
+        "listening on {}; at most {} logins under way",
+        addresses.join(", "),
+        listener.options().max_startups.full
+    )
+}
+
+fn notify(state: sys::systemd::State, status: &str) {
+    // Without a service manager nobody listens.
+    let _ = sys::systemd::notify(state, status);
+}
+
+/// Reads everything anew; when any of it is bad, what was in use stays in use.
+fn reload(
+    source: &Source,
+    launch: Launch,
+    mut sockets: Vec<Socket>,
+    shape: &Shape,
+    log: &Log,
+) -> Result<Reloaded, (Launch, Vec<Socket>)> {
+    let keep = |what: &dyn std::fmt::Display| {
+        log.error(&format!(
+            "reload failed, the old configuration stays in use: {what}"
+        ));
+    };
+    let loaded = source
+        .load()
+        .map_err(|error| error.to_string())
+        .and_then(|config| Ok((hostkeys::load(&config.global(), log)?, config)));
+    let (host_keys, config) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            keep(&error);
+            return Err((launch, sockets));
+        }
+    };
+    let parts = launch
+        .share()
+        .map(Launch::into_parts)
+        .and_then(|(executable, secret)| {
+            Launch::new(executable, &config, host_keys, secret, shape)
+        });
+    let fresh = match parts {
+        Ok(fresh) => fresh,
+        Err(error) => {
+            keep(&error);
+            return Err((launch, sockets));
+        }
+    };
+    warn_about(&config, log);
+    if sockets.iter().all(|socket| !socket.inherited) {
+        match sockets::open(&config.global(), &mut sockets, log) {
+            // What is left in `sockets` is no longer named and closes here.
+            Ok(opened) => sockets = opened,
+            Err(error) => {
+                keep(&error);
+                return Err((launch, sockets));
+            }
+        }
+    }
+    Ok(Reloaded {
+        config,
+        launch: fresh,
+        sockets,
+    })
+}
+
+/// The PidFile, gone when dropped.
+struct PidFile(Option<String>);
+
+impl PidFile {
+    fn write(options: &ServerOptions, args: &Args, log: &Log) -> Self {
+        let Some(path) = options.pid_file.as_ref().filter(|_| args.debug == 0) else {
+            return Self(None);
+        };
+        let text = format!("{}\n", sys::process::pid());
+        match sys::file::replace(path, text.as_bytes(), 0o644) {
+            Ok(()) => Self(Some(path.clone())),
+            Err(error) => {
+                log.error(&format!("Couldn't create pid file \"{path}\": {error}"));
+                Self(None)
+            }
+        }
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

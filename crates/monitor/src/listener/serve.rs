@@ -1,0 +1,487 @@
+//! The listener's loop: accepts, decides by MaxStartups and penalties, starts a monitor for
+//! each connection, hears how it goes. One thread, epoll; nothing here waits for a child.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use config::server::{ServerConfig, ServerOptions};
+use privsep::roles::ConnectionNews;
+use sys::epoll::{Epoll, Events, Interest};
+use sys::process::{Child, ExitStatus, reap_any};
+use sys::signals::{Signal, SignalFd};
+
+use super::block::NetBlock;
+use super::launch::Launch;
+use super::penalties::{Offence, Penalties};
+use super::sockets::Socket;
+use super::startups::{Refusal, StartupRules, Startups};
+use crate::log::Log;
+
+/// Connections accepted before other events are looked at again.
+const ACCEPT_BATCH: usize = 64;
+/// Pause after the system had no descriptors or memory for a connection.
+const ACCEPT_PAUSE_MS: u64 = 100;
+/// How much longer than LoginGraceTime a monitor may take: it ends itself in time unless a
+/// library that it waits in (PAM, DNS) does not return.
+const GRACE_SLACK_MS: u64 = 10_000;
+
+const SIGNAL_TOKEN: u64 = 0;
+const FIRST_SOCKET_TOKEN: u64 = 1;
+const FIRST_CONNECTION_TOKEN: u64 = 1 << 32;
+
+/// Why the loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// SIGTERM or SIGINT.
+    Signal(Signal),
+    /// The one connection of `-d` has ended.
+    OnlyConnection,
+}
+
+/// What a reload brings.
+pub(crate) struct Reloaded {
+    pub(crate) config: ServerConfig,
+    pub(crate) launch: Launch,
+    pub(crate) sockets: Vec<Socket>,
+}
+
+/// A connection on its way to a login.
+struct Pending {
+    child: Child,
+    news: OwnedFd,
+    source: NetBlock,
+    address: IpAddr,
+    /// Monotonic milliseconds after which it is killed.
+    deadline_ms: Option<u64>,
+    /// Its news pipe has ended.
+    silent: bool,
+    /// It has said how it went.
+    told: bool,
+}
+
+/// See the module's head.
+pub(crate) struct Listener<'log> {
+    log: &'log Log,
+    options: ServerOptions,
+    launch: Launch,
+    sockets: Vec<Socket>,
+    epoll: Epoll,
+    signals: SignalFd,
+    startups: Startups,
+    penalties: Penalties,
+    pending: HashMap<u64, Pending>,
+    next_token: u64,
+    /// Accepting rests until then.
+    paused_until_ms: Option<u64>,
+    /// Since when connections are refused, and how many were.
+    throttled: Option<(u64, u64)>,
+    /// `-d`: serve one connection and end.
+    only_one: bool,
+}
+
+impl<'log> Listener<'log> {
+    /// Listens on `sockets`. Signals arrive from here on.
+    pub(crate) fn new(
+        config: &ServerConfig,
+        launch: Launch,
+        sockets: Vec<Socket>,
+        signals: SignalFd,
+        only_one: bool,
+        log: &'log Log,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(&signals, SIGNAL_TOKEN, Interest::READABLE)?;
+        let listener = Self {
+            log,
+            options: config.global(),
+            launch,
+            sockets,
+            epoll,
+            signals,
+            startups: Startups::default(),
+            penalties: Penalties::default(),
+            pending: HashMap::new(),
+            next_token: FIRST_CONNECTION_TOKEN,
+            paused_until_ms: None,
+            throttled: None,
+            only_one,
+        };
+        listener.watch_sockets(Interest::READABLE)?;
+        Ok(listener)
+    }
+
+    /// The addresses that are listened on.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|socket| socket.address).collect()
+    }
+
+    /// The options in force.
+    pub(crate) fn options(&self) -> &ServerOptions {
+        &self.options
+    }
+
+    /// Runs until a signal ends it; `reload` is called on SIGHUP with what is in use now, and
+    /// gives back what replaces it, or the same when the new configuration is bad.
+    pub(crate) fn run(
+        &mut self,
+        mut reload: impl FnMut(Launch, Vec<Socket>) -> Result<Reloaded, (Launch, Vec<Socket>)>,
+    ) -> io::Result<Stop> {
+        let mut events = Events::with_capacity(256);
+        loop {
+            let timeout = self.next_wake_ms();
+            self.epoll
+                .wait(&mut events, timeout.map(Duration::from_millis))?;
+            let now_ms = sys::time::monotonic_ms();
+            let tokens: Vec<u64> = events.iter().map(|event| event.token).collect();
+            for token in tokens {
+                if token == SIGNAL_TOKEN {
+                    if let Some(stop) = self.take_signals(&mut reload)? {
+                        return Ok(stop);
+                    }
+                } else if token >= FIRST_CONNECTION_TOKEN {
+                    self.hear(token, now_ms);
+                } else {
+                    self.accept(token, now_ms);
+                }
+            }
+            self.keep_time(sys::time::monotonic_ms());
+            if self.only_one && self.sockets.is_empty() && self.pending.is_empty() {
+                return Ok(Stop::OnlyConnection);
+            }
+        }
+    }
+
+    fn watch_sockets(&self, interest: Interest) -> io::Result<()> {
+        for (token, socket) in (FIRST_SOCKET_TOKEN..).zip(&self.sockets) {
+            self.epoll.add(&socket.fd, token, interest)?;
+        }
+        Ok(())
+    }
+
+    fn forget_sockets(&self) {
+        for socket in &self.sockets {
+            let _ = self.epoll.remove(&socket.fd);
+        }
+    }
+
+    fn next_wake_ms(&self) -> Option<u64> {
+        let now_ms = sys::time::monotonic_ms();
+        self.pending
+            .values()
+            .filter_map(|pending| pending.deadline_ms)
+            .chain(self.paused_until_ms)
+            .min()
+            .map(|at_ms| at_ms.saturating_sub(now_ms))
+    }
+
+    /// Deadlines and the pause after a shortage.
+    fn keep_time(&mut self, now_ms: u64) {
+        if self.paused_until_ms.is_some_and(|until| until <= now_ms) {
+            self.paused_until_ms = None;
+            if let Err(error) = self.watch_sockets(Interest::READABLE) {
+                self.log.error(&format!("listening again: {error}"));
+            }
+        }
+        let late: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| pending.deadline_ms.is_some_and(|at| at <= now_ms))
+            .map(|(token, _)| *token)
+            .collect();
+        for token in late {
+            if let Some(pending) = self.pending.get_mut(&token) {
+                pending.deadline_ms = None;
+                let _ = pending.child.signal(Signal::KILL);
+                pending.told = true;
+                let (address, source) = (pending.address, pending.source);
+                self.log
+                    .info(&format!("Timeout before authentication for {address}"));
+                self.penalise(address, source, Offence::GraceExceeded, now_ms);
+            }
+        }
+    }
+
+    // ---- new connections ----
+
+    fn accept(&mut self, token: u64, now_ms: u64) {
+        for _ in 0..ACCEPT_BATCH {
+            let index = usize::try_from(token - FIRST_SOCKET_TOKEN).unwrap_or(usize::MAX);
+            let Some(socket) = self.sockets.get(index) else {
+                return;
+            };
+            match sys::socket::accept(&socket.fd) {
+                Ok((network, peer)) => self.admit(network, peer, now_ms),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    self.log.error(&format!("accept: {error}"));
+                    // Out of descriptors or memory: a level-triggered loop would spin.
+                    self.forget_sockets();
+                    self.paused_until_ms = Some(now_ms + ACCEPT_PAUSE_MS);
+                    return;
+                }
+            }
+            if self.only_one {
+                self.forget_sockets();
+                self.sockets.clear();
+                return;
+            }
+        }
+    }
+
+    fn admit(&mut self, network: OwnedFd, peer: SocketAddr, now_ms: u64) {
+        let source = self.block_of(peer.ip());
+        let rules = StartupRules::of(&self.options);
+        let draw = u32::from_be_bytes(crypto::random::bytes()) % 100;
+        if let Some(refusal) = self.startups.refusal(&rules, source, draw) {
+            self.refuse(&network, peer, refusal, now_ms);
+            return;
+        }
+        self.leave_throttling(&rules, now_ms);
+        if !self.is_exempt(peer.ip())
+            && let Some(reason) =
+                self.penalties
+                    .refusal(&self.options.per_source_penalties, source, now_ms)
+        {
+            self.log.verbose(&format!(
+                "drop connection #{} from [{}]:{} penalty: {reason}",
+                self.startups.total(),
+                peer.ip(),
+                peer.port()
+            ));
+            let _ = sys::io::write(&network, b"Not allowed at this time\r\n");
+            return;
+        }
+        if self.options.tcp_keep_alive {
+            let _ = sys::socket::set_keepalive(&network, true);
+        }
+        let _ = sys::socket::set_nodelay(&network, true);
+        if let Err(error) = self.start(network, peer.ip(), source, now_ms) {
+            self.log
+                .error(&format!("starting a process for {}: {error}", peer.ip()));
+        }
+    }
+
+    fn start(
+        &mut self,
+        network: OwnedFd,
+        address: IpAddr,
+        source: NetBlock,
+        now_ms: u64,
+    ) -> io::Result<()> {
+        let (child, news) = self.launch.start(network, now_ms)?;
+        let token = self.next_token;
+        self.next_token += 1;
+        self.epoll.add(&news, token, Interest::READABLE)?;
+        let grace_ms = u64::from(self.options.login_grace_time_s) * 1000;
+        self.pending.insert(
+            token,
+            Pending {
+                child,
+                news,
+                source,
+                address,
+                deadline_ms: (grace_ms > 0).then(|| now_ms + grace_ms + GRACE_SLACK_MS),
+                silent: false,
+                told: false,
+            },
+        );
+        self.startups.enter(source);
+        Ok(())
+    }
+
+    fn refuse(&mut self, network: &OwnedFd, peer: SocketAddr, refusal: Refusal, now_ms: u64) {
+        let (since_ms, count) = self.throttled.unwrap_or((now_ms, 0));
+        if count == 0 {
+            self.log.info("beginning MaxStartups throttling");
+        }
+        self.throttled = Some((since_ms, count + 1));
+        self.log.verbose(&format!(
+            "drop connection #{} from [{}]:{} past {}",
+            self.startups.total(),
+            peer.ip(),
+            peer.port(),
+            match refusal {
+                Refusal::MaxStartups => "MaxStartups",
+                Refusal::PerSource => "PerSourceMaxStartups",
+            }
+        ));
+        let _ = sys::io::write(network, b"Exceeded MaxStartups\r\n");
+    }
+
+    fn leave_throttling(&mut self, rules: &StartupRules, now_ms: u64) {
+        let calm = self.startups.total() < rules.begin;
+        if let Some((since_ms, count)) = self.throttled.filter(|_| calm) {
+            self.throttled = None;
+            self.log.info(&format!(
+                "exited MaxStartups throttling after {} seconds, {count} connections dropped",
+                now_ms.saturating_sub(since_ms) / 1000
+            ));
+        }
+    }
+
+    fn block_of(&self, address: IpAddr) -> NetBlock {
+        let (bits4, bits6) = self.options.per_source_net_block_size;
+        NetBlock::of(address, bits4, bits6)
+    }
+
+    fn is_exempt(&self, address: IpAddr) -> bool {
+        let list = &self.options.per_source_penalty_exempt_list;
+        !list.is_empty() && config::address::match_cidr_list(Some(address), list).unwrap_or(false)
+    }
+
+    fn penalise(&mut self, address: IpAddr, source: NetBlock, offence: Offence, now_ms: u64) {
+        if self.is_exempt(address) {
+            return;
+        }
+        let rules = &self.options.per_source_penalties;
+        if let Some(length_ms) = self.penalties.penalise(rules, source, offence, now_ms) {
+            self.log.info(&format!(
+                "{}: activating penalty of {} seconds for {}",
+                source.address(),
+                length_ms / 1000,
+                offence.reason()
+            ));
+        }
+    }
+
+    // ---- news ----
+
+    /// Reads what a monitor tells.
+    fn hear(&mut self, token: u64, now_ms: u64) {
+        let Some(pending) = self.pending.get_mut(&token) else {
+            return;
+        };
+        let mut bytes = [0_u8; 16];
+        let count = match sys::io::read(&pending.news, &mut bytes) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => 0,
+        };
+        if count == 0 {
+            let _ = self.epoll.remove(&pending.news);
+            if !core::mem::replace(&mut pending.silent, true) {
+                let source = pending.source;
+                self.startups.leave(source);
+            }
+            return;
+        }
+        for byte in bytes.into_iter().take(count) {
+            let Some(news) = ConnectionNews::from_byte(byte) else {
+                continue;
+            };
+            let offence = match news {
+                ConnectionNews::Authenticated => {
+                    self.logged_in(token);
+                    return;
+                }
+                ConnectionNews::AuthenticationFailed => Offence::AuthFail,
+                ConnectionNews::InvalidUser => Offence::InvalidUser,
+                ConnectionNews::NoAttempt => Offence::NoAuth,
+                ConnectionNews::GraceExceeded => Offence::GraceExceeded,
+                ConnectionNews::Crashed => Offence::Crash,
+                ConnectionNews::Refused => Offence::RefuseConnection,
+            };
+            if let Some(pending) = self.pending.get_mut(&token) {
+                pending.told = true;
+                let (address, source) = (pending.address, pending.source);
+                self.penalise(address, source, offence, now_ms);
+            }
+        }
+    }
+
+    /// The connection no longer counts; the process is collected when it ends.
+    fn logged_in(&mut self, token: u64) {
+        if let Some(pending) = self.pending.remove(&token) {
+            let _ = self.epoll.remove(&pending.news);
+            self.startups.leave(pending.source);
+            if self.only_one {
+                // `-d` waits for the session's end.
+                let mut child = pending.child;
+                let _ = child.wait();
+            }
+        }
+    }
+
+    fn take_signals(
+        &mut self,
+        reload: &mut impl FnMut(Launch, Vec<Socket>) -> Result<Reloaded, (Launch, Vec<Socket>)>,
+    ) -> io::Result<Option<Stop>> {
+        while let Some(info) = self.signals.read()? {
+            match info.signal {
+                Signal::HUP => {
+                    self.log.info("Received SIGHUP; restarting.");
+                    self.reload(reload)?;
+                }
+                Signal::CHLD => self.reap(),
+                signal => {
+                    self.log.info(&format!(
+                        "Received signal {}; terminating.",
+                        signal.as_raw()
+                    ));
+                    return Ok(Some(Stop::Signal(signal)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn reap(&mut self) {
+        let now_ms = sys::time::monotonic_ms();
+        while let Ok(Some((pid, status))) = reap_any() {
+            let token = self
+                .pending
+                .iter()
+                .find(|(_, pending)| pending.child.pid() == pid)
+                .map(|(token, _)| *token);
+            let Some(token) = token else { continue };
+            // Its last news may still be in the pipe.
+            self.hear(token, now_ms);
+            let Some(mut pending) = self.pending.remove(&token) else {
+                continue;
+            };
+            pending.child.set_reaped(status);
+            if !pending.silent {
+                let _ = self.epoll.remove(&pending.news);
+                self.startups.leave(pending.source);
+            }
+            if let ExitStatus::Signaled { signal, .. } = status
+                && !pending.told
+            {
+                self.log.error(&format!(
+                    "process {pid} for {} was killed by signal {}",
+                    pending.address,
+                    signal.as_raw()
+                ));
+                self.penalise(pending.address, pending.source, Offence::Crash, now_ms);
+            }
+        }
+    }
+
+    fn reload(
+        &mut self,
+        reload: &mut impl FnMut(Launch, Vec<Socket>) -> Result<Reloaded, (Launch, Vec<Socket>)>,
+    ) -> io::Result<()> {
+        self.forget_sockets();
+        let sockets = core::mem::take(&mut self.sockets);
+        let launch = self.launch.share()?;
+        match reload(launch, sockets) {
+            Ok(reloaded) => {
+                self.options = reloaded.config.global();
+                self.launch = reloaded.launch;
+                self.sockets = reloaded.sockets;
+            }
+            Err((launch, sockets)) => {
+                self.launch = launch;
+                self.sockets = sockets;
+            }
+        }
+        if self.paused_until_ms.is_none() {
+            self.watch_sockets(Interest::READABLE)?;
+        }
+        Ok(())
+    }
+}

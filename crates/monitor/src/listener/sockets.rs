@@ -1,0 +1,158 @@
+//! The sockets that the server listens on: opened by ListenAddress, or handed down by the
+//! service manager.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use config::server::{ListenAddress, ServerOptions};
+use config::types::AddressFamily;
+use sys::socket::{Family, resolve};
+
+use crate::log::Log;
+
+/// Connections that may wait to be accepted; the kernel cuts it to its own limit.
+const BACKLOG: i32 = 1024;
+/// TCP Fast Open requests that may wait (RFC 7413); a kernel without it is fine.
+const FAST_OPEN_QUEUE: i32 = 64;
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) address: SocketAddr,
+    pub(crate) fd: OwnedFd,
+    /// From the service manager: not ours to reopen on a reload.
+    pub(crate) inherited: bool,
+}
+
+/// Takes what the service manager opened.
+///
+/// # Errors
+/// The sentence for the user.
+pub(crate) fn inherited() -> Result<Vec<Socket>, String> {
+    let descriptors = sys::systemd::listen_fds().map_err(|error| error.to_string())?;
+    descriptors
+        .into_iter()
+        .map(|fd| {
+            let address = sys::socket::local_address(&fd)
+                .map_err(|error| format!("socket of the service manager: {error}"))?;
+            sys::io::set_nonblocking(&fd, true).map_err(|error| error.to_string())?;
+            Ok(Socket {
+                address,
+                fd,
+                inherited: true,
+            })
+        })
+        .collect()
+}
+
+/// Opens what `options` name; sockets of `open` that are named again stay as they are.
+///
+/// # Errors
+/// When none can be had.
+pub(crate) fn open(
+    options: &ServerOptions,
+    open: &mut Vec<Socket>,
+    log: &Log,
+) -> Result<Vec<Socket>, String> {
+    let mut sockets: Vec<Socket> = Vec::new();
+    for listen in &options.listen_addresses {
+        for address in addresses(listen, options.address_family, log) {
+            if address.port() != 0 && sockets.iter().any(|socket| socket.address == address) {
+                continue;
+            }
+            let kept = open
+                .iter()
+                .position(|socket| !socket.inherited && socket.address == address);
+            if let Some(at) = kept {
+                sockets.push(open.swap_remove(at));
+                continue;
+            }
+            match sys::socket::listen(address, BACKLOG, true, true) {
+                Ok(fd) => {
+                    let _ = sys::socket::set_fastopen_queue(&fd, FAST_OPEN_QUEUE);
+                    let address = sys::socket::local_address(&fd).unwrap_or(address);
+                    log.info(&format!(
+                        "Server listening on {} port {}.",
+                        address.ip(),
+                        address.port()
+                    ));
+                    sockets.push(Socket {
+                        address,
+                        fd,
+                        inherited: false,
+                    });
+                }
+                Err(error) => log.error(&format!(
+                    "Bind to port {} on {} failed: {error}.",
+                    address.port(),
+                    address.ip()
+                )),
+            }
+        }
+    }
+    if sockets.is_empty() {
+        return Err("Cannot bind any address.".to_owned());
+    }
+    Ok(sockets)
+}
+
+fn addresses(listen: &ListenAddress, family: AddressFamily, log: &Log) -> Vec<SocketAddr> {
+    let v4 = family != AddressFamily::Inet6;
+    let v6 = family != AddressFamily::Inet;
+    let Some(host) = &listen.host else {
+        let any4 = v4.then(|| SocketAddr::from(([0, 0, 0, 0], listen.port)));
+        let any6 = v6.then(|| SocketAddr::from(([0_u16; 8], listen.port)));
+        return any4.into_iter().chain(any6).collect();
+    };
+    let family = match family {
+        AddressFamily::Any => Family::Any,
+        AddressFamily::Inet => Family::V4,
+        AddressFamily::Inet6 => Family::V6,
+    };
+    match resolve(host, listen.port, family, false) {
+        Ok(found) => found.addresses,
+        Err(error) => {
+            log.error(&format!("bad addr or host: {host} ({error})"));
+            Vec::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use privsep::LogLevel;
+
+    use super::*;
+    use crate::test_support::options;
+
+    #[test]
+    fn sockets_that_stay_configured_are_kept_over_a_reload() {
+        let log = Log::to_memory(LogLevel::Info);
+        let mut any_port = options("");
+        any_port.listen_addresses = vec![ListenAddress {
+            host: Some("127.0.0.1".into()),
+            port: 0,
+            rdomain: None,
+        }];
+        let first = open(&any_port, &mut Vec::new(), &log).unwrap();
+        let port = first[0].address.port();
+        assert_ne!(port, 0);
+        let before = std::os::fd::AsRawFd::as_raw_fd(&first[0].fd);
+        let text = format!("ListenAddress 127.0.0.1:{port}");
+        let mut held = first;
+        let second = open(&options(&text), &mut held, &log).unwrap();
+        assert_eq!(second.len(), 1);
+        assert_eq!(std::os::fd::AsRawFd::as_raw_fd(&second[0].fd), before);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_named_and_nothing_left_is_an_error() {
+        let log = Log::to_memory(LogLevel::Info);
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let text = format!("ListenAddress {}", taken.local_addr().unwrap());
+        let error = open(&options(&text), &mut Vec::new(), &log).unwrap_err();
+        assert_eq!(error, "Cannot bind any address.");
+        assert!(log.lines()[0].contains("failed"), "{:?}", log.lines());
+    }
+}

@@ -1,0 +1,177 @@
+//! MaxStartups and PerSourceMaxStartups: how many connections may be on their way to a login
+//! at once. Pure; randomness is a parameter.
+
+use std::collections::HashMap;
+
+use config::server::ServerOptions;
+
+use super::block::NetBlock;
+
+/// MaxStartups `start:rate:full` and PerSourceMaxStartups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StartupRules {
+    /// From this many on, connections are refused by chance.
+    pub(crate) begin: usize,
+    /// The chance at `begin`, in percent.
+    pub(crate) rate: u32,
+    /// From this many on, every connection is refused.
+    pub(crate) full: usize,
+    /// Most at once from one source; none for no such limit.
+    pub(crate) per_source: Option<usize>,
+}
+
+/// The connections that have not logged in yet.
+#[derive(Debug, Default)]
+pub(crate) struct Startups {
+    total: usize,
+    by_source: HashMap<NetBlock, usize>,
+}
+
+/// Why a connection was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// MaxStartups.
+    MaxStartups,
+    /// PerSourceMaxStartups.
+    PerSource,
+}
+
+impl StartupRules {
+    /// As configured.
+    pub(crate) fn of(options: &ServerOptions) -> Self {
+        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        Self {
+            begin: count(options.max_startups.start),
+            rate: options.max_startups.rate,
+            full: count(options.max_startups.full),
+            per_source: options.per_source_max_startups.map(count),
+        }
+    }
+
+    /// The chance in percent that the next connection is refused while `startups` are open.
+    pub(crate) fn refusal_percent(&self, startups: usize) -> u32 {
+        if startups < self.begin {
+            return 0;
+        }
+        if startups >= self.full || self.rate >= 100 {
+            return 100;
+        }
+        let span = u64::try_from(self.full - self.begin).unwrap_or(u64::MAX);
+        let above = u64::try_from(startups - self.begin).unwrap_or(u64::MAX);
+        let rise = u64::from(100 - self.rate).saturating_mul(above) / span.max(1);
+        self.rate.saturating_add(u32::try_from(rise).unwrap_or(100))
+    }
+}
+
+impl Startups {
+    /// Whether one more connection from `source` is refused; `draw` is a random number below
+    /// 100.
+    pub(crate) fn refusal(
+        &self,
+        rules: &StartupRules,
+        source: NetBlock,
+        draw: u32,
+    ) -> Option<Refusal> {
+        if draw < rules.refusal_percent(self.total) {
+            return Some(Refusal::MaxStartups);
+        }
+        let from_source = self.by_source.get(&source).copied().unwrap_or(0);
+        if rules.per_source.is_some_and(|most| from_source >= most) {
+            return Some(Refusal::PerSource);
+        }
+        None
+    }
+
+    /// Counts a connection.
+    pub(crate) fn enter(&mut self, source: NetBlock) {
+        self.total += 1;
+        *self.by_source.entry(source).or_insert(0) += 1;
+    }
+
+    /// A connection of `source` has logged in or ended.
+    pub(crate) fn leave(&mut self, source: NetBlock) {
+        self.total = self.total.saturating_sub(1);
+        if let Some(count) = self.by_source.get_mut(&source) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_source.remove(&source);
+            }
+        }
+    }
+
+    /// Connections that count at the moment.
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    const DEFAULT: StartupRules = StartupRules {
+        begin: 10,
+        rate: 30,
+        full: 100,
+        per_source: None,
+    };
+
+    fn source(last: u8) -> NetBlock {
+        NetBlock::of(IpAddr::from([192, 0, 2, last]), 32, 128)
+    }
+
+    #[test]
+    fn the_chance_is_nothing_then_the_rate_then_rises_to_certainty() {
+        assert_eq!(DEFAULT.refusal_percent(0), 0);
+        assert_eq!(DEFAULT.refusal_percent(9), 0);
+        assert_eq!(DEFAULT.refusal_percent(10), 30);
+        assert_eq!(DEFAULT.refusal_percent(55), 65);
+        assert_eq!(DEFAULT.refusal_percent(99), 99);
+        assert_eq!(DEFAULT.refusal_percent(100), 100);
+        assert!((10..100).all(|n| DEFAULT.refusal_percent(n) <= DEFAULT.refusal_percent(n + 1)));
+        let sudden = StartupRules {
+            begin: 5,
+            full: 5,
+            ..DEFAULT
+        };
+        assert_eq!(sudden.refusal_percent(4), 0);
+        assert_eq!(sudden.refusal_percent(5), 100);
+    }
+
+    #[test]
+    fn the_draw_decides_between_begin_and_full() {
+        let mut startups = Startups::default();
+        for _ in 0..10 {
+            startups.enter(source(1));
+        }
+        assert_eq!(
+            startups.refusal(&DEFAULT, source(2), 29),
+            Some(Refusal::MaxStartups)
+        );
+        assert_eq!(startups.refusal(&DEFAULT, source(2), 30), None);
+        startups.leave(source(1));
+        assert_eq!(startups.refusal(&DEFAULT, source(2), 0), None);
+    }
+
+    #[test]
+    fn one_source_cannot_take_what_others_need() {
+        let rules = StartupRules {
+            per_source: Some(2),
+            ..DEFAULT
+        };
+        let mut startups = Startups::default();
+        startups.enter(source(1));
+        startups.enter(source(1));
+        assert_eq!(
+            startups.refusal(&rules, source(1), 99),
+            Some(Refusal::PerSource)
+        );
+        assert_eq!(startups.refusal(&rules, source(2), 99), None);
+        startups.leave(source(1));
+        assert_eq!(startups.refusal(&rules, source(1), 99), None);
+        startups.leave(source(1));
+        assert!(startups.by_source.is_empty());
+        assert_eq!(startups.total(), 0);
+    }
+}

@@ -1,0 +1,68 @@
+//! What tests of several rooms need: options from text, an account, a directory of their own.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use config::environment::MemoryFiles;
+use config::server::{ServerArguments, ServerConfig, ServerOptions};
+
+use crate::connection::Account;
+
+/// The configuration of this text.
+pub(crate) fn config(text: &str) -> ServerConfig {
+    ServerConfig::parse(
+        "test",
+        text.as_bytes(),
+        &MemoryFiles::default(),
+        &ServerArguments::default(),
+    )
+    .unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// What it comes to for everyone.
+pub(crate) fn options(text: &str) -> ServerOptions {
+    config(text).global()
+}
+
+/// An ordinary user.
+pub(crate) fn account() -> Account {
+    Account {
+        name: "ada".into(),
+        uid: 1000,
+        gid: 1000,
+        home: "/home/ada".into(),
+        shell: "/bin/sh".into(),
+        groups: vec![1000, 50],
+        group_names: vec!["ada".into(), "staff".into()],
+        shadow: None,
+    }
+}
+
+/// A directory that only we can write to, gone when dropped.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fulmar-monitor-{}-{number}", std::process::id());
+        // Not below /tmp, which everybody may write to: StrictModes would refuse it.
+        let base = std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
+        let path = base.join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
