@@ -11,8 +11,8 @@ use crate::value::{Support, Value, canonical};
 pub(crate) enum Judgement {
     /// Take it.
     Keep,
-    /// Take it, and say that it is not carried out.
-    Warn,
+    /// Take it, and say this of it.
+    Warn(&'static str),
     /// Refuse the configuration.
     Refuse,
     /// Ignore it, saying so at this severity with this word.
@@ -28,7 +28,9 @@ pub(crate) fn judge(support: Support, value: &Value) -> Judgement {
     match support {
         Support::Carried | Support::Fulfilled => Judgement::Keep,
         Support::Enabling(list) if harmless(list) => Judgement::Keep,
-        Support::Enabling(_) => Judgement::Warn,
+        Support::Enabling(_) => Judgement::Warn("is not carried out yet; ignored"),
+        Support::Partly(list, _) if harmless(list) => Judgement::Keep,
+        Support::Partly(_, text) => Judgement::Warn(text),
         Support::Restricting(list) if harmless(list) => Judgement::Keep,
         Support::Restricting(_) => Judgement::Refuse,
         Support::Deprecated => Judgement::Drop(Some(Severity::Debug), "Deprecated"),

@@ -69,6 +69,8 @@ pub enum Support {
     /// It would enable something that is not carried out: warned about, and ignored. The canonical values
     /// listed enable nothing and pass in silence.
     Enabling(&'static [&'static str]),
+    /// Carried out in part: the canonical values listed are carried out, the others are warned about with these words.
+    Partly(&'static [&'static str], &'static str),
     /// It would restrict something and is not carried out: refused. The canonical values listed restrict
     /// nothing and pass.
     Restricting(&'static [&'static str]),
@@ -417,6 +419,7 @@ pub fn manual_rows(table: Table) -> Vec<[String; 3]> {
                 Support::Carried => "carried out",
                 Support::Fulfilled => "nothing to do",
                 Support::Enabling(_) => "not carried out; warns",
+                Support::Partly(_, _) => "carried out in part",
                 Support::Restricting(_) => "not carried out; refused",
                 Support::Deprecated => "deprecated",
                 Support::Unsupported => "unsupported",

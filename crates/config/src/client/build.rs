@@ -98,42 +98,85 @@ pub(crate) fn build(
     }
     forwardings(&mut values, &mut warnings)?;
     let hostname = values.word(Row::HostName.index()).to_owned();
-    let tokens = knowledge.tokens(&values, &hostname);
+    let mut tokens = knowledge.tokens(&values, &hostname);
     let expander = Expander {
         tokens: &tokens,
         environment,
     };
-    let remote_command = remote_command(&values, command_line, &tokens)?;
-    let identity_agent = identity_agent(&values, &expander)?;
-    let user_files = expander.paths(
-        "UserKnownHostsFile",
-        &values.words_unless_none(Row::UserKnownHostsFile.index()),
-    )?;
-    show_expanded(
-        &mut values,
-        remote_command.as_deref(),
-        &identity_agent,
-        &user_files,
-    );
-    let global_files = values.words_unless_none(Row::GlobalKnownHostsFile.index());
-    let global_known_hosts_files = global_files
+    let expanded = expand(&values, command_line, explicit_identities, &expander)?;
+    show_expanded(&mut values, &expanded);
+    // LocalCommand takes every token; there is no tunnel yet.
+    tokens.set('T', "NONE");
+    Ok(typed(
+        values,
+        expanded,
+        knowledge,
+        host_key_algorithms_set,
+        tokens,
+        warnings,
+    ))
+}
+
+/// Values that hold paths, commands and names, with tokens, tildes and variables replaced.
+struct Expanded {
+    certificate_files: Vec<String>,
+    global_known_hosts_files: Vec<String>,
+    identity_agent: IdentityAgent,
+    identity_files: Vec<IdentityFile>,
+    proxy: Proxy,
+    remote_command: Option<String>,
+    revoked_host_keys: Option<String>,
+    user_known_hosts_files: Vec<String>,
+    version_addendum: Option<String>,
+}
+
+fn expand(
+    values: &Values,
+    command_line: &CommandLine,
+    explicit_identities: bool,
+    expander: &Expander<'_>,
+) -> Result<Expanded, ConfigError> {
+    let list = |key: Row| values.words_unless_none(key.index());
+    let global_known_hosts_files = list(Row::GlobalKnownHostsFile)
         .iter()
         .map(|file| expander.tilde("GlobalKnownHostsFile", file))
         .collect::<Result<_, _>>()?;
-    let identity_files = identity_files(&values, explicit_identities, &expander)?;
-    let certificate_files = expander.paths(
-        "CertificateFile",
-        &values.words_unless_none(Row::CertificateFile.index()),
-    )?;
-    let proxy = proxy(&values, &tokens)?;
+    let revoked_host_keys = match values.word_unless_none(Row::RevokedHostKeys.index()) {
+        Some(file) => Some(expander.path("RevokedHostKeys", &file)?),
+        None => None,
+    };
     let version_addendum = match values.word_unless_none(Row::VersionAddendum.index()) {
         Some(text) => Some(
-            tokens
+            expander
+                .tokens
                 .expand(&text, Purpose::Plain)
-                .map_err(|e| refused("VersionAddendum", &e))?,
+                .map_err(|error| refused("VersionAddendum", &error))?,
         ),
         None => None,
     };
+    Ok(Expanded {
+        certificate_files: expander.paths("CertificateFile", &list(Row::CertificateFile))?,
+        global_known_hosts_files,
+        identity_agent: identity_agent(values, expander)?,
+        identity_files: identity_files(values, explicit_identities, expander)?,
+        proxy: proxy(values, expander.tokens)?,
+        remote_command: remote_command(values, command_line, expander.tokens)?,
+        revoked_host_keys,
+        user_known_hosts_files: expander
+            .paths("UserKnownHostsFile", &list(Row::UserKnownHostsFile))?,
+        version_addendum,
+    })
+}
+
+/// Gives every value its type.
+fn typed(
+    values: Values,
+    expanded: Expanded,
+    knowledge: &Knowledge,
+    host_key_algorithms_set: bool,
+    tokens: Tokens,
+    warnings: Vec<Warning>,
+) -> ClientOptions {
     let v = &values;
     let flag = |key: Row| v.flag(key.index());
     let count = |key: Row| v.count(key.index()).unwrap_or(0);
@@ -141,9 +184,9 @@ pub(crate) fn build(
     let word = |key: Row| v.word(key.index());
     let first = |key: Row| v.words(key.index()).first().map_or("", String::as_str);
     let unless_none = |key: Row| v.word_unless_none(key.index());
-    Ok(ClientOptions {
+    ClientOptions {
         host_argument: knowledge.host_argument.clone(),
-        hostname,
+        hostname: word(Row::HostName).to_owned(),
         user: word(Row::User).to_owned(),
         port: u16::try_from(v.number(Row::Port.index())).unwrap_or(22),
         address_family: AddressFamily::from_word(word(Row::AddressFamily)),
@@ -151,7 +194,7 @@ pub(crate) fn build(
         bind_address: unless_none(Row::BindAddress),
         bind_interface: unless_none(Row::BindInterface),
         ca_signature_algorithms: words(Row::CASignatureAlgorithms),
-        certificate_files,
+        certificate_files: expanded.certificate_files,
         check_host_ip: flag(Row::CheckHostIP),
         ciphers: words(Row::Ciphers),
         compression: word(Row::Compression) == "yes",
@@ -160,31 +203,34 @@ pub(crate) fn build(
         escape_char: escape_char(first(Row::EscapeChar)),
         fingerprint_hash: FingerprintHash::from_word(word(Row::FingerprintHash)),
         fork_after_authentication: flag(Row::ForkAfterAuthentication),
-        global_known_hosts_files,
+        global_known_hosts_files: expanded.global_known_hosts_files,
         hash_known_hosts: flag(Row::HashKnownHosts),
         host_key_algorithms: words(Row::HostKeyAlgorithms),
         host_key_algorithms_set,
         host_key_alias: unless_none(Row::HostKeyAlias),
         identities_only: flag(Row::IdentitiesOnly),
-        identity_agent,
-        identity_files,
+        identity_agent: expanded.identity_agent,
+        identity_files: expanded.identity_files,
         ip_qos: IpQos::from_words(v.words(Row::IPQoS.index())),
         kbd_interactive_authentication: flag(Row::KbdInteractiveAuthentication),
         kex_algorithms: words(Row::KexAlgorithms),
+        known_hosts_command: unless_none(Row::KnownHostsCommand),
+        local_command: unless_none(Row::LocalCommand).filter(|_| flag(Row::PermitLocalCommand)),
         log_level: LogLevel::from_word(first(Row::LogLevel)),
         macs: words(Row::MACs),
         no_host_authentication_for_localhost: flag(Row::NoHostAuthenticationForLocalhost),
         number_of_password_prompts: count(Row::NumberOfPasswordPrompts),
         password_authentication: flag(Row::PasswordAuthentication),
         preferred_authentications: methods(word(Row::PreferredAuthentications)),
-        proxy,
+        proxy: expanded.proxy,
+        proxy_use_fdpass: flag(Row::ProxyUseFdpass),
         pubkey_accepted_algorithms: words(Row::PubkeyAcceptedAlgorithms),
         pubkey_authentication: PubkeyAuthentication::from_word(word(Row::PubkeyAuthentication)),
         rekey_limit: RekeyLimit::from_words(v.words(Row::RekeyLimit.index())),
-        remote_command,
+        remote_command: expanded.remote_command,
         request_tty: RequestTty::from_word(word(Row::RequestTTY)),
         required_rsa_size: count(Row::RequiredRSASize),
-        revoked_host_keys: unless_none(Row::RevokedHostKeys),
+        revoked_host_keys: expanded.revoked_host_keys,
         send_env: words(Row::SendEnv),
         server_alive_count_max: count(Row::ServerAliveCountMax),
         server_alive_interval_s: count(Row::ServerAliveInterval),
@@ -198,13 +244,13 @@ pub(crate) fn build(
         tag: unless_none(Row::Tag),
         tcp_keep_alive: flag(Row::TCPKeepAlive),
         update_host_keys: YesNoAsk::from_word(word(Row::UpdateHostKeys)),
-        user_known_hosts_files: user_files,
-        version_addendum,
+        user_known_hosts_files: expanded.user_known_hosts_files,
+        version_addendum: expanded.version_addendum,
         visual_host_key: flag(Row::VisualHostKey),
         tokens,
         warnings,
         values,
-    })
+    }
 }
 
 fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
@@ -343,24 +389,20 @@ fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
 }
 
 /// The dump shows some values expanded, as OpenSSH has expanded them by then.
-fn show_expanded(
-    values: &mut Values,
-    remote_command: Option<&str>,
-    agent: &IdentityAgent,
-    user_files: &[String],
-) {
-    if let Some(command) = remote_command {
-        values.put(Row::RemoteCommand.index(), Value::Word(command.to_owned()));
+fn show_expanded(values: &mut Values, expanded: &Expanded) {
+    if let Some(command) = &expanded.remote_command {
+        values.put(Row::RemoteCommand.index(), Value::Word(command.clone()));
     }
-    if let IdentityAgent::Socket(path) = agent
+    if let IdentityAgent::Socket(path) = &expanded.identity_agent
         && !values.word(Row::IdentityAgent.index()).starts_with('$')
     {
         values.put(Row::IdentityAgent.index(), Value::Word(path.clone()));
     }
+    let user_files = &expanded.user_known_hosts_files;
     if !user_files.is_empty() {
         values.put(
             Row::UserKnownHostsFile.index(),
-            Value::Words(user_files.to_vec()),
+            Value::Words(user_files.clone()),
         );
     }
 }

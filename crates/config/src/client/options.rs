@@ -189,11 +189,16 @@ pub struct ClientOptions {
     pub kbd_interactive_authentication: bool,
     /// `KexAlgorithms`.
     pub kex_algorithms: Vec<String>,
+    /// `KnownHostsCommand`: a command with arguments, not split; all tokens, of which %f %H %I %K %t are for the
+    /// caller to set.
+    pub known_hosts_command: Option<String>,
+    /// `LocalCommand`, where `PermitLocalCommand` allows it: a shell command; all tokens, as above.
+    pub local_command: Option<String>,
     /// `LogLevel`.
     pub log_level: LogLevel,
     /// `MACs`.
     pub macs: Vec<String>,
-    /// `NoHostAuthenticationForLocalhost` (not carried out yet).
+    /// `NoHostAuthenticationForLocalhost`.
     pub no_host_authentication_for_localhost: bool,
     /// `NumberOfPasswordPrompts`.
     pub number_of_password_prompts: u32,
@@ -203,6 +208,8 @@ pub struct ClientOptions {
     pub preferred_authentications: Vec<String>,
     /// `ProxyCommand` or `ProxyJump`.
     pub proxy: Proxy,
+    /// `ProxyUseFdpass`: the proxy command passes a connected descriptor back.
+    pub proxy_use_fdpass: bool,
     /// `PubkeyAcceptedAlgorithms`.
     pub pubkey_accepted_algorithms: Vec<String>,
     /// `PubkeyAuthentication`.
@@ -215,7 +222,7 @@ pub struct ClientOptions {
     pub request_tty: RequestTty,
     /// `RequiredRSASize` in bits.
     pub required_rsa_size: u32,
-    /// `RevokedHostKeys`: expanded (not carried out yet; refused).
+    /// `RevokedHostKeys`: expanded; a list or KRL.
     pub revoked_host_keys: Option<String>,
     /// `SendEnv`: patterns of local variables.
     pub send_env: Vec<String>,

@@ -248,13 +248,8 @@ impl Pass<'_> {
         }
         match reader::judge(row.support, &value) {
             Judgement::Keep => {}
-            Judgement::Warn => {
-                self.warn(
-                    row,
-                    place,
-                    format!("{} is not carried out yet; ignored", row.name),
-                    Severity::Notice,
-                );
+            Judgement::Warn(text) => {
+                self.warn(row, place, format!("{} {text}", row.name), Severity::Notice);
             }
             Judgement::Refuse => {
                 let harmless = match row.support {

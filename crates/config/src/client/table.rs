@@ -111,10 +111,10 @@ keyword_table! {
         HostbasedAuthentication [] Kind::Flag, "no", NO, Everywhere, First, Line;
         IdentitiesOnly [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication" "TISAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        NoHostAuthenticationForLocalhost [] Kind::Flag, "no", NO, Everywhere, First, Line;
+        NoHostAuthenticationForLocalhost [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         PasswordAuthentication [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        PermitLocalCommand [] Kind::Flag, "no", NO, Everywhere, First, Line;
-        ProxyUseFdpass [] Kind::Flag, "no", Support::Restricting(&["no"]), Everywhere, First, Line;
+        PermitLocalCommand [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        ProxyUseFdpass [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         PubkeyAuthentication ["DSAAuthentication"] PUBKEY, "yes", Carried, Everywhere, First, Line;
         RequestTTY [] REQUEST_TTY, "auto", Carried, Everywhere, First, Line;
         SessionType [] SESSION_TYPE, "default", Carried, Everywhere, First, Line;
@@ -149,7 +149,7 @@ keyword_table! {
         KbdInteractiveDevices [] Kind::Text, "", Fulfilled, Everywhere, First, Line;
         KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Everywhere, First, Comma;
         CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
-        LocalCommand [] Kind::Rest, "", Fulfilled, Everywhere, First, Line;
+        LocalCommand [] Kind::Rest, "", Carried, Everywhere, First, Line;
         RemoteCommand [] Kind::Rest, "", Carried, Everywhere, First, Line;
         LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
@@ -157,9 +157,9 @@ keyword_table! {
         SecurityKeyProvider [] Kind::Text, "internal", Support::Enabling(&["internal"]), Everywhere, First, Line;
         PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
         PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
-        RevokedHostKeys [] Kind::Text, "", Support::Restricting(&["none"]), Everywhere, First, Line;
+        RevokedHostKeys [] Kind::Text, "", Carried, Everywhere, First, Line;
         XAuthLocation [] Kind::Text, "/usr/bin/xauth", Fulfilled, Everywhere, First, Line;
-        KnownHostsCommand [] Kind::Rest, "", NONE, Everywhere, First, Line;
+        KnownHostsCommand [] Kind::Rest, "", Carried, Everywhere, First, Line;
         Tag [] Kind::Text, "", Carried, Everywhere, First, Line;
         VersionAddendum [] Kind::Rest, "", Carried, Everywhere, First, Line;
         DynamicForward [] Kind::Parsed(forms::forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;

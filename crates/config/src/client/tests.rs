@@ -395,14 +395,43 @@ fn what_debian_sets_by_default_is_silent_at_the_default_level() {
 
 #[test]
 fn what_restricts_and_is_not_carried_out_is_refused() {
-    assert!(refusal("CheckHostIP yes\n").contains("CheckHostIP is not carried out yet"));
-    assert!(refusal("RevokedHostKeys /x\n").contains("line 1: RevokedHostKeys"));
-    assert!(!resolve("CheckHostIP no\nRevokedHostKeys none\n", "h").check_host_ip);
+    assert!(refusal("CheckHostIP yes\n").contains("line 1: CheckHostIP is not carried out yet"));
+    assert!(!resolve("CheckHostIP no\n", "h").check_host_ip);
     assert!(refusal("RefuseConnection \"not today\"\n").contains("not today"));
     assert!(
         !resolve("Host x\nRefuseConnection no\n", "h")
             .hostname
             .is_empty()
+    );
+}
+
+#[test]
+fn commands_that_wait_for_facts_of_the_connection() {
+    let text =
+        "KnownHostsCommand /bin/kh %H %t\nLocalCommand echo %T %h\nRevokedHostKeys ~/revoked-%h\n";
+    let options = resolve(text, "h");
+    assert_eq!(
+        options.known_hosts_command.as_deref(),
+        Some("/bin/kh %H %t")
+    );
+    assert_eq!(
+        options.revoked_host_keys.as_deref(),
+        Some("/home/local/revoked-h")
+    );
+    assert_eq!(options.local_command, None);
+    let allowed = resolve(
+        &format!("{text}PermitLocalCommand yes\nProxyUseFdpass yes\n"),
+        "h",
+    );
+    assert_eq!(allowed.local_command.as_deref(), Some("echo %T %h"));
+    assert!(allowed.proxy_use_fdpass && allowed.warnings.is_empty());
+    let expanded = allowed
+        .tokens
+        .expand("echo %T %h", crate::tokens::Purpose::Shell);
+    assert_eq!(expanded.unwrap(), "echo NONE h");
+    assert_eq!(
+        resolve("RevokedHostKeys none\n", "h").revoked_host_keys,
+        None
     );
 }
 

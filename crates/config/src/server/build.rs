@@ -3,8 +3,8 @@
 use crate::algorithms::{Class, Side};
 use crate::error::ConfigError;
 use crate::server::options::{
-    ListenAddress, MaxStartups, PenaltyOverflow, PerSourcePenalties, PermitRootLogin,
-    PubkeyAuthOptions, ServerOptions, Subsystem, UserEnvironment,
+    AllowForwarding, ListenAddress, MaxStartups, PenaltyOverflow, PerSourcePenalties,
+    PermitRootLogin, PubkeyAuthOptions, ServerOptions, Subsystem, UserEnvironment,
 };
 use crate::server::table::{Row, SERVER_TABLE};
 use crate::types::{
@@ -44,6 +44,7 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
         accept_env: words(Row::AcceptEnv),
         address_family,
         allow_groups: words(Row::AllowGroups),
+        allow_tcp_forwarding: AllowForwarding::from_word(v.word(Row::AllowTcpForwarding.index())),
         allow_users: words(Row::AllowUsers),
         deny_groups: words(Row::DenyGroups),
         deny_users: words(Row::DenyUsers),
@@ -80,6 +81,7 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
         pam_service_name: word(Row::PAMServiceName),
         password_authentication: flag(Row::PasswordAuthentication),
         permit_empty_passwords: flag(Row::PermitEmptyPasswords),
+        permit_open: words(Row::PermitOpen),
         permit_root_login: PermitRootLogin::from_word(v.word(Row::PermitRootLogin.index())),
         permit_tty: flag(Row::PermitTTY),
         permit_user_environment: match first(Row::PermitUserEnvironment) {

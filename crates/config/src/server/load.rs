@@ -241,12 +241,8 @@ impl Loader<'_> {
         }
         match crate::reader::judge(row.support, &value) {
             crate::reader::Judgement::Keep => {}
-            crate::reader::Judgement::Warn => {
-                self.warn(
-                    place,
-                    format!("{keyword} is not carried out yet; ignored"),
-                    Severity::Notice,
-                );
+            crate::reader::Judgement::Warn(text) => {
+                self.warn(place, format!("{} {text}", row.name), Severity::Notice);
             }
             crate::reader::Judgement::Refuse => {
                 let harmless = match row.support {

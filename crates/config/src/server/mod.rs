@@ -15,8 +15,9 @@ use std::path::PathBuf;
 
 pub use build::DEFAULT_HOST_KEYS;
 pub use options::{
-    ConnectionSpec, ListenAddress, MaxStartups, Patterns, PenaltyOverflow, PerSourcePenalties,
-    PermitRootLogin, PubkeyAuthOptions, ServerOptions, Subsystem, UserEnvironment,
+    AllowForwarding, ConnectionSpec, ListenAddress, MaxStartups, Patterns, PenaltyOverflow,
+    PerSourcePenalties, PermitRootLogin, PubkeyAuthOptions, ServerOptions, Subsystem,
+    UserEnvironment,
 };
 pub use table::SERVER_TABLE;
 

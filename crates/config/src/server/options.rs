@@ -34,6 +34,32 @@ words! {
     } default DenyAll
 }
 
+words! {
+    /// `AllowTcpForwarding`, `AllowStreamLocalForwarding`.
+    AllowForwarding {
+        /// In both directions.
+        Yes = "yes",
+        /// Not at all.
+        No = "no",
+        /// Connections that the client asks for.
+        Local = "local",
+        /// Listening on the client's behalf.
+        Remote = "remote",
+    } default No
+}
+
+impl AllowForwarding {
+    /// May the client ask for connections (`direct-tcpip`)?
+    pub fn is_local(self) -> bool {
+        matches!(self, AllowForwarding::Yes | AllowForwarding::Local)
+    }
+
+    /// May the client ask to listen (`tcpip-forward`)?
+    pub fn is_remote(self) -> bool {
+        matches!(self, AllowForwarding::Yes | AllowForwarding::Remote)
+    }
+}
+
 /// `PermitUserEnvironment`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserEnvironment {
@@ -141,6 +167,8 @@ pub struct ServerOptions {
     pub address_family: AddressFamily,
     /// `AllowGroups`: patterns, empty for no limit.
     pub allow_groups: Patterns,
+    /// `AllowTcpForwarding`; `disable_forwarding` outweighs it.
+    pub allow_tcp_forwarding: AllowForwarding,
     /// `AllowUsers`: patterns `USER[@HOST]`, empty for no limit.
     pub allow_users: Patterns,
     /// `DenyGroups`.
@@ -173,7 +201,7 @@ pub struct ServerOptions {
     pub compression: bool,
     /// `DisableForwarding`: refuses every kind of forwarding.
     pub disable_forwarding: bool,
-    /// `ExposeAuthInfo` (not carried out yet).
+    /// `ExposeAuthInfo`.
     pub expose_auth_info: bool,
     /// `FingerprintHash`.
     pub fingerprint_hash: FingerprintHash,
@@ -213,6 +241,8 @@ pub struct ServerOptions {
     pub password_authentication: bool,
     /// `PermitEmptyPasswords`.
     pub permit_empty_passwords: bool,
+    /// `PermitOpen`: `host:port` where either may be `*`; the one word `any` or `none` says so.
+    pub permit_open: Vec<String>,
     /// `PermitRootLogin`.
     pub permit_root_login: PermitRootLogin,
     /// `PermitTTY`.

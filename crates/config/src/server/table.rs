@@ -56,6 +56,9 @@ const SOURCES: Kind = Kind::Parsed(|words| match words {
     }
     _ => Err("Invalid argument.".to_owned()),
 });
+/// Connections on the client's behalf (`direct-tcpip`) are carried out; listening for it is not.
+const TCP_FORWARDING: Support =
+    Support::Partly(&["no", "local"], "is carried out for local forwarding only");
 const ENABLES: Support = Support::Enabling(&["no"]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord};
@@ -97,14 +100,14 @@ keyword_table! {
         Compression [] COMPRESSION, "yes", Carried, Global, First, Line;
         GatewayPorts [] GATEWAY, "no", ENABLES, Everywhere, First, Line;
         UseDNS [] Kind::Flag, "no", Carried, Global, First, Line;
-        AllowTcpForwarding [] FORWARDING, "yes", ENABLES, Everywhere, First, Line;
+        AllowTcpForwarding [] FORWARDING, "yes", TCP_FORWARDING, Everywhere, First, Line;
         AllowAgentForwarding [] Kind::Flag, "yes", ENABLES, Everywhere, First, Line;
         DisableForwarding [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         AllowStreamLocalForwarding [] FORWARDING, "yes", ENABLES, Everywhere, First, Line;
         StreamLocalBindUnlink [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
         FingerprintHash [] HASH, "sha256", Carried, Global, First, Line;
-        ExposeAuthInfo [] Kind::Flag, "no", ENABLES, Everywhere, First, Line;
-        RefuseConnection [] Kind::Flag, "no", Support::Restricting(&["no"]), Everywhere, First, Line;
+        ExposeAuthInfo [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        RefuseConnection [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         PidFile [] Kind::Path, "/run/sshd.pid", Carried, Global, First, Line;
         ModuliFile [] Kind::Path, "/etc/ssh/moduli", Carried, Global, First, Line;
         XAuthLocation [] Kind::Path, "/usr/bin/xauth", Fulfilled, Global, First, Line;
@@ -150,10 +153,10 @@ keyword_table! {
         PermitTunnel [] TUNNEL, "no", ENABLES, Everywhere, First, Line;
         IPQoS [] Kind::Parsed(forms::ip_qos), "lowdelay throughput", Carried, Everywhere, First, Line;
         RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, First, Line;
-        PermitOpen [] Kind::Parsed(forms::permitted_ports), "any", Fulfilled, Everywhere, First, Line;
+        PermitOpen [] Kind::Parsed(forms::permitted_ports), "any", Carried, Everywhere, First, Line;
         PermitListen [] Kind::Parsed(forms::permitted_listeners), "any", Fulfilled, Everywhere, First, Line;
         PermitUserEnvironment [] Kind::Parsed(forms::user_environment), "no", Carried, Global, First, Line;
-        PubkeyAuthOptions [] Kind::Parsed(forms::pubkey_options), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
+        PubkeyAuthOptions [] Kind::Parsed(forms::pubkey_options), "none", Carried, Everywhere, First, Line;
         PerSourcePenalties [] Kind::Parsed(forms::penalties), "yes", Carried, Global, Add, Never;
         PerSourcePenaltyExemptList [] Kind::Parsed(forms::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;

@@ -293,8 +293,6 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
         "AuthorizedPrincipalsCommand /bin/x",
         "HostKeyAgent /x",
         "RDomain vrf1",
-        "PubkeyAuthOptions verify-required",
-        "RefuseConnection yes",
     ] {
         let text = refusal(&format!("\n{line}\n"));
         assert!(
@@ -312,7 +310,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
 #[test]
 fn what_only_enables_is_named_with_its_place() {
     let config = load(
-        "X11Forwarding yes\nAllowTcpForwarding local\nMatch User x\nPermitTunnel yes\nGSSAPIAuthentication yes\n",
+        "X11Forwarding yes\nAllowTcpForwarding remote\nMatch User x\nPermitTunnel yes\nGSSAPIAuthentication yes\n",
     );
     let shown: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(shown.len(), 4, "{shown:#?}");
@@ -320,12 +318,28 @@ fn what_only_enables_is_named_with_its_place() {
         shown[0],
         "/etc/ssh/sshd_config line 1: X11Forwarding is not carried out yet; ignored"
     );
+    assert!(shown[1].ends_with("AllowTcpForwarding is carried out for local forwarding only"));
     assert!(shown[2].starts_with("/etc/ssh/sshd_config line 4: PermitTunnel"));
     assert!(shown[3].contains("Unsupported option GSSAPIAuthentication"));
     let quiet = "X11Forwarding no\nAllowTcpForwarding no\nPermitTunnel no\nGatewayPorts no\nDisableForwarding yes\n\
         AllowAgentForwarding no\nAllowStreamLocalForwarding no\nPermitOpen none\nPermitListen 80\n";
     assert!(load(quiet).warnings().is_empty());
     assert!(load(quiet).global().disable_forwarding);
+}
+
+#[test]
+fn what_is_permitted_of_forwarding() {
+    let options = load("AllowTcpForwarding local\nPermitOpen a:1 b:*\n").global();
+    assert!(options.allow_tcp_forwarding.is_local() && !options.allow_tcp_forwarding.is_remote());
+    assert_eq!(options.permit_open, ["a:1", "b:*"]);
+    assert_eq!(load("").global().permit_open, ["any"]);
+    let strict =
+        load("PubkeyAuthOptions touch-required\nRefuseConnection yes\nExposeAuthInfo yes\n")
+            .global();
+    assert!(
+        strict.pubkey_auth_options.touch_required && !strict.pubkey_auth_options.verify_required
+    );
+    assert!(strict.refuse_connection && strict.expose_auth_info);
 }
 
 #[test]
