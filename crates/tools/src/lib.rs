@@ -1,1 +1,12 @@
-//! tools
+//! Programs beside ssh and sshd: key generation, the demonstration, measurements and the
+//! installer. Each has a `run(args) -> exit status` that the one binary calls.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod demo;
+pub mod install;
+mod json;
+
+mod lab;
+pub mod speed;
+mod table;

@@ -1,0 +1,140 @@
+//! Which program is meant: the first argument after `fulmar`, or the name of a link to it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// One program.
+struct Program {
+    /// Subcommand of `fulmar`.
+    name: &'static str,
+    /// Names of links under which the binary is this program.
+    links: &'static [&'static str],
+    /// One line of help; none for roles that people do not start.
+    help: Option<&'static str>,
+    main: fn(Vec<OsString>) -> i32,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program {
+        name: "ssh",
+        links: &["ssh"],
+        help: Some("log in to another machine, or run a command there"),
+        main: client::ssh_main,
+    },
+    Program {
+        name: "sshd",
+        links: &["sshd"],
+        help: Some("let others log in to this machine"),
+        main: monitor::sshd_main,
+    },
+    Program {
+        name: "demo",
+        links: &[],
+        help: Some("try everything on this machine: a private server, a login, a table of figures"),
+        main: tools::demo::run,
+    },
+    Program {
+        name: "bench",
+        links: &[],
+        help: Some("measure against the SSH installed on this machine"),
+        main: tools::bench::run,
+    },
+    Program {
+        name: "speed",
+        links: &[],
+        help: Some("measure this machine's kernels and primitives"),
+        main: tools::speed::run,
+    },
+    Program {
+        name: "install",
+        links: &[],
+        help: Some("put the binary, its links and its service in place, or take them away"),
+        main: tools::install::run,
+    },
+    Program {
+        name: "sshd-monitor",
+        links: &[],
+        help: None,
+        main: |_| monitor::monitor_main(),
+    },
+    Program {
+        name: "sshd-auth",
+        links: &[],
+        help: None,
+        main: |_| server::auth_main(),
+    },
+    Program {
+        name: "sshd-session",
+        links: &[],
+        help: None,
+        main: |_| server::session_main(),
+    },
+];
+
+/// Runs the program that `args` (with the name of the program first) asks for; gives its exit
+/// status.
+pub(crate) fn run(args: Vec<OsString>) -> i32 {
+    let mut args = args.into_iter();
+    let called = args.next().unwrap_or_default();
+    let rest: Vec<OsString> = args.collect();
+    if let Some(program) = by_link(&called) {
+        return (program.main)(rest);
+    }
+    let Some((first, rest)) = rest.split_first() else {
+        eprint!("{}", usage());
+        return 2;
+    };
+    if let Some(program) = PROGRAMS.iter().find(|program| first == program.name) {
+        return (program.main)(rest.to_vec());
+    }
+    match first.to_str() {
+        Some("help" | "--help" | "-h") => {
+            print!("{}", usage());
+            0
+        }
+        Some("version" | "--version" | "-V") => {
+            println!("Fulmar_{}", env!("CARGO_PKG_VERSION"));
+            0
+        }
+        _ => {
+            eprintln!("fulmar: there is no program {first:?}");
+            eprint!("{}", usage());
+            2
+        }
+    }
+}
+
+fn by_link(called: &OsStr) -> Option<&'static Program> {
+    let name = Path::new(called).file_name()?.to_str()?;
+    PROGRAMS
+        .iter()
+        .find(|program| program.links.contains(&name))
+}
+
+fn usage() -> String {
+    let mut text = String::from("usage: fulmar program [arguments]\n\nprograms:\n");
+    for program in PROGRAMS {
+        if let Some(help) = program.help {
+            text.push_str(&format!("  {:<9} {help}\n", program.name));
+        }
+    }
+    text.push_str("\nA link to fulmar by the name ssh, sshd or ssh-keygen is that program.\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_by_a_programs_name_is_that_program() {
+        let named = |path| by_link(OsStr::new(path)).map(|program| program.name);
+        assert_eq!(named("/usr/lib/fulmar/bin/ssh"), Some("ssh"));
+        assert_eq!(named("/usr/bin/fulmar"), None);
+    }
+
+    #[test]
+    fn roles_are_not_offered_to_people() {
+        assert!(!usage().contains("sshd-monitor"));
+    }
+}

@@ -1,0 +1,196 @@
+//! The files of an installation and what stands in them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use keys::{KeySpec, PresentedKey, PrivateKey};
+use zeroize::Zeroizing;
+
+use super::Settings;
+
+/// Programs that the binary is when it is called by their names.
+const LINKS: &[&str] = &["ssh", "sshd", "ssh-keygen"];
+
+/// One file to write.
+#[derive(Debug)]
+pub(super) enum Planned {
+    Binary {
+        path: PathBuf,
+        from: PathBuf,
+    },
+    Link {
+        path: PathBuf,
+        target: PathBuf,
+    },
+    Text {
+        path: PathBuf,
+        text: String,
+        mode: u32,
+        keep: bool,
+    },
+    Secret {
+        path: PathBuf,
+        text: Zeroizing<String>,
+    },
+}
+
+impl Planned {
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::Binary { path, .. }
+            | Self::Link { path, .. }
+            | Self::Text { path, .. }
+            | Self::Secret { path, .. } => path,
+        }
+    }
+
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Self::Binary { .. } => "copy",
+            Self::Link { .. } => "link",
+            Self::Text { .. } | Self::Secret { .. } => "write",
+        }
+    }
+
+    /// A file that a person edits is not written over.
+    pub(super) fn keeps_existing(&self) -> bool {
+        matches!(self, Self::Text { keep: true, .. } | Self::Secret { .. })
+    }
+}
+
+/// All files of an installation.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) files: Vec<Planned>,
+}
+
+impl Plan {
+    pub(super) fn new(settings: &Settings) -> io::Result<Self> {
+        let binary = settings.prefix.join("bin/fulmar");
+        let links = settings.prefix.join("lib/fulmar/bin");
+        let mut files = vec![Planned::Binary {
+            path: binary.clone(),
+            from: std::env::current_exe()?,
+        }];
+        for name in LINKS {
+            files.push(Planned::Link {
+                path: links.join(name),
+                target: binary.clone(),
+            });
+        }
+        if !settings.openssh_config {
+            files.extend(own_configuration(settings)?);
+        }
+        files.push(Planned::Text {
+            path: "/etc/pam.d/fulmar".into(),
+            text: pam_service(settings),
+            mode: 0o644,
+            keep: true,
+        });
+        files.push(Planned::Text {
+            path: "/etc/systemd/system/fulmar-sshd.service".into(),
+            text: unit(settings, &binary),
+            mode: 0o644,
+            keep: false,
+        });
+        Ok(Self { files })
+    }
+
+    /// What to do next.
+    pub(super) fn advice(&self, settings: &Settings) -> String {
+        let links = settings.prefix.join("lib/fulmar/bin");
+        let port = if settings.replace_sshd {
+            "the port of the configuration, in place of OpenSSH's service".to_string()
+        } else {
+            format!("port {}", settings.port)
+        };
+        format!(
+            "The programs by OpenSSH's names are in {}; put it first in PATH to use them.\n\
+             To start the server on {port}: systemctl daemon-reload && systemctl enable --now fulmar-sshd\n\
+             To take everything away: fulmar install --remove",
+            links.display()
+        )
+    }
+}
+
+fn own_configuration(settings: &Settings) -> io::Result<Vec<Planned>> {
+    let directory = Path::new("/etc/fulmar");
+    let key_path = directory.join("ssh_host_ed25519_key");
+    let mut files = vec![Planned::Text {
+        path: directory.join("sshd_config"),
+        text: format!(
+            "# Configuration of fulmar-sshd; the keywords are those of sshd_config(5).\n\
+             HostKey {}\nUsePAM yes\nSubsystem sftp /usr/lib/openssh/sftp-server\nAcceptEnv LANG LC_*\n",
+            key_path.display()
+        ),
+        mode: 0o644,
+        keep: true,
+    }];
+    if !settings.below_root(&key_path).exists() {
+        let key = PrivateKey::generate(KeySpec::Ed25519).map_err(io::Error::other)?;
+        let public = PresentedKey::Plain(key.public().clone());
+        files.push(Planned::Secret {
+            path: key_path.clone(),
+            text: keys::private_file::write_openssh(&key, "", None).map_err(io::Error::other)?,
+        });
+        files.push(Planned::Text {
+            path: key_path.with_extension("pub"),
+            text: keys::public_file::to_line(&public, "") + "\n",
+            mode: 0o644,
+            keep: true,
+        });
+    }
+    Ok(files)
+}
+
+/// The PAM stack that the distribution gives its own sshd, by the names of its shared parts.
+fn pam_service(settings: &Settings) -> String {
+    let has = |name: &str| {
+        settings
+            .below_root(&Path::new("/etc/pam.d").join(name))
+            .exists()
+    };
+    let head = "# PAM stack of Fulmar's sshd (service \"fulmar\").\n";
+    if has("common-auth") {
+        format!(
+            "{head}@include common-auth\naccount required pam_nologin.so\n@include common-account\n\
+             session required pam_loginuid.so\nsession optional pam_keyinit.so force revoke\n\
+             @include common-session\nsession required pam_limits.so\n\
+             session required pam_env.so\n@include common-password\n"
+        )
+    } else {
+        let shared = if has("password-auth") {
+            "password-auth"
+        } else {
+            "system-remote-login"
+        };
+        format!(
+            "{head}auth include {shared}\naccount required pam_nologin.so\naccount include {shared}\n\
+             password include {shared}\nsession required pam_loginuid.so\n\
+             session optional pam_keyinit.so force revoke\nsession include {shared}\n"
+        )
+    }
+}
+
+fn unit(settings: &Settings, binary: &Path) -> String {
+    let binary = binary.display();
+    let config = if settings.openssh_config {
+        "/etc/ssh/sshd_config"
+    } else {
+        "/etc/fulmar/sshd_config"
+    };
+    let (port, conflicts) = if settings.replace_sshd {
+        (String::new(), "Conflicts=ssh.service sshd.service\n")
+    } else {
+        (format!(" -p {}", settings.port), "")
+    };
+    format!(
+        "[Unit]\nDescription=Fulmar SSH server\nAfter=network.target auditd.service\n\
+         ConditionPathExists=!/etc/ssh/sshd_not_to_be_run\n{conflicts}\n\
+         [Service]\nType=notify\nExecStartPre={binary} sshd -t -f {config}\n\
+         ExecStart={binary} sshd -D -f {config}{port}\nExecReload={binary} sshd -t -f {config}\n\
+         ExecReload=/bin/kill -HUP $MAINPID\nKillMode=process\nRestart=on-failure\n\
+         RestartPreventExitStatus=255\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    )
+}

@@ -1,0 +1,236 @@
+//! `fulmar install`: binary, links, service and PAM stack in place, and away again.
+//!
+//! Every file that is written stands in a manifest with its hash, so that removal takes away
+//! what was installed and leaves what somebody has changed since, saying so. Nothing of
+//! OpenSSH's is touched: its configuration and host keys are read where that is asked for, and
+//! the service listens on a port of its own until it is told to replace sshd.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+mod files;
+mod manifest;
+
+use files::{Plan, Planned};
+use manifest::Manifest;
+
+const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N] [--openssh-config]\n\
+     \x20                     [--replace-sshd] [--dry-run]\n\
+     \x20      fulmar install --remove [--prefix DIR] [--root DIR] [--dry-run]\n\
+     --prefix          where the binary and the links go (/usr/local)\n\
+     --root            install below DIR, for packages and trials (/)\n\
+     --port            port of the service while it stands beside OpenSSH's (2222)\n\
+     --openssh-config  read /etc/ssh/sshd_config and its host keys\n\
+     --replace-sshd    listen where the configuration says, in place of OpenSSH's service\n\
+     --remove          take away what was installed and has not been changed since\n\
+     --dry-run         say what would be done\n";
+
+/// What the command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) prefix: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) openssh_config: bool,
+    pub(crate) replace_sshd: bool,
+    pub(crate) remove: bool,
+    pub(crate) dry_run: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            prefix: PathBuf::from("/usr/local"),
+            root: PathBuf::from("/"),
+            port: 2222,
+            openssh_config: false,
+            replace_sshd: false,
+            remove: false,
+            dry_run: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Where a path of the installed system stands now.
+    pub(crate) fn below_root(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn manifest_path(&self) -> PathBuf {
+        self.below_root(&self.prefix.join("lib/fulmar/manifest"))
+    }
+}
+
+/// Runs the program; gives its exit status: 0, 1 when something could not be done, 2 for
+/// arguments that it does not know.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> i32 {
+    let settings = match parse(&args) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => {
+            print!("{USAGE}");
+            return 0;
+        }
+        Err(why) => {
+            eprint!("fulmar install: {why}\n{USAGE}");
+            return 2;
+        }
+    };
+    let done = if settings.remove {
+        remove(&settings)
+    } else {
+        install(&settings)
+    };
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("fulmar install: {error}");
+            1
+        }
+    }
+}
+
+fn parse(args: &[OsString]) -> Result<Option<Settings>, String> {
+    let mut settings = Settings::default();
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let mut value = |what: &str| {
+            words
+                .next()
+                .cloned()
+                .ok_or_else(|| format!("{} wants {what}", word.to_string_lossy()))
+        };
+        match word.to_str() {
+            Some("-h" | "--help") => return Ok(None),
+            Some("--prefix") => settings.prefix = absolute(value("a directory")?)?,
+            Some("--root") => settings.root = absolute(value("a directory")?)?,
+            Some("--port") => {
+                let text = value("a port number")?;
+                settings.port = text
+                    .to_str()
+                    .and_then(|text| text.parse().ok())
+                    .filter(|port| *port > 0)
+                    .ok_or_else(|| {
+                        format!("--port wants a number from 1 to 65535, not {text:?}")
+                    })?;
+            }
+            Some("--openssh-config") => settings.openssh_config = true,
+            Some("--replace-sshd") => settings.replace_sshd = true,
+            Some("--remove") => settings.remove = true,
+            Some("--dry-run") => settings.dry_run = true,
+            _ => return Err(format!("unknown argument {word:?}")),
+        }
+    }
+    Ok(Some(settings))
+}
+
+fn absolute(path: OsString) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(format!("{path:?} is not an absolute path"))
+    }
+}
+
+fn explain(what: &str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    let text = format!("{what} {}", path.display());
+    move |error| io::Error::new(error.kind(), format!("{text}: {error}"))
+}
+
+fn install(settings: &Settings) -> io::Result<()> {
+    let plan = Plan::new(settings)?;
+    let old = Manifest::load(&settings.manifest_path())?;
+    let mut manifest = Manifest::default();
+    for planned in &plan.files {
+        let path = settings.below_root(planned.path());
+        if planned.keeps_existing()
+            && path.exists()
+            && !old.is_unchanged(planned.path(), settings)?
+        {
+            println!("keep    {} (it is yours)", path.display());
+            continue;
+        }
+        println!("{:<7} {}", planned.verb(), path.display());
+        if settings.dry_run {
+            continue;
+        }
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(explain("make", parent))?;
+        }
+        write(planned, &path).map_err(explain("write", &path))?;
+        manifest.add(planned.path(), settings)?;
+    }
+    if settings.dry_run {
+        return Ok(());
+    }
+    manifest.store(&settings.manifest_path())?;
+    println!("\n{}", plan.advice(settings));
+    Ok(())
+}
+
+fn write(planned: &Planned, path: &Path) -> io::Result<()> {
+    match planned {
+        Planned::Text { text, mode, .. } => sys::file::replace(path, text.as_bytes(), *mode),
+        Planned::Secret { text, .. } => sys::file::replace(path, text.as_bytes(), 0o600),
+        Planned::Binary { from, .. } => {
+            // A running binary cannot be written to, but its name can be given to another.
+            let fresh = path.with_extension("new");
+            fs::copy(from, &fresh)?;
+            fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755))?;
+            fs::rename(&fresh, path)
+        }
+        Planned::Link { target, .. } => {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            std::os::unix::fs::symlink(target, path)
+        }
+    }
+}
+
+fn remove(settings: &Settings) -> io::Result<()> {
+    let path = settings.manifest_path();
+    let manifest = Manifest::load(&path)?;
+    if manifest.is_empty() {
+        return Err(io::Error::other(format!(
+            "nothing was installed here: there is no {}; name the --prefix and --root of the installation",
+            path.display()
+        )));
+    }
+    for file in manifest.paths() {
+        let place = settings.below_root(file);
+        if fs::symlink_metadata(&place).is_err() {
+            println!("gone    {}", place.display());
+        } else if manifest.is_unchanged(file, settings)? {
+            println!("remove  {}", place.display());
+            if !settings.dry_run {
+                fs::remove_file(&place).map_err(explain("remove", &place))?;
+            }
+        } else {
+            println!(
+                "keep    {} (changed since it was installed)",
+                place.display()
+            );
+        }
+    }
+    if settings.dry_run {
+        return Ok(());
+    }
+    fs::remove_file(&path).map_err(explain("remove", &path))?;
+    for directory in ["lib/fulmar/bin", "lib/fulmar"] {
+        // A directory in which something else stands stays.
+        let _ = fs::remove_dir(settings.below_root(&settings.prefix.join(directory)));
+    }
+    let _ = fs::remove_dir(settings.below_root(Path::new("/etc/fulmar")));
+    println!("\nTo end a service that still runs: systemctl disable --now fulmar-sshd");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

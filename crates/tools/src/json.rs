@@ -1,0 +1,99 @@
+//! A writer of JSON for `--json`: objects of strings, numbers, lists and objects, nothing more.
+
+use std::fmt::Write;
+
+/// A JSON value.
+#[derive(Debug, Clone)]
+pub(crate) enum Json {
+    Text(String),
+    Number(f64),
+    List(Vec<Json>),
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    pub(crate) fn object(pairs: Vec<(&str, Json)>) -> Self {
+        Self::Object(
+            pairs
+                .into_iter()
+                .map(|(key, value)| (key.to_string(), value))
+                .collect(),
+        )
+    }
+
+    /// The value on one line.
+    pub(crate) fn render(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Text(text) => quote(text, out),
+            Self::Number(number) if number.is_finite() => {
+                // Six digits behind the point are more than any figure here is good for.
+                let _ = write!(out, "{}", (number * 1e6).round() / 1e6);
+            }
+            Self::Number(_) => out.push_str("null"),
+            Self::List(list) => {
+                out.push('[');
+                for (index, value) in list.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    value.write(out);
+                }
+                out.push(']');
+            }
+            Self::Object(pairs) => {
+                out.push('{');
+                for (index, (key, value)) in pairs.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    quote(key, out);
+                    out.push(':');
+                    value.write(out);
+                }
+                out.push('}');
+            }
+        }
+    }
+}
+
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            control if (control as u32) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", control as u32);
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_escaped_and_numbers_are_plain() {
+        let value = Json::object(vec![
+            ("a\"", Json::text("x\n\\")),
+            (
+                "n",
+                Json::List(vec![Json::Number(1.5), Json::Number(f64::NAN)]),
+            ),
+        ]);
+        assert_eq!(value.render(), r#"{"a\"":"x\u000a\\","n":[1.5,null]}"#);
+    }
+}
