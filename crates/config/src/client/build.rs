@@ -120,6 +120,8 @@ pub(crate) fn build(
 /// Values that hold paths, commands and names, with tokens, tildes and variables replaced.
 struct Expanded {
     certificate_files: Vec<String>,
+    /// For the dump alone: there is no multiplexing yet, so a template that cannot be expanded is no error.
+    control_path: Option<String>,
     global_known_hosts_files: Vec<String>,
     identity_agent: IdentityAgent,
     identity_files: Vec<IdentityFile>,
@@ -156,6 +158,9 @@ fn expand(
     };
     Ok(Expanded {
         certificate_files: expander.paths("CertificateFile", &list(Row::CertificateFile))?,
+        control_path: values
+            .word_unless_none(Row::ControlPath.index())
+            .and_then(|path| expander.path("ControlPath", &path).ok()),
         global_known_hosts_files,
         identity_agent: identity_agent(values, expander)?,
         identity_files: identity_files(values, explicit_identities, expander)?,
@@ -390,6 +395,9 @@ fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
 
 /// The dump shows some values expanded, as OpenSSH has expanded them by then.
 fn show_expanded(values: &mut Values, expanded: &Expanded) {
+    if let Some(path) = &expanded.control_path {
+        values.put(Row::ControlPath.index(), Value::Word(path.clone()));
+    }
     if let Some(command) = &expanded.remote_command {
         values.put(Row::RemoteCommand.index(), Value::Word(command.clone()));
     }

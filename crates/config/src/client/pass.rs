@@ -279,7 +279,7 @@ impl Pass<'_> {
             if let Value::Words(more) = &value {
                 let fresh: Vec<String> =
                     more.iter().filter(|w| !have.contains(w)).cloned().collect();
-                forms::merge_send_env(&mut have, &fresh);
+                forms::client::merge_send_env(&mut have, &fresh);
             }
             self.values.put(index, Value::Words(have));
             return Ok(());

@@ -149,17 +149,6 @@ fn tokens_are_expanded_where_the_manual_allows_them() {
     }
 }
 
-/// The value that OpenSSH 9.2 printed for a ControlPath of %C, in which %j is empty.
-#[test]
-fn the_connection_hash_is_that_of_openssh() {
-    let options = resolve("User ann\nPort 7\n", "Host");
-    let joined = "box.examplehost7ann";
-    assert_eq!(
-        options.tokens.value('C'),
-        Some(sha1::hex(joined.as_bytes()).as_str())
-    );
-}
-
 #[test]
 fn match_exec_runs_in_order_and_only_when_it_can_matter() {
     let env = FakeEnvironment::new();

@@ -56,15 +56,17 @@ impl ServerConfig {
             messages: Vec::new(),
             subsystems: 0,
         };
-        let mut scope = Conditions::default();
-        loader.start(&scope);
+        loader.start(&Conditions::default());
         for option in &arguments.options {
             let place = Place {
                 file: "command-line".to_owned(),
                 line: 0,
             };
-            loader.line(option, &place, &mut scope, 0);
+            // A Match on the command line ends with its argument.
+            loader.line(option, &place, &mut Conditions::default(), 0);
         }
+        let mut scope = Conditions::default();
+        loader.start(&scope);
         loader.file(name, text, &mut scope, 0);
         if !loader.messages.is_empty() {
             return Err(ConfigError::BadLines {
@@ -318,5 +320,5 @@ impl Loader<'_> {
 }
 
 fn forms_command(name: &str, rest: &str) -> Result<(), String> {
-    crate::forms::check_command(rest).map_err(|text| format!("{name} {text}"))
+    crate::forms::server::check_command(rest).map_err(|text| format!("{name} {text}"))
 }

@@ -281,6 +281,17 @@ fn the_command_line_outweighs_the_file() {
 }
 
 #[test]
+fn a_match_on_the_command_line_does_not_swallow_the_file() {
+    let arguments = ServerArguments {
+        options: vec!["Match User nobody".to_owned(), "MaxAuthTries=2".to_owned()],
+        ..ServerArguments::default()
+    };
+    let files = MemoryFiles::default().with("/etc/ssh/sshd_config", "Port 2222\nMaxSessions 1\n");
+    let global = load_with(files, &arguments).unwrap().global();
+    assert_eq!((global.max_sessions, global.max_auth_tries), (1, 2));
+}
+
+#[test]
 fn what_restricts_and_is_not_carried_out_refuses_to_start() {
     for keyword in SERVER_TABLE {
         if let Support::Restricting(harmless) = keyword.support {

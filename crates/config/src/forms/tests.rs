@@ -1,3 +1,5 @@
+use super::client::*;
+use super::server::*;
 use super::*;
 
 fn read(form: fn(&[String]) -> Form, text: &str) -> Option<String> {
@@ -9,9 +11,11 @@ fn read(form: fn(&[String]) -> Form, text: &str) -> Option<String> {
     form(&words).ok().map(|words| words.join("|"))
 }
 
+type Case = (fn(&[String]) -> Form, &'static str, Option<&'static str>);
+
 #[test]
 fn each_form_reads_what_the_manual_says() {
-    let cases: &[(fn(&[String]) -> Form, &str, Option<&str>)] = &[
+    let cases: &[Case] = &[
         (log_level, "debug1", Some("DEBUG")),
         (log_level, "quiet", Some("SILENT")),
         (log_level, "loud", None),

@@ -1,0 +1,166 @@
+//! Readers of keywords whose arguments have a form of their own ([`crate::value::Kind::Parsed`]).
+//!
+//! Each takes the words of a line and gives the canonical words, or the sentence for the user without file and
+//! line. What the canonical words mean is read back in `client::build` and `server::build`. Here are the forms that
+//! both files share; [`client`] and [`server`] hold the rest.
+
+pub(crate) mod client;
+pub(crate) mod server;
+
+use crate::units;
+use crate::value::EXTRA;
+
+pub(crate) type Form = Result<Vec<String>, String>;
+
+fn only(words: &[String]) -> Result<&str, String> {
+    match words {
+        [word] if !word.is_empty() => Ok(word),
+        [] | [_] => Err("missing argument.".to_owned()),
+        _ => Err(EXTRA.to_owned()),
+    }
+}
+
+fn one(word: impl Into<String>) -> Form {
+    Ok(vec![word.into()])
+}
+
+/// `LogLevel`.
+pub(crate) fn log_level(words: &[String]) -> Form {
+    let word = only(words)?;
+    let upper = word.to_ascii_uppercase();
+    match upper.as_str() {
+        "QUIET" | "SILENT" => one("SILENT"),
+        "FATAL" | "ERROR" | "INFO" | "VERBOSE" | "DEBUG" | "DEBUG2" | "DEBUG3" => one(upper),
+        "DEBUG1" => one("DEBUG"),
+        _ => Err(format!("unsupported log level '{word}'")),
+    }
+}
+
+/// `SyslogFacility`.
+pub(crate) fn facility(words: &[String]) -> Form {
+    let word = only(words)?;
+    let upper = word.to_ascii_uppercase();
+    let known = matches!(upper.as_str(), "DAEMON" | "USER" | "AUTH" | "AUTHPRIV")
+        || upper
+            .strip_prefix("LOCAL")
+            .is_some_and(|n| matches!(n.as_bytes(), [b'0'..=b'7']));
+    if known {
+        one(upper)
+    } else {
+        Err(format!("unsupported log facility '{word}'"))
+    }
+}
+
+/// `IPQoS interactive [bulk]`.
+pub(crate) fn ip_qos(words: &[String]) -> Form {
+    if words.len() > 2 {
+        return Err(EXTRA.to_owned());
+    }
+    let mut out = Vec::new();
+    for word in words {
+        let value = units::parse_ipqos(word).ok_or_else(|| format!("Bad IPQoS value: {word}"))?;
+        out.push(units::format_ipqos(value));
+    }
+    match out.as_slice() {
+        [] => Err("missing argument.".to_owned()),
+        [single] => Ok(vec![single.clone(), single.clone()]),
+        _ => Ok(out),
+    }
+}
+
+/// `RekeyLimit bytes|default [time|none]`, kept as bytes and seconds where 0 is the default.
+pub(crate) fn rekey_limit(words: &[String]) -> Form {
+    let (size, time) = match words {
+        [size] => (size, None),
+        [size, time] => (size, Some(time)),
+        [] => return Err("missing argument.".to_owned()),
+        _ => return Err(EXTRA.to_owned()),
+    };
+    let bytes = if size == "default" {
+        0
+    } else {
+        let bytes = units::parse_bytes(size)
+            .ok_or_else(|| format!("Bad number '{size}': invalid format"))?;
+        if bytes != 0 && bytes < 16 {
+            return Err("RekeyLimit too small".to_owned());
+        }
+        bytes
+    };
+    let seconds = match time.map(String::as_str) {
+        None | Some("none") => 0,
+        Some(text) => units::parse_seconds(text).ok_or("invalid time value.")?,
+    };
+    Ok(vec![bytes.to_string(), seconds.to_string()])
+}
+
+/// One `type=interval` per word of `ChannelTimeout`; `none` alone is none.
+pub(crate) fn channel_timeout(words: &[String]) -> Form {
+    if matches!(words, [only] if only.eq_ignore_ascii_case("none")) {
+        return one("none");
+    }
+    for word in words {
+        let good = word
+            .split_once('=')
+            .is_some_and(|(kind, time)| !kind.is_empty() && units::parse_seconds(time).is_some());
+        if !good {
+            return Err(format!("invalid channel timeout {word}"));
+        }
+    }
+    if words.is_empty() {
+        return Err("missing argument.".to_owned());
+    }
+    Ok(words.to_vec())
+}
+
+/// Names of `AcceptEnv` and `SendEnv`.
+pub(crate) fn environment_names(words: &[String]) -> Form {
+    if words
+        .iter()
+        .any(|word| word.is_empty() || word.contains('='))
+    {
+        return Err("Invalid environment name.".to_owned());
+    }
+    Ok(words.to_vec())
+}
+
+/// `NAME=VALUE` words of `SetEnv`; the first of a name stays.
+pub(crate) fn set_env(words: &[String]) -> Form {
+    let mut out: Vec<String> = Vec::new();
+    for word in words {
+        let Some((name, _)) = word.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err("Invalid environment.".to_owned());
+        };
+        let seen = out
+            .iter()
+            .any(|have| have.split_once('=').is_some_and(|(n, _)| n == name));
+        if !seen {
+            out.push(word.clone());
+        }
+    }
+    Ok(out)
+}
+
+/// `PermitOpen`: `any`, `none`, or host:port words.
+pub(crate) fn permitted_ports(words: &[String]) -> Form {
+    if matches!(words, [only] if matches!(only.as_str(), "any" | "none")) {
+        return Ok(words.to_vec());
+    }
+    for word in words {
+        let port = match units::split_host_port(word) {
+            Some((_, Some(port))) => port,
+            Some((port, None)) => port,
+            None => return Err(format!("bad port number in {word}")),
+        };
+        if port != "*" && units::parse_port(port).is_none() {
+            return Err(format!("bad port number in {word}"));
+        }
+    }
+    if words.is_empty() {
+        Err("missing argument.".to_owned())
+    } else {
+        Ok(words.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests;

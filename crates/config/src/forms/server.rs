@@ -1,0 +1,247 @@
+//! Forms of sshd_config alone.
+
+use super::{Form, one, only, permitted_ports};
+use crate::units;
+
+/// `Port` of sshd_config, which may stand several times.
+pub(crate) fn ports(words: &[String]) -> Form {
+    let word = only(words)?;
+    if units::parse_port(word).is_none() {
+        return Err("Badly formatted port number.".to_owned());
+    }
+    one(word.trim_start_matches('0'))
+}
+
+/// `ListenAddress host[:port] [rdomain name]`, kept as `host port rdomain` with `-` for what is missing.
+pub(crate) fn listen_address(words: &[String]) -> Form {
+    let (place, rdomain) = match words {
+        [place] => (place, "-"),
+        [place, word, rdomain] if word == "rdomain" && !rdomain.is_empty() => {
+            (place, rdomain.as_str())
+        }
+        [_, ..] => return Err("bad listen address".to_owned()),
+        [] => return Err("missing address".to_owned()),
+    };
+    let bad = || format!("bad address \"{place}\"");
+    // An unbracketed address of several colons is an IPv6 address without a port.
+    let (host, port) = units::split_host_port(place).ok_or_else(bad)?;
+    if host.contains(char::is_whitespace) || rdomain.contains(char::is_whitespace) {
+        return Err(bad());
+    }
+    let port = match port {
+        None => "-",
+        Some(port) => {
+            units::parse_port(port).ok_or("bad port number")?;
+            port
+        }
+    };
+    let host = if host.is_empty() { "*" } else { host };
+    one(format!("{host} {port} {rdomain}"))
+}
+
+/// `MaxStartups start[:rate:full]`.
+pub(crate) fn max_startups(words: &[String]) -> Form {
+    let word = only(words)?;
+    let bad = || "Invalid MaxStartups spec.".to_owned();
+    let numbers: Vec<u32> = word
+        .split(':')
+        .map(|part| part.parse::<u32>().ok())
+        .collect::<Option<_>>()
+        .ok_or_else(bad)?;
+    let (start, rate, full) = match numbers.as_slice() {
+        [full] => (*full, 100, *full),
+        [start, rate, full] => (*start, *rate, *full),
+        _ => return Err(bad()),
+    };
+    if start == 0 || rate == 0 || rate > 100 || start > full || i32::try_from(full).is_err() {
+        return Err(bad());
+    }
+    one(format!("{start}:{rate}:{full}"))
+}
+
+/// `PerSourceNetBlockSize bits4[:bits6]`.
+pub(crate) fn net_block_size(words: &[String]) -> Form {
+    let word = only(words)?;
+    let (four, six) = word.split_once(':').unwrap_or((word, "128"));
+    match (four.parse::<u8>(), six.parse::<u8>()) {
+        (Ok(four @ 0..=32), Ok(six @ 0..=128)) => one(format!("{four}:{six}")),
+        _ => Err("Invalid PerSourceNetBlockSize".to_owned()),
+    }
+}
+
+/// `PerSourcePenaltyExemptList`: a list of addresses and networks.
+pub(crate) fn exempt_list(words: &[String]) -> Form {
+    let word = only(words)?;
+    if !word.eq_ignore_ascii_case("none") && crate::address::match_cidr_list(None, word).is_err() {
+        return Err(format!(
+            "keyword persourcepenaltyexemptlist invalid argument \"{word}\""
+        ));
+    }
+    one(word)
+}
+
+/// `key:value` words of `PerSourcePenalties`; `yes` and `no` stand alone.
+pub(crate) fn penalties(words: &[String]) -> Form {
+    if let [word] = words {
+        match word.to_ascii_lowercase().as_str() {
+            "yes" | "true" => return one("yes"),
+            "no" | "false" => return one("no"),
+            _ => {}
+        }
+    }
+    let mut out = Vec::new();
+    for word in words {
+        let bad = || format!("unsupported keyword/value {word}");
+        let (key, value) = word.split_once(':').ok_or_else(bad)?;
+        let key = key.to_ascii_lowercase();
+        let value = match key.as_str() {
+            "crash" | "authfail" | "invaliduser" | "noauth" | "refuseconnection"
+            | "grace-exceeded" | "max" | "min" => {
+                let ms = units::parse_milliseconds(value)
+                    .ok_or_else(|| format!("invalid {key} time in PerSourcePenalties."))?;
+                ms.to_string()
+            }
+            "max-sources4" | "max-sources6" => match value.parse::<u32>() {
+                Ok(n @ 1..=10_000_000) => n.to_string(),
+                _ => return Err(format!("invalid {key} in PerSourcePenalties.")),
+            },
+            "overflow" | "overflow6" if matches!(value, "deny-all" | "permissive") => {
+                value.to_owned()
+            }
+            _ => return Err(bad()),
+        };
+        out.push(format!("{key}:{value}"));
+    }
+    if out.is_empty() {
+        Err("missing argument.".to_owned())
+    } else {
+        Ok(out)
+    }
+}
+
+/// Chains of `AuthenticationMethods`; `any` stands alone.
+pub(crate) fn authentication_methods(words: &[String]) -> Form {
+    let mut out: Vec<String> = Vec::new();
+    for word in words {
+        if word == "any" {
+            if words.len() > 1 {
+                return Err("\"any\" must appear alone in AuthenticationMethods".to_owned());
+            }
+            return one("any");
+        }
+        let mut empty = true;
+        for method in word.split(',') {
+            empty = false;
+            let name = method.split(':').next().unwrap_or_default();
+            let known = matches!(
+                name,
+                "publickey"
+                    | "password"
+                    | "keyboard-interactive"
+                    | "none"
+                    | "hostbased"
+                    | "gssapi-with-mic"
+            );
+            if !known {
+                return Err(format!("invalid method {method} in AuthenticationMethods"));
+            }
+            let device = method.split_once(':').map(|(_, device)| device);
+            if device
+                .is_some_and(|d| name != "keyboard-interactive" || !matches!(d, "pam" | "bsdauth"))
+            {
+                return Err(format!("invalid method {method} in AuthenticationMethods"));
+            }
+            if matches!(name, "hostbased" | "gssapi-with-mic") || device == Some("bsdauth") {
+                return Err(format!(
+                    "method {method} in AuthenticationMethods is not carried out by this server; no one could log in"
+                ));
+            }
+        }
+        if empty {
+            return Err("missing argument.".to_owned());
+        }
+        if !out.contains(word) {
+            out.push(word.clone());
+        }
+    }
+    if out.is_empty() {
+        Err("no AuthenticationMethods specified".to_owned())
+    } else {
+        Ok(out)
+    }
+}
+
+/// Patterns of `AllowUsers` and `DenyUsers`; a host part is checked for broken networks.
+pub(crate) fn user_patterns(words: &[String]) -> Form {
+    for word in words {
+        let host = word.rsplit_once('@').map(|(_, host)| host);
+        if word.is_empty()
+            || host.is_some_and(|list| crate::address::match_list(None, list).is_err())
+        {
+            return Err(format!("invalid user pattern: \"{word}\""));
+        }
+    }
+    Ok(words.to_vec())
+}
+
+/// `Subsystem name command [arguments]`, kept as one word with the name before the first space. The first
+/// argument is the name, `rest` keeps the command's own quoting.
+pub(crate) fn subsystem(words: &[String]) -> Form {
+    match words {
+        [] => Err("Missing subsystem name.".to_owned()),
+        [_] => Err("Missing subsystem command.".to_owned()),
+        [name, ..] if name.is_empty() || name.contains(char::is_whitespace) => {
+            Err("Missing subsystem name.".to_owned())
+        }
+        [name, command @ ..] => one(format!("{name} {}", crate::lexer::join_words(command))),
+    }
+}
+
+/// `PermitUserEnvironment yes|no|pattern-list`.
+pub(crate) fn user_environment(words: &[String]) -> Form {
+    let word = only(words)?;
+    match word.to_ascii_lowercase().as_str() {
+        "yes" | "true" => one("yes"),
+        "no" | "false" => one("no"),
+        _ => one(word),
+    }
+}
+
+/// `PubkeyAuthOptions`.
+pub(crate) fn pubkey_options(words: &[String]) -> Form {
+    let mut out: Vec<String> = Vec::new();
+    for word in words {
+        let lower = word.to_ascii_lowercase();
+        match lower.as_str() {
+            "none" => {}
+            "touch-required" | "verify-required" => {
+                if !out.contains(&lower) {
+                    out.push(lower);
+                }
+            }
+            _ => return Err(format!("pubkey auth option \"{word}\" is not known")),
+        }
+    }
+    if out.is_empty() { one("none") } else { Ok(out) }
+}
+
+/// `PermitListen`: as [`permitted_ports`], where a bare port stands for every address.
+pub(crate) fn permitted_listeners(words: &[String]) -> Form {
+    let words = permitted_ports(words)?;
+    Ok(words
+        .into_iter()
+        .map(|word| {
+            let bare = word == "*" || units::parse_port(&word).is_some();
+            if bare { format!("*:{word}") } else { word }
+        })
+        .collect())
+}
+
+/// A command that must be an absolute path with arguments, or `none`.
+pub(crate) fn check_command(rest: &str) -> Result<(), String> {
+    if rest.eq_ignore_ascii_case("none") || rest.starts_with('/') {
+        Ok(())
+    } else {
+        Err("must be an absolute path".to_owned())
+    }
+}
