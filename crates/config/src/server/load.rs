@@ -56,8 +56,8 @@ impl ServerConfig {
             messages: Vec::new(),
             subsystems: 0,
         };
-        loader.start(&Conditions::default());
         for option in &arguments.options {
+            loader.start(&Conditions::default());
             let place = Place {
                 file: "command-line".to_owned(),
                 line: 0,
