@@ -194,6 +194,10 @@ impl Driver {
     /// What is read from `fd` is sent on the channel as its window allows; at the end comes
     /// [`Notice::SourceEnded`].
     ///
+    /// `fd` becomes non-blocking and stays so: other descriptors may share its open file (a
+    /// terminal's, a pty's master), so that no single one can tell when to set it back. A
+    /// caller whose descriptors outlive it in other processes does that at its end.
+    ///
     /// # Errors
     /// From epoll or fcntl.
     pub fn attach_source(
@@ -227,7 +231,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes a source away; its descriptor is as it was.
+    /// Takes a source away.
     pub fn detach_source(&mut self, channel: ChannelId, stream: Stream) -> Option<OwnedFd> {
         let source = self.sources.remove(&(channel, stream))?;
         let (fd, token) = source.into_parts(&self.epoll);

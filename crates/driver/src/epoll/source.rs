@@ -22,14 +22,12 @@ pub(super) enum Outcome {
 pub(super) struct Source {
     fd: OwnedFd,
     registration: Registration,
-    was_nonblocking: bool,
     ready: bool,
     has_space: bool,
 }
 
 impl Source {
     pub(super) fn new(fd: OwnedFd, token: u64, epoll: &Epoll) -> io::Result<Self> {
-        let was_nonblocking = sys::io::is_nonblocking(&fd)?;
         let registration = Registration::new(epoll, &fd, token)?;
         if registration.is_pollable() {
             sys::io::set_nonblocking(&fd, true)?;
@@ -37,21 +35,18 @@ impl Source {
         Ok(Self {
             fd,
             registration,
-            was_nonblocking,
             ready: true,
             has_space: false,
         })
     }
 
-    /// The descriptor, as it was before, and its token.
+    /// The descriptor, which stays non-blocking, and its token.
     pub(super) fn into_parts(mut self, epoll: &Epoll) -> (OwnedFd, u64) {
-        // Neither can fail for a descriptor that was registered and is open; if one did, the
+        // Cannot fail for a descriptor that was registered and is open; if it did, the
         // descriptor would still be good.
         let _ = self.registration.set(epoll, &self.fd, Interest::NONE);
-        if self.registration.is_pollable() {
-            let _ = sys::io::set_nonblocking(&self.fd, self.was_nonblocking);
-        }
-        (self.fd, self.registration.token)
+        let token = self.registration.token;
+        (self.fd, token)
     }
 
     pub(super) fn set_ready(&mut self) {
