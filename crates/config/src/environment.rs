@@ -163,3 +163,34 @@ impl Files for MemoryFiles {
         Ok(())
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn files_that_others_can_write_are_refused() {
+        let directory = std::env::temp_dir().join(format!("config-owner-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("config");
+        std::fs::write(&path, "Port 22\n").unwrap();
+        let own = std::fs::metadata(&path).unwrap().uid();
+        let set = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
+        let files = SystemFiles { uid: Some(own) };
+        for (mode, good) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false)] {
+            set(mode).unwrap();
+            assert_eq!(files.check_owner(&path).is_ok(), good, "{mode:o}");
+        }
+        set(0o600).unwrap();
+        let stranger = SystemFiles {
+            uid: Some(own.wrapping_add(1)),
+        };
+        assert_eq!(stranger.check_owner(&path).is_ok(), own == 0);
+        assert_eq!(files.read(&path).unwrap(), b"Port 22\n");
+        assert_eq!(files.list(&directory), ["config"]);
+        assert!(files.exists(&path) && !files.exists(&directory.join("none")));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

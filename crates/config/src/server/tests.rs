@@ -616,3 +616,21 @@ fn the_manual_lists_every_keyword() {
     let row = rows.iter().find(|row| row[0] == "MaxSessions").unwrap();
     assert_eq!((row[1].as_str(), row[2].as_str()), ("10", "carried out"));
 }
+
+#[test]
+fn the_file_that_debian_ships_loads_with_one_warning() {
+    let text = "Include /etc/ssh/sshd_config.d/*.conf\nKbdInteractiveAuthentication no\nUsePAM yes\n\
+        X11Forwarding yes\nPrintMotd no\nAcceptEnv LANG LC_*\nSubsystem\tsftp\t/usr/lib/openssh/sftp-server\n";
+    let config = load(text);
+    let shown: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        shown,
+        ["/etc/ssh/sshd_config line 4: X11Forwarding is not carried out yet; ignored"]
+    );
+    let options = config.global();
+    assert!(options.use_pam && !options.kbd_interactive_authentication);
+    assert_eq!(
+        options.subsystems[0].command,
+        "/usr/lib/openssh/sftp-server"
+    );
+}
