@@ -6,7 +6,7 @@ pub mod bench;
 pub mod demo;
 pub mod install;
 mod json;
-
+pub mod keygen;
 mod lab;
 pub mod speed;
 mod table;

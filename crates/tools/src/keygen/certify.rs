@@ -1,0 +1,306 @@
+//! Signing certificates (`-s`).
+
+use std::path::{Path, PathBuf};
+
+use keys::certificate::{CertificateFields, CertificateOption};
+use keys::time::{parse_absolute, parse_interval};
+use keys::{CertificateKind, PresentedKey, PrivateKey, SignatureAlgorithm, address};
+
+use super::options::Options;
+use super::{Failure, files, show};
+
+/// What user certificates permit unless options say otherwise.
+const DEFAULT_EXTENSIONS: [&str; 5] = [
+    "permit-X11-forwarding",
+    "permit-agent-forwarding",
+    "permit-port-forwarding",
+    "permit-pty",
+    "permit-user-rc",
+];
+
+/// Signs every public key that is named.
+pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failure> {
+    let key_id = options
+        .key_id
+        .clone()
+        .ok_or(Failure::new("Must specify key id (-I) when certifying"))?;
+    let now = sys::time::realtime_seconds();
+    let (valid_after, valid_before) = match &options.validity {
+        Some(text) => parse_validity(text, now)?,
+        None => (0, u64::MAX),
+    };
+    let grants = Grants::parse(&options.certificate_options)?;
+    let authority = load_authority(options, authority_path)?;
+    let algorithm = algorithm(&authority, options.key_type.as_deref())?;
+    let kind = if options.host_certificate {
+        CertificateKind::Host
+    } else {
+        CertificateKind::User
+    };
+    let mut serial = options.serial;
+    for path in &options.operands {
+        let public = files::load_public_file(path).map_err(|error| {
+            Failure::new(format!("load pubkey \"{}\": {}", path.display(), error.0))
+        })?;
+        let PresentedKey::Plain(key) = &public.key else {
+            return Err(Failure::new(format!(
+                "{}: is a certificate already",
+                path.display()
+            )));
+        };
+        let fields = CertificateFields {
+            key: key.clone(),
+            serial,
+            kind,
+            key_id: key_id.clone(),
+            principals: options.principals.clone(),
+            valid_after,
+            valid_before,
+            critical_options: grants.critical(kind),
+            extensions: grants.extensions(kind),
+        };
+        let certificate = fields
+            .sign(&authority, algorithm)
+            .map_err(|error| Failure::new(format!("Couldn't certify key: {error}")))?;
+        let to = certificate_path(path);
+        files::save_public(&to, &certificate.into(), &public.comment)?;
+        if !options.quiet {
+            announce(&fields, &to);
+        }
+        if options.serial_counts {
+            serial = serial.wrapping_add(1);
+        }
+    }
+    Ok(())
+}
+
+fn announce(fields: &CertificateFields, path: &Path) {
+    let names = fields.principals.join(",");
+    let space = if names.is_empty() { "" } else { " for " };
+    eprintln!(
+        "Signed {} key {}: id \"{}\" serial {}{space}{names} valid {}",
+        fields.kind.name(),
+        path.display(),
+        fields.key_id,
+        fields.serial,
+        show::validity(fields.valid_after, fields.valid_before)
+    );
+}
+
+fn load_authority(options: &Options, path: &Path) -> Result<PrivateKey, Failure> {
+    let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
+    let authority = files::load_private(path, given, "Enter passphrase: ")
+        .map_err(|error| show::cannot_load(path, &error))?
+        .key;
+    if !authority.can_sign() {
+        return Err(Failure::new(format!(
+            "{} is a security key, which only an agent can sign with",
+            path.display()
+        )));
+    }
+    Ok(authority)
+}
+
+/// The algorithm of the signature: the authority's own, or the one that `-t` names for RSA.
+fn algorithm(authority: &PrivateKey, named: Option<&str>) -> Result<SignatureAlgorithm, Failure> {
+    let possible = authority.key_type().algorithms();
+    let own = possible.first().copied();
+    match named {
+        None => own.ok_or(Failure::new("this key cannot sign certificates")),
+        Some(name) => SignatureAlgorithm::from_name(name)
+            .filter(|algorithm| possible.contains(algorithm))
+            .ok_or(Failure::new(format!(
+                "CA key type {} doesn't match specified {name}",
+                authority.key_type().name()
+            ))),
+    }
+}
+
+/// `key.pub` becomes `key-cert.pub`.
+fn certificate_path(path: &Path) -> PathBuf {
+    let name = path.as_os_str().to_owned();
+    let stem = match name.to_str().and_then(|name| name.strip_suffix(".pub")) {
+        Some(stem) => stem.into(),
+        None => name,
+    };
+    let mut to = stem;
+    to.push("-cert.pub");
+    to.into()
+}
+
+/// `-V`: an end, or `start:end`; absolute, or relative to now with a sign.
+pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), Failure> {
+    let bad = || Failure::new(format!("Invalid certificate life specification {text}"));
+    let (after, before) = match text.split_once(':') {
+        Some((from, to)) => {
+            let after = match from {
+                "always" => 0,
+                _ => point(from, now).ok_or_else(bad)?,
+            };
+            let before = match to {
+                "forever" => u64::MAX,
+                _ => point(to, now).ok_or_else(bad)?,
+            };
+            (after, before)
+        }
+        None => {
+            let after = text.strip_prefix('+').and_then(parse_interval);
+            let before = now.checked_add(after.ok_or_else(bad)?).ok_or_else(bad)?;
+            // The whole minute before now, for clocks that lag behind.
+            (now.saturating_sub(59) / 60 * 60, before)
+        }
+    };
+    if before <= after {
+        return Err(Failure::new("Empty certificate validity interval"));
+    }
+    Ok((after, before))
+}
+
+fn point(text: &str, now: u64) -> Option<u64> {
+    if let Some(interval) = text.strip_prefix('+') {
+        return now.checked_add(parse_interval(interval)?);
+    }
+    if let Some(interval) = text.strip_prefix('-') {
+        return now.checked_sub(parse_interval(interval)?);
+    }
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).ok();
+    }
+    parse_absolute(text, &show::local_clock)
+}
+
+/// What `-O` options make of a certificate.
+#[derive(Debug)]
+struct Grants {
+    permitted: Vec<&'static str>,
+    no_touch: bool,
+    critical: Vec<CertificateOption>,
+    extra: Vec<CertificateOption>,
+    force_command: bool,
+    source_address: bool,
+}
+
+impl Grants {
+    fn parse(options: &[String]) -> Result<Self, Failure> {
+        let mut grants = Self {
+            permitted: DEFAULT_EXTENSIONS.to_vec(),
+            no_touch: false,
+            critical: Vec::new(),
+            extra: Vec::new(),
+            force_command: false,
+            source_address: false,
+        };
+        for option in options {
+            grants.apply(option)?;
+        }
+        Ok(grants)
+    }
+
+    fn apply(&mut self, option: &str) -> Result<(), Failure> {
+        let lower = option.to_ascii_lowercase();
+        if lower == "clear" {
+            self.permitted.clear();
+            return Ok(());
+        }
+        for name in DEFAULT_EXTENSIONS {
+            let stem = name
+                .strip_prefix("permit-")
+                .unwrap_or(name)
+                .to_ascii_lowercase();
+            if lower == format!("no-{stem}") {
+                self.permitted.retain(|permitted| *permitted != name);
+                return Ok(());
+            }
+            if lower == format!("permit-{stem}") {
+                self.permitted.retain(|permitted| *permitted != name);
+                self.permitted.push(name);
+                return Ok(());
+            }
+        }
+        match lower.as_str() {
+            "no-touch-required" => self.no_touch = true,
+            "touch-required" => self.no_touch = false,
+            "verify-required" => self
+                .critical
+                .push(CertificateOption::flag("verify-required")),
+            _ => return self.apply_with_value(option),
+        }
+        Ok(())
+    }
+
+    fn apply_with_value(&mut self, option: &str) -> Result<(), Failure> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        let once = |seen: &mut bool| {
+            if core::mem::replace(seen, true) {
+                return Err(Failure::new(format!("{name} already specified")));
+            }
+            Ok(())
+        };
+        match (name, value) {
+            ("force-command", Some(command)) if !command.is_empty() => {
+                once(&mut self.force_command)?;
+                self.critical
+                    .push(CertificateOption::with_text(name, command));
+            }
+            ("source-address", Some(list)) => {
+                once(&mut self.source_address)?;
+                address::CidrList::parse(list)
+                    .map_err(|_| Failure::new("Invalid source-address list"))?;
+                self.critical.push(CertificateOption::with_text(name, list));
+            }
+            _ => {
+                let custom = |name: &str| match value {
+                    Some(value) => CertificateOption::with_text(name, value),
+                    None => CertificateOption::flag(name),
+                };
+                if let Some(name) = strip(name, "critical:") {
+                    self.critical.push(custom(name));
+                } else if let Some(name) = strip(name, "extension:") {
+                    self.extra.push(custom(name));
+                } else {
+                    return Err(Failure::new(format!(
+                        "Unsupported certificate option \"{option}\""
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Only options that the caller spelt out have a meaning for hosts.
+    fn critical(&self, kind: CertificateKind) -> Vec<CertificateOption> {
+        let for_users = |option: &CertificateOption| {
+            matches!(
+                option.name.as_str(),
+                "force-command" | "source-address" | "verify-required"
+            )
+        };
+        self.critical
+            .iter()
+            .filter(|option| kind == CertificateKind::User || !for_users(option))
+            .cloned()
+            .collect()
+    }
+
+    fn extensions(&self, kind: CertificateKind) -> Vec<CertificateOption> {
+        let mut extensions = self.extra.clone();
+        if kind == CertificateKind::User {
+            extensions.extend(
+                self.permitted
+                    .iter()
+                    .map(|name| CertificateOption::flag(name)),
+            );
+            if self.no_touch {
+                extensions.push(CertificateOption::flag("no-touch-required"));
+            }
+        }
+        extensions
+    }
+}
+
+fn strip<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
+    name.strip_prefix(prefix).filter(|rest| !rest.is_empty())
+}

@@ -1,0 +1,199 @@
+//! Making keys: one pair, or a machine's host keys (`-A`).
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use keys::{EcCurve, KeySpec, PresentedKey, PrivateKey, fingerprint};
+use zeroize::Zeroizing;
+
+use super::options::Options;
+use super::{Failure, console, files, reason};
+
+/// Bits of an RSA key when `-b` does not say.
+const DEFAULT_RSA_BITS: usize = 3072;
+const MIN_RSA_BITS: usize = 1024;
+const MAX_RSA_BITS: usize = 16_384;
+
+/// Makes a key pair, asking for what the command line leaves open.
+pub(super) fn key_pair(options: &Options) -> Result<(), Failure> {
+    let kind = options.key_type.as_deref().unwrap_or("ed25519");
+    let spec = spec(kind, options.bits)?;
+    let short = short_name(spec);
+    if !options.quiet {
+        println!("Generating public/private {short} key pair.");
+    }
+    let key = generate(spec)?;
+    let path = console::file(
+        options.file.as_deref(),
+        "Enter file in which to save the key",
+        &files::default_identity(Some(short)),
+    )?;
+    create_folder(&path, options.quiet)?;
+    if path.symlink_metadata().is_ok() {
+        println!("{} already exists.", path.display());
+        if !console::confirm("Overwrite (y/n)? ")? {
+            return Err(Failure::refused(""));
+        }
+    }
+    let passphrase = match &options.new_passphrase {
+        Some(passphrase) => passphrase.clone(),
+        None => console::new_passphrase("Enter passphrase (empty for no passphrase): ")?,
+    };
+    let comment = options
+        .comment
+        .clone()
+        .unwrap_or_else(files::default_comment);
+    save(options, &path, &key, &comment, &passphrase)?;
+    if !options.quiet {
+        announce(options, &path, &key, &comment);
+    }
+    Ok(())
+}
+
+fn announce(options: &Options, path: &Path, key: &PrivateKey, comment: &str) {
+    let blob = key.public().blob();
+    let hash = options.fingerprint_hash;
+    println!("Your identification has been saved in {}", path.display());
+    println!(
+        "Your public key has been saved in {}",
+        files::public_path(path).display()
+    );
+    println!("The key fingerprint is:");
+    println!("{} {comment}", fingerprint::of_blob(&blob, hash));
+    println!("The key's randomart image is:");
+    println!(
+        "{}",
+        fingerprint::randomart(&blob, hash, key.key_type().label(), key.public().bits())
+    );
+}
+
+/// Makes the host keys that are missing under the prefix of `-f`, in `/etc/ssh`.
+pub(super) fn host_keys(options: &Options) -> Result<(), Failure> {
+    let prefix = options.file.clone().unwrap_or_default();
+    let folder = PathBuf::from(format!("{}/etc/ssh", prefix.display()));
+    let kinds = [
+        (
+            "rsa",
+            KeySpec::Rsa {
+                bits: DEFAULT_RSA_BITS,
+            },
+        ),
+        ("ecdsa", KeySpec::Ecdsa(EcCurve::P256)),
+        ("ed25519", KeySpec::Ed25519),
+    ];
+    let mut first = true;
+    for (name, spec) in kinds {
+        let path = folder.join(format!("ssh_host_{name}_key"));
+        // An empty file is what a full disk left behind; it is replaced.
+        if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+            continue;
+        }
+        if !options.quiet {
+            if first {
+                print!("{}: generating new host keys: ", super::NAME);
+            }
+            print!("{} ", name.to_ascii_uppercase());
+            first = false;
+        }
+        let key = generate(spec)?;
+        let comment = options
+            .comment
+            .clone()
+            .unwrap_or_else(files::default_comment);
+        save(options, &path, &key, &comment, &[])?;
+    }
+    if !first {
+        println!();
+    }
+    Ok(())
+}
+
+fn generate(spec: KeySpec) -> Result<PrivateKey, Failure> {
+    PrivateKey::generate(spec).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn save(
+    options: &Options,
+    path: &Path,
+    key: &PrivateKey,
+    comment: &str,
+    passphrase: &[u8],
+) -> Result<(), Failure> {
+    let text: Zeroizing<String> = files::private_text(options, key, comment, passphrase)?;
+    files::save_private(path, &text).map_err(|error| {
+        Failure::refused(format!(
+            "Saving key \"{}\" failed: {}",
+            path.display(),
+            reason(&error)
+        ))
+    })?;
+    let public = PresentedKey::from(key.public().clone());
+    files::save_public(&files::public_path(path), &public, comment)
+}
+
+/// The folder `~/.ssh`, when the key goes there and it does not exist.
+fn create_folder(path: &Path, quiet: bool) -> Result<(), Failure> {
+    let folder = files::home().join(".ssh");
+    if path.parent() != Some(folder.as_path()) || folder.exists() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&folder)
+        .map_err(|error| {
+            Failure::new(format!(
+                "Could not create directory '{}': {}",
+                folder.display(),
+                reason(&error)
+            ))
+        })?;
+    if !quiet {
+        println!("Created directory '{}'.", folder.display());
+    }
+    Ok(())
+}
+
+/// What `-t` and `-b` mean together.
+pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, Failure> {
+    let curve = |bits: usize| match bits {
+        256 => Ok(KeySpec::Ecdsa(EcCurve::P256)),
+        384 => Ok(KeySpec::Ecdsa(EcCurve::P384)),
+        521 => Ok(KeySpec::Ecdsa(EcCurve::P521)),
+        _ => Err(Failure::new(
+            "Invalid ECDSA key length: valid lengths are 256, 384 or 521 bits",
+        )),
+    };
+    match kind {
+        "ed25519" | "ssh-ed25519" => Ok(KeySpec::Ed25519),
+        "ecdsa" => curve(bits.unwrap_or(256)),
+        "ecdsa-sha2-nistp256" => curve(256),
+        "ecdsa-sha2-nistp384" => curve(384),
+        "ecdsa-sha2-nistp521" => curve(521),
+        "rsa" | "ssh-rsa" | "rsa-sha2-256" | "rsa-sha2-512" => {
+            let bits = bits.unwrap_or(DEFAULT_RSA_BITS);
+            if bits < MIN_RSA_BITS {
+                return Err(Failure::new(format!(
+                    "Invalid RSA key length: minimum is {MIN_RSA_BITS} bits"
+                )));
+            }
+            if bits > MAX_RSA_BITS {
+                return Err(Failure::new(format!(
+                    "key bits exceeds maximum {MAX_RSA_BITS}"
+                )));
+            }
+            Ok(KeySpec::Rsa { bits })
+        }
+        "ed25519-sk" | "ecdsa-sk" => Err(Failure::new(
+            "security keys cannot be made here yet: make the key with ssh-keygen and add it to an agent",
+        )),
+        _ => Err(Failure::new(format!("unknown key type {kind}"))),
+    }
+}
+
+fn short_name(spec: KeySpec) -> &'static str {
+    match spec {
+        KeySpec::Ed25519 => "ed25519",
+        KeySpec::Ecdsa(_) => "ecdsa",
+        KeySpec::Rsa { .. } => "rsa",
+    }
+}

@@ -1,0 +1,184 @@
+//! known_hosts files: finding (`-F`), removing (`-R`) and hashing (`-H`) names.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use keys::fingerprint;
+use keys::known_hosts::edit::{self, Edited};
+use keys::known_hosts::{Entry, KnownHosts, LineContent, Marker, hash_name};
+
+use super::options::Options;
+use super::{Failure, files, reason};
+
+fn load(options: &Options) -> Result<(PathBuf, KnownHosts), Failure> {
+    let path = options
+        .file
+        .clone()
+        .unwrap_or_else(|| files::home().join(".ssh").join("known_hosts"));
+    let cannot = |error: io::Error| {
+        Failure::new(format!(
+            "Cannot stat {}: {}",
+            path.display(),
+            reason(&error)
+        ))
+    };
+    let file = KnownHosts::load(&path).map_err(cannot)?;
+    Ok((path, file))
+}
+
+/// Prints every line about a host; status 1 when there is none.
+pub(super) fn find(options: &Options, name: &str) -> Result<(), Failure> {
+    let (_, file) = load(options)?;
+    let wanted = name.to_ascii_lowercase();
+    let mut found = false;
+    for line in file.lines() {
+        let LineContent::Entry(entry) = &line.content else {
+            continue;
+        };
+        if !entry.matches(&wanted) {
+            continue;
+        }
+        found = true;
+        if !options.quiet {
+            let mark = match entry.marker {
+                Marker::None => "",
+                Marker::CertAuthority => "CA",
+                Marker::Revoked => "REVOKED",
+            };
+            println!("# Host {name} found: line {} {mark}", line.number);
+        }
+        if options.hash {
+            print_hashed(entry, line.raw);
+        } else if options.fingerprint {
+            print_fingerprint(options, name, entry);
+        } else {
+            print_raw(line.raw);
+        }
+    }
+    if found {
+        Ok(())
+    } else {
+        Err(Failure::refused(""))
+    }
+}
+
+fn print_raw(raw: &[u8]) {
+    println!("{}", String::from_utf8_lossy(raw).trim_end_matches('\n'));
+}
+
+fn print_hashed(entry: &Entry<'_>, raw: &[u8]) {
+    if entry.is_hashed() || entry.has_patterns() || entry.marker != Marker::None {
+        print_raw(raw);
+        return;
+    }
+    let key = String::from_utf8_lossy(entry.key_and_comment);
+    for name in String::from_utf8_lossy(entry.hosts).split(',') {
+        println!("{} {key}", hash_name(&name.to_ascii_lowercase()));
+    }
+}
+
+fn print_fingerprint(options: &Options, name: &str, entry: &Entry<'_>) {
+    let Some(blob) = entry.key_blob() else {
+        return;
+    };
+    let Ok(key) = keys::PublicKey::from_blob(&blob) else {
+        return;
+    };
+    let comment = String::from_utf8_lossy(entry.comment);
+    let space = if comment.is_empty() { "" } else { " " };
+    let hash = options.fingerprint_hash;
+    let label = key.key_type().label();
+    println!(
+        "{name} {label} {}{space}{comment}",
+        fingerprint::of_blob(&blob, hash)
+    );
+    if options.verbose {
+        println!("{}", fingerprint::randomart(&blob, hash, label, key.bits()));
+    }
+}
+
+/// Takes a host's lines out.
+pub(super) fn remove(options: &Options, name: &str) -> Result<(), Failure> {
+    let (path, file) = load(options)?;
+    let edited = edit::without_host(&file, &name.to_ascii_lowercase());
+    if !options.quiet {
+        for line in &edited.changed_lines {
+            println!("# Host {name} found: line {line}");
+        }
+    }
+    refuse_invalid(&path, &edited)?;
+    if edited.changed_lines.is_empty() {
+        eprintln!("Host {name} not found in {}", path.display());
+        return Ok(());
+    }
+    replace(&path, &edited, options.quiet)
+}
+
+/// Hashes every name that can be hashed.
+pub(super) fn hash(options: &Options) -> Result<(), Failure> {
+    let (path, file) = load(options)?;
+    let edited = edit::hashed(&file);
+    for entry in file.entries().filter(Entry::has_patterns) {
+        let hosts: String = String::from_utf8_lossy(entry.hosts)
+            .chars()
+            .take(64)
+            .collect();
+        eprintln!(
+            "{}:{}: ignoring host name with wildcard: {hosts}",
+            path.display(),
+            entry.line
+        );
+    }
+    refuse_invalid(&path, &edited)?;
+    replace(&path, &edited, options.quiet)?;
+    if !edited.changed_lines.is_empty() {
+        eprintln!(
+            "WARNING: {} contains unhashed entries",
+            old_path(&path).display()
+        );
+        eprintln!("Delete this file to ensure privacy of hostnames");
+    }
+    Ok(())
+}
+
+/// A file that holds something else is more likely not a known_hosts file at all.
+fn refuse_invalid(path: &Path, edited: &Edited) -> Result<(), Failure> {
+    if edited.invalid_lines.is_empty() {
+        return Ok(());
+    }
+    for line in &edited.invalid_lines {
+        eprintln!("{}:{line}: invalid line", path.display());
+    }
+    Err(Failure::refused(format!(
+        "{} is not a valid known_hosts file.\n\
+         Not replacing existing known_hosts file because of errors",
+        path.display()
+    )))
+}
+
+fn old_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".old");
+    name.into()
+}
+
+/// Puts the new text in place; the old one stays under another name.
+fn replace(path: &Path, edited: &Edited, quiet: bool) -> Result<(), Failure> {
+    let old = old_path(path);
+    let put = || -> io::Result<()> {
+        let mode = path.metadata()?.permissions().mode() & 0o644;
+        match std::fs::remove_file(&old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::fs::hard_link(path, &old)?;
+        sys::file::replace(path, &edited.text, mode)
+    };
+    put().map_err(|error| Failure::file(path, &error))?;
+    if !quiet {
+        println!("{} updated.", path.display());
+        println!("Original contents retained as {}", old.display());
+    }
+    Ok(())
+}

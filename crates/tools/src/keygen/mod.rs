@@ -1,0 +1,134 @@
+//! `fulmar keygen`: ssh-keygen's work on keys, certificates and known_hosts files.
+//!
+//! Flags, messages and exit codes are ssh-keygen's: 255 for what went wrong, 1 for a wrong use,
+//! a refused question or a name not found. Formats and their rules are in `keys`; here are the
+//! questions, the files and the words. A file with a secret has mode 0600 from its first byte.
+
+mod certify;
+mod change;
+mod console;
+mod files;
+mod generate;
+mod hosts;
+mod options;
+mod show;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use options::{Options, Task};
+
+/// What messages that need a name are signed with.
+const NAME: &str = "ssh-keygen";
+
+/// Exit status when something went wrong.
+const STATUS_FAILED: i32 = 255;
+/// Exit status for wrong use, a refusal, or a name that was not found.
+const STATUS_REFUSED: i32 = 1;
+
+const USAGE: &str = "\
+usage: keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
+              [-m format] [-N new_passphrase] [-t ecdsa | ed25519 | rsa]
+              [-Z cipher]
+       keygen -p [-a rounds] [-f keyfile] [-m format] [-N new_passphrase]
+              [-P old_passphrase] [-Z cipher]
+       keygen -i [-f input_keyfile] [-m key_format]
+       keygen -e [-f input_keyfile] [-m key_format]
+       keygen -y [-f input_keyfile]
+       keygen -c [-a rounds] [-C comment] [-f keyfile] [-P passphrase]
+       keygen -l [-v] [-E fingerprint_hash] [-f input_keyfile]
+       keygen -F hostname [-lv] [-f known_hosts_file]
+       keygen -H [-f known_hosts_file]
+       keygen -R hostname [-f known_hosts_file]
+       keygen -I certificate_identity -s ca_key [-h] [-n principals]
+              [-O option] [-V validity_interval] [-z serial_number] file ...
+       keygen -L [-f input_keyfile]
+       keygen -A [-a rounds] [-f prefix_path]
+";
+
+/// A failure: what to say and the exit status.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    message: String,
+    status: i32,
+}
+
+impl Failure {
+    /// Something went wrong.
+    fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            status: STATUS_FAILED,
+        }
+    }
+
+    /// Refused, or not found; an empty message says nothing.
+    fn refused(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            status: STATUS_REFUSED,
+        }
+    }
+
+    /// A file that cannot be used, as ssh-keygen puts it.
+    fn file(path: &Path, error: &io::Error) -> Self {
+        Self::new(format!("{NAME}: {}: {}", path.display(), reason(error)))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The system's words for an error, without the number that Rust adds.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+/// Runs the program on its arguments, without its own name; gives its exit status.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> i32 {
+    let options = match Options::parse(args) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}");
+            eprint!("{USAGE}");
+            return STATUS_REFUSED;
+        }
+    };
+    match perform(&options) {
+        Ok(()) => 0,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("{failure}");
+            }
+            failure.status
+        }
+    }
+}
+
+fn perform(options: &Options) -> Result<(), Failure> {
+    match &options.task {
+        Task::Generate => generate::key_pair(options),
+        Task::HostKeys => generate::host_keys(options),
+        Task::Fingerprint => show::fingerprints(options),
+        Task::Public => show::public_key(options),
+        Task::Export => show::export(options),
+        Task::Import => show::import(options),
+        Task::ShowCertificate => show::certificates(options),
+        Task::ChangePassphrase => change::passphrase(options),
+        Task::ChangeComment => change::comment(options),
+        Task::FindHost(name) => hosts::find(options, name),
+        Task::RemoveHost(name) => hosts::remove(options, name),
+        Task::HashHosts => hosts::hash(options),
+        Task::Certify(authority) => certify::sign(options, authority),
+    }
+}

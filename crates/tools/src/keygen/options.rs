@@ -1,0 +1,289 @@
+//! The command line, read as getopt(3) reads it: flags may stand together, a value may follow
+//! its flag directly, and operands may stand anywhere.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crypto::hash::HashAlgorithm;
+use keys::fingerprint;
+use keys::private_file::FileCipher;
+use zeroize::Zeroizing;
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Generate,
+    HostKeys,
+    Fingerprint,
+    Public,
+    Export,
+    Import,
+    ShowCertificate,
+    ChangePassphrase,
+    ChangeComment,
+    FindHost(String),
+    RemoveHost(String),
+    HashHosts,
+    Certify(PathBuf),
+}
+
+/// The format of `-m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Rfc4716,
+    Pkcs8,
+    Pem,
+}
+
+/// The command line, understood.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) task: Task,
+    /// -t
+    pub(super) key_type: Option<String>,
+    /// -b
+    pub(super) bits: Option<usize>,
+    /// -f
+    pub(super) file: Option<PathBuf>,
+    /// -N
+    pub(super) new_passphrase: Option<Zeroizing<Vec<u8>>>,
+    /// -P
+    pub(super) old_passphrase: Option<Zeroizing<Vec<u8>>>,
+    /// -C
+    pub(super) comment: Option<String>,
+    /// -q
+    pub(super) quiet: bool,
+    /// -v
+    pub(super) verbose: bool,
+    /// -l, also beside -F
+    pub(super) fingerprint: bool,
+    /// -H, also beside -F
+    pub(super) hash: bool,
+    /// -E
+    pub(super) fingerprint_hash: HashAlgorithm,
+    /// -m
+    pub(super) format: Option<Format>,
+    /// -a
+    pub(super) rounds: Option<u32>,
+    /// -Z
+    pub(super) cipher: FileCipher,
+    /// -I
+    pub(super) key_id: Option<String>,
+    /// -n
+    pub(super) principals: Vec<String>,
+    /// -V
+    pub(super) validity: Option<String>,
+    /// -O, each
+    pub(super) certificate_options: Vec<String>,
+    /// -h
+    pub(super) host_certificate: bool,
+    /// -z
+    pub(super) serial: u64,
+    /// -z +N: each certificate gets the next serial
+    pub(super) serial_counts: bool,
+    /// The operands.
+    pub(super) operands: Vec<PathBuf>,
+}
+
+/// Flags that take a value.
+const WITH_VALUE: &[u8] = b"abCEfFImNnOPRstVzZ";
+/// Flags that take none.
+const WITHOUT_VALUE: &[u8] = b"AceHhiLlpqvy";
+
+/// A flag and its value.
+struct Flag {
+    name: u8,
+    value: OsString,
+}
+
+impl Options {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
+        let (flags, operands) = split(args)?;
+        let mut options = Self {
+            task: Task::Generate,
+            key_type: None,
+            bits: None,
+            file: None,
+            new_passphrase: None,
+            old_passphrase: None,
+            comment: None,
+            quiet: false,
+            verbose: false,
+            fingerprint: false,
+            hash: false,
+            fingerprint_hash: HashAlgorithm::Sha256,
+            format: None,
+            rounds: None,
+            cipher: FileCipher::Aes256Ctr,
+            key_id: None,
+            principals: Vec::new(),
+            validity: None,
+            certificate_options: Vec::new(),
+            host_certificate: false,
+            serial: 0,
+            serial_counts: false,
+            operands: operands.into_iter().map(PathBuf::from).collect(),
+        };
+        let mut tasks = Vec::new();
+        for flag in flags {
+            if let Some(task) = options.apply(flag)? {
+                tasks.push(task);
+            }
+        }
+        options.task = choose_task(tasks, &options)?;
+        if !matches!(options.task, Task::Certify(_)) && !options.operands.is_empty() {
+            return Err("Too many arguments.".to_owned());
+        }
+        if matches!(options.task, Task::Certify(_)) && options.operands.is_empty() {
+            return Err("Too few arguments.".to_owned());
+        }
+        Ok(options)
+    }
+
+    /// Takes one flag in; the task that it names, if it names one.
+    fn apply(&mut self, flag: Flag) -> Result<Option<Task>, String> {
+        let secret = |value: OsString| Some(Zeroizing::new(value.into_vec()));
+        let text = |value: OsString| {
+            value
+                .into_string()
+                .map_err(|_| format!("-{}: value is not UTF-8", char::from(flag.name)))
+        };
+        match flag.name {
+            b'A' => return Ok(Some(Task::HostKeys)),
+            b'c' => return Ok(Some(Task::ChangeComment)),
+            b'e' => return Ok(Some(Task::Export)),
+            b'i' => return Ok(Some(Task::Import)),
+            b'L' => return Ok(Some(Task::ShowCertificate)),
+            b'p' => return Ok(Some(Task::ChangePassphrase)),
+            b'y' => return Ok(Some(Task::Public)),
+            b'F' => return Ok(Some(Task::FindHost(text(flag.value)?))),
+            b'R' => return Ok(Some(Task::RemoveHost(text(flag.value)?))),
+            b's' => return Ok(Some(Task::Certify(flag.value.into()))),
+            b'H' => self.hash = true,
+            b'l' => self.fingerprint = true,
+            b'h' => self.host_certificate = true,
+            b'q' => self.quiet = true,
+            b'v' => self.verbose = true,
+            b'f' => self.file = Some(flag.value.into()),
+            b'N' => self.new_passphrase = secret(flag.value),
+            b'P' => self.old_passphrase = secret(flag.value),
+            b'C' => self.comment = Some(text(flag.value)?),
+            b't' => self.key_type = Some(text(flag.value)?),
+            b'I' => self.key_id = Some(text(flag.value)?),
+            b'V' => self.validity = Some(text(flag.value)?),
+            b'O' => self.certificate_options.push(text(flag.value)?),
+            b'n' => {
+                let names = text(flag.value)?;
+                let names = names.split(',').filter(|name| !name.is_empty());
+                self.principals.extend(names.map(str::to_owned));
+            }
+            _ => self.apply_checked(flag.name, &text(flag.value)?)?,
+        }
+        Ok(None)
+    }
+
+    /// Flags whose value must make sense.
+    fn apply_checked(&mut self, name: u8, value: &str) -> Result<(), String> {
+        match name {
+            b'a' => {
+                let rounds = value.parse().ok().filter(|rounds| *rounds > 0);
+                self.rounds = Some(rounds.ok_or(format!("Invalid number of rounds: {value}"))?);
+            }
+            b'b' => {
+                let bits = value.parse().ok().filter(|bits| *bits > 0);
+                self.bits = Some(bits.ok_or(format!("Bits has bad value {value}"))?);
+            }
+            b'E' => {
+                self.fingerprint_hash = fingerprint::algorithm_from_name(value)
+                    .ok_or(format!("Invalid hash algorithm \"{value}\""))?;
+            }
+            b'm' => {
+                self.format = Some(match value.to_ascii_uppercase().as_str() {
+                    "RFC4716" => Format::Rfc4716,
+                    "PKCS8" => Format::Pkcs8,
+                    "PEM" => Format::Pem,
+                    _ => return Err(format!("Unsupported conversion format \"{value}\"")),
+                });
+            }
+            b'Z' => {
+                self.cipher = FileCipher::from_name(value.as_bytes())
+                    .ok_or(format!("Invalid OpenSSH-format cipher '{value}'"))?;
+            }
+            b'z' => {
+                let digits = match value.strip_prefix('+') {
+                    Some(digits) => {
+                        self.serial_counts = true;
+                        digits
+                    }
+                    None => value,
+                };
+                self.serial = digits
+                    .parse()
+                    .map_err(|_| format!("Invalid serial number \"{value}\""))?;
+            }
+            _ => return Err(format!("unknown option -- {}", char::from(name))),
+        }
+        Ok(())
+    }
+}
+
+/// `-H` and `-l` are tasks only when no other is named.
+fn choose_task(mut tasks: Vec<Task>, options: &Options) -> Result<Task, String> {
+    let task = tasks.pop();
+    if !tasks.is_empty() {
+        return Err("Too many tasks: give one of -A -c -e -F -i -L -p -R -s -y".to_owned());
+    }
+    Ok(match task {
+        Some(task) => task,
+        None if options.hash => Task::HashHosts,
+        None if options.fingerprint => Task::Fingerprint,
+        None => Task::Generate,
+    })
+}
+
+/// Parts flags from operands; `--` ends the flags.
+fn split(args: Vec<OsString>) -> Result<(Vec<Flag>, Vec<OsString>), String> {
+    let mut flags = Vec::new();
+    let mut operands = Vec::new();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let bytes = arg.as_bytes();
+        if bytes == b"--" {
+            operands.extend(args);
+            break;
+        }
+        let Some(mut cluster) = bytes.strip_prefix(b"-").filter(|rest| !rest.is_empty()) else {
+            operands.push(arg);
+            continue;
+        };
+        while let Some((name, rest)) = cluster.split_first() {
+            cluster = rest;
+            let value = if WITH_VALUE.contains(name) {
+                let value = if rest.is_empty() {
+                    args.next().ok_or(format!(
+                        "option requires an argument -- {}",
+                        char::from(*name)
+                    ))?
+                } else {
+                    OsString::from_vec(rest.to_vec())
+                };
+                cluster = &[];
+                value
+            } else if WITHOUT_VALUE.contains(name) {
+                OsString::new()
+            } else {
+                return Err(format!(
+                    "unknown option -- {}",
+                    char::from(*name).escape_default()
+                ));
+            };
+            flags.push(Flag { name: *name, value });
+        }
+    }
+    Ok((flags, operands))
+}

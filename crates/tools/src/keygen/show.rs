@@ -1,0 +1,379 @@
+//! Showing keys: fingerprints (`-l`), the public half (`-y`), other formats (`-e`, `-i`) and
+//! certificates (`-L`).
+
+use std::io::Read;
+use std::path::Path;
+
+use keys::public_file::{self, PublicKeyFile};
+use keys::time::CivilTime;
+use keys::{Certificate, CertificateKind, PresentedKey, fingerprint, private_file};
+use zeroize::Zeroizing;
+
+use super::options::{Format, Options};
+use super::{Failure, files};
+
+/// Text from files and certificates for the terminal: control characters are shown, not sent.
+pub(super) fn printable(text: &[u8]) -> String {
+    String::from_utf8_lossy(text)
+        .chars()
+        .flat_map(|character| {
+            let escaped = character.is_control();
+            let plain = (!escaped).then_some(character);
+            let escape = escaped.then(|| character.escape_default());
+            plain.into_iter().chain(escape.into_iter().flatten())
+        })
+        .collect()
+}
+
+/// Prints the fingerprint of every key in a file: a private or public key, authorized_keys or
+/// known_hosts.
+pub(super) fn fingerprints(options: &Options) -> Result<(), Failure> {
+    let path = files::identity(options)?;
+    let file = read_or_stdin(&path)?;
+    if private_file::is_private_key(&file) && path.as_os_str() != "-" {
+        let public = files::load_public(&path)
+            .map_err(|_| Failure::new(format!("{} is not a key file.", path.display())))?;
+        print_fingerprint(options, &public.key, &public.comment);
+        return Ok(());
+    }
+    let mut found = false;
+    for line in file.split(|byte| *byte == b'\n') {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_matches([' ', '\t', '\r']);
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        if let Some(key) = key_of_line(text) {
+            print_fingerprint(options, &key.key, &key.comment);
+            found = true;
+        }
+    }
+    if found {
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
+            "{} is not a public key file.",
+            path.display()
+        )))
+    }
+}
+
+/// The key of a line that may have a host name, a marker or options in front; those stand for
+/// the comment when there is none behind.
+fn key_of_line(text: &str) -> Option<PublicKeyFile> {
+    if let Ok(key) = public_file::parse_line(text.as_bytes()) {
+        return Some(key);
+    }
+    let mut rest = text;
+    // A marker and the hosts, or options.
+    for _ in 0..2 {
+        let end = end_of_word(rest)?;
+        let (front, behind) = rest.split_at(end);
+        rest = behind.trim_start_matches([' ', '\t']);
+        if let Ok(mut key) = public_file::parse_line(rest.as_bytes()) {
+            if key.comment.is_empty() {
+                front.clone_into(&mut key.comment);
+            }
+            return Some(key);
+        }
+    }
+    None
+}
+
+/// Where the first word ends; blanks inside double quotes do not end it.
+fn end_of_word(text: &str) -> Option<usize> {
+    let mut quoted = false;
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' if !escaped => quoted = !quoted,
+            b' ' | b'\t' if !quoted => return Some(at),
+            _ => {}
+        }
+        escaped = byte == b'\\';
+    }
+    None
+}
+
+fn label(key: &PresentedKey) -> String {
+    let label = key.key().key_type().label();
+    match key.certificate() {
+        Some(_) => format!("{label}-CERT"),
+        None => label.to_owned(),
+    }
+}
+
+fn print_fingerprint(options: &Options, key: &PresentedKey, comment: &str) {
+    let blob = key.key().blob();
+    let hash = options.fingerprint_hash;
+    let comment = match printable(comment.as_bytes()) {
+        empty if empty.is_empty() => "no comment".to_owned(),
+        comment => comment,
+    };
+    let bits = key.key().bits();
+    println!(
+        "{bits} {} {comment} ({})",
+        fingerprint::of_blob(&blob, hash),
+        label(key)
+    );
+    if options.verbose {
+        println!("{}", fingerprint::randomart(&blob, hash, &label(key), bits));
+    }
+}
+
+/// Prints the public half of a private key.
+pub(super) fn public_key(options: &Options) -> Result<(), Failure> {
+    let path = files::identity(options)?;
+    if let Err(error) = path.metadata() {
+        return Err(Failure::new(format!(
+            "{}: {}",
+            path.display(),
+            super::reason(&error)
+        )));
+    }
+    let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
+    let file = files::load_private(&path, given, "Enter passphrase: ")
+        .map_err(|error| cannot_load(&path, &error))?;
+    let key = PresentedKey::from(file.key.public().clone());
+    println!("{}", public_file::to_line(&key, &file.comment));
+    Ok(())
+}
+
+pub(super) fn cannot_load(path: &Path, error: &files::LoadError) -> Failure {
+    Failure::new(format!("Load key \"{}\": {}", path.display(), error.0))
+}
+
+/// Prints a key in another format (`-e`).
+pub(super) fn export(options: &Options) -> Result<(), Failure> {
+    let path = files::identity(options)?;
+    if let Err(error) = path.metadata() {
+        return Err(Failure::file(&path, &error));
+    }
+    let key = match files::load_public(&path) {
+        Ok(public) => public.key,
+        Err(_) => {
+            let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
+            files::load_private(&path, given, "Enter passphrase: ")
+                .map_err(|error| cannot_load(&path, &error))?
+                .key
+                .public()
+                .clone()
+                .into()
+        }
+    };
+    let text = match options.format.unwrap_or(Format::Rfc4716) {
+        Format::Rfc4716 => {
+            let comment = format!(
+                "{}-bit {}, converted by {} from OpenSSH",
+                key.key().bits(),
+                label(&key),
+                files::default_comment()
+            );
+            Some(public_file::to_rfc4716(&key, &comment))
+        }
+        Format::Pkcs8 => public_file::to_pkcs8(key.key()),
+        Format::Pem => public_file::to_pem(key.key()),
+    };
+    match text {
+        Some(text) => {
+            print!("{text}");
+            Ok(())
+        }
+        None => Err(Failure::new(format!(
+            "unsupported key type {}",
+            label(&key)
+        ))),
+    }
+}
+
+/// Prints a key of another format as one line (`-i`).
+pub(super) fn import(options: &Options) -> Result<(), Failure> {
+    let path = files::identity(options)?;
+    let file = files::read(&path).map_err(|error| Failure::file(&path, &error))?;
+    let key = match options.format.unwrap_or(Format::Rfc4716) {
+        Format::Rfc4716 => public_file::parse_rfc4716(&file).map(|file| file.key),
+        Format::Pkcs8 | Format::Pem => public_file::parse_pem(&file).map(PresentedKey::from),
+    };
+    let key = key.map_err(|error| {
+        Failure::new(format!(
+            "{} is not a recognised public key format: {error}",
+            path.display()
+        ))
+    })?;
+    println!("{}", public_file::to_line(&key, ""));
+    Ok(())
+}
+
+/// Prints what the certificates of a file say.
+pub(super) fn certificates(options: &Options) -> Result<(), Failure> {
+    let path = files::identity(options)?;
+    let file = read_or_stdin(&path)?;
+    let name = if path.as_os_str() == "-" {
+        "(stdin)".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let mut valid = false;
+    let mut failed = false;
+    for (line, number) in file.split(|byte| *byte == b'\n').zip(1_usize..) {
+        let text = line.trim_ascii_start();
+        if text.is_empty() || text.starts_with(b"#") {
+            continue;
+        }
+        match public_file::parse_line(text) {
+            Ok(PublicKeyFile {
+                key: PresentedKey::Certificate(certificate),
+                ..
+            }) => {
+                if number > 1 {
+                    println!("{name}:{number}:");
+                } else {
+                    println!("{name}:");
+                }
+                print_certificate(options, &certificate);
+                valid = true;
+            }
+            Ok(_) => {
+                eprintln!("{name}:{number} is not a certificate");
+                failed = true;
+            }
+            Err(error) => {
+                eprintln!("{name}:{number}: invalid key: {error}");
+                failed = true;
+            }
+        }
+    }
+    if valid && !failed {
+        Ok(())
+    } else {
+        Err(Failure::refused(""))
+    }
+}
+
+fn print_certificate(options: &Options, certificate: &Certificate) {
+    let hash = options.fingerprint_hash;
+    let print = |key: &keys::PublicKey| fingerprint::of_blob(&key.blob(), hash);
+    let key = certificate.key();
+    println!(
+        "        Type: {} {} certificate",
+        key.key_type().certificate_name(),
+        certificate.kind().name()
+    );
+    println!(
+        "        Public key: {}-CERT {}",
+        key.key_type().label(),
+        print(key)
+    );
+    println!(
+        "        Signing CA: {} {} (using {})",
+        certificate.authority().key_type().label(),
+        print(certificate.authority()),
+        certificate.signature_algorithm()
+    );
+    println!("        Key ID: \"{}\"", printable(certificate.key_id()));
+    println!("        Serial: {}", certificate.serial());
+    println!(
+        "        Valid: {}",
+        validity(certificate.valid_after(), certificate.valid_before())
+    );
+    if certificate.principals().is_empty() {
+        println!("        Principals: (none)");
+    } else {
+        println!("        Principals: ");
+        for principal in certificate.principals() {
+            println!("                {}", printable(principal.as_bytes()));
+        }
+    }
+    print_options("Critical Options", certificate.critical_options(), |name| {
+        certificate.kind() == CertificateKind::User
+            && matches!(name, "force-command" | "source-address" | "verify-required")
+    });
+    print_options("Extensions", certificate.extensions(), |name| {
+        matches!(
+            name,
+            "permit-X11-forwarding"
+                | "permit-agent-forwarding"
+                | "permit-port-forwarding"
+                | "permit-pty"
+                | "permit-user-rc"
+                | "no-touch-required"
+        )
+    });
+}
+
+fn print_options(
+    title: &str,
+    options: &[keys::certificate::CertificateOption],
+    known: impl Fn(&str) -> bool,
+) {
+    if options.is_empty() {
+        println!("        {title}: (none)");
+        return;
+    }
+    println!("        {title}: ");
+    for option in options {
+        let name = printable(option.name.as_bytes());
+        match option.text() {
+            _ if option.data.is_empty() && known(&option.name) => {
+                println!("                {name}");
+            }
+            _ if option.data.is_empty() => {
+                println!("                {name} UNKNOWN FLAG OPTION");
+            }
+            Some(text) if known(&option.name) => {
+                println!("                {name} {}", printable(text.as_bytes()));
+            }
+            _ => {
+                let hex: String = option
+                    .data
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect();
+                println!(
+                    "                {name} UNKNOWN OPTION: {hex} (len {})",
+                    option.data.len()
+                );
+            }
+        }
+    }
+}
+
+/// A span of time in words.
+pub(super) fn validity(after: u64, before: u64) -> String {
+    match (after, before) {
+        (0, u64::MAX) => "forever".to_owned(),
+        (0, before) => format!("before {}", local_time(before)),
+        (after, u64::MAX) => format!("after {}", local_time(after)),
+        (after, before) => format!("from {} to {}", local_time(after), local_time(before)),
+    }
+}
+
+fn local_time(seconds: u64) -> String {
+    let local = sys::time::LocalTime::from_seconds(i64::try_from(seconds).unwrap_or(i64::MAX));
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+        local.year, local.month, local.day, local.hour, local.minute, local.second
+    )
+}
+
+/// The clock that turns local dates of the command line into seconds.
+pub(super) fn local_clock(time: CivilTime) -> Option<i64> {
+    let clock = (time.hour, time.minute, time.second);
+    sys::time::local_to_seconds(time.year, time.month, time.day, clock)
+}
+
+fn read_or_stdin(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    if path.as_os_str() == "-" {
+        let mut bytes = Zeroizing::new(Vec::new());
+        std::io::stdin()
+            .lock()
+            .take(keys::known_hosts::MAX_FILE_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::file(path, &error))?;
+        return Ok(bytes);
+    }
+    let limit = keys::known_hosts::MAX_FILE_BYTES;
+    sys::file::read_bounded(path, limit, sys::file::Links::Follow)
+        .map(Zeroizing::new)
+        .map_err(|error| Failure::file(path, &error))
+}
