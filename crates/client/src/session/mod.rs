@@ -78,6 +78,7 @@ pub struct Session<'c> {
     ended: Option<Ended>,
     closed: bool,
     started: bool,
+    reader_left: bool,
     raw: Option<RawMode>,
     typed: Option<TypedInput>,
     signals: Option<SignalFd>,
@@ -104,6 +105,7 @@ impl<'c> Session<'c> {
             ended: None,
             closed: false,
             started: false,
+            reader_left: false,
             raw: None,
             typed: None,
             signals: None,
@@ -219,6 +221,7 @@ impl<'c> Session<'c> {
         };
         let id = id.map_err(|error| self.misuse(error))?;
         self.channel = Some(id);
+        self.attach_sinks(id)?;
         self.send_no_more_sessions()?;
         debug1!("Entering interactive session.");
         Ok(())
@@ -242,7 +245,7 @@ impl<'c> Session<'c> {
     fn confirmed(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         if matches!(self.plan.what, What::Forward { .. }) {
             self.started = true;
-            return self.attach(channel);
+            return self.attach_source(channel);
         }
         if let Some(pty) = &self.plan.pty {
             let size = crate::terminal::window_size();
@@ -291,11 +294,12 @@ impl<'c> Session<'c> {
         if self.plan.pty.is_some() {
             self.enter_raw_mode();
         }
-        self.attach(channel)
+        self.attach_source(channel)
     }
 
-    /// Joins our standard streams with the channel.
-    fn attach(&mut self, channel: ChannelId) -> Result<(), ClientError> {
+    /// Joins our standard output and error with the channel: before it is confirmed, because
+    /// its first data may come in the same read as the confirmation.
+    fn attach_sinks(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         let system = ClientError::system;
         let output = sys::io::dup(sys::io::stdout()).map_err(system("stdout"))?;
         self.driver
@@ -304,21 +308,25 @@ impl<'c> Session<'c> {
         let errors = sys::io::dup(sys::io::stderr()).map_err(system("stderr"))?;
         self.driver
             .attach_sink(channel, Stream::Stderr, errors)
-            .map_err(system("stderr"))?;
+            .map_err(system("stderr"))
+    }
+
+    /// Joins our standard input with the channel.
+    fn attach_source(&mut self, channel: ChannelId) -> Result<(), ClientError> {
+        let system = ClientError::system;
         if self.plan.stdin_null {
-            self.command(|connection| connection.channel_eof(channel))?;
+            self.command(|connection| connection.channel_eof(channel))
         } else if self.plan.pty.is_some() && sys::io::is_terminal(sys::io::stdin()) {
             self.typed = Some(TypedInput::new(self.plan.escape));
             self.driver
                 .watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)
-                .map_err(system("stdin"))?;
+                .map_err(system("stdin"))
         } else {
             let input = sys::io::dup(sys::io::stdin()).map_err(system("stdin"))?;
             self.driver
                 .attach_source(channel, Stream::Data, input)
-                .map_err(system("stdin"))?;
+                .map_err(system("stdin"))
         }
-        Ok(())
     }
 
     // ---- what happens ---------------------------------------------------------------------
@@ -373,6 +381,7 @@ impl<'c> Session<'c> {
         if !self.driver.connection().channel_is_open(channel) {
             return Ok(());
         }
+        self.reader_left = true;
         if is_session && stream == Stream::Data {
             self.request(channel, &Request::Eow, false)?;
         } else if !is_session {
@@ -464,6 +473,10 @@ impl<'c> Session<'c> {
             Request::ExitStatus { status } if known => {
                 debug1!("channel {}: exit-status {status}", channel.0);
                 self.ended = Some(Ended::Status(status));
+            }
+            // Our own reader left, and the command noticed: nothing to report.
+            Request::ExitSignal { name, .. } if known && name == "PIPE" && self.reader_left => {
+                self.ended = Some(Ended::Signal);
             }
             Request::ExitSignal {
                 name,
