@@ -9,11 +9,13 @@ pub mod title;
 pub mod wait;
 
 mod child;
+mod daemon;
 
 #[cfg(test)]
 mod tests;
 
 pub use credentials::{AsUser, Credentials, become_user, effective_uid, is_root, own_credentials};
+pub use daemon::daemonize;
 pub use harden::{
     close_from, disable_core_dumps, is_dumpable, lock_memory, no_new_privs, parent_pid, pid,
     set_dumpable, set_name, set_no_new_privs, set_oom_score, set_parent_death_signal, set_umask,

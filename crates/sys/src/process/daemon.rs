@@ -1,0 +1,47 @@
+//! Going to the background in the middle of a run, for `ssh -f`: the parent ends, the child
+//! goes on with the same memory and descriptors.
+
+use std::io;
+
+use crate::ffi::check;
+
+/// Forks; the parent ends at once with status 0, the child returns as the leader of a session
+/// without a terminal, its standard input and output on `/dev/null`. Standard error stays.
+///
+/// # Errors
+/// `Unsupported` when the process has other threads: they would be missing in the child, with
+/// whatever they hold locked. Else the kernel's error; the parent then goes on unchanged.
+pub fn daemonize() -> io::Result<()> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "a process with threads cannot go to the background",
+        ));
+    }
+    let null = crate::io::null()?;
+    // SAFETY: there is one thread, so the child's memory is consistent.
+    let child = check(unsafe { libc::fork() })?;
+    if child != 0 {
+        // SAFETY: ends without running what the child will run at its own end.
+        unsafe { libc::_exit(0) };
+    }
+    rustix::process::setsid()?;
+    crate::io::replace_stdio(&null, 0)?;
+    crate::io::replace_stdio(&null, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_threads_stays() {
+        // The test runner's own threads.
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv().is_err());
+        let error = daemonize().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        drop(go);
+        assert!(thread.join().unwrap());
+    }
+}
