@@ -56,7 +56,7 @@ pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failu
             principals: options.principals.clone(),
             valid_after,
             valid_before,
-            critical_options: grants.critical(kind),
+            critical_options: grants.critical.clone(),
             extensions: grants.extensions(kind),
         };
         let certificate = fields
@@ -268,21 +268,6 @@ impl Grants {
             }
         }
         Ok(())
-    }
-
-    /// Only options that the caller spelt out have a meaning for hosts.
-    fn critical(&self, kind: CertificateKind) -> Vec<CertificateOption> {
-        let for_users = |option: &CertificateOption| {
-            matches!(
-                option.name.as_str(),
-                "force-command" | "source-address" | "verify-required"
-            )
-        };
-        self.critical
-            .iter()
-            .filter(|option| kind == CertificateKind::User || !for_users(option))
-            .cloned()
-            .collect()
     }
 
     fn extensions(&self, kind: CertificateKind) -> Vec<CertificateOption> {

@@ -83,7 +83,7 @@ pub(super) fn load_private(
     let file = sys::file::read_file_bounded(&handle, private_file::MAX_FILE_BYTES)
         .map(Zeroizing::new)
         .map_err(LoadError::from)?;
-    let mut loaded = match private_file::parse(&file, None) {
+    match private_file::parse(&file, None) {
         Err(PrivateFileError::NeedsPassphrase) => match given {
             Some(passphrase) => private_file::parse(&file, Some(passphrase)),
             None => {
@@ -94,15 +94,7 @@ pub(super) fn load_private(
         },
         other => other,
     }
-    .map_err(|error| LoadError::from(&error))?;
-    // PEM files hold no comment, but the public key beside them may.
-    if loaded.comment.is_empty()
-        && let Ok(public) = load_public_file(&public_path(path))
-        && public.key == PresentedKey::from(loaded.key.public().clone())
-    {
-        loaded.comment = public.comment;
-    }
-    Ok(loaded)
+    .map_err(|error| LoadError::from(&error))
 }
 
 /// Why a key was not loaded, in ssh-keygen's words.

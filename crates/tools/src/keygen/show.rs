@@ -6,7 +6,7 @@ use std::path::Path;
 
 use keys::public_file::{self, PublicKeyFile};
 use keys::time::CivilTime;
-use keys::{Certificate, CertificateKind, PresentedKey, fingerprint, private_file};
+use keys::{Certificate, PresentedKey, fingerprint, private_file};
 use zeroize::Zeroizing;
 
 use super::options::{Format, Options};
@@ -285,8 +285,7 @@ fn print_certificate(options: &Options, certificate: &Certificate) {
         }
     }
     print_options("Critical Options", certificate.critical_options(), |name| {
-        certificate.kind() == CertificateKind::User
-            && matches!(name, "force-command" | "source-address" | "verify-required")
+        matches!(name, "force-command" | "source-address" | "verify-required")
     });
     print_options("Extensions", certificate.extensions(), |name| {
         matches!(
