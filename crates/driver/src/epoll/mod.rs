@@ -322,7 +322,10 @@ impl Driver {
     pub fn next(&mut self) -> Result<Notice, DriverError> {
         loop {
             if let Some(notice) = self.notices.pop_front() {
-                return Ok(notice);
+                match self.to_sink(notice) {
+                    Some(notice) => return Ok(notice),
+                    None => continue,
+                }
             }
             if let Some(failure) = self.failure.take() {
                 return Err(failure);
@@ -426,6 +429,27 @@ impl Driver {
             }
         }
         self.drain_sinks()
+    }
+
+    /// A sink may have been attached since the notice was queued: what followed the request that
+    /// made the caller attach it (data behind `shell`, in one segment) belongs to the sink.
+    fn to_sink(&mut self, notice: Notice) -> Option<Notice> {
+        match notice {
+            Notice::Event(Event::ChannelData { channel, stream, data }) => {
+                match self.sinks.get_mut(&(channel, stream)) {
+                    Some(sink) => {
+                        sink.push(data);
+                        None
+                    }
+                    None => Some(Notice::Event(Event::ChannelData { channel, stream, data })),
+                }
+            }
+            Notice::Event(Event::ChannelEof(channel) | Event::ChannelClosed(channel)) => {
+                self.end_sinks(channel);
+                Some(notice)
+            }
+            other => Some(other),
+        }
     }
 
     fn end_sinks(&mut self, channel: ChannelId) {
