@@ -115,11 +115,6 @@ impl Log {
     pub(crate) fn debug(&self, text: &str) {
         self.line(LogLevel::Debug1, text);
     }
-
-    /// Messages by name.
-    pub(crate) fn debug2(&self, text: &str) {
-        self.line(LogLevel::Debug2, text);
-    }
 }
 
 fn prefix(level: LogLevel) -> &'static str {

@@ -5,7 +5,7 @@
 //! log lines are bounded in length and rate; nothing waits past the deadline.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use privsep::{Frame, FrameSplitter, Log as LogMessage, Message, Phase, ToMonitor, permitted};
@@ -93,20 +93,13 @@ impl<'log> Channel<'log> {
         self.deadline_ms = at_ms;
     }
 
+    #[cfg(test)]
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
 
     pub(crate) fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
-    }
-
-    pub(crate) fn log(&self) -> &'log Log {
-        self.log
-    }
-
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 
     /// Puts a request back that the next [`request`](Self::request) is to return.

@@ -46,12 +46,7 @@ impl From<End> for NotLoggedIn {
     }
 }
 
-/// What an attempt came to, before anything but the method itself was asked.
-enum Tried {
-    Failed,
-    Proved(Proof),
-}
-
+/// What a method proved, before anything but the method itself was asked.
 #[derive(Default)]
 struct Proof {
     submethod: Option<&'static str>,
@@ -152,7 +147,7 @@ impl Login<'_> {
             return Err(End::Violation("service is not ssh-connection".to_owned()).into());
         }
         let started_us = sys::time::monotonic_us();
-        let mut user = LoginUser::new(
+        let user = LoginUser::new(
             request,
             self.config,
             self.addresses,
@@ -160,8 +155,6 @@ impl Login<'_> {
             self.log,
             started_us,
         );
-        // Without privilege PAM can neither change credentials nor open a session.
-        user.options.use_pam &= sys::process::is_root();
         let policy = user.policy();
         self.user = Some(user);
         self.channel.set_phase(Phase::Authenticating);
@@ -191,7 +184,7 @@ impl Login<'_> {
                     detail: String::new(),
                 };
                 self.note_attempt();
-                (label, Tried::Failed)
+                (label, None)
             }
             ToMonitor::AuthPassword(request) => (
                 Label::of(Method::Password),
@@ -225,12 +218,12 @@ impl Login<'_> {
     fn conclude(
         &mut self,
         label: &Label,
-        tried: Tried,
+        tried: Option<Proof>,
     ) -> Result<Option<Authenticated>, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
         let progress = match tried {
-            Tried::Failed => Progress::NotAsked,
-            Tried::Proved(proof) => admit(user, label.method, proof, self.log),
+            None => Progress::NotAsked,
+            Some(proof) => admit(user, label.method, proof, self.log),
         };
         match progress {
             Progress::Complete(proof) => {
@@ -327,10 +320,10 @@ impl Login<'_> {
     // ---- the methods ----
 
     /// `password`, and `none` as an empty one where PermitEmptyPasswords lets it.
-    fn try_password(&mut self, method: Method, given: &[u8]) -> Result<Tried, NotLoggedIn> {
+    fn try_password(&mut self, method: Method, given: &[u8]) -> Result<Option<Proof>, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
         if !user.chains.allows(method) {
-            return Ok(Tried::Failed);
+            return Ok(None);
         }
         let may = user
             .account
@@ -345,12 +338,12 @@ impl Login<'_> {
                 pam.authenticate(permit_empty, &mut SayPassword::new(password))
             }) && fits
         } else {
-            let root = sys::users::shadow::by_name("root").ok().flatten();
+            let typical = password::typical_entry();
             let account = user.account.as_ref();
             password::check(
                 &password::Stored {
                     shadow: account.and_then(|account| account.shadow.as_ref()),
-                    like: root.as_ref(),
+                    like: typical.as_ref(),
                     permit_empty: user.options.permit_empty_passwords,
                 },
                 given,
@@ -358,24 +351,24 @@ impl Login<'_> {
             )
         };
         Ok(if matched {
-            Tried::Proved(Proof {
+            Some(Proof {
                 info: Some(method.name().to_owned()),
                 ..Proof::default()
             })
         } else {
-            Tried::Failed
+            None
         })
     }
 
     /// `keyboard-interactive`; none when the client went on to something else.
-    fn try_kbdint(&mut self, _request: &KbdintStart) -> Result<Option<Tried>, NotLoggedIn> {
+    fn try_kbdint(&mut self, _request: &KbdintStart) -> Result<Option<Option<Proof>>, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
         let asked = user
             .chains
             .kbdint_submethods()
             .is_none_or(|names| names.contains(&SUBMETHOD_PAM));
         if !user.chains.allows(Method::KeyboardInteractive) || !user.options.use_pam || !asked {
-            return Ok(Some(Tried::Failed));
+            return Ok(Some(None));
         }
         let mut dialogue = Dialogue::new(&mut self.channel);
         let matched = with_pam(user, self.log, |pam, permit_empty| {
@@ -394,12 +387,12 @@ impl Login<'_> {
             None => {}
         }
         if !matched {
-            return Ok(Some(Tried::Failed));
+            return Ok(Some(None));
         }
         if let Some(pam) = &mut user.pam {
             pam.keep_message(&said);
         }
-        Ok(Some(Tried::Proved(Proof {
+        Ok(Some(Some(Proof {
             submethod: Some(SUBMETHOD_PAM),
             info: Some(format!(
                 "{}/{SUBMETHOD_PAM}",
@@ -444,7 +437,7 @@ impl Login<'_> {
     }
 
     /// `publickey` with a signature.
-    fn try_key(&mut self, request: &KeyVerify) -> Result<(Label, Tried), NotLoggedIn> {
+    fn try_key(&mut self, request: &KeyVerify) -> Result<(Label, Option<Proof>), NotLoggedIn> {
         let (label, found) = self.look_for_key(&request.algorithm, &request.key)?;
         let host_key_fits = request
             .hostbound
@@ -455,7 +448,7 @@ impl Login<'_> {
                 .error("host-bound signature names another host key than the connection's");
         }
         let (Some((candidate, grants)), true) = (found, host_key_fits) else {
-            return Ok((label, Tried::Failed));
+            return Ok((label, None));
         };
         let user = self.user.as_ref().ok_or_else(no_user)?;
         let signed_for = SignedFor {
@@ -466,7 +459,7 @@ impl Login<'_> {
         };
         let verified = candidate.verify(&signed_for, &request.signature, &grants, &user.options);
         let tried = match verified {
-            Ok(()) => Tried::Proved(Proof {
+            Ok(()) => Some(Proof {
                 submethod: None,
                 key: Some(candidate.key_blob()),
                 info: Some(candidate.auth_info()),
@@ -475,7 +468,7 @@ impl Login<'_> {
             Err(error) => {
                 self.log
                     .verbose(&format!("signature not accepted: {error}"));
-                Tried::Failed
+                None
             }
         };
         Ok((label, tried))

@@ -126,7 +126,12 @@ fn open_log(start: &MonitorStart, options: &ServerOptions) -> Log {
 }
 
 fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
-    let remote = sys::socket::unmapped(sys::socket::peer_address(network)?);
+    let remote = match sys::socket::peer_address(network) {
+        Ok(remote) => sys::socket::unmapped(remote),
+        // A pipe or a local socket: nobody's address, which no list matches by accident.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(no_addresses()),
+        Err(error) => return Err(error),
+    };
     let local = sys::socket::unmapped(sys::socket::local_address(network)?);
     let name = use_dns
         .then(|| sys::socket::reverse_confirmed(remote.ip()))
@@ -138,6 +143,17 @@ fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
         local_port: local.port(),
         host: name.unwrap_or_else(|| remote.ip().to_string()),
     })
+}
+
+fn no_addresses() -> Addresses {
+    let nowhere = std::net::IpAddr::from([0, 0, 0, 0]);
+    Addresses {
+        remote: nowhere,
+        remote_port: 65_535,
+        local: nowhere,
+        local_port: 65_535,
+        host: "UNKNOWN".to_owned(),
+    }
 }
 
 fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(), String> {

@@ -12,7 +12,7 @@ pub(crate) const MAX_PASSWORD_BYTES: usize = 1024;
 pub(crate) struct Stored<'a> {
     /// The user's entry; none for a user without one.
     pub(crate) shadow: Option<&'a Shadow>,
-    /// An entry whose method stands for those who have none: root's.
+    /// An entry whose method and cost stand for those who have none: [`typical_entry`].
     pub(crate) like: Option<&'a Shadow>,
     /// PermitEmptyPasswords.
     pub(crate) permit_empty: bool,
@@ -44,6 +44,24 @@ pub(crate) fn check(stored: &Stored<'_>, password: &[u8], log: &Log) -> bool {
         Some(_) => matched && (stored.permit_empty || !password.is_empty()),
         None => hash == Some("") && password.is_empty() && stored.permit_empty,
     }
+}
+
+/// The first entry of the machine that holds a real hash: users are mostly hashed alike, and
+/// what is computed for one who does not exist should take as long.
+pub(crate) fn typical_entry() -> Option<Shadow> {
+    const SHADOW: &str = "/etc/shadow";
+    /// Bytes of it that are looked at.
+    const MAX_SHADOW_BYTES: u64 = 16 << 20;
+    let file = sys::file::read_bounded(SHADOW, MAX_SHADOW_BYTES, sys::file::Links::Follow).ok()?;
+    let file = zeroize::Zeroizing::new(file);
+    first_hashed(&file)
+}
+
+fn first_hashed(file: &[u8]) -> Option<Shadow> {
+    file.split(|byte| *byte == b'\n')
+        .filter_map(|line| sys::users::shadow::parse(line))
+        .map(|(_, shadow)| shadow)
+        .find(|shadow| shadow.hash.starts_with('$'))
 }
 
 #[cfg(test)]
@@ -90,6 +108,18 @@ mod tests {
         for password in [&b""[..], b"x"] {
             assert!(!try_password(None, true, password));
         }
+    }
+
+    #[test]
+    fn the_decoy_is_hashed_like_the_first_user_with_a_hash() {
+        let file = b"root:*:19000:0:99999:7:::\n\
+            daemon:!$6$locked$x:19000:0:99999:7:::\n\
+            ada:$y$j9T$salt$hash:19000:0:99999:7:::\n\
+            bob:$6$salt$hash:19000:0:99999:7:::\n";
+        let found = first_hashed(file).unwrap();
+        assert_eq!(found.hash.as_str(), "$y$j9T$salt$hash");
+        assert_eq!(crypt::decoy_setting(Some(&found.hash)), "$y$j9T$salt$");
+        assert_eq!(first_hashed(b"root:*:19000:0:99999:7:::\ngarbage"), None);
     }
 
     #[test]

@@ -112,7 +112,9 @@ impl LoginUser {
             version: Some(request.client_version.clone()),
             ..addresses.spec()
         };
-        let options = config.for_connection(&spec);
+        let mut options = config.for_connection(&spec);
+        // Without privilege PAM can neither change credentials nor open a session.
+        options.use_pam &= sys::process::is_root();
         let peer = addresses.peer();
         let exists = found.is_some();
         let account = judge(found, &request.user, &options, &peer, log);

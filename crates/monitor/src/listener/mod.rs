@@ -5,6 +5,7 @@ mod args;
 mod block;
 mod daemon;
 mod hostkeys;
+mod inetd;
 mod launch;
 mod penalties;
 mod serve;
@@ -130,8 +131,12 @@ fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
     } else {
         Log::to_syslog(level, options.syslog_facility)
     };
-    // Until the sockets are open the person who started us reads standard error.
-    let startup = Log::to_stderr(level);
+    // The person who started us reads standard error; the detail is for the log.
+    let startup = if args.debug > 0 {
+        Log::to_stderr(level)
+    } else {
+        Log::to_stderr(level.min(Some(LogLevel::Info)))
+    };
     warn_about(&config, if log_to_stderr { &log } else { &startup });
     let shape = Shape {
         log_to_stderr,
@@ -151,7 +156,7 @@ fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
     let launch =
         Launch::new(executable, &config, host_keys, delay_secret, &shape).map_err(text_of)?;
     if args.mode == Mode::Inetd {
-        return serve_stdin(&launch);
+        return inetd::serve(&launch).map_err(text_of);
     }
     listen(&args, &source, &config, launch, shape, daemon, &log)
 }
@@ -196,23 +201,6 @@ fn warn_about(config: &ServerConfig, log: &Log) {
     }
 }
 
-/// `-i`: the connection is on standard input.
-fn serve_stdin(launch: &Launch) -> Result<i32, Failure> {
-    let network = sys::io::dup(sys::io::stdin()).map_err(text_of)?;
-    let (mut monitor, _news) = launch
-        .start(network, sys::time::monotonic_ms())
-        .map_err(text_of)?;
-    // Only the monitor holds the connection now.
-    let null = sys::io::null().map_err(text_of)?;
-    for number in [0, 1] {
-        sys::io::replace_stdio(&null, number).map_err(text_of)?;
-    }
-    match monitor.wait().map_err(text_of)? {
-        sys::process::ExitStatus::Exited(status) => Ok(i32::from(status)),
-        sys::process::ExitStatus::Signaled { .. } => Ok(255),
-    }
-}
-
 fn listen(
     args: &Args,
     source: &Source,
@@ -227,9 +215,7 @@ fn listen(
     let options = config.global();
     let mut sockets = sockets::inherited()?;
     if sockets.is_empty() {
-        let startup = Log::to_stderr(log.level());
-        let where_to_say = if daemon.is_some() { &startup } else { log };
-        sockets = sockets::open(&options, &mut Vec::new(), where_to_say)?;
+        sockets = sockets::open(&options, &mut Vec::new(), log)?;
     }
     let mut listener =
         Listener::new(config, launch, sockets, signals, args.debug > 0, log).map_err(text_of)?;

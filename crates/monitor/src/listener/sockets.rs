@@ -48,13 +48,14 @@ pub(crate) fn inherited() -> Result<Vec<Socket>, String> {
 /// Opens what `options` name; sockets of `open` that are named again stay as they are.
 ///
 /// # Errors
-/// When none can be had.
+/// When none can be had: why, a line each.
 pub(crate) fn open(
     options: &ServerOptions,
     open: &mut Vec<Socket>,
     log: &Log,
 ) -> Result<Vec<Socket>, String> {
     let mut sockets: Vec<Socket> = Vec::new();
+    let mut failures = String::new();
     for listen in &options.listen_addresses {
         for address in addresses(listen, options.address_family, log) {
             if address.port() != 0 && sockets.iter().any(|socket| socket.address == address) {
@@ -82,16 +83,21 @@ pub(crate) fn open(
                         inherited: false,
                     });
                 }
-                Err(error) => log.error(&format!(
-                    "Bind to port {} on {} failed: {error}.",
-                    address.port(),
-                    address.ip()
-                )),
+                Err(error) => {
+                    let failure = format!(
+                        "Bind to port {} on {} failed: {error}.",
+                        address.port(),
+                        address.ip()
+                    );
+                    log.error(&failure);
+                    failures.push_str(&failure);
+                    failures.push('\n');
+                }
             }
         }
     }
     if sockets.is_empty() {
-        return Err("Cannot bind any address.".to_owned());
+        return Err(format!("{failures}Cannot bind any address."));
     }
     Ok(sockets)
 }
@@ -152,7 +158,7 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!("ListenAddress {}", taken.local_addr().unwrap());
         let error = open(&options(&text), &mut Vec::new(), &log).unwrap_err();
-        assert_eq!(error, "Cannot bind any address.");
+        assert!(error.starts_with("Bind to port ") && error.ends_with("Cannot bind any address."));
         assert!(log.lines()[0].contains("failed"), "{:?}", log.lines());
     }
 }

@@ -1,0 +1,133 @@
+//! `-i`: the one connection is on standard input and output. When they are one socket the
+//! monitor gets it as it is; when they are pipes (a ProxyCommand) bytes are carried between
+//! them and a socket of our own, unread.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use sys::io::PollFd;
+use sys::process::{Child, ExitStatus};
+
+use super::launch::Launch;
+
+/// Bytes that wait in one direction at most.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Serves the connection; returns the exit status of its monitor.
+pub(crate) fn serve(launch: &Launch) -> io::Result<i32> {
+    let now_ms = sys::time::monotonic_ms();
+    if sys::socket::is_socket(sys::io::stdin()) {
+        let network = sys::io::dup(sys::io::stdin())?;
+        let (monitor, _news) = launch.start(network, now_ms)?;
+        // Only the monitor holds the connection now.
+        let null = sys::io::null()?;
+        for number in [0, 1] {
+            sys::io::replace_stdio(&null, number)?;
+        }
+        return status_of(monitor);
+    }
+    let (ours, theirs) = sys::socket::stream_pair()?;
+    let (monitor, news) = launch.start(theirs, now_ms)?;
+    drop(news);
+    carry(&ours)?;
+    drop(ours);
+    status_of(monitor)
+}
+
+fn status_of(mut monitor: Child) -> io::Result<i32> {
+    Ok(match monitor.wait()? {
+        ExitStatus::Exited(status) => i32::from(status),
+        ExitStatus::Signaled { .. } => 255,
+    })
+}
+
+/// One direction.
+struct Way<'fd> {
+    from: BorrowedFd<'fd>,
+    to: BorrowedFd<'fd>,
+    waiting: Vec<u8>,
+    ended: bool,
+}
+
+impl<'fd> Way<'fd> {
+    fn new(from: BorrowedFd<'fd>, to: BorrowedFd<'fd>) -> Self {
+        Self {
+            from,
+            to,
+            waiting: Vec::new(),
+            ended: false,
+        }
+    }
+
+    fn wants_to_read(&self) -> bool {
+        !self.ended && self.waiting.is_empty()
+    }
+
+    /// Moves what can be moved now; false when the other end takes nothing any more.
+    fn advance(&mut self, readable: bool) -> bool {
+        if readable && self.wants_to_read() {
+            let mut chunk = vec![0; BUFFER_BYTES];
+            match sys::io::read(self.from, &mut chunk) {
+                Ok(0) => self.ended = true,
+                Ok(count) => {
+                    chunk.truncate(count);
+                    self.waiting = chunk;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => self.ended = true,
+            }
+        }
+        if self.waiting.is_empty() {
+            return true;
+        }
+        match sys::io::write(self.to, &self.waiting) {
+            Ok(count) => {
+                self.waiting.drain(..count.min(self.waiting.len()));
+                true
+            }
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// Carries bytes both ways until the monitor's side ends.
+fn carry(socket: &OwnedFd) -> io::Result<()> {
+    let (stdin, stdout) = (sys::io::stdin(), sys::io::stdout());
+    for fd in [stdin, stdout, socket.as_fd()] {
+        sys::io::set_nonblocking(fd, true)?;
+    }
+    let mut inward = Way::new(stdin, socket.as_fd());
+    let mut outward = Way::new(socket.as_fd(), stdout);
+    let mut half_closed = false;
+    while !(outward.ended && outward.waiting.is_empty()) {
+        let mut fds = [
+            PollFd::new(stdin, inward.wants_to_read(), false),
+            PollFd::new(
+                socket.as_fd(),
+                outward.wants_to_read(),
+                !inward.waiting.is_empty(),
+            ),
+            PollFd::new(stdout, false, !outward.waiting.is_empty()),
+        ];
+        // A descriptor that is not asked about would still report its hang-up, without end.
+        let first = usize::from(!inward.wants_to_read());
+        let last = if outward.waiting.is_empty() { 2 } else { 3 };
+        let polled = fds.get_mut(first..last).unwrap_or_default();
+        sys::io::poll(polled, None)?;
+        let [input, middle, _] = &fds;
+        let (readable_in, readable_socket) =
+            (first == 0 && input.is_readable(), middle.is_readable());
+        if !outward.advance(readable_socket) {
+            return Ok(());
+        }
+        if !inward.advance(readable_in) {
+            inward.ended = true;
+            inward.waiting.clear();
+        }
+        if inward.ended && inward.waiting.is_empty() && !half_closed {
+            half_closed = true;
+            let _ = sys::socket::shutdown(socket, sys::socket::Direction::Write);
+        }
+    }
+    Ok(())
+}
