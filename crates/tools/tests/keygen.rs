@@ -58,6 +58,10 @@ fn main() {
             "text_from_files_is_printed_harmless",
             text_from_files_is_printed_harmless,
         ),
+        (
+            "damaged_files_end_in_a_message",
+            damaged_files_end_in_a_message,
+        ),
     ];
     let wanted: Vec<String> = std::env::args()
         .skip(1)
@@ -705,4 +709,52 @@ fn text_from_files_is_printed_harmless(folder: &Folder) {
     let shown = folder.ours_ok(&["-L", "-f", "ca-cert.pub"]);
     assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
     assert!(Path::new(&folder.path("ca-cert.pub")).exists());
+}
+
+/// Damaged files end in a message and a status, never in a panic (status 101) or a signal.
+fn damaged_files_end_in_a_message(folder: &Folder) {
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "key", "-N", "", "-C", "c"]);
+    let good = folder.read("key").into_bytes();
+    let mut state = 7_u32;
+    let mut next = |bound: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        usize::try_from(state >> 8).unwrap() % bound
+    };
+    for _ in 0..40 {
+        let mut bad = good.clone();
+        for _ in 0..=next(3) {
+            let at = next(bad.len());
+            bad[at] = u8::try_from(next(256)).unwrap();
+        }
+        if next(3) == 0 {
+            bad.truncate(next(bad.len()));
+        }
+        let path = folder.path("bad");
+        std::fs::write(&path, &bad).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        for task in ["-y", "-l"] {
+            let run = folder.ours(&[task, "-f", "bad"], "");
+            assert!(matches!(run.status, Some(0 | 255)), "{run:?}");
+        }
+    }
+    let garbage: Vec<u8> = (0..1 << 20)
+        .map(|_| u8::try_from(next(256)).unwrap())
+        .collect();
+    std::fs::write(folder.path("garbage"), &garbage).unwrap();
+    assert_eq!(
+        folder.ours(&["-F", "alpha", "-f", "garbage"], "").status,
+        Some(1)
+    );
+    assert_eq!(
+        folder.ours(&["-R", "alpha", "-f", "garbage"], "").status,
+        Some(1)
+    );
+    assert_eq!(folder.ours(&["-l", "-f", "garbage"], "").status, Some(255));
+    assert_eq!(std::fs::read(folder.path("garbage")).unwrap(), garbage);
+    // A FIFO does not block.
+    let fifo = Command::new("mkfifo").arg(folder.path("fifo")).status();
+    if fifo.is_ok_and(|status| status.success()) {
+        assert_eq!(folder.ours(&["-l", "-f", "fifo"], "").status, Some(255));
+        assert_eq!(folder.ours(&["-y", "-f", "fifo"], "").status, Some(255));
+    }
 }

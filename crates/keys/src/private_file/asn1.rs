@@ -342,21 +342,30 @@ pub(super) fn write_pkcs8(
     .map_err(internal)?;
     let mut data = pad(&der);
     legacy::aes_cbc_encrypt(&*derived, &iv, &mut data).map_err(internal)?;
+    let whole = encrypted_info(&salt, PBKDF2_ITERATIONS, &iv, &data);
+    Ok(pem::write("ENCRYPTED PRIVATE KEY", &[], &whole, LINE_WIDTH))
+}
 
+/// EncryptedPrivateKeyInfo (RFC 5208 §6) under PBES2 with AES-256-CBC.
+pub(super) fn encrypted_info(
+    salt: &[u8],
+    iterations: u32,
+    iv: &[u8],
+    data: &[u8],
+) -> Zeroizing<Vec<u8>> {
     let sequence = |parts: &[&[u8]]| der::element(der::SEQUENCE, parts);
     let identifier = |oid: &[u8]| der::element(der::OBJECT_IDENTIFIER, &[oid]);
     let octets = |bytes: &[u8]| der::element(der::OCTET_STRING, &[bytes]);
     let prf = sequence(&[&identifier(oid::HMAC_SHA256), &der::element(der::NULL, &[])]);
     let parameters = sequence(&[
-        &octets(&salt),
-        &der::integer(&PBKDF2_ITERATIONS.to_be_bytes()),
+        &octets(salt),
+        &der::integer(&iterations.to_be_bytes()),
         &prf,
     ]);
     let derivation = sequence(&[&identifier(oid::PBKDF2), &parameters]);
-    let scheme = sequence(&[&identifier(oid::AES256_CBC), &octets(&iv)]);
+    let scheme = sequence(&[&identifier(oid::AES256_CBC), &octets(iv)]);
     let algorithm = sequence(&[&identifier(oid::PBES2), &sequence(&[&derivation, &scheme])]);
-    let whole = sequence(&[&algorithm, &octets(&data)]);
-    Ok(pem::write("ENCRYPTED PRIVATE KEY", &[], &whole, LINE_WIDTH))
+    sequence(&[&algorithm, &octets(data)])
 }
 
 fn pkcs8(key: &PrivateKey) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {

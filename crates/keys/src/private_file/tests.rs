@@ -178,8 +178,12 @@ fn openssl_and_we_read_each_other() {
     for key in [&rsa, &ed25519] {
         let text = write_pkcs8(key, Some(b"secret")).unwrap();
         folder.write("in", text.as_bytes());
-        let convert = "pkcs8 -topk8 -in in -passin pass:secret -out out";
-        read(format!("{convert} -nocrypt"), key);
+        read(
+            "pkcs8 -topk8 -in in -passin pass:secret -out out -nocrypt".to_owned(),
+            key,
+        );
+        folder.write("in", write_pkcs8(key, None).unwrap().as_bytes());
+        let convert = "pkcs8 -topk8 -in in -out out";
         for cipher in ["aes-128-cbc", "aes-192-cbc", "aes-256-cbc", "des-ede3-cbc"] {
             for hash in ["SHA1", "SHA256", "SHA384", "SHA512"] {
                 read(
@@ -300,4 +304,60 @@ fn no_secret_appears_in_debug_output() {
         !shown.contains("165") && !shown.to_lowercase().contains("a5a5"),
         "{shown}"
     );
+}
+
+/// Lengths in encrypted files that do not fit their cipher are errors, also with the passphrase
+/// at hand.
+#[test]
+fn wrong_lengths_in_encrypted_files_are_errors() {
+    for iv_len in 0..40 {
+        for data_len in [0, 1, 15, 16, 17, 32] {
+            let (iv, data) = (vec![1; iv_len], vec![2; data_len]);
+            let body = asn1::encrypted_info(b"salt", 1, &iv, &data);
+            assert!(asn1::read_encrypted_pkcs8(&body, Some(b"p")).is_err());
+            for cipher in ["AES-128-CBC", "AES-256-CBC", "DES-EDE3-CBC", "NONE", ""] {
+                let info = format!("{cipher},{}", "0A".repeat(iv_len));
+                let block = pem::Block {
+                    label: "EC PRIVATE KEY",
+                    headers: vec![("Proc-Type", "4,ENCRYPTED"), ("DEK-Info", &info)],
+                    body: Zeroizing::new(data.clone()),
+                };
+                assert!(asn1::read_traditional(&block, Some(b"p")).is_err());
+            }
+        }
+    }
+    for iterations in [0, u32::MAX] {
+        let body = asn1::encrypted_info(b"salt", iterations, &[0; 16], &[0; 16]);
+        assert_eq!(
+            asn1::read_encrypted_pkcs8(&body, Some(b"p")).unwrap_err(),
+            PrivateFileError::TooMuchWork
+        );
+    }
+}
+
+#[test]
+fn damage_to_an_encrypted_section_is_a_wrong_passphrase_or_malformed() {
+    let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+    for cipher in FileCipher::ALL {
+        let text = write_openssh_with(&key, "c", Some(b"p"), &quick(cipher)).unwrap();
+        let body = pem::find(text.as_bytes(), |_| true).unwrap().body.to_vec();
+        let blob = key.public().blob();
+        let at = body
+            .windows(blob.len())
+            .position(|part| part == blob)
+            .unwrap();
+        let (head, tail) = body.split_at(at + blob.len());
+        for seed in 1..100 {
+            let damaged = crate::test_support::Damage::new(seed).apply(tail);
+            if damaged == tail {
+                continue;
+            }
+            let whole = [head, &damaged].concat();
+            // Only authenticating ciphers tell every change; the others must not panic.
+            let read = openssh::read(&whole, Some(b"p"));
+            if cipher == FileCipher::Aes256Gcm || cipher == FileCipher::ChaCha20Poly1305 {
+                assert!(read.is_err());
+            }
+        }
+    }
 }
