@@ -1,0 +1,90 @@
+//! Arrows between rooms point down only (ARCHITECTURE.md §1).
+
+use std::path::Path;
+
+/// THE table: each crate with its level and what it must never reach, directly or not.
+const ROOMS: &[(&str, u8, &[&str])] = &[
+    ("wire", 0, &[]),
+    ("crypto", 0, &[]),
+    ("compress", 0, &[]),
+    ("sys", 0, &[]),
+    ("packet", 1, &["sys"]),
+    ("keys", 1, &[]),
+    ("privsep", 1, &["crypto"]),
+    ("proto", 2, &["sys"]),
+    ("agent", 2, &[]),
+    ("config", 2, &["packet", "sys"]),
+    ("driver", 3, &[]),
+    // The privileged process parses its own RPC and nothing of the network's.
+    ("monitor", 3, &["proto", "packet", "compress"]),
+    ("client", 4, &["monitor"]),
+    ("server", 4, &["monitor"]),
+    ("tools", 5, &[]),
+    ("fulmar", 5, &["monitor"]),
+    ("cli", 6, &[]),
+];
+
+/// Names of our own rooms that `room` depends on, not counting those of its tests.
+fn dependencies(root: &Path, room: &str) -> Result<Vec<String>, String> {
+    let path = root.join("crates").join(room).join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if line.starts_with('[') {
+            inside = line.trim() == "[dependencies]";
+        } else if inside {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            if ROOMS.iter().any(|(room, ..)| *room == name) {
+                found.push(name.to_string());
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn level(room: &str) -> Option<u8> {
+    ROOMS.iter().find(|(name, ..)| *name == room).map(|(_, level, _)| *level)
+}
+
+fn reaches(root: &Path, room: &str, seen: &mut Vec<String>) -> Result<(), String> {
+    for dependency in dependencies(root, room)? {
+        if !seen.contains(&dependency) {
+            seen.push(dependency.clone());
+            reaches(root, &dependency, seen)?;
+        }
+    }
+    Ok(())
+}
+
+/// One line for each arrow that is not allowed.
+pub(super) fn broken(root: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let listed = std::fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
+    for entry in listed {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if level(&name).is_none() {
+            lines.push(format!("crates/{name} stands in no level: add it to the table of arrows"));
+        }
+    }
+    for (room, own, forbidden) in ROOMS {
+        match dependencies(root, room) {
+            Err(error) => lines.push(error),
+            Ok(found) => {
+                for dependency in found {
+                    if level(&dependency).is_none_or(|other| other >= *own) {
+                        lines.push(format!("{room} (level {own}) must not depend on {dependency}"));
+                    }
+                }
+            }
+        }
+        let mut seen = Vec::new();
+        if let Err(error) = reaches(root, room, &mut seen) {
+            lines.push(error);
+        }
+        for other in seen.iter().filter(|other| forbidden.contains(&other.as_str())) {
+            lines.push(format!("{room} must not reach {other}"));
+        }
+    }
+    lines
+}

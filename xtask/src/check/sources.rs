@@ -1,0 +1,64 @@
+//! Where `unsafe` may stand (ARCHITECTURE.md §2.7), and how long files may be.
+
+use std::path::{Path, PathBuf};
+
+/// Places that may hold unsafe code, as beginnings of paths.
+const UNSAFE_PLACES: &[&str] = &[
+    "crates/crypto/src/arch/",
+    "crates/crypto/src/awslc/",
+    "crates/packet/src/buf.rs",
+    // The allocator that counts allocations.
+    "crates/packet/tests/allocations.rs",
+    "crates/sys/",
+];
+
+/// Longest source file, lines.
+const MAX_LINES: usize = 1000;
+
+fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() {
+            if name != "target" && !name.to_string_lossy().starts_with('.') {
+                rust_files(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// A line that opens unsafe code, as far as a line can tell: comments and attributes do not
+/// count.
+fn opens_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe(no_mangle)"]
+        .iter()
+        .any(|form| code.contains(form))
+        && !code.contains('"')
+}
+
+/// One line for each broken rule.
+pub(super) fn broken(root: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    rust_files(root, &mut files);
+    files.sort();
+    let mut lines = Vec::new();
+    for path in files {
+        let shown = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            lines.push(format!("{shown}: not UTF-8"));
+            continue;
+        };
+        let count = text.lines().count();
+        if count > MAX_LINES {
+            lines.push(format!("{shown}: {count} lines, more than {MAX_LINES}"));
+        }
+        let allowed = UNSAFE_PLACES.iter().any(|place| shown.starts_with(place));
+        if let Some(index) = text.lines().position(|line| !allowed && opens_unsafe(line)) {
+            lines.push(format!("{shown}:{}: unsafe code outside its places", index + 1));
+        }
+    }
+    lines
+}
