@@ -10,12 +10,14 @@ use std::process::{Command, Stdio};
 
 const SELF: &str = "FULMAR_KEYGEN";
 
+type Test = fn(&Folder);
+
 fn main() {
     if std::env::var_os(SELF).is_some() {
         let args = std::env::args_os().skip(1).collect();
         std::process::exit(tools::keygen::run(args));
     }
-    let tests: &[(&str, fn(&Folder))] = &[
+    let tests: &[(&str, Test)] = &[
         (
             "keys_are_made_with_safe_modes",
             keys_are_made_with_safe_modes,
