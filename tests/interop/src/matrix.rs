@@ -1,0 +1,316 @@
+//! Logins with every algorithm that two programs share.
+//!
+//! [`Check::Command`] runs one command per suite and compares its output and exit status;
+//! [`Check::RoundTrip`] sends [`ROUND_TRIP_BYTES`] through `cat` with a change of keys each MiB.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use crypto::hash::HashAlgorithm;
+
+use crate::covering;
+use crate::peers::ours::Kind;
+use crate::peers::{Client, Order, Running, Server, foreign_clients, foreign_servers, openssh};
+use crate::process::{Input, hex};
+use crate::report::{Failures, skipped};
+use crate::suite::{Algorithms, Space, Suite, is_aead};
+
+/// Bytes that go each way in a round trip.
+pub const ROUND_TRIP_BYTES: usize = 10 << 20;
+/// Bytes after which keys change in a round trip.
+pub const REKEY_BYTES: u64 = 1 << 20;
+
+/// Which rows of the product are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Every pair of algorithms at least once.
+    Pairs,
+    /// All.
+    Product,
+}
+
+/// What is done with each suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// One command with known output and status.
+    Command,
+    /// Much data both ways, compared by SHA-256.
+    RoundTrip,
+}
+
+/// A client and a server, one of them ours.
+#[derive(Clone)]
+pub struct Couple {
+    /// Who logs in.
+    pub client: Arc<dyn Client>,
+    /// Where.
+    pub server: Arc<dyn Server>,
+}
+
+impl Couple {
+    /// Both names.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} -> {}", self.client.name(), self.server.name())
+    }
+
+    /// What both can do, with hints of which peer is missing.
+    ///
+    /// # Errors
+    /// Name and reason of the first program that cannot be had.
+    pub fn common(&self) -> Result<Algorithms, (String, String)> {
+        let client = self
+            .client
+            .offers()
+            .map_err(|why| (self.client.name(), why))?;
+        let server = self
+            .server
+            .offers()
+            .map_err(|why| (self.server.name(), why))?;
+        let mut common = client.common(&server);
+        if common.macs.is_empty() {
+            common.ciphers.retain(|cipher| is_aead(cipher));
+        }
+        Ok(common)
+    }
+}
+
+/// Our client with each foreign server, each foreign client with our server, and ours with ours.
+#[must_use]
+pub fn couples() -> Vec<Couple> {
+    let ours = Kind::tested();
+    let client: Arc<dyn Client> = Arc::new(openssh::Ssh(ours));
+    let server: Arc<dyn Server> = Arc::new(openssh::Sshd(ours));
+    let mut couples = vec![Couple {
+        client: client.clone(),
+        server: server.clone(),
+    }];
+    couples.extend(foreign_servers().into_iter().map(|server| Couple {
+        client: client.clone(),
+        server,
+    }));
+    couples.extend(foreign_clients().into_iter().map(|client| Couple {
+        client,
+        server: server.clone(),
+    }));
+    couples
+}
+
+/// The suites for a check.
+#[must_use]
+pub fn suites(common: &Algorithms, rows: Rows, check: Check) -> Vec<Suite> {
+    let space = Space::new(common.clone());
+    let allowed = |one, other| space.allows(one, other);
+    match (check, rows) {
+        (Check::RoundTrip, _) => {
+            if space.sizes().contains(&0) {
+                return Vec::new();
+            }
+            space.ciphers_by_macs()
+        }
+        (Check::Command, Rows::Pairs) => covering::pairs(&space.sizes(), allowed)
+            .iter()
+            .map(|row| space.suite(row))
+            .collect(),
+        (Check::Command, Rows::Product) => covering::product(&space.sizes(), allowed)
+            .iter()
+            .map(|row| space.suite(row))
+            .collect(),
+    }
+}
+
+/// How a couple fared.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Suites that were run.
+    pub run: usize,
+    /// What went wrong, one line each.
+    pub failures: Vec<String>,
+}
+
+/// Runs every suite, `workers` at once; `progress` is told how many are done.
+#[must_use]
+pub fn run(
+    couple: &Couple,
+    common: &Algorithms,
+    suites: &[Suite],
+    check: Check,
+    workers: usize,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Tally {
+    let rekey = (check == Check::RoundTrip).then_some(REKEY_BYTES);
+    let shared = if couple.client.chooses() {
+        match couple.server.start(common, rekey) {
+            Ok(server) => Some(server),
+            Err(why) => {
+                return Tally {
+                    run: 0,
+                    failures: vec![format!("{}: {why}", couple.name())],
+                };
+            }
+        }
+    } else {
+        None
+    };
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..workers.max(1) {
+            scope.spawn(|| {
+                while let Some(suite) = suites.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(why) = once(couple, shared.as_ref(), suite, check) {
+                        let line = format!("{}: {suite}: {why}", couple.name());
+                        failures
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(line);
+                    }
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+            });
+        }
+    });
+    let mut failures = failures
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let (false, Some(server)) = (failures.is_empty(), &shared) {
+        let log = server.daemon.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(20)..].join("\n    ");
+        failures.push(format!(
+            "{}: the end of the server's log:\n    {last}",
+            couple.name()
+        ));
+    }
+    Tally {
+        run: suites.len(),
+        failures,
+    }
+}
+
+fn once(
+    couple: &Couple,
+    shared: Option<&Running>,
+    suite: &Suite,
+    check: Check,
+) -> Result<(), String> {
+    let offer = Algorithms::only(suite);
+    let rekey = (check == Check::RoundTrip).then_some(REKEY_BYTES);
+    let own;
+    let server = match shared {
+        Some(server) => server,
+        None => {
+            own = couple.server.start(&offer, rekey)?;
+            &own
+        }
+    };
+    let result = match check {
+        Check::Command => command(couple, server, &offer),
+        Check::RoundTrip => round_trip(couple, server, &offer),
+    };
+    match (result, shared) {
+        (Err(why), None) => Err(format!("{why}; the server says {:?}", server.daemon.log())),
+        (result, _) => result,
+    }
+}
+
+fn command(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), String> {
+    // Another text and status for each cipher, so that no answer fits by chance.
+    let cipher = offer.ciphers.first().map_or("", String::as_str);
+    let status = 1 + i32::try_from(cipher.len()).unwrap_or(0) % 100;
+    let command = format!("printf 'said by %s' {cipher}; printf apart >&2; exit {status}");
+    let outcome = couple.client.run(&server.order(offer, &command))?;
+    let wanted = format!("said by {cipher}");
+    if outcome.status == status
+        && outcome.stdout.text() == wanted
+        && outcome.stderr.text().contains("apart")
+    {
+        Ok(())
+    } else {
+        Err(format!(
+            "wanted status {status} and {wanted:?}: {}",
+            outcome.summary()
+        ))
+    }
+}
+
+fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), String> {
+    let (data, digest) = test_data();
+    let order = Order {
+        input: Input::File(data),
+        rekey_bytes: Some(REKEY_BYTES),
+        ..server.order(offer, "cat")
+    };
+    let outcome = couple.client.run(&order)?;
+    if outcome.status == 0 && outcome.stdout.sha256 == *digest {
+        Ok(())
+    } else {
+        Err(format!(
+            "the bytes differ: {}",
+            outcome.summary().chars().take(600).collect::<String>()
+        ))
+    }
+}
+
+/// A file of [`ROUND_TRIP_BYTES`] that do not compress, and its SHA-256 in hex.
+///
+/// # Panics
+/// When it cannot be written.
+pub fn test_data() -> (&'static Path, &'static str) {
+    static DATA: OnceLock<(std::path::PathBuf, String)> = OnceLock::new();
+    let (path, digest) = DATA.get_or_init(|| {
+        let bytes = noise(ROUND_TRIP_BYTES);
+        let digest = hex(HashAlgorithm::Sha256.digest(&bytes).as_ref());
+        let path = crate::fixture::file("round_trip.data");
+        if fs::read(&path).is_ok_and(|old| old == bytes) {
+            return (path, digest);
+        }
+        let fresh = crate::fixture::file(&format!("round_trip.{}", std::process::id()));
+        fs::write(&fresh, &bytes).expect("the data for round trips");
+        fs::rename(&fresh, &path).expect("the data for round trips");
+        (path, digest)
+    });
+    (path, digest)
+}
+
+/// Bytes that do not compress, the same in each run.
+#[must_use]
+pub fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// One couple's test: skips what is not installed, fails with all failures.
+///
+/// # Panics
+/// When a suite fails.
+pub fn test(couple: &Couple, check: Check) {
+    let common = match couple.common() {
+        Ok(common) => common,
+        Err((peer, why)) => return skipped(&peer, &why),
+    };
+    let suites = suites(&common, Rows::Pairs, check);
+    assert!(
+        !suites.is_empty(),
+        "{} have nothing in common: {common:?}",
+        couple.name()
+    );
+    let tally = run(couple, &common, &suites, check, 2, &|_| ());
+    let mut failures = Failures::new();
+    for line in tally.failures {
+        failures.add(line);
+    }
+    failures.settle();
+}

@@ -1,0 +1,209 @@
+//! `ssh` and `sshd`, OpenSSH's and ours alike: same flags, same files.
+
+use std::path::Path;
+
+use super::ours::Kind;
+use super::{Client, Order, Running, Server};
+use crate::account::current_user;
+use crate::fixture::{self, KEY_TYPES};
+use crate::process::{COMMAND_LIMIT, Daemon, Input, Outcome, run};
+use crate::scratch::{Scratch, free_port};
+use crate::suite::Algorithms;
+
+/// The client.
+#[derive(Clone, Copy, Debug)]
+pub struct Ssh(pub Kind);
+
+/// The server.
+#[derive(Clone, Copy, Debug)]
+pub struct Sshd(pub Kind);
+
+impl Client for Ssh {
+    fn name(&self) -> String {
+        format!("{} ssh", self.0.name())
+    }
+
+    fn offers(&self) -> Result<Algorithms, String> {
+        query(self.0)
+    }
+
+    fn chooses(&self) -> bool {
+        true
+    }
+
+    fn run(&self, order: &Order<'_>) -> Result<Outcome, String> {
+        let scratch = Scratch::new();
+        let mut config = client_config(order.known_hosts, order.identity);
+        config.push_str(&algorithm_lines(order.offer, true));
+        if let Some(bytes) = order.rekey_bytes {
+            config.push_str(&format!("RekeyLimit {bytes}\n"));
+        }
+        let file = scratch.write("ssh_config", config);
+        let mut command = self.0.ssh()?;
+        command.arg("-F").arg(file).args([
+            "-p",
+            &order.port.to_string(),
+            "-l",
+            order.user,
+            "127.0.0.1",
+            order.command,
+        ]);
+        run(&mut command, order.input, COMMAND_LIMIT).map_err(|error| error.to_string())
+    }
+}
+
+impl Server for Sshd {
+    fn name(&self) -> String {
+        format!("{} sshd", self.0.name())
+    }
+
+    fn offers(&self) -> Result<Algorithms, String> {
+        query(self.0)
+    }
+
+    fn start(&self, offer: &Algorithms, rekey_bytes: Option<u64>) -> Result<Running, String> {
+        let mut extra = algorithm_lines(offer, false);
+        if let Some(bytes) = rekey_bytes {
+            extra.push_str(&format!("RekeyLimit {bytes}\n"));
+        }
+        start(self.0, &extra)
+    }
+}
+
+/// Lists from `ssh -Q`.
+fn query(kind: Kind) -> Result<Algorithms, String> {
+    let list = |what: &str| -> Result<Vec<String>, String> {
+        let mut command = kind.ssh()?;
+        command.args(["-Q", what]);
+        let outcome =
+            run(&mut command, Input::Nothing, COMMAND_LIMIT).map_err(|e| e.to_string())?;
+        if outcome.status != 0 || outcome.stdout.length == 0 {
+            return Err(format!("ssh -Q {what}: {}", outcome.summary()));
+        }
+        Ok(outcome
+            .stdout
+            .text()
+            .lines()
+            .map(|line| line.trim().to_owned())
+            .collect())
+    };
+    let algorithms = Algorithms {
+        kex: list("kex")?,
+        host_keys: list("HostKeyAlgorithms")?,
+        ciphers: list("cipher")?,
+        macs: list("mac")?,
+        compression: list("compression")?,
+    };
+    Ok(fixture::with_host_keys(algorithms.usable()))
+}
+
+/// Configuration lines for lists of algorithms.
+#[must_use]
+pub fn algorithm_lines(offer: &Algorithms, client: bool) -> String {
+    let mut lines = String::new();
+    let mut list = |keyword: &str, names: &[String]| {
+        if !names.is_empty() {
+            lines.push_str(&format!("{keyword} {}\n", names.join(",")));
+        }
+    };
+    list("KexAlgorithms", &offer.kex);
+    list("HostKeyAlgorithms", &offer.host_keys);
+    list("Ciphers", &offer.ciphers);
+    list("MACs", &offer.macs);
+    let compressed = match offer.compression.as_slice() {
+        [only] => only != "none",
+        // A server offers both and lets the client choose.
+        names => !client && !names.is_empty(),
+    };
+    lines.push_str(if compressed {
+        "Compression yes\n"
+    } else {
+        "Compression no\n"
+    });
+    lines
+}
+
+/// A client's configuration that reads nothing of the user's own.
+#[must_use]
+pub fn client_config(known_hosts: &Path, identity: &str) -> String {
+    format!(
+        "UserKnownHostsFile {}\n\
+         GlobalKnownHostsFile /dev/null\n\
+         StrictHostKeyChecking yes\n\
+         UpdateHostKeys no\n\
+         IdentityFile {}\n\
+         IdentitiesOnly yes\n\
+         IdentityAgent none\n\
+         BatchMode yes\n\
+         ControlPath none\n\
+         LogLevel ERROR\n",
+        known_hosts.display(),
+        fixture::file(identity).display()
+    )
+}
+
+/// A server's configuration, without port: every host key and certificate of the fixture, every
+/// user key in the file `authorized_keys` beside it.
+#[must_use]
+pub fn server_config(scratch: &Scratch) -> String {
+    scratch.write("authorized_keys", fixture::authorized_keys());
+    let mut config = format!(
+        "ListenAddress 127.0.0.1\n\
+         PidFile none\n\
+         AuthorizedKeysFile {}\n\
+         StrictModes no\n\
+         UsePAM no\n\
+         PasswordAuthentication no\n\
+         KbdInteractiveAuthentication no\n\
+         PermitRootLogin prohibit-password\n\
+         MaxStartups 1000\n\
+         PrintLastLog no\n\
+         PrintMotd no\n",
+        scratch.join("authorized_keys").display()
+    );
+    for (name, _, _) in KEY_TYPES {
+        let key = fixture::file(&format!("host_{name}"));
+        let path = key.display();
+        config.push_str(&format!(
+            "HostKey {path}\nHostCertificate {path}-cert.pub\n"
+        ));
+    }
+    config
+}
+
+/// Starts a server of this kind with `extra` before the rest of its configuration (the first
+/// value of a keyword wins), for the user whom the test runs as.
+///
+/// # Errors
+/// When it does not start.
+pub fn start(kind: Kind, extra: &str) -> Result<Running, String> {
+    let scratch = Scratch::new();
+    let config = format!("{extra}{}", server_config(&scratch));
+    start_with(kind, scratch, &config)
+}
+
+/// Starts a server of this kind with exactly `config`.
+///
+/// # Errors
+/// When it does not start.
+pub fn start_with(kind: Kind, scratch: Scratch, config: &str) -> Result<Running, String> {
+    if kind == Kind::OpenSsh && crate::account::is_root() {
+        std::fs::create_dir_all("/run/sshd").map_err(|error| error.to_string())?;
+    }
+    let port = free_port();
+    let file = scratch.write("sshd_config", config);
+    let known = fixture::known_hosts(&format!("[127.0.0.1]:{port}"));
+    let known_hosts = scratch.write("known_hosts", known);
+    let mut command = kind.sshd()?;
+    command
+        .arg("-f")
+        .arg(file)
+        .args(["-D", "-e", "-p", &port.to_string()]);
+    let daemon = Daemon::start(&mut command, port, scratch)?;
+    Ok(Running {
+        daemon,
+        user: current_user(),
+        known_hosts,
+        guest: None,
+    })
+}

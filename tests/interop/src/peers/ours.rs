@@ -1,0 +1,117 @@
+//! Our own binary, and the switch that puts OpenSSH in its place.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::fixture::target_folder;
+use crate::process::installed;
+
+/// The two suites with `ssh` and `sshd` of the same flags and files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ours.
+    Fulmar,
+    /// The one installed here.
+    OpenSsh,
+}
+
+impl Kind {
+    /// What is tested: ours, unless the environment puts OpenSSH in its place.
+    #[must_use]
+    pub fn tested() -> Self {
+        match std::env::var("INTEROP_OURS").as_deref() {
+            Ok("openssh") => Self::OpenSsh,
+            _ => Self::Fulmar,
+        }
+    }
+
+    /// Name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fulmar => "fulmar",
+            Self::OpenSsh => "openssh",
+        }
+    }
+
+    /// Its client, without arguments.
+    ///
+    /// # Errors
+    /// When it is not installed.
+    pub fn ssh(self) -> Result<Command, String> {
+        self.program("ssh")
+    }
+
+    /// Its server, without arguments.
+    ///
+    /// # Errors
+    /// When it is not installed.
+    pub fn sshd(self) -> Result<Command, String> {
+        self.program("sshd")
+    }
+
+    fn program(self, name: &str) -> Result<Command, String> {
+        match self {
+            Self::Fulmar => {
+                let mut command = Command::new(binary());
+                command.arg(name);
+                Ok(command)
+            }
+            // By its whole path: sshd executes itself again and demands one.
+            Self::OpenSsh => installed(name)
+                .map(Command::new)
+                .ok_or_else(|| format!("{name} is not installed")),
+        }
+    }
+}
+
+/// Client and server of two kinds: all that concern ours and are installed.
+#[must_use]
+pub fn couples() -> Vec<(Kind, Kind)> {
+    use Kind::{Fulmar, OpenSsh};
+    if Kind::tested() == OpenSsh {
+        return vec![(OpenSsh, OpenSsh)];
+    }
+    [(Fulmar, Fulmar), (OpenSsh, Fulmar), (Fulmar, OpenSsh)]
+        .into_iter()
+        .filter(|(client, server)| {
+            let (client, server) = (client.ssh(), server.sshd());
+            for missing in [client.as_ref().err(), server.as_ref().err()]
+                .into_iter()
+                .flatten()
+            {
+                crate::report::skipped("openssh", missing);
+            }
+            client.is_ok() && server.is_ok()
+        })
+        .collect()
+}
+
+/// Our binary: what `FULMAR_BIN` names, else the release build, made now if need be.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn binary() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY
+        .get_or_init(|| {
+            if let Some(path) = std::env::var_os("FULMAR_BIN") {
+                let path = PathBuf::from(path);
+                return path.canonicalize().unwrap_or(path);
+            }
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let status = Command::new(cargo)
+                .args(["build", "--quiet", "--release", "-p", "cli"])
+                .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+                .status();
+            assert!(
+                status.is_ok_and(|status| status.success()),
+                "cargo build --release -p cli"
+            );
+            let path = target_folder().join("release/fulmar");
+            path.canonicalize().expect("the binary that was built")
+        })
+        .clone()
+}

@@ -1,0 +1,149 @@
+//! plink. Its lists are settings of a saved session and the server is told instead; it knows host
+//! keys by fingerprint and authorities from a folder of its own.
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::{Client, Order, converted};
+use crate::fixture::{self, KEY_TYPES};
+use crate::offers;
+use crate::process::{COMMAND_LIMIT, Outcome, installed, run, tool};
+use crate::scratch::Scratch;
+use crate::suite::Algorithms;
+
+/// The client.
+#[derive(Clone, Copy, Debug)]
+pub struct Plink;
+
+const SESSION: &str = "interop";
+
+impl Client for Plink {
+    fn name(&self) -> String {
+        "plink".into()
+    }
+
+    fn offers(&self) -> Result<Algorithms, String> {
+        static OFFERS: OnceLock<Result<Algorithms, String>> = OnceLock::new();
+        let program = installed("plink").ok_or("plink is not installed")?;
+        OFFERS
+            .get_or_init(|| {
+                let folder = Scratch::new();
+                // Compression on: what is off is not in its list.
+                prepare(&folder, true, None);
+                offers::of_client(|port| {
+                    let mut command = Command::new(program);
+                    command.env("PUTTYDIR", folder.path());
+                    command.args([
+                        "-batch",
+                        "-load",
+                        SESSION,
+                        "-P",
+                        &port.to_string(),
+                        "127.0.0.1",
+                        "true",
+                    ]);
+                    command
+                })
+                .map(fixture::with_host_keys)
+                .map_err(|error| error.to_string())
+            })
+            .clone()
+    }
+
+    fn chooses(&self) -> bool {
+        false
+    }
+
+    fn run(&self, order: &Order<'_>) -> Result<Outcome, String> {
+        let program = installed("plink").ok_or("plink is not installed")?;
+        let puttygen = installed("puttygen").ok_or("puttygen is not installed")?;
+        let folder = Scratch::new();
+        let compressed = order.offer.compression.iter().any(|name| name != "none");
+        prepare(&folder, compressed, order.rekey_bytes);
+        let key = converted(order.identity, "ppk", |from, to| {
+            let (from, to) = (from.display().to_string(), to.display().to_string());
+            tool(
+                &puttygen,
+                &[
+                    &from,
+                    "-O",
+                    "private",
+                    "--new-passphrase",
+                    "/dev/null",
+                    "-o",
+                    &to,
+                ],
+            )
+        })?;
+        let mut command = Command::new(program);
+        command
+            .env("PUTTYDIR", folder.path())
+            .args([
+                "-batch",
+                "-noagent",
+                "-no-antispoof",
+                "-load",
+                SESSION,
+                "-T",
+                "-i",
+            ])
+            .arg(key);
+        // A fingerprint given by hand also makes it pass over its authorities.
+        if !order
+            .offer
+            .host_keys
+            .iter()
+            .any(|name| name.contains("-cert-"))
+        {
+            for fingerprint in fingerprints()? {
+                command.args(["-hostkey", fingerprint]);
+            }
+        }
+        command
+            .args(["-P", &order.port.to_string(), "-l", order.user])
+            .args(["127.0.0.1", order.command]);
+        run(&mut command, order.input, COMMAND_LIMIT).map_err(|error| error.to_string())
+    }
+}
+
+fn prepare(folder: &Scratch, compressed: bool, rekey_bytes: Option<u64>) {
+    for name in ["sessions", "sshhostcas"] {
+        std::fs::create_dir_all(folder.join(name)).expect("a folder for plink's settings");
+    }
+    let rekey = rekey_bytes.map_or(String::new(), |bytes| format!("RekeyBytes={bytes}\n"));
+    let compression = u8::from(compressed);
+    folder.write(
+        &format!("sessions/{SESSION}"),
+        format!("Protocol=ssh\nCompression={compression}\nLogFlush=1\n{rekey}"),
+    );
+    let authority = fixture::text("host_ca.pub");
+    let key = authority
+        .split_ascii_whitespace()
+        .nth(1)
+        .unwrap_or_default();
+    folder.write(
+        "sshhostcas/interop",
+        format!(
+            "PublicKey={key}\nValidity=127.0.0.1\nPermitRSASHA1=0\nPermitRSASHA256=1\nPermitRSASHA512=1\n"
+        ),
+    );
+}
+
+fn fingerprints() -> Result<&'static [String], String> {
+    static ALL: OnceLock<Result<Vec<String>, String>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        KEY_TYPES
+            .iter()
+            .map(|(name, _, _)| {
+                let path = fixture::file(&format!("host_{name}.pub"));
+                let line = fixture::run_keygen(&["-l", "-f", &path.to_string_lossy()])?;
+                line.split_ascii_whitespace()
+                    .nth(1)
+                    .map(str::to_owned)
+                    .ok_or_else(|| format!("no fingerprint in {line:?}"))
+            })
+            .collect()
+    })
+    .as_deref()
+    .map_err(Clone::clone)
+}

@@ -1,0 +1,66 @@
+//! What a test says: skips in one line each, failures all together.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+/// Says once per process, past the test runner's capture, that something was not tested.
+pub fn skipped(what: &str, reason: &dyn Display) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let line = format!("skipped: {what} ({reason})");
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.insert(line.clone()) {
+        say(&line);
+    }
+}
+
+/// Writes one line past the test runner's capture.
+pub fn say(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Failures that are printed; of a hundred alike ten tell as much.
+const SHOWN: usize = 10;
+
+/// Failures of a test that goes on after the first.
+#[derive(Debug, Default)]
+pub struct Failures {
+    found: Vec<String>,
+    checks: usize,
+}
+
+impl Failures {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts a check and keeps `what` if it does not hold.
+    pub fn check(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        self.checks += 1;
+        if !holds {
+            self.found.push(what());
+        }
+    }
+
+    /// Keeps a failure.
+    pub fn add(&mut self, what: String) {
+        self.check(false, || what);
+    }
+
+    /// Fails the test if anything failed.
+    ///
+    /// # Panics
+    /// With all failures.
+    pub fn settle(self) {
+        assert!(
+            self.found.is_empty(),
+            "{} of {} checks failed, the first of them:\n  {}",
+            self.found.len(),
+            self.checks,
+            self.found[..self.found.len().min(SHOWN)].join("\n  ")
+        );
+    }
+}

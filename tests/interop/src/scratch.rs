@@ -1,0 +1,127 @@
+//! Directories, ports and conditions that a test has for itself.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A directory that is removed with its contents when this is dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// A fresh directory (mode 0755, so that servers of other users can read below it).
+    ///
+    /// # Panics
+    /// When the directory for temporary files cannot be written.
+    #[must_use]
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fulmar-interop-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a directory for temporary files");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+        Self { path }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of `name` in it.
+    #[must_use]
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Writes a file of mode 0600 in it and says where.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.join(name);
+        fs::write(&path, contents).expect("a file in the scratch directory");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its mode");
+        path
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A loopback port that nobody listened on a moment ago.
+///
+/// # Panics
+/// When none can be had.
+#[must_use]
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// Whether somebody listens on `port`; asks the kernel's table, so that a server that counts
+/// connections sees none.
+#[must_use]
+pub fn is_listening(port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        fs::read_to_string(table).is_ok_and(|text| {
+            text.lines().skip(1).any(|line| {
+                let mut fields = line.split_ascii_whitespace().skip(1);
+                let local = fields.next().unwrap_or("");
+                let state = fields.nth(1).unwrap_or("");
+                local.ends_with(&wanted) && state == "0A"
+            })
+        })
+    })
+}
+
+/// Asks `condition` until it holds; whether it did before `limit` was over.
+pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    let mut pause = Duration::from_micros(500);
+    loop {
+        if condition() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Runs `attempt` until it succeeds or `limit` is over, and gives its last answer.
+///
+/// # Errors
+/// The last error.
+pub fn retry<T>(limit: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut last = attempt();
+    until(limit, || {
+        if last.is_err() {
+            last = attempt();
+        }
+        last.is_ok()
+    });
+    last
+}

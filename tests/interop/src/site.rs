@@ -1,0 +1,156 @@
+//! A server under way and a client that is set up for it: what the tests by topic start from.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::peers::ours::{Kind, couples};
+use crate::peers::{Running, openssh};
+use crate::process::{COMMAND_LIMIT, Input, Outcome, run};
+use crate::scratch::Scratch;
+
+/// The name under which a client's configuration knows the server.
+pub const HOST: &str = "target";
+
+/// One server and one kind of client.
+#[derive(Debug)]
+pub struct Site {
+    /// Whose `ssh` is used.
+    pub client: Kind,
+    /// The server.
+    pub running: Running,
+}
+
+impl Site {
+    /// A server whose configuration begins with `extra`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn new(client: Kind, server: Kind, extra: &str) -> Self {
+        let running = openssh::start(server, extra).unwrap_or_else(|why| panic!("{why}"));
+        Self { client, running }
+    }
+
+    /// A server with `extra` before and a Match block after the rest, the files of both in
+    /// `scratch`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn with_match(client: Kind, server: Kind, extra: &str, blocks: &str) -> Self {
+        let scratch = Scratch::new();
+        let config = format!("{extra}{}{blocks}", openssh::server_config(&scratch));
+        let running =
+            openssh::start_with(server, scratch, &config).unwrap_or_else(|why| panic!("{why}"));
+        Self { client, running }
+    }
+
+    /// The client's configuration with `extra` before the rest.
+    #[must_use]
+    pub fn config(&self, extra: &str) -> PathBuf {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let running = &self.running;
+        let text = format!(
+            "{extra}Host {HOST}\nHostName 127.0.0.1\nPort {}\nUser {}\nHost *\n{}",
+            running.daemon.port,
+            running.user,
+            openssh::client_config(&running.known_hosts, "user_ed25519")
+        );
+        self.running
+            .daemon
+            .scratch()
+            .write(&format!("ssh_config.{number}"), text)
+    }
+
+    /// The client with its configuration, `extra` first; arguments are to follow.
+    ///
+    /// # Panics
+    /// When the client is not installed.
+    #[must_use]
+    pub fn ssh(&self, extra: &str) -> Command {
+        let mut command = self.client.ssh().unwrap_or_else(|why| panic!("{why}"));
+        command.arg("-F").arg(self.config(extra));
+        command
+    }
+
+    /// Runs a command there.
+    ///
+    /// # Panics
+    /// When the client hangs.
+    #[must_use]
+    pub fn run(&self, command: &str) -> Outcome {
+        self.run_with("", &[HOST, command], Input::Nothing)
+    }
+
+    /// Runs the client with `extra` configuration and these arguments.
+    ///
+    /// # Panics
+    /// When the client hangs.
+    #[must_use]
+    pub fn run_with(&self, extra: &str, arguments: &[&str], input: Input<'_>) -> Outcome {
+        finish(self.ssh(extra).args(arguments), input)
+    }
+
+    /// An executable that is this client with its configuration, for programs that start one.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn wrapper(&self) -> PathBuf {
+        let command = self.ssh("");
+        let words: Vec<String> = std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(|word| format!("'{}'", word.to_string_lossy()))
+            .collect();
+        let text = format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" "));
+        let path = self.running.daemon.scratch().write("client.sh", text);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).expect("an executable");
+        path
+    }
+}
+
+/// Runs a command that must end by itself.
+///
+/// # Panics
+/// When it does not, or cannot be started.
+pub fn finish(command: &mut Command, input: Input<'_>) -> Outcome {
+    run(command, input, COMMAND_LIMIT).unwrap_or_else(|why| panic!("{command:?}: {why}"))
+}
+
+/// Runs a test for every client and server that concern ours, and fails with all that failed.
+///
+/// # Panics
+/// When the test does for any of them.
+pub fn each(test: impl Fn(Kind, Kind)) {
+    let mut failed = Vec::new();
+    for (client, server) in couples() {
+        let result = catch_unwind(AssertUnwindSafe(|| test(client, server)));
+        if let Err(payload) = result {
+            let text = payload
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| {
+                    payload
+                        .downcast_ref::<&str>()
+                        .map(|text| (*text).to_owned())
+                })
+                .unwrap_or_default();
+            failed.push(format!(
+                "{} ssh -> {} sshd: {text}",
+                client.name(),
+                server.name()
+            ));
+        }
+    }
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+}
+
+/// The servers that concern ours, each with one client: ours, or OpenSSH's in our place.
+#[must_use]
+pub fn tested() -> Kind {
+    Kind::tested()
+}

@@ -1,0 +1,152 @@
+//! A program at a terminal: a pseudo-terminal whose other side the test types at and reads.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::process::{Background, status_number, wait};
+use crate::scratch::until;
+
+/// Longest that something may take to show on the screen.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A program in a session of its own, with a controlling terminal.
+#[derive(Debug)]
+pub struct Terminal {
+    master: File,
+    program: Background,
+    screen: Arc<Mutex<Vec<u8>>>,
+    /// How much of the screen [`Terminal::expect`] has passed.
+    seen: usize,
+}
+
+impl Terminal {
+    /// Starts `command` at a terminal of this size. The program's own group does not matter:
+    /// `setsid --ctty` makes it the leader of a new session.
+    ///
+    /// # Panics
+    /// When there is no terminal or the program cannot be started.
+    #[must_use]
+    pub fn new(command: &Command, columns: u16, rows: u16) -> Self {
+        let (master, slave) = open().expect("a pseudo-terminal");
+        tcsetwinsize(&master, size(columns, rows)).expect("its size");
+        let mut whole = Command::new("setsid");
+        whole
+            .args(["--ctty", "--wait"])
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => whole.env(name, value),
+                None => whole.env_remove(name),
+            };
+        }
+        let copy = |file: &File| Stdio::from(file.try_clone().expect("a descriptor"));
+        whole
+            .stdin(copy(&slave))
+            .stdout(copy(&slave))
+            .stderr(copy(&slave));
+        let program = Background::start(&mut whole).expect("setsid (util-linux)");
+        drop((whole, slave));
+        let screen = Arc::new(Mutex::new(Vec::new()));
+        let (mut from, shared) = (master.try_clone().expect("a descriptor"), screen.clone());
+        thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            // The error at the end is that nobody holds the other side any more.
+            while let Ok(count @ 1..) = from.read(&mut chunk) {
+                let mut screen = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                screen.extend_from_slice(&chunk[..count]);
+            }
+        });
+        Self {
+            master,
+            program,
+            screen,
+            seen: 0,
+        }
+    }
+
+    /// Types.
+    ///
+    /// # Panics
+    /// When the terminal is gone.
+    pub fn type_text(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).expect("typing");
+    }
+
+    /// All that has been shown.
+    #[must_use]
+    pub fn screen(&self) -> String {
+        let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&screen).into_owned()
+    }
+
+    /// Waits until `text` is shown behind what was waited for before.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn expect(&mut self, text: &str) {
+        let mut found = None;
+        until(LIMIT, || {
+            let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+            let rest = screen.get(self.seen..).unwrap_or_default();
+            found = rest
+                .windows(text.len())
+                .position(|part| part == text.as_bytes());
+            found.is_some()
+        });
+        let Some(at) = found else {
+            panic!("{text:?} does not show; the screen: {:?}", self.screen());
+        };
+        self.seen += at + text.len();
+    }
+
+    /// Changes the size; the program is told by SIGWINCH.
+    ///
+    /// # Panics
+    /// When the terminal is gone.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        tcsetwinsize(self.master.as_fd(), size(columns, rows)).expect("another size");
+    }
+
+    /// Waits for the end of the program and gives its status.
+    ///
+    /// # Panics
+    /// When it goes on.
+    pub fn end(&mut self) -> i32 {
+        match wait(&mut self.program.0, LIMIT) {
+            Ok(status) => status_number(status),
+            Err(error) => panic!("{error}; the screen: {:?}", self.screen()),
+        }
+    }
+}
+
+fn open() -> io::Result<(File, File)> {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let name = ptsname(&master, Vec::new())?;
+    let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, 0o400);
+    Ok((File::from(master), options.open(path)?))
+}
+
+const fn size(columns: u16, rows: u16) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}

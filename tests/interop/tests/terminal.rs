@@ -1,0 +1,262 @@
+//! Sessions with a terminal, typed at through a pseudo-terminal.
+
+use interop::process::Input;
+use interop::site::{HOST, Site, each};
+use interop::terminal::Terminal;
+
+/// A shell with a prompt that nothing else prints.
+fn shell(site: &Site, extra: &str, columns: u16, rows: u16) -> Terminal {
+    let mut command = site.ssh(extra);
+    command
+        .env("TERM", "vt220")
+        .args(["-tt", HOST, "PS1='<ready>' ENV= /bin/sh -i"]);
+    let mut terminal = Terminal::new(&command, columns, rows);
+    terminal.expect("<ready>");
+    terminal
+}
+
+#[test]
+fn size_and_type_of_the_terminal_arrive_and_changes_too() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let mut terminal = shell(&site, "", 93, 41);
+        terminal.type_text("stty size; echo \"on $TERM\"; tty\n");
+        terminal.expect("41 93\r\n");
+        terminal.expect("on vt220\r\n");
+        terminal.expect("/dev/pts/");
+        terminal.type_text("trap 'echo; echo now $(stty size)' WINCH; echo s''et\n");
+        terminal.expect("set\r\n");
+        terminal.resize(120, 50);
+        terminal.type_text("\n");
+        // The trap runs when the shell has read a line; more lines until the change is there.
+        terminal.expect("now 50 120");
+        terminal.type_text("exit 5\n");
+        assert_eq!(terminal.end(), 5);
+    });
+}
+
+#[test]
+fn keys_for_signals_reach_the_command_and_not_the_client() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let mut terminal = shell(&site, "", 80, 24);
+        terminal
+            .type_text("trap 'echo inter''rupted' INT; echo s''et; while :; do sleep 60; done\n");
+        terminal.expect("set\r\n");
+        terminal.type_text("\u{3}");
+        terminal.expect("interrupted");
+        terminal.type_text("\u{1c}");
+        terminal.expect("<ready>");
+        terminal.type_text("cat\n");
+        terminal.type_text("line\n");
+        terminal.expect("line\r\nline\r\n");
+        terminal.type_text("\u{4}");
+        terminal.expect("<ready>");
+        terminal.type_text("exit\n");
+        terminal.end();
+    });
+}
+
+#[test]
+fn a_command_with_a_terminal_ends_with_its_own_status() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let mut command = site.ssh("");
+        command.args([
+            "-t",
+            HOST,
+            "test -t 0 && test -t 1 && test -t 2 && echo terminal; exit 17",
+        ]);
+        let mut terminal = Terminal::new(&command, 80, 24);
+        assert_eq!(terminal.end(), 17);
+        terminal.expect("terminal\r\n");
+        // All of the last output, though the program is gone before it is read.
+        let mut command = site.ssh("");
+        command.args(["-t", HOST, "seq 1 20000; echo the end"]);
+        let mut terminal = Terminal::new(&command, 80, 24);
+        terminal.expect("19999\r\n20000\r\nthe end\r\n");
+        assert_eq!(terminal.end(), 0);
+    });
+}
+
+#[test]
+fn no_terminal_is_asked_for_without_a_reason() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        // A command gets none, even from a client at a terminal.
+        let mut command = site.ssh("");
+        command.args([HOST, "test -t 0 || echo plain"]);
+        let mut terminal = Terminal::new(&command, 80, 24);
+        terminal.expect("plain");
+        assert_eq!(terminal.end(), 0);
+        // -t without a terminal here asks for none, -tt does.
+        let outcome = site.run_with("", &["-t", HOST, "tty"], Input::Nothing);
+        assert!(
+            outcome.stdout.text().contains("not a tty"),
+            "{}",
+            outcome.summary()
+        );
+        let outcome = site.run_with("", &["-tt", HOST, "tty"], Input::Nothing);
+        assert!(
+            outcome.stdout.text().contains("/dev/pts/"),
+            "{}",
+            outcome.summary()
+        );
+    });
+}
+
+#[test]
+fn modes_of_the_local_terminal_are_those_of_the_remote_one() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let ssh = site.ssh("");
+        let mut words = vec![ssh.get_program().to_string_lossy().into_owned()];
+        words.extend(
+            ssh.get_args()
+                .map(|word| word.to_string_lossy().into_owned()),
+        );
+        let script = format!(
+            "stty erase ^X intr ^Y -echoe -ixon; {} -t {HOST} 'stty -a'",
+            words.join(" ")
+        );
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]);
+        let mut terminal = Terminal::new(&command, 80, 24);
+        assert_eq!(terminal.end(), 0);
+        terminal.expect("intr = ^Y");
+        terminal.expect("erase = ^X");
+        let screen = terminal.screen();
+        for mode in ["-echoe", "-ixon"] {
+            assert!(
+                screen
+                    .split([' ', ';', '\r', '\n'])
+                    .any(|word| word == mode),
+                "{mode}: {screen}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_local_terminal_is_as_before_when_the_client_has_ended() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let ssh = site.ssh("");
+        let mut words = vec![ssh.get_program().to_string_lossy().into_owned()];
+        words.extend(
+            ssh.get_args()
+                .map(|word| word.to_string_lossy().into_owned()),
+        );
+        let script = format!(
+            "stty -g >{0}/before; {1} -t {HOST} 'exit 3'; echo status $?; stty -g >{0}/after; cmp {0}/before {0}/after && echo same",
+            site.running.daemon.scratch().path().display(),
+            words.join(" ")
+        );
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]);
+        let mut terminal = Terminal::new(&command, 80, 24);
+        terminal.expect("status 3\r\n");
+        terminal.expect("same\r\n");
+        assert_eq!(terminal.end(), 0);
+    });
+}
+
+#[test]
+fn escapes_at_the_start_of_a_line_are_the_clients() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let mut terminal = shell(&site, "", 80, 24);
+        terminal.type_text("echo a~.b\n");
+        terminal.expect("a~.b\r\n");
+        terminal.expect("<ready>");
+        terminal.type_text("\r");
+        terminal.expect("<ready>");
+        terminal.type_text("~?");
+        terminal.expect("~.");
+        terminal.type_text("\r");
+        terminal.expect("<ready>");
+        terminal.type_text("~~echo tilde\r");
+        terminal.expect("~echo: ");
+        terminal.expect("<ready>");
+        terminal.type_text("\r");
+        terminal.expect("<ready>");
+        terminal.type_text("~.");
+        assert_eq!(terminal.end(), 255);
+    });
+}
+
+#[test]
+fn escapes_can_be_another_character_or_none() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let mut terminal = shell(&site, "EscapeChar %\n", 80, 24);
+        terminal.type_text("\r");
+        terminal.expect("<ready>");
+        terminal.type_text("%.");
+        assert_eq!(terminal.end(), 255);
+        let mut terminal = shell(&site, "EscapeChar none\n", 80, 24);
+        terminal.type_text("\r~.\r");
+        terminal.expect("~.");
+        terminal.expect("<ready>");
+        terminal.type_text("exit 8\r");
+        assert_eq!(terminal.end(), 8);
+    });
+}
+
+#[test]
+fn a_login_shell_is_one() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let mut command = site.ssh("");
+        command.arg(HOST);
+        let mut terminal = Terminal::new(&command, 80, 24);
+        terminal.type_text("echo \"shell is ${0%%[a-z]*} on ${SSH_TTY%%[0-9]*}\"; exit 4\n");
+        terminal.expect("shell is - on /dev/pts/");
+        assert_eq!(terminal.end(), 4);
+    });
+}
+
+#[test]
+fn a_server_without_terminals_says_so_and_runs_the_command() {
+    each(|client, server| {
+        let site = Site::new(client, server, "PermitTTY no\n");
+        let outcome = site.run_with(
+            "",
+            &["-tt", HOST, "test -t 0 || echo without"],
+            Input::Nothing,
+        );
+        assert!(
+            outcome.stdout.text().contains("without"),
+            "{}",
+            outcome.summary()
+        );
+        assert!(
+            !outcome.stderr.text().is_empty(),
+            "no word about the refusal"
+        );
+    });
+}
+
+#[test]
+fn script_records_a_session() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let ssh = site.wrapper();
+        let mut command = std::process::Command::new("script");
+        command
+            .args([
+                "-q",
+                "-e",
+                "-c",
+                &format!("{} -t {HOST} 'tty; exit 21'", ssh.display()),
+            ])
+            .arg("/dev/null");
+        let outcome = interop::site::finish(&mut command, Input::Nothing);
+        assert!(
+            outcome.stdout.text().contains("/dev/pts/"),
+            "{}",
+            outcome.summary()
+        );
+        assert_eq!(outcome.status, 21);
+    });
+}
