@@ -296,7 +296,11 @@ impl Connection {
                 self.stage = Stage::Userauth;
                 Ok(())
             }
-            (7, _) => Ok(transport.extensions.merge(payload)?),
+            (7, _) => {
+                // Once or twice is honest; each costs a walk through its list.
+                transport.spend_ignored()?;
+                Ok(transport.extensions.merge(payload)?)
+            }
             // RFC 4252 §5.1: requests behind the one that succeeded are passed over.
             (50, _) if self.stage == Stage::Connected => Ok(()),
             (50..=79, Auth::Server(server)) => server.handle(transport, payload),
