@@ -1,0 +1,207 @@
+//! The liar's user authentication and channels, for lies that need a login first.
+
+use keys::{PrivateKey, SignatureAlgorithm};
+use wire::message::{
+    ChannelOpen, ChannelOpenConfirmation, ChannelRequest, Encode, ServiceAccept, ServiceRequest,
+    UserauthRequest, UserauthSuccess,
+};
+use wire::{Put, Rest, names};
+
+use super::Liar;
+use crate::victim::Victim;
+
+/// A USERAUTH_REQUEST.
+#[must_use]
+pub fn userauth(user: &[u8], method: &str, fields: &[u8]) -> Vec<u8> {
+    UserauthRequest {
+        user,
+        service: names::SERVICE_CONNECTION.as_bytes(),
+        method: method.as_bytes(),
+        method_fields: Rest(fields),
+    }
+    .encode()
+}
+
+/// The fields of a publickey request (RFC 4252 §7).
+#[must_use]
+pub fn publickey_fields(algorithm: &str, key: &[u8], signature: Option<&[u8]>) -> Vec<u8> {
+    let mut fields = Vec::new();
+    fields.put_bool(signature.is_some());
+    fields.put_string(algorithm.as_bytes());
+    fields.put_string(key);
+    if let Some(signature) = signature {
+        fields.put_string(signature);
+    }
+    fields
+}
+
+/// What a public key signs (RFC 4252 §7).
+#[must_use]
+pub fn signed_data(session_id: &[u8], user: &[u8], algorithm: &str, key: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    text.put_string(session_id);
+    text.put_u8(50);
+    text.put_string(user);
+    text.put_string(names::SERVICE_CONNECTION.as_bytes());
+    text.put_string(names::METHOD_PUBLICKEY.as_bytes());
+    text.put_bool(true);
+    text.put_string(algorithm.as_bytes());
+    text.put_string(key);
+    text
+}
+
+impl<V: Victim> Liar<V> {
+    /// Client: asks for user authentication and waits for the accept.
+    pub fn service(&mut self) {
+        self.say(&ServiceRequest {
+            service: names::SERVICE_USERAUTH.as_bytes(),
+        });
+        self.expect(6);
+    }
+
+    /// Client: one request and its answer (51, 52 or 60); banners are passed over.
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub fn ask(&mut self, user: &[u8], method: &str, fields: &[u8]) -> Vec<u8> {
+        self.send(&userauth(user, method, fields));
+        self.answer()
+    }
+
+    /// The next answer (51, 52 or 60).
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub fn answer(&mut self) -> Vec<u8> {
+        loop {
+            let payload = self.next();
+            match payload.as_deref().and_then(<[u8]>::first) {
+                Some(51 | 52 | 60) => return payload.unwrap_or_default(),
+                Some(_) => {}
+                None => panic!("no answer, but {:?}{}", self.goodbye, self.victim.state()),
+            }
+        }
+    }
+
+    /// Client: logs in by password.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn login_password(&mut self, user: &[u8], password: &[u8]) {
+        let mut fields = Vec::new();
+        fields.put_bool(false);
+        fields.put_string(password);
+        let answer = self.ask(user, names::METHOD_PASSWORD, &fields);
+        assert_eq!(answer, [52], "the password is refused");
+    }
+
+    /// Client: a signed publickey request for `user`, made with `key`.
+    ///
+    /// # Panics
+    /// Before the first exchange.
+    #[must_use]
+    pub fn signed_request(
+        &self,
+        user: &[u8],
+        key: &PrivateKey,
+        algorithm: SignatureAlgorithm,
+    ) -> Vec<u8> {
+        let id = self.session_id.as_deref().expect("a session");
+        let blob = key.public().blob();
+        let data = signed_data(id, user, algorithm.name(), &blob);
+        let signature = key.sign(algorithm, &data).expect("a signature");
+        let fields = publickey_fields(algorithm.name(), &blob, Some(&signature));
+        userauth(user, names::METHOD_PUBLICKEY, &fields)
+    }
+
+    /// Client: logs in by key.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn login_publickey(&mut self, user: &[u8], key: &PrivateKey) {
+        let request = self.signed_request(user, key, SignatureAlgorithm::Ed25519);
+        self.send(&request);
+        assert_eq!(self.answer(), [52], "the key is refused");
+    }
+
+    /// Server: accepts the service and the first request that comes.
+    pub fn let_in(&mut self) {
+        self.accept_service();
+        self.expect(50);
+        self.say(&UserauthSuccess {});
+    }
+
+    /// Server: accepts the service.
+    pub fn accept_service(&mut self) {
+        self.expect(5);
+        self.say(&ServiceAccept {
+            service: names::SERVICE_USERAUTH.as_bytes(),
+        });
+    }
+
+    /// Opens a session channel as our number `number` and gives the victim's number for it.
+    ///
+    /// # Panics
+    /// When it is not confirmed.
+    pub fn open_session(&mut self, number: u32) -> u32 {
+        self.open("session", number, 1 << 20, 32_768);
+        let payload = self.expect(91);
+        ChannelOpenConfirmation::decode(&payload)
+            .expect("a confirmation")
+            .sender_channel
+    }
+
+    /// Sends CHANNEL_OPEN.
+    pub fn open(&mut self, kind: &str, number: u32, window: u32, max_packet: u32) -> bool {
+        self.say(&ChannelOpen {
+            kind: kind.as_bytes(),
+            sender_channel: number,
+            window,
+            max_packet,
+            fields: Rest(b""),
+        })
+    }
+
+    /// Sends CHANNEL_REQUEST.
+    pub fn request(&mut self, channel: u32, name: &str, want_reply: bool, fields: &[u8]) -> bool {
+        self.say(&ChannelRequest {
+            recipient_channel: channel,
+            name: name.as_bytes(),
+            want_reply,
+            fields: Rest(fields),
+        })
+    }
+
+    /// Runs a command on a fresh channel and collects its output until CLOSE.
+    ///
+    /// # Panics
+    /// When the channel is refused.
+    pub fn run(&mut self, number: u32, command: &[u8]) -> Vec<u8> {
+        let channel = self.open_session(number);
+        let mut fields = Vec::new();
+        fields.put_string(command);
+        self.request(channel, names::REQUEST_EXEC, true, &fields);
+        self.output()
+    }
+
+    /// Data of any channel until a CLOSE comes.
+    ///
+    /// # Panics
+    /// When the victim ends before.
+    pub fn output(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        loop {
+            let payload = self.next().unwrap_or_else(|| {
+                panic!("no CLOSE, but {:?}{}", self.goodbye, self.victim.state())
+            });
+            match payload.first() {
+                Some(94) => {
+                    let data = wire::message::ChannelData::decode(&payload).expect("data");
+                    out.extend_from_slice(data.data);
+                }
+                Some(97) => return out,
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The lying endpoint: packets by hand. Its key exchange is in `exchange`, its KEXINIT in `offer`,
+//! its logins in `login`.
+
+use std::sync::Arc;
+
+use compress::{Compressor, Decompressor};
+use packet::{OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
+use proto::Role;
+use wire::message::{Disconnect, Encode};
+
+use crate::victim::Victim;
+
+mod exchange;
+mod login;
+mod offer;
+
+pub use exchange::{HostKey, Reply};
+pub use login::{publickey_fields, signed_data, userauth};
+pub use offer::Offer;
+
+/// Longest text that is inflated, bytes.
+const MAX_INFLATED_BYTES: usize = 1 << 20;
+
+/// An endpoint that sends what it is told.
+pub struct Liar<V> {
+    /// Whom it lies to.
+    pub victim: V,
+    /// What it plays.
+    pub role: Role,
+    /// Its version line without CR LF.
+    pub version: String,
+    /// The victim's, once it came.
+    pub victim_version: String,
+    /// The victim's goodbye.
+    pub goodbye: Option<(u32, String)>,
+    /// H of the first exchange.
+    pub session_id: Option<Vec<u8>>,
+    /// Both promised strict key exchange in the first KEXINIT.
+    pub strict: bool,
+    /// The host key that it proves as a server, and saw as a client.
+    pub host_key: HostKey,
+    sequencer: Sequencer,
+    splitter: Splitter,
+    state: exchange::State,
+    deflate: Option<Compressor>,
+    inflate: Option<Decompressor>,
+}
+
+impl<V: Victim> Liar<V> {
+    /// One that has said nothing yet.
+    pub fn new(victim: V, role: Role) -> Self {
+        Self {
+            victim,
+            role,
+            version: "SSH-2.0-Liar_1.0".into(),
+            victim_version: String::new(),
+            goodbye: None,
+            session_id: None,
+            strict: false,
+            host_key: HostKey::default(),
+            sequencer: Sequencer::new(),
+            splitter: Splitter::new(),
+            state: exchange::State::default(),
+            deflate: None,
+            inflate: None,
+        }
+    }
+
+    // ---- out ------------------------------------------------------------------------------
+
+    /// Sends bytes as they are. False when the victim is gone.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> bool {
+        self.victim.deliver(bytes)
+    }
+
+    /// Sends one packet. False when the victim is gone.
+    pub fn send(&mut self, payload: &[u8]) -> bool {
+        let packet = self.seal(payload);
+        self.victim.deliver(&packet)
+    }
+
+    /// Sends one message.
+    pub fn say(&mut self, message: &impl Encode) -> bool {
+        self.send(&message.encode())
+    }
+
+    /// Seals packets without sending them, to be delivered in one piece.
+    pub fn seal(&mut self, payload: &[u8]) -> Vec<u8> {
+        let mut buf = match &mut self.deflate {
+            None => PacketBuf::from_payload(payload),
+            Some(deflate) => {
+                let mut small = Vec::new();
+                deflate
+                    .compress(payload, &mut small)
+                    .expect("zlib deflates");
+                PacketBuf::from_payload(&small)
+            }
+        };
+        buf.conceal_length(0);
+        let job = self
+            .sequencer
+            .stamp(buf)
+            .expect("a payload that fits into a packet");
+        job.run().wire().to_vec()
+    }
+
+    /// Sends a payload as one packet although `zlib@openssh.com` is on: the bytes are what the
+    /// victim inflates.
+    pub fn send_deflated_as_is(&mut self, deflated: &[u8]) -> bool {
+        let buf = PacketBuf::from_payload(deflated);
+        let packet = self
+            .sequencer
+            .stamp(buf)
+            .expect("a payload that fits")
+            .run();
+        self.victim.deliver(packet.wire())
+    }
+
+    /// Both sides agreed on compression and the login succeeded.
+    pub fn start_compression(&mut self) {
+        self.deflate = Some(Compressor::new(9));
+        self.inflate = Some(Decompressor::new());
+    }
+
+    // ---- in -------------------------------------------------------------------------------
+
+    /// The next payload; `None` when the victim is quiet (in memory) or gone.
+    ///
+    /// # Panics
+    /// When what comes cannot be opened.
+    pub fn next(&mut self) -> Option<Vec<u8>> {
+        if self.goodbye.is_some() {
+            return None;
+        }
+        loop {
+            if let Some(job) = self.splitter.next().expect("an honest frame") {
+                let opened = job.run().expect("an honest packet");
+                let payload = match &mut self.inflate {
+                    None => opened.payload().to_vec(),
+                    Some(inflate) => {
+                        let mut out = Vec::new();
+                        inflate
+                            .decompress(opened.payload(), &mut out, MAX_INFLATED_BYTES)
+                            .expect("zlib inflates");
+                        out
+                    }
+                };
+                if payload.first() == Some(&1) {
+                    let bye = Disconnect::decode(&payload).expect("a DISCONNECT");
+                    let words = String::from_utf8_lossy(bye.description).into_owned();
+                    self.goodbye = Some((bye.reason, words));
+                    return None;
+                }
+                if payload.first() == Some(&21) {
+                    self.switch_receiving();
+                }
+                return Some(payload);
+            }
+            let bytes = self.victim.collect()?;
+            self.splitter.handle_bytes(&bytes);
+        }
+    }
+
+    /// The next payload of this number; all others before it are passed over.
+    ///
+    /// # Panics
+    /// When the victim falls silent or ends before it.
+    pub fn expect(&mut self, number: u8) -> Vec<u8> {
+        let mut passed = Vec::new();
+        while let Some(payload) = self.next() {
+            match payload.first() {
+                Some(first) if *first == number => return payload,
+                first => passed.push(first.copied().unwrap_or_default()),
+            }
+        }
+        panic!(
+            "message {number} did not come, but {passed:?}, then {:?}{}",
+            self.goodbye,
+            self.victim.state()
+        );
+    }
+
+    /// Everything that the victim sends until it is quiet or gone.
+    pub fn rest(&mut self) -> Vec<Vec<u8>> {
+        core::iter::from_fn(|| self.next()).collect()
+    }
+
+    /// Reads to the end; whether the victim has ended the connection.
+    ///
+    /// A TCP victim that neither speaks nor ends fails the test.
+    pub fn ends(&mut self) -> bool {
+        while self.next().is_some() {}
+        while self.victim.collect().is_some() {}
+        self.victim.has_ended()
+    }
+
+    /// The victim has ended the connection and said goodbye with these words in it.
+    ///
+    /// # Panics
+    /// When it has not.
+    pub fn ends_with(&mut self, words: &str) {
+        assert!(
+            self.ends(),
+            "the victim goes on where it should say {words:?}"
+        );
+        let said = self.goodbye.clone().unwrap_or_default();
+        assert!(
+            said.1.contains(words),
+            "goodbye {said:?} instead of {words:?}{}",
+            self.victim.state()
+        );
+    }
+
+    // ---- keys -----------------------------------------------------------------------------
+
+    fn set_sending(&mut self, keys: SealKeys) {
+        self.sequencer.set_keys(Arc::new(keys), self.strict);
+    }
+
+    fn set_receiving(&mut self, keys: OpenKeys) {
+        self.splitter.set_keys(Arc::new(keys), self.strict);
+    }
+}

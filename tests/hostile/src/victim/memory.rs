@@ -1,0 +1,259 @@
+//! A `proto::Connection` whose owner says yes to everything that an owner may say yes to, and
+//! keeps a record.
+
+use std::collections::VecDeque;
+
+use crypto::kex::{DhGroup, KexAlgorithm};
+use keys::{PrivateKey, SignatureAlgorithm};
+use proto::{AuthMethod, Connection, Error, Event, Millis, Output, ServerHostKey, TransportConfig};
+
+use super::Victim;
+
+/// The password that a server in memory takes, for any user.
+pub const PASSWORD: &[u8] = b"correct horse";
+
+/// Bytes given to the connection at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A connection in memory.
+pub struct Memory {
+    /// The connection.
+    pub connection: Connection,
+    /// What ended it.
+    pub error: Option<Error>,
+    /// Events in order, those that the owner answered among them (requests for login are only
+    /// counted, in `asked`).
+    pub events: VecDeque<Event>,
+    /// Authentication methods that the owner was asked about, with their users.
+    pub asked: Vec<(Vec<u8>, &'static str)>,
+    /// Virtual milliseconds.
+    pub now: Millis,
+    /// The owner leaves channels that the peer wants unanswered.
+    pub ignores_channels: bool,
+    /// The owner refuses every channel that the peer wants.
+    pub refuses_channels: bool,
+    /// The owner does not keep events, so that memory can be measured.
+    pub forgets: bool,
+    /// Bytes that were given out so far.
+    pub sent_bytes: usize,
+    out: Vec<u8>,
+    host_key: PrivateKey,
+}
+
+impl Memory {
+    /// A server with an Ed25519 host key.
+    ///
+    /// # Panics
+    /// On configurations that `proto` refuses.
+    #[must_use]
+    pub fn server(config: TransportConfig) -> Self {
+        let host_key = PrivateKey::from_ed25519_seed(&[5; 32]);
+        let keys = vec![ServerHostKey {
+            algorithms: vec!["ssh-ed25519".into()],
+            blob: host_key.public().blob(),
+        }];
+        let connection = Connection::server(config, keys, 0).expect("a server");
+        Self::over(connection, host_key)
+    }
+
+    /// A client that trusts every host key.
+    ///
+    /// # Panics
+    /// On configurations that `proto` refuses.
+    #[must_use]
+    pub fn client(config: TransportConfig) -> Self {
+        let connection = Connection::client(config, 0).expect("a client");
+        Self::over(connection, PrivateKey::from_ed25519_seed(&[5; 32]))
+    }
+
+    fn over(connection: Connection, host_key: PrivateKey) -> Self {
+        let mut memory = Self {
+            connection,
+            error: None,
+            events: VecDeque::new(),
+            asked: Vec::new(),
+            now: 0,
+            ignores_channels: false,
+            refuses_channels: false,
+            forgets: false,
+            sent_bytes: 0,
+            out: Vec::new(),
+            host_key,
+        };
+        memory.transmit();
+        memory
+    }
+
+    /// Runs a command of the connection and what follows from it.
+    ///
+    /// # Panics
+    /// When the connection refuses the command.
+    pub fn command(&mut self, command: impl FnOnce(&mut Connection) -> Result<(), Error>) {
+        command(&mut self.connection).expect("a command that fits");
+        self.settle();
+    }
+
+    /// The clock moves on.
+    pub fn wait_until(&mut self, now: Millis) {
+        self.now = now;
+        let result = self.connection.handle_timeout(now);
+        self.judge(result);
+        self.settle();
+    }
+
+    /// True when an event of this kind came.
+    #[must_use]
+    pub fn saw(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.events.iter().any(wanted)
+    }
+
+    /// The text of what ended the connection.
+    #[must_use]
+    pub fn verdict(&self) -> String {
+        self.error
+            .as_ref()
+            .map_or_else(|| "goes on".into(), ToString::to_string)
+    }
+
+    fn judge(&mut self, result: Result<(), Error>) {
+        if let Err(error) = result
+            && self.error.is_none()
+        {
+            self.connection.fail(&error);
+            self.error = Some(error);
+        }
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let mut answered = false;
+            while let Some(event) = self.connection.poll_event() {
+                answered |= self.answer(event);
+            }
+            if self.error.is_some() || !answered {
+                break;
+            }
+            let result = self.connection.process(self.now);
+            self.judge(result);
+        }
+        self.transmit();
+    }
+
+    /// What the owner does about an event; true when it did something.
+    fn answer(&mut self, event: Event) -> bool {
+        let connection = &mut self.connection;
+        let result = match &event {
+            Event::HostKey { .. } => connection.accept_host_key(),
+            Event::SignExchangeHash { hash, .. } => {
+                let signature = self
+                    .host_key
+                    .sign(SignatureAlgorithm::Ed25519, hash.as_ref());
+                connection.provide_host_signature(&signature.expect("a signature"))
+            }
+            Event::ChooseGroup { min, .. } => {
+                let group = DhGroup::fixed(KexAlgorithm::DhGroup14Sha256).expect("group 14");
+                connection.provide_group((*min <= 2048).then_some(group))
+            }
+            Event::AuthRequest(request) => {
+                let (name, result) = match &request.method {
+                    AuthMethod::Password { password, .. } if &password[..] == PASSWORD => {
+                        ("password", connection.auth_success())
+                    }
+                    AuthMethod::Password { .. } => {
+                        ("password", connection.auth_failure(&["password"], false))
+                    }
+                    AuthMethod::PublickeyQuery { .. } => ("query", connection.auth_pk_ok()),
+                    AuthMethod::Publickey { .. } => {
+                        ("publickey", connection.auth_failure(&["password"], false))
+                    }
+                    AuthMethod::KeyboardInteractive { .. } => (
+                        "keyboard-interactive",
+                        connection.auth_info_request(
+                            "",
+                            "",
+                            &[proto::Prompt {
+                                text: "Password: ".into(),
+                                echo: false,
+                            }],
+                        ),
+                    ),
+                    AuthMethod::InfoResponse { .. } => {
+                        ("response", connection.auth_failure(&["password"], false))
+                    }
+                    AuthMethod::None => ("none", connection.auth_failure(&["password"], false)),
+                    AuthMethod::Unknown { .. } => {
+                        ("unknown", connection.auth_failure(&["password"], false))
+                    }
+                };
+                self.asked.push((request.user.clone(), name));
+                result
+            }
+            Event::ChannelOpenRequest { channel, .. } if self.refuses_channels => {
+                connection.reject_channel(*channel, 1, "no")
+            }
+            Event::ChannelOpenRequest { channel, .. } if !self.ignores_channels => {
+                connection.accept_channel(*channel)
+            }
+            Event::ChannelRequest {
+                channel,
+                want_reply: true,
+                ..
+            } => connection.channel_reply(*channel, true),
+            Event::HostKeysProve { .. } => connection.provide_host_key_proofs(None),
+            _ => {
+                if !self.forgets {
+                    self.events.push_back(event);
+                }
+                return false;
+            }
+        };
+        self.judge(result);
+        if !self.forgets {
+            self.events.push_back(event);
+        }
+        true
+    }
+
+    fn transmit(&mut self) {
+        while let Some(output) = self.connection.poll_output() {
+            match output {
+                Output::Raw(bytes) => self.out.extend(bytes),
+                Output::Seal(job) => {
+                    let sealed = job.run();
+                    self.out.extend_from_slice(sealed.wire());
+                    self.connection.recycle(sealed.into_buf());
+                }
+            }
+        }
+    }
+}
+
+impl Victim for Memory {
+    fn deliver(&mut self, bytes: &[u8]) -> bool {
+        for piece in bytes.chunks(PIECE_BYTES) {
+            if self.error.is_some() {
+                return false;
+            }
+            self.connection.receive_buffer().extend_from_slice(piece);
+            let result = self.connection.process(self.now);
+            self.judge(result);
+            self.settle();
+        }
+        self.error.is_none()
+    }
+
+    fn collect(&mut self) -> Option<Vec<u8>> {
+        self.transmit();
+        let out = core::mem::take(&mut self.out);
+        self.sent_bytes += out.len();
+        (!out.is_empty()).then_some(out)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.error.is_some()
+    }
+
+    fn state(&self) -> String {
+        format!("; the victim: {}", self.verdict())
+    }
+}

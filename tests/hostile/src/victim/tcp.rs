@@ -1,0 +1,108 @@
+//! A socket whose other end is a program of ours.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::Victim;
+
+/// A victim that says nothing for so long hangs.
+const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct Tcp {
+    stream: TcpStream,
+    ended: bool,
+}
+
+impl Tcp {
+    /// Takes a connected socket.
+    ///
+    /// # Panics
+    /// When its timeouts cannot be set.
+    #[must_use]
+    pub fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        stream
+            .set_read_timeout(Some(SILENCE_LIMIT))
+            .expect("a timeout");
+        stream
+            .set_write_timeout(Some(SILENCE_LIMIT))
+            .expect("a timeout");
+        Self {
+            stream,
+            ended: false,
+        }
+    }
+
+    /// Connects to a port on this machine.
+    ///
+    /// # Panics
+    /// When nobody listens.
+    #[must_use]
+    pub fn connect(port: u16) -> Self {
+        Self::new(TcpStream::connect(("127.0.0.1", port)).expect("a listening server"))
+    }
+
+    /// Takes the next bytes without waiting longer than `limit`; `None` when none came.
+    ///
+    /// # Panics
+    /// When the timeout cannot be set.
+    pub fn collect_within(&mut self, limit: Duration) -> Option<Vec<u8>> {
+        self.stream
+            .set_read_timeout(Some(limit))
+            .expect("a timeout");
+        let mut bytes = vec![0; 65_536];
+        let got = self.stream.read(&mut bytes);
+        self.stream
+            .set_read_timeout(Some(SILENCE_LIMIT))
+            .expect("a timeout");
+        match got {
+            Ok(count) if count > 0 => {
+                bytes.truncate(count);
+                Some(bytes)
+            }
+            Ok(_) => {
+                self.ended = true;
+                None
+            }
+            Err(error) => {
+                self.ended |= !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+                None
+            }
+        }
+    }
+}
+
+impl Victim for Tcp {
+    fn deliver(&mut self, bytes: &[u8]) -> bool {
+        match self.stream.write_all(bytes) {
+            Ok(()) => true,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!(
+                    "the victim has read nothing for {} s",
+                    SILENCE_LIMIT.as_secs()
+                )
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn collect(&mut self) -> Option<Vec<u8>> {
+        if self.ended {
+            return None;
+        }
+        let bytes = self.collect_within(SILENCE_LIMIT);
+        assert!(
+            bytes.is_some() || self.ended,
+            "the victim neither speaks nor ends for {} s",
+            SILENCE_LIMIT.as_secs()
+        );
+        bytes
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.ended
+    }
+}

@@ -1,0 +1,515 @@
+//! What may arrive before the first NEWKEYS, and in which order: against both roles, in memory.
+
+use std::time::{Duration, Instant};
+
+use hostile::liar::{Liar, Offer};
+use hostile::victim::{Memory, Victim};
+use proto::{Error, Role, TransportConfig};
+use wire::message::{Encode, ExtInfo, KexInit, NewKeys, Ping, UserauthSuccess};
+use wire::{NameList, Put, Rest};
+
+fn against(victim: Role) -> Liar<Memory> {
+    let config = TransportConfig::default();
+    match victim {
+        Role::Server => Liar::new(Memory::server(config), Role::Client),
+        Role::Client => Liar::new(Memory::client(config), Role::Server),
+    }
+}
+
+const BOTH: [Role; 2] = [Role::Server, Role::Client];
+
+/// Messages that have no place in an exchange, well formed, by number.
+fn strangers() -> Vec<Vec<u8>> {
+    let string = |number: u8, text: &[u8]| {
+        let mut payload = vec![number];
+        payload.put_string(text);
+        payload
+    };
+    let mut failure = string(51, b"password");
+    failure.push(0);
+    let mut banner = string(53, b"hello");
+    banner.put_string(b"");
+    let mut debug = vec![4, 1];
+    debug.put_string(b"text");
+    debug.put_string(b"");
+    let mut global = string(80, b"keepalive@openssh.com");
+    global.push(1);
+    let mut open = string(90, b"session");
+    for number in [0, 1 << 20, 32_768] {
+        open.put_u32(number);
+    }
+    let mut request = vec![98, 0, 0, 0, 0];
+    request.put_string(b"exec");
+    request.push(1);
+    request.put_string(b"touch /tmp/never");
+    vec![
+        string(2, b"ignored"),
+        vec![3, 0, 0, 0, 0],
+        debug,
+        string(5, b"ssh-userauth"),
+        string(6, b"ssh-userauth"),
+        vec![7, 0, 0, 0, 0],
+        hostile::liar::userauth(b"root", "none", b""),
+        failure,
+        vec![52],
+        banner,
+        global,
+        open,
+        request,
+        string(192, b"ping"),
+        string(200, b"unknown"),
+        Offer::default().payload(Role::Client),
+    ]
+}
+
+/// Brings the liar to one of three places in a first exchange: after both KEXINITs, after the
+/// public values of both, and with its own NEWKEYS sent and the victim's still to come or taken.
+fn brought_to(place: usize, victim: Role, offer: &Offer) -> Liar<Memory> {
+    let mut liar = against(victim);
+    liar.hello();
+    liar.kexinit(offer);
+    liar.expect_kexinit();
+    if place >= 1 {
+        liar.agree();
+    }
+    liar
+}
+
+#[test]
+fn no_kind_of_message_but_the_exchanges_own_is_taken_before_newkeys_under_strict_exchange() {
+    assert!(strangers().len() >= 13);
+    for victim in BOTH {
+        for place in 0..2 {
+            for payload in strangers() {
+                let mut liar = brought_to(place, victim, &Offer::default());
+                assert!(liar.strict);
+                liar.send(&payload);
+                let number = payload.first().copied().unwrap_or_default();
+                assert!(
+                    liar.ends(),
+                    "{victim:?} at {place} goes on after message {number}"
+                );
+                assert!(liar.victim.asked.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_before_kexinit_ends_a_strict_exchange() {
+    for victim in BOTH {
+        for payload in strangers() {
+            let mut liar = against(victim);
+            liar.hello();
+            liar.send(&payload);
+            liar.kexinit(&Offer::default());
+            assert!(liar.ends(), "{victim:?}: {payload:?}");
+        }
+    }
+}
+
+#[test]
+fn service_login_and_channels_are_not_served_before_newkeys_of_a_lax_exchange() {
+    for victim in BOTH {
+        for place in 0..2 {
+            for payload in strangers() {
+                let number = payload.first().copied().unwrap_or_default();
+                // Housekeeping is what RFC 4253 §11 allows there.
+                if (2..=4).contains(&number) {
+                    continue;
+                }
+                let mut liar = brought_to(place, victim, &Offer::lax());
+                assert!(!liar.strict);
+                liar.send(&payload);
+                assert!(liar.ends(), "{victim:?} at {place}, message {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn extension_information_before_newkeys_is_refused() {
+    for victim in BOTH {
+        for offer in [Offer::default(), Offer::lax()] {
+            let mut liar = brought_to(1, victim, &offer);
+            let mut pairs = Vec::new();
+            pairs.put_string(b"server-sig-algs");
+            pairs.put_string(b"ssh-rsa");
+            liar.say(&ExtInfo {
+                count: 1,
+                extensions: Rest(&pairs),
+            });
+            assert!(liar.ends());
+            assert!(matches!(
+                liar.victim.error,
+                Some(Error::NotPermitted { message: 7 })
+            ));
+            assert!(liar.victim.connection.server_sig_algs().is_none());
+        }
+    }
+}
+
+#[test]
+fn newkeys_before_the_exchange_is_complete_is_refused() {
+    for victim in BOTH {
+        for offer in [Offer::default(), Offer::lax()] {
+            let mut liar = brought_to(0, victim, &offer);
+            liar.say(&NewKeys {});
+            liar.ends_with("");
+            assert!(liar.victim.connection.negotiated().is_none());
+        }
+    }
+}
+
+#[test]
+fn sequence_numbers_begin_at_zero_after_newkeys_under_strict_exchange_and_only_then() {
+    // chacha20-poly1305 takes the sequence number as its nonce: a wrong one opens nothing.
+    for victim in BOTH {
+        for (promised, resets) in [(true, true), (true, false), (false, false), (false, true)] {
+            let mut liar = against(victim);
+            let offer = Offer {
+                cipher: "chacha20-poly1305@openssh.com".into(),
+                strict: promised,
+                ..Offer::default()
+            };
+            liar.hello();
+            liar.kexinit(&offer);
+            liar.expect_kexinit();
+            assert_eq!(liar.strict, promised);
+            liar.agree();
+            liar.strict = resets;
+            liar.newkeys();
+            liar.send(&[2, 0, 0, 0, 0]);
+            assert_eq!(
+                liar.victim.error.is_none(),
+                promised == resets,
+                "{victim:?}: promised {promised}, resets {resets}: {}",
+                liar.victim.verdict()
+            );
+            if promised != resets {
+                assert_eq!(liar.victim.error, Some(Error::IntegrityFailed));
+            }
+        }
+    }
+}
+
+#[test]
+fn both_directions_reset_their_sequence_numbers() {
+    for victim in BOTH {
+        let mut liar = against(victim);
+        liar.exchange(&Offer {
+            cipher: "chacha20-poly1305@openssh.com".into(),
+            ..Offer::default()
+        });
+        match victim {
+            Role::Server => liar.service(),
+            Role::Client => liar.accept_service(),
+        }
+        assert!(liar.victim.error.is_none());
+        let negotiated = liar.victim.connection.negotiated().expect("keys");
+        assert!(negotiated.strict_kex);
+    }
+}
+
+#[test]
+fn a_second_kexinit_ends_the_exchange() {
+    for victim in BOTH {
+        for offer in [Offer::default(), Offer::lax()] {
+            for place in 0..2 {
+                let mut liar = brought_to(place, victim, &offer);
+                liar.kexinit(&offer);
+                liar.ends_with("KEXINIT during a key exchange");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_connection_gets_one_key_exchange_before_it_has_logged_in() {
+    for victim in BOTH {
+        let mut liar = against(victim);
+        liar.exchange(&Offer::default());
+        liar.kexinit(&Offer::default());
+        liar.ends_with("rekey before login");
+    }
+}
+
+#[test]
+fn an_init_or_reply_twice_is_refused() {
+    let mut liar = brought_to(0, Role::Server, &Offer::default());
+    liar.init();
+    liar.finish();
+    liar.init_with(&[9; 32]);
+    assert!(liar.ends());
+    let mut liar = brought_to(1, Role::Client, &Offer::default());
+    let mut reply = vec![31];
+    for _ in 0..3 {
+        reply.put_string(b"again");
+    }
+    liar.send(&reply);
+    assert!(liar.ends());
+}
+
+#[test]
+fn markers_are_never_chosen_as_key_exchange_method() {
+    for victim in BOTH {
+        for markers in [
+            "ext-info-c,ext-info-s",
+            "kex-strict-c-v00@openssh.com,kex-strict-s-v00@openssh.com",
+            "ext-info-s",
+            "kex-strict-s-v00@openssh.com",
+            "ext-info-c",
+            "kex-strict-c-v00@openssh.com",
+        ] {
+            let mut liar = against(victim);
+            liar.hello();
+            liar.kexinit(&Offer {
+                strict: false,
+                ..Offer::kex(markers)
+            });
+            assert!(liar.ends(), "{victim:?} takes {markers}");
+            assert!(
+                matches!(
+                    liar.victim.error,
+                    Some(Error::NoCommonAlgorithm {
+                        kind: "key exchange method",
+                        ..
+                    })
+                ),
+                "{}",
+                liar.victim.verdict()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_guessed_packet_is_passed_over_exactly_when_the_guess_is_wrong() {
+    // Right means: the first method and the first host key algorithm of both lists agree.
+    let ours = TransportConfig::default();
+    let first_kex = ours.kex.first().expect("a method").clone();
+    let first_key = ours
+        .host_key_algorithms
+        .first()
+        .expect("an algorithm")
+        .clone();
+    let wrong_kex = format!("curve25519-sha256,{first_kex}");
+    let wrong_key = format!("rsa-sha2-512,{first_key}");
+    for (kex, key, wrong) in [
+        (&first_kex, &first_key, false),
+        (&wrong_kex, &first_key, true),
+        (&first_kex, &wrong_key, true),
+        (&wrong_kex, &wrong_key, true),
+    ] {
+        let mut liar = against(Role::Server);
+        liar.hello();
+        liar.kexinit(&Offer {
+            kex: kex.clone(),
+            host_key: key.clone(),
+            guess_follows: true,
+            ..Offer::default()
+        });
+        liar.expect_kexinit();
+        if wrong {
+            // Garbage that would end an exchange if it were looked at.
+            let mut guess = vec![30];
+            guess.put_string(b"a guess");
+            liar.send(&guess);
+            assert!(liar.victim.error.is_none(), "{kex} {key}");
+            liar.init();
+        } else {
+            liar.init();
+        }
+        liar.finish();
+        liar.newkeys();
+        liar.expect_newkeys();
+        liar.service();
+    }
+}
+
+#[test]
+fn only_one_packet_is_passed_over_for_a_wrong_guess() {
+    let mut liar = against(Role::Server);
+    liar.hello();
+    liar.kexinit(&Offer {
+        guess_follows: true,
+        ..Offer::default()
+    });
+    liar.expect_kexinit();
+    let mut guess = vec![30];
+    guess.put_string(b"a guess");
+    liar.send(&guess);
+    assert!(liar.victim.error.is_none());
+    liar.send(&guess);
+    assert!(liar.ends());
+}
+
+#[test]
+fn a_wrong_guess_cannot_hide_newkeys_or_another_message() {
+    for payload in [vec![21], vec![2, 0, 0, 0, 0], vec![50]] {
+        let mut liar = against(Role::Server);
+        liar.hello();
+        liar.kexinit(&Offer {
+            guess_follows: true,
+            ..Offer::default()
+        });
+        liar.expect_kexinit();
+        liar.send(&payload);
+        assert!(liar.ends(), "{payload:?}");
+    }
+}
+
+fn kexinit_of(names: usize) -> Vec<u8> {
+    let many: Vec<String> = (0..names).map(|index| format!("n{index:06}")).collect();
+    let many = format!("{},curve25519-sha256", many.join(","));
+    let list = |text| NameList::new(text).expect("a name-list");
+    KexInit {
+        cookie: [1; 16],
+        kex: list(&many),
+        host_key: list("ssh-ed25519"),
+        cipher_c2s: list("aes128-gcm@openssh.com"),
+        cipher_s2c: list("aes128-gcm@openssh.com"),
+        mac_c2s: list("hmac-sha2-256"),
+        mac_s2c: list("hmac-sha2-256"),
+        compression_c2s: list("none"),
+        compression_s2c: list("none"),
+        language_c2s: NameList::default(),
+        language_s2c: NameList::default(),
+        first_kex_packet_follows: false,
+        reserved: 0,
+    }
+    .encode()
+}
+
+/// The least of several times that a victim takes for a KEXINIT of so many names.
+fn time_of(victim: Role, names: usize) -> Duration {
+    let payload = kexinit_of(names);
+    (0..7)
+        .map(|_| {
+            let mut liar = against(victim);
+            liar.hello();
+            let packet = liar.seal(&payload);
+            let start = Instant::now();
+            liar.victim.deliver(&packet);
+            let took = start.elapsed();
+            assert!(liar.victim.error.is_none(), "{}", liar.victim.verdict());
+            took
+        })
+        .min()
+        .unwrap_or_default()
+}
+
+#[test]
+fn lists_of_twenty_thousand_names_take_time_in_proportion() {
+    for victim in BOTH {
+        let (some, many) = (time_of(victim, 2_000), time_of(victim, 20_000));
+        // Ten times the names: ten times the time if linear, a hundred if quadratic.
+        assert!(
+            many < some * 40 + Duration::from_millis(20),
+            "{victim:?}: {some:?} for 2,000 names, {many:?} for 20,000"
+        );
+    }
+}
+
+#[test]
+fn pings_before_login_are_refused() {
+    for victim in BOTH {
+        for exchanged in [false, true] {
+            let mut liar = against(victim);
+            if exchanged {
+                liar.exchange(&Offer::default());
+            } else {
+                liar.hello();
+                liar.kexinit(&Offer::lax());
+            }
+            liar.say(&Ping { data: b"flood" });
+            assert!(liar.ends(), "{victim:?}");
+            assert!(
+                liar.rest()
+                    .iter()
+                    .all(|payload| payload.first() != Some(&193))
+            );
+        }
+    }
+}
+
+#[test]
+fn messages_without_effect_have_a_budget_before_login() {
+    for victim in BOTH {
+        for payload in [
+            vec![2, 0, 0, 0, 0],
+            vec![3, 0, 0, 0, 0],
+            vec![7, 0, 0, 0, 0],
+        ] {
+            let mut liar = against(victim);
+            liar.exchange(&Offer::default());
+            let mut sent = 0;
+            while sent < 100_000 && liar.send(&payload) {
+                sent += 1;
+            }
+            assert!(
+                sent <= 1100,
+                "{victim:?} takes {sent} messages of type {:?}",
+                payload.first()
+            );
+        }
+    }
+}
+
+#[test]
+fn plain_zlib_is_not_offered_to_peers_that_have_not_logged_in() {
+    for victim in BOTH {
+        let mut liar = against(victim);
+        liar.hello();
+        liar.kexinit(&Offer {
+            compression: "zlib".into(),
+            ..Offer::default()
+        });
+        liar.expect_kexinit();
+        assert!(!liar.victims_kexinit().compression_c2s.contains("zlib"));
+        assert!(liar.ends());
+    }
+}
+
+#[test]
+fn success_of_a_login_that_was_not_asked_for_is_refused_in_every_phase() {
+    for victim in BOTH {
+        let mut liar = against(victim);
+        liar.hello();
+        liar.say(&UserauthSuccess {});
+        assert!(liar.ends());
+
+        let mut liar = against(victim);
+        liar.exchange(&Offer::default());
+        liar.say(&UserauthSuccess {});
+        assert!(liar.ends());
+        assert!(!liar.victim.connection.is_authenticated());
+
+        let mut liar = against(victim);
+        liar.exchange(&Offer::default());
+        match victim {
+            Role::Server => liar.service(),
+            Role::Client => liar.accept_service(),
+        }
+        liar.say(&UserauthSuccess {});
+        assert!(liar.ends());
+        assert!(!liar.victim.connection.is_authenticated());
+    }
+}
+
+#[test]
+fn a_method_of_the_modp_groups_is_not_offered_by_default() {
+    for victim in BOTH {
+        let mut liar = against(victim);
+        liar.hello();
+        liar.kexinit(&Offer::default());
+        liar.expect_kexinit();
+        let offered = liar.victims_kexinit();
+        assert!(
+            offered
+                .kex
+                .iter()
+                .all(|name| !name.starts_with("diffie-hellman"))
+        );
+    }
+}

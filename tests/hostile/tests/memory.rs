@@ -1,0 +1,207 @@
+//! What a peer can make us keep, counted by the allocator.
+//!
+//! One test function, because the counts are the process's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use hostile::liar::{Liar, Offer};
+use hostile::victim::{Memory, PASSWORD};
+use proto::{Role, TransportConfig};
+use wire::Put;
+use wire::message::{Ping, UserauthSuccess};
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call is the system allocator's own, with the caller's arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE_BYTES.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK_BYTES.fetch_max(live, Relaxed);
+        // SAFETY: the caller's promise on `layout` is ours to the system allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn live() -> usize {
+    LIVE_BYTES.load(Relaxed)
+}
+
+fn client() -> Liar<Memory> {
+    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
+    liar.exchange(&Offer::default());
+    liar.service();
+    liar.login_password(b"user", PASSWORD);
+    liar.victim.forgets = true;
+    liar
+}
+
+/// Rekeys that begin with a guess that is wrong: what a guess leaves behind adds up.
+fn wrong_guesses() {
+    let mut liar = client();
+    let rekey = |liar: &mut Liar<Memory>| {
+        liar.kexinit(&Offer {
+            guess_follows: true,
+            ..Offer::default()
+        });
+        liar.expect_kexinit();
+        let mut guess = vec![30];
+        guess.put_string(&[0; 1216]);
+        liar.send(&guess);
+        liar.agree();
+        liar.newkeys();
+        liar.expect_newkeys();
+    };
+    for _ in 0..50 {
+        rekey(&mut liar);
+    }
+    let before = live();
+    for _ in 0..10_000 {
+        rekey(&mut liar);
+    }
+    let grown = live().saturating_sub(before);
+    assert!(
+        grown < 64 * 1024,
+        "{grown} bytes stay after 10,000 wrong guesses"
+    );
+}
+
+fn refused_channels() {
+    let mut liar = client();
+    liar.victim.refuses_channels = true;
+    let open = |liar: &mut Liar<Memory>, number: u32| {
+        liar.open("nonsense", number, 1 << 20, 32_768);
+        liar.expect(92);
+    };
+    for number in 0..500 {
+        open(&mut liar, number);
+    }
+    let before = live();
+    for number in 0..20_000 {
+        open(&mut liar, number);
+    }
+    let grown = live().saturating_sub(before);
+    assert!(
+        grown < 64 * 1024,
+        "{grown} bytes stay after 20,000 refused channels"
+    );
+    assert_eq!(liar.victim.connection.channel_count(), 0);
+}
+
+fn opened_and_closed_channels() {
+    let mut liar = client();
+    let cycle = |liar: &mut Liar<Memory>| {
+        let channel = liar.open_session(9);
+        assert_eq!(channel, 0, "the number is free again");
+        liar.say(&wire::message::ChannelClose {
+            recipient_channel: channel,
+        });
+        liar.expect(97);
+    };
+    for _ in 0..500 {
+        cycle(&mut liar);
+    }
+    let before = live();
+    for _ in 0..20_000 {
+        cycle(&mut liar);
+    }
+    let grown = live().saturating_sub(before);
+    assert!(
+        grown < 64 * 1024,
+        "{grown} bytes stay after 20,000 channels"
+    );
+}
+
+/// Counts that promise billions must not be believed by an allocation.
+fn giant_counts() {
+    let peak_of = |mut liar: Liar<Memory>, payload: Vec<u8>| {
+        let before = live();
+        PEAK_BYTES.store(before, Relaxed);
+        liar.send(&payload);
+        PEAK_BYTES.load(Relaxed) - before
+    };
+    let count = |number: u8, head: &[&[u8]]| {
+        let mut payload = vec![number];
+        for part in head {
+            payload.put_string(part);
+        }
+        payload.extend_from_slice(&[0xff; 4]);
+        payload
+    };
+    let authenticating = || {
+        let mut liar = Liar::new(Memory::client(TransportConfig::default()), Role::Server);
+        liar.exchange(&Offer::default());
+        liar.accept_service();
+        liar.victim
+            .command(|client| client.auth_keyboard_interactive(b"user", ""));
+        liar
+    };
+    let logged_in = || {
+        let mut liar = authenticating();
+        liar.say(&UserauthSuccess {});
+        liar.victim
+            .command(|client| client.prove_host_keys(&[b"key".to_vec()]));
+        liar
+    };
+    for (name, liar, payload) in [
+        ("prompts", authenticating(), count(60, &[b"", b"", b""])),
+        ("extensions", authenticating(), count(7, &[])),
+        ("proofs", logged_in(), count(81, &[])),
+        ("string", client(), count(90, &[])),
+        ("responses", client(), count(61, &[])),
+    ] {
+        let peak = peak_of(liar, payload);
+        // The receive slab and the packet in hand are what a packet costs anyway.
+        assert!(
+            peak < 4 << 20,
+            "{name}: {peak} bytes for a count of 2^32 - 1"
+        );
+    }
+}
+
+/// All that a logged-in peer can make the connection hold by never reading is bounded.
+fn unread_answers() {
+    let mut liar = client();
+    let before = live();
+    PEAK_BYTES.store(before, Relaxed);
+    let ping = Ping {
+        data: &[7; 30 * 1024],
+    };
+    for _ in 0..300 {
+        let payload = wire::message::Encode::encode(&ping);
+        let packet = liar.seal(&payload);
+        let connection = &mut liar.victim.connection;
+        if !connection.wants_input() {
+            break;
+        }
+        connection.receive_buffer().extend_from_slice(&packet);
+        connection.process(0).expect("honest pings");
+    }
+    assert!(!liar.victim.connection.wants_input());
+    let held = live() - before;
+    assert!(
+        held < 8 << 20,
+        "{held} bytes wait for a peer that does not read"
+    );
+}
+
+#[test]
+fn memory_stays_flat_whatever_a_peer_sends() {
+    wrong_guesses();
+    refused_channels();
+    opened_and_closed_channels();
+    giant_counts();
+    unread_answers();
+}

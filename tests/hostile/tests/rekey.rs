@@ -1,0 +1,277 @@
+//! Key exchanges after the first one, floods during them, and compression, in memory.
+
+use hostile::liar::{HostKey, Liar, Offer};
+use hostile::victim::{Memory, PASSWORD, Victim};
+use keys::{PrivateKey, SignatureAlgorithm};
+use proto::{ChannelId, Error, Event, Role, Stream, TransportConfig};
+use wire::Put;
+use wire::message::{ChannelData, Encode, Ping};
+
+/// A lying client that has logged in.
+fn client_with(config: TransportConfig, offer: &Offer) -> Liar<Memory> {
+    let mut liar = Liar::new(Memory::server(config), Role::Client);
+    liar.exchange(offer);
+    liar.service();
+    liar.login_password(b"user", PASSWORD);
+    if offer.compression.starts_with("zlib") {
+        liar.start_compression();
+    }
+    liar
+}
+
+fn client() -> Liar<Memory> {
+    client_with(TransportConfig::default(), &Offer::default())
+}
+
+/// A lying server whose victim has logged in.
+fn server() -> Liar<Memory> {
+    let mut liar = Liar::new(Memory::client(TransportConfig::default()), Role::Server);
+    liar.exchange(&Offer::default());
+    liar.accept_service();
+    liar.victim
+        .command(|client| client.auth_password(b"user", PASSWORD));
+    liar.expect(50);
+    liar.say(&wire::message::UserauthSuccess {});
+    liar
+}
+
+#[test]
+fn the_session_identifier_stays_when_a_rekey_has_a_longer_hash() {
+    for mut liar in [client(), server()] {
+        let first = liar
+            .victim
+            .connection
+            .session_id()
+            .expect("a session")
+            .to_vec();
+        assert_eq!(first.len(), 32);
+        liar.exchange(&Offer::kex("sntrup761x25519-sha512"));
+        assert_eq!(liar.exchange_hash().len(), 64);
+        assert_eq!(liar.victim.connection.session_id(), Some(&first[..]));
+        // Keys of both directions were derived from the first identifier: packets open.
+        liar.say(&Ping { data: b"alive" });
+        liar.expect(193);
+    }
+}
+
+#[test]
+fn a_host_key_that_changes_at_a_rekey_ends_the_connection() {
+    let mut liar = server();
+    liar.host_key = HostKey {
+        private: PrivateKey::from_ed25519_seed(&[8; 32]),
+        algorithm: SignatureAlgorithm::Ed25519,
+    };
+    liar.kexinit(&Offer::default());
+    liar.expect_kexinit();
+    liar.agree();
+    assert_eq!(
+        liar.victim.error,
+        Some(Error::PeerMisbehaved("the host key changed at a rekey"))
+    );
+}
+
+#[test]
+fn nothing_but_the_exchange_is_taken_between_the_peers_kexinit_and_its_newkeys() {
+    let mut global = vec![80];
+    global.put_string(b"keepalive@openssh.com");
+    global.push(0);
+    for payload in [
+        Ping { data: b"ping" }.encode(),
+        global,
+        ChannelData {
+            recipient_channel: 0,
+            data: b"data",
+        }
+        .encode(),
+        hostile::liar::userauth(b"user", "none", b""),
+        vec![7, 0, 0, 0, 0],
+        vec![5],
+        vec![200],
+    ] {
+        for mut liar in [client(), server()] {
+            liar.kexinit(&Offer::default());
+            liar.expect_kexinit();
+            liar.send(&payload);
+            assert!(liar.ends(), "{:?}", payload.first());
+        }
+    }
+}
+
+#[test]
+fn pings_while_our_kexinit_is_on_its_way_are_answered_later_and_within_a_bound() {
+    let mut liar = client();
+    liar.victim.command(|server| server.rekey(0));
+    let data = vec![b'p'; 16 * 1024];
+    let mut sent = 0;
+    while sent < 10_000 && liar.say(&Ping { data: &data }) {
+        sent += 1;
+    }
+    assert!(
+        sent * data.len() <= 2 << 20,
+        "{sent} pings of 16 KiB are remembered"
+    );
+    assert!(liar.ends());
+}
+
+#[test]
+fn a_peer_that_never_finishes_a_rekey_gets_no_data_and_is_given_up() {
+    let mut liar = client();
+    let channel = liar.open_session(0);
+    assert_eq!(channel, 0);
+    let id = ChannelId(0);
+    assert!(liar.victim.connection.channel_send_space(id) > 0);
+    liar.victim.command(|server| server.rekey(0));
+    // The owner is told that nothing can be sent, so it need not queue.
+    assert_eq!(liar.victim.connection.channel_send_space(id), 0);
+    let mut queued = 0;
+    while queued < 10_000 {
+        let sent = liar
+            .victim
+            .connection
+            .channel_send_slice(id, Stream::Data, &[0; 32_768]);
+        match sent {
+            Ok(0) | Err(_) => break,
+            Ok(len) => queued += len,
+        }
+    }
+    assert!(queued <= 1 << 20, "{queued} bytes are held back");
+    let deadline = liar.victim.connection.poll_deadline().expect("a limit");
+    liar.victim.wait_until(deadline);
+    assert_eq!(liar.victim.error, Some(Error::TimedOut("key exchange")));
+}
+
+#[test]
+fn a_peer_that_stops_in_the_middle_of_a_rekey_is_given_up() {
+    for mut liar in [client(), server()] {
+        liar.kexinit(&Offer::default());
+        liar.expect_kexinit();
+        let deadline = liar.victim.connection.poll_deadline().expect("a limit");
+        liar.victim.wait_until(deadline);
+        assert_eq!(liar.victim.error, Some(Error::TimedOut("key exchange")));
+    }
+}
+
+#[test]
+fn a_peer_that_reads_nothing_is_not_answered_without_end() {
+    // The owner's socket is full: nothing is taken from the connection. Requests that want an
+    // answer must stop being read.
+    let mut liar = client();
+    let one = Ping {
+        data: &[1; 16 * 1024],
+    }
+    .encode();
+    let mut bytes = 0;
+    for _ in 0..1000 {
+        let packet = liar.seal(&one);
+        bytes += packet.len();
+        liar.victim
+            .connection
+            .receive_buffer()
+            .extend_from_slice(&packet);
+        liar.victim.connection.process(0).expect("honest pings");
+        if !liar.victim.connection.wants_input() {
+            break;
+        }
+    }
+    assert!(
+        !liar.victim.connection.wants_input(),
+        "it reads on after {bytes} bytes"
+    );
+    assert!(bytes <= 3 << 20, "{bytes} bytes were taken in");
+}
+
+fn bomb(size: usize) -> Vec<u8> {
+    let mut compressor = compress::Compressor::new(9);
+    let mut out = Vec::new();
+    let mut payload = vec![2];
+    payload.put_string(&vec![0; size]);
+    compressor.compress(&payload, &mut out).expect("deflated");
+    out
+}
+
+#[test]
+fn a_packet_that_inflates_past_the_limit_ends_the_connection() {
+    let offer = Offer {
+        compression: "zlib@openssh.com".into(),
+        ..Offer::default()
+    };
+    for size in [257 * 1024 + 1, 1 << 20, 64 << 20] {
+        let mut liar = client_with(TransportConfig::default(), &offer);
+        let small = bomb(size);
+        assert!(small.len() < 256 * 1024, "{}", small.len());
+        liar.send_deflated_as_is(&small);
+        assert!(liar.ends());
+        assert_eq!(liar.victim.error, Some(Error::Compression), "{size}");
+    }
+    let mut liar = client_with(TransportConfig::default(), &offer);
+    liar.send_deflated_as_is(&bomb(250 * 1024));
+    assert!(liar.victim.error.is_none());
+}
+
+#[test]
+fn damaged_compression_ends_the_connection() {
+    let offer = Offer {
+        compression: "zlib@openssh.com".into(),
+        ..Offer::default()
+    };
+    for payload in [
+        &b"\xff\xff\xff\xff"[..],
+        b"\x00",
+        b"\x78\x9c",
+        &[0x78; 4096],
+    ] {
+        let mut liar = client_with(TransportConfig::default(), &offer);
+        liar.send_deflated_as_is(payload);
+        assert!(liar.ends());
+    }
+}
+
+#[test]
+fn nothing_is_inflated_before_login() {
+    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
+    liar.exchange(&Offer {
+        compression: "zlib@openssh.com".into(),
+        ..Offer::default()
+    });
+    // zlib's first byte is the number of no message.
+    liar.send_deflated_as_is(&bomb(1 << 20));
+    liar.expect(3);
+    assert!(liar.victim.error.is_none());
+}
+
+#[test]
+fn a_rekey_keeps_strictness_and_needs_no_markers() {
+    let mut liar = client();
+    liar.exchange(&Offer {
+        strict: false,
+        ..Offer::default()
+    });
+    liar.say(&Ping { data: b"alive" });
+    liar.expect(193);
+    assert!(
+        liar.victim
+            .connection
+            .negotiated()
+            .expect("keys")
+            .strict_kex
+    );
+    let again = |event: &Event| matches!(event, Event::KeysChanged { first: false, .. });
+    assert!(liar.victim.saw(again));
+}
+
+#[test]
+fn strictness_cannot_be_promised_late() {
+    let mut liar = client_with(TransportConfig::default(), &Offer::lax());
+    liar.exchange(&Offer::default());
+    assert!(
+        !liar
+            .victim
+            .connection
+            .negotiated()
+            .expect("keys")
+            .strict_kex
+    );
+    liar.say(&Ping { data: b"alive" });
+    liar.expect(193);
+    assert!(!liar.victim.has_ended());
+}
