@@ -28,6 +28,12 @@ const PROGRAMS: &[Program] = &[
         main: monitor::sshd_main,
     },
     Program {
+        name: "keygen",
+        links: &["ssh-keygen"],
+        help: Some("make, change and show keys and certificates"),
+        main: tools::keygen::run,
+    },
+    Program {
         name: "demo",
         links: &[],
         help: Some("try everything on this machine: a private server, a login, a table of figures"),
@@ -130,6 +136,7 @@ mod tests {
     fn a_link_by_a_programs_name_is_that_program() {
         let named = |path| by_link(OsStr::new(path)).map(|program| program.name);
         assert_eq!(named("/usr/lib/fulmar/bin/ssh"), Some("ssh"));
+        assert_eq!(named("ssh-keygen"), Some("keygen"));
         assert_eq!(named("/usr/bin/fulmar"), None);
     }
 
