@@ -262,6 +262,7 @@ impl Login<'_> {
             user.tries.failures += 1;
         }
         let exceeded = user.tries.failures >= user.options.max_auth_tries;
+        record_failure(user, label.method, self.addresses, self.log);
         let elapsed_us = sys::time::monotonic_us().saturating_sub(user.started_us);
         let pad = Duration::from_micros(user.delay.remaining_us(elapsed_us));
         self.log_attempt("Failed", label, false);
@@ -519,6 +520,29 @@ impl Login<'_> {
         }
         let grants = grants.filter(|_| user.account.is_some() && !used);
         Ok((label, grants.map(|grants| (candidate, grants))))
+    }
+}
+
+/// The line of btmp for a login without a terminal.
+const NO_TERMINAL: &str = "ssh:notty";
+
+/// Records a wrong password in btmp, which lastb(1) shows.
+fn record_failure(user: &LoginUser, method: Method, addresses: &Addresses, log: &Log) {
+    let typed = matches!(method, Method::Password | Method::KeyboardInteractive);
+    if !typed || !sys::process::is_root() {
+        return;
+    }
+    let written = sys::loginrec::Files::default().failure(&sys::loginrec::Login {
+        user: &user.name,
+        uid: 0,
+        line: NO_TERMINAL,
+        host: &addresses.host,
+        address: Some(addresses.remote),
+        pid: sys::process::pid(),
+        time: sys::time::realtime(),
+    });
+    if let Err(error) = written {
+        log.debug(&format!("failed login record: {error}"));
     }
 }
 

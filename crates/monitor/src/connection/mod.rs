@@ -57,7 +57,8 @@ impl Inherited {
     fn read() -> Result<Self, String> {
         let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         sys::io::ensure_stdio().map_err(failed("standard descriptors"))?;
-        sys::process::disable_core_dumps().map_err(failed("core dumps"))?;
+        // No core file and no tracing; a limit of 0 would pass on to the user's programs.
+        sys::process::set_dumpable(false).map_err(failed("dumpable"))?;
         let inherited = |number, what| sys::io::inherited(number).map_err(failed(what));
         let network = inherited(roles::NETWORK_FD, "network descriptor")?;
         let news = inherited(roles::MONITOR_NEWS_FD, "news descriptor")?;

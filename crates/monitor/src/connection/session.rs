@@ -412,3 +412,54 @@ fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
         format!("{}:{port}", target.host)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use privsep::{AuthNone, LogLevel};
+
+    use super::*;
+
+    fn after_success(frames: &[Vec<u8>]) -> Result<privsep::Frame, End> {
+        let log = Log::to_memory(LogLevel::Info);
+        let (ours, theirs) = sys::socket::stream_pair().unwrap();
+        let mut channel = Channel::new(ours, Phase::Authenticated, &log, "").unwrap();
+        for frame in frames {
+            sys::io::write_all(&theirs, frame).unwrap();
+        }
+        drop(theirs);
+        take_snapshot(&mut channel)
+    }
+
+    fn snapshot() -> Vec<u8> {
+        Snapshot {
+            bytes: zeroize::Zeroizing::new(vec![7; 100_000]),
+        }
+        .encode_frame()
+    }
+
+    #[test]
+    fn the_snapshot_is_the_last_message_and_is_not_read() {
+        let frame = after_success(&[snapshot()]).unwrap();
+        assert_eq!(frame.body.len(), 100_004);
+        // Even one that is no snapshot inside is only handed on.
+        let odd = privsep::frame::frame(Snapshot::NUMBER, b"odd");
+        assert_eq!(after_success(&[odd]).unwrap().body, b"odd");
+        assert!(matches!(
+            after_success(&[snapshot(), snapshot()]),
+            Err(End::Violation(_))
+        ));
+        assert!(matches!(
+            after_success(&[AuthNone {}.encode_frame()]),
+            Err(End::Violation(_))
+        ));
+        assert!(matches!(after_success(&[]), Err(End::Closed)));
+    }
+
+    #[test]
+    fn targets_are_written_as_they_are_read() {
+        let text = "permitopen=\"[2001:db8::1]:80\",permitopen=\"h:*\"";
+        let options = keys::authorized_keys::KeyOptions::parse(text, &|_| None).unwrap();
+        let texts: Vec<String> = options.permit_open.iter().map(target_text).collect();
+        assert_eq!(texts, ["[2001:db8::1]:80", "h:*"]);
+    }
+}

@@ -174,8 +174,14 @@ impl Launch {
         Ok((command.spawn()?, news))
     }
 
+    /// What monitors read first.
+    #[cfg(test)]
+    pub(super) fn start_record(&self) -> &OwnedFd {
+        &self.start
+    }
+
     /// A pipe that holds the secrets already: its writer is closed before anyone reads.
-    fn key_pipe(&self, accepted_ms: u64) -> io::Result<OwnedFd> {
+    pub(super) fn key_pipe(&self, accepted_ms: u64) -> io::Result<OwnedFd> {
         let secrets = MonitorSecrets {
             accepted_ms,
             delay_secret: self.delay_secret.clone(),
