@@ -5,6 +5,10 @@
 //! that still hold the terminal lose it. A command on pipes is told as ended then too, but its
 //! channel stays until the last holder of its output has closed it (both as OpenSSH does).
 //!
+//! EOF waits for the command's end, even when its output has ended before: a client whose own
+//! input is over closes the channel as soon as it sees EOF (OpenSSH's does), and a status that
+//! comes behind CLOSE is lost.
+//!
 //! A command to `proto` that fails here fails because the client has closed the channel: the
 //! event that says so is on its way, and does the cleaning up.
 
@@ -20,7 +24,7 @@ use sys::signals::Signal;
 use super::command::{self, Launch, Wanted};
 use super::context::Context;
 use super::environment::{self, ChannelFacts, Environment};
-use super::stdio::{self, CommandEnd, OurEnd};
+use super::stdio::{self, CommandEnd, Outputs};
 use super::terminal::{Size, Terminal};
 use super::token::Token;
 use super::{exit, launch, text};
@@ -59,11 +63,10 @@ pub(super) struct SessionChannel {
     /// Of the child in `stage`.
     serial: u64,
     signals_refused: bool,
-    eof_sent: bool,
     /// Text of ours that goes before what the command writes.
     unsent: Vec<u8>,
     /// Waits for `unsent` to be sent.
-    unattached: Option<OurEnd>,
+    unattached: Option<Outputs>,
     drain_ms: u64,
 }
 
@@ -82,7 +85,6 @@ impl SessionChannel {
             stage: Stage::Idle,
             serial: 0,
             signals_refused: false,
-            eof_sent: false,
             unsent: Vec::new(),
             unattached: None,
             drain_ms: DRAIN_MS.0,
@@ -270,7 +272,8 @@ impl SessionChannel {
             );
         } else {
             self.greet(&launch, context);
-            self.unattached = Some(ours);
+            driver.attach_sink(self.id, Stream::Data, ours.stdin)?;
+            self.unattached = Some(ours.outputs);
             self.run(launch, end, driver, context)?;
         }
         self.advance(driver, context)
@@ -458,9 +461,6 @@ impl SessionChannel {
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
-        if self.has_no_source(driver) && matches!(self.stage, Stage::Running { .. }) {
-            self.send_eof(driver);
-        }
         self.advance(driver, context)
     }
 
@@ -479,8 +479,8 @@ impl SessionChannel {
         if !self.send_text(driver) {
             return Ok(());
         }
-        if let Some(ours) = self.unattached.take() {
-            ours.attach(driver, self.id)?;
+        if let Some(outputs) = self.unattached.take() {
+            outputs.attach(driver, self.id)?;
         }
         let Stage::Ended { status, told } = self.stage else {
             return Ok(());
@@ -541,15 +541,8 @@ impl SessionChannel {
             && !driver.has_source(self.id, Stream::Stderr)
     }
 
-    fn send_eof(&mut self, driver: &mut Driver) {
-        if !self.eof_sent {
-            let _ = driver.connection().channel_eof(self.id);
-            self.eof_sent = true;
-        }
-    }
-
     fn close(&mut self, driver: &mut Driver, context: &Context<'_>) {
-        self.send_eof(driver);
+        let _ = driver.connection().channel_eof(self.id);
         let _ = driver.connection().channel_close(self.id);
         driver.set_timer(Token::Drain(self.serial).number(), None);
         self.stage = Stage::Closed;

@@ -38,13 +38,6 @@ impl Environment {
             .map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 
-    #[cfg(test)]
-    pub(super) fn value(&self, name: &str) -> Option<&str> {
-        self.0
-            .get(name.as_bytes())
-            .and_then(|value| std::str::from_utf8(value).ok())
-    }
-
     /// A variable that the client asks for (RFC 4254 §6.4): taken when AcceptEnv names it.
     pub(super) fn accept(&mut self, patterns: &[String], name: &[u8], value: &[u8]) -> bool {
         let Ok(text) = std::str::from_utf8(name) else {

@@ -41,7 +41,15 @@ impl CommandEnd {
 /// Our side.
 #[derive(Debug)]
 pub(super) struct OurEnd {
-    stdin: OwnedFd,
+    /// Takes what the client sends.
+    pub(super) stdin: OwnedFd,
+    /// What the client is sent.
+    pub(super) outputs: Outputs,
+}
+
+/// What the client is sent.
+#[derive(Debug)]
+pub(super) struct Outputs {
     stdout: OwnedFd,
     /// None for a terminal, where both outputs are one.
     stderr: Option<OwnedFd>,
@@ -53,16 +61,20 @@ impl OurEnd {
         // The copies share this switch: were it set with each copy, taking one away would make
         // reads from the others wait.
         sys::io::set_nonblocking(master, true)?;
-        Ok(Self {
-            stdin: sys::io::dup(master)?,
+        let outputs = Outputs {
             stdout: sys::io::dup(master)?,
             stderr: None,
+        };
+        Ok(Self {
+            stdin: sys::io::dup(master)?,
+            outputs,
         })
     }
+}
 
+impl Outputs {
     /// Lets the driver move the bytes.
     pub(super) fn attach(self, driver: &mut Driver, channel: ChannelId) -> io::Result<()> {
-        driver.attach_sink(channel, Stream::Data, self.stdin)?;
         driver.attach_source(channel, Stream::Data, self.stdout)?;
         if let Some(stderr) = self.stderr {
             driver.attach_source(channel, Stream::Stderr, stderr)?;
@@ -85,8 +97,10 @@ pub(super) fn pipes() -> io::Result<(CommandEnd, OurEnd)> {
         },
         OurEnd {
             stdin: our_stdin,
-            stdout: our_stdout,
-            stderr: Some(our_stderr),
+            outputs: Outputs {
+                stdout: our_stdout,
+                stderr: Some(our_stderr),
+            },
         },
     ))
 }

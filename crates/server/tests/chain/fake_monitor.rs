@@ -159,6 +159,7 @@ impl Connection {
 
     fn serve(&self, network: OwnedFd) {
         let options = self.options();
+        let cage = cage();
         let start = AuthStart {
             options: options.reduced_for_auth().encode(),
             host_keys: host_keys(),
@@ -166,8 +167,8 @@ impl Connection {
             remote_port: self.peer.port(),
             local_address: self.address.ip().to_string(),
             local_port: self.address.port(),
-            chroot: None,
-            uid_gid: None,
+            chroot: cage.as_ref().map(|(directory, _)| directory.clone()),
+            uid_gid: cage.map(|(_, ids)| ids),
             log_level: LogLevel::Debug1,
             login_grace_seconds: self.policy.grace_seconds,
         };
@@ -342,6 +343,20 @@ impl Connection {
     }
 }
 
+/// As root, the auth process needs an empty directory and a user of its own; else Landlock.
+fn cage() -> Option<(String, (u32, u32))> {
+    if !sys::process::is_root() {
+        return None;
+    }
+    let directory = std::env::temp_dir().join(format!("fulmar-chain-empty-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("an empty directory");
+    let user = sys::sandbox::unprivileged_user().expect("a user without rights");
+    Some((
+        directory.to_str().expect("text").to_owned(),
+        (user.uid, user.gid),
+    ))
+}
+
 fn sign(index: u32, hash: &[u8]) -> Signature {
     let key = host_key(u8::try_from(index).expect("a small index"));
     let algorithm = SignatureAlgorithm::from_name("ssh-ed25519").expect("a known algorithm");
@@ -372,7 +387,11 @@ fn spawn(
     if let Some(start) = start {
         command.fd(start, roles::AUTH_START_FD);
     }
-    command.inherit_env().spawn().expect("a process")
+    command
+        .inherit_env()
+        .env(crate::IS_A_ROLE, "1")
+        .spawn()
+        .expect("a process")
 }
 
 fn describe(status: ExitStatus) -> String {

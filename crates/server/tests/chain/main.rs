@@ -9,13 +9,28 @@ mod sessions;
 /// A test: its name and its body.
 pub type Test = (&'static str, fn());
 
+/// Set for the roles, so that a role that is not recognised cannot run the tests once more.
+pub const IS_A_ROLE: &str = "FULMAR_CHAIN_ROLE";
+
 fn main() {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args();
+    let called = arguments.next().unwrap_or_default();
     let first = arguments.next().unwrap_or_default();
-    match first.as_str() {
+    // A role is named by the first argument, or by the name it is called by. Whatever else is
+    // called like a role must never run the tests: they would execute it again without end.
+    let role = if called.starts_with("sshd-") {
+        &called
+    } else {
+        &first
+    };
+    match role.as_str() {
         privsep::roles::ROLE_AUTH => std::process::exit(server::auth_main()),
         privsep::roles::ROLE_SESSION => std::process::exit(server::session_main()),
-        _ => {}
+        other if other.starts_with("sshd-") => std::process::exit(1),
+        other => assert!(
+            std::env::var_os(IS_A_ROLE).is_none(),
+            "no role is called {other}"
+        ),
     }
     let filter = if first.starts_with('-') {
         String::new()
