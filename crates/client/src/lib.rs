@@ -16,7 +16,6 @@ pub mod interaction;
 pub mod local;
 pub mod log;
 pub mod login;
-mod pending;
 mod program;
 pub mod prompt;
 pub mod session;

@@ -16,7 +16,7 @@ use crate::interaction::Interaction;
 use crate::local::{self, Here};
 use crate::log::{self, Level, debug1, error, info};
 use crate::prompt::Person;
-use crate::session::{FAILURE, Plan, Session, StdioFlags, What};
+use crate::session::{FAILURE, Plan, Session, StdioFlags, Streams, What};
 use crate::{connect, login};
 
 /// Our version as `-V` prints it.
@@ -177,12 +177,13 @@ fn serve(
     connect::set_quality(&socket, options, plan.pty.is_some());
     drop(socket);
     local_command(options)?;
+    let flags = StdioFlags::remember();
+    let locals = Streams::standard().map_err(ClientError::system("dup"))?;
     if options.fork_after_authentication && !matches!(plan.what, What::Forward { .. }) {
         go_to_background()?;
     }
-    let flags = StdioFlags::remember();
     let peer = secured.peer.clone();
-    let mut session = Session::new(&mut secured.driver, plan, peer, person);
+    let mut session = Session::new(&mut secured.driver, plan, locals, peer, person);
     session.rotate_host_keys(checker, options.update_host_keys);
     let outcome = session.run();
     drop(session);
@@ -198,12 +199,15 @@ fn serve(
 
 /// `LocalCommand`, where `PermitLocalCommand` allows it.
 fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
-    let Some(template) = crate::pending::local_command(options) else {
+    let Some(template) = &options.local_command else {
         return Ok(());
     };
+    // No tunnel device is ever opened.
     let command = options
         .tokens
-        .expand(&template, Purpose::Shell)
+        .clone()
+        .with('T', "NONE")
+        .expand(template, Purpose::Shell)
         .map_err(|reason| ClientError::Refused(format!("LocalCommand: {reason}")))?;
     debug1!(
         "Executing local command: {}",
@@ -218,5 +222,5 @@ fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
 /// `-f`: the parent ends with 0 here; standard error stays for what may go wrong.
 fn go_to_background() -> Result<(), ClientError> {
     debug1!("forking to background");
-    crate::pending::daemonize().map_err(ClientError::system("fork to the background"))
+    sys::process::daemonize().map_err(ClientError::system("fork to the background"))
 }

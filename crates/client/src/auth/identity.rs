@@ -26,6 +26,9 @@ const MAX_AGENT_KEYS: usize = 256;
 /// Largest public key or certificate file, bytes.
 const MAX_PUBLIC_FILE: u64 = 1024 * 1024;
 
+/// A private key file as it was read, wiped when dropped.
+type FileBytes = Zeroizing<Vec<u8>>;
+
 /// Who makes the signature.
 #[derive(Clone)]
 enum Source {
@@ -38,7 +41,12 @@ enum Source {
         unasked: bool,
     },
     /// A file; the secret once it was opened.
-    File { key: Option<PrivateKey> },
+    File {
+        /// The opened key.
+        key: Option<PrivateKey>,
+        /// The file as it was read for its public half.
+        bytes: FileBytes,
+    },
 }
 
 /// One key to try.
@@ -48,6 +56,7 @@ pub struct Identity {
     blob: Vec<u8>,
     /// The file, or the agent's comment.
     name: String,
+    /// The file with the secret.
     path: Option<PathBuf>,
     explicit: bool,
     source: Source,
@@ -79,7 +88,7 @@ impl Identity {
     #[must_use]
     pub fn signs_alone(&self) -> bool {
         match &self.source {
-            Source::File { key } => key.as_ref().is_some_and(PrivateKey::can_sign),
+            Source::File { key, .. } => key.as_ref().is_some_and(PrivateKey::can_sign),
             Source::Agent { unasked, .. } => *unasked && !self.key_type().is_security_key(),
         }
     }
@@ -126,10 +135,13 @@ impl Identity {
 
     /// Opens the secret if that needs no passphrase.
     pub fn prepare(&mut self) {
-        if let (Source::File { key: slot @ None }, Some(path)) = (&mut self.source, &self.path)
-            && let Ok(key) = open(path, None)
+        if let Source::File {
+            key: slot @ None,
+            bytes,
+        } = &mut self.source
+            && let Ok(file) = private_file::parse(bytes, None)
         {
-            *slot = Some(key);
+            *slot = Some(file.key);
         }
     }
 
@@ -164,12 +176,15 @@ impl Identity {
                     }
                 }
             }
-            Source::File { key: Some(key) } => sign_with(key, algorithm, data),
-            Source::File { key: None } => {
-                let key = unlock(self.path.as_deref()?, prompts, interaction)?;
-                let signature = sign_with(&key, algorithm, data);
-                self.source = Source::File { key: Some(key) };
-                signature
+            Source::File { key: Some(key), .. } => sign_with(key, algorithm, data),
+            Source::File { key: None, bytes } => {
+                // A certificate's own name is not that of the file with the secret.
+                let file = self
+                    .path
+                    .as_ref()
+                    .map_or(self.name.clone(), |path| path.display().to_string());
+                let key = unlock(&file, bytes, prompts, interaction)?;
+                sign_with(&key, algorithm, data)
             }
         }
     }
@@ -268,8 +283,8 @@ struct Named {
     public: PublicKey,
     path: PathBuf,
     explicit: bool,
-    /// A private key stands in the file (else only a public one, for the agent).
-    has_private: bool,
+    /// The private key file; without it the key must be in the agent.
+    private: Option<FileBytes>,
 }
 
 fn files(options: &ClientOptions) -> Vec<Named> {
@@ -277,14 +292,14 @@ fn files(options: &ClientOptions) -> Vec<Named> {
     for file in &options.identity_files {
         let path = PathBuf::from(&file.path);
         match public_half(&path) {
-            Ok(Some((public, has_private))) => {
+            Ok(Some((public, private))) => {
                 let known = named.iter().any(|other: &Named| other.public == public);
                 if !known {
                     named.push(Named {
                         public,
                         path,
                         explicit: file.explicit,
-                        has_private,
+                        private,
                     });
                 }
             }
@@ -302,24 +317,22 @@ fn files(options: &ClientOptions) -> Vec<Named> {
     named
 }
 
-/// The public half of the key that `path` names, and whether its private half is there;
-/// `None` when there is no file.
-fn public_half(path: &Path) -> Result<Option<(PublicKey, bool)>, String> {
+/// The public half of the key that `path` names, and its private file if it is there; `None`
+/// when there is no file.
+fn public_half(path: &Path) -> Result<Option<(PublicKey, Option<FileBytes>)>, String> {
     let beside = with_suffix(path, ".pub");
-    let bytes = match private_file_bytes(path) {
-        Ok(Some(bytes)) => bytes,
+    let Some(bytes) = private_file_bytes(path)? else {
         // The key may be in the agent alone.
-        Ok(None) => return Ok(read_public(&beside).map(|key| (key, false))),
-        Err(reason) => return Err(reason),
+        return Ok(read_public(&beside).map(|key| (key, None)));
     };
     match private_file::parse_public(&bytes) {
-        Ok(public) => Ok(Some((public, true))),
+        Ok(public) => Ok(Some((public, Some(bytes)))),
         Err(PrivateFileError::NeedsPassphrase) => match read_public(&beside) {
-            Some(public) => Ok(Some((public, true))),
+            Some(public) => Ok(Some((public, Some(bytes)))),
             None => Err("it is under a passphrase and its .pub file is missing".into()),
         },
         Err(PrivateFileError::NotAPrivateKey) => match parse_public_line(&bytes) {
-            Some(PresentedKey::Plain(public)) => Ok(Some((public, false))),
+            Some(PresentedKey::Plain(public)) => Ok(Some((public, None))),
             _ => Err("not a private key file".into()),
         },
         Err(reason) => Err(reason.to_string()),
@@ -348,41 +361,33 @@ fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, String>
     Ok(Some(bytes))
 }
 
-fn open(path: &Path, passphrase: Option<&[u8]>) -> Result<PrivateKey, PrivateFileError> {
-    let bytes = private_file_bytes(path)
-        .ok()
-        .flatten()
-        .ok_or(PrivateFileError::NotAPrivateKey)?;
-    private_file::parse(&bytes, passphrase).map(|file| file.key)
-}
-
 /// Asks for the passphrase until the key opens, `prompts` times at most.
-fn unlock(path: &Path, prompts: u32, interaction: &mut dyn Interaction) -> Option<PrivateKey> {
-    match open(path, None) {
-        Ok(key) => return Some(key),
+fn unlock(
+    name: &str,
+    bytes: &[u8],
+    prompts: u32,
+    interaction: &mut dyn Interaction,
+) -> Option<PrivateKey> {
+    let failed = |reason: PrivateFileError| {
+        error!("Load key \"{}\": {reason}", one_line(name));
+        None
+    };
+    match private_file::parse(bytes, None) {
+        Ok(file) => return Some(file.key),
         Err(PrivateFileError::NeedsPassphrase) => {}
-        Err(reason) => {
-            error!("Load key \"{}\": {reason}", path.display());
-            return None;
-        }
+        Err(reason) => return failed(reason),
     }
-    let prompt = format!(
-        "Enter passphrase for key '{}': ",
-        one_line(&path.display().to_string())
-    );
+    let prompt = format!("Enter passphrase for key '{}': ", one_line(name));
     for _ in 0..prompts.max(1) {
         let passphrase = interaction.ask(&prompt, Question::Secret)?;
         if passphrase.is_empty() {
             debug2!("no passphrase given, try next key");
             return None;
         }
-        match open(path, Some(&passphrase)) {
-            Ok(key) => return Some(key),
+        match private_file::parse(bytes, Some(&passphrase)) {
+            Ok(file) => return Some(file.key),
             Err(PrivateFileError::WrongPassphrase) => debug2!("wrong passphrase, try again"),
-            Err(reason) => {
-                error!("Load key \"{}\": {reason}", path.display());
-                return None;
-            }
+            Err(reason) => return failed(reason),
         }
     }
     None
@@ -467,7 +472,16 @@ fn arrange(
                 blob: held.blob.clone(),
                 unasked: true,
             },
-            (None, Some(file)) if file.has_private => Source::File { key: None },
+            (
+                None,
+                Some(Named {
+                    private: Some(bytes),
+                    ..
+                }),
+            ) => Source::File {
+                key: None,
+                bytes: bytes.clone(),
+            },
             _ => {
                 debug1!(
                     "no private key for the certificate {}",
@@ -505,17 +519,24 @@ fn arrange(
             }
         }
     }
-    for file in files
-        .iter()
-        .filter(|file| file.has_private && plain_in_agent(&file.public).is_none())
-    {
+    for file in files {
+        let Some(bytes) = file
+            .private
+            .as_ref()
+            .filter(|_| plain_in_agent(&file.public).is_none())
+        else {
+            continue;
+        };
         order.push_back(Identity {
             presented: PresentedKey::Plain(file.public.clone()),
             blob: file.public.blob(),
             name: file.path.display().to_string(),
             path: Some(file.path.clone()),
             explicit: file.explicit,
-            source: Source::File { key: None },
+            source: Source::File {
+                key: None,
+                bytes: bytes.clone(),
+            },
         });
     }
     order

@@ -1,1 +1,230 @@
+//! Which keys are tried, in which order, with which algorithm.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use keys::certificate::CertificateFields;
+use keys::{CertificateKind, KeySpec};
+use zeroize::Zeroizing;
+
+use super::*;
+
+fn key(seed: u8) -> PrivateKey {
+    PrivateKey::from_ed25519_seed(&[seed; 32])
+}
+
+fn named(seed: u8, explicit: bool, has_private: bool) -> Named {
+    Named {
+        public: key(seed).public().clone(),
+        path: PathBuf::from(format!("/k{seed}")),
+        explicit,
+        private: has_private.then(FileBytes::default),
+    }
+}
+
+fn held(seed: u8) -> Held {
+    let public = key(seed).public().clone();
+    Held {
+        blob: public.blob(),
+        presented: PresentedKey::Plain(public),
+        comment: format!("agent{seed}"),
+    }
+}
+
+fn vouched(seed: u8) -> Vouched {
+    let fields = CertificateFields {
+        key: key(seed).public().clone(),
+        kind: CertificateKind::User,
+        serial: 1,
+        key_id: "me".into(),
+        principals: vec!["me".into()],
+        valid_after: 0,
+        valid_before: u64::MAX,
+        critical_options: Vec::new(),
+        extensions: Vec::new(),
+    };
+    let certificate = fields.sign(&key(99), SignatureAlgorithm::Ed25519).unwrap();
+    Vouched {
+        certificate: PresentedKey::from(certificate),
+        path: PathBuf::from(format!("/k{seed}-cert.pub")),
+    }
+}
+
+fn names(order: &VecDeque<Identity>) -> Vec<&str> {
+    order
+        .iter()
+        .map(|identity| identity.name.as_str())
+        .collect()
+}
+
+#[test]
+fn certificates_then_agent_keys_of_the_configuration_then_others_then_files() {
+    let files = [
+        named(1, true, true),
+        named(2, true, false),
+        named(3, false, true),
+    ];
+    let agent = [held(4), held(2)];
+    let order = arrange(&[vouched(3), vouched(7)], &files, &agent, false);
+    assert_eq!(
+        names(&order),
+        ["/k3-cert.pub", "/k2", "agent4", "/k1", "/k3"]
+    );
+    let only = arrange(&[], &files, &agent, true);
+    assert_eq!(names(&only), ["/k2", "/k1", "/k3"]);
+}
+
+#[test]
+fn an_agents_key_signs_unasked_only_when_it_was_named_or_is_the_only_one() {
+    let alone = |order: VecDeque<Identity>| -> Vec<bool> {
+        order.iter().map(Identity::signs_alone).collect()
+    };
+    assert_eq!(
+        alone(arrange(&[], &[], &[held(1), held(2)], false)),
+        [false, false]
+    );
+    assert_eq!(alone(arrange(&[], &[], &[held(1)], false)), [true]);
+    let files = [named(2, true, false)];
+    assert_eq!(
+        alone(arrange(&[], &files, &[held(1), held(2)], false)),
+        [true, false]
+    );
+}
+
+fn rsa_identity(bits: usize) -> Identity {
+    // Shape is all that the choice looks at: no such modulus is ever used.
+    let public = PublicKey::Rsa {
+        exponent: vec![1, 0, 1],
+        modulus: vec![0xc1; bits / 8],
+    };
+    Identity {
+        blob: public.blob(),
+        presented: PresentedKey::Plain(public),
+        name: "rsa".into(),
+        path: None,
+        explicit: false,
+        source: Source::File {
+            key: None,
+            bytes: FileBytes::default(),
+        },
+    }
+}
+
+fn list(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn rsa_signs_with_what_the_server_lists_and_with_sha256_unasked() {
+    let rsa = rsa_identity(2048);
+    let accepted = list(&["ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256"]);
+    let algorithm = |server: Option<&[&str]>| {
+        let server = server.map(list);
+        rsa.algorithm(&accepted, server.as_deref(), 2048)
+            .map(SignatureAlgorithm::name)
+    };
+    assert_eq!(
+        algorithm(Some(&["rsa-sha2-256", "rsa-sha2-512"])),
+        Some("rsa-sha2-512")
+    );
+    assert_eq!(algorithm(Some(&["rsa-sha2-256"])), Some("rsa-sha2-256"));
+    assert_eq!(algorithm(Some(&["ssh-rsa"])), None);
+    assert_eq!(algorithm(None), Some("rsa-sha2-256"));
+    assert_eq!(rsa.algorithm(&accepted, None, 4096), None);
+}
+
+/// CVE-2026-35387: one name of a family must not admit the others.
+#[test]
+fn a_list_with_one_ecdsa_name_does_not_admit_the_others() {
+    let public = PrivateKey::generate(KeySpec::Ecdsa(keys::EcCurve::P256))
+        .unwrap()
+        .public()
+        .clone();
+    let identity = Identity {
+        blob: public.blob(),
+        presented: PresentedKey::Plain(public),
+        ..rsa_identity(2048)
+    };
+    let algorithm = |accepted: &[&str]| identity.algorithm(&list(accepted), None, 2048);
+    assert_eq!(algorithm(&["ecdsa-sha2-nistp521"]), None);
+    assert_eq!(
+        algorithm(&["ecdsa-sha2-nistp256"]),
+        Some(SignatureAlgorithm::EcdsaP256)
+    );
+}
+
+struct Answers(Vec<&'static str>, usize);
+
+impl Interaction for Answers {
+    fn ask(&mut self, prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>> {
+        assert!(prompt.starts_with("Enter passphrase for key '"));
+        assert_eq!(question, Question::Secret);
+        self.1 += 1;
+        self.0
+            .pop()
+            .map(|answer| Zeroizing::new(answer.as_bytes().to_vec()))
+    }
+    fn tell(&mut self, _: &str) {}
+    fn can_ask(&self) -> bool {
+        true
+    }
+}
+
+fn write_key(name: &str, mode: u32, passphrase: Option<&[u8]>) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("fulmar-id-{}-{name}", std::process::id()));
+    let text = private_file::write_openssh(&key(5), "c", passphrase).unwrap();
+    fs::write(&path, text.as_bytes()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+#[test]
+fn a_passphrase_is_asked_for_as_often_as_configured() {
+    let path = write_key("locked", 0o600, Some(b"right"));
+    let (public, bytes) = public_half(&path).unwrap().unwrap();
+    assert_eq!(&public, key(5).public());
+    let bytes = bytes.unwrap();
+    for (answers, prompts, opens, asked) in [
+        (vec!["right", "wrong"], 3, true, 2),
+        (vec!["right", "wrong", "wrong"], 2, false, 2),
+        (vec!["right", ""], 3, false, 1),
+        (vec![], 3, false, 1),
+    ] {
+        let mut person = Answers(answers, 0);
+        assert_eq!(unlock("k", &bytes, prompts, &mut person).is_some(), opens);
+        assert_eq!(person.1, asked);
+    }
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_private_key_that_others_can_read_is_not_used() {
+    let path = write_key("open", 0o644, None);
+    let reason = public_half(&path).unwrap_err();
+    assert!(
+        reason.contains("0644") && reason.contains("chmod 600"),
+        "{reason}"
+    );
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_public_file_stands_for_a_key_in_the_agent() {
+    let path = std::env::temp_dir().join(format!("fulmar-id-{}-pub", std::process::id()));
+    fs::write(&path, format!("# c\n{} me\n", key(5).public().to_line())).unwrap();
+    let (public, private) = public_half(&path).unwrap().unwrap();
+    assert!(private.is_none() && &public == key(5).public());
+    fs::write(&path, "garbage\n").unwrap();
+    assert!(public_half(&path).is_err());
+    fs::remove_file(&path).unwrap();
+    assert!(public_half(&path).unwrap().is_none());
+}
+
+#[test]
+fn a_signature_by_another_algorithm_than_asked_is_noticed() {
+    let signature = key(1).sign(SignatureAlgorithm::Ed25519, b"x").unwrap();
+    assert!(names_algorithm(&signature, SignatureAlgorithm::Ed25519));
+    assert!(names_algorithm(&signature, SignatureAlgorithm::Ed25519Cert));
+    assert!(!names_algorithm(&signature, SignatureAlgorithm::RsaSha512));
+    assert!(!names_algorithm(b"", SignatureAlgorithm::Ed25519));
+}

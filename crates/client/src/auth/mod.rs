@@ -9,8 +9,6 @@ mod keyboard_interactive;
 mod password;
 mod publickey;
 
-#[cfg(test)]
-mod tests;
 
 use std::collections::VecDeque;
 

@@ -43,7 +43,7 @@ pub fn dial(options: &ClientOptions, config_file: Option<&str>) -> Result<Link, 
     };
     match &options.proxy {
         Proxy::Direct => direct(options),
-        Proxy::Command(line) if crate::pending::proxy_use_fdpass(options) => {
+        Proxy::Command(line) if options.proxy_use_fdpass => {
             let (socket, child) = proxy::fdpass(line)?;
             prepare(&socket, options);
             Ok(Link {

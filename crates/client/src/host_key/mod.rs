@@ -121,7 +121,9 @@ impl HostKeyChecker {
             user_files: files::load(user_paths.iter().filter(|path| none(path))),
             global_files: files::load(global_paths.iter().filter(|path| none(path))),
             user_paths,
-            command: crate::pending::known_hosts_command(options)
+            command: options
+                .known_hosts_command
+                .clone()
                 .map(|template| (template, options.tokens.clone())),
             rules: Rules {
                 host_key_algorithms: options.host_key_algorithms.clone(),

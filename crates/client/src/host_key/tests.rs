@@ -1,1 +1,458 @@
+//! Verdicts on host keys: known, new, changed, revoked, certified, and lookups that fail.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use config::client::{ClientConfig, CommandLine};
+use keys::certificate::{CertificateFields, CertificateOption};
+use keys::{Certificate, PrivateKey};
+use zeroize::Zeroizing;
+
+use super::*;
+use crate::interaction::Question;
+use crate::local::Here;
+
+/// A person who gives prepared answers and keeps what was said.
+#[derive(Default)]
+struct Script {
+    answers: Vec<&'static str>,
+    asked: Vec<String>,
+    told: String,
+}
+
+impl Interaction for Script {
+    fn ask(&mut self, prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>> {
+        assert_eq!(question, Question::Confirm);
+        self.asked.push(prompt.to_owned());
+        if self.answers.is_empty() {
+            return None;
+        }
+        Some(Zeroizing::new(self.answers.remove(0).as_bytes().to_vec()))
+    }
+
+    fn tell(&mut self, text: &str) {
+        self.told.push_str(text);
+    }
+
+    fn can_ask(&self) -> bool {
+        true
+    }
+}
+
+/// A directory that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("fulmar-hostkey-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn known_hosts(&self) -> PathBuf {
+        self.0.join("known_hosts")
+    }
+
+    fn read(&self) -> String {
+        fs::read_to_string(self.known_hosts()).unwrap_or_default()
+    }
+
+    fn options(&self, host: &str, more: &[&str]) -> ClientOptions {
+        let mut line = CommandLine::new();
+        for option in more {
+            line.option(*option);
+        }
+        line.option(format!(
+            "UserKnownHostsFile={}",
+            self.known_hosts().display()
+        ));
+        line.option("GlobalKnownHostsFile=none");
+        ClientConfig::none(Path::new("/nonexistent"))
+            .resolve(host, &line, &Here::default())
+            .unwrap()
+    }
+
+    fn checker(&self, host: &str, more: &[&str]) -> HostKeyChecker {
+        HostKeyChecker::new(&self.options(host, more))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn key(seed: u8) -> PrivateKey {
+    PrivateKey::from_ed25519_seed(&[seed; 32])
+}
+
+fn line(names: &str, key: &PrivateKey) -> String {
+    format!("{names} {}\n", key.public().to_line())
+}
+
+fn judge(checker: &mut HostKeyChecker, key: &PrivateKey, person: &mut Script) -> Verdict {
+    checker.judge("ssh-ed25519", &key.public().blob(), person)
+}
+
+fn certificate(
+    names: &[&str],
+    authority: &PrivateKey,
+    options: Vec<CertificateOption>,
+) -> Certificate {
+    let fields = CertificateFields {
+        key: key(1).public().clone(),
+        kind: CertificateKind::Host,
+        serial: 7,
+        key_id: "host".into(),
+        principals: names.iter().map(ToString::to_string).collect(),
+        valid_after: 0,
+        valid_before: u64::MAX,
+        critical_options: options,
+        extensions: Vec::new(),
+    };
+    fields.sign(authority, SignatureAlgorithm::Ed25519).unwrap()
+}
+
+fn judge_certificate(checker: &mut HostKeyChecker, certificate: &Certificate) -> Verdict {
+    checker.judge(
+        "ssh-ed25519-cert-v01@openssh.com",
+        certificate.blob(),
+        &mut Script::default(),
+    )
+}
+
+#[test]
+fn a_known_key_passes_without_a_question() {
+    let scratch = Scratch::new("known");
+    scratch.file("known_hosts", &line("h,[h]:2222", &key(1)));
+    for more in [&[][..], &["Port=2222"][..]] {
+        let mut person = Script::default();
+        assert_eq!(
+            judge(&mut scratch.checker("h", more), &key(1), &mut person),
+            Verdict::Accept
+        );
+        assert!(person.asked.is_empty() && person.told.is_empty());
+    }
+    let strict = &["StrictHostKeyChecking=yes", "Port=99"];
+    assert_eq!(
+        judge(
+            &mut scratch.checker("h", strict),
+            &key(1),
+            &mut Script::default()
+        ),
+        Verdict::Refuse
+    );
+}
+
+#[test]
+fn a_new_key_is_asked_about_and_written_down_on_yes_or_its_fingerprint() {
+    let fingerprint = keys::fingerprint::sha256(&key(1).public().blob());
+    let fingerprint: &'static str = fingerprint.leak();
+    for (index, answers) in [vec!["yes"], vec!["what", "YES"], vec![fingerprint]]
+        .into_iter()
+        .enumerate()
+    {
+        let scratch = Scratch::new(&format!("new{index}"));
+        scratch.file("known_hosts", &line("other", &key(1)));
+        let mut person = Script {
+            answers,
+            ..Script::default()
+        };
+        let mut checker = scratch.checker("h", &["Port=2222"]);
+        checker.set_address(Some("192.0.2.1:2222".parse().unwrap()));
+        assert_eq!(judge(&mut checker, &key(1), &mut person), Verdict::Accept);
+        assert!(scratch.read().ends_with(&line("[h]:2222", &key(1))));
+        assert!(
+            person
+                .told
+                .starts_with("The authenticity of host '[h]:2222 (192.0.2.1)'")
+        );
+        assert!(person.told.contains(fingerprint));
+        assert!(person.told.contains("known_hosts:1: other"));
+        assert!(person.asked[0].contains("(yes/no/[fingerprint])?"));
+    }
+}
+
+#[test]
+fn no_silence_and_a_wrong_fingerprint_refuse_and_write_nothing() {
+    for (index, answers) in [vec!["no"], vec![], vec!["SHA256:AAAA", "no"]]
+        .into_iter()
+        .enumerate()
+    {
+        let scratch = Scratch::new(&format!("no{index}"));
+        let mut person = Script {
+            answers,
+            ..Script::default()
+        };
+        assert_eq!(
+            judge(&mut scratch.checker("h", &[]), &key(1), &mut person),
+            Verdict::Refuse
+        );
+        assert_eq!(scratch.read(), "");
+    }
+}
+
+#[test]
+fn batch_mode_and_strict_checking_refuse_new_keys_unasked() {
+    for more in [&["BatchMode=yes"], &["StrictHostKeyChecking=yes"]] {
+        let scratch = Scratch::new(&format!("strict-{}", more[0]));
+        let mut person = Script {
+            answers: vec!["yes"],
+            ..Script::default()
+        };
+        assert_eq!(
+            judge(&mut scratch.checker("h", more), &key(1), &mut person),
+            Verdict::Refuse
+        );
+        assert!(person.asked.is_empty());
+        assert_eq!(scratch.read(), "");
+    }
+}
+
+#[test]
+fn accept_new_writes_new_keys_hashed_if_asked_but_refuses_changed_ones() {
+    let scratch = Scratch::new("acceptnew");
+    let more = &["StrictHostKeyChecking=accept-new", "HashKnownHosts=yes"];
+    let mut person = Script::default();
+    assert_eq!(
+        judge(&mut scratch.checker("h", more), &key(1), &mut person),
+        Verdict::Accept
+    );
+    assert!(scratch.read().starts_with("|1|"));
+    assert_eq!(
+        judge(&mut scratch.checker("h", more), &key(1), &mut person),
+        Verdict::Accept
+    );
+    assert_eq!(scratch.read().lines().count(), 1);
+    assert_eq!(
+        judge(&mut scratch.checker("h", more), &key(2), &mut person),
+        Verdict::Refuse
+    );
+    assert!(person.told.contains("HAS CHANGED"));
+    assert!(person.told.contains("known_hosts:1: ssh-ed25519"));
+    assert!(person.told.contains("-R 'h'"));
+}
+
+#[test]
+fn a_changed_key_passes_only_when_checking_is_off_and_then_without_secrets() {
+    let scratch = Scratch::new("off");
+    scratch.file("known_hosts", &line("h", &key(1)));
+    let before = scratch.read();
+    let more = &["StrictHostKeyChecking=no"];
+    let verdict = judge(
+        &mut scratch.checker("h", more),
+        &key(2),
+        &mut Script::default(),
+    );
+    assert_eq!(verdict, Verdict::AcceptWithoutSecrets);
+    assert_eq!(scratch.read(), before);
+}
+
+#[test]
+fn a_revoked_key_is_refused_whatever_else_the_files_say() {
+    let scratch = Scratch::new("revoked");
+    let text = format!(
+        "{}@revoked * {}\n",
+        line("h", &key(1)),
+        key(1).public().to_line()
+    );
+    scratch.file("known_hosts", &text);
+    let mut person = Script {
+        answers: vec!["yes"],
+        ..Script::default()
+    };
+    let more = &["StrictHostKeyChecking=no"];
+    assert_eq!(
+        judge(&mut scratch.checker("h", more), &key(1), &mut person),
+        Verdict::Refuse
+    );
+    assert!(person.told.contains("REVOKED"));
+}
+
+#[test]
+fn a_certificate_passes_by_its_authority_when_it_names_the_host() {
+    let scratch = Scratch::new("cert");
+    let authority = key(9);
+    scratch.file(
+        "known_hosts",
+        &format!(
+            "@cert-authority *.example.org {}\n",
+            authority.public().to_line()
+        ),
+    );
+    let good = certificate(&["h.example.org"], &authority, Vec::new());
+    let strict = &["StrictHostKeyChecking=yes"];
+    assert_eq!(
+        judge_certificate(&mut scratch.checker("h.example.org", strict), &good),
+        Verdict::Accept
+    );
+    let pattern = certificate(&["*.example.org"], &authority, Vec::new());
+    assert_eq!(
+        judge_certificate(&mut scratch.checker("h.example.org", strict), &pattern),
+        Verdict::Accept
+    );
+    // Named for another host; named for nobody (CVE-2024-7594); with an unknown critical option.
+    let bad = [
+        certificate(&["other.example.org"], &authority, Vec::new()),
+        certificate(&[], &authority, Vec::new()),
+        certificate(
+            &["h.example.org"],
+            &authority,
+            vec![CertificateOption::flag("unheard-of")],
+        ),
+    ];
+    for bad in bad {
+        assert_eq!(
+            judge_certificate(&mut scratch.checker("h.example.org", strict), &bad),
+            Verdict::Refuse
+        );
+    }
+}
+
+/// GO-2026-5021: a revoked authority takes its certificates with it.
+#[test]
+fn a_revoked_authority_takes_its_certificates_with_it() {
+    let scratch = Scratch::new("revokedca");
+    let authority = key(9).public().to_line();
+    scratch.file(
+        "known_hosts",
+        &format!("@cert-authority * {authority}\n@revoked * {authority}\n"),
+    );
+    let certificate = certificate(&["h"], &key(9), Vec::new());
+    let more = &["StrictHostKeyChecking=no"];
+    assert_eq!(
+        judge_certificate(&mut scratch.checker("h", more), &certificate),
+        Verdict::Refuse
+    );
+}
+
+#[test]
+fn without_an_authority_the_plain_key_of_a_certificate_decides() {
+    let scratch = Scratch::new("fallback");
+    scratch.file("known_hosts", &line("h", &key(1)));
+    let certificate = certificate(&["h"], &key(9), Vec::new());
+    let strict = &["StrictHostKeyChecking=yes"];
+    assert_eq!(
+        judge_certificate(&mut scratch.checker("h", strict), &certificate),
+        Verdict::Accept
+    );
+    assert_eq!(
+        judge_certificate(&mut scratch.checker("g", strict), &certificate),
+        Verdict::Refuse
+    );
+}
+
+/// CVE-2025-26465: a lookup that fails must end in a question or a refusal.
+#[test]
+fn a_lookup_that_fails_never_accepts() {
+    let scratch = Scratch::new("failing");
+    fs::create_dir_all(scratch.known_hosts()).unwrap();
+    let strict = "StrictHostKeyChecking=yes";
+    let failing: [&[&str]; 4] = [
+        &[strict],
+        &[strict, "KnownHostsCommand=/bin/false"],
+        &[strict, "KnownHostsCommand=/nonexistent %H"],
+        &["StrictHostKeyChecking=no", "RevokedHostKeys=/nonexistent"],
+    ];
+    for more in failing {
+        let verdict = judge(
+            &mut scratch.checker("h", more),
+            &key(1),
+            &mut Script::default(),
+        );
+        assert_eq!(verdict, Verdict::Refuse, "{more:?}");
+    }
+    let mut person = Script {
+        answers: vec!["no"],
+        ..Script::default()
+    };
+    assert_eq!(
+        judge(
+            &mut scratch.checker("h", &["VerifyHostKeyDNS=yes"]),
+            &key(1),
+            &mut person
+        ),
+        Verdict::Refuse
+    );
+    assert_eq!(person.asked.len(), 1);
+}
+
+#[test]
+fn a_blob_that_is_not_of_the_negotiated_algorithm_is_refused() {
+    let scratch = Scratch::new("blob");
+    let blob = key(1).public().blob();
+    let mut checker = scratch.checker("h", &["StrictHostKeyChecking=no"]);
+    for (algorithm, blob) in [
+        ("ecdsa-sha2-nistp256", &blob[..]),
+        ("ssh-ed25519-cert-v01@openssh.com", &blob[..]),
+        ("ssh-ed25519", &blob[..20]),
+        ("ssh-ed25519", &[][..]),
+        ("nothing", &blob[..]),
+    ] {
+        assert_eq!(
+            checker.judge(algorithm, blob, &mut Script::default()),
+            Verdict::Refuse
+        );
+    }
+}
+
+#[test]
+fn loopback_is_passed_only_when_told_and_really_there() {
+    let scratch = Scratch::new("loopback");
+    let more = &[
+        "NoHostAuthenticationForLocalhost=yes",
+        "StrictHostKeyChecking=yes",
+    ];
+    for (address, wanted) in [
+        (Some("127.0.0.1:22"), Verdict::Accept),
+        (Some("192.0.2.1:22"), Verdict::Refuse),
+        (None, Verdict::Refuse),
+    ] {
+        let mut checker = scratch.checker("localhost", more);
+        checker.set_address(address.map(|text| text.parse().unwrap()));
+        assert_eq!(judge(&mut checker, &key(1), &mut Script::default()), wanted);
+    }
+}
+
+/// As OpenSSH's: the order tells an observer whether the host is known (CVE-2020-14145), which
+/// a fixed HostKeyAlgorithms avoids.
+#[test]
+fn algorithms_of_known_keys_come_first_unless_the_user_chose_the_order() {
+    let scratch = Scratch::new("order");
+    let rsa_line = "h ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQ==\n";
+    scratch.file("known_hosts", rsa_line);
+    let order = scratch.checker("h", &[]).algorithms();
+    assert!(
+        order.first().unwrap().starts_with("rsa-sha2-512"),
+        "{order:?}"
+    );
+    let fresh = scratch.checker("unknown", &[]).algorithms();
+    let mut sorted = (order.clone(), fresh.clone());
+    sorted.0.sort();
+    sorted.1.sort();
+    assert_eq!(sorted.0, sorted.1);
+    assert_ne!(order, fresh);
+    let chosen = scratch
+        .checker("h", &["HostKeyAlgorithms=ssh-ed25519,rsa-sha2-512"])
+        .algorithms();
+    assert_eq!(chosen, ["ssh-ed25519", "rsa-sha2-512"]);
+}
+
+#[test]
+fn an_authority_for_the_host_prefers_certificates() {
+    let scratch = Scratch::new("orderca");
+    scratch.file(
+        "known_hosts",
+        &format!("@cert-authority * {}\n", key(9).public().to_line()),
+    );
+    let order = scratch.checker("h", &[]).algorithms();
+    assert!(order.first().unwrap().contains("-cert-"), "{order:?}");
+}

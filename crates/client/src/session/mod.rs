@@ -8,8 +8,6 @@ mod input;
 mod plan;
 mod stdio;
 
-#[cfg(test)]
-mod tests;
 
 use std::collections::VecDeque;
 
@@ -22,7 +20,7 @@ use wire::Put;
 use wire::message::open_failure;
 
 pub use plan::{Plan, What, environment};
-pub use stdio::StdioFlags;
+pub use stdio::{StdioFlags, Streams};
 
 use crate::error::{ClientError, Peer};
 use crate::host_key::HostKeyChecker;
@@ -69,6 +67,7 @@ enum Next {
 pub struct Session<'c> {
     driver: &'c mut Driver,
     plan: Plan,
+    streams: Streams,
     peer: Peer,
     checker: Option<&'c mut HostKeyChecker>,
     update_host_keys: YesNoAsk,
@@ -90,12 +89,14 @@ impl<'c> Session<'c> {
     pub fn new(
         driver: &'c mut Driver,
         plan: Plan,
+        streams: Streams,
         peer: Peer,
         interaction: &'c mut dyn Interaction,
     ) -> Self {
         Self {
             driver,
             plan,
+            streams,
             peer,
             checker: None,
             update_host_keys: YesNoAsk::No,
@@ -297,35 +298,38 @@ impl<'c> Session<'c> {
         self.attach_source(channel)
     }
 
-    /// Joins our standard output and error with the channel: before it is confirmed, because
-    /// its first data may come in the same read as the confirmation.
+    /// Joins the local output and errors with the channel: before it is confirmed, because its
+    /// first data may come in the same read as the confirmation.
     fn attach_sinks(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         let system = ClientError::system;
-        let output = sys::io::dup(sys::io::stdout()).map_err(system("stdout"))?;
-        self.driver
-            .attach_sink(channel, Stream::Data, output)
-            .map_err(system("stdout"))?;
-        let errors = sys::io::dup(sys::io::stderr()).map_err(system("stderr"))?;
-        self.driver
-            .attach_sink(channel, Stream::Stderr, errors)
-            .map_err(system("stderr"))
+        if let Some(output) = self.streams.output.take() {
+            self.driver
+                .attach_sink(channel, Stream::Data, output)
+                .map_err(system("stdout"))?;
+        }
+        if let Some(errors) = self.streams.errors.take() {
+            self.driver
+                .attach_sink(channel, Stream::Stderr, errors)
+                .map_err(system("stderr"))?;
+        }
+        Ok(())
     }
 
-    /// Joins our standard input with the channel.
+    /// Joins the local input with the channel.
     fn attach_source(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         let system = ClientError::system;
-        if self.plan.stdin_null {
-            self.command(|connection| connection.channel_eof(channel))
-        } else if self.plan.pty.is_some() && sys::io::is_terminal(sys::io::stdin()) {
-            self.typed = Some(TypedInput::new(self.plan.escape));
-            self.driver
-                .watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)
-                .map_err(system("stdin"))
-        } else {
-            let input = sys::io::dup(sys::io::stdin()).map_err(system("stdin"))?;
-            self.driver
+        match self.streams.input.take().filter(|_| !self.plan.stdin_null) {
+            None => self.command(|connection| connection.channel_eof(channel)),
+            Some(input) if self.plan.pty.is_some() && sys::io::is_terminal(&input) => {
+                self.typed = Some(TypedInput::new(self.plan.escape));
+                self.driver
+                    .watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)
+                    .map_err(system("stdin"))
+            }
+            Some(input) => self
+                .driver
                 .attach_source(channel, Stream::Data, input)
-                .map_err(system("stdin"))
+                .map_err(system("stdin")),
         }
     }
 
