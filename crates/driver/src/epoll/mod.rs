@@ -319,10 +319,11 @@ impl Driver {
     ///
     /// # Errors
     /// [`DriverError`]; what happened before the error is reported first.
+    #[allow(clippy::should_implement_trait)] // Never ends, and fails: no iterator.
     pub fn next(&mut self) -> Result<Notice, DriverError> {
         loop {
             if let Some(notice) = self.notices.pop_front() {
-                match self.to_sink(notice) {
+                match self.divert(notice) {
                     Some(notice) => return Ok(notice),
                     None => continue,
                 }
@@ -433,17 +434,23 @@ impl Driver {
 
     /// A sink may have been attached since the notice was queued: what followed the request that
     /// made the caller attach it (data behind `shell`, in one segment) belongs to the sink.
-    fn to_sink(&mut self, notice: Notice) -> Option<Notice> {
+    fn divert(&mut self, notice: Notice) -> Option<Notice> {
         match notice {
-            Notice::Event(Event::ChannelData { channel, stream, data }) => {
-                match self.sinks.get_mut(&(channel, stream)) {
-                    Some(sink) => {
-                        sink.push(data);
-                        None
-                    }
-                    None => Some(Notice::Event(Event::ChannelData { channel, stream, data })),
+            Notice::Event(Event::ChannelData {
+                channel,
+                stream,
+                data,
+            }) => match self.sinks.get_mut(&(channel, stream)) {
+                Some(sink) => {
+                    sink.push(data);
+                    None
                 }
-            }
+                None => Some(Notice::Event(Event::ChannelData {
+                    channel,
+                    stream,
+                    data,
+                })),
+            },
             Notice::Event(Event::ChannelEof(channel) | Event::ChannelClosed(channel)) => {
                 self.end_sinks(channel);
                 Some(notice)

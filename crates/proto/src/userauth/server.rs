@@ -14,13 +14,16 @@ use super::{MAX_PROMPTS, MAX_SECRET_BYTES, MAX_USER_BYTES};
 use crate::transport::Transport;
 use crate::{AuthMethod, AuthRequest, Error, Event, Prompt};
 
+/// Algorithm and key of a query, which PK_OK repeats.
+type Query = (Vec<u8>, Vec<u8>);
+
 /// What the owner still owes an answer to.
 #[derive(Debug, Default)]
 enum Open {
     #[default]
     Nothing,
     /// A request; a query remembers what PK_OK has to repeat.
-    Request { query: Option<(Vec<u8>, Vec<u8>)> },
+    Request { query: Option<Query> },
     /// The client owes responses.
     Prompted {
         user: Vec<u8>,
@@ -151,7 +154,7 @@ impl ServerAuth {
 
     // ---- the owner's answers --------------------------------------------------------------
 
-    fn answer(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+    fn answer(&mut self) -> Result<Option<Query>, Error> {
         match core::mem::take(&mut self.open) {
             Open::Request { query } => Ok(query),
             other => {
@@ -272,7 +275,7 @@ fn password(fields: &[u8]) -> Result<AuthMethod, Error> {
 fn publickey(
     fields: &[u8],
     host_key: Option<&[u8]>,
-    query: &mut Option<(Vec<u8>, Vec<u8>)>,
+    query: &mut Option<Query>,
 ) -> Result<AuthMethod, Error> {
     let mut reader = Reader::new(fields);
     let signed = reader.bool()?;

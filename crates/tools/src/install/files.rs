@@ -182,7 +182,11 @@ fn unit(settings: &Settings, binary: &Path) -> String {
     let (port, conflicts) = if settings.replace_sshd {
         (String::new(), "Conflicts=ssh.service sshd.service\n")
     } else {
-        (format!(" -p {}", settings.port), "")
+        // Beside OpenSSH's: a port and a process number of its own, whatever the file says.
+        (
+            format!(" -p {} -o PidFile=/run/fulmar-sshd.pid", settings.port),
+            "",
+        )
     };
     format!(
         "[Unit]\nDescription=Fulmar SSH server\nAfter=network.target auditd.service\n\
