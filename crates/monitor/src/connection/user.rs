@@ -132,7 +132,7 @@ impl LoginUser {
             ));
         }
         Self {
-            delay: FailureDelay::new(&request.user, delay_secret),
+            delay: FailureDelay::new(delay_secret),
             name: request.user.clone(),
             service: request.service.clone(),
             client_version: request.client_version.clone(),
