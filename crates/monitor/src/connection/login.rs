@@ -10,15 +10,17 @@ use std::time::Duration;
 use config::server::ServerConfig;
 use keys::authorized_keys::KeyOptions;
 use privsep::{
-    AuthOutcome, ChooseGroup, Group, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel, Phase,
-    SignExchangeHash, Signature, ToMonitor, User,
+    AuthOutcome, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel, Phase, SignExchangeHash,
+    Signature, ToMonitor, User,
 };
 use wire::names;
 
+use super::admit::{Proof, admit, check_account, record_failure, with_pam};
 use super::chains::{Authenticated, Method, Progress};
 use super::channel::{Channel, End};
+use super::groups::choose_group;
 use super::kbdint::{Dialogue, Interrupted};
-use super::pam::{AccountState, PamLogin, SayPassword};
+use super::pam::SayPassword;
 use super::password;
 use super::publickey::{Candidate, Lookup, SignedFor};
 use super::signing::{Refusal, Signer};
@@ -44,15 +46,6 @@ impl From<End> for NotLoggedIn {
     fn from(end: End) -> Self {
         Self::End(end)
     }
-}
-
-/// What a method proved, before anything but the method itself was asked.
-#[derive(Default)]
-struct Proof {
-    submethod: Option<&'static str>,
-    key: Option<Vec<u8>>,
-    grants: Option<KeyOptions>,
-    info: Option<String>,
 }
 
 /// An attempt, for the log.
@@ -523,186 +516,8 @@ impl Login<'_> {
     }
 }
 
-/// The line of btmp for a login without a terminal.
-const NO_TERMINAL: &str = "ssh:notty";
-
-/// Records a wrong password in btmp, which lastb(1) shows.
-fn record_failure(user: &LoginUser, method: Method, addresses: &Addresses, log: &Log) {
-    let typed = matches!(method, Method::Password | Method::KeyboardInteractive);
-    if !typed || !sys::process::is_root() {
-        return;
-    }
-    let written = sys::loginrec::Files::default().failure(&sys::loginrec::Login {
-        user: &user.name,
-        uid: 0,
-        line: NO_TERMINAL,
-        host: &addresses.host,
-        address: Some(addresses.remote),
-        pid: sys::process::pid(),
-        time: sys::time::realtime(),
-    });
-    if let Err(error) = written {
-        log.debug(&format!("failed login record: {error}"));
-    }
-}
-
-/// Takes a proof to the chains, if the user may come in this way at all.
-fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Log) -> Progress {
-    let Some(account) = user.account.as_ref().filter(|_| !user.denied) else {
-        return Progress::NotAsked;
-    };
-    let forced = proof
-        .grants
-        .as_ref()
-        .is_some_and(|grants| grants.force_command.is_some());
-    if !account.root_may(&user.options, method, forced) {
-        log.info(&format!(
-            "ROOT LOGIN REFUSED FROM {} port {}",
-            user.peer.address, user.peer.port
-        ));
-        return Progress::NotAsked;
-    }
-    if let Some(grants) = &proof.grants
-        && let Err(reason) = user.add_grants(grants)
-    {
-        log.error(&reason);
-        user.denied = true;
-        return Progress::NotAsked;
-    }
-    let progress = user
-        .chains
-        .succeed(method, proof.submethod, proof.key.as_deref());
-    if !matches!(progress, Progress::NotAsked) {
-        user.auth_info.extend(proof.info);
-    }
-    progress
-}
-
-/// The account check: PAM's, or the dates of the password database.
-fn check_account(user: &mut LoginUser, log: &Log) -> bool {
-    if !user.options.use_pam {
-        let today = sys::users::shadow::today();
-        user.password_expired = user
-            .account
-            .as_ref()
-            .and_then(|account| account.shadow.as_ref())
-            .is_some_and(|shadow| shadow.state(today) == sys::users::PasswordState::MustChange);
-        return true;
-    }
-    let name = user.name.clone();
-    let state = match pam_of(user) {
-        Ok(pam) => pam.account(),
-        Err(error) => {
-            log.error(&format!("PAM: {error}"));
-            AccountState::Denied(error)
-        }
-    };
-    match state {
-        AccountState::Fine => true,
-        AccountState::MustChangePassword => {
-            user.password_expired = true;
-            true
-        }
-        AccountState::Denied(reason) => {
-            log.error(&format!(
-                "Access denied for user {name} by PAM account configuration: {reason}"
-            ));
-            user.denied = true;
-            false
-        }
-    }
-}
-
-/// The connection's one PAM handle, made at its first use.
-fn pam_of(user: &mut LoginUser) -> Result<&mut PamLogin, String> {
-    let pam = match user.pam.take() {
-        Some(pam) => pam,
-        None => PamLogin::start(&user.options.pam_service_name, &user.name, &user.peer)?,
-    };
-    Ok(user.pam.insert(pam))
-}
-
-fn with_pam(
-    user: &mut LoginUser,
-    log: &Log,
-    authenticate: impl FnOnce(&mut PamLogin, bool) -> Result<(), String>,
-) -> bool {
-    let permit_empty = user.options.permit_empty_passwords;
-    let from = user.from();
-    let result = pam_of(user).and_then(|pam| authenticate(pam, permit_empty));
-    if let Err(error) = &result {
-        log.verbose(&format!("PAM: {error} for {from}"));
-    }
-    result.is_ok()
-}
-
 fn no_user() -> End {
     End::Violation("no user was named".to_owned())
-}
-
-/// RFC 8270 §3 and what a client may ask to be computed with, in bits.
-const MIN_GROUP_BITS: usize = 2048;
-const MAX_GROUP_BITS: usize = 8192;
-
-fn choose_group(request: &ChooseGroup, moduli_file: &str, log: &Log) -> Group {
-    let bits = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    let groups = match sys::file::read_bounded(moduli_file, 8 << 20, sys::file::Links::Follow) {
-        Ok(text) => keys::moduli::parse(&text),
-        Err(error) => {
-            log.info(&format!(
-                "could not open {moduli_file} ({error}), using the built-in group"
-            ));
-            Vec::new()
-        }
-    };
-    let chosen = keys::moduli::choose(
-        &groups,
-        bits(request.min_bits).max(MIN_GROUP_BITS),
-        bits(request.preferred_bits),
-        bits(request.max_bits).min(MAX_GROUP_BITS),
-        u64::from_be_bytes(crypto::random::bytes()),
-    );
-    match chosen {
-        Some(group) => Group {
-            p: group.modulus.clone(),
-            g: group.generator.clone(),
-        },
-        None => built_in_group(request, bits(request.preferred_bits)),
-    }
-}
-
-/// One of RFC 3526's groups, when the file has none that fits; empty when they do not either.
-fn built_in_group(request: &ChooseGroup, preferred_bits: usize) -> Group {
-    use crypto::kex::{DhGroup, KexAlgorithm};
-    let candidates = [
-        KexAlgorithm::DhGroup14Sha256,
-        KexAlgorithm::DhGroup16Sha512,
-        KexAlgorithm::DhGroup18Sha512,
-    ];
-    let mut fitting: Vec<DhGroup> = candidates
-        .into_iter()
-        .filter_map(|algorithm| DhGroup::fixed(algorithm).ok())
-        .filter(|group| {
-            u32::try_from(group.bits())
-                .is_ok_and(|bits| (request.min_bits..=request.max_bits).contains(&bits))
-        })
-        .collect();
-    // The smallest that is large enough, else the largest.
-    let at = fitting
-        .iter()
-        .position(|group| group.bits() >= preferred_bits)
-        .unwrap_or(fitting.len().saturating_sub(1));
-    if at < fitting.len() {
-        let group = fitting.swap_remove(at);
-        return Group {
-            p: group.p(),
-            g: group.g(),
-        };
-    }
-    Group {
-        p: Vec::new(),
-        g: Vec::new(),
-    }
 }
 
 #[cfg(test)]

@@ -458,21 +458,3 @@ fn a_host_bound_signature_must_name_the_host_key_of_the_connection() {
         assert_eq!(served.proof.is_some(), allowed, "{:?}", served.log);
     }
 }
-
-#[test]
-fn groups_come_within_the_bounds_or_not_at_all() {
-    let log = Log::to_memory(LogLevel::Info);
-    let ask = |min_bits, preferred_bits, max_bits| {
-        let request = ChooseGroup {
-            min_bits,
-            preferred_bits,
-            max_bits,
-        };
-        choose_group(&request, "/nonexistent", &log).p.len() * 8
-    };
-    assert_eq!(ask(2048, 3072, 8192), 4096);
-    assert_eq!(ask(2048, 8192, 8192), 8192);
-    assert_eq!(ask(2048, 8192, 4096), 4096);
-    assert_eq!(ask(1024, 1024, 1024), 0);
-    assert_eq!(ask(9000, 9000, 16384), 0);
-}

@@ -3,9 +3,11 @@
 //! session process and serves that ([`session`]). It never reads the network.
 
 mod accounts;
+mod admit;
 mod chains;
 mod channel;
 mod delay;
+mod groups;
 mod kbdint;
 mod login;
 mod pam;

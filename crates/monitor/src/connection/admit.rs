@@ -1,0 +1,134 @@
+//! From what a method proved to the chains: PermitRootLogin, the grants of keys, the account
+//! check, the one PAM transaction, the record of a wrong password.
+
+use keys::authorized_keys::KeyOptions;
+
+use super::chains::{Method, Progress};
+use super::pam::{AccountState, PamLogin};
+use super::user::{Addresses, LoginUser};
+use crate::log::Log;
+
+/// What a method proved, before anything but the method itself was asked.
+#[derive(Default)]
+pub(crate) struct Proof {
+    pub(crate) submethod: Option<&'static str>,
+    /// The plain key, for `publickey`.
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) grants: Option<KeyOptions>,
+    /// The line of ExposeAuthInfo.
+    pub(crate) info: Option<String>,
+}
+
+/// The line of btmp for a login without a terminal.
+const NO_TERMINAL: &str = "ssh:notty";
+
+/// Records a wrong password in btmp, which lastb(1) shows.
+pub(crate) fn record_failure(user: &LoginUser, method: Method, addresses: &Addresses, log: &Log) {
+    let typed = matches!(method, Method::Password | Method::KeyboardInteractive);
+    if !typed || !sys::process::is_root() {
+        return;
+    }
+    let written = sys::loginrec::Files::default().failure(&sys::loginrec::Login {
+        user: &user.name,
+        uid: 0,
+        line: NO_TERMINAL,
+        host: &addresses.host,
+        address: Some(addresses.remote),
+        pid: sys::process::pid(),
+        time: sys::time::realtime(),
+    });
+    if let Err(error) = written {
+        log.debug(&format!("failed login record: {error}"));
+    }
+}
+
+/// Takes a proof to the chains, if the user may come in this way at all.
+pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Log) -> Progress {
+    let Some(account) = user.account.as_ref().filter(|_| !user.denied) else {
+        return Progress::NotAsked;
+    };
+    let forced = proof
+        .grants
+        .as_ref()
+        .is_some_and(|grants| grants.force_command.is_some());
+    if !account.root_may(&user.options, method, forced) {
+        log.info(&format!(
+            "ROOT LOGIN REFUSED FROM {} port {}",
+            user.peer.address, user.peer.port
+        ));
+        return Progress::NotAsked;
+    }
+    if let Some(grants) = &proof.grants
+        && let Err(reason) = user.add_grants(grants)
+    {
+        log.error(&reason);
+        user.denied = true;
+        return Progress::NotAsked;
+    }
+    let progress = user
+        .chains
+        .succeed(method, proof.submethod, proof.key.as_deref());
+    if !matches!(progress, Progress::NotAsked) {
+        user.auth_info.extend(proof.info);
+    }
+    progress
+}
+
+/// The account check: PAM's, or the dates of the password database.
+pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
+    if !user.options.use_pam {
+        let today = sys::users::shadow::today();
+        user.password_expired = user
+            .account
+            .as_ref()
+            .and_then(|account| account.shadow.as_ref())
+            .is_some_and(|shadow| shadow.state(today) == sys::users::PasswordState::MustChange);
+        return true;
+    }
+    let name = user.name.clone();
+    let state = match pam_of(user) {
+        Ok(pam) => pam.account(),
+        Err(error) => {
+            log.error(&format!("PAM: {error}"));
+            AccountState::Denied(error)
+        }
+    };
+    match state {
+        AccountState::Fine => true,
+        AccountState::MustChangePassword => {
+            user.password_expired = true;
+            true
+        }
+        AccountState::Denied(reason) => {
+            log.error(&format!(
+                "Access denied for user {name} by PAM account configuration: {reason}"
+            ));
+            user.denied = true;
+            false
+        }
+    }
+}
+
+/// The connection's one PAM handle, made at its first use.
+fn pam_of(user: &mut LoginUser) -> Result<&mut PamLogin, String> {
+    let pam = match user.pam.take() {
+        Some(pam) => pam,
+        None => PamLogin::start(&user.options.pam_service_name, &user.name, &user.peer)?,
+    };
+    Ok(user.pam.insert(pam))
+}
+
+/// Runs an authentication of PAM; false when it failed, for whatever reason.
+pub(crate) fn with_pam(
+    user: &mut LoginUser,
+    log: &Log,
+    authenticate: impl FnOnce(&mut PamLogin, bool) -> Result<(), String>,
+) -> bool {
+    let permit_empty = user.options.permit_empty_passwords;
+    let from = user.from();
+    let result = pam_of(user).and_then(|pam| authenticate(pam, permit_empty));
+    if let Err(error) = &result {
+        log.verbose(&format!("PAM: {error} for {from}"));
+    }
+    result.is_ok()
+}
