@@ -11,6 +11,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use sys::syslog::{Level as Priority, Syslog};
+
 /// How much is said; each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -100,6 +102,15 @@ impl Level {
             .unwrap_or(Self::Debug3)
     }
 
+    fn priority(self) -> Priority {
+        match self {
+            Self::Quiet | Self::Fatal => Priority::Critical,
+            Self::Error => Priority::Error,
+            Self::Info | Self::Verbose => Priority::Info,
+            Self::Debug1 | Self::Debug2 | Self::Debug3 => Priority::Debug,
+        }
+    }
+
     fn prefix(self) -> &'static str {
         match self {
             Self::Debug1 => "debug1: ",
@@ -112,7 +123,14 @@ impl Level {
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static RAW_TERMINAL: AtomicBool = AtomicBool::new(false);
-static FILE: Mutex<Option<File>> = Mutex::new(None);
+static SINK: Mutex<Sink> = Mutex::new(Sink::Stderr);
+
+/// Where messages go.
+enum Sink {
+    Stderr,
+    File(File),
+    Syslog(Syslog),
+}
 
 /// Sets how much is said.
 pub fn set_level(level: Level) {
@@ -131,17 +149,18 @@ pub fn says(level: Level) -> bool {
     level.number() <= LEVEL.load(Ordering::Relaxed)
 }
 
-/// Sends messages to a file instead of standard error.
-pub fn set_file(file: File) {
-    *FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+fn set_sink(sink: Sink) {
+    *SINK.lock().unwrap_or_else(PoisonError::into_inner) = sink;
 }
 
-/// Whether messages go to a file.
-#[must_use]
-pub fn goes_to_file() -> bool {
-    FILE.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .is_some()
+/// Sends messages to a file instead of standard error.
+pub fn set_file(file: File) {
+    set_sink(Sink::File(file));
+}
+
+/// Sends messages to the system's log instead of standard error.
+pub fn set_syslog(log: Syslog) {
+    set_sink(Sink::Syslog(log));
 }
 
 /// Says whether standard error is a terminal in raw mode now, where a line must end in CR LF.
@@ -154,18 +173,16 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     if !says(level) {
         return;
     }
-    let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
-    let end = if file.is_none() && RAW_TERMINAL.load(Ordering::Relaxed) {
-        "\r\n"
-    } else {
-        "\n"
-    };
-    let line = format!("{}{message}{end}", level.prefix());
+    let mut sink = SINK.lock().unwrap_or_else(PoisonError::into_inner);
+    let raw = matches!(*sink, Sink::Stderr) && RAW_TERMINAL.load(Ordering::Relaxed);
+    let line = format!("{}{message}", level.prefix());
+    let end = if raw { "\r\n" } else { "\n" };
     // A log that cannot be written has nobody left to tell.
-    let _ = match file.as_mut() {
-        Some(file) => file.write_all(line.as_bytes()),
+    let _ = match &mut *sink {
+        Sink::File(file) => file.write_all(format!("{line}{end}").as_bytes()),
+        Sink::Syslog(log) => log.write(level.priority(), &line),
         // Waits where standard error is non-blocking: it may share a terminal with a sink.
-        None => sys::io::write_all(sys::io::stderr(), line.as_bytes()),
+        Sink::Stderr => sys::io::write_all(sys::io::stderr(), format!("{line}{end}").as_bytes()),
     };
 }
 

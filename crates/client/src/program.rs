@@ -9,6 +9,8 @@ use config::error::Severity;
 use config::tokens::Purpose;
 use config::{Environment, SystemFiles};
 
+use sys::syslog::{Facility, Syslog};
+
 use crate::error::ClientError;
 use crate::flags::{self, Action, Flags, Setting, destination, query};
 use crate::host_key::HostKeyChecker;
@@ -80,6 +82,11 @@ fn run(flags: &Flags) -> Result<i32, ClientError> {
     }
     if let Some(level) = Level::from_name(options.log_level.word()) {
         log::set_level(level);
+    }
+    if flags.syslog {
+        let facility =
+            Facility::from_name(options.syslog_facility.word()).unwrap_or(Facility::User);
+        log::set_syslog(Syslog::open("ssh", facility));
     }
     warn(flags, &options);
     connect_and_run(flags, &options)

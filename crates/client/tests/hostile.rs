@@ -326,6 +326,29 @@ fn a_silent_server_ends_with_the_connect_timeout() {
 }
 
 #[test]
+fn a_server_that_falls_silent_is_given_up() {
+    let scratch = Scratch::new();
+    let (gone, wait) = std::sync::mpsc::channel::<()>();
+    let server = Scripted::start(move |driver| {
+        next_request(driver).unwrap();
+        driver.connection().auth_success().unwrap();
+        driver.flush().unwrap();
+        let _ = wait.recv();
+    });
+    let output = run(ssh(&scratch, server.port)
+        .args(["-o", "ServerAliveInterval=1", "-o", "ServerAliveCountMax=1"])
+        .args(["-o", "BatchMode=yes", "127.0.0.1", "x"]));
+    assert_eq!(output.status.code(), Some(255));
+    let said = stderr(&output);
+    assert!(
+        said.contains("Timeout, server 127.0.0.1 not responding."),
+        "{said}"
+    );
+    drop(gone);
+    server.finish();
+}
+
+#[test]
 fn an_unreachable_port_and_an_unknown_name_are_told_apart() {
     let scratch = Scratch::new();
     let closed = TcpListener::bind("127.0.0.1:0")

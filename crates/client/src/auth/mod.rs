@@ -9,7 +9,6 @@ mod keyboard_interactive;
 mod password;
 mod publickey;
 
-
 use std::collections::VecDeque;
 
 use config::client::{ClientOptions, PubkeyAuthentication};

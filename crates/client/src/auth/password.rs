@@ -8,6 +8,8 @@ use crate::interaction::Question;
 use crate::log::{debug2, error};
 use crate::text::{Lines, escape, one_line};
 
+type Secret = Zeroizing<Vec<u8>>;
+
 /// How often a mistyped new password is asked for again.
 const MAX_CHANGE_ATTEMPTS: u32 = 3;
 
@@ -55,7 +57,7 @@ impl Authenticator<'_> {
         Ok(Some(answer))
     }
 
-    fn ask_new_password(&mut self, who: &str) -> Option<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>)> {
+    fn ask_new_password(&mut self, who: &str) -> Option<(Secret, Secret)> {
         let old = self
             .interaction
             .ask(&format!("Enter {who}'s old password: "), Question::Secret)?;

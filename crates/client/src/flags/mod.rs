@@ -63,6 +63,8 @@ pub struct Flags {
     pub config_file: Option<String>,
     /// `-E`: where messages go.
     pub log_file: Option<String>,
+    /// `-y`: messages go to the system's log.
+    pub syslog: bool,
     /// `-v` as often as given, `-q`.
     pub level: Option<Level>,
     /// `-W`: the host and port to join standard input and output with.
@@ -176,6 +178,7 @@ impl Parser {
                 settings: Vec::new(),
                 config_file: None,
                 log_file: None,
+                syslog: false,
                 level: None,
                 stdio_forward: None,
                 force_tty: 0,
@@ -300,7 +303,7 @@ impl Parser {
             b'M' => return Err(later("-M", "connection sharing")),
             b'X' => return Err(later("-X", "X11 forwarding")),
             b'Y' => return Err(later("-Y", "X11 forwarding")),
-            b'y' => return Err(later("-y", "logging to syslog")),
+            b'y' => self.flags.syslog = true,
             // Old flags without effect of their own here: protocol 2 is the only one, and
             // `-g` widens forwardings that `-L` and `-D` would have to ask for first.
             _ => {}

@@ -17,6 +17,7 @@ usage: ssh [flags] [user@]host [command [argument ...]]
   -C                 compress                  -4, -6       IPv4, IPv6 only
   -b address         connect from this address -B interface connect from this interface
   -v, -q             say more, say nothing     -E file      messages to this file
-  -a, -x, -k         no agent, X11, GSSAPI     -P tag       tag for Match tagged
+  -y                 messages to syslog        -P tag       tag for Match tagged
+  -a, -x, -k         no agent, X11, GSSAPI
   -Q list            names that are known (-Q help)         -V   version
 ";

@@ -237,7 +237,10 @@ impl Scripted {
             let connection =
                 proto::Connection::server(config, vec![public], sys::time::monotonic_ms()).unwrap();
             let mut driver = driver::Driver::new(stream.into(), None, connection).unwrap();
-            sign_exchange(&mut driver, &host_key);
+            while !matches!(
+                next_event(&mut driver),
+                None | Some(proto::Event::KeysChanged { .. })
+            ) {}
             script(&mut driver);
             let _ = driver.flush();
         });
@@ -253,11 +256,12 @@ impl Scripted {
     }
 }
 
-fn sign_exchange(driver: &mut driver::Driver, host_key: &PrivateKey) {
+/// What happens next; exchanges of keys are signed on the way. `None` when the client has gone.
+pub fn next_event(driver: &mut driver::Driver) -> Option<proto::Event> {
     loop {
         match driver.next() {
             Ok(driver::Notice::Event(proto::Event::SignExchangeHash { hash, .. })) => {
-                let signature = host_key
+                let signature = key(200)
                     .sign(keys::SignatureAlgorithm::Ed25519, hash.as_ref())
                     .unwrap();
                 driver
@@ -265,8 +269,8 @@ fn sign_exchange(driver: &mut driver::Driver, host_key: &PrivateKey) {
                     .provide_host_signature(&signature)
                     .unwrap();
             }
-            Ok(driver::Notice::Event(proto::Event::KeysChanged { .. })) => return,
-            Ok(driver::Notice::PeerClosed) | Err(_) => return,
+            Ok(driver::Notice::Event(event)) => return Some(event),
+            Ok(driver::Notice::PeerClosed) | Err(_) => return None,
             Ok(_) => {}
         }
     }
@@ -275,10 +279,8 @@ fn sign_exchange(driver: &mut driver::Driver, host_key: &PrivateKey) {
 /// The next request for authentication; `None` when the client has gone.
 pub fn next_request(driver: &mut driver::Driver) -> Option<proto::AuthRequest> {
     loop {
-        match driver.next() {
-            Ok(driver::Notice::Event(proto::Event::AuthRequest(request))) => return Some(request),
-            Ok(driver::Notice::PeerClosed) | Err(_) => return None,
-            Ok(_) => {}
+        if let proto::Event::AuthRequest(request) = next_event(driver)? {
+            return Some(request);
         }
     }
 }
@@ -288,23 +290,22 @@ pub fn serve_session(
     driver: &mut driver::Driver,
     mut exec: impl FnMut(&mut driver::Driver, proto::ChannelId, proto::channel::Request),
 ) {
-    loop {
-        match driver.next() {
-            Ok(driver::Notice::Event(proto::Event::ChannelOpenRequest { channel, .. })) => {
+    while let Some(event) = next_event(driver) {
+        match event {
+            proto::Event::ChannelOpenRequest { channel, .. } => {
                 driver.connection().accept_channel(channel).unwrap();
             }
-            Ok(driver::Notice::Event(proto::Event::ChannelRequest {
+            proto::Event::ChannelRequest {
                 channel,
                 request,
                 want_reply,
-            })) => {
+            } => {
                 if want_reply {
                     driver.connection().channel_reply(channel, true).unwrap();
                 }
                 exec(driver, channel, request);
             }
-            Ok(driver::Notice::PeerClosed) | Err(_) => return,
-            Ok(_) => {}
+            _ => {}
         }
     }
 }

@@ -7,6 +7,12 @@ use keys::certificate::CertificateFields;
 use keys::{CertificateKind, KeySpec};
 use zeroize::Zeroizing;
 
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use keys::PublicKey;
+
+use super::collect::{Held, Named, Vouched, arrange, public_half};
 use super::*;
 
 fn key(seed: u8) -> PrivateKey {

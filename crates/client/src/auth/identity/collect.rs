@@ -1,0 +1,334 @@
+//! Finding the user's keys and putting them in the order of trial.
+//!
+//! First certificates, then keys that both the configuration and the agent name, then the
+//! agent's others (unless `IdentitiesOnly`), then keys in files alone. Only public halves are
+//! read here; a secret is opened when its turn comes.
+
+use std::collections::VecDeque;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use agent::AgentClient;
+use config::client::{ClientOptions, IdentityAgent};
+use keys::private_file::{self, PrivateFileError};
+use keys::{PresentedKey, PublicKey};
+use sys::file::Links;
+use zeroize::Zeroizing;
+
+use super::{Agent, FileBytes, Identity, Source};
+use crate::log::{debug1, debug2, error};
+
+/// Most keys of an agent that are considered.
+const MAX_AGENT_KEYS: usize = 256;
+/// Largest public key or certificate file, bytes.
+const MAX_PUBLIC_FILE: u64 = 1024 * 1024;
+
+/// Everything that may be tried, in order, and the agent that signs for some of it.
+#[must_use]
+pub fn collect(options: &ClientOptions) -> (VecDeque<Identity>, Option<Agent>) {
+    let mut agent = connect_agent(options);
+    let in_agent = agent.as_mut().map(list).unwrap_or_default();
+    let files = files(options);
+    let certificates = certificates(options, &files);
+    let mut order = arrange(&certificates, &files, &in_agent, options.identities_only);
+    if let Some(first) = order.front_mut() {
+        first.prepare();
+    }
+    (order, agent)
+}
+
+/// A key in the agent.
+pub(super) struct Held {
+    pub(super) presented: PresentedKey,
+    pub(super) blob: Vec<u8>,
+    pub(super) comment: String,
+}
+
+fn connect_agent(options: &ClientOptions) -> Option<Agent> {
+    let path = match &options.identity_agent {
+        IdentityAgent::None => return None,
+        IdentityAgent::Socket(path) => PathBuf::from(path),
+        IdentityAgent::FromEnvironment => {
+            PathBuf::from(std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty())?)
+        }
+    };
+    match UnixStream::connect(&path) {
+        Ok(stream) => Some(Agent {
+            client: AgentClient::new(stream),
+        }),
+        Err(reason) => {
+            debug1!("no agent at {}: {reason}", path.display());
+            None
+        }
+    }
+}
+
+pub(super) fn list(agent: &mut Agent) -> Vec<Held> {
+    let listed = match agent.client.list() {
+        Ok(listed) => listed,
+        Err(reason) => {
+            debug1!("the agent does not list its keys: {reason}");
+            return Vec::new();
+        }
+    };
+    let mut held = Vec::new();
+    for identity in listed.into_iter().take(MAX_AGENT_KEYS) {
+        // A key of an unknown type is no reason to leave the others.
+        match PresentedKey::from_blob(&identity.blob) {
+            Ok(presented) => held.push(Held {
+                presented,
+                blob: identity.blob,
+                comment: identity.comment,
+            }),
+            Err(reason) => debug2!("a key of the agent is passed over: {reason}"),
+        }
+    }
+    held
+}
+
+/// A key that a file names: its public half is known.
+pub(super) struct Named {
+    pub(super) public: PublicKey,
+    pub(super) path: PathBuf,
+    pub(super) explicit: bool,
+    /// The private key file; without it the key must be in the agent.
+    pub(super) private: Option<FileBytes>,
+}
+
+pub(super) fn files(options: &ClientOptions) -> Vec<Named> {
+    let mut named = Vec::new();
+    for file in &options.identity_files {
+        let path = PathBuf::from(&file.path);
+        match public_half(&path) {
+            Ok(Some((public, private))) => {
+                let known = named.iter().any(|other: &Named| other.public == public);
+                if !known {
+                    named.push(Named {
+                        public,
+                        path,
+                        explicit: file.explicit,
+                        private,
+                    });
+                }
+            }
+            Ok(None) => debug2!("no identity file {}", path.display()),
+            Err(reason) => {
+                let text = format!("Load key \"{}\": {reason}", path.display());
+                if file.explicit {
+                    error!("{text}");
+                } else {
+                    debug1!("{text}");
+                }
+            }
+        }
+    }
+    named
+}
+
+/// The public half of the key that `path` names, and its private file if it is there; `None`
+/// when there is no file.
+pub(super) fn public_half(path: &Path) -> Result<Option<(PublicKey, Option<FileBytes>)>, String> {
+    let beside = with_suffix(path, ".pub");
+    let Some(bytes) = private_file_bytes(path)? else {
+        // The key may be in the agent alone.
+        return Ok(read_public(&beside).map(|key| (key, None)));
+    };
+    match private_file::parse_public(&bytes) {
+        Ok(public) => Ok(Some((public, Some(bytes)))),
+        Err(PrivateFileError::NeedsPassphrase) => match read_public(&beside) {
+            Some(public) => Ok(Some((public, Some(bytes)))),
+            None => Err("it is under a passphrase and its .pub file is missing".into()),
+        },
+        Err(PrivateFileError::NotAPrivateKey) => match parse_public_line(&bytes) {
+            Some(PresentedKey::Plain(public)) => Ok(Some((public, None))),
+            _ => Err("not a private key file".into()),
+        },
+        Err(reason) => Err(reason.to_string()),
+    }
+}
+
+/// The bytes of a private key file, unless others could have read it.
+fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
+    let file = match sys::file::open_regular(path, Links::Follow) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let bytes = sys::file::read_file_bounded(&file, private_file::MAX_FILE_BYTES)
+        .map(Zeroizing::new)
+        .map_err(|error| error.to_string())?;
+    if private_file::is_private_key(&bytes)
+        && let Ok(Some(mode)) = sys::file::too_open_for_a_key(&file)
+    {
+        return Err(format!(
+            "bad permissions: mode {mode:04o} lets others read this private key, so it is not \
+             used (chmod 600 {})",
+            path.display()
+        ));
+    }
+    Ok(Some(bytes))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn read_presented(path: &Path) -> Option<PresentedKey> {
+    let bytes = sys::file::read_bounded(path, MAX_PUBLIC_FILE, Links::Follow).ok()?;
+    parse_public_line(&bytes)
+}
+
+fn read_public(path: &Path) -> Option<PublicKey> {
+    match read_presented(path)? {
+        PresentedKey::Plain(key) => Some(key),
+        PresentedKey::Certificate(_) => None,
+    }
+}
+
+/// The first line that is `type base64 comment`.
+fn parse_public_line(bytes: &[u8]) -> Option<PresentedKey> {
+    bytes.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut words = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+        let name = words.find(|word| !word.is_empty())?;
+        let blob = keys::base64::decode(words.find(|word| !word.is_empty())?)?;
+        let presented = PresentedKey::from_blob(&blob).ok()?;
+        (presented.blob_name().as_bytes() == name).then_some(presented)
+    })
+}
+
+/// A certificate and where it was found.
+pub(super) struct Vouched {
+    pub(super) certificate: PresentedKey,
+    pub(super) path: PathBuf,
+}
+
+/// Certificates of `CertificateFile`, then those beside identity files.
+fn certificates(options: &ClientOptions, files: &[Named]) -> Vec<Vouched> {
+    let configured = options.certificate_files.iter().map(PathBuf::from);
+    let beside = files
+        .iter()
+        .map(|file| with_suffix(&file.path, "-cert.pub"));
+    let mut found: Vec<Vouched> = Vec::new();
+    for (path, wanted) in configured
+        .map(|path| (path, true))
+        .chain(beside.map(|path| (path, false)))
+    {
+        match read_presented(&path) {
+            Some(certificate) if certificate.certificate().is_some() => {
+                let known = found.iter().any(|other| other.certificate == certificate);
+                if !known {
+                    found.push(Vouched { certificate, path });
+                }
+            }
+            _ if wanted => debug1!("no certificate in {}", path.display()),
+            _ => {}
+        }
+    }
+    found
+}
+
+pub(super) fn arrange(
+    certificates: &[Vouched],
+    files: &[Named],
+    held: &[Held],
+    identities_only: bool,
+) -> VecDeque<Identity> {
+    let plain_in_agent = |key: &PublicKey| {
+        held.iter()
+            .find(|held| held.presented.certificate().is_none() && held.presented.key() == key)
+    };
+    let only_one = held.len() == 1;
+    let mut order = VecDeque::new();
+    for vouched in certificates {
+        let key = vouched.certificate.key();
+        let file = files.iter().find(|file| &file.public == key);
+        let source = match (plain_in_agent(key), file) {
+            (Some(held), _) => Source::Agent {
+                blob: held.blob.clone(),
+                unasked: true,
+            },
+            (
+                None,
+                Some(Named {
+                    private: Some(bytes),
+                    ..
+                }),
+            ) => Source::File {
+                key: None,
+                bytes: bytes.clone(),
+            },
+            _ => {
+                debug1!(
+                    "no private key for the certificate {}",
+                    vouched.path.display()
+                );
+                continue;
+            }
+        };
+        order.push_back(Identity {
+            blob: vouched.certificate.blob(),
+            presented: vouched.certificate.clone(),
+            name: vouched.path.display().to_string(),
+            path: file.map(|file| file.path.clone()),
+            explicit: true,
+            source,
+        });
+    }
+    for file in files {
+        if let Some(held) = plain_in_agent(&file.public) {
+            order.push_back(Identity {
+                name: file.path.display().to_string(),
+                path: Some(file.path.clone()),
+                explicit: file.explicit,
+                ..from_agent(held, file.explicit || only_one)
+            });
+        }
+    }
+    if !identities_only {
+        for held in held {
+            let taken = order
+                .iter()
+                .any(|identity: &Identity| identity.blob == held.blob);
+            if !taken {
+                order.push_back(from_agent(held, only_one));
+            }
+        }
+    }
+    for file in files {
+        let Some(bytes) = file
+            .private
+            .as_ref()
+            .filter(|_| plain_in_agent(&file.public).is_none())
+        else {
+            continue;
+        };
+        order.push_back(Identity {
+            presented: PresentedKey::Plain(file.public.clone()),
+            blob: file.public.blob(),
+            name: file.path.display().to_string(),
+            path: Some(file.path.clone()),
+            explicit: file.explicit,
+            source: Source::File {
+                key: None,
+                bytes: bytes.clone(),
+            },
+        });
+    }
+    order
+}
+
+fn from_agent(held: &Held, unasked: bool) -> Identity {
+    Identity {
+        presented: held.presented.clone(),
+        blob: held.blob.clone(),
+        name: held.comment.clone(),
+        path: None,
+        explicit: false,
+        source: Source::Agent {
+            blob: held.blob.clone(),
+            unasked,
+        },
+    }
+}

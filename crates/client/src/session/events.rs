@@ -1,0 +1,266 @@
+//! What happens on the connection: data without a sink, requests, ends, host keys.
+
+use config::client::YesNoAsk;
+use driver::Notice;
+use proto::channel::Request;
+use proto::{ChannelId, Event, Stream};
+use wire::message::open_failure;
+
+use super::{Asked, Ended, FAILURE, Next, Session, TOKEN_SIGNALS, TOKEN_TERMINAL, What};
+use crate::error::ClientError;
+use crate::log::{debug1, debug2, debug3, error, info, verbose};
+use crate::text::one_line;
+
+impl Session<'_> {
+    pub(super) fn handle(&mut self, notice: Notice) -> Result<Next, ClientError> {
+        match notice {
+            Notice::Event(event) => self.handle_event(event),
+            Notice::Ready {
+                token: TOKEN_SIGNALS,
+                ..
+            } => self.handle_signals(),
+            Notice::Ready {
+                token: TOKEN_TERMINAL,
+                ..
+            } => self.read_terminal(),
+            Notice::SourceEnded { channel, error, .. } => {
+                if let Some(error) = error {
+                    debug1!("reading standard input failed: {error}");
+                }
+                if self.driver.connection().channel_is_open(channel) {
+                    debug2!("channel {}: end of input", channel.0);
+                    self.command(|connection| connection.channel_eof(channel))?;
+                }
+                Ok(Next::Continue)
+            }
+            Notice::SinkEnded {
+                channel,
+                stream,
+                error,
+            } => {
+                if let Some(error) = error {
+                    self.sink_failed(channel, stream, &error)?;
+                }
+                Ok(Next::Continue)
+            }
+            // With the channel closed, what it brought may still be on its way to our output.
+            Notice::PeerClosed if self.closed => Ok(Next::Continue),
+            Notice::PeerClosed => Err(ClientError::Closed(self.peer.clone())),
+            _ => Ok(Next::Continue),
+        }
+    }
+
+    /// Nobody reads our output any more: the command may know (`eow@openssh.com`).
+    pub(super) fn sink_failed(
+        &mut self,
+        channel: ChannelId,
+        stream: Stream,
+        error: &std::io::Error,
+    ) -> Result<(), ClientError> {
+        debug1!("channel {}: writing {stream:?} failed: {error}", channel.0);
+        let is_session = !matches!(self.plan.what, What::Forward { .. });
+        if !self.driver.connection().channel_is_open(channel) {
+            return Ok(());
+        }
+        self.reader_left = true;
+        if is_session && stream == Stream::Data {
+            self.request(channel, &Request::Eow, false)?;
+        } else if !is_session {
+            self.command(|connection| connection.channel_close(channel))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn handle_event(&mut self, event: Event) -> Result<Next, ClientError> {
+        match event {
+            Event::ChannelOpened(channel) if Some(channel) == self.channel => {
+                debug2!("channel {}: open confirmed", channel.0);
+                self.confirmed(channel)?;
+            }
+            Event::ChannelRefused {
+                channel,
+                reason,
+                description,
+            } => {
+                error!(
+                    "channel {}: open failed: {}: {}",
+                    channel.0,
+                    open_reason(reason),
+                    one_line(&description)
+                );
+                if matches!(self.plan.what, What::Forward { .. }) {
+                    error!("stdio forwarding failed");
+                }
+                return Ok(Next::Finish(FAILURE));
+            }
+            Event::ChannelData { channel, data, .. } => {
+                // A stream whose sink is gone: the bytes are dropped, the window stays open.
+                self.command(|connection| connection.channel_consumed(channel, data.len()))?;
+            }
+            Event::ChannelRequest {
+                channel,
+                request,
+                want_reply,
+            } => {
+                self.channel_request(channel, request, want_reply)?;
+            }
+            Event::ChannelReply { channel, success } => return Ok(self.reply(channel, success)),
+            Event::ChannelEof(channel) => debug2!("channel {}: end of output", channel.0),
+            Event::ChannelClosed(channel) if Some(channel) == self.channel => {
+                debug2!("channel {}: closed", channel.0);
+                self.channel_closed(channel);
+            }
+            Event::ChannelOpenRequest { channel, kind, .. } => {
+                info!(
+                    "WARNING: the server asked for a channel of type {}: refused",
+                    one_line(&kind)
+                );
+                let reason = open_failure::ADMINISTRATIVELY_PROHIBITED;
+                self.command(|connection| {
+                    connection.reject_channel(channel, reason, "not asked for")
+                })?;
+            }
+            Event::KeysChanged { negotiated, .. } => {
+                debug1!("rekeyed: {}", negotiated.kex);
+            }
+            Event::HostKeysAnnounced(keys) => self.host_keys_announced(&keys),
+            Event::HostKeysProof(proofs) => self.host_keys_proven(proofs),
+            Event::DebugMessage {
+                always_display,
+                text,
+            } => {
+                if always_display {
+                    info!("Remote: {}", one_line(&text));
+                } else {
+                    debug1!("Remote: {}", one_line(&text));
+                }
+            }
+            Event::GlobalRequestRefused(name) => {
+                debug1!("client_input_global_request: {} refused", one_line(&name));
+            }
+            other => debug3!("event: {other:?}"),
+        }
+        Ok(Next::Continue)
+    }
+
+    pub(super) fn channel_request(
+        &mut self,
+        channel: ChannelId,
+        request: Request,
+        want_reply: bool,
+    ) -> Result<(), ClientError> {
+        let mut known = Some(channel) == self.channel;
+        match request {
+            Request::ExitStatus { status } if known => {
+                debug1!("channel {}: exit-status {status}", channel.0);
+                self.ended = Some(Ended::Status(status));
+            }
+            // Our own reader left, and the command noticed: nothing to report.
+            Request::ExitSignal { name, .. } if known && name == "PIPE" && self.reader_left => {
+                self.ended = Some(Ended::Signal);
+            }
+            Request::ExitSignal {
+                name,
+                core_dumped,
+                message,
+                ..
+            } if known => {
+                let core = if core_dumped { " (core dumped)" } else { "" };
+                let message = one_line(&message);
+                let colon = if message.is_empty() { "" } else { ": " };
+                info!(
+                    "The command was ended by signal {}{core}{colon}{message}",
+                    one_line(&name)
+                );
+                self.ended = Some(Ended::Signal);
+            }
+            Request::Eow if known => {
+                debug2!("channel {}: the command reads no more", channel.0);
+                self.stop_input(channel);
+            }
+            other => {
+                debug2!("channel {}: request {other:?} is not for us", channel.0);
+                known = false;
+            }
+        }
+        if want_reply {
+            self.command(|connection| connection.channel_reply(channel, known))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn reply(&mut self, channel: ChannelId, success: bool) -> Next {
+        let asked = self.asked.pop_front();
+        debug3!("channel {}: {asked:?}: {success}", channel.0);
+        match asked {
+            Some(Asked::Pty) if !success => {
+                error!("PTY allocation request failed on channel {}", channel.0);
+                self.leave_raw_mode();
+                self.plan.pty = None;
+            }
+            Some(Asked::Start) if success => self.started = true,
+            Some(Asked::Start) => {
+                self.leave_raw_mode();
+                error!(
+                    "{} request failed on channel {}",
+                    self.plan.what.request_name(),
+                    channel.0
+                );
+                return Next::Finish(FAILURE);
+            }
+            _ => {}
+        }
+        Next::Continue
+    }
+
+    pub(super) fn channel_closed(&mut self, channel: ChannelId) {
+        self.closed = true;
+        self.stop_input(channel);
+    }
+
+    pub(super) fn stop_input(&mut self, channel: ChannelId) {
+        drop(self.driver.detach_source(channel, Stream::Data));
+        if self.typed.take().is_some() {
+            self.driver.unwatch(sys::io::stdin());
+        }
+    }
+
+    // ---- host key rotation ----------------------------------------------------------------
+
+    pub(super) fn host_keys_announced(&mut self, keys: &[Vec<u8>]) {
+        let mut wanted = self.update_host_keys;
+        if wanted == YesNoAsk::Ask && (self.raw.is_some() || !self.interaction.can_ask()) {
+            verbose!("The server announced host keys; UpdateHostKeys=ask cannot ask now");
+            wanted = YesNoAsk::No;
+        }
+        if let Some(checker) = self.checker.as_deref_mut() {
+            self.rotation = checker.announced(keys, wanted, self.driver, self.interaction);
+        }
+    }
+
+    pub(super) fn host_keys_proven(&mut self, proofs: Option<Vec<Vec<u8>>>) {
+        let Some(rotation) = self.rotation.take() else {
+            return;
+        };
+        let mut wanted = self.update_host_keys;
+        if wanted == YesNoAsk::Ask && self.raw.is_some() {
+            wanted = YesNoAsk::No;
+        }
+        if wanted == YesNoAsk::No {
+            return;
+        }
+        if let Some(checker) = self.checker.as_deref_mut() {
+            checker.proven(&rotation, proofs, wanted, self.driver, self.interaction);
+        }
+    }
+}
+
+fn open_reason(reason: u32) -> String {
+    match reason {
+        open_failure::ADMINISTRATIVELY_PROHIBITED => "administratively prohibited".into(),
+        open_failure::CONNECT_FAILED => "connect failed".into(),
+        open_failure::UNKNOWN_CHANNEL_TYPE => "unknown channel type".into(),
+        open_failure::RESOURCE_SHORTAGE => "resource shortage".into(),
+        other => format!("reason {other}"),
+    }
+}

@@ -1,0 +1,105 @@
+//! Signals that reach the program during a session, and the state of the terminal.
+
+use std::os::fd::AsFd;
+
+use proto::channel::Request;
+use sys::signals::{Signal, SignalFd};
+
+use super::{Ended, FAILURE, Next, Session, TOKEN_SIGNALS};
+use crate::error::ClientError;
+use crate::log::{self, debug1, info, verbose};
+use crate::terminal::RawMode;
+use crate::text::one_line;
+
+impl Session<'_> {
+    pub(super) fn take_signals(&mut self) -> Result<(), ClientError> {
+        let mut signals = vec![Signal::WINCH, Signal::CONT];
+        for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
+            // One that our parent had us ignore (nohup) stays ignored.
+            if !sys::signals::is_ignored(signal).unwrap_or(false) {
+                signals.push(signal);
+            }
+        }
+        let fd = SignalFd::new(&signals).map_err(ClientError::system("signalfd"))?;
+        self.driver
+            .watch(fd.as_fd(), TOKEN_SIGNALS, true, false)
+            .map_err(ClientError::system("signalfd"))?;
+        self.signals = Some(fd);
+        Ok(())
+    }
+
+    pub(super) fn handle_signals(&mut self) -> Result<Next, ClientError> {
+        loop {
+            let Some(signals) = &self.signals else {
+                return Ok(Next::Continue);
+            };
+            let next = signals.read().map_err(ClientError::system("signalfd"))?;
+            match next.map(|info| info.signal) {
+                None => return Ok(Next::Continue),
+                Some(Signal::WINCH) => self.send_window_size()?,
+                Some(Signal::CONT) => self.resumed()?,
+                Some(signal) => {
+                    self.leave_raw_mode();
+                    verbose!("Killed by signal {}.", signal.as_raw());
+                    self.ended = Some(Ended::Signal);
+                    return Ok(Next::Finish(FAILURE));
+                }
+            }
+        }
+    }
+
+    pub(super) fn send_window_size(&mut self) -> Result<(), ClientError> {
+        let Some(channel) = self.channel.filter(|_| self.plan.pty.is_some()) else {
+            return Ok(());
+        };
+        if !self.driver.connection().channel_is_open(channel) {
+            return Ok(());
+        }
+        let size = crate::terminal::window_size();
+        let request = Request::WindowChange {
+            columns: size.columns,
+            rows: size.rows,
+            width_px: size.width_px,
+            height_px: size.height_px,
+        };
+        self.request(channel, &request, false)
+    }
+
+    /// Somebody stopped us and the shell changed the terminal meanwhile.
+    pub(super) fn resumed(&mut self) -> Result<(), ClientError> {
+        if let Some(raw) = &mut self.raw {
+            if let Err(error) = raw.resume() {
+                debug1!("the terminal cannot be made raw again: {error}");
+            }
+            self.send_window_size()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn enter_raw_mode(&mut self) {
+        if self.raw.is_some() || !sys::io::is_terminal(sys::io::stdin()) {
+            return;
+        }
+        match RawMode::enter() {
+            Ok(raw) => {
+                self.raw = Some(raw);
+                log::set_raw_terminal(true);
+            }
+            Err(error) => debug1!("the terminal stays as it is: {error}"),
+        }
+    }
+
+    pub(super) fn leave_raw_mode(&mut self) {
+        if self.raw.take().is_some() {
+            log::set_raw_terminal(false);
+        }
+    }
+
+    /// The last words, for a session with a terminal.
+    pub(super) fn farewell(&mut self) {
+        if self.plan.pty.is_some() && self.started {
+            info!("Connection to {} closed.", one_line(&self.peer.host));
+        }
+        debug1!("Exit status {}", self.exit_code());
+    }
+}

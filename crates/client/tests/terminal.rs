@@ -1,0 +1,298 @@
+//! The person's side: the client on a pseudo-terminal of its own, typed to by the test.
+
+mod support;
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use proto::channel::Request;
+use proto::{Event, Stream};
+use sys::process::{Child, Command, ExitStatus};
+use sys::pty::Pty;
+use sys::terminal::{WindowSize, attributes, encode_modes, set_window_size};
+
+use support::{Scratch, Scripted, client_program, next_event, next_request, serve_session};
+
+/// How long a test waits for what must come; far beyond what it takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Screen {
+    pty: Pty,
+    child: Child,
+    seen: Vec<u8>,
+}
+
+impl Screen {
+    /// The client with a terminal of 100 columns and 40 rows.
+    fn start(scratch: &Scratch, port: u16, arguments: &[&str]) -> Self {
+        let pty = Pty::open().unwrap();
+        let size = WindowSize {
+            columns: 100,
+            rows: 40,
+            width_px: 0,
+            height_px: 0,
+        };
+        set_window_size(&pty.slave, size).unwrap();
+        let program = client_program();
+        let known = format!(
+            "UserKnownHostsFile={}",
+            scratch.path("known_hosts").display()
+        );
+        let port = port.to_string();
+        let mut command = Command::new(&program);
+        command
+            .args([
+                "ssh",
+                "-F",
+                "none",
+                "-o",
+                "StrictHostKeyChecking=accept-new",
+                "-o",
+                &known,
+            ])
+            .args([
+                "-o",
+                "GlobalKnownHostsFile=none",
+                "-o",
+                "IdentityAgent=none",
+                "-p",
+                &port,
+            ])
+            .args(arguments)
+            .args(["127.0.0.1"])
+            .env("TERM", "vt220")
+            .env("HOME", &scratch.0)
+            .new_session()
+            .fd_shared(&pty.slave, 0)
+            .fd_shared(&pty.slave, 1)
+            .fd_shared(&pty.slave, 2)
+            .controlling_terminal(0);
+        let child = command.spawn().unwrap();
+        Self {
+            pty,
+            child,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Reads until `text` was shown; what stands before it is forgotten.
+    fn expect(&mut self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self
+                .seen
+                .windows(text.len())
+                .position(|part| part == text.as_bytes());
+            if let Some(at) = found {
+                self.seen.drain(..at + text.len());
+                return;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let ready = sys::io::wait_readable(self.pty.master.as_fd(), Some(left)).unwrap();
+            assert!(
+                ready,
+                "{text:?} did not come; seen: {}",
+                String::from_utf8_lossy(&self.seen)
+            );
+            let mut buffer = [0_u8; 4096];
+            let count = sys::io::read(&self.pty.master, &mut buffer).unwrap_or(0);
+            self.seen.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    fn type_in(&self, text: &str) {
+        sys::io::write_all(&self.pty.master, text.as_bytes()).unwrap();
+    }
+
+    /// Whether the terminal echoes: ECHO (opcode 53) in its encoded modes.
+    fn echoes(&self) -> bool {
+        let modes = encode_modes(&attributes(&self.pty.slave).unwrap());
+        modes.chunks_exact(5).any(|mode| mode == [53, 0, 0, 0, 1])
+    }
+
+    fn end(mut self) -> u8 {
+        match self.child.wait().unwrap() {
+            ExitStatus::Exited(code) => code,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A shell that greets, repeats what is typed in brackets, and ends with status 4 on `q`.
+fn parrot(requests: std::sync::mpsc::Sender<Request>) -> Scripted {
+    Scripted::start(move |driver| {
+        next_request(driver).unwrap();
+        driver.connection().auth_success().unwrap();
+        while let Some(event) = next_event(driver) {
+            let connection = driver.connection();
+            match event {
+                Event::ChannelOpenRequest { channel, .. } => {
+                    connection.accept_channel(channel).unwrap();
+                }
+                Event::ChannelRequest {
+                    channel,
+                    request,
+                    want_reply,
+                } => {
+                    if want_reply {
+                        connection.channel_reply(channel, true).unwrap();
+                    }
+                    if request == Request::Shell {
+                        let greeting = b"ready\r\n";
+                        connection
+                            .channel_send_slice(channel, Stream::Data, greeting)
+                            .unwrap();
+                    }
+                    // A test that has seen enough does not listen any more.
+                    let _ = requests.send(request);
+                }
+                Event::ChannelData { channel, data, .. } => {
+                    connection.channel_consumed(channel, data.len()).unwrap();
+                    let text = format!("[{}]", String::from_utf8_lossy(&data).escape_debug());
+                    connection
+                        .channel_send_slice(channel, Stream::Data, text.as_bytes())
+                        .unwrap();
+                    if data.ends_with(b"q") {
+                        let status = Request::ExitStatus { status: 4 };
+                        connection.channel_request(channel, &status, false).unwrap();
+                        connection.channel_close(channel).unwrap();
+                    }
+                }
+                _ => {}
+            }
+        }
+    })
+}
+
+#[test]
+fn a_shell_gets_the_terminal_and_gives_it_back() {
+    let scratch = Scratch::new();
+    let (sender, requests) = std::sync::mpsc::channel();
+    let server = parrot(sender);
+    let mut screen = Screen::start(&scratch, server.port, &[]);
+    screen.expect("ready\r\n");
+    match requests.recv().unwrap() {
+        Request::Pty {
+            term,
+            columns,
+            rows,
+            modes,
+            ..
+        } => {
+            assert_eq!((term.as_slice(), columns, rows), (&b"vt220"[..], 100, 40));
+            // The modes are those of before: with echo.
+            assert!(modes.chunks_exact(5).any(|mode| mode == [53, 0, 0, 0, 1]));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(requests.recv().unwrap(), Request::Shell);
+    assert!(!screen.echoes());
+    screen.type_in("\x03");
+    screen.expect("[\\u{3}]");
+    let size = WindowSize {
+        columns: 132,
+        rows: 50,
+        width_px: 0,
+        height_px: 0,
+    };
+    set_window_size(&screen.pty.slave, size).unwrap();
+    match requests.recv().unwrap() {
+        Request::WindowChange { columns, rows, .. } => assert_eq!((columns, rows), (132, 50)),
+        other => panic!("{other:?}"),
+    }
+    screen.type_in("q");
+    screen.expect("[q]");
+    screen.expect("Connection to 127.0.0.1 closed.\r\n");
+    assert!(screen.echoes());
+    assert_eq!(screen.end(), 4);
+    server.finish();
+}
+
+#[test]
+fn escapes_act_at_the_start_of_a_line_only() {
+    let scratch = Scratch::new();
+    let (sender, requests) = std::sync::mpsc::channel();
+    let server = parrot(sender);
+    let mut screen = Screen::start(&scratch, server.port, &[]);
+    screen.expect("ready\r\n");
+    screen.type_in("a~?");
+    screen.expect("[a~?]");
+    screen.type_in("\r~?");
+    screen.expect("Escapes that this program understands");
+    screen.type_in("~~");
+    screen.expect("[~]");
+    screen.type_in("\r~#");
+    screen.expect("  #0 session\r\n");
+    screen.type_in("~R~B");
+    screen.expect("~B\r\n");
+    let broke = requests
+        .iter()
+        .find(|request| matches!(request, Request::Break { .. }));
+    assert_eq!(broke, Some(Request::Break { ms: 1000 }));
+    screen.type_in("~.");
+    screen.expect("Connection to 127.0.0.1 closed.\r\n");
+    assert!(screen.echoes());
+    assert_eq!(screen.end(), 255);
+    server.finish();
+}
+
+#[test]
+fn another_escape_character_or_none_leaves_the_tilde_alone() {
+    for (escape, typed, shown) in [("^]", "\x1d?", "Escapes that"), ("none", "~?", "[~?]")] {
+        let scratch = Scratch::new();
+        let (sender, _requests) = std::sync::mpsc::channel();
+        let server = parrot(sender);
+        let mut screen = Screen::start(&scratch, server.port, &["-e", escape]);
+        screen.expect("ready\r\n");
+        screen.type_in(typed);
+        screen.expect(shown);
+        screen.type_in("q");
+        screen.expect("[q]");
+        assert_eq!(screen.end(), 4);
+        server.finish();
+    }
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let scratch = Scratch::new();
+    let (sender, _requests) = std::sync::mpsc::channel();
+    let server = parrot(sender);
+    let mut screen = Screen::start(&scratch, server.port, &[]);
+    screen.expect("ready\r\n");
+    assert!(!screen.echoes());
+    screen.child.signal(sys::signals::Signal::TERM).unwrap();
+    assert_eq!(screen.child.wait().unwrap(), ExitStatus::Exited(255));
+    assert!(screen.echoes());
+    server.finish();
+}
+
+#[test]
+fn a_password_is_asked_on_the_terminal_without_echo() {
+    let scratch = Scratch::new();
+    let server = Scripted::start(|driver| {
+        while let Some(request) = next_request(driver) {
+            match request.method {
+                proto::AuthMethod::Password { password, .. } if &password[..] == b"sesame" => {
+                    driver.connection().auth_success().unwrap();
+                    return serve_session(driver, |driver, channel, _| {
+                        driver.connection().channel_close(channel).unwrap();
+                    });
+                }
+                _ => driver
+                    .connection()
+                    .auth_failure(&["password"], false)
+                    .unwrap(),
+            }
+        }
+    });
+    let mut screen = Screen::start(&scratch, server.port, &["-l", "ann"]);
+    screen.expect("ann@127.0.0.1's password: ");
+    assert!(!screen.echoes());
+    screen.type_in("wrong\n");
+    screen.expect("Permission denied, please try again.");
+    screen.expect("ann@127.0.0.1's password: ");
+    screen.type_in("sesame\n");
+    assert_eq!(screen.end(), 255);
+    server.finish();
+}
