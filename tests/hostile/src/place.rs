@@ -1,1 +1,266 @@
 //! The real server and the real client, started for one test and gone with it.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use interop::account::{Guest, current_user, is_root};
+use interop::fixture;
+use interop::process::{Daemon, Input, Outcome, descendants, run};
+use interop::scratch::{Scratch, free_port, until};
+use keys::PrivateKey;
+use proto::Role;
+
+use crate::liar::{Liar, Offer};
+use crate::victim::{Tcp, Victim};
+
+/// Longest that a client may take to give up on a liar.
+const CLIENT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Our binary: what `FULMAR_BIN` names, else the development build, made now if need be.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("FULMAR_BIN") {
+            return PathBuf::from(path).canonicalize().expect("FULMAR_BIN");
+        }
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "-p", "cli"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "cargo build -p cli"
+        );
+        let path = fixture::target_folder().join("debug/fulmar");
+        path.canonicalize().expect("the binary that was built")
+    })
+}
+
+/// The key that the started server lets in.
+#[must_use]
+pub fn user_key() -> PrivateKey {
+    PrivateKey::from_ed25519_seed(&[21; 32])
+}
+
+/// A running `fulmar sshd`: with its whole chain of privileges for a guest when these tests run
+/// as root, else serving the user who runs them.
+pub struct Server {
+    /// The listener.
+    pub daemon: Daemon,
+    /// Whom [`user_key`] lets in.
+    pub user: String,
+    /// His password, where he has one.
+    pub password: Option<String>,
+    _guest: Option<Guest>,
+}
+
+impl Server {
+    /// Starts one; `lines` of sshd_config go before the usual ones, and so win.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(lines: &[&str]) -> Self {
+        Self::with_key_options("", lines)
+    }
+
+    /// The same with options before the user's key in authorized_keys.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn with_key_options(options: &str, lines: &[&str]) -> Self {
+        let mut guest = is_root().then(|| Guest::new().expect("a guest"));
+        let mut password = None;
+        if let Some(guest) = &mut guest {
+            guest.set_password("correct-horse-7").expect("a password");
+            password.clone_from(&guest.password);
+        }
+        let user = guest
+            .as_ref()
+            .map_or_else(current_user, |guest| guest.name.clone());
+        let scratch = Scratch::new();
+        let line = format!("{options}{}\n", user_key().public().to_line().trim_end());
+        let authorized = scratch.write("authorized_keys", line);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        fs::set_permissions(&authorized, mode).expect("its mode");
+        let port = free_port();
+        let mut config = String::new();
+        for line in lines {
+            config.push_str(line);
+            config.push('\n');
+        }
+        for (name, value) in [
+            ("ListenAddress", "127.0.0.1".to_owned()),
+            (
+                "HostKey",
+                fixture::file("host_ed25519").display().to_string(),
+            ),
+            ("AuthorizedKeysFile", authorized.display().to_string()),
+            ("StrictModes", "no".into()),
+            ("UsePAM", "no".into()),
+            ("PidFile", "none".into()),
+            ("PerSourcePenalties", "no".into()),
+            ("MaxStartups", "1000".into()),
+            ("LogLevel", "VERBOSE".into()),
+        ] {
+            config.push_str(&format!("{name} {value}\n"));
+        }
+        let config = scratch.write("sshd_config", config);
+        let mut command = Command::new(binary());
+        command
+            .args(["sshd", "-D", "-e", "-p", &port.to_string(), "-f"])
+            .arg(config);
+        let daemon = Daemon::start(&mut command, port, scratch).expect("fulmar sshd");
+        Self {
+            daemon,
+            user,
+            password,
+            _guest: guest,
+        }
+    }
+
+    /// A connection that has exchanged nothing.
+    #[must_use]
+    pub fn connect(&self) -> Liar<Tcp> {
+        Liar::new(Tcp::connect(self.daemon.port), Role::Client)
+    }
+
+    /// A connection that may authenticate.
+    #[must_use]
+    pub fn ready(&self) -> Liar<Tcp> {
+        let mut liar = self.connect();
+        liar.exchange(&Offer::default());
+        liar.service();
+        liar
+    }
+
+    /// A connection that has logged in.
+    #[must_use]
+    pub fn logged_in(&self) -> Liar<Tcp> {
+        let mut liar = self.ready();
+        liar.login_publickey(self.user.as_bytes(), &user_key());
+        liar
+    }
+
+    /// An honest login runs a command.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn still_serves(&self) {
+        let out = self.logged_in().run(0, b"echo still here");
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            "still here\n",
+            "{}",
+            self.daemon.log()
+        );
+    }
+
+    /// All processes of earlier connections are gone.
+    ///
+    /// # Panics
+    /// When they are not.
+    pub fn leaves_nothing_behind(&self) {
+        let gone = until(Duration::from_secs(20), || {
+            descendants(self.daemon.pid()).is_empty()
+        });
+        let left = descendants(self.daemon.pid());
+        assert!(gone, "processes {left:?} stay: {}", self.daemon.log());
+    }
+}
+
+/// Runs `fulmar ssh` against a lying server, which `script` plays on the first connection; gives
+/// how the client ended. What the script leaves open is closed behind it.
+///
+/// # Panics
+/// When the client does not start or does not end.
+pub fn client_against(arguments: &[&str], script: impl FnOnce(&mut Liar<Tcp>) + Send) -> Outcome {
+    client_at(&Scratch::new(), arguments, script)
+}
+
+/// The same with a known_hosts file and an identity in `scratch`.
+///
+/// # Panics
+/// As [`client_against`].
+pub fn client_at(
+    scratch: &Scratch,
+    arguments: &[&str],
+    script: impl FnOnce(&mut Liar<Tcp>) + Send,
+) -> Outcome {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = listener
+        .local_addr()
+        .expect("an address")
+        .port()
+        .to_string();
+    let identity = scratch.join("identity");
+    if !identity.exists() {
+        let text = keys::private_file::write_openssh(&user_key(), "liar", None)
+            .expect("a private key file");
+        scratch.write("identity", text.as_bytes());
+    }
+    let option = |name: &str, value: &dyn std::fmt::Display| format!("-o{name}={value}");
+    let mut command = Command::new(binary());
+    command
+        .args(["ssh", "-F", "none", "-p", &port, "-i"])
+        .arg(&identity)
+        .arg(option("IdentitiesOnly", &"yes"))
+        .arg(option("IdentityAgent", &"none"))
+        .arg(option(
+            "UserKnownHostsFile",
+            &scratch.join("known_hosts").display(),
+        ))
+        .arg(option("GlobalKnownHostsFile", &"none"))
+        .arg(option("StrictHostKeyChecking", &"accept-new"))
+        .arg(option("BatchMode", &"yes"))
+        .env_remove("SSH_AUTH_SOCK")
+        .env_remove("DISPLAY")
+        .args(arguments);
+    thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            listener.set_nonblocking(true).expect("a listener");
+            let mut accepted = None;
+            until(CLIENT_LIMIT, || {
+                accepted = listener.accept().ok();
+                accepted.is_some()
+            });
+            let (stream, _) = accepted.expect("the client connects");
+            stream.set_nonblocking(false).expect("a blocking socket");
+            let mut liar = Liar::new(Tcp::new(stream), Role::Server);
+            script(&mut liar);
+        });
+        let outcome = run(&mut command, Input::Nothing, CLIENT_LIMIT).expect("fulmar ssh ends");
+        server.join().expect("the liar's script");
+        outcome
+    })
+}
+
+/// Nothing in `text` that a terminal would act on.
+///
+/// # Panics
+/// When there is.
+pub fn assert_harmless(text: &str) {
+    let bad = text
+        .chars()
+        .find(|c| c.is_control() && !['\n', '\r', '\t'].contains(c));
+    assert_eq!(bad, None, "control character in {text:?}");
+}
+
+impl<V: Victim> Liar<V> {
+    /// Server: everything up to and with the login of whoever comes.
+    pub fn serve_login(&mut self) {
+        self.exchange(&Offer::default());
+        self.let_in();
+    }
+}

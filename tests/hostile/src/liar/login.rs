@@ -68,19 +68,24 @@ impl<V: Victim> Liar<V> {
         self.answer()
     }
 
+    /// The same where the victim may as well end the connection.
+    pub fn ask_or_end(&mut self, user: &[u8], method: &str, fields: &[u8]) -> Option<Vec<u8>> {
+        self.send(&userauth(user, method, fields));
+        self.next_answer()
+    }
+
     /// The next answer (51, 52 or 60).
     ///
     /// # Panics
     /// When no answer comes.
     pub fn answer(&mut self) -> Vec<u8> {
-        loop {
-            let payload = self.next();
-            match payload.as_deref().and_then(<[u8]>::first) {
-                Some(51 | 52 | 60) => return payload.unwrap_or_default(),
-                Some(_) => {}
-                None => panic!("no answer, but {:?}{}", self.goodbye, self.victim.state()),
-            }
-        }
+        self.next_answer()
+            .unwrap_or_else(|| panic!("no answer, but {:?}{}", self.goodbye, self.victim.state()))
+    }
+
+    fn next_answer(&mut self) -> Option<Vec<u8>> {
+        core::iter::from_fn(|| self.next())
+            .find(|payload| matches!(payload.first(), Some(51 | 52 | 60)))
     }
 
     /// Client: logs in by password.

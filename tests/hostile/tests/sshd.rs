@@ -1,0 +1,950 @@
+//! A lying client against the real `fulmar sshd`, with every process that it starts.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use hostile::liar::{Liar, Offer, publickey_fields, signed_data, userauth};
+use hostile::place::{Server, assert_harmless, user_key};
+use hostile::victim::{Tcp, Victim};
+use interop::process::descendants;
+use interop::report::{say, skipped};
+use interop::scratch::until;
+use keys::{PrivateKey, SignatureAlgorithm};
+use wire::message::{
+    ChannelData, ChannelOpenConfirmation, ChannelSuccess, ChannelWindowAdjust, GlobalRequest,
+    KexGexRequest, Ping, RequestSuccess, UserauthFailure,
+};
+use wire::{Put, Rest};
+
+fn string(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_string(text);
+    out
+}
+
+fn password_fields(password: &[u8]) -> Vec<u8> {
+    let mut fields = vec![0];
+    fields.put_string(password);
+    fields
+}
+
+#[test]
+fn channel_open_and_exec_before_login_leave_no_file() {
+    let server = Server::start(&[]);
+    let file = server.daemon.scratch().join("written-before-login");
+    let command = string(format!("touch {}", file.display()).as_bytes());
+    let shoot = |liar: &mut Liar<Tcp>| {
+        liar.open("session", 0, 1 << 20, 32_768);
+        liar.request(0, "exec", true, &command);
+        assert!(liar.ends());
+    };
+    let mut liar = server.connect();
+    liar.hello();
+    shoot(&mut liar);
+    let mut liar = server.connect();
+    liar.hello();
+    liar.kexinit(&Offer::lax());
+    liar.expect_kexinit();
+    shoot(&mut liar);
+    let mut liar = server.connect();
+    liar.exchange(&Offer::default());
+    shoot(&mut liar);
+    let mut liar = server.ready();
+    shoot(&mut liar);
+    // Behind a request that fails.
+    let mut liar = server.ready();
+    let mut bytes = liar.seal(&userauth(server.user.as_bytes(), "none", b""));
+    let mut open = vec![90];
+    open.put_string(b"session");
+    for number in [0, 1 << 20, 32_768] {
+        open.put_u32(number);
+    }
+    bytes.extend(liar.seal(&open));
+    liar.send_bytes(&bytes);
+    shoot(&mut liar);
+    // Success said by the client itself.
+    let mut liar = server.ready();
+    liar.send(&[52]);
+    shoot(&mut liar);
+    server.leaves_nothing_behind();
+    assert!(!file.exists());
+    server.still_serves();
+}
+
+/// Fifty first lines that no honest client sends.
+fn odd_banners() -> Vec<Vec<u8>> {
+    let mut list: Vec<Vec<u8>> = [
+        &b""[..],
+        b"\r\n",
+        b"\n",
+        b"\0",
+        b"\0\0\0\0\n",
+        b"SSH\n",
+        b"SSH-\n",
+        b"SSH-2\n",
+        b"SSH-2.0\n",
+        b"SSH-2.0 \n",
+        b"SSH-1.5-old\r\n",
+        b"SSH-1.99-\x07\r\n",
+        b"SSH-2.1-future\r\n",
+        b"SSH-20-x\r\n",
+        b"SSH-2.0-a\0b\r\n",
+        b"SSH-2.0-\x1b[31mred\r\n",
+        b"SSH-2.0-\xff\xfe\r\n",
+        b"SSH-2.0-\xc3\xa9\r\n",
+        b"ssh-2.0-lower\r\n",
+        b" SSH-2.0-space\r\n",
+        b"\r\nSSH-2.0-behind\r\n",
+        b"hello\r\nSSH-2.0-behind\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"EHLO x\r\n",
+        b"PROXY TCP4 1.2.3.4 1.2.3.4 1 22\r\n",
+        b"SSH-2.0-\r\r\r\n",
+        b"SSH-2.0-tab\tx\r\n",
+        b"SSH-2.0-%n%n%n%s%s%s\r\n",
+        b"SSH-2.0-$(id)`id`\r\n",
+        b"SSH-2.0-x\n\n\n\n",
+        b"SSH-2.0-x\r\n\0\0\0\0",
+        b"SSH-2.0-x\r\n\xff\xff\xff\xff",
+        b"SSH-2.0-x\r\n\0\0\0\x0c\x0a\x14",
+        b"SSH-2.0-x\r\n\0\0\0\x01\x14",
+        b"SSH-2.0-x\r\n\x00\x04\x00\x00",
+        b"SSH-2.0-x\r\n\0\0\0\x10\xff\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    ]
+    .iter()
+    .map(|line| line.to_vec())
+    .collect();
+    for len in [247, 248, 255, 256, 1000, 8192, 100_000] {
+        list.push([&b"SSH-2.0-"[..], &vec![b'a'; len], b"\r\n"].concat());
+        list.push(vec![b'S'; len]);
+    }
+    list
+}
+
+#[test]
+fn fifty_odd_banners_end_their_connection_and_nothing_else() {
+    let server = Server::start(&["LoginGraceTime 3"]);
+    let banners = odd_banners();
+    assert!(banners.len() >= 50, "{}", banners.len());
+    let mut open = Vec::new();
+    for banner in &banners {
+        let mut liar = server.connect();
+        liar.send_bytes(banner);
+        open.push(liar);
+    }
+    for (mut liar, banner) in open.into_iter().zip(&banners) {
+        while liar.victim.collect().is_some() {}
+        assert!(
+            liar.victim.has_ended(),
+            "{:?}",
+            String::from_utf8_lossy(banner)
+        );
+    }
+    server.leaves_nothing_behind();
+    assert_harmless(&server.daemon.log());
+    server.still_serves();
+}
+
+#[test]
+fn a_version_line_byte_by_byte_is_taken_and_nothing_is_taken_before_it() {
+    let server = Server::start(&[]);
+    let mut liar = server.connect();
+    for byte in b"SSH-2.0-Liar_1.0" {
+        assert!(liar.send_bytes(&[*byte]));
+    }
+    liar.version.clear();
+    liar.hello();
+    liar.version = "SSH-2.0-Liar_1.0".into();
+    liar.kexinit(&Offer::default());
+    liar.expect_kexinit();
+    liar.agree();
+    liar.newkeys();
+    liar.expect_newkeys();
+    liar.service();
+}
+
+#[test]
+fn user_names_cannot_be_paths_or_forge_lines_of_the_log() {
+    let server = Server::start(&["MaxAuthTries 100"]);
+    let names: [&[u8]; 12] = [
+        b"../../../../etc/passwd",
+        b"/etc/passwd",
+        b"..",
+        b"",
+        b"a\nAccepted publickey for root from 1.2.3.4 port 5 ssh2",
+        b"a\r\nAccepted password for root",
+        b"\x1b[2J\x1b[31mred",
+        b"a\0b",
+        b"-oProxyCommand=id",
+        b"$(touch /tmp/x)`id`",
+        b"\xff\xfe\xfd",
+        &[b'a'; 1000],
+    ];
+    let key = user_key();
+    for name in names {
+        // A connection for each: the name of a user cannot be changed.
+        let mut liar = server.ready();
+        let refused = liar.ask(name, "none", b"");
+        assert_eq!(refused.first(), Some(&51));
+        let request = liar.signed_request(name, &key, SignatureAlgorithm::Ed25519);
+        liar.send(&request);
+        assert_eq!(liar.answer(), refused, "{name:?}");
+        assert_eq!(liar.ask(name, "password", &password_fields(b"x")), refused);
+    }
+    server.leaves_nothing_behind();
+    let log = server.daemon.log();
+    assert_harmless(&log);
+    for line in log.lines() {
+        assert!(
+            !line.trim_start().starts_with("Accepted"),
+            "a line was forged: {line:?}"
+        );
+    }
+    assert!(
+        log.contains("Accepted publickey for root"),
+        "the name was not logged: {log}"
+    );
+}
+
+#[test]
+fn connections_that_reach_login_grace_time_at_once_all_end() {
+    let server = Server::start(&["LoginGraceTime 2"]);
+    let mut silent = Vec::new();
+    for index in 0..30 {
+        let mut liar = server.connect();
+        match index % 3 {
+            0 => {}
+            1 => liar.hello(),
+            _ => {
+                liar.exchange(&Offer::default());
+                liar.service();
+            }
+        }
+        silent.push(liar);
+    }
+    for mut liar in silent {
+        while liar.victim.collect().is_some() {}
+        assert!(liar.victim.has_ended());
+    }
+    server.leaves_nothing_behind();
+    server.still_serves();
+}
+
+#[test]
+fn login_grace_time_does_not_begin_anew_with_each_message() {
+    let server = Server::start(&["LoginGraceTime 2", "MaxAuthTries 100000"]);
+    let mut liar = server.ready();
+    let start = Instant::now();
+    let mut answers = 0;
+    while liar.send(&userauth(b"nobody-here", "none", b"")) {
+        if liar.next().is_none() {
+            break;
+        }
+        answers += 1;
+    }
+    assert!(liar.victim.has_ended() || liar.ends());
+    assert!(
+        start.elapsed() < Duration::from_secs(25),
+        "{answers} answers"
+    );
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn answers_do_not_tell_whether_a_user_exists() {
+    let server = Server::start(&["MaxAuthTries 100000", "LoginGraceTime 600"]);
+    let known = server.user.clone();
+    let tries = 200;
+    let stranger = PrivateKey::from_ed25519_seed(&[22; 32]);
+    let blob = stranger.public().blob();
+    let query = publickey_fields("ssh-ed25519", &blob, None);
+    let methods: [(&str, Vec<u8>); 4] = [
+        ("none", Vec::new()),
+        ("publickey", query),
+        ("keyboard-interactive", [string(b""), string(b"")].concat()),
+        ("password", password_fields(b"wrong")),
+    ];
+    for (method, fields) in methods {
+        // Refusals of a password end on a coarse grid of time: fewer of them.
+        let tries = if method == "password" { 40 } else { tries };
+        let mut kinds = Vec::new();
+        let mut medians = Vec::new();
+        let (mut one, mut other) = (server.ready(), server.ready());
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..tries {
+            for (index, (liar, name)) in [(&mut one, known.as_str()), (&mut other, "no-such-user")]
+                .into_iter()
+                .enumerate()
+            {
+                let start = Instant::now();
+                let answer = liar.ask(name.as_bytes(), method, &fields);
+                times[index].push(start.elapsed());
+                kinds.push(answer);
+            }
+        }
+        for list in &mut times {
+            list.sort();
+            medians.push((list[0], list[list.len() / 2]));
+        }
+        kinds.dedup();
+        assert_eq!(kinds.len(), 1, "{method}: {kinds:?}");
+        let [(least, median), (other_least, other_median)] = medians[..] else {
+            unreachable!()
+        };
+        say(&format!(
+            "refusals by {method}, {tries} tries: known user median {median:?} (least {least:?}), \
+             unknown user {other_median:?} ({other_least:?}), medians {:?} apart",
+            median.abs_diff(other_median)
+        ));
+    }
+}
+
+#[test]
+fn a_listed_key_that_was_only_asked_about_lets_nobody_in() {
+    let server = Server::start(&["MaxAuthTries 100"]);
+    let mut liar = server.ready();
+    let user = server.user.as_bytes().to_vec();
+    let listed = user_key();
+    let blob = listed.public().blob();
+    let answer = liar.ask(
+        &user,
+        "publickey",
+        &publickey_fields("ssh-ed25519", &blob, None),
+    );
+    assert_eq!(answer.first(), Some(&60), "the listed key would do");
+    let stranger = PrivateKey::from_ed25519_seed(&[22; 32]);
+    let request = liar.signed_request(&user, &stranger, SignatureAlgorithm::Ed25519);
+    liar.send(&request);
+    assert_eq!(liar.answer().first(), Some(&51));
+    // The listed key with the stranger's signature.
+    let id = liar.session_id.clone().expect("a session");
+    let data = signed_data(&id, &user, "ssh-ed25519", &blob);
+    let forged = stranger
+        .sign(SignatureAlgorithm::Ed25519, &data)
+        .expect("a signature");
+    let fields = publickey_fields("ssh-ed25519", &blob, Some(&forged));
+    assert_eq!(liar.ask(&user, "publickey", &fields).first(), Some(&51));
+    // Signed for another session, another user, and with bytes cut off.
+    let data = signed_data(&[1; 32], &user, "ssh-ed25519", &blob);
+    let other = listed
+        .sign(SignatureAlgorithm::Ed25519, &data)
+        .expect("a signature");
+    let fields = publickey_fields("ssh-ed25519", &blob, Some(&other));
+    assert_eq!(liar.ask(&user, "publickey", &fields).first(), Some(&51));
+    let data = signed_data(&id, b"root2", "ssh-ed25519", &blob);
+    let other = listed
+        .sign(SignatureAlgorithm::Ed25519, &data)
+        .expect("a signature");
+    let fields = publickey_fields("ssh-ed25519", &blob, Some(&other));
+    assert_eq!(liar.ask(&user, "publickey", &fields).first(), Some(&51));
+    liar.login_publickey(&user, &listed);
+}
+
+#[test]
+fn the_algorithm_of_a_signature_cannot_be_swapped() {
+    let server = Server::start(&["MaxAuthTries 100"]);
+    let mut liar = server.ready();
+    let user = server.user.as_bytes().to_vec();
+    let listed = user_key();
+    let blob = listed.public().blob();
+    let id = liar.session_id.clone().expect("a session");
+    for (asked, named) in [
+        ("ssh-ed25519", &b"ssh-rsa"[..]),
+        ("ssh-ed25519", b"ssh-ed25519-cert-v01@openssh.com"),
+        ("ssh-ed25519", b""),
+        ("rsa-sha2-512", b"ssh-ed25519"),
+        ("ssh-rsa", b"ssh-ed25519"),
+        ("ssh-ed25519-cert-v01@openssh.com", b"ssh-ed25519"),
+        ("sk-ssh-ed25519@openssh.com", b"ssh-ed25519"),
+        ("none", b"ssh-ed25519"),
+    ] {
+        let data = signed_data(&id, &user, asked, &blob);
+        let honest = listed
+            .sign(SignatureAlgorithm::Ed25519, &data)
+            .expect("a signature");
+        let bytes = &honest[4 + 11..];
+        let forged = [string(named), bytes.to_vec()].concat();
+        let fields = publickey_fields(asked, &blob, Some(&forged));
+        let answer = liar.ask(&user, "publickey", &fields);
+        assert_eq!(answer.first(), Some(&51), "{asked} {named:?}");
+    }
+    liar.login_publickey(&user, &listed);
+}
+
+#[test]
+fn blobs_that_are_empty_or_paths_are_no_keys() {
+    let server = Server::start(&["MaxAuthTries 100"]);
+    let mut liar = server.ready();
+    let path = server.daemon.scratch().join("authorized_keys");
+    let path = path.display().to_string();
+    for blob in [
+        &b""[..],
+        path.as_bytes(),
+        b"/dev/zero",
+        b"../../authorized_keys",
+        &[0; 60_000],
+    ] {
+        for signature in [None, Some(&b""[..]), Some(&b"/dev/zero"[..])] {
+            let fields = publickey_fields("ssh-ed25519", blob, signature);
+            let answer = liar.ask(server.user.as_bytes(), "publickey", &fields);
+            assert_eq!(answer.first(), Some(&51), "{blob:?} {signature:?}");
+        }
+    }
+    let user = server.user.clone();
+    liar.login_publickey(user.as_bytes(), &user_key());
+}
+
+#[test]
+fn a_user_name_cannot_be_changed_in_the_middle() {
+    let server = Server::start(&["MaxAuthTries 100"]);
+    let mut liar = server.ready();
+    liar.ask(server.user.as_bytes(), "none", b"");
+    let answer = liar.ask_or_end(b"root", "none", b"");
+    assert_eq!(answer, None);
+    assert!(liar.ends());
+}
+
+#[test]
+fn failures_are_counted_over_all_methods() {
+    let server = Server::start(&["MaxAuthTries 3"]);
+    let mut liar = server.ready();
+    let user = server.user.clone();
+    let mut failures = 0;
+    for (index, method) in ["none", "hostbased", "gssapi-with-mic", "x"]
+        .iter()
+        .cycle()
+        .enumerate()
+    {
+        assert!(index < 100, "{failures} failures and no end");
+        if !liar.send(&userauth(user.as_bytes(), method, b"")) {
+            break;
+        }
+        match liar.next() {
+            Some(payload) if payload.first() == Some(&51) => failures += 1,
+            Some(_) => {}
+            None => break,
+        }
+    }
+    assert!(failures <= 4, "{failures}");
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_password_of_a_megabyte_ends_the_connection() {
+    let server = Server::start(&[]);
+    for len in [70 * 1024, 250 * 1024] {
+        let mut liar = server.ready();
+        let fields = password_fields(&vec![b'x'; len]);
+        liar.send(&userauth(server.user.as_bytes(), "password", &fields));
+        assert!(liar.ends());
+    }
+    server.leaves_nothing_behind();
+    server.still_serves();
+}
+
+#[test]
+fn an_empty_password_is_refused_by_default() {
+    let server = Server::start(&["MaxAuthTries 100"]);
+    let mut liar = server.ready();
+    let answer = liar.ask(server.user.as_bytes(), "password", &password_fields(b""));
+    assert_eq!(answer.first(), Some(&51));
+}
+
+#[test]
+fn dear_key_exchanges_and_curves_of_nist_are_offered_only_when_configured() {
+    let server = Server::start(&[]);
+    let mut liar = server.connect();
+    liar.hello();
+    liar.kexinit(&Offer::default());
+    liar.expect_kexinit();
+    for name in liar.victims_kexinit().kex.iter() {
+        assert!(
+            !name.starts_with("diffie-hellman") && !name.starts_with("ecdh-"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn sizes_of_groups_that_a_client_lies_about_end_the_connection() {
+    let method = "diffie-hellman-group-exchange-sha256";
+    let server = Server::start(&[&format!("KexAlgorithms {method}")]);
+    for (min, preferred, max) in [
+        (1, 1, 1),
+        (8192, 2048, 1024),
+        (2049, 2050, 2051),
+        (u32::MAX, u32::MAX, u32::MAX),
+    ] {
+        let mut liar = server.connect();
+        liar.hello();
+        liar.kexinit(&Offer::kex(method));
+        liar.expect_kexinit();
+        liar.say(&KexGexRequest {
+            min,
+            preferred,
+            max,
+        });
+        assert!(liar.ends(), "{min} {preferred} {max}");
+    }
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_terminal_takes_any_modes_and_any_size() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    let mut modes = Vec::new();
+    for index in 0..800u32 {
+        modes.put_u8(u8::try_from(1 + index % 159).unwrap_or(1));
+        modes.put_u32(if index % 2 == 0 { u32::MAX } else { 0 });
+    }
+    let mut fields = string(b"xterm");
+    for size in [u32::MAX, u32::MAX, u32::MAX, 0] {
+        fields.put_u32(size);
+    }
+    fields.put_string(&modes);
+    liar.request(channel, "pty-req", true, &fields);
+    liar.expect(99);
+    for size in [0, u32::MAX, 80] {
+        let mut fields = Vec::new();
+        for _ in 0..4 {
+            fields.put_u32(size);
+        }
+        liar.request(channel, "window-change", false, &fields);
+    }
+    liar.request(channel, "exec", true, &string(b"stty size; echo alive"));
+    let out = String::from_utf8_lossy(&liar.output()).into_owned();
+    assert!(out.contains("alive"), "{out:?}");
+    drop(liar);
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn no_variable_of_a_client_reaches_a_command_unless_configured() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    for name in [
+        "LD_PRELOAD",
+        "PATH",
+        "GIT_SSH_COMMAND",
+        "LANG",
+        "A=B",
+        "",
+        "HOME\0X",
+        "ENV",
+    ] {
+        let fields = [string(name.as_bytes()), string(b"/from/the/liar")].concat();
+        liar.request(channel, "env", false, &fields);
+    }
+    liar.request(channel, "exec", true, &string(b"env"));
+    let out = String::from_utf8_lossy(&liar.output()).into_owned();
+    assert!(out.contains("HOME="), "{out:?}");
+    assert!(!out.contains("/from/the/liar"), "{out:?}");
+}
+
+#[test]
+fn a_channel_runs_one_program() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    liar.request(channel, "exec", true, &string(b"cat; echo end"));
+    liar.expect(99);
+    for (name, fields) in [
+        ("exec", string(b"echo twice")),
+        ("shell", Vec::new()),
+        ("subsystem", string(b"sftp")),
+    ] {
+        liar.request(channel, name, true, &fields);
+        liar.expect(100);
+    }
+    liar.say(&wire::message::ChannelEof {
+        recipient_channel: channel,
+    });
+    assert_eq!(liar.output(), b"end\n");
+}
+
+#[test]
+fn signatures_for_hostkeys_prove_come_in_bounded_number() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let announced = liar.expect(80);
+    let request = GlobalRequest::decode(&announced).expect("a request");
+    assert_eq!(request.name, b"hostkeys-00@openssh.com");
+    let fields = request.fields.0.to_vec();
+    let mut signed = 0;
+    let mut asked = 0;
+    for _ in 0..500 {
+        asked += 1;
+        let sent = liar.say(&GlobalRequest {
+            name: b"hostkeys-prove-00@openssh.com",
+            want_reply: true,
+            fields: Rest(&fields),
+        });
+        if !sent {
+            break;
+        }
+        match liar.next() {
+            Some(payload) if payload.first() == Some(&81) => signed += 1,
+            Some(_) => {}
+            None => break,
+        }
+    }
+    assert!(signed >= 1, "an honest question is answered");
+    assert!(signed <= 50, "{signed} signatures for {asked} questions");
+    server.still_serves();
+}
+
+#[test]
+fn proofs_are_given_for_host_keys_only() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let stranger = PrivateKey::from_ed25519_seed(&[22; 32]).public().blob();
+    liar.say(&GlobalRequest {
+        name: b"hostkeys-prove-00@openssh.com",
+        want_reply: true,
+        fields: Rest(&string(&stranger)),
+    });
+    let answer = loop {
+        match liar.next() {
+            Some(payload) if matches!(payload.first(), Some(81 | 82)) => break Some(payload),
+            Some(_) => {}
+            None => break None,
+        }
+    };
+    assert!(answer.is_none_or(|payload| payload == [82]));
+}
+
+/// Everything that a connection could be forwarded by.
+fn forwardings(liar: &mut Liar<Tcp>) -> Vec<(&'static str, bool)> {
+    let mut granted = Vec::new();
+    let tcp = {
+        let mut fields = string(b"127.0.0.1");
+        fields.put_u32(22);
+        fields.put_string(b"127.0.0.1");
+        fields.put_u32(1);
+        fields
+    };
+    let unix = [string(b"/run/nothing"), string(b""), vec![0; 4]].concat();
+    let mut tun = Vec::new();
+    tun.put_u32(1);
+    tun.put_u32(0x7fff_ffff);
+    for (number, (kind, fields)) in [
+        ("direct-tcpip", &tcp),
+        ("direct-streamlocal@openssh.com", &unix),
+        ("tun@openssh.com", &tun),
+        ("x11", &tcp),
+        ("auth-agent@openssh.com", &Vec::new()),
+        ("forwarded-tcpip", &tcp),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        liar.say(&wire::message::ChannelOpen {
+            kind: kind.as_bytes(),
+            sender_channel: u32::try_from(number).unwrap_or(0),
+            window: 1 << 20,
+            max_packet: 32_768,
+            fields: Rest(fields),
+        });
+        granted.push((kind, of_two(liar, 91, 92)));
+    }
+    for (name, fields) in [
+        ("tcpip-forward", [string(b""), vec![0; 4]].concat()),
+        ("streamlocal-forward@openssh.com", string(b"/tmp/liar.sock")),
+    ] {
+        liar.say(&GlobalRequest {
+            name: name.as_bytes(),
+            want_reply: true,
+            fields: Rest(&fields),
+        });
+        granted.push((name, of_two(liar, 81, 82)));
+    }
+    let channel = liar.open_session(99);
+    let mut x11 = vec![0];
+    x11.put_string(b"MIT-MAGIC-COOKIE-1");
+    x11.put_string(b"00\nxauth add");
+    x11.put_u32(0);
+    for (name, fields) in [("x11-req", x11), ("auth-agent-req@openssh.com", Vec::new())] {
+        liar.request(channel, name, true, &fields);
+        granted.push((name, of_two(liar, 99, 100)));
+    }
+    granted
+}
+
+/// Which of two answers comes.
+fn of_two(liar: &mut Liar<Tcp>, yes: u8, no: u8) -> bool {
+    loop {
+        let payload = liar.next().expect("an answer");
+        match payload.first() {
+            Some(number) if *number == yes => return true,
+            Some(number) if *number == no => return false,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn every_forwarding_is_refused_under_disable_forwarding_and_under_restrict() {
+    for (options, lines) in [
+        ("", &["DisableForwarding yes"][..]),
+        ("restrict ", &["AllowTcpForwarding yes"][..]),
+    ] {
+        let server = Server::with_key_options(options, lines);
+        let mut liar = server.logged_in();
+        for (what, granted) in forwardings(&mut liar) {
+            assert!(!granted, "{what} under {options:?} {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_restricted_key_has_no_terminal() {
+    let server = Server::with_key_options("restrict ", &[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    let mut fields = string(b"xterm");
+    fields.extend_from_slice(&[0; 16]);
+    fields.put_string(b"");
+    liar.request(channel, "pty-req", true, &fields);
+    liar.expect(100);
+}
+
+#[test]
+fn a_forced_command_runs_whatever_is_asked_for() {
+    let server =
+        Server::with_key_options("command=\"echo forced\" ", &["Subsystem sftp /bin/false"]);
+    let file = server.daemon.scratch().join("not-forced");
+    let mut liar = server.logged_in();
+    for (number, (name, fields)) in [
+        (
+            "exec",
+            string(format!("touch {}", file.display()).as_bytes()),
+        ),
+        ("shell", Vec::new()),
+        ("subsystem", string(b"sftp")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let number = u32::try_from(number).unwrap_or(0);
+        let channel = liar.open_session(number);
+        liar.request(channel, name, true, &fields);
+        assert_eq!(
+            String::from_utf8_lossy(&liar.output()),
+            "forced\n",
+            "{name}"
+        );
+        liar.say(&wire::message::ChannelClose {
+            recipient_channel: channel,
+        });
+    }
+    assert!(!file.exists());
+}
+
+#[test]
+fn lies_on_a_live_session_end_the_connection_and_its_processes() {
+    let server = Server::start(&[]);
+    let lies: [fn(&mut Liar<Tcp>, u32); 7] = [
+        |liar, channel| {
+            for _ in 0..2 {
+                liar.say(&ChannelWindowAdjust {
+                    recipient_channel: channel,
+                    bytes: u32::MAX,
+                });
+            }
+        },
+        |liar, channel| {
+            liar.say(&ChannelData {
+                recipient_channel: channel,
+                data: &vec![0; 100_000],
+            });
+        },
+        |liar, _| {
+            liar.say(&ChannelData {
+                recipient_channel: 12_345,
+                data: b"x",
+            });
+        },
+        |liar, _| {
+            liar.kexinit(&Offer::default());
+            liar.kexinit(&Offer::default());
+        },
+        |liar, _| {
+            liar.send(&[52]);
+        },
+        |liar, _| {
+            liar.send_bytes(&[0xff; 4096]);
+        },
+        |liar, channel| {
+            liar.say(&ChannelOpenConfirmation {
+                recipient_channel: channel,
+                sender_channel: 0,
+                window: 0,
+                max_packet: 0,
+                fields: Rest(b""),
+            });
+        },
+    ];
+    for (index, lie) in lies.into_iter().enumerate() {
+        let mut liar = server.logged_in();
+        let channel = liar.open_session(0);
+        liar.request(channel, "exec", true, &string(b"exec sleep 600"));
+        liar.expect(99);
+        lie(&mut liar, channel);
+        while liar.victim.collect().is_some() {}
+        assert!(liar.victim.has_ended(), "lie {index}");
+    }
+    server.leaves_nothing_behind();
+    server.still_serves();
+}
+
+#[test]
+fn answers_to_nothing_do_not_block_a_session() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    for _ in 0..2_000 {
+        liar.say(&RequestSuccess { fields: Rest(b"") });
+        liar.say(&ChannelSuccess {
+            recipient_channel: channel,
+        });
+    }
+    liar.request(channel, "exec", true, &string(b"echo alive"));
+    assert_eq!(liar.output(), b"alive\n");
+}
+
+#[test]
+fn a_command_that_writes_without_end_waits_for_a_closed_window() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    liar.open("session", 0, 100_000, 32_768);
+    let confirmation = liar.expect(91);
+    let channel = ChannelOpenConfirmation::decode(&confirmation)
+        .expect("confirmed")
+        .sender_channel;
+    liar.request(channel, "exec", true, &string(b"cat /dev/zero"));
+    let mut got = 0;
+    while got < 100_000 {
+        let payload = liar.expect(94);
+        got += ChannelData::decode(&payload).expect("data").data.len();
+    }
+    assert_eq!(got, 100_000);
+    // Now it may write nothing; each PONG shows that it has been round its loop again.
+    for _ in 0..200 {
+        liar.say(&Ping { data: b"turn" });
+        liar.expect(193);
+    }
+    for pid in descendants(server.daemon.pid()) {
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+            continue;
+        };
+        let peak: u64 = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+            .unwrap_or_default();
+        assert!(peak < 64 * 1024, "process {pid} holds {peak} KiB: {status}");
+    }
+    drop(liar);
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_peer_that_inflates_past_the_limit_is_ended() {
+    let server = Server::start(&["Compression yes"]);
+    let mut liar = server.connect();
+    liar.exchange(&Offer {
+        compression: "zlib@openssh.com".into(),
+        ..Offer::default()
+    });
+    liar.service();
+    liar.login_publickey(server.user.as_bytes(), &user_key());
+    liar.start_compression();
+    let mut payload = vec![2];
+    payload.put_string(&vec![0; 32 << 20]);
+    let mut small = Vec::new();
+    compress::Compressor::new(9)
+        .compress(&payload, &mut small)
+        .expect("deflated");
+    liar.send_deflated_as_is(&small);
+    while liar.victim.collect().is_some() {}
+    assert!(liar.victim.has_ended());
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn sessions_of_one_connection_have_a_limit() {
+    let server = Server::start(&["MaxSessions 3"]);
+    let mut liar = server.logged_in();
+    let mut opened = 0;
+    for number in 0..10 {
+        liar.open("session", number, 1 << 20, 32_768);
+        opened += usize::from(of_two(&mut liar, 91, 92));
+    }
+    assert_eq!(opened, 3);
+}
+
+#[test]
+fn partial_success_of_one_user_is_worth_nothing_to_another() {
+    let server = Server::start(&[
+        "AuthenticationMethods publickey,password",
+        "MaxAuthTries 100",
+    ]);
+    let Some(password) = server.password.clone() else {
+        skipped("two factors", &"needs root");
+        return;
+    };
+    let mut liar = server.ready();
+    let user = server.user.as_bytes().to_vec();
+    let request = liar.signed_request(&user, &user_key(), SignatureAlgorithm::Ed25519);
+    liar.send(&request);
+    let answer = liar.answer();
+    let failure = UserauthFailure::decode(&answer).expect("a partial success");
+    assert!(failure.partial_success);
+    assert_eq!(failure.methods.as_str(), "password");
+    let answer = liar.ask_or_end(b"root", "password", &password_fields(password.as_bytes()));
+    assert_ne!(answer.as_deref(), Some(&[52][..]));
+    if answer.is_some() {
+        let answer = liar.ask_or_end(&user, "password", &password_fields(password.as_bytes()));
+        // Whoever changes the name in the middle begins anew.
+        assert_ne!(answer.as_deref(), Some(&[52][..]));
+    }
+    let mut liar = server.ready();
+    let request = liar.signed_request(&user, &user_key(), SignatureAlgorithm::Ed25519);
+    liar.send(&request);
+    assert_eq!(liar.answer().first(), Some(&51));
+    liar.login_password(&user, password.as_bytes());
+}
+
+#[test]
+fn a_process_is_left_behind_by_no_peer_that_vanishes() {
+    let server = Server::start(&[]);
+    for stage in 0..5 {
+        let mut liar = server.connect();
+        if stage >= 1 {
+            liar.hello();
+        }
+        if stage >= 2 {
+            liar.kexinit(&Offer::default());
+            liar.expect_kexinit();
+            liar.init();
+        }
+        if stage >= 3 {
+            liar.finish();
+            liar.newkeys();
+            liar.expect_newkeys();
+            liar.service();
+        }
+        if stage >= 4 {
+            liar.login_publickey(server.user.as_bytes(), &user_key());
+            let channel = liar.open_session(0);
+            liar.request(channel, "exec", true, &string(b"exec sleep 600"));
+            liar.expect(99);
+        }
+    }
+    assert!(until(Duration::from_secs(5), || true));
+    server.leaves_nothing_behind();
+}
