@@ -5,41 +5,18 @@
 use config::server::ServerOptions;
 use privsep::Restrictions;
 
-/// What the configuration says about connections that a client asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Forwarding {
-    /// DisableForwarding and AllowTcpForwarding let `direct-tcpip` be.
-    local: bool,
-    /// PermitOpen.
-    permit_open: Vec<String>,
-}
-
-impl Forwarding {
-    /// Reads it from the options.
-    pub(super) fn of(options: &ServerOptions) -> Self {
-        let dump = options.dump();
-        let said = |keyword: &str| {
-            dump.lines()
-                .find_map(|line| line.strip_prefix(keyword)?.strip_prefix(' '))
-                .unwrap_or_default()
-        };
-        Self {
-            local: !options.disable_forwarding
-                && matches!(said("allowtcpforwarding"), "yes" | "all" | "local"),
-            permit_open: said("permitopen")
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect(),
-        }
-    }
-
-    /// May `direct-tcpip` (RFC 4254 §7.2) connect to `host`, as the client wrote it, and `port`?
-    pub(super) fn permits(&self, restrictions: &Restrictions, host: &str, port: u16) -> bool {
-        self.local
-            && !restrictions.no_port_forwarding
-            && listed(&self.permit_open, host, port)
-            && listed(&restrictions.permit_open, host, port)
-    }
+/// May `direct-tcpip` (RFC 4254 §7.2) connect to `host`, as the client wrote it, and `port`?
+pub(super) fn may_open(
+    options: &ServerOptions,
+    restrictions: &Restrictions,
+    host: &str,
+    port: u16,
+) -> bool {
+    !options.disable_forwarding
+        && options.allow_tcp_forwarding.is_local()
+        && !restrictions.no_port_forwarding
+        && listed(&options.permit_open, host, port)
+        && listed(&restrictions.permit_open, host, port)
 }
 
 /// An empty list and `any` permit everything, `none` nothing.

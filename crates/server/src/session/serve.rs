@@ -13,7 +13,7 @@ use super::SessionError;
 use super::channel::{Orphan, SessionChannel};
 use super::context::Context;
 use super::forward::{Fate, Resolver, Target, TcpChannel};
-use super::permits::Forwarding;
+use super::permits;
 use super::token::Token;
 use crate::transport;
 
@@ -31,8 +31,6 @@ pub(super) struct Serve<'a> {
     orphans: Vec<Orphan>,
     resolver: Resolver,
     no_more_sessions: bool,
-    /// Read when it is first asked for.
-    forwarding: Option<Forwarding>,
 }
 
 impl<'a> Serve<'a> {
@@ -44,7 +42,6 @@ impl<'a> Serve<'a> {
             orphans: Vec::new(),
             resolver: Resolver::default(),
             no_more_sessions: false,
-            forwarding: None,
         }
     }
 
@@ -290,10 +287,8 @@ impl<'a> Serve<'a> {
 
     fn open_tcp(&mut self, channel: ChannelId, fields: &[u8]) -> Result<(), SessionError> {
         let target = Target::decode(fields).map_err(proto::Error::from)?;
-        let forwarding = self
-            .forwarding
-            .get_or_insert_with(|| Forwarding::of(&self.context.options));
-        if !forwarding.permits(&self.context.grant.restrictions, &target.host, target.port) {
+        let (options, restrictions) = (&self.context.options, &self.context.grant.restrictions);
+        if !permits::may_open(options, restrictions, &target.host, target.port) {
             self.context.log.info(&format!(
                 "Received request to connect to host {} port {}, but the request was denied.",
                 target.host, target.port

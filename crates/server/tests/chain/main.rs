@@ -1,9 +1,11 @@
 //! The two processes of the server, executed for real behind a fake monitor, with OpenSSH's
 //! client as the judge. This program is the server's roles, too: it executes itself.
 
+mod client;
 mod fake_monitor;
 mod hostile;
 mod peer;
+mod requests;
 mod sessions;
 
 /// A test: its name and its body.
@@ -37,7 +39,7 @@ fn main() {
     } else {
         first
     };
-    let tests: Vec<Test> = [hostile::TESTS, sessions::TESTS].concat();
+    let tests: Vec<Test> = [hostile::TESTS, sessions::TESTS, requests::TESTS].concat();
     let (mut passed, mut failed) = (0, Vec::new());
     for (name, body) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let before = std::time::Instant::now();
