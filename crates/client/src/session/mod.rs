@@ -11,6 +11,7 @@ mod signals;
 mod stdio;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use config::client::YesNoAsk;
 use driver::{Driver, DriverError};
@@ -38,6 +39,11 @@ const TOKEN_RETRY: u64 = 3;
 
 /// How long typed input waits before it is offered to a full connection again, milliseconds.
 const RETRY_MS: u64 = 20;
+
+/// How often, and how long each time, output is waited for when the server is gone after the
+/// channel's end: a minute for a reader that does not read.
+const MAX_LINGERS: u32 = 600;
+const LINGER: Duration = Duration::from_millis(100);
 
 /// The exit code of everything that is not the command's own.
 pub const FAILURE: i32 = 255;
@@ -136,12 +142,23 @@ impl<'c> Session<'c> {
     fn run_inner(&mut self) -> Result<i32, ClientError> {
         self.take_signals()?;
         self.open()?;
+        let mut patience = MAX_LINGERS;
         loop {
             self.offer_typed()?;
             if self.is_over() {
                 return Ok(self.exit_code());
             }
-            let notice = self.driver.next().map_err(|error| self.lost(error))?;
+            let notice = match self.driver.next() {
+                Ok(notice) => notice,
+                Err(error) if self.closed && patience > 0 => {
+                    // The channel has ended well; only its last bytes are still to be written.
+                    debug2!("after the channel's end: {error}");
+                    patience -= 1;
+                    let _ = sys::io::wait_writable(sys::io::stdout(), Some(LINGER));
+                    continue;
+                }
+                Err(error) => return Err(self.lost(error)),
+            };
             match self.handle(notice)? {
                 Next::Continue => {}
                 Next::Finish(code) => return Ok(code),
