@@ -134,9 +134,8 @@ impl Client {
         loop {
             match self.driver.next().expect("an event") {
                 Notice::Event(Event::ChannelData { channel, data, .. }) => {
-                    if Some(channel) == of {
-                        output.extend_from_slice(&data);
-                    }
+                    let wanted = Some(channel) == of;
+                    output.extend_from_slice(if wanted { &data } else { &[] });
                 }
                 Notice::Event(event) => return event,
                 _ => {}

@@ -83,6 +83,36 @@ impl Place {
         command
     }
 
+    /// The client's command line up to the host, without a key, asking a program for passwords.
+    pub fn ssh_asking(&self, server: &Server, flags: &[&str], askpass: &Path) -> Command {
+        let known_hosts = format!(
+            "UserKnownHostsFile={}",
+            self.path.join("known_hosts").display()
+        );
+        let mut command = Command::new("/usr/bin/ssh");
+        command
+            .args([
+                "-F",
+                "none",
+                "-o",
+                "StrictHostKeyChecking=no",
+                "-o",
+                &known_hosts,
+            ])
+            .args([
+                "-o",
+                "GlobalKnownHostsFile=none",
+                "-p",
+                &server.address.port().to_string(),
+            ])
+            .args(flags)
+            .arg("tester@127.0.0.1")
+            .env("SSH_ASKPASS", askpass)
+            .env("SSH_ASKPASS_REQUIRE", "force")
+            .env("DISPLAY", ":0");
+        command
+    }
+
     /// Runs the client to its end.
     pub fn run(&self, server: &Server, flags: &[&str], command: &[&str], input: &[u8]) -> Output {
         run(self.ssh(server, flags).args(command), input)

@@ -75,6 +75,14 @@ pub const TESTS: &[Test] = &[
         password_and_prompts_reach_the_monitor,
     ),
     (
+        "prompts_of_keyboard_interactive_are_shown",
+        prompts_are_shown,
+    ),
+    (
+        "a_client_that_stops_answering_is_let_go",
+        a_client_that_stops_answering_is_let_go,
+    ),
+    (
         "an_expired_password_leaves_only_passwd",
         an_expired_password_leaves_only_passwd,
     ),
@@ -669,38 +677,78 @@ fn password_and_prompts_reach_the_monitor() {
             "-o",
             "PreferredAuthentications=password",
             "-o",
-            "BatchMode=no",
-            "-o",
-            "LogLevel=INFO",
-        ];
-        let mut command = Command::new("/usr/bin/ssh");
-        command.args([
-            "-F",
-            "none",
-            "-o",
-            "StrictHostKeyChecking=no",
-            "-o",
             "NumberOfPasswordPrompts=1",
-        ]);
-        let known = format!(
-            "UserKnownHostsFile={}",
-            place.path.join("known_hosts").display()
-        );
-        command
-            .args(["-o", &known, "-p", &server.address.port().to_string()])
-            .args(flags);
-        command
-            .arg("tester@127.0.0.1")
-            .arg("echo in")
-            .env("SSH_ASKPASS", &askpass);
-        command
-            .env("SSH_ASKPASS_REQUIRE", "force")
-            .env("DISPLAY", ":0");
+        ];
+        let mut command = place.ssh_asking(&server, &flags, &askpass);
+        command.arg("echo in");
         let out = run(&mut command, b"");
         assert_eq!(out.status.success(), good, "{}", text(&out.stderr));
         assert_eq!(text(&out.stdout), if good { "in\n" } else { "" });
         assert!(text(&out.stderr).contains("Only for testers."));
     }
+}
+
+fn prompts_are_shown() {
+    let Some(place) = Place::new("prompts") else {
+        return;
+    };
+    let server = Server::start(place.policy());
+    let askpass = place.path.join("askpass");
+    let asked = place.path.join("asked");
+    fs::write(
+        &askpass,
+        format!("#!/bin/sh\necho \"$1\" > {}\necho word\n", asked.display()),
+    )
+    .expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(&askpass, mode).expect("its mode");
+    let flags = [
+        "-o",
+        "PreferredAuthentications=keyboard-interactive",
+        "-o",
+        "NumberOfPasswordPrompts=1",
+    ];
+    let mut command = place.ssh_asking(&server, &flags, &askpass);
+    let out = run(&mut command, b"");
+    // The fake monitor lets no answer in; what matters is that it was asked for.
+    assert!(!out.status.success());
+    let asked = fs::read_to_string(asked).expect("the prompt");
+    assert!(asked.contains("Word: "), "{asked}");
+}
+
+fn a_client_that_stops_answering_is_let_go() {
+    let Some(place) = Place::new("alive") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.config = "ClientAliveInterval 1\nClientAliveCountMax 1\n".into();
+    let server = Server::start(policy);
+    let mut client = place
+        .ssh(&server, &[])
+        .arg("echo ready; cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a client");
+    let mut said = [0; 5];
+    client
+        .stdout
+        .as_mut()
+        .expect("its output")
+        .read_exact(&mut said)
+        .expect("ready");
+    let pid = i32::try_from(client.id()).expect("a pid");
+    sys::signals::send(pid, sys::signals::Signal::STOP).expect("it stops");
+    let record = server.wait_for(0, |record| record.session_exit.is_some());
+    sys::signals::send(pid, sys::signals::Signal::KILL).expect("it ends");
+    client.wait().expect("an end");
+    assert!(
+        record
+            .log
+            .iter()
+            .any(|line| line.contains("client not responding")),
+        "{record:?}"
+    );
 }
 
 fn an_expired_password_leaves_only_passwd() {
