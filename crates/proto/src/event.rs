@@ -257,6 +257,9 @@ pub enum Event {
     },
     /// The peer opened a window that was closed.
     ChannelWritable(ChannelId),
+    /// The peer sent CLOSE on a channel under `channel_hold_close`: it takes no more data, and
+    /// the channel is gone once the owner has sent what it owes and called `channel_close`.
+    ChannelPeerClosed(ChannelId),
     /// Both sides closed; the number is free again.
     ChannelClosed(ChannelId),
     /// Client: the server's host keys (`hostkeys-00@openssh.com`), at most 64.

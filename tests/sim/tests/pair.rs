@@ -354,3 +354,25 @@ fn keepalives_are_answered_and_silence_ends_the_connection() {
     pair.now += 1000;
     assert!(pair.client.connection.handle_timeout(pair.now).is_err());
 }
+
+#[test]
+fn a_server_that_holds_its_close_can_still_send_the_exit_status() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = open_channel(&mut pair);
+    pair.server.connection.channel_hold_close(id).unwrap();
+    pair.client.connection.channel_close(id).unwrap();
+    pair.settle(usize::MAX).unwrap();
+    assert!(pair.server.events.iter().any(|event| matches!(event, Event::ChannelPeerClosed(_))));
+    assert!(!pair.client.events.iter().any(|event| matches!(event, Event::ChannelClosed(_))));
+    let status = Request::ExitStatus { status: 11 };
+    pair.server.connection.channel_request(id, &status, false).unwrap();
+    pair.server.connection.channel_close(id).unwrap();
+    pair.settle(usize::MAX).unwrap();
+    let status_seen = |event: &Event| {
+        matches!(event, Event::ChannelRequest { request: Request::ExitStatus { status: 11 }, .. })
+    };
+    assert!(pair.client.events.iter().any(status_seen));
+    assert!(pair.client.events.iter().any(|event| matches!(event, Event::ChannelClosed(_))));
+    assert!(pair.server.events.iter().any(|event| matches!(event, Event::ChannelClosed(_))));
+}

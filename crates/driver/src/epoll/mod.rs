@@ -418,6 +418,11 @@ impl Driver {
                     self.notices
                         .push_back(Notice::Event(Event::ChannelEof(channel)));
                 }
+                Event::ChannelPeerClosed(channel) => {
+                    self.end_sinks(channel);
+                    self.notices
+                        .push_back(Notice::Event(Event::ChannelPeerClosed(channel)));
+                }
                 Event::ChannelClosed(channel) => {
                     self.end_sinks(channel);
                     for stream in [Stream::Data, Stream::Stderr] {
@@ -451,7 +456,11 @@ impl Driver {
                     data,
                 })),
             },
-            Notice::Event(Event::ChannelEof(channel) | Event::ChannelClosed(channel)) => {
+            Notice::Event(
+                Event::ChannelEof(channel)
+                | Event::ChannelClosed(channel)
+                | Event::ChannelPeerClosed(channel),
+            ) => {
                 self.end_sinks(channel);
                 Some(notice)
             }

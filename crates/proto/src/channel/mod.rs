@@ -66,6 +66,8 @@ struct Channel {
     receiving: Half,
     open_requests: u32,
     owed_replies: u32,
+    /// The owner answers the peer's CLOSE itself.
+    holds_close: bool,
 }
 
 /// All channels of a connection.
@@ -173,6 +175,7 @@ impl Channels {
             receiving: Half::Open,
             open_requests: 0,
             owed_replies: 0,
+            holds_close: false,
         })?;
         transport.send_message(&ChannelOpen {
             kind: kind.as_bytes(),
@@ -217,6 +220,7 @@ impl Channels {
             receiving: Half::Open,
             open_requests: 0,
             owed_replies: 0,
+            holds_close: false,
         })?;
         transport.events.push_back(Event::ChannelOpenRequest {
             channel: id,
@@ -494,6 +498,12 @@ impl Channels {
         }
     }
 
+    /// The peer's CLOSE is reported and left for the owner to answer.
+    pub(crate) fn hold_close(&mut self, id: ChannelId) -> Result<(), Error> {
+        self.by_id(id)?.holds_close = true;
+        Ok(())
+    }
+
     pub(crate) fn is_open(&self, id: ChannelId) -> bool {
         matches!(self.slots.get(index(id)), Some(Some(channel)) if channel.state == State::Open)
     }
@@ -626,6 +636,13 @@ impl Channels {
         if channel.state == State::Asked {
             // The owner has not answered the open yet; it learns of both in order.
             channel.state = State::Open;
+        }
+        if channel.holds_close && channel.sending != Half::Closed {
+            if !had_eof {
+                transport.events.push_back(Event::ChannelEof(id));
+            }
+            transport.events.push_back(Event::ChannelPeerClosed(id));
+            return Ok(());
         }
         let must_answer = channel.sending != Half::Closed;
         channel.sending = Half::Closed;

@@ -775,6 +775,16 @@ impl Connection {
         self.channels.send_close(&mut self.transport, channel)
     }
 
+    /// Leaves the answer to the peer's CLOSE to the owner: [`Event::ChannelPeerClosed`]. A
+    /// server holds it until the command's exit status is known and sent; clients that close
+    /// as soon as they see EOF would lose it otherwise (dbclient, plink).
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a channel that does not exist.
+    pub fn channel_hold_close(&mut self, channel: ChannelId) -> Result<(), Error> {
+        self.channels.hold_close(channel)
+    }
+
     /// The channel exists and is confirmed.
     #[must_use]
     pub fn channel_is_open(&self, channel: ChannelId) -> bool {
