@@ -127,7 +127,7 @@ impl Login<'_> {
     fn refused(&self, refusal: &Refusal) -> End {
         match refusal {
             Refusal::Violation(what) => End::Violation((*what).to_owned()),
-            Refusal::Rate => End::Violation("too many signatures".to_owned()),
+            Refusal::Rate(_) => End::Violation("too many signatures".to_owned()),
             Refusal::Key(error) => {
                 self.log.error(&format!("host key cannot sign: {error}"));
                 End::Closed

@@ -256,10 +256,16 @@ impl<'c> Session<'c> {
             let now_ms = sys::time::monotonic_ms;
             match channel.request()? {
                 ToMonitor::SignExchangeHash(request) => {
-                    let blob = self
-                        .signer
-                        .sign_exchange_hash(&request, true, now_ms())
-                        .map_err(|refusal| self.violation(&refusal))?;
+                    let blob = loop {
+                        match self.signer.sign_exchange_hash(&request, true, now_ms()) {
+                            Ok(blob) => break blob,
+                            // The rekey waits; nobody else does, in this session's own process.
+                            Err(Refusal::Rate(wait_ms)) => {
+                                std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+                            }
+                            Err(refusal) => return Err(self.violation(&refusal)),
+                        }
+                    };
                     channel.send(&Signature { blob })?;
                 }
                 ToMonitor::HostkeysProve(request) => {
@@ -286,7 +292,7 @@ impl<'c> Session<'c> {
     fn violation(&self, refusal: &Refusal) -> End {
         End::Violation(match refusal {
             Refusal::Violation(what) => (*what).to_owned(),
-            Refusal::Rate => "too many signatures".to_owned(),
+            Refusal::Rate(_) => "too many signatures".to_owned(),
             Refusal::Key(error) => format!("host key cannot sign: {error}"),
         })
     }

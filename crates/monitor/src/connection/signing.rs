@@ -10,17 +10,20 @@ use wire::Put;
 
 use super::rate::Rate;
 
-/// Signatures for rekeys and proofs at once after login, and the time until one more.
-const SESSION_BURST: u64 = 32;
-const SESSION_REFILL_MS: u64 = 1_000;
+/// Signatures for rekeys and proofs at once after login, and the time until one more. A peer
+/// may set RekeyLimit to a megabyte and send a hundred a second: that must flow. A session that
+/// somebody has taken over gets no more than this either.
+const SESSION_BURST: u64 = 256;
+const SESSION_REFILL_MS: u64 = 5;
 
-/// Why nothing was signed. All but the rate end the session.
+/// Why nothing was signed. All but the rate end the session; above the rate the caller waits
+/// and asks again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The request asks for what was never offered.
     Violation(&'static str),
-    /// Too many signatures.
-    Rate,
+    /// Too many signatures: none for so many milliseconds.
+    Rate(u64),
     /// A host key cannot be used: a defect of ours, or the file changed.
     Key(String),
 }
@@ -92,7 +95,7 @@ impl Signer {
             return Err(Refusal::Violation("host key algorithm was not offered"));
         };
         if rekey && !self.rate.take(1, now_ms) {
-            return Err(Refusal::Rate);
+            return Err(Refusal::Rate(SESSION_REFILL_MS));
         }
         let signature = self.sign(
             request.key_index,

@@ -98,7 +98,7 @@ fn rekeys_after_the_login_come_at_a_bounded_rate() {
     }
     assert_eq!(
         signer.sign_exchange_hash(&request, true, 0),
-        Err(Refusal::Rate)
+        Err(Refusal::Rate(SESSION_REFILL_MS))
     );
     assert!(
         signer
