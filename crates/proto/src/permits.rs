@@ -58,7 +58,8 @@ pub(crate) fn verdict(number: u8, role: Role, standing: Standing) -> Verdict {
         // EXT_INFO comes after NEWKEYS, or from the server just before USERAUTH_SUCCESS, or in
         // answer to `ext-info-in-auth` during authentication.
         (Belongs::Service, Standing::Service) => true,
-        (Belongs::Service, Standing::Userauth) => number == 7,
+        // Some clients (paramiko 2 to 4) ask for the service again before each attempt.
+        (Belongs::Service, Standing::Userauth) => number == 7 || number == 5,
         (Belongs::Userauth, Standing::Userauth) => true,
         // A server's banner can cross the client's service request; RFC 4252 §5.4 allows it any
         // time after authentication began, which the server counts from its accept.

@@ -287,6 +287,7 @@ impl Connection {
         let number = payload.first().copied().unwrap_or_default();
         match (number, &mut self.auth) {
             (5, Auth::Server(_)) => {
+                transport.spend_ignored()?;
                 ServerAuth::handle_service_request(transport, payload)?;
                 self.stage = Stage::Userauth;
                 Ok(())
