@@ -70,8 +70,12 @@ pub(crate) struct SendWindow {
 }
 
 impl SendWindow {
+    /// The peer's maximum packet is believed as far as our own buffers go: some name 2^32 - 1.
     pub(crate) fn new(open: u32, max_data: u32) -> Self {
-        Self { open, max_data }
+        Self {
+            open,
+            max_data: max_data.min(MAX_DATA_BYTES_FULMAR),
+        }
     }
 
     /// WINDOW_ADJUST; says whether the window was closed before.
