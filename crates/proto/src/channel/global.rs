@@ -178,6 +178,14 @@ impl Globals {
         }
     }
 
+    /// The peer did not understand something. Where a sign of life is awaited that is one: some
+    /// servers know no global request at all.
+    pub(crate) fn handle_unimplemented(&mut self) {
+        if self.open.front() == Some(&Open::Keepalive) {
+            self.open.pop_front();
+        }
+    }
+
     fn handle_answer(
         &mut self,
         transport: &mut Transport,

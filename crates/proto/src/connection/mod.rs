@@ -268,7 +268,11 @@ impl Connection {
             .transport
             .handle_opened(opened, self.stage.standing())?;
         match upward {
-            Upward::Handled | Upward::Unimplemented => Ok(()),
+            Upward::Handled => Ok(()),
+            Upward::Unimplemented => {
+                self.globals.handle_unimplemented();
+                Ok(())
+            }
             Upward::FirstKeys => self.first_keys(),
             Upward::Payload(payload) => self.dispatch(&payload),
         }
