@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use compress::{Compressor, Decompressor};
 use packet::{BufPool, OpenJob, OpenedPacket, PacketBuf, SealJob, Sequencer, Splitter};
+use wire::Reader;
 use wire::message::{self, Encode};
 
 use crate::config::{Compression, Offer};
@@ -117,6 +118,19 @@ pub(crate) struct Transport {
     closed: bool,
     pub(crate) events: VecDeque<Event>,
     pub(crate) now: Millis,
+}
+
+/// What the peer's DISCONNECT says. The language tag at its end is left out by some peers and
+/// read by nobody.
+fn goodbye(payload: &[u8]) -> Result<Error, wire::DecodeError> {
+    let mut reader = Reader::new(payload);
+    reader.u8()?;
+    let reason = reader.u32()?;
+    let description = reader.string().unwrap_or_default();
+    Ok(Error::Disconnected {
+        reason,
+        description: String::from_utf8_lossy(description).into_owned(),
+    })
 }
 
 /// A message for the layer above.
@@ -293,12 +307,8 @@ impl Transport {
     fn handle_housekeeping(&mut self, number: u8, payload: &[u8]) -> Result<Upward, Error> {
         match number {
             1 => {
-                let bye = message::Disconnect::decode(payload)?;
                 self.closed = true;
-                return Err(Error::Disconnected {
-                    reason: bye.reason,
-                    description: String::from_utf8_lossy(bye.description).into_owned(),
-                });
+                return Err(goodbye(payload)?);
             }
             3 => {
                 message::Unimplemented::decode(payload)?;
