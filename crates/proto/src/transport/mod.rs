@@ -351,6 +351,10 @@ impl Transport {
         decompressor
             .decompress(&payload, &mut out, MAX_INFLATED_BYTES)
             .map_err(|_| Error::Compression)?;
+        if out.capacity() > out.len().saturating_mul(2) {
+            // Data may wait for its sink: a window of single bytes must not cost a page for each.
+            out.shrink_to_fit();
+        }
         Ok(Bytes::from(out))
     }
 
