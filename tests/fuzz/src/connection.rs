@@ -1,0 +1,153 @@
+//! Live connections: everything that a peer can send before and after login, and the snapshot
+//! that one process of the server hands to the next.
+//!
+//! The first byte says how far an honest exchange goes before the input begins: raw bytes from
+//! the first one on, or packets, each behind a length of two bytes.
+
+use hostile::liar::{Liar, Offer};
+use hostile::victim::{Memory, PASSWORD, Victim};
+use keys::PrivateKey;
+use proto::{Connection, Role, ServerHostKey, TransportConfig};
+
+use crate::messages::pieces;
+
+fn liar(victim: Role) -> Liar<Memory> {
+    let config = TransportConfig {
+        kex: ["curve25519-sha256", "diffie-hellman-group-exchange-sha256"]
+            .map(String::from)
+            .to_vec(),
+        ..TransportConfig::default()
+    };
+    match victim {
+        Role::Server => Liar::new(Memory::server(config), Role::Client),
+        Role::Client => Liar::new(Memory::client(config), Role::Server),
+    }
+}
+
+fn before_login(victim: Role, data: &[u8]) {
+    let [stage, data @ ..] = data else { return };
+    let mut liar = liar(victim);
+    match stage % 5 {
+        0 => {
+            liar.send_bytes(data);
+            return;
+        }
+        1 => liar.hello(),
+        2 => {
+            liar.hello();
+            liar.kexinit(&Offer::kex("diffie-hellman-group-exchange-sha256"));
+        }
+        3 => liar.exchange(&Offer::default()),
+        _ => {
+            liar.exchange(&Offer::default());
+            match victim {
+                Role::Server => liar.service(),
+                Role::Client => {
+                    liar.accept_service();
+                    liar.victim
+                        .command(|client| client.auth_keyboard_interactive(b"user", ""));
+                }
+            }
+        }
+    }
+    play(&mut liar, data);
+    assert!(
+        !liar.victim.connection.is_authenticated() || says_success(data),
+        "let in"
+    );
+}
+
+fn says_success(data: &[u8]) -> bool {
+    // A server may let a client in, and a client that knows the password gets in.
+    pieces(data).any(|piece| {
+        piece.first() == Some(&52) || piece.windows(PASSWORD.len()).any(|part| part == PASSWORD)
+    })
+}
+
+fn play(liar: &mut Liar<Memory>, data: &[u8]) {
+    for payload in pieces(data).filter(|payload| !payload.is_empty()) {
+        if !liar.send(payload) {
+            break;
+        }
+        let _ = liar.victim.collect();
+    }
+    if liar.victim.has_ended() {
+        assert!(liar.victim.connection.is_closed() || liar.victim.error.is_some());
+        assert!(
+            !matches!(liar.victim.error, Some(proto::Error::Bug(_))),
+            "{}",
+            liar.victim.verdict()
+        );
+    }
+}
+
+/// A server is sent anything before its client has logged in.
+///
+/// # Panics
+/// When it lets somebody in, or says itself that it has a defect.
+pub fn server_before_login(data: &[u8]) {
+    before_login(Role::Server, data);
+}
+
+/// A client is sent anything before it has logged in.
+///
+/// # Panics
+/// As [`server_before_login`].
+pub fn client_before_login(data: &[u8]) {
+    before_login(Role::Client, data);
+}
+
+/// Either side is sent anything after login.
+///
+/// # Panics
+/// When it says itself that it has a defect.
+pub fn after_login(data: &[u8]) {
+    let [side, data @ ..] = data else { return };
+    let role = if side % 2 == 0 {
+        Role::Server
+    } else {
+        Role::Client
+    };
+    let mut liar = liar(role);
+    liar.victim.forgets = true;
+    liar.exchange(&Offer::default());
+    match role {
+        Role::Server => {
+            liar.service();
+            liar.login_password(b"user", PASSWORD);
+            liar.open_session(0);
+        }
+        Role::Client => {
+            liar.accept_service();
+            liar.victim
+                .command(|client| client.auth_password(b"user", PASSWORD));
+            liar.expect(50);
+            liar.send(&[52]);
+            liar.victim
+                .command(|client| client.open_channel("session", b"").map(drop));
+            liar.victim
+                .command(|client| client.prove_host_keys(&[b"key".to_vec()]));
+            liar.rest();
+        }
+    }
+    play(&mut liar, data);
+}
+
+/// The host keys of a server that goes on from a snapshot.
+pub(crate) fn host_keys() -> Vec<ServerHostKey> {
+    vec![ServerHostKey {
+        algorithms: vec!["ssh-ed25519".into()],
+        blob: PrivateKey::from_ed25519_seed(&[5; 32]).public().blob(),
+    }]
+}
+
+/// The least trusted process's account of a connection.
+pub fn snapshot(data: &[u8]) {
+    if let Ok(mut connection) = Connection::resume(data, TransportConfig::default(), host_keys(), 0)
+    {
+        let result = connection.process(0);
+        while connection.poll_event().is_some() {}
+        while connection.poll_output().is_some() {}
+        drop(result);
+    }
+}

@@ -1,0 +1,136 @@
+//! Files that people and machines keep: keys, certificates, lists of hosts and of keys.
+
+use keys::authorized_keys::{parse, parse_principals};
+use keys::known_hosts::{KnownHosts, edit, known_types, lookup};
+use keys::time::CivilTime;
+use keys::{
+    Certificate, PresentedKey, PrivateKey, PublicKey, Signature, SignatureAlgorithm, VerifyPolicy,
+    krl, private_file, public_file,
+};
+
+/// The key that files are asked about.
+fn known_key() -> PrivateKey {
+    PrivateKey::from_ed25519_seed(&[1; 32])
+}
+
+/// A private key file, without a passphrase and with a wrong one where that is cheap.
+///
+/// # Panics
+/// When a key that was read cannot be used or written.
+pub fn private_key_file(data: &[u8]) {
+    let _ = private_file::is_private_key(data);
+    let public = private_file::parse_public(data);
+    let Ok(file) = private_file::parse(data, None) else {
+        return;
+    };
+    let key = &file.key;
+    if let Ok(public) = public {
+        assert_eq!(&public, key.public(), "the two readers agree");
+    }
+    let written = private_file::write_openssh(key, "again", None).expect("a key is written");
+    let again = private_file::parse(written.as_bytes(), None).expect("own file");
+    assert_eq!(again.key.public(), key.public());
+}
+
+/// A public key, certificate or signature blob, and the same bytes as a file.
+///
+/// # Panics
+/// When a blob does not come back as it went.
+pub fn key_blob(data: &[u8]) {
+    if let Ok(key) = PublicKey::from_blob(data) {
+        let blob = key.blob();
+        assert_eq!(PublicKey::from_blob(&blob).as_ref(), Ok(&key));
+        let _ = (key.bits(), key.to_line());
+        for algorithm in SignatureAlgorithm::ALL {
+            let signature = key.verify(*algorithm, b"text", data, &VerifyPolicy::default());
+            assert!(signature.is_err(), "a key is no signature");
+        }
+        let line = key.to_line();
+        let file = public_file::parse(line.as_bytes()).expect("own line");
+        assert_eq!(file.key.blob(), blob);
+    }
+    if let Ok(certificate) = Certificate::from_blob(data) {
+        assert_eq!(certificate.blob(), data);
+        assert!(certificate.principals().len() <= data.len());
+    }
+    if let Ok(presented) = PresentedKey::from_blob(data) {
+        let _ = presented.key();
+        assert_eq!(
+            PresentedKey::from_blob(&presented.blob()).map(|again| again.blob()),
+            Ok(presented.blob())
+        );
+    }
+    if let Ok(signature) = Signature::from_blob(data) {
+        let _ = known_key().public().verify(
+            signature.algorithm,
+            b"text",
+            data,
+            &VerifyPolicy::default(),
+        );
+    }
+    let _ = public_file::parse(data);
+    let _ = public_file::parse_rfc4716(data);
+    let _ = public_file::parse_pem(data);
+}
+
+/// A known_hosts file: looked through, and changed.
+///
+/// # Panics
+/// When a change touches what it should not.
+pub fn known_hosts(data: &[u8]) {
+    let file = KnownHosts::new("known_hosts", data);
+    let raw: usize = file.lines().map(|line| line.raw.len()).sum();
+    assert_eq!(raw, data.len(), "every byte belongs to a line");
+    for entry in file.entries() {
+        let _ = (
+            entry.matches("host"),
+            entry.is_hashed(),
+            entry.has_patterns(),
+            entry.key_blob(),
+        );
+    }
+    let key = known_key();
+    let presented = PresentedKey::from_blob(&key.public().blob()).expect("own blob");
+    for name in ["host", "[host]:2222", "192.0.2.1", "*"] {
+        let _ = lookup(std::slice::from_ref(&file), name, &presented);
+        let _ = known_types(std::slice::from_ref(&file), name);
+    }
+    let line = edit::entry_line(&["host"], key.public(), false);
+    let appended = edit::appended(data, &line);
+    assert!(appended.starts_with(data));
+    let _ = edit::without_host(&file, "host");
+    let _ = edit::without_keys(&file, "host", &[key.public().blob()]);
+    if data.len() < 4096 {
+        let _ = edit::hashed(&file);
+    }
+}
+
+/// A file of authorized keys, and the same bytes as a list of principals.
+///
+/// # Panics
+/// When a line is counted that is not there.
+pub fn authorized_keys(data: &[u8]) {
+    let clock = |_: CivilTime| Some(1_700_000_000);
+    let lines = data.split(|byte| *byte == b'\n').count();
+    assert!(parse(data, &clock).count() <= lines);
+    assert!(parse_principals(data, &clock).count() <= lines);
+    let key = known_key();
+    let presented = PresentedKey::from_blob(&key.public().blob()).expect("own blob");
+    for line in parse(data, &clock).flatten() {
+        let _ = line.matches(&presented);
+        let merged = line.options.merge(&line.options);
+        assert!(merged.is_err() || merged.as_ref() == Ok(&line.options));
+    }
+}
+
+/// A key revocation list, binary or plain.
+pub fn revocation_list(data: &[u8]) {
+    if let Ok(list) = krl::RevocationList::parse(data) {
+        let key = known_key();
+        let presented = PresentedKey::from_blob(&key.public().blob()).expect("own blob");
+        let _ = (
+            list.is_revoked(&presented),
+            list.is_key_revoked(key.public()),
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! The bodies of the fuzz targets: one function for each kind of foreign bytes.
+//!
+//! `fuzz/` wraps each of them for cargo-fuzz. The test of this crate replays the corpora of
+//! `corpus/` and a fixed number of mutations of them, so that every check of the project runs
+//! them without a nightly compiler. A body panics when a promise is broken: beyond not
+//! panicking, what decodes must encode to what decodes to the same.
+//!
+//! `cargo run -p fuzz-bodies --example seeds` writes the corpora anew.
+#![forbid(unsafe_code)]
+
+pub mod configuration;
+pub mod connection;
+pub mod files;
+pub mod messages;
+pub mod mutate;
+pub mod seeds;
+
+/// A body: takes any bytes, panics only for a defect.
+pub type Body = fn(&[u8]);
+
+/// Every target: its name, which is also its corpus's, and its body.
+pub const TARGETS: &[(&str, Body)] = &[
+    ("wire_message", messages::wire_message),
+    ("splitter", messages::splitter),
+    ("monitor_request", messages::monitor_request),
+    ("private_key_file", files::private_key_file),
+    ("key_blob", files::key_blob),
+    ("known_hosts", files::known_hosts),
+    ("authorized_keys", files::authorized_keys),
+    ("revocation_list", files::revocation_list),
+    ("ssh_config", configuration::ssh_config),
+    ("sshd_config", configuration::sshd_config),
+    ("server_before_login", connection::server_before_login),
+    ("client_before_login", connection::client_before_login),
+    ("after_login", connection::after_login),
+    ("snapshot", connection::snapshot),
+    ("inflate", messages::inflate),
+];

@@ -1,0 +1,176 @@
+//! Bytes of the wire: messages, packets, compressed payloads, and the monitor's RPC.
+
+use std::sync::Arc;
+
+use crypto::cipher::CIPHERS;
+use crypto::mac::MACS;
+use packet::{OpenKeys, Splitter};
+use privsep::{FrameSplitter, MESSAGES, Message, Phase, ToMonitor};
+use wire::message::{self, Encode};
+use wire::{NameList, Reader};
+
+macro_rules! decode_all {
+    ($data:ident: $($name:ident),* $(,)?) => {$(
+        if let Ok(decoded) = message::$name::decode($data) {
+            let encoded = decoded.encode();
+            let again = message::$name::decode(&encoded).expect("own encoding");
+            assert_eq!(again, decoded, stringify!($name));
+        }
+    )*};
+}
+
+/// A payload as each message that there is.
+///
+/// # Panics
+/// When a message does not come back as it went.
+pub fn wire_message(data: &[u8]) {
+    decode_all!(data:
+        Disconnect, Ignore, Unimplemented, Debug, ServiceRequest, ServiceAccept, ExtInfo, KexInit,
+        NewKeys, KexEcdhInit, KexEcdhReply, KexDhInit, KexDhReply, KexGexRequest, KexGexGroup,
+        KexGexInit, KexGexReply, UserauthRequest, UserauthFailure, UserauthSuccess,
+        UserauthBanner, UserauthPkOk, UserauthPasswdChangereq, UserauthInfoRequest,
+        UserauthInfoResponse, GlobalRequest, RequestSuccess, RequestFailure, ChannelOpen,
+        ChannelOpenConfirmation, ChannelOpenFailure, ChannelWindowAdjust, ChannelData,
+        ChannelExtendedData, ChannelEof, ChannelClose, ChannelRequest, ChannelSuccess,
+        ChannelFailure, Ping, Pong,
+    );
+    let mut reader = Reader::new(data);
+    while let Ok(kind) = reader.u8() {
+        let before = reader.remaining().len();
+        match kind % 8 {
+            0 => drop(reader.u32()),
+            1 => drop(reader.u64()),
+            2 => drop(reader.string()),
+            3 => drop(reader.string_max(16)),
+            4 => drop(reader.utf8()),
+            5 => drop(
+                reader
+                    .mpint()
+                    .map(|value| assert!(value.bits() <= 16_384 + 8)),
+            ),
+            6 => drop(
+                reader
+                    .name_list()
+                    .map(|list: NameList<'_>| list.iter().count()),
+            ),
+            _ => drop(reader.bool()),
+        }
+        assert!(reader.remaining().len() <= before);
+    }
+}
+
+/// A stream of packets under keys that the first bytes choose, in pieces.
+///
+/// # Panics
+/// When the splitter holds more than it may.
+pub fn splitter(data: &[u8]) {
+    let [suite, piece, rest @ ..] = data else {
+        return;
+    };
+    let mut splitter = Splitter::new();
+    if suite % 2 == 1 {
+        let cipher = CIPHERS[usize::from(suite / 2) % CIPHERS.len()].algorithm;
+        let mac = MACS[usize::from(suite / 16) % MACS.len()].algorithm;
+        let keys = OpenKeys::new(
+            cipher,
+            Some(mac),
+            &vec![1; cipher.key_len()],
+            &vec![2; cipher.iv_len()],
+            &vec![3; mac.key_len()],
+        );
+        splitter.set_keys(Arc::new(keys.expect("lengths")), true);
+    }
+    let mut given = 0;
+    let mut taken = 0;
+    for bytes in rest.chunks(usize::from(*piece).max(1)) {
+        splitter.handle_bytes(bytes);
+        given += bytes.len();
+        loop {
+            match splitter.next() {
+                Ok(Some(job)) => {
+                    taken += job.wire_bytes();
+                    assert!(job.wire_bytes() <= wire::MAX_PACKET_BYTES + 4 + 64);
+                    let offset = job.stream_offset();
+                    match job.run() {
+                        Ok(opened) => assert!(!opened.payload().is_empty()),
+                        Err(_) => splitter.fail_at(offset),
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        assert!(taken <= given);
+    }
+}
+
+/// Compressed payloads, one after the other in one stream.
+///
+/// # Panics
+/// When more comes out than the limit.
+pub fn inflate(data: &[u8]) {
+    const LIMIT: usize = 64 * 1024;
+    let mut decompressor = compress::Decompressor::new();
+    for payload in pieces(data) {
+        let mut out = Vec::new();
+        let result = decompressor.decompress(payload, &mut out, LIMIT);
+        assert!(out.len() <= LIMIT);
+        if result.is_err() {
+            return;
+        }
+    }
+}
+
+/// Frames as the unprivileged half could send them to the monitor.
+///
+/// # Panics
+/// When a message does not come back as it went.
+pub fn monitor_request(data: &[u8]) {
+    let mut splitter = FrameSplitter::new();
+    for bytes in data.chunks(64) {
+        splitter.feed(bytes);
+        loop {
+            match splitter.next_frame() {
+                Ok(Some(frame)) => {
+                    for phase in Phase::ALL {
+                        let permitted = privsep::permitted(phase, frame.number);
+                        assert!(!permitted || MESSAGES.iter().any(|m| m.number == frame.number));
+                    }
+                    frame_of_any_kind(&frame);
+                }
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+macro_rules! each_message {
+    ($frame:ident: $($name:ident),* $(,)?) => {$(
+        if let Ok(message) = privsep::$name::decode_body(&$frame.body) {
+            let again = privsep::$name::decode_body(&message.encode_body());
+            assert_eq!(again.as_ref(), Ok(&message), stringify!($name));
+        }
+    )*};
+}
+
+fn frame_of_any_kind(frame: &privsep::Frame) {
+    let _ = ToMonitor::decode(frame);
+    each_message!(frame:
+        Log, ChooseGroup, SignExchangeHash, User, AuthNone, AuthPassword, KbdintStart,
+        KbdintRespond, KeyQuery, KeyVerify, AuthOther, HostkeysProve, PtyAllocate, PtyRelease,
+        AuthStart, Group, Signature, UserPolicy, AuthOutcome, KbdintPrompts, KeyAnswer,
+        SessionGrant, HostkeysProof, PtyGranted, PtyRefused,
+    );
+}
+
+/// `data` as pieces, each behind a length of two bytes.
+pub(crate) fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    core::iter::from_fn(move || {
+        let ([a, b], rest) = data.split_first_chunk::<2>()?;
+        let len = usize::from(u16::from_be_bytes([*a, *b])).min(rest.len());
+        let (piece, rest) = rest.split_at(len);
+        data = rest;
+        Some(piece)
+    })
+}

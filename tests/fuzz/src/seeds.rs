@@ -1,0 +1,401 @@
+//! The seeds of the corpora: well-formed inputs of each kind, made from fixed keys.
+
+use hostile::liar::{Liar, Offer, publickey_fields, userauth};
+use hostile::victim::{Memory, PASSWORD};
+use keys::{EcCurve, KeySpec, PrivateKey, private_file, public_file};
+use packet::{PacketBuf, Sequencer};
+use privsep::Message;
+use proto::{Role, TransportConfig};
+use wire::Put;
+
+type Seeds = Vec<(String, Vec<u8>)>;
+
+/// Every seed of a target, by name.
+#[must_use]
+pub fn of(target: &str) -> Seeds {
+    match target {
+        "wire_message" => named("message", payloads()),
+        "splitter" => named("stream", streams()),
+        "monitor_request" => named("frames", frames()),
+        "private_key_file" => named("key", private_keys()),
+        "key_blob" => named("blob", blobs()),
+        "known_hosts" => named("file", vec![known_hosts()]),
+        "authorized_keys" => named("file", vec![authorized_keys()]),
+        "revocation_list" => named("list", revocation_lists()),
+        "ssh_config" => named("file", vec![SSH_CONFIG.into()]),
+        "sshd_config" => named("file", vec![SSHD_CONFIG.into()]),
+        "server_before_login" | "client_before_login" => named("script", scripts(5)),
+        "after_login" => named("script", scripts(2)),
+        "snapshot" => named("snapshot", vec![snapshot()]),
+        "inflate" => named("stream", deflated()),
+        _ => Vec::new(),
+    }
+}
+
+fn named(kind: &str, list: Vec<Vec<u8>>) -> Seeds {
+    list.into_iter()
+        .enumerate()
+        .map(|(index, bytes)| (format!("{kind}-{index:02}"), bytes))
+        .collect()
+}
+
+fn strings(number: u8, parts: &[&[u8]], tail: &[u8]) -> Vec<u8> {
+    let mut payload = vec![number];
+    for part in parts {
+        payload.put_string(part);
+    }
+    payload.extend_from_slice(tail);
+    payload
+}
+
+/// One payload of each kind.
+fn payloads() -> Vec<Vec<u8>> {
+    let key = PrivateKey::from_ed25519_seed(&[1; 32]).public().blob();
+    let numbers = |number: u8, list: &[u32]| {
+        let mut payload = vec![number];
+        for value in list {
+            payload.put_u32(*value);
+        }
+        payload
+    };
+    let mut open = strings(90, &[b"session"], b"");
+    open.extend_from_slice(&numbers(0, &[0, 1 << 20, 32_768])[1..]);
+    let request = |name: &[u8], fields: &[u8]| {
+        let mut payload = numbers(98, &[0]);
+        payload.put_string(name);
+        payload.put_bool(true);
+        payload.extend_from_slice(fields);
+        payload
+    };
+    let mut pty = strings(0, &[b"xterm"], b"")[1..].to_vec();
+    pty.extend_from_slice(&[0, 0, 0, 80, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0]);
+    pty.put_string(&[1, 0, 0, 0, 3, 0]);
+    let mut exec = Vec::new();
+    exec.put_string(b"echo hello");
+    let mut data = numbers(94, &[0]);
+    data.put_string(b"some data");
+    let mut stderr = numbers(95, &[0, 1]);
+    stderr.put_string(b"some words");
+    let mut info = strings(60, &[b"name", b"instruction", b""], &[0, 0, 0, 1]);
+    info.put_string(b"Password: ");
+    info.put_bool(false);
+    let mut password = vec![0];
+    password.put_string(b"guess");
+    let mut devices = Vec::new();
+    devices.put_string(b"");
+    devices.put_string(b"");
+    vec![
+        Offer::default().payload(Role::Client),
+        Offer::kex("sntrup761x25519-sha512").payload(Role::Server),
+        vec![21],
+        strings(30, &[&[9; 32]], b""),
+        strings(
+            31,
+            &[
+                &key,
+                &[9; 32],
+                &strings(0, &[b"ssh-ed25519", &[7; 64]], b"")[1..],
+            ],
+            b"",
+        ),
+        numbers(34, &[2048, 3072, 8192]),
+        strings(31, &[&[0x7f; 256], &[2]], b""),
+        strings(32, &[&[3; 256]], b""),
+        strings(
+            1,
+            &[],
+            &[0, 0, 0, 11, 0, 0, 0, 3, b'b', b'y', b'e', 0, 0, 0, 0],
+        ),
+        strings(2, &[b"ignored"], b""),
+        numbers(3, &[7]),
+        strings(4, &[], &[1, 0, 0, 0, 1, b'x', 0, 0, 0, 0]),
+        strings(5, &[b"ssh-userauth"], b""),
+        strings(6, &[b"ssh-userauth"], b""),
+        strings(
+            7,
+            &[],
+            &[
+                &[0, 0, 0, 1][..],
+                &strings(0, &[b"server-sig-algs", b"ssh-ed25519"], b"")[1..],
+            ]
+            .concat(),
+        ),
+        userauth(b"user", "none", b""),
+        userauth(b"user", "password", &password),
+        userauth(
+            b"user",
+            "publickey",
+            &publickey_fields("ssh-ed25519", &key, None),
+        ),
+        userauth(
+            b"user",
+            "publickey",
+            &publickey_fields("ssh-ed25519", &key, Some(&[1; 83])),
+        ),
+        userauth(b"user", "keyboard-interactive", &devices),
+        strings(51, &[b"publickey,password"], &[0]),
+        vec![52],
+        strings(53, &[b"Welcome\n", b""], b""),
+        info,
+        strings(61, &[], &[0, 0, 0, 1, 0, 0, 0, 2, b'n', b'o']),
+        strings(80, &[b"keepalive@openssh.com"], &[1]),
+        strings(
+            80,
+            &[b"hostkeys-00@openssh.com"],
+            &[&[0][..], &strings(0, &[&key], b"")[1..]].concat(),
+        ),
+        strings(
+            80,
+            &[b"hostkeys-prove-00@openssh.com"],
+            &[&[1][..], &strings(0, &[&key], b"")[1..]].concat(),
+        ),
+        strings(80, &[b"no-more-sessions@openssh.com"], &[0]),
+        strings(81, &[], b"anything"),
+        vec![82],
+        open,
+        numbers(91, &[0, 0, 1 << 20, 32_768]),
+        strings(
+            92,
+            &[],
+            &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, b'n', b'o', 0, 0, 0, 0],
+        ),
+        numbers(93, &[0, 32_768]),
+        data,
+        stderr,
+        numbers(96, &[0]),
+        numbers(97, &[0]),
+        request(b"exec", &exec),
+        request(b"pty-req", &pty),
+        request(b"window-change", &[0; 16]),
+        request(b"exit-status", &[0, 0, 0, 1]),
+        request(b"shell", b""),
+        numbers(99, &[0]),
+        numbers(100, &[0]),
+        strings(192, &[b"ping"], b""),
+        strings(193, &[b"pong"], b""),
+    ]
+}
+
+/// Payloads as a script behind its first byte.
+fn script(stage: u8, payloads: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = vec![stage];
+    for payload in payloads {
+        let len = u16::try_from(payload.len()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(payload);
+    }
+    out
+}
+
+fn scripts(stages: u8) -> Vec<Vec<u8>> {
+    let all = payloads();
+    let mut list = vec![[&[0][..], b"SSH-2.0-peer\r\n"].concat()];
+    for stage in 0..stages {
+        for part in all.chunks(8) {
+            list.push(script(stage, part));
+        }
+    }
+    list
+}
+
+fn streams() -> Vec<Vec<u8>> {
+    let mut sequencer = Sequencer::with_padding_seed([3; 32]);
+    let mut clear = vec![0, 7];
+    for payload in payloads().into_iter().take(6) {
+        let job = sequencer
+            .stamp(PacketBuf::from_payload(&payload))
+            .expect("a payload");
+        clear.extend_from_slice(job.run().wire());
+    }
+    vec![
+        clear,
+        [&[1, 255][..], &[0; 300]].concat(),
+        [&[0x51, 64][..], &[0x11; 600]].concat(),
+    ]
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let all: Vec<Vec<u8>> = vec![
+        privsep::AuthNone {}.encode_frame(),
+        privsep::ChooseGroup {
+            min_bits: 2048,
+            preferred_bits: 3072,
+            max_bits: 8192,
+        }
+        .encode_frame(),
+    ];
+    // Every number with a body of strings, so that each decoder is entered.
+    let mut list = vec![all.concat()];
+    for info in privsep::MESSAGES {
+        let body = &strings(
+            0,
+            &[b"user", b"ssh-connection", b"ssh-ed25519", &[1; 51]],
+            &[0; 8],
+        )[1..];
+        list.push(privsep::frame::frame(info.number, body));
+    }
+    list
+}
+
+fn generated() -> Vec<PrivateKey> {
+    let mut keys = vec![PrivateKey::from_ed25519_seed(&[1; 32])];
+    for spec in [
+        KeySpec::Ecdsa(EcCurve::P256),
+        KeySpec::Ecdsa(EcCurve::P521),
+        KeySpec::Rsa { bits: 2048 },
+    ] {
+        keys.push(PrivateKey::generate(spec).expect("a key"));
+    }
+    keys
+}
+
+fn private_keys() -> Vec<Vec<u8>> {
+    let mut list = Vec::new();
+    for key in generated() {
+        let openssh = private_file::write_openssh(&key, "seed", None);
+        let pem = private_file::write_pem(&key, None);
+        let pkcs8 = private_file::write_pkcs8(&key, None);
+        for file in [openssh, pem, pkcs8].into_iter().flatten() {
+            list.push(file.as_bytes().to_vec());
+        }
+    }
+    list
+}
+
+fn blobs() -> Vec<Vec<u8>> {
+    let mut list = Vec::new();
+    for key in generated() {
+        list.push(key.public().blob());
+        let algorithm = *key.key_type().algorithms().first().expect("an algorithm");
+        list.push(key.sign(algorithm, b"text").expect("a signature"));
+        list.push(key.public().to_line().into_bytes());
+        list.extend(public_file::to_pkcs8(key.public()).map(String::into_bytes));
+    }
+    list
+}
+
+fn known_hosts() -> Vec<u8> {
+    let line = PrivateKey::from_ed25519_seed(&[1; 32]).public().to_line();
+    let line = line.trim_end();
+    let hashed = keys::known_hosts::hash_name("host");
+    format!(
+        "# a comment\nhost,192.0.2.1 {line}\n[host]:2222 {line} words\n\
+         @cert-authority *.example.org {line}\n@revoked * {line}\n{hashed} {line}\n!not,h?st* {line}\n\nbroken\n"
+    )
+    .into_bytes()
+}
+
+fn authorized_keys() -> Vec<u8> {
+    let line = PrivateKey::from_ed25519_seed(&[1; 32]).public().to_line();
+    let line = line.trim_end();
+    format!(
+        "# a comment\n{line}\nrestrict,pty,command=\"echo \\\"hi\\\"\" {line}\n\
+         from=\"192.0.2.0/24,!10.0.0.1,*.example.org\",expiry-time=\"20300101\" {line}\n\
+         cert-authority,principals=\"a,b\" {line}\nenvironment=\"A=b\",permitopen=\"h:1\" {line}\n"
+    )
+    .into_bytes()
+}
+
+fn revocation_lists() -> Vec<Vec<u8>> {
+    let line = PrivateKey::from_ed25519_seed(&[2; 32]).public().to_line();
+    let mut krl = b"SSHKRL\n\0".to_vec();
+    krl.put_u32(1);
+    for number in [1, 1_700_000_000, 0] {
+        krl.put_u64(number);
+    }
+    krl.put_string(b"");
+    krl.put_string(b"comment");
+    let blob = PrivateKey::from_ed25519_seed(&[1; 32]).public().blob();
+    let mut keys = Vec::new();
+    keys.put_string(&blob);
+    krl.put_u8(2);
+    krl.put_string(&keys);
+    let mut serials = Vec::new();
+    serials.put_string(&blob);
+    serials.put_string(b"");
+    for (kind, body) in [(0x20, vec![0, 0, 0, 0, 0, 0, 0, 5]), (0x21, vec![0; 16])] {
+        serials.put_u8(kind);
+        serials.put_string(&body);
+    }
+    let mut bits = Vec::new();
+    bits.put_u64(10);
+    bits.put_mpint(&[0x05]);
+    serials.put_u8(0x22);
+    serials.put_string(&bits);
+    krl.put_u8(1);
+    krl.put_string(&serials);
+    vec![line.into_bytes(), krl]
+}
+
+fn snapshot() -> Vec<u8> {
+    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
+    liar.exchange(&Offer::default());
+    liar.service();
+    liar.login_password(b"user", PASSWORD);
+    liar.rest();
+    let taken = liar.victim.connection.snapshot();
+    taken.expect("right after login").to_vec()
+}
+
+fn deflated() -> Vec<Vec<u8>> {
+    let mut compressor = compress::Compressor::new(6);
+    let mut list = Vec::new();
+    for payload in payloads() {
+        let mut out = Vec::new();
+        compressor.compress(&payload, &mut out).expect("deflated");
+        list.push(out);
+    }
+    let bomb = {
+        let mut compressor = compress::Compressor::new(9);
+        let mut out = Vec::new();
+        compressor
+            .compress(&vec![0; 1 << 20], &mut out)
+            .expect("deflated");
+        out
+    };
+    vec![
+        script(0, &list)[1..].to_vec(),
+        script(0, &[bomb])[1..].to_vec(),
+    ]
+}
+
+const SSH_CONFIG: &str = "\
+Include x
+Host web? !web9 *.example.org
+    HostName %h.example.net
+    Port 2222
+    User \"some one\"
+    IdentityFile ~/.ssh/id_%r_${X}
+    ProxyJump a@b:3,[::1]:4
+    Ciphers ^aes128-gcm@openssh.com
+    SendEnv LANG LC_* -LC_X
+Match host *.org exec \"true %h\" user !root
+    RekeyLimit 1G 1h
+    LocalForward 8080 localhost:80
+Match final all
+    CanonicalizeHostname yes
+    CanonicalDomains example.org
+";
+
+const SSHD_CONFIG: &str = "\
+Port 22
+ListenAddress [::]:2222
+Include x
+HostKey /etc/ssh/ssh_host_ed25519_key
+AuthorizedKeysFile .ssh/authorized_keys %h/%u
+AuthenticationMethods publickey,password publickey,keyboard-interactive:pam
+MaxStartups 10:30:100
+PerSourcePenalties authfail:1s max:10m
+RekeyLimit 1G 1h
+Subsystem sftp /usr/lib/sftp-server -l \"a b\"
+Ciphers -aes*-ctr
+AllowUsers ann bob@192.0.2.0/24 !eve
+Match User ann Address 192.0.2.0/24,!192.0.2.9 LocalPort 22
+    ForceCommand \"echo %u\"
+    X11Forwarding no
+    SetEnv A=b \"C=d e\"
+Match Group wheel Host *.example.org
+    PermitRootLogin prohibit-password
+Match all
+    Banner none
+";

@@ -1,0 +1,103 @@
+//! The corpora, and mutations of them, through every body.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use fuzz_bodies::mutate::{Generator, mutated};
+use fuzz_bodies::{Body, TARGETS};
+
+/// How much work is due in a development build: mutations per target, fewer where each takes a key
+/// exchange.
+const MUTATIONS: usize = 20_000;
+const MUTATIONS_OF_CONNECTIONS: usize = 3_000;
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(target);
+    let mut paths: Vec<PathBuf> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{target} has seeds");
+    paths
+        .iter()
+        .map(|path| fs::read(path).expect("a seed"))
+        .collect()
+}
+
+/// Runs a body; an input that makes it panic is kept below `target/`.
+fn run(target: &str, body: Body, input: &[u8]) {
+    if catch_unwind(AssertUnwindSafe(|| body(input))).is_ok() {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz-failures");
+    fs::create_dir_all(&folder).expect("a folder for the input");
+    let path = folder.join(target);
+    fs::write(&path, input).expect("the input");
+    panic!("{target} panics; its input is kept as {}", path.display());
+}
+
+fn replay(target: &str) {
+    let (name, body) = TARGETS
+        .iter()
+        .find(|(name, _)| *name == target)
+        .expect("a target");
+    let corpus = corpus(name);
+    for input in &corpus {
+        run(name, *body, input);
+    }
+    let count = match *name {
+        "server_before_login" | "client_before_login" | "after_login" => MUTATIONS_OF_CONNECTIONS,
+        _ => MUTATIONS,
+    };
+    let mut generator = Generator::new(count as u64);
+    for _ in 0..count {
+        let input = mutated(&mut generator, &corpus);
+        run(name, *body, &input);
+    }
+}
+
+macro_rules! targets {
+    ($($name:ident),* $(,)?) => {
+        const REPLAYED: &[&str] = &[$(stringify!($name)),*];
+        $(#[test]
+        fn $name() {
+            replay(stringify!($name));
+        })*
+    };
+}
+
+targets!(
+    wire_message,
+    splitter,
+    monitor_request,
+    private_key_file,
+    key_blob,
+    known_hosts,
+    authorized_keys,
+    revocation_list,
+    ssh_config,
+    sshd_config,
+    server_before_login,
+    client_before_login,
+    after_login,
+    snapshot,
+    inflate,
+);
+
+#[test]
+fn every_target_is_replayed_and_wrapped() {
+    let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, REPLAYED);
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/Cargo.toml");
+    let manifest = fs::read_to_string(manifest).expect("fuzz/Cargo.toml");
+    for name in names {
+        assert!(
+            manifest.contains(&format!("name = \"{name}\"")),
+            "fuzz/ wraps {name}"
+        );
+    }
+}
