@@ -11,7 +11,7 @@ impl Generator {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -24,11 +24,11 @@ impl Generator {
     /// Never on machines of 64 bits.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound.max(1)).expect("64 bits");
-        usize::try_from(self.next() % bound).expect("64 bits")
+        usize::try_from(self.draw() % bound).expect("64 bits")
     }
 
     fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[3]
+        self.draw().to_le_bytes()[3]
     }
 }
 

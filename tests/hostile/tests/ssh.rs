@@ -70,7 +70,7 @@ fn finish(liar: &mut Liar<Tcp>, number: u32, status: u32) {
     liar.say(&ChannelClose {
         recipient_channel: number,
     });
-    while liar.next().is_some() {}
+    while liar.next_payload().is_some() {}
 }
 
 #[test]
@@ -228,13 +228,13 @@ fn a_refused_channel_and_refused_methods_are_told_harmlessly() {
             description: ESCAPES,
             language: ESCAPES,
         });
-        while liar.next().is_some() {}
+        while liar.next_payload().is_some() {}
     });
     failed(&outcome);
     let outcome = client_against(&COMMAND, |liar| {
         liar.exchange(&Offer::default());
         liar.accept_service();
-        while let Some(payload) = liar.next() {
+        while let Some(payload) = liar.next_payload() {
             if payload.first() == Some(&50) {
                 liar.say(&UserauthFailure {
                     methods: NameList::new("none-of-yours,$(id),%s%n").expect("names"),
@@ -270,14 +270,14 @@ fn a_server_that_grants_what_was_not_asked_is_left() {
     let outcome = client_against(&COMMAND, |liar| {
         liar.exchange(&Offer::default());
         liar.say(&UserauthSuccess {});
-        while liar.next().is_some() {}
+        while liar.next_payload().is_some() {}
     });
     failed(&outcome);
     let outcome = client_against(&COMMAND, |liar| {
         liar.exchange(&Offer::default());
         liar.expect(5);
         liar.say(&UserauthSuccess {});
-        while liar.next().is_some() {}
+        while liar.next_payload().is_some() {}
     });
     failed(&outcome);
     let outcome = client_against(&COMMAND, |liar| {
@@ -290,7 +290,7 @@ fn a_server_that_grants_what_was_not_asked_is_left() {
                 partial_success: false,
             });
         }
-        while liar.next().is_some() {}
+        while liar.next_payload().is_some() {}
     });
     failed(&outcome);
 }
@@ -337,7 +337,7 @@ fn a_host_key_that_changes_at_a_rekey_ends_the_client() {
         liar.kexinit(&Offer::default());
         liar.expect_kexinit();
         liar.agree();
-        while liar.next().is_some() {}
+        while liar.next_payload().is_some() {}
     });
     assert!(
         failed(&outcome).contains("host key changed"),
@@ -542,7 +542,7 @@ fn odd_but_harmless_sessions_come_to_an_end() {
         liar.say(&ChannelClose {
             recipient_channel: number,
         });
-        while liar.next().is_some() {}
+        while liar.next_payload().is_some() {}
     });
     assert_eq!(
         outcome.status,
@@ -557,7 +557,7 @@ fn a_prompt_is_refused_in_batch_mode_and_its_text_is_harmless() {
     let outcome = client_against(&COMMAND, |liar| {
         liar.exchange(&Offer::default());
         liar.accept_service();
-        while let Some(payload) = liar.next() {
+        while let Some(payload) = liar.next_payload() {
             let Some(50) = payload.first() else { continue };
             let request = wire::message::UserauthRequest::decode(&payload).expect("a request");
             assert!(
@@ -592,7 +592,7 @@ fn a_server_that_always_wants_more_is_left_in_the_end() {
         liar.exchange(&Offer::default());
         liar.accept_service();
         let mut answers = 0;
-        while let Some(payload) = liar.next() {
+        while let Some(payload) = liar.next_payload() {
             if payload.first() == Some(&50) {
                 answers += 1;
                 assert!(answers < 1_000, "it tries for ever");

@@ -238,7 +238,7 @@ fn login_grace_time_does_not_begin_anew_with_each_message() {
     let start = Instant::now();
     let mut answers = 0;
     while liar.send(&userauth(b"nobody-here", "none", b"")) {
-        if liar.next().is_none() {
+        if liar.next_payload().is_none() {
             break;
         }
         answers += 1;
@@ -420,7 +420,7 @@ fn failures_are_counted_over_all_methods() {
         if !liar.send(&userauth(user.as_bytes(), method, b"")) {
             break;
         }
-        match liar.next() {
+        match liar.next_payload() {
             Some(payload) if payload.first() == Some(&51) => failures += 1,
             Some(_) => {}
             None => break,
@@ -586,7 +586,7 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
         if !sent {
             break;
         }
-        match liar.next() {
+        match liar.next_payload() {
             Some(payload) if payload.first() == Some(&81) => signed += 1,
             Some(_) => {}
             None => break,
@@ -608,7 +608,7 @@ fn proofs_are_given_for_host_keys_only() {
         fields: Rest(&string(&stranger)),
     });
     let answer = loop {
-        match liar.next() {
+        match liar.next_payload() {
             Some(payload) if matches!(payload.first(), Some(81 | 82)) => break Some(payload),
             Some(_) => {}
             None => break None,
@@ -677,7 +677,7 @@ fn forwardings(liar: &mut Liar<Tcp>) -> Vec<(&'static str, bool)> {
 /// Which of two answers comes.
 fn of_two(liar: &mut Liar<Tcp>, yes: u8, no: u8) -> bool {
     loop {
-        let payload = liar.next().expect("an answer");
+        let payload = liar.next_payload().expect("an answer");
         match payload.first() {
             Some(number) if *number == yes => return true,
             Some(number) if *number == no => return false,

@@ -84,7 +84,7 @@ impl<V: Victim> Liar<V> {
     }
 
     fn next_answer(&mut self) -> Option<Vec<u8>> {
-        core::iter::from_fn(|| self.next())
+        core::iter::from_fn(|| self.next_payload())
             .find(|payload| matches!(payload.first(), Some(51 | 52 | 60)))
     }
 
@@ -196,7 +196,7 @@ impl<V: Victim> Liar<V> {
     pub fn output(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
-            let payload = self.next().unwrap_or_else(|| {
+            let payload = self.next_payload().unwrap_or_else(|| {
                 panic!("no CLOSE, but {:?}{}", self.goodbye, self.victim.state())
             });
             match payload.first() {

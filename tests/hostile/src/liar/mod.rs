@@ -128,7 +128,7 @@ impl<V: Victim> Liar<V> {
     ///
     /// # Panics
     /// When what comes cannot be opened.
-    pub fn next(&mut self) -> Option<Vec<u8>> {
+    pub fn next_payload(&mut self) -> Option<Vec<u8>> {
         if self.goodbye.is_some() {
             return None;
         }
@@ -167,7 +167,7 @@ impl<V: Victim> Liar<V> {
     /// When the victim falls silent or ends before it.
     pub fn expect(&mut self, number: u8) -> Vec<u8> {
         let mut passed = Vec::new();
-        while let Some(payload) = self.next() {
+        while let Some(payload) = self.next_payload() {
             match payload.first() {
                 Some(first) if *first == number => return payload,
                 first => passed.push(first.copied().unwrap_or_default()),
@@ -182,14 +182,14 @@ impl<V: Victim> Liar<V> {
 
     /// Everything that the victim sends until it is quiet or gone.
     pub fn rest(&mut self) -> Vec<Vec<u8>> {
-        core::iter::from_fn(|| self.next()).collect()
+        core::iter::from_fn(|| self.next_payload()).collect()
     }
 
     /// Reads to the end; whether the victim has ended the connection.
     ///
     /// A TCP victim that neither speaks nor ends fails the test.
     pub fn ends(&mut self) -> bool {
-        while self.next().is_some() {}
+        while self.next_payload().is_some() {}
         while self.victim.collect().is_some() {}
         self.victim.has_ended()
     }
