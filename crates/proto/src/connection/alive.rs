@@ -2,7 +2,10 @@
 
 use crate::{Error, Millis, TransportConfig};
 
-/// When the peer was last heard, and how often it was asked since.
+/// When the peer was last heard or asked, and how often it was asked since it was heard.
+///
+/// Each question gives a whole interval for its answer: time in which we were stopped ourselves
+/// asks one question, not all of them at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Alive {
     since: Millis,
@@ -24,10 +27,7 @@ impl Alive {
 
     pub(super) fn deadline(&self, config: &TransportConfig) -> Option<Millis> {
         let interval = config.alive_interval_ms?;
-        Some(
-            self.since
-                .saturating_add(interval.saturating_mul(u64::from(self.asked) + 1)),
-        )
+        Some(self.since.saturating_add(interval))
     }
 
     /// Whether to ask now.
@@ -43,6 +43,7 @@ impl Alive {
             return Err(Error::TimedOut("peer not responding"));
         }
         self.asked = self.asked.saturating_add(1);
+        self.since = now;
         Ok(true)
     }
 }

@@ -1,0 +1,155 @@
+//! Virtual time: signs of life, rekeys by time, and exchanges that do not end.
+
+use proto::{Connection, Error, Stream, TransportConfig};
+use sim::Pair;
+
+fn config() -> TransportConfig {
+    TransportConfig::default()
+}
+
+/// Does what is due at `now`, as a driver would.
+fn tick(connection: &mut Connection, now: u64) -> Result<u32, Error> {
+    let mut calls = 0;
+    while connection.poll_deadline().is_some_and(|at| at <= now) {
+        connection.handle_timeout(now)?;
+        calls += 1;
+        assert!(calls < 100, "a deadline that never moves");
+    }
+    Ok(calls)
+}
+
+#[test]
+fn a_connection_without_limits_has_no_deadline() {
+    let mut pair = Pair::new(config(), config());
+    assert_eq!(pair.client.connection.poll_deadline(), None);
+    pair.login(usize::MAX).unwrap();
+    assert_eq!(pair.client.connection.poll_deadline(), None);
+    assert_eq!(pair.server.connection.poll_deadline(), None);
+}
+
+#[test]
+fn a_silent_peer_is_asked_at_each_interval_and_given_up_behind_the_last() {
+    let mut one = config();
+    one.alive_interval_ms = Some(1000);
+    one.alive_count_max = 3;
+    let mut pair = Pair::new(one, config());
+    pair.login(usize::MAX).unwrap();
+    let client = &mut pair.client.connection;
+    for now in [1000, 2000, 3000] {
+        assert_eq!(client.poll_deadline(), Some(now));
+        client.handle_timeout(now - 1).unwrap();
+        assert_eq!(client.poll_deadline(), Some(now), "asked too early");
+        client.handle_timeout(now).unwrap();
+    }
+    assert_eq!(client.poll_deadline(), Some(4000));
+    assert!(matches!(
+        client.handle_timeout(4000),
+        Err(Error::TimedOut(_))
+    ));
+}
+
+/// `kill -STOP`, a debugger, a host that was busy: the peer was silent for long because we were.
+#[test]
+fn a_peer_gets_its_time_to_answer_when_we_ourselves_were_away() {
+    let mut one = config();
+    one.alive_interval_ms = Some(1000);
+    one.alive_count_max = 3;
+    let mut pair = Pair::new(one, config());
+    pair.login(usize::MAX).unwrap();
+    pair.now = 1_000_000;
+    assert_eq!(tick(&mut pair.client.connection, pair.now).unwrap(), 1);
+    assert_eq!(
+        pair.client.connection.poll_deadline(),
+        Some(pair.now + 1000)
+    );
+    pair.settle(usize::MAX).unwrap();
+    assert_eq!(tick(&mut pair.client.connection, pair.now).unwrap(), 0);
+}
+
+#[test]
+fn a_count_of_zero_asks_for_ever() {
+    let mut one = config();
+    one.alive_interval_ms = Some(1000);
+    one.alive_count_max = 0;
+    let mut pair = Pair::new(one, config());
+    pair.login(usize::MAX).unwrap();
+    for round in 1..=50 {
+        assert_eq!(
+            tick(&mut pair.client.connection, round * 1000).unwrap(),
+            1,
+            "round {round}"
+        );
+    }
+}
+
+#[test]
+fn keys_change_at_each_interval_and_not_before() {
+    let mut one = config();
+    one.rekey_ms = Some(60_000);
+    let mut pair = Pair::new(config(), one);
+    pair.login(usize::MAX).unwrap();
+    let session = pair.server.connection.session_id().unwrap().to_vec();
+    let mut changed = 0;
+    for second in 1..=600 {
+        pair.now = second * 1000;
+        tick(&mut pair.server.connection, pair.now).unwrap();
+        pair.settle(usize::MAX).unwrap();
+        for event in std::mem::take(&mut pair.client.events) {
+            if let proto::Event::KeysChanged { first, .. } = event {
+                changed += u32::from(!first);
+            }
+        }
+        assert_eq!(u64::from(changed), second / 60, "after {second} s");
+    }
+    assert_eq!(pair.server.connection.session_id().unwrap(), session);
+}
+
+#[test]
+fn an_exchange_that_is_not_answered_is_given_up() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    pair.client.connection.rekey(5000).unwrap();
+    pair.client.transmit();
+    let at = pair.client.connection.poll_deadline().expect("a limit");
+    assert!(tick(&mut pair.client.connection, at - 1).is_ok());
+    assert!(matches!(
+        tick(&mut pair.client.connection, at),
+        Err(Error::TimedOut("key exchange"))
+    ));
+}
+
+/// Our KEXINIT stands behind half a MiB of data. On a thin line that takes minutes, which are
+/// not the peer's fault.
+#[test]
+fn the_time_for_an_exchange_begins_when_its_first_packet_leaves() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.client.connection.open_channel("session", b"").unwrap();
+    pair.settle(usize::MAX).unwrap();
+    pair.server
+        .connection
+        .accept_channel(proto::ChannelId(0))
+        .unwrap();
+    pair.settle(usize::MAX).unwrap();
+    let client = &mut pair.client.connection;
+    let data = vec![1; 1 << 20];
+    assert!(
+        client
+            .channel_send_slice(id, Stream::Data, &data)
+            .unwrap()
+            > 400_000
+    );
+    client.rekey(0).unwrap();
+    let mut now = 0;
+    let mut taken = 0;
+    while client.has_output() {
+        now += 30_000;
+        tick(client, now).unwrap();
+        drop(client.poll_output());
+        taken += 1;
+    }
+    assert!(taken > 8, "{taken} packets");
+    let at = client.poll_deadline().expect("a limit");
+    assert!(at > now && at <= now + 600_000, "{at} at {now}");
+    assert!(tick(client, at).is_err());
+}
