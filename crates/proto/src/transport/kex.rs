@@ -110,6 +110,16 @@ impl Kex {
         matches!(self, Self::Running(_))
     }
 
+    /// Something has left: until then the peer could not answer what stood behind it, so its
+    /// time begins anew. On a thin line our KEXINIT waits minutes behind data.
+    pub(super) fn progressed(&mut self, now: Millis) {
+        match self {
+            Self::InitSent { since, .. } => *since = now,
+            Self::Running(running) => running.since = now,
+            Self::Idle | Self::Moving => {}
+        }
+    }
+
     /// Nothing is read until the owner has answered.
     pub(super) fn waits_for_owner(&self) -> bool {
         matches!(self, Self::Running(running) if matches!(

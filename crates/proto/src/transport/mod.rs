@@ -426,6 +426,7 @@ impl Transport {
 
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         let next = self.output.pop_front()?;
+        self.kex.progressed(self.now);
         self.output_bytes = self.output_bytes.saturating_sub(next.bytes);
         if !next.bulk {
             self.answer_bytes = self.answer_bytes.saturating_sub(next.bytes);

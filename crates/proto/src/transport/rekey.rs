@@ -9,7 +9,8 @@ use crate::{Error, Millis};
 const DEFAULT_REKEY_BYTES: u64 = 1 << 36;
 /// Packets under one key, RFC 4344 §3.1.
 const MAX_PACKETS: u64 = 1 << 31;
-/// A key exchange that takes longer than this is given up, milliseconds.
+/// A key exchange that takes longer than this is given up, milliseconds. Counts from the last
+/// packet that left.
 const EXCHANGE_LIMIT_MS: Millis = 120_000;
 
 impl Transport {
@@ -23,7 +24,8 @@ impl Transport {
             || self.splitter.bytes() >= limit
             || self.sequencer.packets() >= MAX_PACKETS
             || self.splitter.packets() >= MAX_PACKETS
-            || self.sequencer.must_rekey();
+            || self.sequencer.must_rekey()
+            || self.splitter.must_rekey();
         if due { self.start_exchange() } else { Ok(()) }
     }
 
