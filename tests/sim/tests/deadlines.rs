@@ -144,6 +144,7 @@ fn the_time_for_an_exchange_begins_when_its_first_packet_leaves() {
     let mut taken = 0;
     while client.has_output() {
         now += 30_000;
+        client.process(now).unwrap();
         tick(client, now).unwrap();
         drop(client.poll_output());
         taken += 1;
