@@ -142,36 +142,48 @@ pub fn run(
     progress: &(dyn Fn(usize) + Sync),
 ) -> Tally {
     let rekey = (check == Check::RoundTrip).then_some(REKEY_BYTES);
-    let shared = if couple.client.chooses() {
-        match couple.server.start(common, rekey) {
-            Ok(server) => Some(server),
+    let start = || couple.server.start(common, rekey);
+    let shares = couple.client.chooses();
+    let single = couple.server.serves_one_at_a_time();
+    let mut shared = None;
+    if shares && !single {
+        match start() {
+            Ok(server) => shared = Some(server),
             Err(why) => {
-                return Tally {
-                    run: 0,
-                    failures: vec![format!("{}: {why}", couple.name())],
-                };
+                let failures = vec![format!("{}: {why}", couple.name())];
+                return Tally { run: 0, failures };
             }
         }
-    } else {
-        None
-    };
+    }
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
+    let fail = |suite: &Suite, why: String| {
+        let line = format!("{}: {suite}: {why}", couple.name());
+        failures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(line);
+    };
+    let work = || {
+        // A worker's own server, where the peer cannot serve several logins at once.
+        let mut own = None;
+        while let Some(suite) = suites.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if shares && single && own.is_none() {
+                match start() {
+                    Ok(server) => own = Some(server),
+                    Err(why) => fail(suite, why),
+                }
+            }
+            if let Err(why) = once(couple, shared.as_ref().or(own.as_ref()), suite, check) {
+                fail(suite, why);
+            }
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+    };
     thread::scope(|scope| {
         for _ in 0..workers.max(1) {
-            scope.spawn(|| {
-                while let Some(suite) = suites.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = once(couple, shared.as_ref(), suite, check) {
-                        let line = format!("{}: {suite}: {why}", couple.name());
-                        failures
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(line);
-                    }
-                    progress(done.fetch_add(1, Ordering::Relaxed) + 1);
-                }
-            });
+            scope.spawn(work);
         }
     });
     let mut failures = failures

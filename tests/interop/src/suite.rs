@@ -166,14 +166,17 @@ impl Space {
         }
     }
 
-    /// Each cipher with each MAC that it needs, the first of everything else.
+    /// Each cipher with each MAC that it needs, a cheap key exchange (there will be many of them)
+    /// and the first of everything else.
     #[must_use]
     pub fn ciphers_by_macs(&self) -> Vec<Suite> {
+        let cheap = |name: &String| name.starts_with("curve25519");
+        let kex = self.algorithms.kex.iter().position(cheap).unwrap_or(0);
         let mut suites = Vec::new();
         for cipher in 0..self.algorithms.ciphers.len() {
             for mac in 0..self.macs.len() {
                 if self.allows((2, cipher), (3, mac)) {
-                    suites.push(self.suite(&[0, 0, cipher, mac, 0]));
+                    suites.push(self.suite(&[kex, 0, cipher, mac, 0]));
                 }
             }
         }

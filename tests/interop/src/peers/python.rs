@@ -220,6 +220,12 @@ impl Server for AsyncsshServer {
         PythonClient::new("asyncssh").offers()
     }
 
+    /// asyncssh 2.24.1 keeps the signature algorithm of a connection in the key that all
+    /// connections share: of two RSA logins at once, one may get the other's kind of signature.
+    fn serves_one_at_a_time(&self) -> bool {
+        true
+    }
+
     fn start(&self, offer: &Algorithms, rekey_bytes: Option<u64>) -> Result<Running, String> {
         let scratch = Scratch::new();
         let port = free_port();
