@@ -135,6 +135,12 @@ impl<'a> Serve<'a> {
                 }
                 Ok(())
             }
+            Event::ChannelPeerClosed(channel) => {
+                if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+                    session.peer_closed(&mut self.driver, &self.context)?;
+                }
+                Ok(())
+            }
             Event::ChannelClosed(channel) => {
                 self.forget(channel);
                 Ok(())
@@ -178,7 +184,7 @@ impl<'a> Serve<'a> {
             Some(Token::Child(serial)) => self.child_ready(serial),
             Some(Token::Drain(serial)) => {
                 if let Some(session) = session_of(&mut self.channels, serial) {
-                    session.advance(&mut self.driver, &self.context)?;
+                    session.timer(&mut self.driver, &self.context)?;
                 }
                 Ok(())
             }
@@ -279,6 +285,7 @@ impl<'a> Serve<'a> {
             return Ok(());
         }
         if self.driver.connection().accept_channel(channel).is_ok() {
+            let _ = self.driver.connection().channel_hold_close(channel);
             let session = Box::new(SessionChannel::new(channel));
             self.channels.insert(channel, Channel::Session(session));
         }

@@ -11,6 +11,10 @@ use crate::fake_monitor::{Policy, Server};
 pub const TESTS: &[Test] = &[
     ("status_then_eof_then_close", status_then_eof_then_close),
     (
+        "a_client_that_closes_early_still_hears_the_status",
+        a_client_that_closes_early_still_hears_the_status,
+    ),
+    (
         "a_channel_has_one_command_and_one_terminal",
         a_channel_has_one_command_and_one_terminal,
     ),
@@ -108,6 +112,37 @@ fn status_then_eof_then_close() {
             assert!(outcome.in_order, "{command} {terminal}: {outcome:?}");
         }
     }
+}
+
+fn a_client_that_closes_early_still_hears_the_status() {
+    let server = start(|_| {});
+    let mut client = Client::login(&server);
+    // The output is over, the command is not: its input keeps it for as long as we want.
+    let channel = client.session();
+    let marker = std::env::temp_dir().join(format!("fulmar-closed-{}", std::process::id()));
+    let command = format!("exec 1>&- 2>&-; : > {}; read x; exit 13", marker.display());
+    assert!(client.ask(channel, &exec(&command)));
+    while !marker.exists() {
+        std::thread::yield_now();
+    }
+    std::fs::remove_file(&marker).expect("it goes away");
+    // Both outputs have ended once a request behind that is answered.
+    assert!(!client.ask(channel, &Request::Break { ms: 1 }));
+    client.send(channel, b"\n");
+    client
+        .connection()
+        .channel_close(channel)
+        .expect("an open channel");
+    assert_eq!(client.finish(channel).status, Some(13));
+    // Neither is over: the command is hung up on, and the channel ends at once.
+    let channel = client.session();
+    assert!(client.ask(channel, &exec("echo ready; sleep 100")));
+    client.wait_output("ready");
+    client
+        .connection()
+        .channel_close(channel)
+        .expect("an open channel");
+    client.finish_close(channel);
 }
 
 fn a_channel_has_one_command_and_one_terminal() {

@@ -7,7 +7,8 @@
 //!
 //! EOF waits for the command's end, even when its output has ended before: a client whose own
 //! input is over closes the channel as soon as it sees EOF (OpenSSH's does), and a status that
-//! comes behind CLOSE is lost.
+//! comes behind CLOSE is lost. The answer to the client's CLOSE waits a moment for the status
+//! too: dbclient and plink close as soon as they can.
 //!
 //! [`start`] is the way up to the running command.
 //!
@@ -36,6 +37,10 @@ use super::token::Token;
 /// First and longest wait until an ended command's output is looked at again, in milliseconds.
 /// While the client's window is closed nothing else would tell us.
 const DRAIN_MS: (u64, u64) = (2, 250);
+
+/// How long a command whose output is over may take to end after the client's CLOSE, in
+/// milliseconds, before its status is given up.
+const STATUS_MS: u64 = 1000;
 
 /// How far a channel's command has come.
 enum Stage {
@@ -70,6 +75,8 @@ pub(super) struct SessionChannel {
     /// Waits for `unsent` to be sent.
     unattached: Option<Outputs>,
     drain_ms: u64,
+    /// The client takes no more data, and waits for our CLOSE.
+    peer_closed: bool,
 }
 
 /// A child whose channel is gone, to be waited for.
@@ -90,6 +97,7 @@ impl SessionChannel {
             unsent: Vec::new(),
             unattached: None,
             drain_ms: DRAIN_MS.0,
+            peer_closed: false,
         }
     }
 
@@ -369,6 +377,42 @@ impl SessionChannel {
         if let Some(terminal) = self.terminal.take() {
             terminal.release(context);
         }
+    }
+
+    /// The client has closed the channel; ours to close now. A command that still writes is hung
+    /// up on, one whose output is over gets a moment to end, so that its status is told.
+    pub(super) fn peer_closed(
+        &mut self,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        let output_is_over = self.has_no_source(driver);
+        self.peer_closed = true;
+        self.unsent.clear();
+        self.unattached = None;
+        drop(driver.detach_source(self.id, Stream::Data));
+        drop(driver.detach_source(self.id, Stream::Stderr));
+        match &self.stage {
+            Stage::Ended { .. } => self.advance(driver, context),
+            Stage::Running { .. } if output_is_over => {
+                let at = driver.now().saturating_add(STATUS_MS);
+                driver.set_timer(Token::Drain(self.serial).number(), Some(at));
+                Ok(())
+            }
+            Stage::Idle | Stage::Preparing { .. } | Stage::Running { .. } | Stage::Closed => {
+                let _ = driver.connection().channel_close(self.id);
+                Ok(())
+            }
+        }
+    }
+
+    /// The time of [`Token::Drain`] has come.
+    pub(super) fn timer(&mut self, driver: &mut Driver, context: &Context<'_>) -> io::Result<()> {
+        if self.peer_closed && matches!(self.stage, Stage::Running { .. }) {
+            let _ = driver.connection().channel_close(self.id);
+            return Ok(());
+        }
+        self.advance(driver, context)
     }
 
     /// The client is gone, or has closed the channel: hangs up on the command. What still runs
