@@ -189,6 +189,39 @@ impl<V: Victim> Liar<V> {
         self.output()
     }
 
+    /// Runs a command as [`Liar::run`] where other channels are open: only what belongs to
+    /// `number` counts.
+    ///
+    /// # Panics
+    /// As [`Liar::run`].
+    pub fn run_on(&mut self, number: u32, command: &[u8]) -> Vec<u8> {
+        let channel = self.open_session(number);
+        let mut fields = Vec::new();
+        fields.put_string(command);
+        self.request(channel, names::REQUEST_EXEC, true, &fields);
+        let mut out = Vec::new();
+        loop {
+            let payload = self.next_payload().unwrap_or_else(|| {
+                panic!("no CLOSE, but {:?}{}", self.goodbye, self.victim.state())
+            });
+            match payload.first() {
+                Some(94) => {
+                    let data = wire::message::ChannelData::decode(&payload).expect("data");
+                    if data.recipient_channel == number {
+                        out.extend_from_slice(data.data);
+                    }
+                }
+                Some(97) => {
+                    let close = wire::message::ChannelClose::decode(&payload).expect("CLOSE");
+                    if close.recipient_channel == number {
+                        return out;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Data of any channel until a CLOSE comes.
     ///
     /// # Panics

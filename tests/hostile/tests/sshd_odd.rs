@@ -1,0 +1,298 @@
+//! A lying client against the real `fulmar sshd`: what stands at the edges of the protocol, and
+//! the moment in which one process hands the connection to the next.
+
+use std::fs;
+
+use hostile::liar::{Liar, Offer, userauth};
+use hostile::place::{Server, assert_harmless, user_key};
+use hostile::victim::{Tcp, Victim};
+use interop::process::descendants;
+use keys::SignatureAlgorithm;
+use wire::message::{ChannelOpen, ChannelRequest, Encode};
+use wire::{Put, Rest};
+
+fn string(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_string(text);
+    out
+}
+
+fn open(number: u32) -> Vec<u8> {
+    ChannelOpen {
+        kind: b"session",
+        sender_channel: number,
+        window: 1 << 20,
+        max_packet: 32_768,
+        fields: Rest(b""),
+    }
+    .encode()
+}
+
+fn exec(command: &[u8]) -> Vec<u8> {
+    ChannelRequest {
+        recipient_channel: 0,
+        name: b"exec",
+        want_reply: true,
+        fields: Rest(&string(command)),
+    }
+    .encode()
+}
+
+#[test]
+fn what_is_sent_behind_the_login_reaches_the_session_wherever_it_is_cut() {
+    let server = Server::start(&[]);
+    for cut in [0, 1, 3, 5, 20, 60, 200] {
+        let mut liar = server.ready();
+        let login = liar.signed_request(
+            server.user.as_bytes(),
+            &user_key(),
+            SignatureAlgorithm::Ed25519,
+        );
+        let first = liar.seal(&login);
+        let mut behind = liar.seal(&open(0));
+        behind.extend(liar.seal(&exec(b"echo behind the login")));
+        let (now, later) = behind.split_at(cut.min(behind.len()));
+        liar.send_bytes(&[&first[..], now].concat());
+        assert_eq!(liar.answer(), [52]);
+        liar.send_bytes(later);
+        assert_eq!(liar.output(), b"behind the login\n", "cut at {cut}");
+    }
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn lies_sent_behind_the_login_end_the_session_process() {
+    let server = Server::start(&[]);
+    let file = server.daemon.scratch().join("written-by-a-lie");
+    let command = format!("touch {}", file.display());
+    for lie in 0..5 {
+        let mut liar = server.ready();
+        let login = liar.signed_request(
+            server.user.as_bytes(),
+            &user_key(),
+            SignatureAlgorithm::Ed25519,
+        );
+        let mut bytes = liar.seal(&login);
+        match lie {
+            0 => bytes.extend([0xff; 4096]),
+            // A request on a channel that nobody opened.
+            1 => bytes.extend(liar.seal(&exec(command.as_bytes()))),
+            2 => bytes.extend(liar.seal(&[52])),
+            3 => bytes.extend(liar.seal(&[21])),
+            _ => {
+                let mut changed = liar.seal(&open(0));
+                let last = changed.len() - 1;
+                changed[last] ^= 1;
+                bytes.extend(changed);
+                bytes.extend(liar.seal(&exec(command.as_bytes())));
+            }
+        }
+        liar.send_bytes(&bytes);
+        while liar.victim.collect().is_some() {}
+        assert!(liar.victim.has_ended(), "lie {lie}");
+    }
+    server.leaves_nothing_behind();
+    assert!(!file.exists());
+    server.still_serves();
+}
+
+#[test]
+fn a_connection_cut_anywhere_leaves_nothing_behind() {
+    let server = Server::start(&[]);
+    // The bytes of an honest client up to its login, as far as they depend on no answer.
+    let mut honest = b"SSH-2.0-Liar_1.0\r\n".to_vec();
+    let mut recorder = Liar::new(
+        hostile::victim::Memory::server(proto::TransportConfig::default()),
+        proto::Role::Client,
+    );
+    honest.extend(recorder.seal(&Offer::default().payload(proto::Role::Client)));
+    let mut init = vec![30];
+    init.put_string(&[9; 32]);
+    honest.extend(recorder.seal(&init));
+    for cut in (0..honest.len()).step_by(honest.len() / 40 + 1) {
+        let mut liar = server.connect();
+        liar.send_bytes(&honest[..cut]);
+    }
+    server.leaves_nothing_behind();
+    server.still_serves();
+}
+
+#[test]
+fn requests_with_nul_and_control_characters_are_refused_or_harmless() {
+    let server = Server::start(&["Subsystem odd /bin/echo subsystem"]);
+    let terminal = |term: &[u8]| {
+        let mut fields = string(term);
+        fields.extend_from_slice(&[0; 16]);
+        fields.put_string(b"");
+        fields
+    };
+    let requests: [(&str, Vec<u8>); 14] = [
+        ("exec", string(b"echo a\0b")),
+        ("exec", string(b"\0")),
+        ("exec", string(b"")),
+        ("exec", string(b"\xff\xfe")),
+        ("subsystem", string(b"odd\0")),
+        ("subsystem", string(b"../../bin/sh")),
+        ("subsystem", string(b"")),
+        ("pty-req", terminal(b"x\0y")),
+        ("pty-req", terminal(b"x\ny=z")),
+        ("pty-req", terminal(&[b'x'; 256])),
+        ("signal", string(b"KILL\0")),
+        ("signal", string(b"../../9")),
+        ("env", [string(b"A\0B"), string(b"\0")].concat()),
+        ("break", vec![0xff; 4]),
+    ];
+    for (number, (name, fields)) in requests.iter().enumerate() {
+        let number = u32::try_from(number).unwrap_or(0);
+        let mut liar = server.logged_in();
+        let channel = liar.open_session(number);
+        liar.request(channel, name, true, fields);
+        let answer = core::iter::from_fn(|| liar.next_payload())
+            .find(|payload| matches!(payload.first(), Some(99 | 100)));
+        assert!(answer.is_some(), "{name} {fields:?} is not answered");
+        // The connection goes on.
+        assert_eq!(liar.run_on(77, b"echo on"), b"on\n", "{name} {fields:?}");
+    }
+    assert_harmless(&server.daemon.log());
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn targets_of_forwardings_that_are_no_hosts_are_refused() {
+    let server = Server::start(&["AllowTcpForwarding yes"]);
+    for (number, (host, port)) in [
+        (&b""[..], 22),
+        (b"a\nb", 22),
+        (b"a\0b", 22),
+        (b"-oProxyCommand=id", 22),
+        (b"$(id)", 22),
+        (b"/etc/passwd", 22),
+        (&[b'a'; 1000], 22),
+        (b"127.0.0.1", 0),
+        (b"127.0.0.1", 65_536),
+        (b"127.0.0.1", u32::MAX),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut liar = server.logged_in();
+        let mut fields = string(host);
+        fields.put_u32(port);
+        fields.put_string(b"127.0.0.1");
+        fields.put_u32(1);
+        liar.say(&ChannelOpen {
+            kind: b"direct-tcpip",
+            sender_channel: u32::try_from(number).unwrap_or(0),
+            window: 1 << 20,
+            max_packet: 32_768,
+            fields: Rest(&fields),
+        });
+        // A port that no type can hold may as well end the connection.
+        let answer = core::iter::from_fn(|| liar.next_payload())
+            .find(|payload| matches!(payload.first(), Some(91 | 92)));
+        let refused = answer.as_deref().and_then(<[u8]>::first) == Some(&92);
+        assert!(
+            refused || (answer.is_none() && port > 65_535),
+            "{host:?}:{port}"
+        );
+    }
+    assert_harmless(&server.daemon.log());
+}
+
+#[test]
+fn a_service_other_than_connection_is_not_served() {
+    let server = Server::start(&["MaxAuthTries 100"]);
+    for service in ["ssh-userauth", "", "ssh-connection\0", "sftp"] {
+        let mut liar = server.ready();
+        let honest = liar.signed_request(
+            server.user.as_bytes(),
+            &user_key(),
+            SignatureAlgorithm::Ed25519,
+        );
+        let mut payload = vec![50];
+        payload.put_string(server.user.as_bytes());
+        payload.put_string(service.as_bytes());
+        // What follows the service in an honest request.
+        let at = 1 + 4 + server.user.len() + 4 + "ssh-connection".len();
+        payload.extend_from_slice(&honest[at..]);
+        liar.send(&payload);
+        let answer = core::iter::from_fn(|| liar.next_payload())
+            .find(|payload| matches!(payload.first(), Some(51 | 52)));
+        assert_ne!(answer.as_deref(), Some(&[52][..]), "{service:?}");
+    }
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_peer_that_opens_its_window_and_reads_nothing_is_not_queued_for() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    liar.open("session", 0, u32::MAX, u32::MAX);
+    liar.expect(91);
+    liar.send(&exec(b"cat /dev/zero"));
+    liar.expect(94);
+    // Whole logins pass by meanwhile.
+    for _ in 0..5 {
+        server.still_serves();
+    }
+    for pid in descendants(server.daemon.pid()) {
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+            continue;
+        };
+        let peak: u64 = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+            .unwrap_or_default();
+        assert!(peak < 64 * 1024, "process {pid} holds {peak} KiB");
+    }
+    drop(liar);
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn every_process_of_a_connection_ends_with_its_peer_even_in_the_middle_of_output() {
+    let server = Server::start(&[]);
+    for _ in 0..5 {
+        let mut liar = server.logged_in();
+        liar.open("session", 0, u32::MAX, 32_768);
+        liar.expect(91);
+        liar.send(&exec(b"cat /dev/zero"));
+        liar.expect(94);
+    }
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn more_startups_than_permitted_are_refused_and_an_honest_login_gets_in_afterwards() {
+    let server = Server::start(&["MaxStartups 5:100:10", "LoginGraceTime 3"]);
+    let mut crowd: Vec<Liar<Tcp>> = (0..40).map(|_| server.connect()).collect();
+    let served = crowd
+        .iter_mut()
+        .filter_map(|liar| liar.victim.collect())
+        .filter(|first| first.starts_with(b"SSH-2.0-Fulmar"))
+        .count();
+    assert!((1..=10).contains(&served), "{served} of 40 are served");
+    drop(crowd);
+    server.leaves_nothing_behind();
+    server.still_serves();
+}
+
+#[test]
+fn a_request_of_another_user_in_the_same_piece_as_a_login_is_not_answered() {
+    let server = Server::start(&[]);
+    let mut liar = server.ready();
+    let login = liar.signed_request(
+        server.user.as_bytes(),
+        &user_key(),
+        SignatureAlgorithm::Ed25519,
+    );
+    let mut bytes = liar.seal(&login);
+    bytes.extend(liar.seal(&userauth(b"root", "none", b"")));
+    bytes.extend(liar.seal(&open(0)));
+    bytes.extend(liar.seal(&exec(b"id -un")));
+    liar.send_bytes(&bytes);
+    assert_eq!(liar.answer(), [52]);
+    let out = String::from_utf8_lossy(&liar.output()).into_owned();
+    assert_eq!(out.trim_end(), server.user);
+}
