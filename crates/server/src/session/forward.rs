@@ -20,6 +20,9 @@ use super::token::Token;
 
 /// Names that are looked up at once: each costs a thread.
 const MAX_LOOKUPS: usize = 16;
+/// How long a name and a connection may take together, in milliseconds: nothing else is read
+/// from the client while it waits for the answer to its channel.
+const CONNECT_MS: u64 = 15_000;
 /// Stack of a resolver thread, in bytes: NSS modules are its only deep callers.
 const LOOKUP_STACK_BYTES: usize = 512 * 1024;
 
@@ -92,13 +95,19 @@ impl TcpChannel {
             serial,
             stage: Stage::Resolving,
         };
+        let give_up = Token::GiveUp(serial).number();
+        driver.set_timer(give_up, Some(driver.now().saturating_add(CONNECT_MS)));
         if let Some(address) = sys::socket::resolve::literal(&target.host, target.port) {
-            let fate = channel.connect(vec![address], driver)?;
-            return Ok((fate == Fate::Lives).then_some(channel));
+            if channel.connect(vec![address], driver)? == Fate::Lives {
+                return Ok(Some(channel));
+            }
+            driver.set_timer(give_up, None);
+            return Ok(None);
         }
         if resolver.look_up(serial, target.clone(), driver)? {
             return Ok(Some(channel));
         }
+        driver.set_timer(give_up, None);
         let _ = driver.connection().reject_channel(
             id,
             open_failure::RESOURCE_SHORTAGE,
@@ -121,6 +130,22 @@ impl TcpChannel {
             Stage::Resolving => self.connect(addresses, driver),
             Stage::Connecting { .. } | Stage::Open { .. } => Ok(Fate::Lives),
         }
+    }
+
+    /// It has taken too long.
+    pub(super) fn give_up(&mut self, driver: &mut Driver) -> io::Result<Fate> {
+        match &self.stage {
+            Stage::Open { .. } => return Ok(Fate::Lives),
+            Stage::Connecting { socket, .. } => driver.unwatch(socket.as_fd()),
+            Stage::Resolving => {}
+        }
+        self.stage = Stage::Resolving;
+        let _ = driver.connection().reject_channel(
+            self.id,
+            open_failure::CONNECT_FAILED,
+            "Connection timed out",
+        );
+        Ok(Fate::Gone)
     }
 
     /// Starts with the first address that can be tried.
@@ -176,6 +201,7 @@ impl TcpChannel {
         }
         driver.attach_source(self.id, Stream::Data, sys::io::dup(&socket)?)?;
         driver.attach_sink(self.id, Stream::Data, sys::io::dup(&socket)?)?;
+        driver.set_timer(Token::GiveUp(self.serial).number(), None);
         self.stage = Stage::Open {
             socket,
             source_ended: false,
@@ -225,6 +251,7 @@ impl TcpChannel {
 
     /// The channel is gone: so is the connection.
     pub(super) fn hang_up(self, driver: &mut Driver) {
+        driver.set_timer(Token::GiveUp(self.serial).number(), None);
         if let Stage::Connecting { socket, .. } = &self.stage {
             driver.unwatch(socket.as_fd());
         }

@@ -188,6 +188,7 @@ impl<'a> Serve<'a> {
                 }
                 Ok(())
             }
+            Some(Token::GiveUp(serial)) => self.tcp(serial, TcpChannel::give_up),
             Some(Token::Connect(serial)) => self.tcp(serial, TcpChannel::connect_ready),
             Some(Token::Resolver) => {
                 while let Some((serial, addresses)) = self.resolver.next_answer() {

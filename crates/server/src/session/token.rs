@@ -9,6 +9,8 @@ pub(super) enum Token {
     Child(u64),
     /// An outgoing connection can be written to or failed; the number is its serial.
     Connect(u64),
+    /// An outgoing connection has taken too long; the number is its serial.
+    GiveUp(u64),
     /// A resolver thread has finished.
     Resolver,
     /// Time to look again at an ended child's output; the number is the child's serial.
@@ -27,6 +29,7 @@ impl Token {
             Self::Connect(serial) => (2, serial),
             Self::Resolver => (3, 0),
             Self::Drain(serial) => (4, serial),
+            Self::GiveUp(serial) => (5, serial),
         };
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
@@ -40,6 +43,7 @@ impl Token {
             2 => Self::Connect(serial),
             3 => Self::Resolver,
             4 => Self::Drain(serial),
+            5 => Self::GiveUp(serial),
             _ => return None,
         })
     }
@@ -58,6 +62,7 @@ mod tests {
             Token::Connect(1),
             Token::Resolver,
             Token::Drain(77),
+            Token::GiveUp(77),
         ] {
             assert_eq!(Token::from_number(token.number()), Some(token));
         }
