@@ -1,119 +1,184 @@
-//! Network addresses in access rules: CIDR blocks (`source-address` of certificates) and the
-//! mixed lists of `from=` (addresses, CIDR blocks, wildcards, host names).
+//! Network addresses in access rules: networks (`source-address` of certificates,
+//! `PerSourcePenaltyExemptList`) and the mixed lists of `from=`, `Match Address` and the host
+//! part of `AllowUsers` (addresses, networks, wildcards, host names).
+//!
+//! IPv4-mapped IPv6 addresses are taken for the IPv4 address that they carry. Names are never
+//! looked up.
 
+use std::fmt;
 use std::net::IpAddr;
 
-use crate::pattern::{ListMatch, match_items, matches, matches_ignoring_case};
+use crate::pattern::{self, Case, ListMatch, matches};
 
-/// An address with a prefix length; without one, the whole address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CidrBlock {
-    address: IpAddr,
-    prefix_bits: u8,
+/// A network: an address and the length of its mask in bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    network: IpAddr,
+    mask_bits: u8,
 }
 
-/// Why a text is no list of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadAddressList;
+/// Why an entry of a list is not a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CidrError {
+    /// Nothing stands between two commas or behind the `!`.
+    Empty,
+    /// Neither an address nor `address/bits`.
+    NotANetwork(String),
+    /// More mask bits than the address has.
+    MaskTooLong(String),
+    /// Bits are set behind the mask, for example 192.0.2.1/24.
+    HostBitsSet(String),
+}
 
-impl core::fmt::Display for BadAddressList {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("not a list of addresses or address/prefix blocks")
+impl fmt::Display for CidrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CidrError::Empty => f.write_str("an entry of the list is empty"),
+            CidrError::NotANetwork(entry) => write!(f, "\"{entry}\" is not an address or network"),
+            CidrError::MaskTooLong(entry) => write!(f, "mask of \"{entry}\" is too long"),
+            CidrError::HostBitsSet(entry) => {
+                write!(f, "\"{entry}\" has bits set behind its mask")
+            }
+        }
     }
 }
 
-impl std::error::Error for BadAddressList {}
+impl std::error::Error for CidrError {}
 
-impl CidrBlock {
-    /// Parses `address` or `address/bits`. Bits set behind the prefix make it `None`, because
-    /// the writer meant something else than what stands there.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
+impl Cidr {
+    /// Reads `address` or `address/bits`.
+    ///
+    /// # Errors
+    /// When it is neither, the mask is longer than the address, or host bits are set.
+    pub fn parse(text: &str) -> Result<Self, CidrError> {
+        let (address_text, mask_text) = match text.split_once('/') {
+            Some((address, mask)) => (address, Some(mask)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().ok()?;
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        let prefix_bits = match bits {
+        let address: IpAddr = address_text
+            .parse()
+            .map_err(|_| CidrError::NotANetwork(text.to_owned()))?;
+        let width: u8 = if address.is_ipv4() { 32 } else { 128 };
+        let mask_bits = match mask_text {
             None => width,
-            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                bits.parse::<u8>().ok().filter(|bits| *bits <= width)?
+            Some(digits) => {
+                if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                    return Err(CidrError::NotANetwork(text.to_owned()));
+                }
+                match digits.parse::<u8>() {
+                    Ok(bits) if bits <= width => bits,
+                    Ok(bits) if bits <= 128 => {
+                        return Err(CidrError::MaskTooLong(text.to_owned()));
+                    }
+                    // No mask of any family, so no network, as sshd has it.
+                    _ => return Err(CidrError::NotANetwork(text.to_owned())),
+                }
             }
-            Some(_) => return None,
         };
-        let block = Self {
-            address,
-            prefix_bits,
-        };
-        (block.host_bits(address) == 0).then_some(block)
+        if address_bits(address) & !mask(width, mask_bits) & mask(width, width) != 0 {
+            return Err(CidrError::HostBitsSet(text.to_owned()));
+        }
+        Ok(Cidr {
+            network: address,
+            mask_bits,
+        })
     }
 
-    /// Whether `address` lies in the block. An IPv4 address mapped into IPv6 counts as IPv4.
+    /// Is `address` inside this network? Families do not mix, save for IPv4-mapped addresses.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        match (self.address, address) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
-                let mask = u32::MAX
-                    .checked_shl(32 - u32::from(self.prefix_bits))
-                    .unwrap_or(0);
-                u32::from(ours) & mask == u32::from(theirs) & mask
-            }
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
-                let mask = u128::MAX
-                    .checked_shl(128 - u32::from(self.prefix_bits))
-                    .unwrap_or(0);
-                u128::from(ours) & mask == u128::from(theirs) & mask
-            }
-            _ => false,
+        let (network, mask_bits) = self.canonical();
+        if network.is_ipv4() != address.is_ipv4() {
+            return false;
         }
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let keep = mask(width, mask_bits);
+        address_bits(address) & keep == address_bits(network) & keep
     }
 
-    fn host_bits(&self, address: IpAddr) -> u128 {
-        match address {
-            IpAddr::V4(address) => u128::from(
-                u32::from(address)
-                    & !u32::MAX
-                        .checked_shl(32 - u32::from(self.prefix_bits))
-                        .unwrap_or(0),
-            ),
-            IpAddr::V6(address) => {
-                u128::from(address)
-                    & !u128::MAX
-                        .checked_shl(128 - u32::from(self.prefix_bits))
-                        .unwrap_or(0)
+    fn canonical(&self) -> (IpAddr, u8) {
+        match (self.network, self.network.to_canonical()) {
+            (IpAddr::V6(_), network @ IpAddr::V4(_)) if self.mask_bits >= 96 => {
+                (network, self.mask_bits - 96)
             }
+            _ => (self.network, self.mask_bits),
         }
     }
 }
 
-/// A certificate's `source-address`: blocks parted by commas, no negation, no wildcards.
+/// Networks parted by commas, no negation, no wildcards: a certificate's `source-address`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CidrList(Vec<CidrBlock>);
+pub struct CidrList(Vec<Cidr>);
 
 impl CidrList {
     /// Parses the list.
     ///
     /// # Errors
-    /// [`BadAddressList`] when it is empty or an item is no address or block.
-    pub fn parse(text: &str) -> Result<Self, BadAddressList> {
+    /// When it is empty or an entry is no address or network.
+    pub fn parse(text: &str) -> Result<Self, CidrError> {
         text.split(',')
-            .map(CidrBlock::parse)
-            .collect::<Option<Vec<_>>>()
+            .map(Cidr::parse)
+            .collect::<Result<_, _>>()
             .map(Self)
-            .ok_or(BadAddressList)
     }
 
-    /// Whether a block of the list contains `address`.
+    /// Whether a network of the list contains `address`.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|block| block.contains(address))
+        self.0.iter().any(|network| network.contains(address))
     }
 }
 
-/// The list of `from=` and of `Match Address`: addresses, blocks, wildcards and host names,
-/// each with an optional `!`.
+/// Judges `address` as text by a comma-separated list of addresses, networks and wildcard
+/// patterns, each negatable with `!`. With no address the list is only checked.
+///
+/// # Errors
+/// When an entry is empty, or is a network that cannot be meant (mask too long, bits set behind
+/// it).
+pub fn match_list(address: Option<&str>, list: &str) -> Result<ListMatch, CidrError> {
+    let parsed = address.and_then(|text| text.parse::<IpAddr>().ok());
+    let mut found = ListMatch::No;
+    for entry in list.split(',') {
+        let (negated, body) = match entry.strip_prefix('!') {
+            Some(body) => (true, body),
+            None => (false, entry),
+        };
+        if body.is_empty() {
+            return Err(CidrError::Empty);
+        }
+        let hit = match Cidr::parse(body) {
+            Ok(network) => parsed.is_some_and(|address| network.contains(address)),
+            Err(CidrError::NotANetwork(_)) => {
+                address.is_some_and(|text| matches(text.as_bytes(), body.as_bytes()))
+            }
+            Err(error) => return Err(error),
+        };
+        if hit && negated {
+            found = ListMatch::Negated;
+        } else if hit && found == ListMatch::No {
+            found = ListMatch::Yes;
+        }
+    }
+    Ok(found)
+}
+
+/// Judges a peer by a list of host patterns, addresses and networks, as `from=` and the host part
+/// of `AllowUsers` do: its name or its address must match and neither may be negated. A list
+/// that holds a malformed network refuses everybody.
+#[must_use]
+pub fn match_host_and_address(host: &str, address: &str, list: &str) -> ListMatch {
+    let by_address = match_list(Some(address), list).unwrap_or(ListMatch::Negated);
+    if by_address == ListMatch::Negated {
+        return ListMatch::Negated;
+    }
+    match pattern::match_list(host.as_bytes(), list.as_bytes(), Case::Ignored) {
+        ListMatch::No => by_address,
+        by_host => by_host,
+    }
+}
+
+/// The list of `from=`: addresses, networks, wildcards and host names, each with an optional `!`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPatterns {
     list: String,
@@ -123,14 +188,12 @@ impl AddressPatterns {
     /// Takes the list over.
     ///
     /// # Errors
-    /// [`BadAddressList`] when an item has a `/` but is no block: such an item could be
+    /// As [`match_list`], and when an entry has a `/` but is no network: such an entry could be
     /// meant to deny, so it is refused rather than passed over.
-    pub fn parse(list: &str) -> Result<Self, BadAddressList> {
-        for item in list.split(',') {
-            let item = item.strip_prefix('!').unwrap_or(item);
-            if item.contains('/') && CidrBlock::parse(item).is_none() {
-                return Err(BadAddressList);
-            }
+    pub fn parse(list: &str) -> Result<Self, CidrError> {
+        match_list(None, list)?;
+        for entry in list.split(',').filter(|entry| entry.contains('/')) {
+            Cidr::parse(entry.strip_prefix('!').unwrap_or(entry))?;
         }
         Ok(Self {
             list: list.to_owned(),
@@ -143,95 +206,46 @@ impl AddressPatterns {
         &self.list
     }
 
-    /// Judges a peer by its address alone.
-    #[must_use]
-    pub fn match_address(&self, address: IpAddr) -> ListMatch {
-        let address = address.to_canonical();
-        let text = address.to_string();
-        match_items(self.items(), |item| {
-            let item_text = core::str::from_utf8(item).unwrap_or_default();
-            match CidrBlock::parse(item_text) {
-                Some(block) => block.contains(address),
-                None => matches(text.as_bytes(), item),
-            }
-        })
-    }
-
     /// Whether a peer with this address and, if one is known, verified host name is let in:
     /// one of both must match and neither may be negated.
     #[must_use]
     pub fn permits(&self, address: IpAddr, host: Option<&str>) -> bool {
-        let by_host = host.map_or(ListMatch::Unmatched, |host| {
-            match_items(self.items(), |item| {
-                matches_ignoring_case(host.as_bytes(), item)
-            })
-        });
-        match (self.match_address(address), by_host) {
-            (ListMatch::Negated, _) | (_, ListMatch::Negated) => false,
-            (first, second) => first == ListMatch::Matched || second == ListMatch::Matched,
-        }
+        let address = address.to_canonical().to_string();
+        match_host_and_address(host.unwrap_or(&address), &address, &self.list).is_yes()
     }
+}
 
-    fn items(&self) -> impl Iterator<Item = &[u8]> {
-        self.list.split(',').map(str::as_bytes)
+/// The address with all but its first `bits4` (IPv4) or `bits6` (IPv6) bits cleared: the group that
+/// `PerSourceNetBlockSize` counts together.
+#[must_use]
+pub fn net_block(address: IpAddr, bits4: u8, bits6: u8) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let kept = u128::from(u32::from(v4)) & mask(32, bits4);
+            IpAddr::V4(u32::try_from(kept).unwrap_or(0).into())
+        }
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & mask(128, bits6)).into()),
     }
+}
+
+fn address_bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+/// `bits` ones at the top of a number of `width` bits.
+fn mask(width: u8, bits: u8) -> u128 {
+    let all = if width >= 128 {
+        u128::MAX
+    } else {
+        (1u128 << width) - 1
+    };
+    let low = width.saturating_sub(bits);
+    if low >= 128 { 0 } else { (all >> low) << low }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn blocks_contain_their_addresses() {
-        let list = CidrList::parse("10.0.0.0/8,192.0.2.7,2001:db8::/32").unwrap();
-        for inside in [
-            "10.255.0.1",
-            "192.0.2.7",
-            "2001:db8:1::1",
-            "::ffff:10.1.2.3",
-        ] {
-            assert!(list.contains(ip(inside)), "{inside}");
-        }
-        for outside in ["11.0.0.1", "192.0.2.8", "2001:db9::1"] {
-            assert!(!list.contains(ip(outside)), "{outside}");
-        }
-        assert!(
-            CidrList::parse("0.0.0.0/0")
-                .unwrap()
-                .contains(ip("8.8.8.8"))
-        );
-    }
-
-    #[test]
-    fn what_is_no_block_is_refused() {
-        for bad in [
-            "",
-            "10.0.0.0/33",
-            "10.0.0.1/8",
-            "10.0.0.0/",
-            "10.0.0.0/+8",
-            "host",
-            "1.2.3.4,",
-        ] {
-            assert!(CidrList::parse(bad).is_err(), "{bad}");
-        }
-        assert!(AddressPatterns::parse("host,10.0.0.0/99").is_err());
-    }
-
-    #[test]
-    fn from_lists_judge_address_and_name_together() {
-        let list = AddressPatterns::parse(
-            "192.0.2.*,!192.0.2.9,*.example.com,!bad.example.com,10.0.0.0/8",
-        )
-        .unwrap();
-        assert!(list.permits(ip("192.0.2.1"), None));
-        assert!(!list.permits(ip("192.0.2.9"), Some("a.example.com")));
-        assert!(list.permits(ip("203.0.113.1"), Some("A.Example.com")));
-        assert!(!list.permits(ip("10.1.1.1"), Some("bad.example.com")));
-        assert!(!list.permits(ip("203.0.113.1"), None));
-    }
-}
+#[path = "address_tests.rs"]
+mod tests;

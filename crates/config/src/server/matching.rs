@@ -99,7 +99,7 @@ impl Criterion {
         };
         let has_address = |ip: Option<std::net::IpAddr>, list: &str| {
             ip.is_some_and(|ip| {
-                let text = address::normalise(ip).to_string();
+                let text = ip.to_canonical().to_string();
                 address::match_list(Some(&text), list).is_ok_and(|m| m.is_yes())
             })
         };

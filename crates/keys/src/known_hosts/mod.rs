@@ -20,7 +20,7 @@ pub use lookup::{HostKeyStatus, KnownKey, KnownTypes, Location, known_types, loo
 
 use crate::base64;
 use crate::lines::{self, is_blank, lines, split_word, trim_start};
-use crate::pattern::{ListMatch, match_list};
+use crate::pattern::{Case, match_list};
 
 /// Largest known_hosts file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
@@ -216,7 +216,7 @@ impl<'a> Entry<'a> {
         if self.is_hashed() {
             hashed_name_matches(self.hosts, name)
         } else {
-            match_list(name.as_bytes(), self.hosts, true) == ListMatch::Matched
+            match_list(name.as_bytes(), self.hosts, Case::Ignored).is_yes()
         }
     }
 }

@@ -11,7 +11,7 @@ impl NetBlock {
     /// the v4 address.
     pub(crate) fn of(address: IpAddr, bits4: u8, bits6: u8) -> Self {
         Self(config::address::net_block(
-            config::address::normalise(address),
+            address,
             bits4.min(32),
             bits6.min(128),
         ))
