@@ -1,0 +1,293 @@
+//! Whether the server is the right one: the policies that judge its host key.
+//!
+//! When a policy is asked, the server has already proved that it holds the key, and a
+//! certificate's own signature has been verified; whether the key belongs to the host is the
+//! policy's to say. A later key exchange must show the same key, or the connection ends.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use keys::certificate::CertificateRules;
+use keys::known_hosts::{self, HostKeyStatus, KnownTypes, Location};
+use keys::{Certificate, CertificateKind, PresentedKey, PublicKey, SignatureAlgorithm};
+
+use crate::HostKeyProblem;
+
+/// The system's file of known hosts.
+const SYSTEM_FILE: &str = "/etc/ssh/ssh_known_hosts";
+
+/// A server's key, and where it was found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PresentedHostKey<'a> {
+    /// The host as it was asked for.
+    pub host: &'a str,
+    /// Its port.
+    pub port: u16,
+    /// The key or certificate.
+    pub key: &'a PresentedKey,
+    /// Smallest RSA modulus that the session accepts, bits.
+    pub min_rsa_bits: usize,
+}
+
+impl PresentedHostKey<'_> {
+    /// `SHA256:…` of the plain key, as people compare it.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        keys::fingerprint::sha256(&self.key.key().blob())
+    }
+}
+
+/// Decides whether a server's key is the host's.
+pub trait HostKeyPolicy: Send {
+    /// Judges a key.
+    ///
+    /// # Errors
+    /// What is wrong with it; the connection is refused.
+    fn judge(&mut self, presented: &PresentedHostKey<'_>) -> Result<(), HostKeyProblem>;
+
+    /// The kinds of key that are on record for the host, so that the server is asked for one
+    /// of them.
+    fn known_types(&self, host: &str, port: u16) -> KnownTypes {
+        let _ = (host, port);
+        KnownTypes::default()
+    }
+}
+
+/// A closure that says yes or no.
+impl<F: FnMut(&PresentedHostKey<'_>) -> bool + Send> HostKeyPolicy for F {
+    fn judge(&mut self, presented: &PresentedHostKey<'_>) -> Result<(), HostKeyProblem> {
+        if self(presented) {
+            Ok(())
+        } else {
+            Err(HostKeyProblem::NotExpected {
+                fingerprint: presented.fingerprint(),
+            })
+        }
+    }
+}
+
+/// Exactly this key and no other.
+#[derive(Debug, Clone)]
+pub struct FixedKey(pub PublicKey);
+
+impl HostKeyPolicy for FixedKey {
+    fn judge(&mut self, presented: &PresentedHostKey<'_>) -> Result<(), HostKeyProblem> {
+        if *presented.key.key() == self.0 {
+            Ok(())
+        } else {
+            Err(HostKeyProblem::NotExpected {
+                fingerprint: presented.fingerprint(),
+            })
+        }
+    }
+
+    fn known_types(&self, _host: &str, _port: u16) -> KnownTypes {
+        KnownTypes {
+            plain: vec![self.0.key_type()],
+            authority: false,
+        }
+    }
+}
+
+/// Any key at all: whoever is on the way can read and change everything. For tests.
+#[derive(Debug, Clone, Copy)]
+pub struct AcceptAny;
+
+impl HostKeyPolicy for AcceptAny {
+    fn judge(&mut self, _presented: &PresentedHostKey<'_>) -> Result<(), HostKeyProblem> {
+        Ok(())
+    }
+}
+
+/// `known_hosts` files: keys, hashed names, `@cert-authority` and `@revoked` lines.
+#[derive(Debug, Clone)]
+pub struct KnownHosts {
+    paths: Vec<PathBuf>,
+    accepts_new: bool,
+}
+
+impl KnownHosts {
+    /// These files, in this order; one that does not exist holds nothing.
+    #[must_use]
+    pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        Self {
+            paths: paths.into_iter().map(Into::into).collect(),
+            accepts_new: false,
+        }
+    }
+
+    /// `~/.ssh/known_hosts`, then the system's file.
+    ///
+    /// # Errors
+    /// [`HostKeyProblem::Record`] without a `HOME`.
+    pub fn of_user() -> Result<Self, HostKeyProblem> {
+        let home = std::env::home_dir()
+            .filter(|home| home.is_absolute())
+            .ok_or_else(|| HostKeyProblem::Record("HOME is not set".into()))?;
+        Ok(Self::new([
+            home.join(".ssh/known_hosts"),
+            PathBuf::from(SYSTEM_FILE),
+        ]))
+    }
+
+    /// The system's file alone.
+    #[must_use]
+    pub fn of_system() -> Self {
+        Self::new([SYSTEM_FILE])
+    }
+
+    /// Accepts a host of which nothing is known, and writes its key to the first file. A host
+    /// whose key has changed is refused as before.
+    #[must_use]
+    pub fn accept_new(mut self) -> Self {
+        self.accepts_new = true;
+        self
+    }
+
+    fn load(&self) -> io::Result<Vec<known_hosts::KnownHosts>> {
+        let mut files = Vec::new();
+        for path in &self.paths {
+            match known_hosts::KnownHosts::load(path) {
+                Ok(file) => files.push(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("{}: {error}", path.display()),
+                    ));
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    fn judge_new(
+        &self,
+        name: &str,
+        key: &PublicKey,
+        fingerprint: String,
+    ) -> Result<(), HostKeyProblem> {
+        if !self.accepts_new {
+            return Err(HostKeyProblem::Unknown { fingerprint });
+        }
+        let Some(path) = self.paths.first() else {
+            return Err(HostKeyProblem::Record("no file to write to".into()));
+        };
+        let line = known_hosts::edit::entry_line(&[name], key, false);
+        append(path, &line)
+            .map_err(|error| HostKeyProblem::Record(format!("{}: {error}", path.display())))
+    }
+}
+
+fn at(location: &Location) -> String {
+    format!("{}:{}", location.path.display(), location.line)
+}
+
+impl HostKeyPolicy for KnownHosts {
+    fn judge(&mut self, presented: &PresentedHostKey<'_>) -> Result<(), HostKeyProblem> {
+        let files = self
+            .load()
+            .map_err(|error| HostKeyProblem::Record(error.to_string()))?;
+        let name = known_hosts::host_name(presented.host, presented.port);
+        if let Some(certificate) = presented.key.certificate() {
+            match known_hosts::lookup(&files, &name, presented.key) {
+                HostKeyStatus::Found { .. } => return check_certificate(presented, certificate),
+                HostKeyStatus::Revoked { at: line } => {
+                    return Err(HostKeyProblem::Revoked { at: at(&line) });
+                }
+                // No authority for this host: its plain key decides.
+                _ => {}
+            }
+        }
+        let plain = PresentedKey::Plain(presented.key.key().clone());
+        match known_hosts::lookup(&files, &name, &plain) {
+            HostKeyStatus::Found { .. } => Ok(()),
+            HostKeyStatus::Revoked { at: line } => Err(HostKeyProblem::Revoked { at: at(&line) }),
+            HostKeyStatus::Changed { known } => Err(HostKeyProblem::Changed {
+                fingerprint: presented.fingerprint(),
+                known_at: known
+                    .iter()
+                    .map(|known| at(&known.location))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+            // A known host that suddenly has a key of another kind is not a new one.
+            HostKeyStatus::OtherTypes { known } => Err(HostKeyProblem::Changed {
+                fingerprint: presented.fingerprint(),
+                known_at: known
+                    .iter()
+                    .map(|known| at(&known.location))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+            HostKeyStatus::Unknown => {
+                self.judge_new(&name, presented.key.key(), presented.fingerprint())
+            }
+        }
+    }
+
+    fn known_types(&self, host: &str, port: u16) -> KnownTypes {
+        // A file that cannot be read is told by `judge`.
+        let files = self.load().unwrap_or_default();
+        known_hosts::known_types(&files, &known_hosts::host_name(host, port))
+    }
+}
+
+fn check_certificate(
+    presented: &PresentedHostKey<'_>,
+    certificate: &Certificate,
+) -> Result<(), HostKeyProblem> {
+    let host = presented.host.to_ascii_lowercase();
+    // Host certificates may name patterns; those that fit stand for the host.
+    let fitting: Vec<&str> = certificate
+        .principals()
+        .iter()
+        .map(String::as_str)
+        .filter(|name| keys::pattern::matches_ignoring_case(host.as_bytes(), name.as_bytes()))
+        .collect();
+    let authority_algorithms: Vec<SignatureAlgorithm> = ::config::algorithms::CA_SIGNATURES
+        .iter()
+        .filter_map(|name| SignatureAlgorithm::from_name(name))
+        .collect();
+    certificate
+        .check(&CertificateRules {
+            kind: CertificateKind::Host,
+            names: &fitting,
+            now: sys::time::realtime_seconds(),
+            authority_algorithms: &authority_algorithms,
+            min_rsa_bits: presented.min_rsa_bits,
+        })
+        .map(|_| ())
+        .map_err(|error| HostKeyProblem::BadCertificate(error.to_string()))
+}
+
+/// Adds a line to a file, which is made when it is not there, with its directory.
+fn append(path: &Path, line: &str) -> io::Result<()> {
+    if let Some(directory) = path.parent().filter(|each| !each.as_os_str().is_empty()) {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+    }
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)?;
+    let mut text = String::new();
+    // A last line without its end would swallow the new one.
+    if file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0_u8; 1];
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            text.push('\n');
+        }
+    }
+    text.push_str(line);
+    file.write_all(text.as_bytes())
+}

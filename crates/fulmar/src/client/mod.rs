@@ -1,0 +1,40 @@
+//! Logging in to a server and running commands there.
+//!
+//! [`Session::connect`] exchanges keys and has the host key judged by the [`Config`]'s
+//! [`HostKeyPolicy`]; [`Session::authenticate`] logs in, and may be called again after a
+//! refusal; then [`Session::run`], [`Session::exec`], [`Session::shell`] and
+//! [`Session::subsystem`] open channels, from any number of threads at once.
+//!
+//! ```no_run
+//! use std::io::{Read, Write};
+//! use fulmar::client::{Auth, Config, KnownHosts, Session};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = Config::new(KnownHosts::of_user()?.accept_new());
+//! config.transport.alive_interval_ms = Some(15_000);
+//! let mut session = Session::connect("example.org", 22, config)?;
+//! session.authenticate("mia", Auth::Password("secret"))?;
+//!
+//! let mut sort = session.exec("sort")?;
+//! sort.write_all(b"pear\napple\n")?;
+//! sort.send_eof();
+//! let mut sorted = String::new();
+//! sort.read_to_string(&mut sorted)?;
+//! assert!(sort.wait()?.is_success());
+//! # Ok(())
+//! # }
+//! ```
+
+mod auth;
+mod channel;
+mod config;
+mod host_key;
+mod role;
+mod session;
+
+pub use auth::{Auth, Prompts};
+pub use channel::{Channel, Output, Stderr};
+pub use config::Config;
+pub use host_key::{AcceptAny, FixedKey, HostKeyPolicy, KnownHosts, PresentedHostKey};
+pub use proto::AuthProof;
+pub use session::{Session, Start};

@@ -1,0 +1,393 @@
+//! A connection to a server, from the socket to the commands.
+
+use std::fmt;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use keys::{PresentedKey, SignatureAlgorithm};
+use proto::channel::Request;
+use proto::{AuthProof, Connection, Event, Negotiated};
+use wire::{Put, names};
+
+use super::auth::{Attempt, Auth, Events};
+use super::channel::{Channel, Output};
+use super::config::Config;
+use super::host_key::PresentedHostKey;
+use super::role::{ClientRole, MAX_LOGIN_EVENTS};
+use crate::link::{self, ChannelCore, Command, Handle};
+use crate::{Error, HostKeyProblem, Pty};
+
+/// What [`Session::run`] keeps of a command's output at most.
+const MAX_RUN_BYTES: usize = 64 * 1024 * 1024;
+
+/// How far a session has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Login,
+    Running,
+    Over,
+}
+
+/// A connection to a server. Closed when it and all its channels are dropped; what was written
+/// before that still leaves.
+pub struct Session {
+    handle: Arc<Handle>,
+    events: Events,
+    stage: Stage,
+    banner: Arc<Mutex<String>>,
+    peer_version: String,
+    host_key: Vec<u8>,
+    negotiated: Option<Negotiated>,
+    auth_timeout: Option<Duration>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("peer_version", &self.peer_version)
+            .field("negotiated", &self.negotiated)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Connects to a host, trying its addresses in turn, exchanges keys and has the host key
+    /// judged.
+    ///
+    /// # Errors
+    /// [`Error::HostKey`] when the policy says no; otherwise why there is no connection.
+    pub fn connect(host: &str, port: u16, config: Config) -> Result<Self, Error> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, config.connect_timeout) {
+                Ok(stream) => return Self::over(stream, host, port, config),
+                Err(error) => last = error,
+            }
+        }
+        Err(last.into())
+    }
+
+    /// The same over a stream that is connected already. `host` and `port` are what the host
+    /// key policy looks up.
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub fn over(
+        stream: impl Into<OwnedFd>,
+        host: &str,
+        port: u16,
+        mut config: Config,
+    ) -> Result<Self, Error> {
+        let socket = stream.into();
+        // Only TCP has it; other streams do not hold small writes back.
+        let _ = sys::socket::set_nodelay(&socket, true);
+        prefer_known(&mut config, host, port);
+        let connection = Connection::client(config.transport.clone(), sys::time::monotonic_ms())?;
+        let banner = Arc::new(Mutex::new(String::new()));
+        let (login, events) = sync_channel(MAX_LOGIN_EVENTS);
+        let mut role = ClientRole {
+            login,
+            banner: Arc::clone(&banner),
+        };
+        let (seed, handle) = link::prepare()?;
+        std::thread::Builder::new()
+            .name("fulmar-client".into())
+            .spawn(move || {
+                // Whoever waits has been told how it ended.
+                let _ = link::run(seed, socket, connection, &mut role);
+            })?;
+        let mut session = Self {
+            handle: Arc::new(handle),
+            events: Events(Mutex::new(events)),
+            stage: Stage::Over,
+            banner,
+            peer_version: String::new(),
+            host_key: Vec::new(),
+            negotiated: None,
+            auth_timeout: config.auth_timeout,
+        };
+        session.handshake(host, port, &mut config)?;
+        session.stage = Stage::Login;
+        Ok(session)
+    }
+
+    fn handshake(&mut self, host: &str, port: u16, config: &mut Config) -> Result<(), Error> {
+        let deadline = Instant::now().checked_add(config.handshake_timeout);
+        loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            match self.events.next(&self.handle, left, "the key exchange")? {
+                Event::HostKey { algorithm, key } => {
+                    if let Err(problem) = judge(config, host, port, algorithm, &key) {
+                        self.handle.with(|connection| {
+                            connection.refuse_host_key();
+                            Ok(())
+                        })?;
+                        return Err(Error::HostKey(problem));
+                    }
+                    self.handle.with(Connection::accept_host_key)?;
+                }
+                Event::UserauthReady => {
+                    let (negotiated, host_key, version) = self.handle.with(|connection| {
+                        Ok((
+                            connection.negotiated(),
+                            connection.host_key().unwrap_or_default().to_vec(),
+                            connection.peer_version().unwrap_or_default().to_owned(),
+                        ))
+                    })?;
+                    self.negotiated = negotiated;
+                    self.host_key = host_key;
+                    self.peer_version = version;
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Logs in. After [`Error::AuthRefused`] another way may be tried, with the same user name
+    /// when the refusal was a partial success.
+    ///
+    /// Tells what the login rests on: after [`AuthProof::Nothing`] the server has let in
+    /// whoever came, and what it asks for later should not be trusted with secrets.
+    ///
+    /// # Errors
+    /// [`Error::AuthRefused`], or why the connection ended.
+    pub fn authenticate(&mut self, user: &str, auth: Auth<'_>) -> Result<AuthProof, Error> {
+        if self.stage != Stage::Login {
+            return Err(Error::Misuse("the session is not waiting for a login"));
+        }
+        let mut attempt = Attempt {
+            handle: &self.handle,
+            events: &self.events,
+            user,
+            timeout: self.auth_timeout,
+        };
+        let outcome = attempt.run(auth);
+        self.stage = match &outcome {
+            Ok(_) => Stage::Running,
+            Err(
+                Error::AuthRefused { .. }
+                | Error::PasswordExpired(_)
+                | Error::UnusableKey(_)
+                | Error::Agent(_),
+            ) => Stage::Login,
+            Err(_) => Stage::Over,
+        };
+        outcome
+    }
+
+    fn handle(&self) -> Result<&Arc<Handle>, Error> {
+        match self.stage {
+            Stage::Running => Ok(&self.handle),
+            Stage::Login => Err(Error::Misuse("log in first")),
+            Stage::Over => Err(Error::Closed),
+        }
+    }
+
+    /// Prepares a command, shell or subsystem with a terminal or environment.
+    #[must_use]
+    pub fn start(&self) -> Start<'_> {
+        Start {
+            session: self,
+            requests: Vec::new(),
+        }
+    }
+
+    /// Starts a command; the server's shell takes the line apart.
+    ///
+    /// # Errors
+    /// [`Error::ChannelRefused`], [`Error::RequestRefused`], or why the connection ended; so
+    /// for all that open channels.
+    pub fn exec(&self, command: impl AsRef<[u8]>) -> Result<Channel, Error> {
+        self.start().exec(command)
+    }
+
+    /// Runs a command without input and collects its output, at most 64 MiB.
+    ///
+    /// # Errors
+    /// [`Error::TooMuchOutput`]; as [`Session::exec`].
+    pub fn run(&self, command: impl AsRef<[u8]>) -> Result<Output, Error> {
+        self.exec(command)?.output(MAX_RUN_BYTES)
+    }
+
+    /// Starts the user's shell on a terminal.
+    ///
+    /// # Errors
+    /// As [`Session::exec`].
+    pub fn shell(&self, pty: &Pty) -> Result<Channel, Error> {
+        self.start().pty(pty).shell()
+    }
+
+    /// Starts a subsystem, such as `sftp`.
+    ///
+    /// # Errors
+    /// As [`Session::exec`].
+    pub fn subsystem(&self, name: &str) -> Result<Channel, Error> {
+        self.start().subsystem(name)
+    }
+
+    /// Has the server connect to a host and port as it sees them (RFC 4254 §7.2).
+    ///
+    /// # Errors
+    /// [`Error::ChannelRefused`], or why the connection ended.
+    pub fn direct_tcpip(&self, host: &str, port: u16) -> Result<Channel, Error> {
+        let mut fields = Vec::new();
+        fields.put_string(host.as_bytes());
+        fields.put_u32(u32::from(port));
+        fields.put_string(b"127.0.0.1");
+        fields.put_u32(0);
+        self.open(names::CHANNEL_DIRECT_TCPIP, fields, Vec::new())
+    }
+
+    fn open(
+        &self,
+        kind: &'static str,
+        fields: Vec<u8>,
+        requests: Vec<(Request, &'static str)>,
+    ) -> Result<Channel, Error> {
+        let handle = self.handle()?;
+        let opened = handle.call(|done| Command::Open {
+            kind,
+            fields,
+            requests,
+            done,
+        })?;
+        Ok(Channel::new(ChannelCore::new(opened, Arc::clone(handle))))
+    }
+
+    /// Has new keys made now. They are made by themselves as `Config::transport` says.
+    ///
+    /// # Errors
+    /// Why the connection has ended.
+    pub fn rekey(&self) -> Result<(), Error> {
+        self.handle()?.send(Command::Rekey)
+    }
+
+    /// Text that the server showed before the login, at most 64 KiB; escape it before
+    /// printing.
+    #[must_use]
+    pub fn banner(&self) -> String {
+        let banner = self.banner.lock().unwrap_or_else(PoisonError::into_inner);
+        banner.clone()
+    }
+
+    /// The server's version line.
+    #[must_use]
+    pub fn peer_version(&self) -> &str {
+        &self.peer_version
+    }
+
+    /// Blob of the server's key or certificate.
+    #[must_use]
+    pub fn host_key(&self) -> &[u8] {
+        &self.host_key
+    }
+
+    /// Algorithms of the first key exchange.
+    #[must_use]
+    pub fn negotiated(&self) -> Option<&Negotiated> {
+        self.negotiated.as_ref()
+    }
+}
+
+/// Puts host key algorithms first for which a key is on record, so that a known host is
+/// recognised.
+fn prefer_known(config: &mut Config, host: &str, port: u16) {
+    let known = config.host_key.known_types(host, port);
+    let is_known = |name: &String| {
+        SignatureAlgorithm::from_name(name).is_some_and(|algorithm| {
+            if algorithm.is_certificate() {
+                known.authority
+            } else {
+                known.plain.contains(&algorithm.key_type())
+            }
+        })
+    };
+    let all = std::mem::take(&mut config.transport.host_key_algorithms);
+    let (mut first, rest): (Vec<String>, Vec<String>) = all.into_iter().partition(is_known);
+    first.extend(rest);
+    config.transport.host_key_algorithms = first;
+}
+
+fn judge(
+    config: &mut Config,
+    host: &str,
+    port: u16,
+    algorithm: &str,
+    blob: &[u8],
+) -> Result<(), HostKeyProblem> {
+    let key = SignatureAlgorithm::from_name(algorithm)
+        .ok_or(keys::KeyError::WrongAlgorithm)
+        .and_then(|algorithm| PresentedKey::from_blob_for(algorithm, blob))
+        .map_err(|error| HostKeyProblem::Unusable(error.to_string()))?;
+    config.host_key.judge(&PresentedHostKey {
+        host,
+        port,
+        key: &key,
+        min_rsa_bits: config.transport.min_rsa_bits,
+    })
+}
+
+/// A command, shell or subsystem about to be started.
+#[derive(Debug)]
+pub struct Start<'s> {
+    session: &'s Session,
+    requests: Vec<(Request, &'static str)>,
+}
+
+impl Start<'_> {
+    /// Asks for a terminal.
+    #[must_use]
+    pub fn pty(mut self, pty: &Pty) -> Self {
+        self.requests.push((pty.to_request(), names::REQUEST_PTY));
+        self
+    }
+
+    /// Offers an environment variable; most servers take only those that they were told to,
+    /// and do not say.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        let request = Request::Env {
+            name: name.as_bytes().to_vec(),
+            value: value.as_bytes().to_vec(),
+        };
+        self.requests.push((request, names::REQUEST_ENV));
+        self
+    }
+
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// As [`Session::exec`].
+    pub fn exec(self, command: impl AsRef<[u8]>) -> Result<Channel, Error> {
+        let command = command.as_ref().to_vec();
+        self.go(Request::Exec { command }, names::REQUEST_EXEC)
+    }
+
+    /// Starts the user's shell.
+    ///
+    /// # Errors
+    /// As [`Session::exec`].
+    pub fn shell(self) -> Result<Channel, Error> {
+        self.go(Request::Shell, names::REQUEST_SHELL)
+    }
+
+    /// Starts a subsystem.
+    ///
+    /// # Errors
+    /// As [`Session::exec`].
+    pub fn subsystem(self, name: &str) -> Result<Channel, Error> {
+        let name = name.as_bytes().to_vec();
+        self.go(Request::Subsystem { name }, names::REQUEST_SUBSYSTEM)
+    }
+
+    fn go(mut self, request: Request, name: &'static str) -> Result<Channel, Error> {
+        self.requests.push((request, name));
+        self.session
+            .open(names::CHANNEL_SESSION, Vec::new(), self.requests)
+    }
+}

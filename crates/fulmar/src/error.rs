@@ -1,0 +1,290 @@
+//! What can go wrong, and whose fault it is.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use driver::DriverError;
+
+/// Who has to change something before a second try can succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The peer broke the protocol, said no, or went away.
+    Peer,
+    /// The way to the peer: no route, a timeout, a connection that was cut.
+    Network,
+    /// The program that uses this library.
+    Caller,
+    /// What was configured: no common algorithm, a host key that is not trusted.
+    Policy,
+    /// This library.
+    Bug,
+}
+
+/// Why a call came to nothing. Cheap to clone: when a connection ends, everybody who waits on
+/// it gets the same error.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed: the socket, a file, a thread that could not be made.
+    Io(Arc<io::Error>),
+    /// The protocol was broken, or its rules let the connection go no further.
+    Protocol(proto::Error),
+    /// The peer closed the connection without a goodbye.
+    Closed,
+    /// This did not happen in time.
+    TimedOut(&'static str),
+    /// The host key policy did not accept the server's key.
+    HostKey(HostKeyProblem),
+    /// The server did not let the user in this way.
+    AuthRefused {
+        /// Methods that the server would still take.
+        methods: Vec<String>,
+        /// The proof was good, and one of `methods` is needed beside it.
+        partial_success: bool,
+    },
+    /// The password was right and has expired; the server's words.
+    PasswordExpired(String),
+    /// A key that cannot be used to log in: its secret is elsewhere, or the server knows none
+    /// of its algorithms.
+    UnusableKey(String),
+    /// The agent cannot be reached or did not answer as it should.
+    Agent(String),
+    /// The peer refused the channel.
+    ChannelRefused {
+        /// Reason code, RFC 4254 §5.1.
+        reason: u32,
+        /// The peer's words; escape them before printing.
+        description: String,
+    },
+    /// The peer refused this request on a channel (`exec`, `pty-req`, …).
+    RequestRefused(&'static str),
+    /// The channel has been closed by the peer.
+    ChannelClosed,
+    /// The command wrote more than this many bytes to be kept in memory.
+    TooMuchOutput {
+        /// The limit that was set.
+        limit_bytes: usize,
+    },
+    /// The call does not fit the state of things; the words say what to do instead.
+    Misuse(&'static str),
+}
+
+/// What a host key policy found wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HostKeyProblem {
+    /// No key is on record for the host.
+    Unknown {
+        /// `SHA256:…` of the key that the server has.
+        fingerprint: String,
+    },
+    /// The host has another key of the same type on record.
+    Changed {
+        /// `SHA256:…` of the key that the server has.
+        fingerprint: String,
+        /// File and line of the key on record.
+        known_at: String,
+    },
+    /// The key, or the authority of its certificate, is marked as revoked.
+    Revoked {
+        /// File and line that say so.
+        at: String,
+    },
+    /// The certificate is not valid here; why.
+    BadCertificate(String),
+    /// The bytes are no key that could be used; why.
+    Unusable(String),
+    /// It is not the key that was expected, or a closure said no.
+    NotExpected {
+        /// `SHA256:…` of the key that the server has.
+        fingerprint: String,
+    },
+    /// The record of known hosts cannot be read or written; why.
+    Record(String),
+}
+
+impl Error {
+    /// Whose fault it is.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Io(_) | Self::Closed | Self::TimedOut(_) => Fault::Network,
+            Self::Protocol(error) => match error {
+                proto::Error::NoCommonAlgorithm { .. } | proto::Error::HostKeyRefused => {
+                    Fault::Policy
+                }
+                proto::Error::TimedOut(_) => Fault::Network,
+                proto::Error::Misuse(_) => Fault::Caller,
+                proto::Error::Bug(_) => Fault::Bug,
+                _ => Fault::Peer,
+            },
+            Self::HostKey(_) => Fault::Policy,
+            Self::AuthRefused { .. }
+            | Self::PasswordExpired(_)
+            | Self::ChannelRefused { .. }
+            | Self::RequestRefused(_)
+            | Self::ChannelClosed
+            | Self::TooMuchOutput { .. } => Fault::Peer,
+            Self::UnusableKey(_) | Self::Agent(_) | Self::Misuse(_) => Fault::Caller,
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io(error) => error.kind(),
+            Self::TimedOut(_) | Self::Protocol(proto::Error::TimedOut(_)) => {
+                io::ErrorKind::TimedOut
+            }
+            Self::Closed | Self::Protocol(proto::Error::Disconnected { .. }) => {
+                io::ErrorKind::ConnectionReset
+            }
+            Self::ChannelClosed => io::ErrorKind::BrokenPipe,
+            Self::AuthRefused { .. } | Self::PasswordExpired(_) | Self::HostKey(_) => {
+                io::ErrorKind::PermissionDenied
+            }
+            Self::Misuse(_) => io::ErrorKind::InvalidInput,
+            Self::Protocol(_) => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        }
+    }
+}
+
+impl fmt::Display for HostKeyProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { fingerprint } => write!(
+                f,
+                "no key is known for this host; it shows {fingerprint}. Compare it with what the \
+                 host's owner publishes, then put it on record"
+            ),
+            Self::Changed {
+                fingerprint,
+                known_at,
+            } => write!(
+                f,
+                "the host's key is {fingerprint}, which is not the one in {known_at}. Somebody \
+                 may be in between; if the host has a new key, replace that line"
+            ),
+            Self::Revoked { at } => write!(f, "the host's key is revoked by {at}"),
+            Self::BadCertificate(why) => write!(f, "the host's certificate is not valid: {why}"),
+            Self::Unusable(why) => write!(f, "the host's key cannot be used: {why}"),
+            Self::NotExpected { fingerprint } => {
+                write!(f, "the host's key {fingerprint} is not the expected one")
+            }
+            Self::Record(why) => write!(f, "the record of known hosts: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for HostKeyProblem {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Protocol(error) => error.fmt(f),
+            Self::Closed => f.write_str("the peer closed the connection"),
+            Self::TimedOut(what) => write!(f, "timed out: {what}"),
+            Self::HostKey(problem) => problem.fmt(f),
+            Self::AuthRefused {
+                methods,
+                partial_success: false,
+            } => write!(
+                f,
+                "the server did not let the user in; it takes: {}",
+                methods.join(",")
+            ),
+            Self::AuthRefused { methods, .. } => write!(
+                f,
+                "the proof was accepted, and one more is needed: {}",
+                methods.join(",")
+            ),
+            Self::PasswordExpired(text) => write!(f, "the password has expired: {text:?}"),
+            Self::UnusableKey(why) => write!(f, "the key cannot be used: {why}"),
+            Self::Agent(why) => write!(f, "agent: {why}"),
+            Self::ChannelRefused {
+                reason,
+                description,
+            } => write!(f, "the peer refused the channel: {reason}: {description:?}"),
+            Self::RequestRefused(name) => write!(f, "the peer refused {name}"),
+            Self::ChannelClosed => f.write_str("the peer closed the channel"),
+            Self::TooMuchOutput { limit_bytes } => write!(
+                f,
+                "the command wrote more than {limit_bytes} bytes; read the channel instead"
+            ),
+            Self::Misuse(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Protocol(error) => Some(error),
+            Self::HostKey(problem) => Some(problem),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+impl From<proto::Error> for Error {
+    fn from(error: proto::Error) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        match error {
+            DriverError::Io(error) => error.into(),
+            DriverError::Proto(error) => error.into(),
+        }
+    }
+}
+
+/// For `Read` and `Write`; [`io::Error::get_ref`] gives the [`Error`] back.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::new(error.kind(), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_an_owner() {
+        let fault = |error: Error| error.fault();
+        assert_eq!(fault(Error::Closed), Fault::Network);
+        assert_eq!(fault(Error::Misuse("x")), Fault::Caller);
+        assert_eq!(fault(proto::Error::PeerMisbehaved("x").into()), Fault::Peer);
+        assert_eq!(fault(proto::Error::Bug("x").into()), Fault::Bug);
+        assert_eq!(fault(proto::Error::HostKeyRefused.into()), Fault::Policy);
+    }
+
+    #[test]
+    fn an_io_error_carries_the_whole_error() {
+        let io: io::Error = Error::ChannelClosed.into();
+        assert_eq!(io.kind(), io::ErrorKind::BrokenPipe);
+        let inner = io.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        assert!(matches!(inner, Some(Error::ChannelClosed)));
+    }
+
+    #[test]
+    fn words_of_a_peer_are_escaped() {
+        let error = Error::ChannelRefused {
+            reason: 1,
+            description: "no\u{1b}[2J".into(),
+        };
+        assert!(!error.to_string().contains('\u{1b}'));
+    }
+}

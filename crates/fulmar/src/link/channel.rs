@@ -1,0 +1,124 @@
+//! A caller's end of a channel: what the client's and the server's channels have in common.
+
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use proto::channel::Request;
+use proto::{ChannelId, Stream};
+
+use super::{ChannelState, Command, Handle, Opened};
+use crate::{Error, Exit};
+
+/// Reading, writing and requests; closes the channel when dropped.
+pub(crate) struct ChannelCore {
+    handle: Arc<Handle>,
+    id: ChannelId,
+    serial: u64,
+    pub(crate) state: Arc<ChannelState>,
+    out: UnixStream,
+    err: Option<UnixStream>,
+    exit: Mutex<Exit>,
+}
+
+impl ChannelCore {
+    pub(crate) fn new(opened: Opened, handle: Arc<Handle>) -> Self {
+        Self {
+            handle,
+            id: opened.id,
+            serial: opened.serial,
+            state: opened.state,
+            out: opened.out,
+            err: opened.err,
+            exit: Mutex::new(Exit::Unknown),
+        }
+    }
+
+    pub(crate) fn read(&self, stream: Stream, buf: &mut [u8]) -> io::Result<usize> {
+        let taken = self.state.read(stream, buf)?;
+        if taken.report {
+            self.report();
+        }
+        Ok(taken.bytes)
+    }
+
+    /// Has the window opened for what was read.
+    pub(crate) fn report(&self) {
+        // A connection that has ended grants nothing any more; the next read says so.
+        let _ = self.handle.wake();
+    }
+
+    /// Writes; waits while the stream is full, and it is full while the window is closed.
+    pub(crate) fn write(&self, stream: Stream, buf: &[u8]) -> io::Result<usize> {
+        let target = match stream {
+            Stream::Data => Some(&self.out),
+            Stream::Stderr => self.err.as_ref(),
+        };
+        let Some(mut target) = target else {
+            return Err(Error::Misuse("a client has no stderr to write to").into());
+        };
+        target.write(buf).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                self.state.write_failure().into()
+            }
+            io::ErrorKind::WouldBlock => Error::TimedOut("writing to the channel").into(),
+            _ => error,
+        })
+    }
+
+    pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.out.set_write_timeout(timeout)?;
+        match &self.err {
+            Some(err) => err.set_write_timeout(timeout),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends what we send; what was written before still leaves.
+    pub(crate) fn send_eof(&self) {
+        for stream in [Some(&self.out), self.err.as_ref()].into_iter().flatten() {
+            // Fails only for a stream that the other end has closed: that is ended, too.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Sends a request that wants no answer.
+    pub(crate) fn tell(&self, request: Request) -> Result<(), Error> {
+        self.handle.call(|done| Command::Tell {
+            id: self.id,
+            serial: self.serial,
+            request,
+            done,
+        })
+    }
+
+    /// Sends a request and waits for the answer.
+    pub(crate) fn ask(&self, request: Request) -> Result<bool, Error> {
+        self.handle.call(|done| Command::Ask {
+            id: self.id,
+            serial: self.serial,
+            request,
+            done,
+        })
+    }
+
+    /// How the command ended, to be told when the channel is dropped.
+    pub(crate) fn set_exit(&self, exit: Exit) {
+        *self.exit.lock().unwrap_or_else(PoisonError::into_inner) = exit;
+    }
+}
+
+impl Drop for ChannelCore {
+    fn drop(&mut self) {
+        self.send_eof();
+        let exit = self.exit.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // A connection that has ended has no channels.
+        let _ = self.handle.send(Command::Release {
+            id: self.id,
+            serial: self.serial,
+            exit: std::mem::replace(exit, Exit::Unknown),
+        });
+    }
+}

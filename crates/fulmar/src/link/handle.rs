@@ -1,0 +1,121 @@
+//! The side of a connection that other threads hold.
+
+use std::fmt;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, PoisonError};
+
+use proto::channel::Request;
+use proto::{ChannelId, Connection};
+use sys::epoll::EventFd;
+
+use super::{Failure, Opened};
+use crate::{Error, Exit};
+
+/// What other threads ask of the connection's thread. Their queue needs no bound: who asks
+/// for something waits for the answer, and the rest comes once for each channel or connection.
+pub(crate) enum Command {
+    /// Open a channel, send these requests, and hand it out when all are granted.
+    Open {
+        kind: &'static str,
+        fields: Vec<u8>,
+        requests: Vec<(Request, &'static str)>,
+        done: SyncSender<Result<Opened, Error>>,
+    },
+    /// Send a request and pass the peer's answer on.
+    Ask {
+        id: ChannelId,
+        serial: u64,
+        request: Request,
+        done: SyncSender<Result<bool, Error>>,
+    },
+    /// Send a request that wants no answer.
+    Tell {
+        id: ChannelId,
+        serial: u64,
+        request: Request,
+        done: SyncSender<Result<(), Error>>,
+    },
+    /// The caller has let go of the channel.
+    Release {
+        id: ChannelId,
+        serial: u64,
+        exit: Exit,
+    },
+    Rekey,
+    /// Something of the login.
+    Work(Box<dyn FnOnce(&mut Connection) + Send>),
+    /// The caller has let go of the connection.
+    Close,
+}
+
+/// Shared by the session and its channels; the connection is closed when the last is gone.
+pub(crate) struct Handle {
+    commands: Sender<Command>,
+    wake: Arc<EventFd>,
+    failure: Failure,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handle")
+    }
+}
+
+impl Handle {
+    pub(super) fn new(wake: Arc<EventFd>, failure: Failure) -> (Self, Receiver<Command>) {
+        let (commands, receiver) = channel();
+        let handle = Self {
+            commands,
+            wake,
+            failure,
+        };
+        (handle, receiver)
+    }
+
+    /// Why the connection has ended.
+    pub(crate) fn failure(&self) -> Error {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone().unwrap_or(Error::Closed)
+    }
+
+    /// Gives a command.
+    pub(crate) fn send(&self, command: Command) -> Result<(), Error> {
+        self.commands.send(command).map_err(|_| self.failure())?;
+        self.wake()
+    }
+
+    /// Has the connection's thread look at commands and at what was read.
+    pub(crate) fn wake(&self) -> Result<(), Error> {
+        Ok(self.wake.signal()?)
+    }
+
+    /// Gives a command and waits for its answer.
+    pub(crate) fn call<T>(
+        &self,
+        command: impl FnOnce(SyncSender<Result<T, Error>>) -> Command,
+    ) -> Result<T, Error> {
+        let (done, answer) = sync_channel(1);
+        self.send(command(done))?;
+        answer.recv().unwrap_or_else(|_| Err(self.failure()))
+    }
+
+    /// Has the connection's thread do something with the connection.
+    pub(crate) fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T, proto::Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.call(|done| {
+            Command::Work(Box::new(move |connection| {
+                // A caller that stopped waiting needs no answer.
+                let _ = done.try_send(work(connection).map_err(Error::from));
+            }))
+        })
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // A thread that has ended already needs no telling.
+        let _ = self.send(Command::Close);
+    }
+}

@@ -1,0 +1,359 @@
+//! What has come for one channel and nobody has read yet, and how far the channel has come.
+//!
+//! The inbox is bounded by the window: the peer is granted more only after
+//! [`ChannelState::take_unreported`] has told the connection's thread what was read.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use proto::Stream;
+
+use crate::{Error, Exit};
+
+/// Bytes read after which the connection's thread is told; far below the quarter of the
+/// window at which a grant is due, so that a peer never waits for bytes already read.
+const REPORT_BYTES: usize = 128 * 1024;
+/// Happenings kept for a handler that does not look; older ones are dropped.
+const MAX_HAPPENINGS: usize = 64;
+
+/// A step towards the end of a channel.
+pub(crate) enum End {
+    /// No more data comes.
+    Eof,
+    /// The command ended.
+    Exit(Exit),
+    /// Both sides have closed.
+    Closed,
+}
+
+/// Something that happens to a server's channel beside data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Happening {
+    /// The client's window has another size.
+    WindowChange {
+        /// Width, characters.
+        columns: u32,
+        /// Height, rows.
+        rows: u32,
+    },
+    /// A signal for the command; its name without `SIG`, as the client sent it.
+    Signal(String),
+    /// A break of so many milliseconds (RFC 4335).
+    Break(u32),
+}
+
+#[derive(Default)]
+struct Inner {
+    data: VecDeque<Bytes>,
+    stderr: VecDeque<Bytes>,
+    unreported: usize,
+    discards_data: bool,
+    discards_stderr: bool,
+    eof: bool,
+    closed: bool,
+    exit: Option<Exit>,
+    failure: Option<Error>,
+    read_timeout: Option<Duration>,
+    happenings: VecDeque<Happening>,
+}
+
+impl Inner {
+    fn queue(&mut self, stream: Stream) -> &mut VecDeque<Bytes> {
+        match stream {
+            Stream::Data => &mut self.data,
+            Stream::Stderr => &mut self.stderr,
+        }
+    }
+
+    /// Copies what is there; gives the number of bytes.
+    fn copy(&mut self, stream: Stream, buf: &mut [u8]) -> usize {
+        let queue = self.queue(stream);
+        let mut copied = 0;
+        while let (Some(piece), Some(room)) = (queue.front_mut(), buf.get_mut(copied..)) {
+            if room.is_empty() {
+                break;
+            }
+            let len = piece.len().min(room.len());
+            piece.copy_to_slice(room.get_mut(..len).unwrap_or_default());
+            copied += len;
+            if piece.is_empty() {
+                queue.pop_front();
+            }
+        }
+        copied
+    }
+
+    /// Charges what was read; true when the connection's thread should hear of it now.
+    fn charge(&mut self, bytes: usize) -> bool {
+        let before = self.unreported;
+        self.unreported = self.unreported.saturating_add(bytes);
+        before < REPORT_BYTES && self.unreported >= REPORT_BYTES
+    }
+
+    /// What an empty inbox means, if it is more than "not yet".
+    fn verdict(&self) -> Option<Result<(), Error>> {
+        if self.eof || self.closed {
+            return Some(Ok(()));
+        }
+        self.failure.clone().map(Err)
+    }
+}
+
+/// A channel as its reader sees it.
+#[derive(Default)]
+pub(crate) struct ChannelState {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+/// Bytes that were read, and whether the connection's thread should be woken.
+pub(crate) struct Taken {
+    pub(crate) bytes: usize,
+    pub(crate) report: bool,
+}
+
+impl ChannelState {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- the connection's thread ----------------------------------------------------------
+
+    /// Keeps data for the reader; false when nobody will read it.
+    pub(crate) fn push(&self, stream: Stream, data: Bytes) -> bool {
+        let mut inner = self.lock();
+        let discards = match stream {
+            Stream::Data => inner.discards_data,
+            Stream::Stderr => inner.discards_stderr,
+        };
+        if discards {
+            return false;
+        }
+        inner.queue(stream).push_back(data);
+        drop(inner);
+        self.changed.notify_all();
+        true
+    }
+
+    pub(crate) fn end(&self, end: &End) {
+        let mut inner = self.lock();
+        match end {
+            End::Eof => inner.eof = true,
+            End::Exit(exit) => inner.exit = Some(exit.clone()),
+            End::Closed => inner.closed = true,
+        }
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    /// The connection is gone.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.lock().failure = Some(error.clone());
+        self.changed.notify_all();
+    }
+
+    /// Bytes that were read since the last call.
+    pub(crate) fn take_unreported(&self) -> usize {
+        std::mem::take(&mut self.lock().unreported)
+    }
+
+    /// Nobody will read any more; gives the bytes to grant for what is thrown away.
+    pub(crate) fn abandon(&self) -> usize {
+        let mut inner = self.lock();
+        inner.discards_data = true;
+        inner.discards_stderr = true;
+        let queued: usize = inner.data.iter().chain(&inner.stderr).map(Bytes::len).sum();
+        inner.data.clear();
+        inner.stderr.clear();
+        std::mem::take(&mut inner.unreported).saturating_add(queued)
+    }
+
+    pub(crate) fn happen(&self, happening: Happening) {
+        let mut inner = self.lock();
+        if inner.happenings.len() >= MAX_HAPPENINGS {
+            inner.happenings.pop_front();
+        }
+        inner.happenings.push_back(happening);
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    // ---- callers --------------------------------------------------------------------------
+
+    /// Waits until `look` has an answer, at most for `timeout`.
+    fn wait_for<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut look: impl FnMut(&mut Inner) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut inner = self.lock();
+        loop {
+            if let Some(answer) = look(&mut inner) {
+                return Some(answer);
+            }
+            inner = match deadline {
+                None => self
+                    .changed
+                    .wait(inner)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    self.changed
+                        .wait_timeout(inner, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+        }
+    }
+
+    /// Reads what is there, or waits for it; 0 bytes at the end.
+    pub(crate) fn read(&self, stream: Stream, buf: &mut [u8]) -> Result<Taken, Error> {
+        let nothing = || Taken {
+            bytes: 0,
+            report: false,
+        };
+        if buf.is_empty() {
+            return Ok(nothing());
+        }
+        let timeout = self.lock().read_timeout;
+        let read = self.wait_for(timeout, |inner| {
+            let bytes = inner.copy(stream, buf);
+            if bytes > 0 {
+                let report = inner.charge(bytes);
+                return Some(Ok(Taken { bytes, report }));
+            }
+            inner.verdict().map(|end| end.map(|()| nothing()))
+        });
+        read.unwrap_or(Err(Error::TimedOut("reading from the channel")))
+    }
+
+    /// Waits for data of either stream and takes all there is; both empty at the end.
+    pub(crate) fn read_both(&self) -> Result<(Vec<Bytes>, Vec<Bytes>, bool), Error> {
+        let timeout = self.lock().read_timeout;
+        let read = self.wait_for(timeout, |inner| {
+            if inner.data.is_empty() && inner.stderr.is_empty() {
+                let end = inner.verdict()?;
+                return Some(end.map(|()| (Vec::new(), Vec::new(), false)));
+            }
+            let data: Vec<Bytes> = inner.data.drain(..).collect();
+            let stderr: Vec<Bytes> = inner.stderr.drain(..).collect();
+            let bytes = data.iter().chain(&stderr).map(Bytes::len).sum();
+            let report = inner.charge(bytes);
+            Some(Ok((data, stderr, report)))
+        });
+        read.unwrap_or(Err(Error::TimedOut("reading from the channel")))
+    }
+
+    /// Throws stderr away from now on; true when the connection's thread should hear of it.
+    pub(crate) fn discard_stderr(&self) -> bool {
+        let mut inner = self.lock();
+        inner.discards_stderr = true;
+        let queued = inner.stderr.iter().map(Bytes::len).sum();
+        inner.stderr.clear();
+        inner.charge(queued)
+    }
+
+    /// Waits until the command has ended, or the channel.
+    pub(crate) fn wait(&self) -> Result<Exit, Error> {
+        let ended = self.wait_for(None, |inner| {
+            if let Some(exit) = &inner.exit {
+                return Some(Ok(exit.clone()));
+            }
+            if inner.closed {
+                return Some(Ok(Exit::Unknown));
+            }
+            inner.failure.clone().map(Err)
+        });
+        ended.unwrap_or(Err(Error::Closed))
+    }
+
+    pub(crate) fn next_happening(&self, timeout: Option<Duration>) -> Option<Happening> {
+        self.wait_for(timeout, |inner| match inner.happenings.pop_front() {
+            Some(happening) => Some(Some(happening)),
+            None if inner.closed || inner.failure.is_some() => Some(None),
+            None => None,
+        })
+        .flatten()
+    }
+
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) {
+        self.lock().read_timeout = timeout;
+    }
+
+    /// Why a write failed.
+    pub(crate) fn write_failure(&self) -> Error {
+        self.lock().failure.clone().unwrap_or(Error::ChannelClosed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(state: &ChannelState, room: usize) -> (Vec<u8>, bool) {
+        let mut buf = vec![0; room];
+        let taken = state.read(Stream::Data, &mut buf).unwrap();
+        buf.truncate(taken.bytes);
+        (buf, taken.report)
+    }
+
+    #[test]
+    fn data_that_came_before_a_failure_is_read_before_the_error() {
+        let state = ChannelState::default();
+        assert!(state.push(Stream::Data, Bytes::from_static(b"abc")));
+        state.fail(&Error::Closed);
+        assert_eq!(read_all(&state, 2).0, b"ab");
+        assert_eq!(read_all(&state, 2).0, b"c");
+        assert!(matches!(
+            state.read(Stream::Data, &mut [0; 1]),
+            Err(Error::Closed)
+        ));
+    }
+
+    #[test]
+    fn a_cut_connection_is_no_end_of_file_but_eof_before_it_is() {
+        let state = ChannelState::default();
+        state.end(&End::Eof);
+        state.fail(&Error::Closed);
+        assert_eq!(read_all(&state, 9).0, b"");
+    }
+
+    #[test]
+    fn reading_is_reported_once_it_is_worth_it() {
+        let state = ChannelState::default();
+        state.push(Stream::Data, Bytes::from(vec![1; REPORT_BYTES - 1]));
+        state.push(Stream::Data, Bytes::from(vec![1; 2]));
+        assert!(!read_all(&state, REPORT_BYTES - 1).1);
+        assert!(read_all(&state, 1).1);
+        assert!(!read_all(&state, 1).1);
+        assert_eq!(state.take_unreported(), REPORT_BYTES + 1);
+        assert_eq!(state.take_unreported(), 0);
+    }
+
+    #[test]
+    fn what_nobody_reads_is_granted_back() {
+        let state = ChannelState::default();
+        state.push(Stream::Stderr, Bytes::from_static(b"12345"));
+        state.push(Stream::Data, Bytes::from_static(b"6"));
+        assert_eq!(state.abandon(), 6);
+        assert!(!state.push(Stream::Data, Bytes::from_static(b"7")));
+    }
+
+    #[test]
+    fn a_timeout_ends_a_wait() {
+        let state = ChannelState::default();
+        state.set_read_timeout(Some(Duration::from_millis(1)));
+        assert!(matches!(
+            state.read(Stream::Data, &mut [0; 1]),
+            Err(Error::TimedOut(_))
+        ));
+    }
+}

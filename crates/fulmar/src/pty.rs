@@ -1,0 +1,118 @@
+//! Terminals that are asked for and how commands end: values that both sides use.
+
+use std::fmt;
+
+use proto::channel::Request;
+
+/// A terminal, as `pty-req` describes it (RFC 4254 §6.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pty {
+    /// Value of `TERM`.
+    pub term: String,
+    /// Width, characters.
+    pub columns: u32,
+    /// Height, rows.
+    pub rows: u32,
+    /// Encoded terminal modes (RFC 4254 §8); one byte 0 for none.
+    pub modes: Vec<u8>,
+}
+
+impl Pty {
+    /// A terminal of a kind and size, with the peer's usual modes.
+    #[must_use]
+    pub fn new(term: &str, columns: u32, rows: u32) -> Self {
+        Self {
+            term: term.to_owned(),
+            columns,
+            rows,
+            modes: vec![0],
+        }
+    }
+
+    pub(crate) fn to_request(&self) -> Request {
+        Request::Pty {
+            term: self.term.clone().into_bytes(),
+            columns: self.columns,
+            rows: self.rows,
+            width_px: 0,
+            height_px: 0,
+            modes: self.modes.clone(),
+        }
+    }
+}
+
+/// How a command ended (RFC 4254 §6.10).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this status.
+    Status(u32),
+    /// By a signal.
+    Signal {
+        /// Name without `SIG`.
+        name: String,
+        /// A core was dumped.
+        core_dumped: bool,
+        /// The peer's words; escape them before printing.
+        message: String,
+    },
+    /// The peer closed the channel and did not say.
+    Unknown,
+}
+
+impl Exit {
+    /// The command ended with status 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        *self == Self::Status(0)
+    }
+
+    pub(crate) fn from_request(request: &Request) -> Option<Self> {
+        match request {
+            Request::ExitStatus { status } => Some(Self::Status(*status)),
+            Request::ExitSignal {
+                name,
+                core_dumped,
+                message,
+                ..
+            } => Some(Self::Signal {
+                name: name.clone(),
+                core_dumped: *core_dumped,
+                message: message.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn to_request(&self) -> Option<Request> {
+        match self {
+            Self::Status(status) => Some(Request::ExitStatus { status: *status }),
+            Self::Signal {
+                name,
+                core_dumped,
+                message,
+            } => Some(Request::ExitSignal {
+                name: name.clone(),
+                core_dumped: *core_dumped,
+                message: message.clone(),
+                language: String::new(),
+            }),
+            Self::Unknown => None,
+        }
+    }
+}
+
+impl From<u32> for Exit {
+    fn from(status: u32) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "exit status {status}"),
+            Self::Signal { name, .. } => write!(f, "signal {name:?}"),
+            Self::Unknown => f.write_str("closed without an exit status"),
+        }
+    }
+}

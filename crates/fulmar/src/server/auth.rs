@@ -1,0 +1,446 @@
+//! Who may come in: the questions that a program answers, and the state of one login.
+//!
+//! The state belongs to one user name: when a client goes on under another name, what was
+//! proven before counts for nothing. A key is judged twice, when the client asks about it and
+//! when it has signed, and only the second can let anybody in.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keys::{Certificate, PresentedKey, PublicKey, SignatureAlgorithm, VerifyPolicy};
+use proto::{AuthMethod, AuthRequest, Connection, Prompt};
+use wire::message::reason;
+use wire::{Put, names};
+use zeroize::Zeroizing;
+
+use super::config::Config;
+use super::handler::Login;
+use crate::Error;
+
+/// SSH_MSG_USERAUTH_REQUEST, which a signature covers (RFC 4252 §7).
+const USERAUTH_REQUEST: u8 = 50;
+/// Rounds of one keyboard-interactive dialogue.
+const MAX_ROUNDS: u32 = 32;
+
+/// A way to log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// RFC 4252 §5.2: no proof.
+    None,
+    /// RFC 4252 §8.
+    Password,
+    /// RFC 4252 §7.
+    PublicKey,
+    /// RFC 4256.
+    KeyboardInteractive,
+}
+
+impl Method {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => names::METHOD_NONE,
+            Self::Password => names::METHOD_PASSWORD,
+            Self::PublicKey => names::METHOD_PUBLICKEY,
+            Self::KeyboardInteractive => names::METHOD_KEYBOARD_INTERACTIVE,
+        }
+    }
+}
+
+/// Who is trying, and what this user has proven on this connection so far.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Attempt<'a> {
+    /// The user name, as the client sent it. It may hold any characters: do not build paths or
+    /// commands from it.
+    pub user: &'a str,
+    /// The client's address, where the stream has one.
+    pub peer: Option<SocketAddr>,
+    /// Methods that ended in [`Decision::Partial`] for this user.
+    pub passed: &'a [Method],
+}
+
+/// What an [`Authenticator`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The user may come in.
+    Accept,
+    /// The proof is good, and another method is needed beside it.
+    Partial,
+    /// No.
+    Reject,
+}
+
+impl From<bool> for Decision {
+    fn from(accepted: bool) -> Self {
+        if accepted { Self::Accept } else { Self::Reject }
+    }
+}
+
+/// One turn of a keyboard-interactive dialogue.
+#[derive(Debug)]
+pub enum Dialogue {
+    /// Ask these questions; may be none, to show the instruction alone.
+    Ask {
+        /// Title.
+        name: String,
+        /// Text above the prompts.
+        instruction: String,
+        /// The prompts, at most 64.
+        prompts: Vec<Prompt>,
+    },
+    /// The dialogue is over.
+    Done(Decision),
+}
+
+/// Says who may come in. Every method says no unless it is written; all take as long for a
+/// user who does not exist as for one who does, if you want names to stay secret.
+pub trait Authenticator: Send + Sync {
+    /// Methods to name to a client that was refused, or that must go on after
+    /// [`Decision::Partial`]. Those that are not named are refused unasked.
+    fn methods(&self, attempt: &Attempt<'_>) -> Vec<Method> {
+        let _ = attempt;
+        vec![
+            Method::PublicKey,
+            Method::Password,
+            Method::KeyboardInteractive,
+        ]
+    }
+
+    /// Whether to let somebody in who brings no proof at all.
+    fn none(&self, attempt: &Attempt<'_>) -> Decision {
+        let _ = attempt;
+        Decision::Reject
+    }
+
+    /// Whether this is the user's password. Compare in constant time.
+    fn password(&self, attempt: &Attempt<'_>, password: &[u8]) -> Decision {
+        let _ = (attempt, password);
+        Decision::Reject
+    }
+
+    /// Whether this is a key of the user's. Also asked about keys that the client only names;
+    /// nobody comes in before the signature was verified.
+    fn public_key(&self, attempt: &Attempt<'_>, key: &PublicKey) -> Decision {
+        let _ = (attempt, key);
+        Decision::Reject
+    }
+
+    /// Whether to trust this certificate for the user. Its own signature is verified, nothing
+    /// else: hold it against your authority's key and [`Certificate::check`], which also tells
+    /// what the certificate demands (a forced command, source addresses).
+    fn certificate(&self, attempt: &Attempt<'_>, certificate: &Certificate) -> Decision {
+        let _ = (attempt, certificate);
+        Decision::Reject
+    }
+
+    /// The next turn of a dialogue. `round` counts from 0, and `answers` are those to the
+    /// prompts of the round before.
+    fn keyboard_interactive(
+        &self,
+        attempt: &Attempt<'_>,
+        round: u32,
+        answers: &[Zeroizing<Vec<u8>>],
+    ) -> Dialogue {
+        let _ = (attempt, round, answers);
+        Dialogue::Done(Decision::Reject)
+    }
+}
+
+/// What a request came to, before it is told to the client.
+enum Verdict {
+    Decided(Method, Decision, Option<PresentedKey>),
+    /// The client may sign with the key that it asked about.
+    KeyWouldDo,
+    Ask(String, String, Vec<Prompt>),
+}
+
+/// A login under way on one connection.
+pub(super) struct LoginState {
+    peer: Option<SocketAddr>,
+    user: String,
+    passed: Vec<Method>,
+    failures: u32,
+    round: u32,
+}
+
+/// How a request ended.
+pub(super) enum Step {
+    Continue,
+    LoggedIn(Arc<Login>),
+    /// Too many failures: the connection ends.
+    CutOff,
+}
+
+impl LoginState {
+    pub(super) fn new(peer: Option<SocketAddr>) -> Self {
+        Self {
+            peer,
+            user: String::new(),
+            passed: Vec::new(),
+            failures: 0,
+            round: 0,
+        }
+    }
+
+    /// Judges a request and answers it.
+    pub(super) fn handle(
+        &mut self,
+        connection: &mut Connection,
+        config: &Config,
+        authenticator: &dyn Authenticator,
+        request: AuthRequest,
+    ) -> Result<Step, Error> {
+        let began = Instant::now();
+        if request.service != names::SERVICE_CONNECTION.as_bytes() {
+            connection.disconnect(reason::SERVICE_NOT_AVAILABLE, "no such service");
+            return Ok(Step::CutOff);
+        }
+        let verdict = match String::from_utf8(request.user) {
+            Ok(user) => {
+                if user != self.user {
+                    self.passed.clear();
+                    self.user = user;
+                }
+                self.judge(connection, config, authenticator, request.method)?
+            }
+            // No user has a name that is not text.
+            Err(_) => {
+                self.passed.clear();
+                self.user.clear();
+                Verdict::Decided(Method::Password, Decision::Reject, None)
+            }
+        };
+        self.answer(connection, config, authenticator, verdict, began)
+    }
+
+    fn attempt(&self) -> Attempt<'_> {
+        Attempt {
+            user: &self.user,
+            peer: self.peer,
+            passed: &self.passed,
+        }
+    }
+
+    fn judge(
+        &mut self,
+        connection: &Connection,
+        config: &Config,
+        authenticator: &dyn Authenticator,
+        method: AuthMethod,
+    ) -> Result<Verdict, Error> {
+        let attempt = self.attempt();
+        let kind = match &method {
+            AuthMethod::None | AuthMethod::Unknown { .. } => Method::None,
+            AuthMethod::Password { .. } => Method::Password,
+            AuthMethod::PublickeyQuery { .. } | AuthMethod::Publickey { .. } => Method::PublicKey,
+            AuthMethod::KeyboardInteractive { .. } | AuthMethod::InfoResponse { .. } => {
+                Method::KeyboardInteractive
+            }
+        };
+        let decided = |decision| Verdict::Decided(kind, decision, None);
+        if kind != Method::None && !authenticator.methods(&attempt).contains(&kind) {
+            return Ok(decided(Decision::Reject));
+        }
+        Ok(match method {
+            AuthMethod::None => decided(authenticator.none(&attempt)),
+            AuthMethod::Unknown { .. } => decided(Decision::Reject),
+            AuthMethod::Password {
+                password,
+                new_password: None,
+            } => decided(authenticator.password(&attempt, &password)),
+            // Nobody was asked for a new one.
+            AuthMethod::Password { .. } => decided(Decision::Reject),
+            AuthMethod::PublickeyQuery { algorithm, key } => {
+                let would_do = presented(config, &algorithm, &key).is_some_and(|(_, key)| {
+                    judge_key(authenticator, &attempt, &key) != Decision::Reject
+                });
+                if would_do {
+                    Verdict::KeyWouldDo
+                } else {
+                    decided(Decision::Reject)
+                }
+            }
+            AuthMethod::Publickey {
+                algorithm,
+                key,
+                signature,
+                hostbound,
+            } => {
+                let Some((algorithm, key)) = presented(config, &algorithm, &key) else {
+                    return Ok(decided(Decision::Reject));
+                };
+                let data = signed_data(connection, &self.user, algorithm, &key, hostbound)?;
+                let policy = VerifyPolicy {
+                    min_rsa_bits: config.transport.min_rsa_bits,
+                    ..VerifyPolicy::default()
+                };
+                match key.verify(algorithm, &data, &signature, &policy) {
+                    Ok(()) => {
+                        let decision = judge_key(authenticator, &attempt, &key);
+                        Verdict::Decided(kind, decision, Some(key))
+                    }
+                    Err(_) => decided(Decision::Reject),
+                }
+            }
+            AuthMethod::KeyboardInteractive { .. } => self.talk(authenticator, 0, &[]),
+            AuthMethod::InfoResponse { responses } => {
+                self.talk(authenticator, self.round.saturating_add(1), &responses)
+            }
+        })
+    }
+
+    fn talk(
+        &mut self,
+        authenticator: &dyn Authenticator,
+        round: u32,
+        answers: &[Zeroizing<Vec<u8>>],
+    ) -> Verdict {
+        self.round = round;
+        let turn = if round < MAX_ROUNDS {
+            authenticator.keyboard_interactive(&self.attempt(), round, answers)
+        } else {
+            Dialogue::Done(Decision::Reject)
+        };
+        match turn {
+            Dialogue::Ask {
+                name,
+                instruction,
+                prompts,
+            } => Verdict::Ask(name, instruction, prompts),
+            Dialogue::Done(decision) => {
+                Verdict::Decided(Method::KeyboardInteractive, decision, None)
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        config: &Config,
+        authenticator: &dyn Authenticator,
+        verdict: Verdict,
+        began: Instant,
+    ) -> Result<Step, Error> {
+        let (method, decision, key) = match verdict {
+            Verdict::KeyWouldDo => {
+                connection.auth_pk_ok()?;
+                return Ok(Step::Continue);
+            }
+            Verdict::Ask(name, instruction, prompts) => {
+                connection.auth_info_request(&name, &instruction, &prompts)?;
+                return Ok(Step::Continue);
+            }
+            Verdict::Decided(method, decision, key) => (method, decision, key),
+        };
+        match decision {
+            Decision::Accept => {
+                connection.auth_success()?;
+                return Ok(Step::LoggedIn(Arc::new(Login {
+                    user: self.user.clone(),
+                    peer: self.peer,
+                    method,
+                    key,
+                    passed: self.passed.clone(),
+                })));
+            }
+            Decision::Partial if !self.passed.contains(&method) => self.passed.push(method),
+            Decision::Partial => {}
+            Decision::Reject => {
+                if method != Method::None {
+                    self.failures = self.failures.saturating_add(1);
+                    wait_out(began, config.failure_delay);
+                }
+                if self.failures >= config.max_auth_tries {
+                    connection.disconnect(
+                        reason::NO_MORE_AUTH_METHODS_AVAILABLE,
+                        "Too many authentication failures",
+                    );
+                    return Ok(Step::CutOff);
+                }
+            }
+        }
+        let methods: Vec<&str> = authenticator
+            .methods(&self.attempt())
+            .into_iter()
+            .filter(|each| *each != Method::None)
+            .map(Method::name)
+            .collect();
+        connection.auth_failure(&methods, decision == Decision::Partial)?;
+        Ok(Step::Continue)
+    }
+}
+
+/// A refusal takes at least `delay`, so that guessing is slow and its reason does not show.
+fn wait_out(began: Instant, delay: Duration) {
+    let left = delay.saturating_sub(began.elapsed());
+    if !left.is_zero() {
+        std::thread::sleep(left);
+    }
+}
+
+fn judge_key(
+    authenticator: &dyn Authenticator,
+    attempt: &Attempt<'_>,
+    key: &PresentedKey,
+) -> Decision {
+    match key {
+        PresentedKey::Plain(key) => authenticator.public_key(attempt, key),
+        PresentedKey::Certificate(certificate) => authenticator.certificate(attempt, certificate),
+    }
+}
+
+/// The key of a request, if its algorithm is one that users may sign with.
+fn presented(
+    config: &Config,
+    algorithm: &[u8],
+    blob: &[u8],
+) -> Option<(SignatureAlgorithm, PresentedKey)> {
+    let algorithm = SignatureAlgorithm::from_wire_name(algorithm)?;
+    let permitted = &config.transport.peer_signature_algorithms;
+    let is_permitted = permitted
+        .iter()
+        .any(|name| name == algorithm.name() || name == algorithm.plain().name());
+    if !is_permitted {
+        return None;
+    }
+    let key = PresentedKey::from_blob_for(algorithm, blob).ok()?;
+    Some((algorithm, key))
+}
+
+/// What the client's key has to have signed: RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the
+/// form that is bound to our host key.
+fn signed_data(
+    connection: &Connection,
+    user: &str,
+    algorithm: SignatureAlgorithm,
+    key: &PresentedKey,
+    hostbound: bool,
+) -> Result<Vec<u8>, Error> {
+    let session_id = connection
+        .session_id()
+        .ok_or(proto::Error::Bug("login before keys"))?;
+    let method = if hostbound {
+        names::METHOD_PUBLICKEY_HOSTBOUND
+    } else {
+        names::METHOD_PUBLICKEY
+    };
+    let mut data = Vec::new();
+    data.put_string(session_id);
+    data.put_u8(USERAUTH_REQUEST);
+    data.put_string(user.as_bytes());
+    data.put_string(names::SERVICE_CONNECTION.as_bytes());
+    data.put_string(method.as_bytes());
+    data.put_bool(true);
+    data.put_string(algorithm.name().as_bytes());
+    data.put_string(&key.blob());
+    if hostbound {
+        let host_key = connection
+            .host_key()
+            .ok_or(proto::Error::Bug("login before keys"))?;
+        data.put_string(host_key);
+    }
+    Ok(data)
+}

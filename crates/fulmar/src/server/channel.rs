@@ -1,0 +1,140 @@
+//! A server's channel: the client's end of a command, shell or subsystem.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::Stream;
+
+use crate::link::{ChannelCore, Happening};
+use crate::{Exit, Pty};
+
+/// What a client sees as its command's standard streams: reading gives what it sends, 0 bytes
+/// after its EOF; writing is its standard output, [`Channel::stderr`] its standard error.
+///
+/// Writing waits while the client takes no more. `&Channel` reads and writes, too, so that
+/// scoped threads can do both at once.
+pub struct Channel {
+    core: Arc<ChannelCore>,
+    pty: Option<Pty>,
+    env: Vec<(String, String)>,
+}
+
+impl Channel {
+    pub(super) fn new(core: ChannelCore, pty: Option<Pty>, env: Vec<(String, String)>) -> Self {
+        Self {
+            core: Arc::new(core),
+            pty,
+            env,
+        }
+    }
+
+    /// The terminal that the client asked for.
+    #[must_use]
+    pub fn pty(&self) -> Option<&Pty> {
+        self.pty.as_ref()
+    }
+
+    /// Environment variables that the client offered, at most 64. They are its words: take
+    /// only those that you know.
+    #[must_use]
+    pub fn env(&self) -> &[(String, String)] {
+        &self.env
+    }
+
+    /// A writer of the client's standard error.
+    #[must_use]
+    pub fn stderr(&self) -> StderrWriter {
+        StderrWriter {
+            core: Arc::clone(&self.core),
+        }
+    }
+
+    /// Waits for the next change of the window's size, signal or break; `None` when the
+    /// channel has ended or `timeout` is over. The last 64 are kept.
+    #[must_use]
+    pub fn next_happening(&self, timeout: Option<Duration>) -> Option<Happening> {
+        self.core.state.next_happening(timeout)
+    }
+
+    /// How long a read may wait; `None` for as long as it takes.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) {
+        self.core.state.set_read_timeout(timeout);
+    }
+
+    /// How long a write may wait; `None` for as long as it takes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for a timeout of zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.core.set_write_timeout(timeout)
+    }
+
+    pub(super) fn set_exit(&self, exit: Exit) {
+        self.core.set_exit(exit);
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("pty", &self.pty)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Read for &Channel {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.core.read(Stream::Data, buf)
+    }
+}
+
+impl Write for &Channel {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.core.write(Stream::Data, buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Channel {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Write for Channel {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes to the client's standard error. The channel is closed when the handler has returned
+/// and the last of these is dropped.
+#[derive(Clone)]
+pub struct StderrWriter {
+    core: Arc<ChannelCore>,
+}
+
+impl fmt::Debug for StderrWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StderrWriter")
+    }
+}
+
+impl Write for StderrWriter {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.core.write(Stream::Stderr, buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,312 @@
+//! The server's part on a connection's thread: the login, then channels for the handler.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use proto::channel::Request;
+use proto::{ChannelId, Event};
+use wire::message::{open_failure, reason};
+use wire::names;
+
+use super::auth::{LoginState, Step};
+use super::channel::Channel;
+use super::handler::{Login, Start};
+use super::listener::{LoginSlot, Shared};
+use super::signing;
+use crate::link::{ChannelCore, Core, Handle, Happening, Opened, Role};
+use crate::{Error, Exit, Pty};
+
+/// Timer of the login.
+const TOKEN_GRACE: u64 = 1;
+/// Environment variables of one channel.
+const MAX_ENV: usize = 64;
+/// Longest name and value of an environment variable, bytes.
+const MAX_ENV_BYTES: usize = 4096;
+/// Questions about host keys that one connection may ask, each of which costs signatures.
+const MAX_PROOFS: u32 = 4;
+
+/// A channel that was granted and has not been told what to do.
+struct Waiting {
+    opened: Opened,
+    pty: Option<Pty>,
+    env: Vec<(String, String)>,
+}
+
+pub(super) struct ServerRole {
+    shared: Arc<Shared>,
+    handle: Arc<Handle>,
+    state: LoginState,
+    login: Option<Arc<Login>>,
+    /// Given back when the login is complete.
+    slot: Option<LoginSlot>,
+    waiting: BTreeMap<ChannelId, Waiting>,
+    greeted: bool,
+    no_more_sessions: bool,
+    proofs: u32,
+}
+
+impl ServerRole {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        handle: Handle,
+        peer: Option<SocketAddr>,
+        slot: Option<LoginSlot>,
+    ) -> Self {
+        Self {
+            shared,
+            handle: Arc::new(handle),
+            state: LoginState::new(peer),
+            login: None,
+            slot,
+            waiting: BTreeMap::new(),
+            greeted: false,
+            no_more_sessions: false,
+            proofs: 0,
+        }
+    }
+
+    fn logged_in(&mut self, core: &mut Core, login: Arc<Login>) -> Result<(), Error> {
+        core.driver.set_timer(TOKEN_GRACE, None);
+        self.slot = None;
+        self.login = Some(login);
+        let keys: Vec<Vec<u8>> = self
+            .shared
+            .config
+            .host_keys
+            .iter()
+            .map(|key| key.public().blob())
+            .collect();
+        Ok(core.driver.connection().announce_host_keys(&keys)?)
+    }
+
+    fn open(&mut self, core: &mut Core, channel: ChannelId, kind: &str) -> Result<(), Error> {
+        let refusal = if self.login.is_none() || self.no_more_sessions {
+            Some((open_failure::ADMINISTRATIVELY_PROHIBITED, "not permitted"))
+        } else if kind != names::CHANNEL_SESSION {
+            Some((
+                open_failure::UNKNOWN_CHANNEL_TYPE,
+                "only sessions are served",
+            ))
+        } else {
+            None
+        };
+        if let Some((reason, words)) = refusal {
+            return Ok(core
+                .driver
+                .connection()
+                .reject_channel(channel, reason, words)?);
+        }
+        let opened = core.accept(channel)?;
+        self.waiting.insert(
+            channel,
+            Waiting {
+                opened,
+                pty: None,
+                env: Vec::new(),
+            },
+        );
+        Ok(())
+    }
+
+    /// Grants or refuses a request; true when it was granted.
+    fn request(&mut self, core: &mut Core, channel: ChannelId, request: Request) -> bool {
+        match request {
+            Request::Pty {
+                term,
+                columns,
+                rows,
+                modes,
+                ..
+            } => self.pty(channel, &term, columns, rows, modes),
+            Request::Env { name, value } => self.env(channel, name, value),
+            Request::WindowChange { columns, rows, .. } => {
+                happen(core, channel, Happening::WindowChange { columns, rows })
+            }
+            Request::Signal { name } => happen(core, channel, Happening::Signal(name)),
+            Request::Break { ms } => happen(core, channel, Happening::Break(ms)),
+            Request::Eow => true,
+            _ => false,
+        }
+    }
+
+    fn pty(
+        &mut self,
+        channel: ChannelId,
+        term: &[u8],
+        columns: u32,
+        rows: u32,
+        modes: Vec<u8>,
+    ) -> bool {
+        let (Some(login), Some(waiting)) = (&self.login, self.waiting.get_mut(&channel)) else {
+            return false;
+        };
+        let pty = Pty {
+            term: String::from_utf8_lossy(term).into_owned(),
+            columns,
+            rows,
+            modes,
+        };
+        let granted = waiting.pty.is_none() && self.shared.handler.accepts_pty(login, &pty);
+        if granted {
+            waiting.pty = Some(pty);
+        }
+        granted
+    }
+
+    fn env(&mut self, channel: ChannelId, name: Vec<u8>, value: Vec<u8>) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&channel) else {
+            return false;
+        };
+        if waiting.env.len() >= MAX_ENV || name.len() + value.len() > MAX_ENV_BYTES {
+            return false;
+        }
+        match (String::from_utf8(name), String::from_utf8(value)) {
+            (Ok(name), Ok(value)) => {
+                waiting.env.push((name, value));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Hands a channel to the handler, after telling the client whether it is served.
+    fn start(
+        &mut self,
+        core: &mut Core,
+        channel: ChannelId,
+        start: Start,
+        want_reply: bool,
+    ) -> Result<(), Error> {
+        let accepted = match &self.login {
+            Some(login) => {
+                self.waiting.contains_key(&channel) && self.shared.handler.accepts(login, &start)
+            }
+            None => false,
+        };
+        if want_reply {
+            core.driver.connection().channel_reply(channel, accepted)?;
+        }
+        let Some((waiting, login)) = accepted
+            .then(|| self.waiting.remove(&channel))
+            .flatten()
+            .zip(self.login.clone())
+        else {
+            return Ok(());
+        };
+        let channel = Channel::new(
+            ChannelCore::new(waiting.opened, Arc::clone(&self.handle)),
+            waiting.pty,
+            waiting.env,
+        );
+        let shared = Arc::clone(&self.shared);
+        // A thread that cannot be made drops the channel, which closes it without a status.
+        let _ = std::thread::Builder::new()
+            .name("fulmar-channel".into())
+            .spawn(move || serve(&shared, &login, &start, channel));
+        Ok(())
+    }
+}
+
+fn serve(shared: &Shared, login: &Login, start: &Start, mut channel: Channel) {
+    let exit: Exit = shared.handler.serve(login, start, &mut channel);
+    channel.set_exit(exit);
+}
+
+fn happen(core: &Core, channel: ChannelId, happening: Happening) -> bool {
+    match core.state(channel) {
+        Some(state) => {
+            state.happen(happening);
+            true
+        }
+        None => false,
+    }
+}
+
+impl Role for ServerRole {
+    fn begin(&mut self, core: &mut Core) {
+        let grace = self.shared.config.login_grace.as_millis();
+        let grace = u64::try_from(grace).unwrap_or(u64::MAX);
+        let at = core.driver.now().saturating_add(grace);
+        core.driver.set_timer(TOKEN_GRACE, Some(at));
+    }
+
+    fn event(&mut self, core: &mut Core, event: Event) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let connection = core.driver.connection();
+        match event {
+            Event::SignExchangeHash {
+                algorithm,
+                key,
+                hash,
+                ..
+            } => signing::exchange(connection, &shared.config, algorithm, &key, hash.as_ref()),
+            Event::ChooseGroup {
+                min,
+                preferred,
+                max,
+            } => signing::choose_group(connection, min, preferred, max),
+            Event::AuthRequest(request) => {
+                if let Some(banner) = shared.config.banner.as_deref().filter(|_| !self.greeted) {
+                    connection.auth_banner(banner)?;
+                    self.greeted = true;
+                }
+                let authenticator = &*shared.authenticator;
+                let step = self
+                    .state
+                    .handle(connection, &shared.config, authenticator, request)?;
+                match step {
+                    Step::Continue => Ok(()),
+                    Step::LoggedIn(login) => self.logged_in(core, login),
+                    Step::CutOff => Err(proto::Error::PeerMisbehaved("failed to log in").into()),
+                }
+            }
+            Event::ChannelOpenRequest { channel, kind, .. } => self.open(core, channel, &kind),
+            Event::ChannelRequest {
+                channel,
+                request,
+                want_reply,
+            } => {
+                let start = match request {
+                    Request::Exec { command } => Start::Exec(command),
+                    Request::Shell => Start::Shell,
+                    Request::Subsystem { name } => {
+                        Start::Subsystem(String::from_utf8_lossy(&name).into_owned())
+                    }
+                    request => {
+                        let granted = self.request(core, channel, request);
+                        if want_reply {
+                            core.driver.connection().channel_reply(channel, granted)?;
+                        }
+                        return Ok(());
+                    }
+                };
+                self.start(core, channel, start, want_reply)
+            }
+            Event::HostKeysProve { keys } => {
+                self.proofs = self.proofs.saturating_add(1);
+                if self.proofs > MAX_PROOFS {
+                    return Ok(connection.provide_host_key_proofs(None)?);
+                }
+                signing::prove(connection, &shared.config, &keys)
+            }
+            Event::NoMoreSessions => {
+                self.no_more_sessions = true;
+                Ok(())
+            }
+            Event::ChannelClosed(channel) => {
+                self.waiting.remove(&channel);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn timer(&mut self, core: &mut Core, token: u64) -> Result<(), Error> {
+        if token == TOKEN_GRACE && self.login.is_none() {
+            core.disconnect(reason::BY_APPLICATION, "login took too long");
+            return Err(Error::TimedOut("the client's login"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! Servers and what they listen on.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use proto::{Connection, ServerHostKey};
+use sys::epoll::EventFd;
+use sys::io::PollFd;
+
+use super::auth::Authenticator;
+use super::config::Config;
+use super::connection::ServerRole;
+use super::handler::Handler;
+use crate::{Error, link};
+
+/// How long the listener rests when the process has no descriptors or threads left.
+const REST: Duration = Duration::from_millis(100);
+
+/// What all connections of a server share.
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) authenticator: Box<dyn Authenticator>,
+    pub(super) handler: Box<dyn Handler>,
+    host_keys: Vec<ServerHostKey>,
+    connections: AtomicUsize,
+    logins: AtomicUsize,
+}
+
+/// Counts one in as long as it lives.
+struct Slot {
+    shared: Arc<Shared>,
+    counter: fn(&Shared) -> &AtomicUsize,
+}
+
+impl Slot {
+    fn take(
+        shared: &Arc<Shared>,
+        counter: fn(&Shared) -> &AtomicUsize,
+        limit: usize,
+    ) -> Option<Self> {
+        let taken = counter(shared).fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+            (count < limit).then_some(count + 1)
+        });
+        taken.ok().map(|_| Self {
+            shared: Arc::clone(shared),
+            counter,
+        })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        (self.counter)(&self.shared).fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A place among those that are not logged in.
+pub(super) struct LoginSlot(#[allow(dead_code)] Slot);
+
+/// A server in this program. Cheap to clone; clones are the same server.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+    stop: Stopper,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("config", &self.shared.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends [`Server::serve`] from another thread.
+#[derive(Debug, Clone)]
+pub struct Stopper {
+    stopped: Arc<AtomicBool>,
+    wake: Arc<EventFd>,
+}
+
+impl Stopper {
+    /// No new connections are taken; those under way go on.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        // Only a full counter could refuse, and that is a signal already.
+        let _ = self.wake.signal();
+    }
+}
+
+impl Server {
+    /// A server that listens to nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] without host keys or with algorithms that do not exist.
+    pub fn new(
+        config: Config,
+        authenticator: impl Authenticator + 'static,
+        handler: impl Handler + 'static,
+    ) -> Result<Self, Error> {
+        let host_keys = config.public_host_keys()?;
+        // Tried once here, so that a bad list is told to the caller and not to each client.
+        Connection::server(config.transport.clone(), host_keys.clone(), 0)?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                config,
+                authenticator: Box::new(authenticator),
+                handler: Box::new(handler),
+                host_keys,
+                connections: AtomicUsize::new(0),
+                logins: AtomicUsize::new(0),
+            }),
+            stop: Stopper {
+                stopped: Arc::new(AtomicBool::new(false)),
+                wake: Arc::new(EventFd::new()?),
+            },
+        })
+    }
+
+    /// What ends [`Server::serve`].
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stop.clone()
+    }
+
+    /// Connections that are being served.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Acquire)
+    }
+
+    /// Serves all who connect, each on a thread of its own, until [`Stopper::stop`].
+    ///
+    /// # Errors
+    /// When the listener fails; never because of a client.
+    #[allow(clippy::needless_pass_by_value)] // The port is closed when serving ends.
+    pub fn serve(&self, listener: TcpListener) -> Result<(), Error> {
+        listener.set_nonblocking(true)?;
+        while !self.stop.stopped.load(Ordering::Acquire) {
+            let mut ready = [
+                PollFd::new(listener.as_fd(), true, false),
+                PollFd::new(self.stop.wake.as_fd(), true, false),
+            ];
+            sys::io::poll(&mut ready, None)?;
+            let accepted = match listener.accept() {
+                Ok((stream, peer)) => stream
+                    .set_nonblocking(true)
+                    .and_then(|()| self.spawn(OwnedFd::from(stream), peer)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = accepted {
+                use std::io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+                if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
+                    // Out of descriptors, memory or threads: those who leave make room.
+                    std::thread::sleep(REST);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, stream: OwnedFd, peer: SocketAddr) -> std::io::Result<()> {
+        let server = self.clone();
+        let Some(slot) = Slot::take(
+            &self.shared,
+            |shared| &shared.connections,
+            self.shared.config.max_connections,
+        ) else {
+            return Ok(());
+        };
+        let logins = Slot::take(
+            &self.shared,
+            |shared| &shared.logins,
+            self.shared.config.max_logins,
+        );
+        let Some(login) = logins.map(LoginSlot) else {
+            return Ok(());
+        };
+        std::thread::Builder::new()
+            .name("fulmar-server".into())
+            .spawn(move || {
+                let _slot = slot;
+                // A connection's end is its client's affair.
+                let _ = server.work(stream, Some(peer), Some(login));
+            })?;
+        Ok(())
+    }
+
+    /// Serves one connected stream on this thread until it ends. The limits on connections do
+    /// not apply.
+    ///
+    /// # Errors
+    /// Why it ended; a client's goodbye is no error.
+    pub fn serve_connection(
+        &self,
+        stream: impl Into<OwnedFd>,
+        peer: Option<SocketAddr>,
+    ) -> Result<(), Error> {
+        self.work(stream.into(), peer, None)
+    }
+
+    fn work(
+        &self,
+        socket: OwnedFd,
+        peer: Option<SocketAddr>,
+        slot: Option<LoginSlot>,
+    ) -> Result<(), Error> {
+        // Only TCP has it; other streams do not hold small writes back.
+        let _ = sys::socket::set_nodelay(&socket, true);
+        let connection = Connection::server(
+            self.shared.config.transport.clone(),
+            self.shared.host_keys.clone(),
+            sys::time::monotonic_ms(),
+        )?;
+        let (seed, handle) = link::prepare()?;
+        let mut role = ServerRole::new(Arc::clone(&self.shared), handle, peer, slot);
+        match link::run(seed, socket, connection, &mut role) {
+            Err(Error::Closed | Error::Protocol(proto::Error::Disconnected { .. })) => Ok(()),
+            outcome => outcome,
+        }
+    }
+}

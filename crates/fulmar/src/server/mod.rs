@@ -1,0 +1,55 @@
+//! Letting others log in to a program.
+//!
+//! A [`Server`] has host keys, an [`Authenticator`] that says who may come in, and a
+//! [`Handler`] that serves commands, shells and subsystems as streams of bytes. Signatures are
+//! verified here before the authenticator hears of a login by key, so that it decides about
+//! keys and never about bytes; what a client says before it is logged in reaches nothing else.
+//!
+//! Commands run in the program itself, as the user that it runs as: nothing here changes user
+//! ids or starts processes. For logins to a machine there is the `fulmar sshd` program.
+//!
+//! ```no_run
+//! use std::io::{Read, Write};
+//! use std::net::TcpListener;
+//! use fulmar::keys::{KeySpec, PrivateKey, PublicKey};
+//! use fulmar::server::{Attempt, Authenticator, Channel, Config, Decision, Login, Server, Start};
+//!
+//! struct OneKey(PublicKey);
+//!
+//! impl Authenticator for OneKey {
+//!     fn public_key(&self, attempt: &Attempt<'_>, key: &PublicKey) -> Decision {
+//!         (attempt.user == "mia" && *key == self.0).into()
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let mias_key = PrivateKey::generate(KeySpec::Ed25519)?.public().clone();
+//! let host_key = PrivateKey::generate(KeySpec::Ed25519)?;
+//! let greet = |login: &Login, start: &Start, channel: &mut Channel| {
+//!     match writeln!(channel, "hello {}, you asked for {start:?}", login.user) {
+//!         Ok(()) => 0,
+//!         Err(_) => 1,
+//!     }
+//! };
+//! let server = Server::new(Config::new(vec![host_key]), OneKey(mias_key), greet)?;
+//! server.serve(TcpListener::bind("127.0.0.1:2222")?)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod auth;
+mod channel;
+mod config;
+mod connection;
+mod handler;
+mod listener;
+mod signing;
+
+pub use auth::{Attempt, Authenticator, Decision, Dialogue, Method};
+pub use channel::{Channel, StderrWriter};
+pub use config::Config;
+pub use handler::{Handler, Login, Start};
+pub use listener::{Server, Stopper};
+
+/// Something that happens to a channel beside data.
+pub use crate::link::Happening;

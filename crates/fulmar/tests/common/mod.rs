@@ -1,0 +1,338 @@
+//! A server of the library on a loopback port, and what tests do with it.
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crypto::hash::{HashAlgorithm, Hasher};
+use fulmar::client::{Auth, FixedKey, Session};
+use fulmar::keys::{KeySpec, PrivateKey, PublicKey};
+use fulmar::proto::Prompt;
+use fulmar::server::{
+    Attempt, Authenticator, Channel, Config, Decision, Dialogue, Login, Method, Server, Start,
+    Stopper,
+};
+use fulmar::{client, server};
+use zeroize::Zeroizing;
+
+pub const PASSWORD: &str = "correct horse";
+pub const MIB: usize = 1024 * 1024;
+/// Long enough for a loaded machine, short enough to end a test that hangs.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Lets `mia` in by password or key, `kim` by questions, `tom` by key and password, and
+/// `nobody` without anything.
+pub struct Doorkeeper {
+    pub key: PublicKey,
+}
+
+impl Authenticator for Doorkeeper {
+    fn methods(&self, attempt: &Attempt<'_>) -> Vec<Method> {
+        match (attempt.user, attempt.passed) {
+            ("tom", []) => vec![Method::PublicKey],
+            ("tom", _) => vec![Method::Password],
+            ("kim", _) => vec![Method::KeyboardInteractive],
+            _ => vec![Method::PublicKey, Method::Password],
+        }
+    }
+
+    fn none(&self, attempt: &Attempt<'_>) -> Decision {
+        (attempt.user == "nobody").into()
+    }
+
+    fn password(&self, attempt: &Attempt<'_>, password: &[u8]) -> Decision {
+        let known = ["mia", "tom"].contains(&attempt.user);
+        (known && password == PASSWORD.as_bytes()).into()
+    }
+
+    fn public_key(&self, attempt: &Attempt<'_>, key: &PublicKey) -> Decision {
+        match (*key == self.key, attempt.user) {
+            (true, "mia") => Decision::Accept,
+            (true, "tom") => Decision::Partial,
+            _ => Decision::Reject,
+        }
+    }
+
+    fn keyboard_interactive(
+        &self,
+        _attempt: &Attempt<'_>,
+        round: u32,
+        answers: &[Zeroizing<Vec<u8>>],
+    ) -> Dialogue {
+        if round == 0 {
+            let prompt = |text: &str, echo| Prompt {
+                text: text.into(),
+                echo,
+            };
+            return Dialogue::Ask {
+                name: "Two questions".into(),
+                instruction: String::new(),
+                prompts: vec![prompt("Colour: ", true), prompt("Word: ", false)],
+            };
+        }
+        let right = matches!(answers, [a, b] if &a[..] == b"blue" && &b[..] == b"sesame");
+        Dialogue::Done(right.into())
+    }
+}
+
+/// The commands that the test server knows.
+#[derive(Default)]
+pub struct Commands {
+    /// Bytes that a `flood` got rid of.
+    pub flooded: Mutex<Option<u64>>,
+    /// Why the last `hold` ended.
+    pub held: Mutex<Option<String>>,
+    pub served: AtomicU32,
+}
+
+impl Commands {
+    fn serve(&self, login: &Login, start: &Start, channel: &mut Channel) -> u32 {
+        self.served.fetch_add(1, Ordering::SeqCst);
+        let Start::Exec(line) = start else {
+            let _ = write!(channel, "{start} for {}", login.user);
+            return 3;
+        };
+        let line = String::from_utf8_lossy(line).into_owned();
+        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let done = match word {
+            "cat" => copy(channel),
+            "echo" => writeln!(channel, "{rest}"),
+            "sha256" => sha256(channel),
+            "pattern" => pattern(channel, rest.parse().unwrap_or(0)),
+            "flood" => self.flood(channel),
+            "hold" => self.hold(channel),
+            "both" => both(channel),
+            "env" => {
+                let text = format!("{:?} {:?}", channel.env(), channel.pty());
+                channel.write_all(text.as_bytes())
+            }
+            _ => return 127,
+        };
+        u32::from(done.is_err())
+    }
+
+    /// Writes 64 MiB or until the client has taken nothing for two seconds.
+    fn flood(&self, channel: &mut Channel) -> io::Result<()> {
+        channel.set_write_timeout(Some(Duration::from_secs(2)))?;
+        *self.flooded.lock().unwrap() = Some(offer(channel));
+        Ok(())
+    }
+
+    /// Reads nothing until the channel ends.
+    fn hold(&self, channel: &mut Channel) -> io::Result<()> {
+        while channel.next_happening(None).is_some() {}
+        let mut buffer = vec![0; MIB];
+        let outcome = loop {
+            match channel.read(&mut buffer) {
+                Ok(0) => break "end".to_owned(),
+                Ok(_) => {}
+                Err(error) => break error.to_string(),
+            }
+        };
+        *self.held.lock().unwrap() = Some(outcome);
+        Ok(())
+    }
+}
+
+/// Writes 64 MiB, or as much of it as is taken before a write times out.
+pub fn offer(mut target: impl Write) -> u64 {
+    let piece = vec![7; 64 * 1024];
+    let mut taken = 0;
+    while taken < 64 * MIB as u64 {
+        match target.write(&piece) {
+            Ok(count) => taken += count as u64,
+            Err(_) => break,
+        }
+    }
+    taken
+}
+
+/// Deterministic bytes that no run of equal packets could hide in.
+pub fn fill(buffer: &mut [u8], offset: usize) {
+    for (at, byte) in buffer.iter_mut().enumerate() {
+        let n = (offset + at) as u64;
+        *byte = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8;
+    }
+}
+
+fn copy(channel: &Channel) -> io::Result<()> {
+    let (mut input, mut output) = (channel, channel);
+    io::copy(&mut input, &mut output).map(|_| ())
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Hash of everything that can be read, and its length.
+pub fn digest(mut source: impl Read) -> io::Result<(String, usize)> {
+    let mut hasher = Hasher::new(HashAlgorithm::Sha256);
+    let mut buffer = vec![0; 256 * 1024];
+    let mut total = 0;
+    loop {
+        let count = source.read(&mut buffer)?;
+        if count == 0 {
+            return Ok((hex(hasher.finish().as_ref()), total));
+        }
+        total += count;
+        hasher.update(&buffer[..count]);
+    }
+}
+
+/// Writes `total` bytes of the pattern; gives their hash.
+pub fn write_pattern(mut target: impl Write, total: usize) -> io::Result<String> {
+    let mut hasher = Hasher::new(HashAlgorithm::Sha256);
+    let mut buffer = vec![0; 256 * 1024];
+    let mut offset = 0;
+    while offset < total {
+        let len = buffer.len().min(total - offset);
+        fill(&mut buffer[..len], offset);
+        hasher.update(&buffer[..len]);
+        target.write_all(&buffer[..len])?;
+        offset += len;
+    }
+    Ok(hex(hasher.finish().as_ref()))
+}
+
+fn sha256(channel: &Channel) -> io::Result<()> {
+    let (hash, total) = digest(channel)?;
+    let mut output = channel;
+    write!(output, "{hash} {total}")
+}
+
+fn pattern(channel: &Channel, total: usize) -> io::Result<()> {
+    let hash = write_pattern(channel, total)?;
+    write!(channel.stderr(), "{hash} {total}")
+}
+
+/// 3 MiB on each of the two streams, by turns.
+fn both(channel: &mut Channel) -> io::Result<()> {
+    let mut stderr = channel.stderr();
+    for _ in 0..48 {
+        channel.write_all(&[b'o'; 64 * 1024])?;
+        stderr.write_all(&[b'e'; 64 * 1024])?;
+    }
+    Ok(())
+}
+
+pub struct Fixture {
+    pub port: u16,
+    pub host_key: PublicKey,
+    pub user_key: PrivateKey,
+    pub commands: Arc<Commands>,
+    pub server: Server,
+    stopper: Stopper,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Fixture {
+    pub fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut server::Config)) -> Self {
+        let host_key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+        let public = host_key.public().clone();
+        let user_key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+        let mut config = Config::new(vec![host_key]);
+        change(&mut config);
+        let commands = Arc::new(Commands::default());
+        let handler = Arc::clone(&commands);
+        let doorkeeper = Doorkeeper {
+            key: user_key.public().clone(),
+        };
+        let server = Server::new(
+            config,
+            doorkeeper,
+            move |login: &Login, start: &Start, channel: &mut Channel| {
+                handler.serve(login, start, channel)
+            },
+        )
+        .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (stopper, running) = (server.stopper(), server.clone());
+        let thread = std::thread::spawn(move || running.serve(listener).unwrap());
+        Self {
+            port,
+            host_key: public,
+            user_key,
+            commands,
+            server,
+            stopper,
+            thread: Some(thread),
+        }
+    }
+
+    pub fn config(&self) -> client::Config {
+        client::Config::new(FixedKey(self.host_key.clone()))
+    }
+
+    pub fn connect(&self) -> Session {
+        Session::connect("127.0.0.1", self.port, self.config()).unwrap()
+    }
+
+    pub fn login(&self) -> Session {
+        self.login_with(self.config())
+    }
+
+    pub fn login_with(&self, config: client::Config) -> Session {
+        let mut session = Session::connect("127.0.0.1", self.port, config).unwrap();
+        session
+            .authenticate("mia", Auth::Password(PASSWORD))
+            .unwrap();
+        session
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A folder that is gone with its value.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fulmar-lib-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The first of the paths that exists.
+pub fn program(paths: &[&str]) -> Option<PathBuf> {
+    paths
+        .iter()
+        .map(Path::new)
+        .find(|path| path.exists())
+        .map(Path::to_path_buf)
+}
