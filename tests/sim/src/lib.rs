@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
-use proto::{AuthMethod, Connection, Error, Event, Millis, Output, ServerHostKey, TransportConfig};
+use proto::{
+    AuthMethod, ChannelId, Connection, Error, Event, Millis, Output, ServerHostKey, TransportConfig,
+};
 
 /// What the simulated server accepts.
 pub const PASSWORD: &[u8] = b"correct horse";
@@ -98,6 +100,30 @@ impl Pair {
     #[must_use]
     pub fn host_key_blob(&self) -> Vec<u8> {
         self.host_key.public().blob()
+    }
+
+    /// The two connections and the host key, to be worked by something else.
+    #[must_use]
+    pub fn into_parts(self) -> (Connection, Connection, PrivateKey) {
+        (
+            self.client.connection,
+            self.server.connection,
+            self.host_key,
+        )
+    }
+
+    /// Opens a session channel; both sides know it by the returned number.
+    ///
+    /// # Errors
+    /// The first error of either side.
+    pub fn open_session(&mut self) -> Result<ChannelId, Error> {
+        let id = self.client.connection.open_channel("session", b"")?;
+        self.settle(usize::MAX)?;
+        self.server.connection.accept_channel(id)?;
+        self.settle(usize::MAX)?;
+        self.server.events.clear();
+        self.client.events.clear();
+        Ok(id)
     }
 
     /// Lets the server's owner answer what it is asked.

@@ -133,12 +133,7 @@ fn the_time_for_an_exchange_begins_when_its_first_packet_leaves() {
     pair.settle(usize::MAX).unwrap();
     let client = &mut pair.client.connection;
     let data = vec![1; 1 << 20];
-    assert!(
-        client
-            .channel_send_slice(id, Stream::Data, &data)
-            .unwrap()
-            > 400_000
-    );
+    assert!(client.channel_send_slice(id, Stream::Data, &data).unwrap() > 400_000);
     client.rekey(0).unwrap();
     let mut now = 0;
     let mut taken = 0;

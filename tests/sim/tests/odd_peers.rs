@@ -132,8 +132,6 @@ fn inflated_data_that_waits_takes_its_own_size() {
         })
         .expect("data");
     drop(std::mem::take(&mut liar.victim.events));
-    let owned = data
-        .try_into_mut()
-        .expect("nobody else holds these bytes");
+    let owned = data.try_into_mut().expect("nobody else holds these bytes");
     assert!(owned.capacity() <= 64, "{} bytes kept", owned.capacity());
 }

@@ -363,16 +363,61 @@ fn a_server_that_holds_its_close_can_still_send_the_exit_status() {
     pair.server.connection.channel_hold_close(id).unwrap();
     pair.client.connection.channel_close(id).unwrap();
     pair.settle(usize::MAX).unwrap();
-    assert!(pair.server.events.iter().any(|event| matches!(event, Event::ChannelPeerClosed(_))));
-    assert!(!pair.client.events.iter().any(|event| matches!(event, Event::ChannelClosed(_))));
+    assert!(
+        pair.server
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::ChannelPeerClosed(_)))
+    );
+    assert!(
+        !pair
+            .client
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::ChannelClosed(_)))
+    );
     let status = Request::ExitStatus { status: 11 };
-    pair.server.connection.channel_request(id, &status, false).unwrap();
+    pair.server
+        .connection
+        .channel_request(id, &status, false)
+        .unwrap();
     pair.server.connection.channel_close(id).unwrap();
     pair.settle(usize::MAX).unwrap();
     let status_seen = |event: &Event| {
-        matches!(event, Event::ChannelRequest { request: Request::ExitStatus { status: 11 }, .. })
+        matches!(
+            event,
+            Event::ChannelRequest {
+                request: Request::ExitStatus { status: 11 },
+                ..
+            }
+        )
     };
     assert!(pair.client.events.iter().any(status_seen));
-    assert!(pair.client.events.iter().any(|event| matches!(event, Event::ChannelClosed(_))));
-    assert!(pair.server.events.iter().any(|event| matches!(event, Event::ChannelClosed(_))));
+    assert!(
+        pair.client
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::ChannelClosed(_)))
+    );
+    assert!(
+        pair.server
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::ChannelClosed(_)))
+    );
+}
+
+#[test]
+fn an_owner_that_takes_its_time_with_one_channel_does_not_hold_up_another() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let busy = open_channel(&mut pair);
+    pair.client
+        .connection
+        .open_channel("direct-tcpip", b"")
+        .unwrap();
+    pair.settle(usize::MAX).unwrap();
+    // The second channel has been heard of and is not answered.
+    let data = noise(100_000);
+    assert!(pump(&mut pair, busy, &data, true, 5000) == data);
 }

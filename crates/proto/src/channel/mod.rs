@@ -68,6 +68,8 @@ struct Channel {
     owed_replies: u32,
     /// The owner answers the peer's CLOSE itself.
     holds_close: bool,
+    /// The owner has heard of the peer's CHANNEL_OPEN.
+    told: bool,
 }
 
 /// All channels of a connection.
@@ -145,13 +147,21 @@ impl Channels {
         self.slots.iter().flatten().count()
     }
 
-    /// A channel that the peer asked for waits for the owner: what follows may depend on the
-    /// answer, so nothing is read before it.
+    /// The owner has not heard of a channel that the peer asked for: what follows may depend on
+    /// the answer, so nothing is read before. An owner that takes its time to answer (a
+    /// connection to make) does not hold up the other channels.
     pub(crate) fn waits_for_owner(&self) -> bool {
         self.slots
             .iter()
             .flatten()
-            .any(|channel| channel.state == State::Asked)
+            .any(|channel| channel.state == State::Asked && !channel.told)
+    }
+
+    /// The owner has heard that the peer asks for this channel.
+    pub(crate) fn told(&mut self, id: ChannelId) {
+        if let Ok(channel) = self.by_id(id) {
+            channel.told = true;
+        }
     }
 
     // ---- opening --------------------------------------------------------------------------
@@ -176,6 +186,7 @@ impl Channels {
             open_requests: 0,
             owed_replies: 0,
             holds_close: false,
+            told: false,
         })?;
         transport.send_message(&ChannelOpen {
             kind: kind.as_bytes(),
@@ -221,6 +232,7 @@ impl Channels {
             open_requests: 0,
             owed_replies: 0,
             holds_close: false,
+            told: false,
         })?;
         transport.events.push_back(Event::ChannelOpenRequest {
             channel: id,

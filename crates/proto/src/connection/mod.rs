@@ -366,8 +366,12 @@ impl Connection {
     /// The next thing that happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.transport.events.pop_front()?;
-        if let Event::ChannelClosed(channel) | Event::ChannelRefused { channel, .. } = &event {
-            self.channels.remove(*channel);
+        match &event {
+            Event::ChannelClosed(channel) | Event::ChannelRefused { channel, .. } => {
+                self.channels.remove(*channel);
+            }
+            Event::ChannelOpenRequest { channel, .. } => self.channels.told(*channel),
+            _ => {}
         }
         Some(event)
     }
