@@ -1,7 +1,7 @@
 //! Which accounts may log in: the checks of AllowUsers and its kin, the shell, locks and
 //! expiry. Looking the account up is at the end; the verdict itself is pure.
 
-use config::pattern::{Case, match_any, match_user};
+use config::pattern::{match_user, matches};
 use config::server::{PermitRootLogin, ServerOptions};
 
 use sys::users::{PasswordState, Shadow};
@@ -112,11 +112,11 @@ impl Account {
                 self.name, from
             )))
         };
-        let matches = |pattern: &String| match_user(&self.name, from, &peer.address, pattern);
-        if options.deny_users.iter().any(matches) {
+        let is_meant = |pattern: &String| match_user(&self.name, from, &peer.address, pattern);
+        if options.deny_users.iter().any(is_meant) {
             return denied("listed in DenyUsers");
         }
-        if !options.allow_users.is_empty() && !options.allow_users.iter().any(matches) {
+        if !options.allow_users.is_empty() && !options.allow_users.iter().any(is_meant) {
             return denied("not listed in AllowUsers");
         }
         if options.deny_groups.is_empty() && options.allow_groups.is_empty() {
@@ -125,9 +125,11 @@ impl Account {
         if self.group_names.is_empty() {
             return denied("not in any group");
         }
+        // Each entry is one plain pattern, as sshd has it: a comma or `!` in it is a letter.
         let in_list = |patterns: &[String]| {
-            let list = patterns.join(",");
-            match_any(&self.group_names, &list, Case::Sensitive).is_yes()
+            patterns
+                .iter()
+                .any(|pattern| self.group_names.iter().any(|name| matches(name, pattern)))
         };
         if !options.deny_groups.is_empty() && in_list(&options.deny_groups) {
             return denied("a group is listed in DenyGroups");

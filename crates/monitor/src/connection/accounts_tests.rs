@@ -30,6 +30,12 @@ fn lists_of_users_and_groups_decide_as_sshd_config_says() {
         ("DenyGroups staff", false),
         ("DenyGroups wheel", true),
         ("DenyGroups staff\nAllowGroups staff", false),
+        // Each word is one plain pattern: no list, no negation.
+        ("AllowGroups wheel,staff", false),
+        ("DenyGroups wheel,staff", true),
+        ("AllowGroups !staff *", true),
+        ("DenyGroups !staff *", false),
+        ("AllowGroups st*", true),
         // A name is only compared with UseDNS.
         ("AllowUsers ada@host.example", false),
         ("UseDNS yes\nAllowUsers ada@host.example", true),

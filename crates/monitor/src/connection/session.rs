@@ -191,14 +191,7 @@ impl<'c> Session<'c> {
         let chroot = options
             .chroot_directory
             .as_ref()
-            .map(|template| {
-                Tokens::new()
-                    .with('h', &self.account.home)
-                    .with('u', &self.account.name)
-                    .with('U', self.account.uid.to_string())
-                    .expand(template, Purpose::Plain)
-                    .map_err(|error| format!("ChrootDirectory: {error}"))
-            })
+            .map(|template| chroot_of(template, &self.account))
             .transpose()?;
         let targets = |list: &[keys::authorized_keys::PermitTarget]| {
             list.iter().map(target_text).collect::<Vec<_>>()
@@ -407,6 +400,16 @@ pub(crate) fn has_ended(child: &mut Child, at_most: Duration) -> bool {
     }
 }
 
+/// ChrootDirectory for this user. A name that is no single component is refused.
+fn chroot_of(template: &str, account: &Account) -> Result<String, String> {
+    Tokens::new()
+        .with('h', &account.home)
+        .with('u', &account.name)
+        .with('U', account.uid.to_string())
+        .expand(template, Purpose::Path)
+        .map_err(|error| format!("ChrootDirectory: {error}"))
+}
+
 /// As `permitopen` is written.
 fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
     let port = target
@@ -459,6 +462,19 @@ mod tests {
             Err(End::Violation(_))
         ));
         assert!(matches!(after_success(&[]), Err(End::Closed)));
+    }
+
+    #[test]
+    fn a_name_with_a_path_in_it_moves_no_root() {
+        let mut account = crate::test_support::account();
+        assert_eq!(
+            chroot_of("/srv/%u/%U%h", &account).as_deref(),
+            Ok("/srv/ada/1000/home/ada")
+        );
+        for name in ["../x", "..", ".", "a/b", ""] {
+            account.name = name.to_owned();
+            assert!(chroot_of("/srv/%u", &account).is_err(), "{name}");
+        }
     }
 
     #[test]
