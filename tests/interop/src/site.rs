@@ -41,7 +41,10 @@ impl Site {
     #[must_use]
     pub fn with_match(client: Kind, server: Kind, extra: &str, blocks: &str) -> Self {
         let scratch = Scratch::new();
-        let config = format!("{extra}{}{blocks}", openssh::server_config(&scratch));
+        let config = format!(
+            "{extra}{}{blocks}",
+            openssh::server_config(server, &scratch)
+        );
         let running =
             openssh::start_with(server, scratch, &config).unwrap_or_else(|why| panic!("{why}"));
         Self { client, running }

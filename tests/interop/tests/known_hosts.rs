@@ -1,0 +1,246 @@
+//! Whom the client believes.
+
+use std::fs;
+
+use interop::fixture::{self, KEY_TYPES};
+use interop::process::{Input, Outcome};
+use interop::site::{HOST, Site, each};
+
+/// The site's known_hosts, written anew.
+fn know(site: &Site, text: &str) {
+    fs::write(&site.running.known_hosts, text).expect("known_hosts");
+}
+
+fn known(site: &Site) -> String {
+    fs::read_to_string(&site.running.known_hosts).expect("known_hosts")
+}
+
+fn host(site: &Site) -> String {
+    format!("[127.0.0.1]:{}", site.running.daemon.port)
+}
+
+fn login(site: &Site, extra: &str) -> Outcome {
+    site.run_with(extra, &[HOST, "echo in"], Input::Nothing)
+}
+
+fn assert_in(outcome: &Outcome, what: &str) {
+    assert_eq!(
+        outcome.stdout.text(),
+        "in\n",
+        "{what}: {}",
+        outcome.summary()
+    );
+}
+
+fn assert_out(outcome: &Outcome, what: &str) -> String {
+    assert_eq!(outcome.stdout.length, 0, "{what}: {}", outcome.summary());
+    assert_eq!(outcome.status, 255, "{what}");
+    outcome.stderr.text()
+}
+
+const PLAIN: &str = "HostKeyAlgorithms -*cert*\n";
+
+#[test]
+fn a_key_of_any_type_is_enough() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        for (name, _, _) in KEY_TYPES {
+            // The client must ask for the type that it knows.
+            know(
+                &site,
+                &format!(
+                    "{} {}",
+                    host(&site),
+                    fixture::text(&format!("host_{name}.pub"))
+                ),
+            );
+            assert_in(&login(&site, ""), name);
+        }
+    });
+}
+
+#[test]
+fn an_unknown_host_is_refused_or_learnt() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        know(&site, "");
+        let said = assert_out(&login(&site, PLAIN), "yes");
+        assert!(
+            said.contains("erification failed") || said.contains("not known"),
+            "{said}"
+        );
+        assert_eq!(known(&site), "", "it was learnt all the same");
+        let extra = format!("{PLAIN}StrictHostKeyChecking accept-new\n");
+        assert_in(&login(&site, &extra), "accept-new");
+        assert!(known(&site).starts_with(&host(&site)), "{}", known(&site));
+        assert_in(&login(&site, PLAIN), "now it is known");
+        know(&site, "");
+        let extra = format!("{PLAIN}StrictHostKeyChecking no\nHashKnownHosts yes\n");
+        assert_in(&login(&site, &extra), "no");
+        assert!(known(&site).starts_with("|1|"), "{}", known(&site));
+        assert_in(&login(&site, PLAIN), "its hashed name is known");
+    });
+}
+
+#[test]
+fn a_changed_key_is_refused_and_said_loudly() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        // The key of the user in place of the host's.
+        know(
+            &site,
+            &format!("{} {}", host(&site), fixture::text("user_ed25519.pub")),
+        );
+        let said = assert_out(&login(&site, PLAIN), "changed");
+        assert!(
+            said.contains("REMOTE HOST IDENTIFICATION HAS CHANGED"),
+            "{said}"
+        );
+        assert!(
+            said.contains(&site.running.known_hosts.display().to_string()),
+            "{said}"
+        );
+        let extra = format!("{PLAIN}StrictHostKeyChecking accept-new\n");
+        assert_out(&login(&site, &extra), "accept-new takes no changed key");
+    });
+}
+
+#[test]
+fn a_changed_key_without_checking_gets_no_password() {
+    each(|client, server| {
+        let site = Site::new(client, server, "PasswordAuthentication yes\n");
+        know(
+            &site,
+            &format!("{} {}", host(&site), fixture::text("user_ed25519.pub")),
+        );
+        let extra =
+            format!("{PLAIN}StrictHostKeyChecking no\nPubkeyAuthentication no\nBatchMode no\n");
+        let mut command = site.ssh(&extra);
+        command
+            .args([HOST, "echo in"])
+            .env("SSH_ASKPASS", "/bin/echo")
+            .env("SSH_ASKPASS_REQUIRE", "force");
+        let outcome = interop::site::finish(&mut command, Input::Nothing);
+        let said = assert_out(&outcome, "a password");
+        assert!(
+            said.contains("assword authentication is disabled"),
+            "{said}"
+        );
+    });
+}
+
+#[test]
+fn hashed_names_and_patterns_are_found() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let key = fixture::text("host_ed25519.pub");
+        know(&site, &format!("{} {key}", host(&site)));
+        let file = site.running.known_hosts.display().to_string();
+        fixture::run_keygen(&["-q", "-H", "-f", &file]).expect("-H");
+        assert!(known(&site).starts_with("|1|"), "{}", known(&site));
+        assert_in(&login(&site, ""), "hashed");
+        know(&site, &format!("other,[127.0.0.*]:* {key}"));
+        assert_in(&login(&site, ""), "a pattern");
+        know(&site, &format!("[127.0.0.*]:*,!{} {key}", host(&site)));
+        assert_out(&login(&site, ""), "a negated name");
+    });
+}
+
+#[test]
+fn a_revoked_key_is_never_taken() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let key = fixture::text("host_ed25519.pub");
+        know(&site, &format!("{0} {key}@revoked * {key}", host(&site)));
+        for checking in ["yes", "accept-new"] {
+            let extra =
+                format!("HostKeyAlgorithms ssh-ed25519\nStrictHostKeyChecking {checking}\n");
+            let said = assert_out(&login(&site, &extra), checking);
+            assert!(said.to_lowercase().contains("revoked"), "{said}");
+        }
+        // An authority too.
+        let ca = fixture::text("host_ca.pub");
+        know(&site, &format!("@cert-authority * {ca}@revoked * {ca}"));
+        assert_out(&login(&site, ""), "a revoked authority");
+    });
+}
+
+#[test]
+fn an_authority_vouches_for_its_hosts() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let ca = fixture::text("host_ca.pub");
+        know(&site, &format!("@cert-authority {} {ca}", host(&site)));
+        assert_in(&login(&site, ""), "by its name");
+        know(&site, &format!("@cert-authority * {ca}"));
+        for kind in ["ssh-ed25519", "ecdsa-sha2-nistp384", "rsa-sha2-512"] {
+            let extra = format!("HostKeyAlgorithms {kind}-cert-v01@openssh.com\n");
+            assert_in(&login(&site, &extra), kind);
+        }
+        know(&site, &format!("@cert-authority *.example.com {ca}"));
+        assert_out(&login(&site, ""), "an authority for others");
+        know(
+            &site,
+            &format!("@cert-authority * {}", fixture::text("user_ca.pub")),
+        );
+        assert_out(&login(&site, ""), "another authority");
+    });
+}
+
+#[test]
+fn a_certificate_for_another_name_is_not_enough() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let ca = fixture::text("host_ca.pub");
+        know(&site, &format!("@cert-authority * {ca}"));
+        assert_in(
+            &login(&site, "HostKeyAlias target\n"),
+            "a name in the certificate",
+        );
+        assert_out(
+            &login(&site, "HostKeyAlias elsewhere\n"),
+            "a name not in it",
+        );
+    });
+}
+
+#[test]
+fn several_files_are_looked_into() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let second = site.running.daemon.scratch().write("second", known(&site));
+        know(&site, "# nothing\n\n");
+        let extra = format!(
+            "UserKnownHostsFile /nonexistent {} {}\n",
+            site.running.known_hosts.display(),
+            second.display()
+        );
+        assert_in(&login(&site, &extra), "the third file");
+    });
+}
+
+#[test]
+fn new_keys_of_a_known_host_are_learnt() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        know(
+            &site,
+            &format!("{} {}", host(&site), fixture::text("host_ed25519.pub")),
+        );
+        let extra = format!("UpdateHostKeys yes\n{PLAIN}");
+        let outcome = site.run_with(&extra, &[HOST, "echo in"], Input::Nothing);
+        assert_in(&outcome, "UpdateHostKeys");
+        let rsa = fixture::text("host_rsa.pub");
+        let rsa = rsa.split_ascii_whitespace().nth(1).expect("a key");
+        assert!(known(&site).contains(rsa), "{}", known(&site));
+        know(
+            &site,
+            &format!("{} {}", host(&site), fixture::text("host_ed25519.pub")),
+        );
+        assert_in(
+            &login(&site, "HostKeyAlgorithms ssh-ed25519\n"),
+            "UpdateHostKeys no",
+        );
+        assert!(!known(&site).contains(rsa));
+    });
+}

@@ -1,0 +1,318 @@
+//! Passwords, questions and chains of methods, for a throw-away user; as root only.
+
+use std::path::PathBuf;
+
+use interop::account::Guest;
+use interop::fixture;
+use interop::peers::ours::Kind;
+use interop::process::{Input, Outcome};
+use interop::report::skipped;
+use interop::scratch::Scratch;
+use interop::site::{HOST, Site, each, finish};
+
+const PASSWORD: &str = "Corr3ct horse, battery";
+
+/// A user with a password and the ed25519 key of the fixture.
+fn guest() -> Option<Guest> {
+    let guest = Guest::new().and_then(|mut guest| {
+        guest.set_password(PASSWORD)?;
+        Ok(guest)
+    });
+    match guest {
+        Ok(guest) => {
+            guest.write(
+                ".ssh/authorized_keys",
+                fixture::text("user_ed25519.pub"),
+                0o600,
+            );
+            Some(guest)
+        }
+        Err(why) => {
+            skipped("logins by password", &why);
+            None
+        }
+    }
+}
+
+/// A server for `guest`; `extra` stands before the rest.
+fn site(client: Kind, server: Kind, guest: &Guest, extra: &str) -> Site {
+    let lines = format!("{extra}AuthorizedKeysFile .ssh/authorized_keys\n");
+    let mut site = Site::new(client, server, &lines);
+    site.running.user = guest.name.clone();
+    site
+}
+
+/// A program that gives these answers, one after the other, and keeps the questions.
+fn askpass(scratch: &Scratch, answers: &[&str]) -> PathBuf {
+    let lines: String = answers.iter().map(|line| format!("{line}\n")).collect();
+    scratch.write("askpass.answers", lines);
+    let script = "#!/bin/sh\n\
+        printf '%s\\n' \"$1\" >>\"$0.asked\"\n\
+        sed -n \"$(wc -l <\"$0.asked\")p\" \"$0.answers\"\n";
+    let path = scratch.write("askpass", script);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&path, mode).expect("an executable");
+    path
+}
+
+struct Attempt {
+    outcome: Outcome,
+    questions: Vec<String>,
+}
+
+/// A login by these methods, with these answers.
+fn login(site: &Site, methods: &str, extra: &str, answers: &[&str]) -> Attempt {
+    let scratch = Scratch::new();
+    let program = askpass(&scratch, answers);
+    let lines = format!("PreferredAuthentications {methods}\nBatchMode no\n{extra}");
+    let mut command = site.ssh(&lines);
+    command
+        .args([HOST, "echo in as $USER"])
+        .env("SSH_ASKPASS", &program)
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    let outcome = finish(&mut command, Input::Nothing);
+    let asked = std::fs::read_to_string(scratch.join("askpass.asked")).unwrap_or_default();
+    Attempt {
+        outcome,
+        questions: asked.lines().map(str::to_owned).collect(),
+    }
+}
+
+impl Attempt {
+    fn assert_in(&self, guest: &Guest) {
+        let wanted = format!("in as {}\n", guest.name);
+        assert_eq!(
+            self.outcome.stdout.text(),
+            wanted,
+            "{}",
+            self.outcome.summary()
+        );
+    }
+
+    fn assert_out(&self) {
+        assert_eq!(self.outcome.status, 255, "{}", self.outcome.summary());
+        assert_eq!(self.outcome.stdout.length, 0);
+        let said = self.outcome.stderr.text();
+        assert!(
+            said.contains("ermission denied") || said.contains("Too many"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_password_lets_in_and_a_wrong_one_does_not() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        for pam in ["no", "yes"] {
+            let lines = format!("PasswordAuthentication yes\nUsePAM {pam}\n");
+            let site = site(client, server, &guest, &lines);
+            let attempt = login(&site, "password", "", &[PASSWORD]);
+            attempt.assert_in(&guest);
+            assert!(
+                attempt.questions[0].contains(&guest.name),
+                "{:?}",
+                attempt.questions
+            );
+            let attempt = login(&site, "password", "", &["wrong", PASSWORD]);
+            attempt.assert_in(&guest);
+            assert_eq!(attempt.questions.len(), 2);
+            login(&site, "password", "NumberOfPasswordPrompts 1\n", &["wrong"]).assert_out();
+            login(&site, "password", "NumberOfPasswordPrompts 2\n", &["", "x"]).assert_out();
+        }
+    });
+}
+
+#[test]
+fn a_password_is_no_way_in_when_it_is_switched_off() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let site = site(client, server, &guest, "");
+        let attempt = login(&site, "password,keyboard-interactive", "", &[PASSWORD]);
+        attempt.assert_out();
+        assert!(attempt.questions.is_empty(), "{:?}", attempt.questions);
+    });
+}
+
+#[test]
+fn an_account_without_a_password_needs_permission() {
+    each(|client, server| {
+        let Some(mut guest) = guest() else { return };
+        // An empty hash in shadow.
+        let mut command = std::process::Command::new("passwd");
+        command.args(["-q", "-d", &guest.name]);
+        assert_eq!(finish(&mut command, Input::Nothing).status, 0);
+        guest.password = None;
+        let site_no = site(client, server, &guest, "PasswordAuthentication yes\n");
+        login(&site_no, "password", "NumberOfPasswordPrompts 1\n", &[""]).assert_out();
+        let lines = "PasswordAuthentication yes\nPermitEmptyPasswords yes\n";
+        let site_yes = site(client, server, &guest, lines);
+        login(&site_yes, "none,password", "", &[""]).assert_in(&guest);
+    });
+}
+
+#[test]
+fn pam_asks_through_keyboard_interactive() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let lines = "KbdInteractiveAuthentication yes\nUsePAM yes\n";
+        let site = site(client, server, &guest, lines);
+        let attempt = login(&site, "keyboard-interactive", "", &[PASSWORD]);
+        attempt.assert_in(&guest);
+        assert!(
+            attempt.questions[0].contains("assword"),
+            "{:?}",
+            attempt.questions
+        );
+        login(&site, "keyboard-interactive", "", &["wrong", PASSWORD]).assert_in(&guest);
+        let extra = "NumberOfPasswordPrompts 1\n";
+        login(&site, "keyboard-interactive", extra, &["wrong"]).assert_out();
+    });
+}
+
+#[test]
+fn chains_of_methods_need_every_one() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let lines = "AuthenticationMethods publickey,password publickey,keyboard-interactive\n\
+                     PasswordAuthentication yes\nKbdInteractiveAuthentication yes\nUsePAM yes\n";
+        let site = site(client, server, &guest, lines);
+        login(&site, "publickey,password", "", &[PASSWORD]).assert_in(&guest);
+        login(&site, "publickey,keyboard-interactive", "", &[PASSWORD]).assert_in(&guest);
+        login(&site, "publickey", "", &[]).assert_out();
+        login(
+            &site,
+            "password",
+            "NumberOfPasswordPrompts 1\n",
+            &[PASSWORD],
+        )
+        .assert_out();
+        let wrong = login(
+            &site,
+            "publickey,password",
+            "NumberOfPasswordPrompts 1\n",
+            &["wrong"],
+        );
+        wrong.assert_out();
+        let extra = "IdentityFile none\nPubkeyAuthentication no\n";
+        login(
+            &site,
+            "password,keyboard-interactive",
+            extra,
+            &[PASSWORD, PASSWORD],
+        )
+        .assert_out();
+    });
+}
+
+#[test]
+fn two_keys_can_be_demanded() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let keys = format!(
+            "{}{}",
+            fixture::text("user_ed25519.pub"),
+            fixture::text("user_rsa.pub")
+        );
+        guest.write(".ssh/authorized_keys", keys, 0o600);
+        let site = site(
+            client,
+            server,
+            &guest,
+            "AuthenticationMethods publickey,publickey\n",
+        );
+        let second = format!("IdentityFile {}\n", fixture::file("user_rsa").display());
+        login(&site, "publickey", &second, &[]).assert_in(&guest);
+        // The same key twice is one key.
+        login(&site, "publickey", "", &[]).assert_out();
+    });
+}
+
+#[test]
+fn too_many_tries_end_the_connection() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let lines = "PasswordAuthentication yes\nMaxAuthTries 2\n";
+        let site = site(client, server, &guest, lines);
+        let extra = "NumberOfPasswordPrompts 6\n";
+        let attempt = login(
+            &site,
+            "password",
+            extra,
+            &["1", "2", "3", "4", "5", PASSWORD],
+        );
+        assert_eq!(attempt.outcome.status, 255, "{}", attempt.outcome.summary());
+        assert!(attempt.questions.len() <= 3, "{:?}", attempt.questions);
+    });
+}
+
+#[test]
+fn users_and_groups_can_be_shut_out() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let cases = [
+            ("AllowUsers other*\n".to_owned(), false),
+            (format!("AllowUsers {}@127.0.0.1\n", guest.name), true),
+            (format!("AllowUsers {}@192.0.2.*\n", guest.name), false),
+            (format!("DenyUsers {}\n", guest.name), false),
+            (format!("AllowGroups {}\n", guest.name), true),
+            ("AllowGroups root\n".to_owned(), false),
+            (format!("DenyGroups {}\n", guest.name), false),
+        ];
+        for (lines, may) in cases {
+            let site = site(client, server, &guest, &lines);
+            let attempt = login(&site, "publickey", "", &[]);
+            assert_eq!(
+                attempt.outcome.status == 0,
+                may,
+                "{lines}: {}",
+                attempt.outcome.summary()
+            );
+        }
+    });
+}
+
+#[test]
+fn root_comes_in_only_as_permitted() {
+    if guest().is_none() {
+        return;
+    }
+    each(|client, server| {
+        for (value, may) in [("no", false), ("prohibit-password", true), ("yes", true)] {
+            let site = Site::new(client, server, &format!("PermitRootLogin {value}\n"));
+            let outcome = site.run("echo in");
+            assert_eq!(outcome.status == 0, may, "{value}: {}", outcome.summary());
+        }
+        let site = Site::new(client, server, "PermitRootLogin forced-commands-only\n");
+        assert_eq!(site.run("echo in").status, 255);
+        let key = fixture::text("user_ed25519.pub");
+        let lines = format!("command=\"echo forced\" {key}");
+        site.running
+            .daemon
+            .scratch()
+            .write("authorized_keys", lines);
+        assert_eq!(site.run("echo in").stdout.text(), "forced\n");
+    });
+}
+
+#[test]
+fn an_expired_account_is_refused() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        for pam in ["no", "yes"] {
+            let lines = format!("UsePAM {pam}\n");
+            let site = site(client, server, &guest, &lines);
+            login(&site, "publickey", "", &[]).assert_in(&guest);
+            let age = |date: &str| {
+                let mut command = std::process::Command::new("chage");
+                command.args(["-E", date, &guest.name]);
+                assert_eq!(finish(&mut command, Input::Nothing).status, 0);
+            };
+            age("2020-01-01");
+            let outcome = login(&site, "publickey", "", &[]).outcome;
+            age("-1");
+            assert_ne!(outcome.status, 0, "UsePAM {pam}: {}", outcome.summary());
+            assert_eq!(outcome.stdout.length, 0);
+        }
+    });
+}
