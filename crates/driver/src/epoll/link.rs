@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use packet::SealedPacket;
 use proto::{Connection, Output};
@@ -16,8 +17,9 @@ use super::watch::Registration;
 const MAX_SEALED_BYTES: usize = 256 * 1024;
 /// Packets in one writev.
 const MAX_SLICES: usize = 64;
-/// Reads of the socket in one turn, so that a fast peer does not starve what we send.
-const MAX_READS: usize = 4;
+/// A read that brings less has emptied the socket, most likely: epoll will say if not, and a
+/// keystroke costs one system call less.
+const SHORT_READ_BYTES: usize = 16 * 1024;
 
 enum Ready {
     Raw(Vec<u8>),
@@ -50,7 +52,6 @@ pub(super) struct Link {
     write_broken: bool,
     received: u64,
     sent: u64,
-    reads_left: usize,
 }
 
 fn is_transient(error: &io::Error) -> bool {
@@ -92,7 +93,6 @@ impl Link {
             write_broken: false,
             received: 0,
             sent: 0,
-            reads_left: MAX_READS,
         })
     }
 
@@ -122,21 +122,19 @@ impl Link {
         self.closed && !std::mem::replace(&mut self.reported, true)
     }
 
-    /// Reads once; true when it brought bytes, and this turn may read again.
+    /// Reads once, if there is something and room for it; true when it brought bytes.
     pub(super) fn pump_in(&mut self, connection: &mut Connection) -> io::Result<bool> {
-        if !self.readable || self.closed || !connection.wants_input() || self.reads_left == 0 {
-            self.reads_left = MAX_READS;
+        if !self.readable || self.closed || !connection.wants_input() {
             return Ok(false);
         }
-        self.reads_left -= 1;
-        let result = sys::io::read_into(&self.read, connection.receive_buffer());
-        match result {
+        match sys::io::read_into(&self.read, connection.receive_buffer()) {
             Ok(0) => {
                 self.closed = true;
                 Ok(false)
             }
             Ok(count) => {
                 self.received += u64::try_from(count).unwrap_or_default();
+                self.readable = count >= SHORT_READ_BYTES;
                 Ok(true)
             }
             Err(error) if is_transient(&error) => {
@@ -238,10 +236,11 @@ impl Link {
         }
     }
 
-    pub(super) fn wait_writable(&mut self) -> io::Result<()> {
-        sys::io::wait_writable(self.write_fd(), None)?;
-        self.writable = true;
-        Ok(())
+    /// Waits until the socket takes bytes; false when `limit` is over.
+    pub(super) fn wait_writable(&mut self, limit: Option<Duration>) -> io::Result<bool> {
+        let ready = sys::io::wait_writable(self.write_fd(), limit)?;
+        self.writable |= ready;
+        Ok(ready)
     }
 
     pub(super) fn update_interest(&mut self, epoll: &Epoll, wants_input: bool) -> io::Result<()> {

@@ -1,11 +1,12 @@
 //! The event loop over epoll: socket, sources, sinks, the caller's own descriptors and timers.
 //!
-//! Order of one turn: open what has come, hand events on (data straight to its sink), let
-//! sources fill the windows, seal and write what is queued. Only then is epoll asked, with the
-//! nearest deadline as timeout.
+//! Order of one turn: open what has come, hand events on (data straight to its sink, the rest to
+//! the caller one by one), let sources fill the windows, seal and write what is queued, until
+//! nothing is left to do. Only then is epoll asked, with the nearest deadline as timeout.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ use watch::{Registered, Registration, Watches};
 
 /// Events that one call of epoll can report.
 const MAX_READY: usize = 64;
+/// Reads of the socket in one turn, so that a fast peer does not starve timers and descriptors.
+const MAX_READS: usize = 4;
 
 /// Why the loop cannot go on.
 #[derive(Debug)]
@@ -119,6 +122,8 @@ pub struct Driver {
     connection: Connection,
     link: Link,
     sources: BTreeMap<Key, Source>,
+    /// The source that was served first in the last round that served any.
+    served_source: Option<Key>,
     sinks: BTreeMap<Key, Sink>,
     watches: Watches,
     timers: BTreeMap<u64, Millis>,
@@ -151,6 +156,7 @@ impl Driver {
             connection,
             link,
             sources: BTreeMap::new(),
+            served_source: None,
             sinks: BTreeMap::new(),
             watches: Watches::default(),
             timers: BTreeMap::new(),
@@ -239,12 +245,30 @@ impl Driver {
         Some(fd)
     }
 
-    /// Takes a sink away with what it has not written; the channel's window stays charged.
+    /// Takes a sink away. What it has not written is dropped, and counts as consumed: nobody
+    /// else could give that part of the window back.
     pub fn detach_sink(&mut self, channel: ChannelId, stream: Stream) -> Option<OwnedFd> {
-        let sink = self.sinks.remove(&(channel, stream))?;
+        self.remove_sink(channel, stream).unwrap_or_else(|error| {
+            self.failure.get_or_insert(error);
+            None
+        })
+    }
+
+    fn remove_sink(
+        &mut self,
+        channel: ChannelId,
+        stream: Stream,
+    ) -> Result<Option<OwnedFd>, DriverError> {
+        let Some(sink) = self.sinks.remove(&(channel, stream)) else {
+            return Ok(None);
+        };
+        let dropped = sink.unwritten();
         let (fd, token) = sink.into_parts(&self.epoll);
         self.targets.remove(&token);
-        Some(fd)
+        if dropped > 0 {
+            self.connection.channel_consumed(channel, dropped)?;
+        }
+        Ok(Some(fd))
     }
 
     /// A source is attached and has not ended.
@@ -322,20 +346,25 @@ impl Driver {
     #[allow(clippy::should_implement_trait)] // Never ends, and fails: no iterator.
     pub fn next(&mut self) -> Result<Notice, DriverError> {
         loop {
-            if let Some(notice) = self.notices.pop_front() {
-                match self.divert(notice) {
-                    Some(notice) => return Ok(notice),
-                    None => continue,
-                }
+            if let Some(notice) = self.next_notice() {
+                return Ok(notice);
             }
             if let Some(failure) = self.failure.take() {
                 return Err(failure);
             }
             self.turn();
-            if self.notices.is_empty() && self.failure.is_none() {
+            if let Some(notice) = self.next_notice() {
+                return Ok(notice);
+            }
+            if self.failure.is_none() {
                 self.wait(self.timeout())?;
             }
         }
+    }
+
+    fn next_notice(&mut self) -> Option<Notice> {
+        self.take_events();
+        self.notices.pop_front()
     }
 
     /// Writes all queued output, waiting for the socket.
@@ -344,7 +373,24 @@ impl Driver {
     /// [`DriverError::Io`].
     pub fn flush(&mut self) -> Result<(), DriverError> {
         while self.link.pump_out(&mut self.connection)? {
-            self.link.wait_writable()?;
+            self.link.wait_writable(None)?;
+        }
+        Ok(())
+    }
+
+    /// Writes queued output for at most `limit`: for a goodbye to a peer that may not listen.
+    ///
+    /// # Errors
+    /// [`DriverError::Io`]; what is left after `limit` is no error.
+    pub fn flush_within(&mut self, limit: Duration) -> Result<(), DriverError> {
+        let end = self
+            .now()
+            .saturating_add(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        while self.link.pump_out(&mut self.connection)? {
+            let left = Duration::from_millis(end.saturating_sub(self.now()));
+            if left.is_zero() || !self.link.wait_writable(Some(left))? {
+                break;
+            }
         }
         Ok(())
     }
@@ -369,6 +415,23 @@ impl Driver {
 
     fn try_turn(&mut self) -> Result<(), DriverError> {
         let now = self.now();
+        let mut reads_left = MAX_READS;
+        // Until nothing is left that could be done without waiting: a packet that stays unopened
+        // here would lie until the peer speaks again.
+        loop {
+            self.link.pump_out(&mut self.connection)?;
+            let opened = self.open_received(now);
+            self.take_events();
+            self.drain_sinks()?;
+            let opened = opened?;
+            self.fill_windows()?;
+            let read = reads_left > 0 && self.link.pump_in(&mut self.connection)?;
+            reads_left -= usize::from(read);
+            if !self.notices.is_empty() || !(opened || read) {
+                break;
+            }
+        }
+        // Behind what has come, since that may be the sign of life that was awaited.
         if self
             .connection
             .poll_deadline()
@@ -376,95 +439,55 @@ impl Driver {
         {
             self.connection.handle_timeout(now)?;
         }
-        loop {
-            let processed = self.connection.process(now);
-            self.take_events()?;
-            processed?;
-            self.fill_windows()?;
-            // Bytes that a full queue kept from being opened are taken up again at once.
-            let more = self.link.pump_in(&mut self.connection)?;
-            if !more || !self.notices.is_empty() {
-                break;
-            }
-        }
         self.link.pump_out(&mut self.connection)?;
-        if self.link.take_closed() {
-            let processed = self.connection.process(now);
-            self.take_events()?;
-            processed?;
+        if self.notices.is_empty() && self.link.take_closed() {
             self.notices.push_back(Notice::PeerClosed);
         }
         self.update_interest()?;
         Ok(())
     }
 
-    fn take_events(&mut self) -> Result<(), DriverError> {
-        while let Some(event) = self.connection.poll_event() {
-            match event {
-                Event::ChannelData {
-                    channel,
-                    stream,
-                    data,
-                } => match self.sinks.get_mut(&(channel, stream)) {
-                    Some(sink) => sink.push(data),
-                    None => self.notices.push_back(Notice::Event(Event::ChannelData {
-                        channel,
-                        stream,
-                        data,
-                    })),
-                },
-                Event::ChannelEof(channel) => {
-                    self.end_sinks(channel);
-                    self.notices
-                        .push_back(Notice::Event(Event::ChannelEof(channel)));
-                }
-                Event::ChannelPeerClosed(channel) => {
-                    self.end_sinks(channel);
-                    self.notices
-                        .push_back(Notice::Event(Event::ChannelPeerClosed(channel)));
-                }
-                Event::ChannelClosed(channel) => {
-                    self.end_sinks(channel);
-                    for stream in [Stream::Data, Stream::Stderr] {
-                        self.detach_source(channel, stream);
-                    }
-                    self.notices
-                        .push_back(Notice::Event(Event::ChannelClosed(channel)));
-                }
-                other => self.notices.push_back(Notice::Event(other)),
-            }
+    /// Opens the packets that have come, in place; true when there was one.
+    fn open_received(&mut self, now: Millis) -> Result<bool, DriverError> {
+        let mut any = false;
+        self.connection.handle_received(now)?;
+        while let Some(job) = self.connection.poll_open()? {
+            any = true;
+            self.connection.handle_opened(job.run(), now)?;
         }
-        self.drain_sinks()
+        Ok(any)
     }
 
-    /// A sink may have been attached since the notice was queued: what followed the request that
-    /// made the caller attach it (data behind `shell`, in one segment) belongs to the sink.
-    fn divert(&mut self, notice: Notice) -> Option<Notice> {
-        match notice {
-            Notice::Event(Event::ChannelData {
-                channel,
-                stream,
-                data,
-            }) => match self.sinks.get_mut(&(channel, stream)) {
-                Some(sink) => {
-                    sink.push(data);
-                    None
+    /// Gives data to the sinks, up to the first event that concerns the caller. Those behind it
+    /// stay with the connection until he has dealt with it: a sink that he attaches takes the
+    /// data that follows, and a channel exists until he has heard of its end.
+    fn take_events(&mut self) {
+        while self.notices.is_empty()
+            && let Some(event) = self.connection.poll_event()
+        {
+            match &event {
+                Event::ChannelData {
+                    channel, stream, ..
+                } => {
+                    if let Some(sink) = self.sinks.get_mut(&(*channel, *stream)) {
+                        if let Event::ChannelData { data, .. } = event {
+                            sink.push(data);
+                        }
+                        continue;
+                    }
                 }
-                None => Some(Notice::Event(Event::ChannelData {
-                    channel,
-                    stream,
-                    data,
-                })),
-            },
-            Notice::Event(
-                Event::ChannelEof(channel)
-                | Event::ChannelClosed(channel)
-                | Event::ChannelPeerClosed(channel),
-            ) => {
-                self.end_sinks(channel);
-                Some(notice)
+                Event::ChannelEof(channel) | Event::ChannelPeerClosed(channel) => {
+                    self.end_sinks(*channel);
+                }
+                Event::ChannelClosed(channel) => {
+                    self.end_sinks(*channel);
+                    for stream in [Stream::Data, Stream::Stderr] {
+                        self.detach_source(*channel, stream);
+                    }
+                }
+                _ => {}
             }
-            other => Some(other),
+            self.notices.push_back(Notice::Event(event));
         }
     }
 
@@ -491,7 +514,7 @@ impl Driver {
             }
         }
         for ((channel, stream), error) in ended {
-            drop(self.detach_sink(channel, stream));
+            drop(self.remove_sink(channel, stream)?);
             self.notices.push_back(Notice::SinkEnded {
                 channel,
                 stream,
@@ -501,16 +524,28 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads sources into packets as far as windows and the output queue allow.
+    /// Reads sources into packets as far as windows and the output queue allow. The one that was
+    /// served first is the last of the next round: alone it could fill the queue each time.
     fn fill_windows(&mut self) -> Result<(), DriverError> {
         let mut ended = Vec::new();
-        for (key, source) in &mut self.sources {
-            match source.fill(&mut self.connection, key.0, key.1)? {
-                source::Outcome::Waiting => {}
-                source::Outcome::Ended => ended.push((*key, None)),
-                source::Outcome::Failed(error) => ended.push((*key, Some(error))),
+        let mut served = None;
+        let last = self.served_source;
+        let behind = (last.map_or(Unbounded, Excluded), Unbounded);
+        let up_to = last.map(|last| (Unbounded, Included(last)));
+        for range in [Some(behind), up_to].into_iter().flatten() {
+            for (key, source) in self.sources.range_mut(range) {
+                let (sent, outcome) = source.fill(&mut self.connection, key.0, key.1)?;
+                if sent && served.is_none() {
+                    served = Some(*key);
+                }
+                match outcome {
+                    source::Outcome::Waiting => {}
+                    source::Outcome::Ended => ended.push((*key, None)),
+                    source::Outcome::Failed(error) => ended.push((*key, Some(error))),
+                }
             }
         }
+        self.served_source = served.or(last);
         for ((channel, stream), error) in ended {
             drop(self.detach_source(channel, stream));
             self.notices.push_back(Notice::SourceEnded {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use driver::{Driver, DriverError, Notice};
 use privsep::{HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
@@ -16,6 +17,9 @@ use super::forward::{Fate, Resolver, Target, TcpChannel};
 use super::permits;
 use super::token::Token;
 use crate::transport;
+
+/// How long a peer may take to take our goodbye.
+const GOODBYE: Duration = Duration::from_millis(500);
 
 /// A channel by its type.
 enum Channel {
@@ -55,6 +59,12 @@ impl<'a> Serve<'a> {
         )?;
         self.announce_host_keys();
         let ended = self.serve();
+        if let Err(SessionError::Proto(error)) = &ended {
+            // The driver has said goodbye for errors of its own; this one may be ours. A peer
+            // that takes no goodbye changes nothing.
+            self.driver.connection().fail(error);
+            let _ = self.driver.flush_within(GOODBYE);
+        }
         self.hang_up();
         ended
     }
@@ -294,7 +304,17 @@ impl<'a> Serve<'a> {
     }
 
     fn open_tcp(&mut self, channel: ChannelId, fields: &[u8]) -> Result<(), SessionError> {
-        let target = Target::decode(fields).map_err(proto::Error::from)?;
+        let Ok(target) = Target::decode(fields) else {
+            self.context
+                .log
+                .info("Received request to connect to what is no host or port; denied.");
+            self.reject(
+                channel,
+                open_failure::ADMINISTRATIVELY_PROHIBITED,
+                "administratively prohibited",
+            );
+            return Ok(());
+        };
         let (options, restrictions) = (&self.context.options, &self.context.grant.restrictions);
         if !permits::may_open(options, restrictions, &target.host, target.port) {
             self.context.log.info(&format!(
