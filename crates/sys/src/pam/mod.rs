@@ -12,7 +12,7 @@ mod raw;
 mod tests;
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -267,13 +267,31 @@ impl Pam {
                 text: "cannot start PAM".into(),
             });
         };
-        Ok(Self {
+        let mut pam = Self {
             functions,
             handle,
             slot,
             last: raw::PAM_SUCCESS,
             not_send: PhantomData,
-        })
+        };
+        pam.take_over_delays()?;
+        Ok(pam)
+    }
+
+    /// Keeps libpam from sleeping after a failure (pam_unix asks for about two seconds): the
+    /// caller delays refusals alike for every method and user.
+    fn take_over_delays(&mut self) -> Result<(), PamError> {
+        let instead: raw::FailDelay = no_delay;
+        // SAFETY: a live handle; this item is the function's address itself, which lives for
+        // ever, and has the signature that libpam calls.
+        let code = unsafe {
+            (self.functions.set_item)(
+                self.handle.as_ptr(),
+                raw::PAM_FAIL_DELAY,
+                instead as *const c_void,
+            )
+        };
+        self.outcome(code)
     }
 
     fn outcome(&mut self, code: c_int) -> Result<(), PamError> {
@@ -309,8 +327,8 @@ impl Pam {
         self.outcome(code)
     }
 
-    /// Authenticates the user. `allow_empty` is `PermitEmptyPasswords`. A module may
-    /// delay a failure by seconds.
+    /// Authenticates the user. `allow_empty` is `PermitEmptyPasswords`. A failure is not
+    /// delayed (pam_fail_delay(3)): that is the caller's to do.
     ///
     /// # Errors
     /// [`PamError::Failed`].
@@ -464,6 +482,9 @@ fn bounded(text: &[u8]) -> Result<CString, PamError> {
     }
     CString::new(text).map_err(|_| PamError::BadText)
 }
+
+/// What libpam calls in place of sleeping after a failure.
+extern "C" fn no_delay(_status: c_int, _microseconds: c_uint, _appdata: *mut c_void) {}
 
 /// What libpam calls. No panic leaves it.
 extern "C" fn converse(

@@ -1,6 +1,6 @@
 //! libpam's types, numbers and functions, as its headers document them.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use zeroize::Zeroizing;
@@ -15,6 +15,7 @@ pub(super) const PAM_USER: c_int = 2;
 pub(super) const PAM_TTY: c_int = 3;
 pub(super) const PAM_RHOST: c_int = 4;
 pub(super) const PAM_RUSER: c_int = 8;
+pub(super) const PAM_FAIL_DELAY: c_int = 10;
 
 pub(super) const PAM_PROMPT_ECHO_OFF: c_int = 1;
 pub(super) const PAM_PROMPT_ECHO_ON: c_int = 2;
@@ -41,6 +42,9 @@ pub(super) struct PamResponse {
 
 type Converse =
     extern "C" fn(c_int, *const *const PamMessage, *mut *mut PamResponse, *mut c_void) -> c_int;
+
+/// Called in place of libpam's sleep: status, microseconds, appdata.
+pub(super) type FailDelay = extern "C" fn(c_int, c_uint, *mut c_void);
 
 #[repr(C)]
 pub(super) struct PamConv {

@@ -93,6 +93,24 @@ fn a_refusal_carries_its_code_and_text() {
 }
 
 #[test]
+fn libpam_does_not_sleep_after_a_failure() {
+    // The module asks for a minute; with libpam's own delay this is no answer within ten seconds.
+    const SERVICE: &str = "auth optional pam_faildelay.so delay=60000000\n\
+                           auth required pam_deny.so\n";
+    let Some(services) = Services::new("pam-delay", &[("delay", SERVICE)]) else {
+        return;
+    };
+    let path = services.0.clone();
+    let (sender, answered) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut pam = Pam::start_in("delay", "root", Some(&path)).unwrap();
+        let _ = sender.send(pam.authenticate(false, &mut silent));
+    });
+    let failed = answered.recv_timeout(std::time::Duration::from_secs(10));
+    assert!(failed.expect("libpam sleeps").is_err());
+}
+
+#[test]
 fn modules_ask_and_answers_arrive() {
     let services = [("ask", "auth required pam_unix.so nodelay\n")];
     let Some(services) = Services::new("pam-ask", &services) else {
