@@ -27,7 +27,8 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
 /// Names of our own rooms that `room` depends on, not counting those of its tests.
 fn dependencies(root: &Path, room: &str) -> Result<Vec<String>, String> {
     let path = root.join("crates").join(room).join("Cargo.toml");
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut found = Vec::new();
     let mut inside = false;
     for line in text.lines() {
@@ -44,7 +45,10 @@ fn dependencies(root: &Path, room: &str) -> Result<Vec<String>, String> {
 }
 
 fn level(room: &str) -> Option<u8> {
-    ROOMS.iter().find(|(name, ..)| *name == room).map(|(_, level, _)| *level)
+    ROOMS
+        .iter()
+        .find(|(name, ..)| *name == room)
+        .map(|(_, level, _)| *level)
 }
 
 fn reaches(root: &Path, room: &str, seen: &mut Vec<String>) -> Result<(), String> {
@@ -60,11 +64,16 @@ fn reaches(root: &Path, room: &str, seen: &mut Vec<String>) -> Result<(), String
 /// One line for each arrow that is not allowed.
 pub(super) fn broken(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
-    let listed = std::fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
+    let listed = std::fs::read_dir(root.join("crates"))
+        .into_iter()
+        .flatten()
+        .flatten();
     for entry in listed {
         let name = entry.file_name().to_string_lossy().into_owned();
         if level(&name).is_none() {
-            lines.push(format!("crates/{name} stands in no level: add it to the table of arrows"));
+            lines.push(format!(
+                "crates/{name} stands in no level: add it to the table of arrows"
+            ));
         }
     }
     for (room, own, forbidden) in ROOMS {
@@ -73,7 +82,9 @@ pub(super) fn broken(root: &Path) -> Vec<String> {
             Ok(found) => {
                 for dependency in found {
                     if level(&dependency).is_none_or(|other| other >= *own) {
-                        lines.push(format!("{room} (level {own}) must not depend on {dependency}"));
+                        lines.push(format!(
+                            "{room} (level {own}) must not depend on {dependency}"
+                        ));
                     }
                 }
             }
@@ -82,7 +93,10 @@ pub(super) fn broken(root: &Path) -> Vec<String> {
         if let Err(error) = reaches(root, room, &mut seen) {
             lines.push(error);
         }
-        for other in seen.iter().filter(|other| forbidden.contains(&other.as_str())) {
+        for other in seen
+            .iter()
+            .filter(|other| forbidden.contains(&other.as_str()))
+        {
             lines.push(format!("{room} must not reach {other}"));
         }
     }

@@ -33,9 +33,15 @@ fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
 /// count.
 fn opens_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
-    ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe(no_mangle)"]
-        .iter()
-        .any(|form| code.contains(form))
+    [
+        "unsafe {",
+        "unsafe fn",
+        "unsafe impl",
+        "unsafe extern",
+        "unsafe(no_mangle)",
+    ]
+    .iter()
+    .any(|form| code.contains(form))
         && !code.contains('"')
 }
 
@@ -46,7 +52,11 @@ pub(super) fn broken(root: &Path) -> Vec<String> {
     files.sort();
     let mut lines = Vec::new();
     for path in files {
-        let shown = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+        let shown = path
+            .strip_prefix(root)
+            .unwrap_or(&path)
+            .to_string_lossy()
+            .into_owned();
         let Ok(text) = std::fs::read_to_string(&path) else {
             lines.push(format!("{shown}: not UTF-8"));
             continue;
@@ -57,7 +67,10 @@ pub(super) fn broken(root: &Path) -> Vec<String> {
         }
         let allowed = UNSAFE_PLACES.iter().any(|place| shown.starts_with(place));
         if let Some(index) = text.lines().position(|line| !allowed && opens_unsafe(line)) {
-            lines.push(format!("{shown}:{}: unsafe code outside its places", index + 1));
+            lines.push(format!(
+                "{shown}:{}: unsafe code outside its places",
+                index + 1
+            ));
         }
     }
     lines
