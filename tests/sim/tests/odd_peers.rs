@@ -71,9 +71,11 @@ fn a_maximum_packet_beyond_all_packets_is_not_taken_at_its_word() {
 /// Some servers know no global request and say so by UNIMPLEMENTED: they are alive all the same.
 #[test]
 fn a_peer_that_answers_signs_of_life_by_unimplemented_is_alive() {
-    let mut config = TransportConfig::default();
-    config.alive_interval_ms = Some(1000);
-    config.alive_count_max = 3;
+    let config = TransportConfig {
+        alive_interval_ms: Some(1000),
+        alive_count_max: 3,
+        ..TransportConfig::default()
+    };
     let mut liar = logged_in_with(config);
     for round in 1..=300 {
         liar.victim.wait_until(round * 1000);
@@ -108,10 +110,14 @@ fn a_goodbye_without_language_tag_is_understood() {
 /// What a stopped sink keeps of a compressed byte is that byte, not the buffer it was inflated in.
 #[test]
 fn inflated_data_that_waits_takes_its_own_size() {
-    let mut config = TransportConfig::default();
-    config.compression = vec!["zlib@openssh.com".into()];
-    let mut offer = Offer::default();
-    offer.compression = "zlib@openssh.com".into();
+    let config = TransportConfig {
+        compression: vec!["zlib@openssh.com".into()],
+        ..TransportConfig::default()
+    };
+    let offer = Offer {
+        compression: "zlib@openssh.com".into(),
+        ..Offer::default()
+    };
     let mut liar = Liar::new(Memory::server(config), Role::Client);
     liar.exchange(&offer);
     liar.service();

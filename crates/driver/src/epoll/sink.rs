@@ -51,6 +51,11 @@ impl Sink {
         (self.fd, token)
     }
 
+    /// Bytes that it holds.
+    pub(super) fn unwritten(&self) -> usize {
+        self.queue.iter().map(Bytes::len).sum()
+    }
+
     pub(super) fn push(&mut self, data: Bytes) {
         self.queue.push_back(data);
     }
@@ -84,7 +89,10 @@ impl Sink {
                     self.advance(count);
                 }
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => self.ready = !self.registration.is_pollable(),
+                    io::ErrorKind::WouldBlock => {
+                        self.ready = !self.registration.is_pollable();
+                        break;
+                    }
                     io::ErrorKind::Interrupted => {}
                     _ => return (written, Outcome::Failed(error)),
                 },

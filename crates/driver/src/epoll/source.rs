@@ -12,6 +12,9 @@ use super::watch::Registration;
 
 /// Packets from one source in one turn, so that several sources share a connection.
 const MAX_PACKETS: usize = 16;
+/// A read that brings less has emptied the descriptor, most likely: epoll will say if not, and a
+/// keystroke costs one system call less. Below what a terminal gives at once.
+const SHORT_READ_BYTES: usize = 1024;
 
 pub(super) enum Outcome {
     Waiting,
@@ -58,12 +61,14 @@ impl Source {
         self.ready && self.has_space
     }
 
+    /// Sends what can be read and sent now; says whether that was anything, and what comes of it.
     pub(super) fn fill(
         &mut self,
         connection: &mut Connection,
         channel: ChannelId,
         stream: Stream,
-    ) -> Result<Outcome, DriverError> {
+    ) -> Result<(bool, Outcome), DriverError> {
+        let mut sent = false;
         for _ in 0..MAX_PACKETS {
             if !self.ready {
                 break;
@@ -77,21 +82,28 @@ impl Source {
             match buf.fill_with(space, |room| sys::io::read(&self.fd, room)) {
                 Ok(0) => {
                     connection.recycle(buf);
-                    return Ok(Outcome::Ended);
+                    return Ok((sent, Outcome::Ended));
                 }
-                Ok(_) => connection.channel_send(channel, stream, buf)?,
+                Ok(count) => {
+                    connection.channel_send(channel, stream, buf)?;
+                    sent = true;
+                    if count < SHORT_READ_BYTES.min(space) {
+                        self.ready = !self.registration.is_pollable();
+                        break;
+                    }
+                }
                 Err(error) => {
                     connection.recycle(buf);
                     match error.kind() {
                         io::ErrorKind::WouldBlock => self.ready = !self.registration.is_pollable(),
                         io::ErrorKind::Interrupted => {}
-                        _ => return Ok(Outcome::Failed(error)),
+                        _ => return Ok((sent, Outcome::Failed(error))),
                     }
                     break;
                 }
             }
         }
-        Ok(Outcome::Waiting)
+        Ok((sent, Outcome::Waiting))
     }
 
     /// Asks for readability only while what is read could be sent.

@@ -1,0 +1,8 @@
+//! The driver over real socket pairs, pipes and files, both ends in this process.
+
+mod joined;
+
+mod bulk;
+mod idle;
+mod order;
+mod share;
