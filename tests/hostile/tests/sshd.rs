@@ -574,9 +574,10 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
     let request = GlobalRequest::decode(&announced).expect("a request");
     assert_eq!(request.name, b"hostkeys-00@openssh.com");
     let fields = request.fields.0.to_vec();
-    let mut signed = 0;
-    let mut asked = 0;
-    for _ in 0..500 {
+    let mut signed = 0u128;
+    let mut asked = 0u128;
+    let start = Instant::now();
+    for _ in 0..3_000 {
         asked += 1;
         let sent = liar.say(&GlobalRequest {
             name: b"hostkeys-prove-00@openssh.com",
@@ -593,7 +594,12 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
         }
     }
     assert!(signed >= 1, "an honest question is answered");
-    assert!(signed <= 50, "{signed} signatures for {asked} questions");
+    // What may be signed at once, and per millisecond after it.
+    let permitted = 256 + start.elapsed().as_millis() / 5 + 1;
+    assert!(
+        signed <= permitted && signed < asked,
+        "{signed} signatures for {asked} questions, {permitted} permitted"
+    );
     server.still_serves();
 }
 
