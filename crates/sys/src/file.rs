@@ -14,6 +14,11 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::Uid;
 
+/// Most bytes that are reserved on the word of a file's size; what is longer grows as it is read.
+const MAX_RESERVED_BYTES: u64 = 1 << 20;
+/// Spare room below which the standard library reads in small steps to find the end.
+const READ_ROOM_BYTES: usize = 64;
+
 /// Whether a symbolic link as the last component is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
@@ -57,7 +62,10 @@ pub fn read_bounded(path: impl AsRef<Path>, max_len: u64, links: Links) -> io::R
 /// # Errors
 /// `InvalidData` when there is more, else the kernel's error.
 pub fn read_file_bounded(file: &File, max_len: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // Room for all of it and for seeing the end: two reads, and no copies of a secret left
+    // behind by growing.
+    let size = file.metadata()?.len().min(max_len).min(MAX_RESERVED_BYTES);
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + READ_ROOM_BYTES);
     let mut limited = file.take(max_len.saturating_add(1));
     limited.read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_len {

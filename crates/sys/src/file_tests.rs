@@ -47,6 +47,26 @@ fn a_fifo_neither_blocks_nor_passes_for_a_file() {
 }
 
 #[test]
+fn a_file_is_read_into_memory_that_never_moves() {
+    let scratch = Scratch::new("reserve");
+    let path = scratch.file("text");
+    for len in [0, 1, 31, 32, 33, 411, 8192, 100_000] {
+        std::fs::write(&path, vec![7; len]).unwrap();
+        let bytes = read_bounded(&path, 100_000, Links::Follow).unwrap();
+        assert_eq!(bytes.len(), len);
+        // Grown, it would have at least doubled.
+        assert!(bytes.capacity() <= len + READ_ROOM_BYTES, "{len}");
+    }
+    assert!(read_bounded(&path, 99_999, Links::Follow).is_err());
+    // The kernel's own files have no size.
+    assert!(
+        !read_bounded("/proc/self/status", 1 << 20, Links::Follow)
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[test]
 fn links_are_followed_only_when_asked() {
     let scratch = Scratch::new("links");
     let target = scratch.file("target");
