@@ -73,10 +73,16 @@ impl Log {
 
     /// Writes `text`, escaped and cut, when its level is wanted.
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
+        self.marked(level, text, "");
+    }
+
+    /// The same with `mark` behind it, which stays however long the text is: it says whose
+    /// words these are.
+    pub(crate) fn marked(&self, level: LogLevel, text: &str, mark: &str) {
         if self.level.is_none_or(|finest| level > finest) {
             return;
         }
-        let text = format!("{}{}", prefix(level), escape(text));
+        let text = format!("{}{}{mark}", prefix(level), escape(text));
         match &self.sink {
             Sink::Stderr => {
                 // A terminal in raw mode needs the carriage return, as OpenSSH writes it.
@@ -210,6 +216,13 @@ mod tests {
     #[test]
     fn a_line_is_bounded() {
         assert!(escape(&"\n".repeat(1 << 20)).len() <= MAX_LINE_BYTES + 4);
+    }
+
+    #[test]
+    fn a_long_text_does_not_push_its_mark_out() {
+        let log = Log::to_memory(LogLevel::Info);
+        log.marked(LogLevel::Info, &"x".repeat(10_000), " [preauth]");
+        assert!(log.lines()[0].ends_with("x [preauth]"));
     }
 
     #[test]

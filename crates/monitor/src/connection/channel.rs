@@ -198,8 +198,7 @@ impl<'log> Channel<'log> {
             .decode()
             .map_err(|error| End::Violation(error.to_string()))?;
         if self.log_rate.take(1, sys::time::monotonic_ms()) {
-            self.log
-                .line(line.level, &format!("{}{}", line.text, self.log_suffix));
+            self.log.marked(line.level, &line.text, self.log_suffix);
         }
         Ok(())
     }
