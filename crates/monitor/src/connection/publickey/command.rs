@@ -12,6 +12,7 @@ use sys::file::Links;
 use sys::process::{Command, Limit, Resource};
 use sys::signals::Signal;
 
+use super::super::session::has_ended;
 use super::{Candidate, Lookup, hash_of};
 
 /// Most bytes of its output.
@@ -26,7 +27,7 @@ impl Lookup<'_> {
             return None;
         }
         let template = self.options.authorized_keys_command.as_ref()?;
-        match self.run_keys_command(template, candidate) {
+        match self.run_keys_command(template, candidate, TIME_LIMIT) {
             Ok(output) => self.search(&output, "AuthorizedKeysCommand", candidate),
             Err(error) => {
                 self.log
@@ -40,6 +41,7 @@ impl Lookup<'_> {
         &self,
         template: &str,
         candidate: &Candidate,
+        limit: Duration,
     ) -> io::Result<Vec<u8>> {
         let mut words = config::lexer::split_words(template, false)
             .map_err(|error| io::Error::other(error.to_string()))?;
@@ -76,13 +78,20 @@ impl Lookup<'_> {
         let mut child = command.spawn().map_err(io::Error::other)?;
         // The command holds the other copy of the pipe's end.
         drop(command);
-        let output = read_bounded(&reader);
-        if output.is_err() {
+        let deadline = Instant::now() + limit;
+        let output = read_bounded(&reader, deadline);
+        drop(reader);
+        let left = deadline.saturating_duration_since(Instant::now());
+        // One that has closed its output and stays is no better than one that says nothing.
+        let ended = output.is_ok() && has_ended(&mut child, left);
+        if !ended {
             let _ = child.signal_group(Signal::KILL);
         }
-        drop(reader);
         let status = child.wait()?;
         let output = output?;
+        if !ended {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         if !status.is_success() {
             return Err(io::Error::other(format!("failed: {status:?}")));
         }
@@ -143,8 +152,7 @@ fn check_program(path: &Path) -> io::Result<()> {
     sys::file::secure_path(&file, path, Path::new("/"), owner).map_err(io::Error::other)
 }
 
-fn read_bounded(reader: &OwnedFd) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + TIME_LIMIT;
+fn read_bounded(reader: &OwnedFd, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     let mut chunk = [0_u8; 8192];
     loop {

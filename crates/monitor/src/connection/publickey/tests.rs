@@ -81,6 +81,7 @@ impl Home {
 }
 
 const NOW: u64 = 1_800_000_000;
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 
 fn key(seed: u8) -> PrivateKey {
     PrivateKey::from_ed25519_seed(&[seed; 32])
@@ -414,22 +415,29 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
     let groups = sys::users::groups_of(&nobody).unwrap();
     let expected: Vec<String> = groups.iter().map(ToString::to_string).collect();
     let printed = lookup
-        .run_keys_command("/usr/bin/id -G", &candidate)
+        .run_keys_command("/usr/bin/id -G", &candidate, LIMIT)
         .unwrap();
     assert_eq!(
         String::from_utf8(printed).unwrap().trim(),
         expected.join(" ")
     );
     // A relative path, a failing program and one that others could change are refused.
-    assert!(lookup.run_keys_command("id -G", &candidate).is_err());
+    assert!(lookup.run_keys_command("id -G", &candidate, LIMIT).is_err());
     assert!(
         lookup
-            .run_keys_command("/usr/bin/false", &candidate)
+            .run_keys_command("/usr/bin/false", &candidate, LIMIT)
             .is_err()
     );
     let script = home.write("script", "#!/bin/sh\n");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(lookup.run_keys_command(&script, &candidate).is_err());
+    assert!(lookup.run_keys_command(&script, &candidate, LIMIT).is_err());
+    // One that closes its output and stays is ended, with all that it started.
+    let command = "/bin/sh -c 'exec >&-; sleep 600 & wait'";
+    let short = std::time::Duration::from_millis(300);
+    let error = lookup
+        .run_keys_command(command, &candidate, short)
+        .unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
 }
 
 #[test]
