@@ -168,9 +168,14 @@ pub(crate) fn is_plain_name(name: &str) -> bool {
 /// A name that no account has, to be looked up in place of one that may not be.
 const NO_ONE: &str = "no such user";
 
+/// What databases and modules are asked for: `name`, or nobody when it could not be a user's.
+pub(crate) fn known_name(name: &str) -> &str {
+    if is_plain_name(name) { name } else { NO_ONE }
+}
+
 /// Looks the account up. The same databases are asked whether or not it exists.
 pub(crate) fn look_up(name: &str, log: &Log) -> Option<Account> {
-    let asked = if is_plain_name(name) { name } else { NO_ONE };
+    let asked = known_name(name);
     let found = sys::users::by_name(asked).unwrap_or_else(|error| {
         log.error(&format!("looking up user {name}: {error}"));
         None

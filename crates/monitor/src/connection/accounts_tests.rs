@@ -120,3 +120,12 @@ fn names_that_could_be_paths_or_flags_are_no_names() {
         assert!(is_plain_name(good), "{good:?}");
     }
 }
+
+#[test]
+fn modules_and_databases_are_asked_for_nothing_that_is_no_name() {
+    for odd in ["", "..", "a/b", "../../etc/passwd", "a\nb", "-x"] {
+        assert_eq!(known_name(odd), NO_ONE, "{odd:?}");
+    }
+    assert_eq!(known_name(&"a".repeat(100_000)), NO_ONE);
+    assert_eq!(known_name("ada"), "ada");
+}

@@ -3,6 +3,7 @@
 
 use keys::authorized_keys::KeyOptions;
 
+use super::accounts::known_name;
 use super::chains::{Method, Progress};
 use super::pam::{AccountState, PamLogin};
 use super::user::{Addresses, LoginUser};
@@ -113,7 +114,11 @@ pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
 fn pam_of(user: &mut LoginUser) -> Result<&mut PamLogin, String> {
     let pam = match user.pam.take() {
         Some(pam) => pam,
-        None => PamLogin::start(&user.options.pam_service_name, &user.name, &user.peer)?,
+        None => PamLogin::start(
+            &user.options.pam_service_name,
+            known_name(&user.name),
+            &user.peer,
+        )?,
     };
     Ok(user.pam.insert(pam))
 }

@@ -26,6 +26,9 @@ pub(crate) enum Interrupted {
 /// A conversation with the client.
 pub(crate) struct Dialogue<'a, 'log> {
     channel: &'a mut Channel<'log>,
+    /// Given to the modules instead of each answer, for a user who may not log in this way:
+    /// whether the password was right must not be seen from what they do next.
+    instead: Option<&'static [u8]>,
     /// What modules said without asking, to be shown with the next prompt.
     said: String,
     rounds: usize,
@@ -35,9 +38,10 @@ pub(crate) struct Dialogue<'a, 'log> {
 }
 
 impl<'a, 'log> Dialogue<'a, 'log> {
-    pub(crate) fn new(channel: &'a mut Channel<'log>) -> Self {
+    pub(crate) fn new(channel: &'a mut Channel<'log>, instead: Option<&'static [u8]>) -> Self {
         Self {
             channel,
+            instead,
             said: String::new(),
             rounds: 0,
             interrupted: None,
@@ -68,7 +72,14 @@ impl<'a, 'log> Dialogue<'a, 'log> {
             self.channel.set_aside(frame);
             return Err(Interrupted::OtherRequest);
         }
-        answers(&frame, count).map_err(Interrupted::End)
+        let given = answers(&frame, count).map_err(Interrupted::End)?;
+        Ok(match self.instead {
+            None => given,
+            Some(instead) => given
+                .iter()
+                .map(|_| Zeroizing::new(instead.to_vec()))
+                .collect(),
+        })
     }
 }
 
@@ -155,7 +166,7 @@ mod tests {
             responses: vec![Secret::new(b"one".to_vec()), Secret::new(b"two".to_vec())],
         };
         with_reply(&reply, |channel, peer| {
-            let mut dialogue = Dialogue::new(channel);
+            let mut dialogue = Dialogue::new(channel, None);
             assert_eq!(
                 dialogue.converse(&[PamMessage::Info("Welcome".into())]),
                 Some(Vec::new())
@@ -178,9 +189,21 @@ mod tests {
     }
 
     #[test]
+    fn who_may_not_log_in_answers_nothing_that_fits() {
+        let reply = KbdintRespond {
+            responses: vec![Secret::new(b"the right one".to_vec())],
+        };
+        with_reply(&reply, |channel, _peer| {
+            let mut dialogue = Dialogue::new(channel, Some(b"wrong"));
+            let got = dialogue.converse(&[prompt("Password: ")]).unwrap();
+            assert_eq!(got[0].as_slice(), b"wrong");
+        });
+    }
+
+    #[test]
     fn another_method_ends_the_conversation_and_is_served_next() {
         with_reply(&AuthNone {}, |channel, _peer| {
-            let mut dialogue = Dialogue::new(channel);
+            let mut dialogue = Dialogue::new(channel, None);
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
             // PAM may ask on; nothing goes out any more.
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
@@ -196,7 +219,7 @@ mod tests {
     fn a_wrong_count_of_answers_ends_the_session() {
         let reply = KbdintRespond { responses: vec![] };
         with_reply(&reply, |channel, _peer| {
-            let mut dialogue = Dialogue::new(channel);
+            let mut dialogue = Dialogue::new(channel, None);
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
             assert!(matches!(
                 dialogue.finish(),

@@ -97,6 +97,9 @@ impl Login<'_> {
     fn handle(&mut self, request: ToMonitor) -> Result<Option<Authenticated>, NotLoggedIn> {
         match request {
             ToMonitor::ChooseGroup(request) => {
+                self.signer
+                    .allow_group()
+                    .map_err(|refusal| self.refused(&refusal))?;
                 let group = choose_group(&request, &self.config.global().moduli_file, self.log);
                 self.channel.send(&group)?;
                 Ok(None)
@@ -173,7 +176,7 @@ impl Login<'_> {
             ToMonitor::AuthOther(request) => {
                 let label = Label {
                     method: Method::None,
-                    name: request.method,
+                    name: log_name(request.method),
                     detail: String::new(),
                 };
                 self.note_attempt();
@@ -364,7 +367,11 @@ impl Login<'_> {
         if !user.chains.allows(Method::KeyboardInteractive) || !user.options.use_pam || !asked {
             return Ok(Some(None));
         }
-        let mut dialogue = Dialogue::new(&mut self.channel);
+        let may = user.account.as_ref().is_some_and(|account| {
+            account.root_may(&user.options, Method::KeyboardInteractive, false)
+        });
+        let instead = (!may).then_some(NO_PASSWORD);
+        let mut dialogue = Dialogue::new(&mut self.channel, instead);
         let matched = with_pam(user, self.log, |pam, permit_empty| {
             pam.authenticate(permit_empty, &mut dialogue)
         });
@@ -514,6 +521,16 @@ impl Login<'_> {
         let grants = grants.filter(|_| user.account.is_some() && !used);
         Ok((label, grants.map(|grants| (candidate, grants))))
     }
+}
+
+/// A method's name for the log: RFC 4251 §6 has neither blanks nor commas in names, nor more
+/// than 64 bytes, and a longer story could say what did not happen.
+fn log_name(name: String) -> String {
+    let plain = (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b',');
+    if plain { name } else { "unknown".to_owned() }
 }
 
 fn no_user() -> End {

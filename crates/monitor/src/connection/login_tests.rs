@@ -458,3 +458,19 @@ fn a_host_bound_signature_must_name_the_host_key_of_the_connection() {
         assert_eq!(served.proof.is_some(), allowed, "{:?}", served.log);
     }
 }
+
+#[test]
+fn a_method_with_a_story_for_a_name_is_unknown() {
+    assert_eq!(log_name("hostbased".into()), "hostbased");
+    assert_eq!(log_name("gssapi-with-mic".into()), "gssapi-with-mic");
+    for odd in [
+        "",
+        "password for root from 192.0.2.1",
+        "a,b",
+        "a\nb",
+        "\u{e9}",
+    ] {
+        assert_eq!(log_name(odd.into()), "unknown", "{odd:?}");
+    }
+    assert_eq!(log_name("a".repeat(65)), "unknown");
+}

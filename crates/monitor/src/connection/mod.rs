@@ -211,7 +211,13 @@ fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(
     inherited.tell(ConnectionNews::Authenticated);
     inherited.news = None;
     let snapshot = session::take_snapshot(&mut login.channel);
-    end_auth(&mut auth);
+    end_auth(
+        &mut auth,
+        match &snapshot {
+            Err(End::Violation(_)) => Duration::ZERO,
+            _ => AUTH_EXIT_WAIT,
+        },
+    );
     let Login {
         channel,
         signer,
@@ -334,8 +340,8 @@ fn end_without_login(login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) -> C
     }
 }
 
-fn end_auth(auth: &mut Child) {
-    if !session::has_ended(auth, AUTH_EXIT_WAIT) {
+fn end_auth(auth: &mut Child, patience: Duration) {
+    if !session::has_ended(auth, patience) {
         let _ = auth.signal(Signal::KILL);
     }
     let _ = auth.wait();

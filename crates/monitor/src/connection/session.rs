@@ -21,6 +21,7 @@ use sys::signals::Signal;
 use super::accounts::Account;
 use super::chains::Authenticated;
 use super::channel::{Channel, End};
+use super::rate::Rate;
 use super::signing::{Refusal, Signer};
 use super::user::{Addresses, LoginUser};
 use crate::log::Log;
@@ -29,6 +30,9 @@ use crate::log::Log;
 const HAND_OVER_MS: u64 = 30_000;
 /// Terminals of one session: more than MaxSessions ever is in earnest.
 const MAX_TERMINALS: usize = 64;
+/// Terminals in quick succession, and the time until one more: each leaves records on disk.
+const TERMINAL_BURST: u64 = 128;
+const TERMINAL_REFILL_MS: u64 = 50;
 /// How long a process that was told to end may take.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 
@@ -42,6 +46,7 @@ pub(crate) struct Session<'c> {
     pub(crate) executable: &'c SelfExe,
     pub(crate) log: &'c Log,
     terminals: Vec<Terminal>,
+    terminal_rate: Rate,
 }
 
 /// A terminal that the session has. The master is held so that the name cannot pass to
@@ -87,6 +92,11 @@ impl<'c> Session<'c> {
             executable,
             log,
             terminals: Vec::new(),
+            terminal_rate: Rate::new(
+                TERMINAL_BURST,
+                TERMINAL_REFILL_MS,
+                sys::time::monotonic_ms(),
+            ),
         }
     }
 
@@ -128,13 +138,18 @@ impl<'c> Session<'c> {
             .hand_over(&mut channel, snapshot)
             .and_then(|()| self.serve(&mut channel, child.pid()));
         drop(channel);
+        // A process that broke a rule does nothing more; another may tell the client good-bye.
+        let patience = match &served {
+            Err(End::Violation(_)) => Duration::ZERO,
+            _ => KILL_WAIT,
+        };
         match served {
             Ok(()) | Err(End::Closed) => {}
             Err(end) => self
                 .log
                 .error(&format!("session of {}: {end}", self.user.name)),
         }
-        if !has_ended(&mut child, KILL_WAIT) {
+        if !has_ended(&mut child, patience) {
             let _ = child.signal(Signal::KILL);
         }
         match child.wait() {
@@ -305,6 +320,11 @@ impl<'c> Session<'c> {
         if self.terminals.len() >= MAX_TERMINALS {
             return channel.send(&PtyRefused {
                 reason: "too many terminals".to_owned(),
+            });
+        }
+        if !self.terminal_rate.take(1, sys::time::monotonic_ms()) {
+            return channel.send(&PtyRefused {
+                reason: "too many terminals in a short time".to_owned(),
             });
         }
         let opened = sys::pty::Pty::open().and_then(|pty| {

@@ -37,6 +37,8 @@ pub(crate) struct Signer {
     session_id: Option<Vec<u8>>,
     /// The host key blob that the first exchange was signed for.
     first_host_key: Option<Vec<u8>>,
+    /// A group for Diffie-Hellman was handed out.
+    group_given: bool,
     rate: Rate,
 }
 
@@ -56,6 +58,7 @@ impl Signer {
             kex_algorithms,
             session_id: None,
             first_host_key: None,
+            group_given: false,
             rate: Rate::new(SESSION_BURST, SESSION_REFILL_MS, now_ms),
         }
     }
@@ -73,6 +76,22 @@ impl Signer {
     /// The host key of the first exchange: what a host-bound signature must name.
     pub(crate) fn first_host_key(&self) -> Option<&[u8]> {
         self.first_host_key.as_deref()
+    }
+
+    /// Whether the first exchange may have a group of the moduli file: once, and where a method
+    /// that needs one is configured. Each costs reading that file.
+    pub(crate) fn allow_group(&mut self) -> Result<(), Refusal> {
+        let needed = self.kex_algorithms.iter().any(|name| {
+            crypto::kex::KexAlgorithm::from_name(name)
+                == Some(crypto::kex::KexAlgorithm::DhGroupExchangeSha256)
+        });
+        if !needed {
+            return Err(Refusal::Violation("group exchange is not configured"));
+        }
+        if core::mem::replace(&mut self.group_given, true) {
+            return Err(Refusal::Violation("a second group for one exchange"));
+        }
+        Ok(())
     }
 
     /// Signs an exchange hash. `rekey` is true after the login.

@@ -1,6 +1,10 @@
 use super::*;
 
 fn signer() -> Signer {
+    with_methods(&["curve25519-sha256", "ecdh-sha2-nistp384"])
+}
+
+fn with_methods(kex: &[&str]) -> Signer {
     let key = PrivateKey::from_ed25519_seed(&[3; 32]);
     let file = keys::private_file::write_openssh(&key, "", None).unwrap();
     Signer::new(
@@ -10,7 +14,7 @@ fn signer() -> Signer {
             algorithms: vec!["ssh-ed25519".into()],
         }],
         vec![Secret::new(file.as_bytes().to_vec())],
-        vec!["curve25519-sha256".into(), "ecdh-sha2-nistp384".into()],
+        kex.iter().map(|&name| name.to_owned()).collect(),
         0,
     )
 }
@@ -139,4 +143,12 @@ fn proofs_are_over_our_own_blob_and_bounded() {
         keys: vec![(5, "ssh-ed25519".into())],
     };
     assert!(signer.prove(&stranger, 0).is_err());
+}
+
+#[test]
+fn a_group_is_handed_out_once_and_where_it_is_needed() {
+    assert!(matches!(signer().allow_group(), Err(Refusal::Violation(_))));
+    let mut signer = with_methods(&["diffie-hellman-group-exchange-sha256"]);
+    assert_eq!(signer.allow_group(), Ok(()));
+    assert!(matches!(signer.allow_group(), Err(Refusal::Violation(_))));
 }

@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use super::hostkeys::HostKeys;
 use crate::connection::{MAX_SECRETS_BYTES, PATH};
+use crate::log::Log;
 
 /// What every monitor is started with until the next reload.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Launch {
     private_keys: Vec<Secret>,
     delay_secret: Secret,
     keep_stderr: bool,
+    oom_score: Option<i32>,
 }
 
 /// How the command line and the place we run in shape the monitors.
@@ -30,6 +32,8 @@ pub(crate) struct Shape {
     pub(crate) log_override: u32,
     /// Empty directory and ids of the auth process; none without privilege.
     pub(crate) confinement: Option<Confinement>,
+    /// What monitors get back of the score that the listener has raised itself above.
+    pub(crate) oom_score: Option<i32>,
 }
 
 /// Where the auth process is locked up.
@@ -120,6 +124,7 @@ impl Launch {
             private_keys: host_keys.files,
             delay_secret,
             keep_stderr: shape.log_to_stderr,
+            oom_score: shape.oom_score,
         })
     }
 
@@ -139,6 +144,7 @@ impl Launch {
             private_keys: self.private_keys.clone(),
             delay_secret: self.delay_secret.clone(),
             keep_stderr: self.keep_stderr,
+            oom_score: self.oom_score,
         })
     }
 
@@ -163,6 +169,9 @@ impl Launch {
             .fd(keys, roles::MONITOR_KEYS_FD)
             .fd_shared(&self.executable, roles::MONITOR_BINARY_FD)
             .new_session();
+        if let Some(score) = self.oom_score {
+            command.oom_score(score);
+        }
         if self.keep_stderr {
             command.fd_shared(sys::io::stderr(), 2);
         } else {
@@ -200,6 +209,24 @@ impl Launch {
             return Err(io::Error::other("host keys do not fit into a pipe"));
         }
         Ok(reader)
+    }
+}
+
+/// Keeps the kernel from choosing the listener when memory runs out: without it nobody could log
+/// in to repair anything. Returns the score before, which its children are to have; none where
+/// nothing was changed.
+pub(crate) fn protect_from_oom(log: &Log) -> Option<i32> {
+    const NEVER: i32 = -1000;
+    if !sys::process::is_root() {
+        return None;
+    }
+    match sys::process::set_oom_score(NEVER) {
+        Ok(before) => Some(before),
+        Err(error) => {
+            // A container may lack CAP_SYS_RESOURCE; all else works.
+            log.verbose(&format!("error writing oom_score_adj: {error}"));
+            None
+        }
     }
 }
 

@@ -146,6 +146,11 @@ fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
         } else {
             None
         },
+        oom_score: if args.mode == Mode::Serve {
+            launch::protect_from_oom(&log)
+        } else {
+            None
+        },
     };
     if let Some(text) = launch::without_privilege(&options) {
         log.verbose(text);

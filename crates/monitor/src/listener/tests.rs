@@ -55,6 +55,7 @@ fn shape() -> Shape {
         log_to_stderr: false,
         log_override: 0,
         confinement: None,
+        oom_score: None,
     }
 }
 
