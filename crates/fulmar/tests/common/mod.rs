@@ -155,7 +155,7 @@ pub fn offer(mut target: impl Write) -> u64 {
 pub fn fill(buffer: &mut [u8], offset: usize) {
     for (at, byte) in buffer.iter_mut().enumerate() {
         let n = (offset + at) as u64;
-        *byte = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8;
+        *byte = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[3];
     }
 }
 

@@ -1,0 +1,158 @@
+//! What callers ask of the connection, and the end of what they have let go.
+
+use proto::ChannelId;
+use proto::channel::Request;
+
+use super::{CLOSE_GRACE, Command, Core, Entry, MAX_TOLD, Setup, TOKEN_CLOSE, Waiter};
+use crate::Error;
+
+impl Core {
+    pub(super) fn take_commands(&mut self) -> Result<(), Error> {
+        self.wake.drain()?;
+        while let Ok(command) = self.commands.try_recv() {
+            self.take_command(command)?;
+        }
+        self.grant()
+    }
+
+    /// Opens windows for what has been read.
+    fn grant(&mut self) -> Result<(), Error> {
+        for (id, entry) in &self.entries {
+            let bytes = entry.state.take_unreported();
+            if bytes > 0 {
+                self.driver.connection().channel_consumed(*id, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_command(&mut self, command: Command) -> Result<(), Error> {
+        match command {
+            Command::Open {
+                kind,
+                fields,
+                requests,
+                done,
+            } => match self.driver.connection().open_channel(kind, &fields) {
+                Ok(id) => {
+                    let setup = Setup {
+                        requests,
+                        out: None,
+                        unanswered: 0,
+                        refused: None,
+                        done,
+                    };
+                    self.insert(id, Some(setup));
+                }
+                Err(error) => {
+                    let _ = done.try_send(Err(error.into()));
+                }
+            },
+            Command::Ask {
+                id,
+                serial,
+                request,
+                done,
+            } => match self.entry(id, serial) {
+                Some(entry) => {
+                    entry.waiters.push_back(Waiter::Caller(done));
+                    self.driver
+                        .connection()
+                        .channel_request(id, &request, true)?;
+                }
+                None => {
+                    let _ = done.try_send(Err(Error::ChannelClosed));
+                }
+            },
+            Command::Tell {
+                id,
+                serial,
+                request,
+                done,
+            } => {
+                let outcome = self.tell(id, serial, &request)?;
+                let _ = done.try_send(outcome);
+            }
+            Command::Release { id, serial, exit } => {
+                let Some(entry) = self.entry(id, serial) else {
+                    return Ok(());
+                };
+                entry.released = Some(exit);
+                let unread = entry.state.abandon();
+                self.driver.connection().channel_consumed(id, unread)?;
+                self.finish(id)?;
+            }
+            Command::Rekey => {
+                let now = self.driver.now();
+                self.driver.connection().rekey(now)?;
+            }
+            Command::Work(work) => work(self.driver.connection()),
+            Command::Close => {
+                self.closing = true;
+                let grace = u64::try_from(CLOSE_GRACE.as_millis()).unwrap_or(u64::MAX);
+                let at = self.driver.now().saturating_add(grace);
+                self.driver.set_timer(TOKEN_CLOSE, Some(at));
+            }
+        }
+        Ok(())
+    }
+
+    /// The channel that a caller means, unless it is on its way out.
+    fn entry(&mut self, id: ChannelId, serial: u64) -> Option<&mut Entry> {
+        self.entries
+            .get_mut(&id)
+            .filter(|entry| entry.serial == serial && !entry.close_sent)
+    }
+
+    /// Sends a request that wants no answer. Nothing slows the caller down but this limit.
+    fn tell(
+        &mut self,
+        id: ChannelId,
+        serial: u64,
+        request: &Request,
+    ) -> Result<Result<(), Error>, Error> {
+        if self.entry(id, serial).is_none() {
+            return Ok(Err(Error::ChannelClosed));
+        }
+        let connection = self.driver.connection();
+        if !connection.has_output() {
+            self.told = 0;
+        }
+        if self.told >= MAX_TOLD {
+            return Ok(Err(Error::TimedOut("the peer takes no more requests")));
+        }
+        self.told += 1;
+        connection.channel_request(id, request, false)?;
+        Ok(Ok(()))
+    }
+
+    pub(super) fn source_ended(&mut self, id: ChannelId) -> Result<(), Error> {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return Ok(());
+        };
+        entry.sources = entry.sources.saturating_sub(1);
+        if entry.sources == 0 {
+            self.driver.connection().channel_eof(id)?;
+        }
+        self.finish(id)
+    }
+
+    /// Closes a channel that its caller has let go, once all that was written is on its way.
+    pub(super) fn finish(&mut self, id: ChannelId) -> Result<(), Error> {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return Ok(());
+        };
+        let Some(exit) = entry.released.as_ref().filter(|_| entry.sources == 0) else {
+            return Ok(());
+        };
+        if std::mem::replace(&mut entry.close_sent, true) {
+            return Ok(());
+        }
+        let connection = self.driver.connection();
+        if let Some(request) = exit.to_request() {
+            connection.channel_request(id, &request, false)?;
+        }
+        connection.channel_close(id)?;
+        Ok(())
+    }
+}
