@@ -247,17 +247,28 @@ fn a_channel_that_does_not_exist_takes_no_message() {
 }
 
 #[test]
-fn requests_behind_an_open_that_waits_for_its_answer_wait_too() {
-    let mut liar = client();
-    liar.victim.ignores_channels = true;
-    liar.open("session", 0, 1 << 20, 32_768);
-    liar.request(0, "exec", true, &[0, 0, 0, 1, b'x']);
-    assert!(liar.victim.error.is_none());
+fn an_open_that_waits_for_its_answer_takes_no_data_and_holds_up_no_other_channel() {
+    let waiting = || {
+        let mut liar = client();
+        liar.victim.ignores_channels = true;
+        liar.open("session", 0, 1 << 20, 32_768);
+        assert!(liar.victim.error.is_none());
+        liar
+    };
+    let mut liar = waiting();
+    liar.say(&ChannelData {
+        recipient_channel: 0,
+        data: b"x",
+    });
+    liar.ends_with("not confirmed");
     assert!(
         !liar
             .victim
-            .saw(|event| matches!(event, Event::ChannelRequest { .. }))
+            .saw(|event| matches!(event, Event::ChannelData { .. }))
     );
+    let mut liar = waiting();
+    liar.victim.ignores_channels = false;
+    still_serves(&mut liar);
 }
 
 #[test]

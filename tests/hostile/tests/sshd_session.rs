@@ -1,0 +1,453 @@
+//! A lying client against the real `fulmar sshd`, with every process that it starts: after login.
+
+use std::fs;
+use std::time::Instant;
+
+use hostile::liar::{Liar, Offer};
+use hostile::place::{Server, user_key};
+use hostile::victim::{Tcp, Victim};
+use interop::process::descendants;
+use keys::PrivateKey;
+use wire::message::{
+    ChannelData, ChannelOpenConfirmation, ChannelSuccess, ChannelWindowAdjust, GlobalRequest, Ping,
+    RequestSuccess,
+};
+use wire::{Put, Rest};
+
+fn string(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_string(text);
+    out
+}
+
+#[test]
+fn a_terminal_takes_any_modes_and_any_size() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    let mut modes = Vec::new();
+    for index in 0..800u32 {
+        modes.put_u8(u8::try_from(1 + index % 159).unwrap_or(1));
+        modes.put_u32(if index % 2 == 0 { u32::MAX } else { 0 });
+    }
+    let mut fields = string(b"xterm");
+    for size in [u32::MAX, u32::MAX, u32::MAX, 0] {
+        fields.put_u32(size);
+    }
+    fields.put_string(&modes);
+    liar.request(channel, "pty-req", true, &fields);
+    liar.expect(99);
+    for size in [0, u32::MAX, 80] {
+        let mut fields = Vec::new();
+        for _ in 0..4 {
+            fields.put_u32(size);
+        }
+        liar.request(channel, "window-change", false, &fields);
+    }
+    liar.request(channel, "exec", true, &string(b"stty size; echo alive"));
+    let out = String::from_utf8_lossy(&liar.output()).into_owned();
+    assert!(out.contains("alive"), "{out:?}");
+    drop(liar);
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn no_variable_of_a_client_reaches_a_command_unless_configured() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    for name in [
+        "LD_PRELOAD",
+        "PATH",
+        "GIT_SSH_COMMAND",
+        "LANG",
+        "A=B",
+        "",
+        "HOME\0X",
+        "ENV",
+    ] {
+        let fields = [string(name.as_bytes()), string(b"/from/the/liar")].concat();
+        liar.request(channel, "env", false, &fields);
+    }
+    liar.request(channel, "exec", true, &string(b"env"));
+    let out = String::from_utf8_lossy(&liar.output()).into_owned();
+    assert!(out.contains("HOME="), "{out:?}");
+    assert!(!out.contains("/from/the/liar"), "{out:?}");
+}
+
+#[test]
+fn a_channel_runs_one_program() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    liar.request(channel, "exec", true, &string(b"cat; echo end"));
+    liar.expect(99);
+    for (name, fields) in [
+        ("exec", string(b"echo twice")),
+        ("shell", Vec::new()),
+        ("subsystem", string(b"sftp")),
+    ] {
+        liar.request(channel, name, true, &fields);
+        liar.expect(100);
+    }
+    liar.say(&wire::message::ChannelEof {
+        recipient_channel: channel,
+    });
+    assert_eq!(liar.output(), b"end\n");
+}
+
+#[test]
+fn signatures_for_hostkeys_prove_come_in_bounded_number() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let announced = liar.expect(80);
+    let request = GlobalRequest::decode(&announced).expect("a request");
+    assert_eq!(request.name, b"hostkeys-00@openssh.com");
+    let fields = request.fields.0.to_vec();
+    let mut signed = 0u128;
+    let mut asked = 0u128;
+    let start = Instant::now();
+    for _ in 0..3_000 {
+        asked += 1;
+        let sent = liar.say(&GlobalRequest {
+            name: b"hostkeys-prove-00@openssh.com",
+            want_reply: true,
+            fields: Rest(&fields),
+        });
+        if !sent {
+            break;
+        }
+        match liar.next_payload() {
+            Some(payload) if payload.first() == Some(&81) => signed += 1,
+            Some(_) => {}
+            None => break,
+        }
+    }
+    assert!(signed >= 1, "an honest question is answered");
+    // What may be signed at once, and per millisecond after it.
+    let permitted = 256 + start.elapsed().as_millis() / 5 + 1;
+    assert!(
+        signed <= permitted && signed < asked,
+        "{signed} signatures for {asked} questions, {permitted} permitted"
+    );
+    server.still_serves();
+}
+
+#[test]
+fn proofs_are_given_for_host_keys_only() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let stranger = PrivateKey::from_ed25519_seed(&[22; 32]).public().blob();
+    liar.say(&GlobalRequest {
+        name: b"hostkeys-prove-00@openssh.com",
+        want_reply: true,
+        fields: Rest(&string(&stranger)),
+    });
+    let answer = loop {
+        match liar.next_payload() {
+            Some(payload) if matches!(payload.first(), Some(81 | 82)) => break Some(payload),
+            Some(_) => {}
+            None => break None,
+        }
+    };
+    assert!(answer.is_none_or(|payload| payload == [82]));
+}
+
+/// Everything that a connection could be forwarded by.
+fn forwardings(liar: &mut Liar<Tcp>) -> Vec<(&'static str, bool)> {
+    let mut granted = Vec::new();
+    let tcp = {
+        let mut fields = string(b"127.0.0.1");
+        fields.put_u32(22);
+        fields.put_string(b"127.0.0.1");
+        fields.put_u32(1);
+        fields
+    };
+    let unix = [string(b"/run/nothing"), string(b""), vec![0; 4]].concat();
+    let mut tun = Vec::new();
+    tun.put_u32(1);
+    tun.put_u32(0x7fff_ffff);
+    for (number, (kind, fields)) in [
+        ("direct-tcpip", &tcp),
+        ("direct-streamlocal@openssh.com", &unix),
+        ("tun@openssh.com", &tun),
+        ("x11", &tcp),
+        ("auth-agent@openssh.com", &Vec::new()),
+        ("forwarded-tcpip", &tcp),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        liar.say(&wire::message::ChannelOpen {
+            kind: kind.as_bytes(),
+            sender_channel: u32::try_from(number).unwrap_or(0),
+            window: 1 << 20,
+            max_packet: 32_768,
+            fields: Rest(fields),
+        });
+        granted.push((kind, of_two(liar, 91, 92)));
+    }
+    for (name, fields) in [
+        ("tcpip-forward", [string(b""), vec![0; 4]].concat()),
+        ("streamlocal-forward@openssh.com", string(b"/tmp/liar.sock")),
+    ] {
+        liar.say(&GlobalRequest {
+            name: name.as_bytes(),
+            want_reply: true,
+            fields: Rest(&fields),
+        });
+        granted.push((name, of_two(liar, 81, 82)));
+    }
+    let channel = liar.open_session(99);
+    let mut x11 = vec![0];
+    x11.put_string(b"MIT-MAGIC-COOKIE-1");
+    x11.put_string(b"00\nxauth add");
+    x11.put_u32(0);
+    for (name, fields) in [("x11-req", x11), ("auth-agent-req@openssh.com", Vec::new())] {
+        liar.request(channel, name, true, &fields);
+        granted.push((name, of_two(liar, 99, 100)));
+    }
+    granted
+}
+
+/// Which of two answers comes.
+fn of_two(liar: &mut Liar<Tcp>, yes: u8, no: u8) -> bool {
+    loop {
+        let payload = liar.next_payload().expect("an answer");
+        match payload.first() {
+            Some(number) if *number == yes => return true,
+            Some(number) if *number == no => return false,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn every_forwarding_is_refused_under_disable_forwarding_and_under_restrict() {
+    for (options, lines) in [
+        ("", &["DisableForwarding yes"][..]),
+        ("restrict ", &["AllowTcpForwarding yes"][..]),
+    ] {
+        let server = Server::with_key_options(options, lines);
+        let mut liar = server.logged_in();
+        for (what, granted) in forwardings(&mut liar) {
+            assert!(!granted, "{what} under {options:?} {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_restricted_key_has_no_terminal() {
+    let server = Server::with_key_options("restrict ", &[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    let mut fields = string(b"xterm");
+    fields.extend_from_slice(&[0; 16]);
+    fields.put_string(b"");
+    liar.request(channel, "pty-req", true, &fields);
+    liar.expect(100);
+}
+
+#[test]
+fn a_forced_command_runs_whatever_is_asked_for() {
+    let server =
+        Server::with_key_options("command=\"echo forced\" ", &["Subsystem sftp /bin/false"]);
+    let file = server.daemon.scratch().join("not-forced");
+    let mut liar = server.logged_in();
+    for (number, (name, fields)) in [
+        (
+            "exec",
+            string(format!("touch {}", file.display()).as_bytes()),
+        ),
+        ("shell", Vec::new()),
+        ("subsystem", string(b"sftp")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let number = u32::try_from(number).unwrap_or(0);
+        let channel = liar.open_session(number);
+        liar.request(channel, name, true, &fields);
+        assert_eq!(
+            String::from_utf8_lossy(&liar.output()),
+            "forced\n",
+            "{name}"
+        );
+        liar.say(&wire::message::ChannelClose {
+            recipient_channel: channel,
+        });
+    }
+    assert!(!file.exists());
+}
+
+#[test]
+fn lies_on_a_live_session_end_the_connection_and_its_processes() {
+    let server = Server::start(&[]);
+    let lies: [fn(&mut Liar<Tcp>, u32); 7] = [
+        |liar, channel| {
+            for _ in 0..2 {
+                liar.say(&ChannelWindowAdjust {
+                    recipient_channel: channel,
+                    bytes: u32::MAX,
+                });
+            }
+        },
+        |liar, channel| {
+            liar.say(&ChannelData {
+                recipient_channel: channel,
+                data: &vec![0; 100_000],
+            });
+        },
+        |liar, _| {
+            liar.say(&ChannelData {
+                recipient_channel: 12_345,
+                data: b"x",
+            });
+        },
+        |liar, _| {
+            liar.kexinit(&Offer::default());
+            liar.kexinit(&Offer::default());
+        },
+        |liar, _| {
+            liar.send(&[52]);
+        },
+        |liar, _| {
+            liar.send_bytes(&[0xff; 4096]);
+        },
+        |liar, channel| {
+            liar.say(&ChannelOpenConfirmation {
+                recipient_channel: channel,
+                sender_channel: 0,
+                window: 0,
+                max_packet: 0,
+                fields: Rest(b""),
+            });
+        },
+    ];
+    for (index, lie) in lies.into_iter().enumerate() {
+        let mut liar = server.logged_in();
+        let channel = liar.open_session(0);
+        liar.request(channel, "exec", true, &string(b"exec sleep 600"));
+        liar.expect(99);
+        lie(&mut liar, channel);
+        while liar.victim.collect().is_some() {}
+        assert!(liar.victim.has_ended(), "lie {index}");
+    }
+    server.leaves_nothing_behind();
+    server.still_serves();
+}
+
+#[test]
+fn answers_to_nothing_do_not_block_a_session() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    let channel = liar.open_session(0);
+    for _ in 0..2_000 {
+        liar.say(&RequestSuccess { fields: Rest(b"") });
+        liar.say(&ChannelSuccess {
+            recipient_channel: channel,
+        });
+    }
+    liar.request(channel, "exec", true, &string(b"echo alive"));
+    assert_eq!(liar.output(), b"alive\n");
+}
+
+#[test]
+fn a_command_that_writes_without_end_waits_for_a_closed_window() {
+    let server = Server::start(&[]);
+    let mut liar = server.logged_in();
+    liar.open("session", 0, 100_000, 32_768);
+    let confirmation = liar.expect(91);
+    let channel = ChannelOpenConfirmation::decode(&confirmation)
+        .expect("confirmed")
+        .sender_channel;
+    liar.request(channel, "exec", true, &string(b"cat /dev/zero"));
+    let mut got = 0;
+    while got < 100_000 {
+        let payload = liar.expect(94);
+        got += ChannelData::decode(&payload).expect("data").data.len();
+    }
+    assert_eq!(got, 100_000);
+    // Now it may write nothing; each PONG shows that it has been round its loop again.
+    for _ in 0..200 {
+        liar.say(&Ping { data: b"turn" });
+        liar.expect(193);
+    }
+    for pid in descendants(server.daemon.pid()) {
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+            continue;
+        };
+        let peak: u64 = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+            .unwrap_or_default();
+        assert!(peak < 64 * 1024, "process {pid} holds {peak} KiB: {status}");
+    }
+    drop(liar);
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_peer_that_inflates_past_the_limit_is_ended() {
+    let server = Server::start(&["Compression yes"]);
+    let mut liar = server.connect();
+    liar.exchange(&Offer {
+        compression: "zlib@openssh.com".into(),
+        ..Offer::default()
+    });
+    liar.service();
+    liar.login_publickey(server.user.as_bytes(), &user_key());
+    liar.start_compression();
+    let mut payload = vec![2];
+    payload.put_string(&vec![0; 32 << 20]);
+    let mut small = Vec::new();
+    compress::Compressor::new(9)
+        .compress(&payload, &mut small)
+        .expect("deflated");
+    liar.send_deflated_as_is(&small);
+    while liar.victim.collect().is_some() {}
+    assert!(liar.victim.has_ended());
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn sessions_of_one_connection_have_a_limit() {
+    let server = Server::start(&["MaxSessions 3"]);
+    let mut liar = server.logged_in();
+    let mut opened = 0;
+    for number in 0..10 {
+        liar.open("session", number, 1 << 20, 32_768);
+        opened += usize::from(of_two(&mut liar, 91, 92));
+    }
+    assert_eq!(opened, 3);
+}
+
+#[test]
+fn a_process_is_left_behind_by_no_peer_that_vanishes() {
+    let server = Server::start(&[]);
+    for stage in 0..5 {
+        let mut liar = server.connect();
+        if stage >= 1 {
+            liar.hello();
+        }
+        if stage >= 2 {
+            liar.kexinit(&Offer::default());
+            liar.expect_kexinit();
+            liar.init();
+        }
+        if stage >= 3 {
+            liar.finish();
+            liar.newkeys();
+            liar.expect_newkeys();
+            liar.service();
+        }
+        if stage >= 4 {
+            liar.login_publickey(server.user.as_bytes(), &user_key());
+            let channel = liar.open_session(0);
+            liar.request(channel, "exec", true, &string(b"exec sleep 600"));
+            liar.expect(99);
+        }
+    }
+    server.leaves_nothing_behind();
+}
