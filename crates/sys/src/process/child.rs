@@ -53,6 +53,8 @@ pub(super) struct Plan {
     pub directory_or_root: bool,
     pub no_new_privs: bool,
     pub death_signal: c_int,
+    /// A decimal number, or null.
+    pub oom_score: *const c_char,
     /// Whose child we must be; 0 when this process itself executes.
     pub parent: libc::pid_t,
     pub report: *mut Report,
@@ -133,6 +135,9 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
             if call < 0 {
                 return Err(Step::Limits);
             }
+        }
+        if !plan.oom_score.is_null() {
+            write_oom_score(plan.oom_score)?;
         }
         if let Some(ids) = &plan.ids {
             take_ids(ids)?;
@@ -258,6 +263,32 @@ unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), Step> {
             if flags >= 0 {
                 libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC);
             }
+        }
+    }
+    Ok(())
+}
+
+/// Sets the child's own score: the kernel leaves the parent's alone, although it lends us its
+/// memory, for as long as it waits for us (vfork).
+///
+/// # Safety
+/// `score` is a terminated string.
+unsafe fn write_oom_score(score: *const c_char) -> Result<(), Step> {
+    // SAFETY: terminated strings; the descriptor is ours and closed again.
+    unsafe {
+        let file = libc::open(
+            c"/proc/self/oom_score_adj".as_ptr(),
+            libc::O_WRONLY | libc::O_CLOEXEC,
+        );
+        if file < 0 {
+            return Err(Step::OomScore);
+        }
+        let written = libc::write(file, score.cast(), libc::strlen(score));
+        let number = errno();
+        libc::close(file);
+        if written < 0 {
+            *libc::__errno_location() = number;
+            return Err(Step::OomScore);
         }
     }
     Ok(())

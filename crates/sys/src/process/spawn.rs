@@ -44,6 +44,8 @@ pub enum Step {
     DeathSignal = 9,
     /// Executing the program.
     Exec = 10,
+    /// Setting the score for the day when memory runs out.
+    OomScore = 11,
 }
 
 impl Step {
@@ -58,6 +60,7 @@ impl Step {
             8 => Self::NoNewPrivs,
             9 => Self::DeathSignal,
             10 => Self::Exec,
+            11 => Self::OomScore,
             _ => Self::Clone,
         }
     }
@@ -91,6 +94,7 @@ impl fmt::Display for SpawnError {
             Step::NoNewPrivs => "cannot forbid new privileges",
             Step::DeathSignal => "cannot set the death signal",
             Step::Exec => "cannot execute",
+            Step::OomScore => "cannot set the OOM score",
         };
         write!(f, "{what}: {}", self.error)
     }
@@ -169,6 +173,7 @@ pub struct Command {
     directory_or_root: bool,
     no_new_privs: bool,
     death_signal: Option<Signal>,
+    oom_score: Option<CString>,
     bad: Option<io::Error>,
 }
 
@@ -203,6 +208,7 @@ impl Command {
             directory_or_root: false,
             no_new_privs: false,
             death_signal: None,
+            oom_score: None,
             bad: None,
         }
     }
@@ -359,6 +365,13 @@ impl Command {
         self
     }
 
+    /// How gladly the kernel ends the child when memory runs out (see
+    /// [`set_oom_score`](super::set_oom_score)): what a protected parent does not pass on.
+    pub fn oom_score(&mut self, score: i32) -> &mut Self {
+        self.oom_score = self.keep(score.clamp(-1000, 1000).to_string());
+        self
+    }
+
     /// The signal the child gets when the *thread* that started it dies.
     pub fn death_signal(&mut self, signal: Signal) -> &mut Self {
         self.death_signal = Some(signal);
@@ -473,6 +486,10 @@ impl Command {
             directory_or_root: self.directory_or_root,
             no_new_privs: self.no_new_privs,
             death_signal: self.death_signal.map_or(0, Signal::as_raw),
+            oom_score: self
+                .oom_score
+                .as_ref()
+                .map_or(std::ptr::null(), |score| score.as_ptr()),
             parent: super::harden::pid(),
             report,
         }

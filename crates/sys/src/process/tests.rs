@@ -49,6 +49,25 @@ fn arguments_and_environment_are_exactly_those_given() {
 }
 
 #[test]
+fn a_child_has_its_own_oom_score_and_leaves_ours_alone() {
+    const PATH: &str = "/proc/self/oom_score_adj";
+    let before = std::fs::read_to_string(PATH).unwrap();
+    let score = before.trim().parse::<i32>().unwrap().max(0) + 1;
+    let script = format!("cat {PATH}");
+    let shown = output_of(&script, |command| {
+        command.oom_score(score);
+    });
+    assert_eq!(shown, format!("{score}\n"));
+    assert_eq!(output_of(&script, |_| ()), before);
+    assert_eq!(std::fs::read_to_string(PATH).unwrap(), before);
+    if !is_root() {
+        let mut command = Command::new("/bin/true");
+        command.oom_score(-1000);
+        assert_eq!(command.spawn().unwrap_err().step, Step::OomScore);
+    }
+}
+
+#[test]
 fn descriptors_may_swap_numbers_and_nothing_else_passes() {
     let (first_reader, first) = pipe().unwrap();
     let (second_reader, second) = pipe().unwrap();
