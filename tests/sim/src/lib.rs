@@ -5,6 +5,8 @@
 //! key and lets in whoever brings the password [`PASSWORD`].
 #![forbid(unsafe_code)]
 
+pub mod schedule;
+
 use std::collections::VecDeque;
 
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
