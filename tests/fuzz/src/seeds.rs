@@ -215,17 +215,53 @@ fn streams() -> Vec<Vec<u8>> {
 }
 
 fn frames() -> Vec<Vec<u8>> {
-    let all: Vec<Vec<u8>> = vec![
-        privsep::AuthNone {}.encode_frame(),
+    let key = PrivateKey::from_ed25519_seed(&[1; 32]).public().blob();
+    // A session's requests in the order in which they come.
+    let honest = [
         privsep::ChooseGroup {
             min_bits: 2048,
             preferred_bits: 3072,
             max_bits: 8192,
         }
         .encode_frame(),
+        privsep::SignExchangeHash {
+            kex_algorithm: "curve25519-sha256".into(),
+            host_key_algorithm: "ssh-ed25519".into(),
+            key_index: 0,
+            hash: vec![7; 32],
+        }
+        .encode_frame(),
+        privsep::User {
+            user: "ada".into(),
+            service: "ssh-connection".into(),
+            client_version: "SSH-2.0-x".into(),
+        }
+        .encode_frame(),
+        privsep::AuthNone {}.encode_frame(),
+        privsep::AuthOther {
+            method: "hostbased".into(),
+        }
+        .encode_frame(),
+        privsep::KbdintStart {
+            devices: String::new(),
+        }
+        .encode_frame(),
+        privsep::KeyQuery {
+            algorithm: "ssh-ed25519".into(),
+            key: key.clone(),
+        }
+        .encode_frame(),
+        privsep::KeyVerify {
+            algorithm: "ssh-ed25519".into(),
+            key: key.clone(),
+            signature: vec![1; 83],
+            hostbound: Some(key),
+        }
+        .encode_frame(),
+        privsep::PtyAllocate {}.encode_frame(),
     ];
+    let mut list = vec![honest.concat()];
     // Every number with a body of strings, so that each decoder is entered.
-    let mut list = vec![all.concat()];
     for info in privsep::MESSAGES {
         let body = &strings(
             0,
