@@ -11,6 +11,10 @@ use super::watch::Registration;
 
 /// Pieces in one writev.
 const MAX_SLICES: usize = 64;
+/// Shorter pieces that have to wait are joined: each costs more to keep than to copy.
+const CRUMB_BYTES: usize = 512;
+/// Size of what they are joined to, bytes.
+const JOINED_BYTES: usize = 16 * 1024;
 
 pub(super) enum Outcome {
     Waiting,
@@ -25,6 +29,8 @@ pub(super) struct Sink {
     /// No more data will come.
     ended: bool,
     queue: VecDeque<Bytes>,
+    /// Crumbs behind the queue, on their way to become a piece of it.
+    crumbs: Vec<u8>,
 }
 
 impl Sink {
@@ -39,6 +45,7 @@ impl Sink {
             ready: true,
             ended: false,
             queue: VecDeque::new(),
+            crumbs: Vec::new(),
         })
     }
 
@@ -53,11 +60,31 @@ impl Sink {
 
     /// Bytes that it holds.
     pub(super) fn unwritten(&self) -> usize {
-        self.queue.iter().map(Bytes::len).sum()
+        self.queue.iter().map(Bytes::len).sum::<usize>() + self.crumbs.len()
     }
 
     pub(super) fn push(&mut self, data: Bytes) {
-        self.queue.push_back(data);
+        if self.is_empty() || data.len() >= CRUMB_BYTES {
+            self.sweep();
+            self.queue.push_back(data);
+            return;
+        }
+        if self.crumbs.len() + data.len() > JOINED_BYTES {
+            self.sweep();
+        }
+        self.crumbs.extend_from_slice(&data);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.crumbs.is_empty()
+    }
+
+    /// Makes the crumbs a piece.
+    fn sweep(&mut self) {
+        if !self.crumbs.is_empty() {
+            self.queue
+                .push_back(Bytes::from(std::mem::take(&mut self.crumbs)));
+        }
     }
 
     pub(super) fn end(&mut self) {
@@ -70,12 +97,15 @@ impl Sink {
 
     /// Could be written without waiting.
     pub(super) fn is_ready(&self) -> bool {
-        self.ready && !self.queue.is_empty()
+        self.ready && !self.is_empty()
     }
 
     /// Writes what the descriptor takes; gives the number of bytes and what comes of it.
     pub(super) fn drain(&mut self) -> (usize, Outcome) {
         let mut written = 0;
+        if self.ready {
+            self.sweep();
+        }
         while self.ready && !self.queue.is_empty() {
             let slices: Vec<IoSlice<'_>> = self
                 .queue
@@ -98,7 +128,7 @@ impl Sink {
                 },
             }
         }
-        let outcome = if self.ended && self.queue.is_empty() {
+        let outcome = if self.ended && self.is_empty() {
             Outcome::Ended
         } else {
             Outcome::Waiting
@@ -121,7 +151,7 @@ impl Sink {
     }
 
     pub(super) fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
-        let interest = Interest::when(false, !self.queue.is_empty() && !self.ready);
+        let interest = Interest::when(false, !self.is_empty() && !self.ready);
         self.registration.set(epoll, &self.fd, interest)
     }
 }

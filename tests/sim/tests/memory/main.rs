@@ -1,0 +1,136 @@
+//! What a peer that does not read, or sends crumbs, can make us keep, counted by the allocator.
+//!
+//! One test function, because the counts are the process's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use proto::{Stream, TransportConfig};
+
+#[path = "../driver/joined.rs"]
+#[allow(dead_code)]
+mod joined;
+
+use joined::{joined, settle};
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call is the system allocator's own, with the caller's arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller's promise on `layout` is ours to the system allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn live() -> usize {
+    LIVE_BYTES.load(Relaxed)
+}
+
+/// A window of single bytes to a program that does not read.
+fn crumbs(compression: &str) -> usize {
+    let config = TransportConfig {
+        compression: vec![compression.into()],
+        ..TransportConfig::default()
+    };
+    let (mut client, mut server, ids) = joined(&config, 1);
+    let (_reader, writer) = sys::io::pipe().unwrap();
+    server
+        .driver
+        .attach_sink(ids[0], Stream::Data, writer)
+        .unwrap();
+    settle(&mut client, &mut server);
+    let before = live();
+    let mut sent = 0;
+    while sent < 200_000 {
+        let connection = client.driver.connection();
+        while connection.channel_send_space(ids[0]) > 0 && sent % 1000 != 999 {
+            sent += connection
+                .channel_send_slice(ids[0], Stream::Data, b"x")
+                .unwrap();
+        }
+        sent += connection
+            .channel_send_slice(ids[0], Stream::Data, b"x")
+            .unwrap();
+        client.step();
+        server.step();
+    }
+    settle(&mut client, &mut server);
+    live().saturating_sub(before)
+}
+
+/// A source without end towards a peer that does not read its socket.
+fn unread() -> usize {
+    let (mut client, server, ids) = joined(&TransportConfig::default(), 1);
+    let before = live();
+    let zero = OwnedFd::from(std::fs::File::open("/dev/zero").unwrap());
+    client
+        .driver
+        .attach_source(ids[0], Stream::Data, zero)
+        .unwrap();
+    for _ in 0..200 {
+        client.step();
+    }
+    // Nor do requests of ours and keys that are due add to it without end.
+    let now = client.driver.now();
+    client.driver.connection().rekey(now).unwrap();
+    for _ in 0..200 {
+        client.step();
+    }
+    drop(server);
+    live().saturating_sub(before)
+}
+
+/// Ten channels at once, each with a window full of data that nobody takes.
+fn windows() -> usize {
+    let (mut client, mut server, ids) = joined(&TransportConfig::default(), 10);
+    let mut readers = Vec::new();
+    for id in &ids {
+        let (reader, writer) = sys::io::pipe().unwrap();
+        readers.push(reader);
+        server
+            .driver
+            .attach_sink(*id, Stream::Data, writer)
+            .unwrap();
+        let zero = OwnedFd::from(std::fs::File::open("/dev/zero").unwrap());
+        client
+            .driver
+            .attach_source(*id, Stream::Data, zero)
+            .unwrap();
+    }
+    let before = live();
+    settle(&mut client, &mut server);
+    live().saturating_sub(before)
+}
+
+#[test]
+fn memory_is_bounded_by_windows_and_queues() {
+    let used = unread();
+    assert!(
+        used < 4 << 20,
+        "{used} bytes towards a peer that does not read"
+    );
+    let used = windows();
+    // 2 MiB each, the slabs that they arrived in, and the sender's own queue.
+    assert!(used < 36 << 20, "{used} bytes for ten windows");
+    for compression in ["none", "zlib@openssh.com"] {
+        let used = crumbs(compression);
+        assert!(
+            used < 5 << 20,
+            "{used} bytes for 200,000 of data, {compression}"
+        );
+    }
+}
