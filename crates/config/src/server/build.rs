@@ -52,6 +52,8 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
         authorized_keys_command: unless_none(Row::AuthorizedKeysCommand),
         authorized_keys_command_user: unless_none(Row::AuthorizedKeysCommandUser),
         authorized_keys_files: v.words_unless_none(Row::AuthorizedKeysFile.index()),
+        authorized_principals_command: unless_none(Row::AuthorizedPrincipalsCommand),
+        authorized_principals_command_user: unless_none(Row::AuthorizedPrincipalsCommandUser),
         authorized_principals_file: unless_none(Row::AuthorizedPrincipalsFile),
         banner: unless_none(Row::Banner),
         ca_signature_algorithms: words(Row::CASignatureAlgorithms),
@@ -126,6 +128,11 @@ pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
     let refuse = |text: &str| Err(ConfigError::Refused(text.to_owned()));
     if options.authorized_keys_command.is_some() && options.authorized_keys_command_user.is_none() {
         return refuse("AuthorizedKeysCommand set without AuthorizedKeysCommandUser");
+    }
+    if options.authorized_principals_command.is_some()
+        && options.authorized_principals_command_user.is_none()
+    {
+        return refuse("AuthorizedPrincipalsCommand set without AuthorizedPrincipalsCommandUser");
     }
     for (list, name) in [
         (&options.kex_algorithms, "KexAlgorithms"),

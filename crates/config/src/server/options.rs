@@ -183,6 +183,10 @@ pub struct ServerOptions {
     pub authorized_keys_command_user: Option<String>,
     /// `AuthorizedKeysFile`: templates; tokens %% %h %U %u; relative ones start at the home directory.
     pub authorized_keys_files: Vec<String>,
+    /// `AuthorizedPrincipalsCommand` with its arguments, not split; tokens %% %F %f %h %i %K %k %s %T %t %U %u.
+    pub authorized_principals_command: Option<String>,
+    /// `AuthorizedPrincipalsCommandUser`; set whenever the command is. Token %%, %u.
+    pub authorized_principals_command_user: Option<String>,
     /// `AuthorizedPrincipalsFile`: template; tokens %% %h %U %u.
     pub authorized_principals_file: Option<String>,
     /// `Banner`: a file.

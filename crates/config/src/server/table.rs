@@ -123,8 +123,8 @@ keyword_table! {
         VersionAddendum [] Kind::Rest, "none", Carried, Global, First, Line;
         AuthorizedKeysCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
         AuthorizedKeysCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
-        AuthorizedPrincipalsCommand [] Kind::Rest, "none", Support::Restricting(&["none"]), Everywhere, First, Line;
-        AuthorizedPrincipalsCommandUser [] Kind::Text, "none", Fulfilled, Everywhere, First, Line;
+        AuthorizedPrincipalsCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
+        AuthorizedPrincipalsCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
         HostKeyAgent [] Kind::Text, "none", Support::Restricting(&["none"]), Global, First, Line;
         KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Global, First, Comma;
         CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;

@@ -301,7 +301,6 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
     for line in [
         "ChannelTimeout session:*=5m",
         "UnusedConnectionTimeout 5m",
-        "AuthorizedPrincipalsCommand /bin/x",
         "HostKeyAgent /x",
         "RDomain vrf1",
     ] {
@@ -313,7 +312,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
         let inside = refusal(&format!("Match all\n{line}\n"));
         assert!(inside.contains("line 2: "), "{inside}");
     }
-    let harmless = "ChannelTimeout none\nUnusedConnectionTimeout none\nAuthorizedPrincipalsCommand none\n\
+    let harmless = "ChannelTimeout none\nUnusedConnectionTimeout none\n\
         HostKeyAgent none\nRDomain none\nPubkeyAuthOptions none\nRefuseConnection no\n";
     assert!(load(harmless).warnings().is_empty());
 }
@@ -378,6 +377,10 @@ fn complaints_name_every_bad_line() {
 fn combinations_that_cannot_work() {
     assert!(refusal("AuthorizedKeysCommand /bin/x\n").contains("AuthorizedKeysCommandUser"));
     assert!(refusal("AuthorizedKeysCommand x\n").contains("absolute path"));
+    assert!(
+        refusal("AuthorizedPrincipalsCommand /bin/x\n").contains("AuthorizedPrincipalsCommandUser")
+    );
+    assert!(refusal("AuthorizedPrincipalsCommand x\n").contains("absolute path"));
     assert!(
         refusal("AuthenticationMethods password\nPasswordAuthentication no\n")
             .contains("cannot be satisfied")

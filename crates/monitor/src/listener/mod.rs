@@ -155,6 +155,9 @@ fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
     if let Some(text) = launch::without_privilege(&options) {
         log.verbose(text);
     }
+    // The private keys are in this memory until the end: nothing of it goes into a core file
+    // or to a debugger of our own user.
+    sys::process::set_dumpable(false).map_err(text_of)?;
     let host_keys = hostkeys::load(&options, &startup)?;
     let executable = SelfExe::open().map_err(text_of)?;
     let delay_secret = Secret::new(crypto::random::bytes::<32>().to_vec());

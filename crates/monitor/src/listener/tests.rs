@@ -113,7 +113,7 @@ fn a_reload_takes_a_good_file_and_refuses_a_bad_one_whole() {
 
 #[test]
 fn a_restricting_keyword_that_is_not_carried_out_refuses_to_start() {
-    let site = Site::new("AuthorizedPrincipalsCommand /usr/bin/true");
+    let site = Site::new("RDomain vrf1");
     assert!(site.source.load().is_err());
 }
 

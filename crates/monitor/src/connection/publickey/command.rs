@@ -1,5 +1,5 @@
-//! AuthorizedKeysCommand: a program that prints authorized_keys lines, run with the ids and
-//! groups of its own user only, for a bounded time and output.
+//! AuthorizedKeysCommand and AuthorizedPrincipalsCommand: programs that print lines of such
+//! files, run with the ids and groups of their own user only, for a bounded time and output.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,44 +20,78 @@ const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// Longest time that it may take: LoginGraceTime's default ends the login then anyway.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-impl Lookup<'_> {
-    /// Asks AuthorizedKeysCommand. Not for users who may not log in.
-    pub(super) fn in_keys_command(&self, candidate: &Candidate) -> Option<KeyOptions> {
-        if !self.valid {
-            return None;
-        }
-        let template = self.options.authorized_keys_command.as_ref()?;
-        match self.run_keys_command(template, candidate, TIME_LIMIT) {
-            Ok(output) => self.search(&output, "AuthorizedKeysCommand", candidate),
-            Err(error) => {
-                self.log
-                    .error(&format!("AuthorizedKeysCommand {template}: {error}"));
-                None
-            }
+/// A program that the configuration names, and under which user it runs.
+pub(super) struct Program<'o> {
+    keyword: &'static str,
+    template: &'o str,
+    user: &'o str,
+    /// The tokens that its arguments may have.
+    tokens: &'static str,
+}
+
+impl<'o> Program<'o> {
+    /// AuthorizedKeysCommand.
+    pub(super) fn of_keys(template: &'o str, user: &'o str) -> Self {
+        Self {
+            keyword: "AuthorizedKeysCommand",
+            template,
+            user,
+            tokens: "CDfhktUu",
         }
     }
 
-    pub(super) fn run_keys_command(
+    /// AuthorizedPrincipalsCommand.
+    pub(super) fn of_principals(template: &'o str, user: &'o str) -> Self {
+        Self {
+            keyword: "AuthorizedPrincipalsCommand",
+            template,
+            user,
+            tokens: "FfhiKksTtUu",
+        }
+    }
+}
+
+impl Lookup<'_> {
+    /// Asks AuthorizedKeysCommand.
+    pub(super) fn in_keys_command(&self, candidate: &Candidate) -> Option<KeyOptions> {
+        let template = self.options.authorized_keys_command.as_deref()?;
+        let user = self.options.authorized_keys_command_user.as_deref()?;
+        let output = self.output_of(&Program::of_keys(template, user), candidate)?;
+        self.search(&output, "AuthorizedKeysCommand", candidate)
+    }
+
+    /// What AuthorizedPrincipalsCommand prints.
+    pub(super) fn principals_of_command(&self, candidate: &Candidate) -> Option<Vec<u8>> {
+        let template = self.options.authorized_principals_command.as_deref()?;
+        let user = self.options.authorized_principals_command_user.as_deref()?;
+        self.output_of(&Program::of_principals(template, user), candidate)
+    }
+
+    /// Nothing for users who may not log in: no command is run in a name that means nobody.
+    fn output_of(&self, program: &Program<'_>, candidate: &Candidate) -> Option<Vec<u8>> {
+        if !self.valid {
+            return None;
+        }
+        self.run(program, candidate, TIME_LIMIT)
+            .map_err(|error| {
+                self.log.error(&format!(
+                    "{} {}: {error}",
+                    program.keyword, program.template
+                ));
+            })
+            .ok()
+    }
+
+    pub(super) fn run(
         &self,
-        template: &str,
+        asked: &Program<'_>,
         candidate: &Candidate,
         limit: Duration,
     ) -> io::Result<Vec<u8>> {
-        let mut words = config::lexer::split_words(template, false)
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        // Without arguments the user's name is the one argument.
-        if words.len() == 1 {
-            words.push("%u".to_owned());
-        }
-        let tokens = self.command_tokens(candidate);
-        let arguments = words
-            .iter()
-            .map(|word| tokens.expand(word, Purpose::Plain))
-            .collect::<Result<Vec<String>, _>>()
-            .map_err(|error| io::Error::other(error.to_string()))?;
+        let arguments = self.arguments(asked, candidate)?;
         let program = arguments.first().map(String::as_str).unwrap_or_default();
         check_program(Path::new(program))?;
-        let runs_as = self.command_user()?;
+        let runs_as = self.command_user(asked.user)?;
 
         let (reader, writer) = sys::io::pipe()?;
         let mut command = Command::new(program);
@@ -98,12 +132,24 @@ impl Lookup<'_> {
         Ok(output)
     }
 
-    fn command_user(&self) -> io::Result<sys::users::User> {
-        let template = self
-            .options
-            .authorized_keys_command_user
-            .as_deref()
-            .unwrap_or_default();
+    /// The words of the command; tokens stand for something in all but the program's path.
+    fn arguments(&self, asked: &Program<'_>, candidate: &Candidate) -> io::Result<Vec<String>> {
+        let mut words = config::lexer::split_words(asked.template, false)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        // Without arguments the user's name is the one argument.
+        if words.len() == 1 {
+            words.push("%u".to_owned());
+        }
+        let tokens = self.command_tokens(candidate).only(asked.tokens);
+        for word in words.iter_mut().skip(1) {
+            *word = tokens
+                .expand(word, Purpose::Plain)
+                .map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        Ok(words)
+    }
+
+    fn command_user(&self, template: &str) -> io::Result<sys::users::User> {
         let name = Tokens::new()
             .with('u', &self.account.name)
             .expand(template, Purpose::Plain)
@@ -113,26 +159,22 @@ impl Lookup<'_> {
 
     fn command_tokens(&self, candidate: &Candidate) -> Tokens {
         let key = &candidate.key;
-        let blob = key.blob();
+        // A certificate has the fingerprint of its key.
+        let fingerprint_of =
+            |key: &keys::PublicKey| keys::fingerprint::of_blob(&key.blob(), hash_of(self.options));
         let mut tokens = Tokens::new()
             .with('u', &self.account.name)
             .with('U', self.account.uid.to_string())
             .with('h', &self.account.home)
             .with('t', key.blob_name())
-            .with(
-                'f',
-                keys::fingerprint::of_blob(&blob, hash_of(self.options)),
-            )
-            .with('k', keys::base64::encode(&blob))
+            .with('f', fingerprint_of(key.key()))
+            .with('k', keys::base64::encode(&key.blob()))
             .with('C', format!("{} {}", self.peer.address, self.peer.port))
             .with('D', "");
         if let Some(certificate) = key.certificate() {
             let authority = certificate.authority();
             tokens = tokens
-                .with(
-                    'F',
-                    keys::fingerprint::of_blob(&authority.blob(), hash_of(self.options)),
-                )
+                .with('F', fingerprint_of(authority))
                 .with('T', authority.key_type().name())
                 .with('K', keys::base64::encode(&authority.blob()))
                 .with('i', String::from_utf8_lossy(certificate.key_id()))

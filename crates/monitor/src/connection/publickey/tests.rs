@@ -414,30 +414,96 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
     let nobody = sys::users::by_name("nobody").unwrap().unwrap();
     let groups = sys::users::groups_of(&nobody).unwrap();
     let expected: Vec<String> = groups.iter().map(ToString::to_string).collect();
-    let printed = lookup
-        .run_keys_command("/usr/bin/id -G", &candidate, LIMIT)
-        .unwrap();
+    let run = |template, limit| {
+        lookup.run(
+            &command::Program::of_keys(template, "nobody"),
+            &candidate,
+            limit,
+        )
+    };
+    let printed = run("/usr/bin/id -G", LIMIT).unwrap();
     assert_eq!(
         String::from_utf8(printed).unwrap().trim(),
         expected.join(" ")
     );
     // A relative path, a failing program and one that others could change are refused.
-    assert!(lookup.run_keys_command("id -G", &candidate, LIMIT).is_err());
-    assert!(
-        lookup
-            .run_keys_command("/usr/bin/false", &candidate, LIMIT)
-            .is_err()
-    );
+    assert!(run("id -G", LIMIT).is_err());
+    assert!(run("/usr/bin/false", LIMIT).is_err());
+    // As are tokens that only a certificate has.
+    assert!(run("/usr/bin/printf %i", LIMIT).is_err());
     let script = home.write("script", "#!/bin/sh\n");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(lookup.run_keys_command(&script, &candidate, LIMIT).is_err());
+    assert!(run(&script, LIMIT).is_err());
     // One that closes its output and stays is ended, with all that it started.
     let command = "/bin/sh -c 'exec >&-; sleep 600 & wait'";
     let short = std::time::Duration::from_millis(300);
-    let error = lookup
-        .run_keys_command(command, &candidate, short)
-        .unwrap_err();
+    let error = run(command, short).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_command_can_name_principals() {
+    if !sys::process::is_root() {
+        // Only root can run it as another user.
+        return;
+    }
+    let mut home = Home::new();
+    let authority = home.write("ca", &line(&key(9)));
+    let certificate = certificate(&fields(&["ops"]));
+    let config = |command: &str| {
+        format!(
+            "TrustedUserCAKeys {authority}\nAuthorizedPrincipalsCommandUser nobody\n\
+             AuthorizedPrincipalsCommand {command}"
+        )
+    };
+    for (command, allowed) in [
+        ("/usr/bin/printf 'web\\nops\\n'", true),
+        ("/usr/bin/printf web", false),
+        // The user's name does not count any more, and is the argument where none is given.
+        ("/usr/bin/echo", false),
+        ("/usr/bin/false", false),
+        ("/nonexistent", false),
+        // %C belongs to AuthorizedKeysCommand alone.
+        ("/usr/bin/printf 'ops\\n%C'", false),
+    ] {
+        let granted = home.ask_certificate(&config(command), &certificate);
+        assert_eq!(granted.is_some(), allowed, "{command}");
+    }
+    let options = "/usr/bin/printf 'no-pty,command=\"date\" ops'";
+    let grants = home
+        .ask_certificate(&config(options), &certificate)
+        .unwrap();
+    assert_eq!(grants.force_command.as_deref(), Some("date"));
+
+    // It is asked when the file knows none of the principals.
+    let both = format!(
+        "{}\nAuthorizedPrincipalsFile .ssh/principals",
+        config("/bin/echo ops")
+    );
+    assert!(home.ask_certificate(&both, &certificate).is_some());
+    home.write(".ssh/principals", "web\n");
+    assert!(home.ask_certificate(&both, &certificate).is_some());
+
+    // What it is told of certificate and authority; it runs as nobody.
+    let script = "/bin/sh -c 'test \"$1\" = \"ada id 7 ssh-ed25519 ssh-ed25519-cert-v01@openssh.com\" \
+                  && test \"$2\" = \"$3\" -a \"$(id -un)\" = nobody && echo ops' \
+                  sh '%u %i %s %T %t' %f";
+    let print = |key: &PrivateKey| keys::fingerprint::sha256(&key.public().blob());
+    let told = |expected: &str| {
+        let command = config(&format!("{script} {expected}"));
+        home.ask_certificate(&command, &certificate).is_some()
+    };
+    assert!(told(&print(&key(1))));
+    assert!(!told(&print(&key(9))));
+    let swapped = script.replace("%f", "%F");
+    let command = config(&format!("{swapped} {}", print(&key(9))));
+    assert!(home.ask_certificate(&command, &certificate).is_some());
+
+    home.account.name = "ops".into();
+    assert!(
+        home.ask_certificate(&config("/usr/bin/echo"), &certificate)
+            .is_some()
+    );
 }
 
 #[test]

@@ -63,11 +63,7 @@ impl Lookup<'_> {
             ));
             return None;
         }
-        let granted = match &self.options.authorized_principals_file {
-            Some(template) => self.granted_by_principals(template, certificate),
-            None => self.check_certificate(certificate, &[&self.account.name]),
-        };
-        match granted {
+        match self.granted_by_principals(candidate, certificate) {
             Ok(grants) => Some(grants),
             Err(reason) => {
                 self.log.info(&format!(
@@ -79,15 +75,34 @@ impl Lookup<'_> {
         }
     }
 
+    /// By the user's name, unless a file or a command says which principals count: then one of
+    /// these must be in the certificate.
     fn granted_by_principals(
         &self,
-        template: &str,
+        candidate: &Candidate,
         certificate: &Certificate,
     ) -> Result<KeyOptions, String> {
-        let (text, place) = self
-            .read_user_file(template)
-            .ok_or("no AuthorizedPrincipalsFile")?;
-        for line in keys::authorized_keys::parse_principals(&text, &local_clock) {
+        let file = self.options.authorized_principals_file.as_deref();
+        if file.is_none() && self.options.authorized_principals_command.is_none() {
+            return self.check_certificate(certificate, &[&self.account.name]);
+        }
+        file.and_then(|template| self.read_user_file(template))
+            .and_then(|(text, place)| self.search_principals(&text, &place, certificate))
+            .or_else(|| {
+                let text = self.principals_of_command(candidate)?;
+                self.search_principals(&text, "AuthorizedPrincipalsCommand", certificate)
+            })
+            .ok_or_else(|| "Certificate does not contain an authorized principal".to_owned())
+    }
+
+    /// The lines of principals in search of one that the certificate has.
+    fn search_principals(
+        &self,
+        text: &[u8],
+        place: &str,
+        certificate: &Certificate,
+    ) -> Option<KeyOptions> {
+        for line in keys::authorized_keys::parse_principals(text, &local_clock) {
             let Ok(line) = line else { continue };
             if !certificate.principals().contains(&line.principal) {
                 continue;
@@ -99,13 +114,13 @@ impl Lookup<'_> {
                     .map_err(|error| error.to_string())
             });
             match granted {
-                Ok(grants) => return Ok(grants),
+                Ok(grants) => return Some(grants),
                 Err(reason) => self
                     .log
                     .verbose(&format!("{place}:{}: {reason}", line.line)),
             }
         }
-        Err("Certificate does not contain an authorized principal".to_owned())
+        None
     }
 
     /// Checks a certificate for one of `principals`, and its source addresses.
