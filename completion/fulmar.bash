@@ -1,0 +1,107 @@
+# Completion of fulmar for bash; made by `cargo xtask man` from xtask/src/man/flags.rs; change that.
+
+_fulmar_words() { COMPREPLY=($(compgen -W "$1" -- "$_fulmar_current")); }
+_fulmar_query() { _fulmar_words "$(fulmar ssh -Q "$1" 2>/dev/null)"; }
+_fulmar_files() { compopt -o filenames; COMPREPLY=($(compgen -f -- "$_fulmar_current")); }
+_fulmar_folders() { compopt -o filenames; COMPREPLY=($(compgen -d -- "$_fulmar_current")); }
+_fulmar_users() { COMPREPLY=($(compgen -u -- "$_fulmar_current")); }
+_fulmar_hosts() {
+    local user= name=$_fulmar_current
+    if [[ $name == *@* ]]; then user=${name%%@*}@ name=${name#*@}; fi
+    local known
+    known=$(sed -n 's/^[[:space:]]*[Hh]ost[[:space:]=]*//p' ~/.ssh/config 2>/dev/null |
+        tr ' ' '\n' | grep -v '[*?!]')
+    COMPREPLY=($(compgen -P "$user" -A hostname -W "$known" -- "$name"))
+}
+_fulmar_options() {
+    compopt -o nospace
+    case $1 in
+        ssh) _fulmar_words 'AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= Ciphers= ClearAllForwardings= Compression= ConnectTimeout= ConnectionAttempts= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LogLevel= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= PasswordAuthentication= PermitLocalCommand= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StrictHostKeyChecking= SyslogFacility= TCPKeepAlive= Tag= UpdateHostKeys= User= UserKnownHostsFile= VersionAddendum= VisualHostKey=' ;;
+        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AllowGroups= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= DenyGroups= DenyUsers= DisableForwarding= ExposeAuthInfo= FingerprintHash= ForceCommand= HostCertificate= HostKey= HostKeyAlgorithms= IPQoS= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitOpen= PermitRootLogin= PermitTTY= PermitUserEnvironment= PermitUserRC= PidFile= Port= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UseDNS= UsePAM= VersionAddendum=' ;;
+    esac
+}
+
+_fulmar() {
+    local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
+    local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        _fulmar_words 'ssh sshd keygen demo bench speed install help version'
+        return
+    fi
+    case $program:$previous in
+        ssh:-B) : ;;
+        ssh:-b) : ;;
+        ssh:-c) _fulmar_query cipher ;;
+        ssh:-E) _fulmar_files ;;
+        ssh:-e) : ;;
+        ssh:-F) _fulmar_files ;;
+        ssh:-I) _fulmar_files ;;
+        ssh:-i) _fulmar_files ;;
+        ssh:-J) _fulmar_hosts ;;
+        ssh:-l) _fulmar_users ;;
+        ssh:-m) _fulmar_query mac ;;
+        ssh:-o) _fulmar_options ssh ;;
+        ssh:-P) : ;;
+        ssh:-p) : ;;
+        ssh:-Q) _fulmar_query help ;;
+        ssh:-W) : ;;
+        sshd:-C) : ;;
+        sshd:-c) _fulmar_files ;;
+        sshd:-E) _fulmar_files ;;
+        sshd:-f) _fulmar_files ;;
+        sshd:-g) : ;;
+        sshd:-h) _fulmar_files ;;
+        sshd:-o) _fulmar_options sshd ;;
+        sshd:-p) : ;;
+        keygen:-a) : ;;
+        keygen:-b) : ;;
+        keygen:-C) : ;;
+        keygen:-E) _fulmar_words 'sha256 md5' ;;
+        keygen:-F) _fulmar_hosts ;;
+        keygen:-f) _fulmar_files ;;
+        keygen:-I) : ;;
+        keygen:-m) _fulmar_words 'RFC4716 PKCS8 PEM' ;;
+        keygen:-N) : ;;
+        keygen:-n) : ;;
+        keygen:-O) : ;;
+        keygen:-P) : ;;
+        keygen:-R) _fulmar_hosts ;;
+        keygen:-s) _fulmar_files ;;
+        keygen:-t) _fulmar_words 'ed25519 ecdsa rsa' ;;
+        keygen:-V) : ;;
+        keygen:-Z) _fulmar_query cipher ;;
+        keygen:-z) : ;;
+        demo:--size) : ;;
+        bench:--pairs) : ;;
+        bench:--size) : ;;
+        bench:--peer) : ;;
+        install:--prefix) _fulmar_folders ;;
+        install:--root) _fulmar_folders ;;
+        install:--port) : ;;
+        *)
+            case $_fulmar_current in
+                -*) _fulmar_flags "$program" ;;
+                *) _fulmar_operand "$program" ;;
+            esac
+            ;;
+    esac
+}
+_fulmar_flags() {
+    case $1 in
+        ssh) _fulmar_words '-4 -6 -a -B -b -C -c -E -e -F -f -G -I -i -J -k -l -m -N -n -o -P -p -Q -q -s -T -t -V -v -W -x -y' ;;
+        sshd) _fulmar_words '-4 -6 -C -c -D -d -E -e -f -G -g -h -i -o -p -q -T -t -V' ;;
+        keygen) _fulmar_words '-A -a -b -C -c -E -e -F -f -H -h -I -i -L -l -m -N -n -O -P -p -q -R -s -t -V -v -y -Z -z' ;;
+        demo) _fulmar_words '--size' ;;
+        bench) _fulmar_words '--json --pairs --size --peer' ;;
+        speed) _fulmar_words '--json' ;;
+        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --remove --dry-run' ;;
+    esac
+}
+_fulmar_operand() {
+    case $1 in
+        ssh) _fulmar_hosts ;;
+        keygen) _fulmar_files ;;
+        bench) _fulmar_words 'login up down' ;;
+    esac
+}
+complete -F _fulmar fulmar

@@ -1,0 +1,280 @@
+//! The pages of ssh_config and sshd_config.
+
+use config::client::CLIENT_TABLE;
+use config::server::SERVER_TABLE;
+use config::value::{Keyword, Kind, Repeat, Scope, Support, Table};
+
+/// Words for one keyword.
+struct Words<'t> {
+    name: &'t str,
+    form: &'t str,
+    text: &'t str,
+}
+
+fn words(file: &'static str) -> Result<Vec<Words<'static>>, String> {
+    file.lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| {
+            let mut parts = line.splitn(3, '|').map(str::trim);
+            match (parts.next(), parts.next(), parts.next()) {
+                (Some(name), Some(form), Some(text)) if !text.is_empty() => {
+                    Ok(Words { name, form, text })
+                }
+                _ => Err(format!("keywords: bad line: {line}")),
+            }
+        })
+        .collect()
+}
+
+/// One page: where it stands, its parts, and what it is about.
+struct Page {
+    title: &'static str,
+    head: &'static str,
+    keywords: &'static str,
+    table: Table,
+    /// Blocks of a configuration are told apart.
+    has_scopes: bool,
+    see_also: &'static str,
+}
+
+pub(super) fn ssh_config() -> Result<String, String> {
+    page(&Page {
+        title: "FULMAR_SSH_CONFIG",
+        head: include_str!("ssh_config.head"),
+        keywords: include_str!("ssh_config.keywords"),
+        table: CLIENT_TABLE,
+        has_scopes: false,
+        see_also: ".BR fulmar\\-ssh (1),\n.BR fulmar_sshd_config (5)\n",
+    })
+}
+
+pub(super) fn sshd_config() -> Result<String, String> {
+    page(&Page {
+        title: "FULMAR_SSHD_CONFIG",
+        head: include_str!("sshd_config.head"),
+        keywords: include_str!("sshd_config.keywords"),
+        table: SERVER_TABLE,
+        has_scopes: true,
+        see_also: ".BR fulmar\\-sshd (8),\n.BR fulmar_ssh_config (5)\n",
+    })
+}
+
+fn page(page: &Page) -> Result<String, String> {
+    let words = words(page.keywords)?;
+    let mut out = format!(
+        ".\\\" Made by `cargo xtask man` from crates/config and xtask/src/man; change those.\n\
+         .TH {} 5 \"\" \"Fulmar {}\" \"File formats\"\n{}",
+        page.title,
+        env!("CARGO_PKG_VERSION"),
+        page.head
+    );
+    let mut rows: Vec<&Keyword> = page.table.iter().filter(|row| is_described(row)).collect();
+    rows.sort_by_key(|row| row.name.to_ascii_lowercase());
+    for row in rows {
+        let words = words
+            .iter()
+            .find(|words| words.name == row.name)
+            .ok_or_else(|| format!("no words for {}", row.name))?;
+        entry(&mut out, row, words, page.has_scopes);
+    }
+    for words in &words {
+        let known = page.table.iter().filter(|row| is_described(row));
+        if !known.map(|row| row.name).any(|name| name == words.name) {
+            return Err(format!("words for {}, which is no keyword", words.name));
+        }
+    }
+    left_out(&mut out, page.table);
+    out.push_str(".SH SEE ALSO\n");
+    out.push_str(page.see_also);
+    Ok(out)
+}
+
+/// Keywords of the structure are in the head; those without any effect in a list at the end.
+fn is_described(row: &Keyword) -> bool {
+    !matches!(row.kind, Kind::Structure)
+        && !matches!(
+            row.support,
+            Support::Deprecated | Support::Unsupported | Support::Ignored
+        )
+}
+
+fn entry(out: &mut String, row: &Keyword, words: &Words<'_>, has_scopes: bool) {
+    let form = match words.form {
+        "" => form(&row.kind),
+        form => form.to_owned(),
+    };
+    out.push_str(&format!(
+        ".TP\n.BI {} \" {}\"\n{}\n",
+        roff(row.name),
+        roff(&form),
+        roff(words.text)
+    ));
+    let mut notes = Vec::new();
+    if !row.default.is_empty() {
+        notes.push(format!("Default: {}.", shown(row, row.default)));
+    }
+    if row.repeat == Repeat::Add {
+        notes.push("May be given more than once; all count.".to_owned());
+    }
+    if has_scopes && row.scope == Scope::Global {
+        notes.push("Not in a Match block.".to_owned());
+    }
+    if !row.aliases.is_empty() {
+        notes.push(format!("Also {}.", row.aliases.join(", ")));
+    }
+    for note in notes {
+        out.push_str(&roff(&note));
+        out.push('\n');
+    }
+    if let Some(note) = support(row) {
+        out.push_str(&format!(".br\n.I {}\n", roff(&note)));
+    }
+}
+
+/// A value as one writes it, where the table holds what `-G` and `-T` print.
+fn shown(row: &Keyword, canonical: &str) -> String {
+    match row.kind {
+        Kind::Choice(pairs) => pairs
+            .iter()
+            .find(|(_, value)| *value == canonical)
+            .map_or(canonical, |(written, _)| *written)
+            .to_owned(),
+        _ => canonical.to_owned(),
+    }
+}
+
+fn listed(row: &Keyword, values: &[&str]) -> String {
+    let shown: Vec<String> = values
+        .iter()
+        .map(|value| match *value {
+            // yes and no are kept so by most keywords, and as true and false by the others.
+            "true" => "yes".to_owned(),
+            "false" => "no".to_owned(),
+            value => shown(row, value),
+        })
+        .collect();
+    shown.join(" or ")
+}
+
+fn support(row: &Keyword) -> Option<String> {
+    match row.support {
+        Support::Fulfilled => {
+            Some("Has no effect: what it limits or names details of is not done at all.".to_owned())
+        }
+        Support::Enabling([]) => Some("Not carried out: warned about and ignored.".to_owned()),
+        Support::Enabling(values) => Some(format!(
+            "Not carried out: another value than {} is warned about and ignored.",
+            listed(row, values)
+        )),
+        Support::Partly(values, words) => Some(format!(
+            "Carried out in part: another value than {} is warned about; it {words}.",
+            listed(row, values)
+        )),
+        Support::Restricting(values) => Some(format!(
+            "Not carried out: another value than {} is refused.",
+            listed(row, values)
+        )),
+        _ => None,
+    }
+}
+
+fn form(kind: &Kind) -> String {
+    match kind {
+        Kind::Flag => "yes or no".to_owned(),
+        Kind::Choice(pairs) => {
+            let mut words: Vec<&str> = Vec::new();
+            let mut seen: Vec<&str> = Vec::new();
+            for (word, canonical) in *pairs {
+                // The first spelling of each value that is not just another word for yes or no.
+                if matches!(*word, "true" | "false") || seen.contains(canonical) {
+                    continue;
+                }
+                seen.push(canonical);
+                words.push(word);
+            }
+            match words.split_last() {
+                Some((last, [])) => (*last).to_owned(),
+                Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+                None => String::new(),
+            }
+        }
+        Kind::Integer { min, max } if *max >= i64::from(i32::MAX) => {
+            format!("number from {min}")
+        }
+        Kind::Integer { min, max } => format!("number from {min} to {max}"),
+        Kind::Mode => "octal mode".to_owned(),
+        Kind::Port => "port".to_owned(),
+        Kind::Seconds { none } => {
+            let none = if *none { ", or none" } else { "" };
+            format!("time: 30, 90s, 10m, 2h, 1d, 1w{none}")
+        }
+        Kind::Text => "word".to_owned(),
+        Kind::Path => "file".to_owned(),
+        Kind::Words => "one or more words".to_owned(),
+        Kind::Rest => "rest of the line".to_owned(),
+        Kind::Algorithms(_) => "list of algorithms".to_owned(),
+        // Words of their own say these; a test sees to it.
+        Kind::Parsed(_) | Kind::Structure => "words".to_owned(),
+    }
+}
+
+/// Keywords that are taken for the sake of old files.
+fn left_out(out: &mut String, table: Table) {
+    let lists = [
+        (
+            Support::Unsupported,
+            "Known to OpenSSH where it is built so, and passed over here; named with \\-v",
+        ),
+        (
+            Support::Deprecated,
+            "Of earlier days, and passed over; named with \\-v",
+        ),
+        (Support::Ignored, "Passed over in silence"),
+    ];
+    out.push_str(".SS Taken and not used\n");
+    for (support, title) in lists {
+        let mut names: Vec<&str> = table
+            .iter()
+            .filter(|row| row.support == support)
+            .flat_map(|row| std::iter::once(row.name).chain(row.aliases.iter().copied()))
+            .collect();
+        names.sort_unstable();
+        out.push_str(&format!(".TP\n{title}\n{}.\n", roff(&names.join(", "))));
+    }
+}
+
+/// Text for troff: its own signs are escaped, and no line starts as a request.
+fn roff(text: &str) -> String {
+    let escaped = text
+        .replace('\\', "\\e")
+        .replace('-', "\\-")
+        .replace('^', "\\(ha")
+        .replace('~', "\\(ti");
+    match escaped.starts_with(['.', '\'']) {
+        true => format!("\\&{escaped}"),
+        false => escaped,
+    }
+}
+
+/// Every keyword with a form of its own has words for it.
+#[cfg(test)]
+pub(super) fn without_form() -> Vec<&'static str> {
+    let files = [
+        (CLIENT_TABLE, include_str!("ssh_config.keywords")),
+        (SERVER_TABLE, include_str!("sshd_config.keywords")),
+    ];
+    let mut missing = Vec::new();
+    for (table, file) in files {
+        let words = words(file).unwrap_or_default();
+        for row in table.iter().filter(|row| is_described(row)) {
+            let said = words
+                .iter()
+                .any(|words| words.name == row.name && !words.form.is_empty());
+            let is_list = row.name == "PubkeyAcceptedAlgorithms";
+            if matches!(row.kind, Kind::Parsed(_)) && !said && !is_list {
+                missing.push(row.name);
+            }
+        }
+    }
+    missing
+}

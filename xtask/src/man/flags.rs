@@ -1,0 +1,222 @@
+//! THE table of flags for completion: what each program takes, what follows, and one line of
+//! help. The tests hold it against the programs' own parsers and the manual pages.
+
+/// What follows a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Argument {
+    /// Nothing.
+    None,
+    /// A file.
+    File,
+    /// A folder.
+    Folder,
+    /// A host.
+    Host,
+    /// A user.
+    User,
+    /// A keyword of ssh_config and its value.
+    SshOption,
+    /// A keyword of sshd_config and its value.
+    SshdOption,
+    /// One of the names that `fulmar ssh -Q` of this list prints.
+    Query(&'static str),
+    /// One of these.
+    Words(&'static [&'static str]),
+    /// Something that cannot be guessed; what it is.
+    Free(&'static str),
+}
+
+use Argument::{File, Folder, Free, Host, None, Query, SshOption, SshdOption, User, Words};
+
+/// A flag without its dash or dashes: one letter is short, more are long.
+pub(super) struct Flag {
+    pub(super) name: &'static str,
+    pub(super) argument: Argument,
+    pub(super) help: &'static str,
+}
+
+/// One program, by its subcommand of `fulmar`.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) flags: &'static [Flag],
+    pub(super) operand: Argument,
+}
+
+const fn flag(name: &'static str, argument: Argument, help: &'static str) -> Flag {
+    Flag {
+        name,
+        argument,
+        help,
+    }
+}
+
+const SSH: &[Flag] = &[
+    flag("4", None, "IPv4 only"),
+    flag("6", None, "IPv6 only"),
+    flag("a", None, "no agent forwarding"),
+    flag("B", Free("interface"), "connect from this interface"),
+    flag("b", Free("address"), "connect from this address"),
+    flag("C", None, "compress"),
+    flag("c", Query("cipher"), "ciphers, best first"),
+    flag("E", File, "messages go to this file"),
+    flag("e", Free("character"), "escape character, or none"),
+    flag("F", File, "the only configuration file"),
+    flag("f", None, "go to the background after login"),
+    flag("G", None, "print the configuration and end"),
+    flag("I", File, "PKCS#11 library"),
+    flag("i", File, "key to log in with"),
+    flag("J", Host, "hosts to go through"),
+    flag("k", None, "no GSSAPI delegation"),
+    flag("l", User, "log in as this user"),
+    flag("m", Query("mac"), "MACs, best first"),
+    flag("N", None, "no command"),
+    flag("n", None, "do not read standard input"),
+    flag("o", SshOption, "an option of ssh_config"),
+    flag("P", Free("tag"), "tag for Match tagged"),
+    flag("p", Free("port"), "port of the server"),
+    flag("Q", Query("help"), "list names that are known"),
+    flag("q", None, "say nothing"),
+    flag("s", None, "the command is a subsystem"),
+    flag("T", None, "no terminal"),
+    flag("t", None, "a terminal, twice for always"),
+    flag("V", None, "print the version"),
+    flag("v", None, "say more"),
+    flag(
+        "W",
+        Free("host:port"),
+        "join standard input and output with a port",
+    ),
+    flag("x", None, "no X11 forwarding"),
+    flag("y", None, "messages go to syslog"),
+];
+
+/// Flags that `ssh` knows to refuse, by name, or that mean nothing: not offered.
+#[cfg(test)]
+pub(super) const SSH_NOT_OFFERED: &str = "12AgKLMDORSwXY";
+
+const SSHD: &[Flag] = &[
+    flag("4", None, "IPv4 only"),
+    flag("6", None, "IPv6 only"),
+    flag("C", Free("user=...,addr=..."), "connection for -T and -G"),
+    flag("c", File, "host certificate"),
+    flag("D", None, "stay in the foreground"),
+    flag("d", None, "debug: one connection, to standard error"),
+    flag("E", File, "log to this file"),
+    flag("e", None, "log to standard error"),
+    flag("f", File, "configuration file"),
+    flag("G", None, "print the configuration"),
+    flag("g", Free("seconds"), "time for a login"),
+    flag("h", File, "host key"),
+    flag("i", None, "serve the connection on standard input"),
+    flag("o", SshdOption, "an option of sshd_config"),
+    flag("p", Free("port"), "port to listen on"),
+    flag("q", None, "log nothing"),
+    flag("T", None, "check, and print the configuration"),
+    flag("t", None, "check configuration and keys"),
+    flag("V", None, "print the version"),
+];
+
+/// Flags that mean nothing to ours and are taken for old scripts: not offered.
+#[cfg(test)]
+pub(super) const SSHD_NOT_OFFERED: &str = "bkru";
+
+const KEYGEN: &[Flag] = &[
+    flag("A", None, "make the host keys that are missing"),
+    flag("a", Free("rounds"), "work to guess a passphrase"),
+    flag("b", Free("bits"), "size of the key"),
+    flag("C", Free("comment"), "comment"),
+    flag("c", None, "change the comment"),
+    flag("E", Words(&["sha256", "md5"]), "hash of fingerprints"),
+    flag("e", None, "print the public key in another format"),
+    flag("F", Host, "find a host in known_hosts"),
+    flag("f", File, "the file"),
+    flag("H", None, "hash the names in known_hosts"),
+    flag("h", None, "a host's certificate"),
+    flag("I", Free("name"), "name of a certificate"),
+    flag("i", None, "read a public key in another format"),
+    flag("L", None, "show a certificate"),
+    flag("l", None, "show a fingerprint"),
+    flag("m", Words(&["RFC4716", "PKCS8", "PEM"]), "format"),
+    flag("N", Free("passphrase"), "new passphrase"),
+    flag("n", Free("names"), "principals of a certificate"),
+    flag("O", Free("option"), "option of a certificate"),
+    flag("P", Free("passphrase"), "old passphrase"),
+    flag("p", None, "change the passphrase"),
+    flag("q", None, "say less"),
+    flag("R", Host, "remove a host from known_hosts"),
+    flag("s", File, "sign certificates with this key"),
+    flag("t", Words(&["ed25519", "ecdsa", "rsa"]), "type of the key"),
+    flag("V", Free("from:to"), "validity of a certificate"),
+    flag("v", None, "a fingerprint's picture, too"),
+    flag("y", None, "print the public key of a private one"),
+    flag("Z", Query("cipher"), "cipher of the file"),
+    flag("z", Free("serial"), "serial number of a certificate"),
+];
+
+const DEMO: &[Flag] = &[flag("size", Free("MiB"), "MiB sent each way")];
+
+const BENCH: &[Flag] = &[
+    flag("json", None, "figures as JSON"),
+    flag("pairs", Free("number"), "alternating pairs"),
+    flag("size", Free("MiB"), "MiB sent each way"),
+    flag("peer", Free("NAME=DIR"), "programs of a peer"),
+];
+
+const SPEED: &[Flag] = &[flag("json", None, "figures as JSON")];
+
+const INSTALL: &[Flag] = &[
+    flag("prefix", Folder, "where binary and links go"),
+    flag("root", Folder, "install below this folder"),
+    flag("port", Free("port"), "port of the service"),
+    flag("openssh-config", None, "read /etc/ssh/sshd_config"),
+    flag("replace-sshd", None, "listen in place of OpenSSH's service"),
+    flag("remove", None, "take everything away"),
+    flag("dry-run", None, "say what would be done"),
+];
+
+/// All programs, in the order of `fulmar`'s own help.
+pub(super) const PROGRAMS: &[Program] = &[
+    Program {
+        name: "ssh",
+        help: "log in to another machine, or run a command there",
+        flags: SSH,
+        operand: Host,
+    },
+    Program {
+        name: "sshd",
+        help: "let others log in to this machine",
+        flags: SSHD,
+        operand: None,
+    },
+    Program {
+        name: "keygen",
+        help: "make, change and show keys and certificates",
+        flags: KEYGEN,
+        operand: File,
+    },
+    Program {
+        name: "demo",
+        help: "try everything on this machine",
+        flags: DEMO,
+        operand: None,
+    },
+    Program {
+        name: "bench",
+        help: "measure against the SSH installed on this machine",
+        flags: BENCH,
+        operand: Words(&["login", "up", "down"]),
+    },
+    Program {
+        name: "speed",
+        help: "measure this machine's kernels and primitives",
+        flags: SPEED,
+        operand: Free("algorithm"),
+    },
+    Program {
+        name: "install",
+        help: "put the binary, its links and its service in place, or take them away",
+        flags: INSTALL,
+        operand: None,
+    },
+];

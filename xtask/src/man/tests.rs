@@ -1,0 +1,234 @@
+//! What is made is up to date, and what is written by hand forgets nothing.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::flags::{PROGRAMS, SSH_NOT_OFFERED, SSHD_NOT_OFFERED};
+use super::{Made, all, config_page, root};
+
+const PAGES: &[&str] = &[
+    "man/fulmar.1",
+    "man/fulmar-ssh.1",
+    "man/fulmar-sshd.8",
+    "man/fulmar-keygen.1",
+    "man/fulmar-tools.1",
+    "man/fulmar_ssh_config.5",
+    "man/fulmar_sshd_config.5",
+];
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn what_is_made_is_up_to_date() {
+    for Made { path, text } in all().unwrap() {
+        assert!(read(path) == text, "{path} is old: run cargo xtask man");
+    }
+}
+
+#[test]
+fn every_keyword_with_a_form_of_its_own_says_it() {
+    assert_eq!(config_page::without_form(), Vec::<&str>::new());
+}
+
+/// The bytes of `name`'s list in a source file: `const NAME: &[u8] = b"..."`.
+fn list(source: &str, name: &str) -> String {
+    let start = format!("const {name}: &[u8] = b\"");
+    let rest = source.split(&start).nth(1).unwrap();
+    rest.split('"').next().unwrap().to_owned()
+}
+
+fn sorted(letters: impl IntoIterator<Item = char>) -> String {
+    let mut letters: Vec<char> = letters.into_iter().collect();
+    letters.sort_unstable();
+    letters.into_iter().collect()
+}
+
+/// Flags of the table without or with a value.
+fn offered(program: &str, valued: bool) -> String {
+    let program = PROGRAMS.iter().find(|each| each.name == program).unwrap();
+    program
+        .flags
+        .iter()
+        .filter(|flag| (flag.argument != super::flags::Argument::None) == valued)
+        .map(|flag| flag.name)
+        .collect()
+}
+
+#[test]
+fn the_table_of_flags_is_the_parsers() {
+    let ssh = read("crates/client/src/flags/mod.rs");
+    let keygen = read("crates/tools/src/keygen/options.rs");
+    for (source, program, left_out, names) in [
+        (&ssh, "ssh", SSH_NOT_OFFERED, ["PLAIN", "VALUED"]),
+        (&keygen, "keygen", "", ["WITHOUT_VALUE", "WITH_VALUE"]),
+    ] {
+        for (name, valued) in names.into_iter().zip([false, true]) {
+            let theirs = list(source, name);
+            let theirs = theirs.chars().filter(|each| !left_out.contains(*each));
+            assert_eq!(
+                sorted(offered(program, valued).chars()),
+                sorted(theirs),
+                "{program}: {name}"
+            );
+        }
+    }
+    let sshd = read("crates/monitor/src/listener/args.rs");
+    let matched = sshd.split("match flag {").nth(1).unwrap();
+    let arms = matched.split("other =>").next().unwrap();
+    let mut theirs = Vec::new();
+    for (at, _) in arms.match_indices('\'') {
+        let mut letters = arms[at + 1..].chars();
+        if let (Some(letter), Some('\'')) = (letters.next(), letters.next()) {
+            theirs.push(letter);
+        }
+    }
+    let theirs = theirs
+        .into_iter()
+        .filter(|each| each.is_ascii_alphanumeric() && !SSHD_NOT_OFFERED.contains(*each));
+    let ours = offered("sshd", false) + &offered("sshd", true);
+    assert_eq!(sorted(ours.chars()), sorted(theirs), "sshd");
+    for program in &PROGRAMS[3..] {
+        let source = read(&format!("crates/tools/src/{}/mod.rs", program.name));
+        let mut theirs: Vec<&str> = source
+            .split("\"--")
+            .skip(1)
+            .filter_map(|rest| rest.split_once('"'))
+            .map(|(name, _)| name)
+            .filter(|name| {
+                name.chars()
+                    .all(|each| each.is_ascii_lowercase() || each == '-')
+            })
+            .filter(|name| *name != "help")
+            .collect();
+        theirs.sort_unstable();
+        theirs.dedup();
+        let mut ours: Vec<&str> = program.flags.iter().map(|flag| flag.name).collect();
+        ours.sort_unstable();
+        assert_eq!(ours, theirs, "{}", program.name);
+    }
+}
+
+#[test]
+fn the_pages_name_every_flag_and_program() {
+    let overview = read("man/fulmar.1");
+    for program in PROGRAMS {
+        assert!(
+            overview.contains(&format!(".B {}\n", program.name)),
+            "fulmar.1 leaves out {}",
+            program.name
+        );
+        let path = match program.name {
+            "ssh" => "man/fulmar-ssh.1",
+            "sshd" => "man/fulmar-sshd.8",
+            "keygen" => "man/fulmar-keygen.1",
+            _ => "man/fulmar-tools.1",
+        };
+        let page = read(path);
+        for flag in program.flags {
+            let name = flag.name.replace('-', "\\-");
+            let typed = match flag.name.len() {
+                1 => format!("\\-{name}"),
+                _ => format!("\\-\\-{name}"),
+            };
+            let said = page.lines().any(|line| {
+                line.starts_with(".B") && line.split([' ', '"', ',']).any(|word| word == typed)
+            });
+            assert!(said, "{path} leaves out {typed}");
+        }
+    }
+}
+
+#[test]
+fn the_pages_are_of_this_version() {
+    let version = format!("\"Fulmar {}\"", env!("CARGO_PKG_VERSION"));
+    for page in PAGES {
+        let text = read(page);
+        let title = text.lines().find(|line| line.starts_with(".TH")).unwrap();
+        assert!(title.contains(&version), "{page}: {title}");
+    }
+}
+
+#[test]
+fn the_pages_are_good_troff() {
+    let found = Command::new("groff").arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: no groff is installed");
+        return;
+    }
+    for page in PAGES {
+        let output = Command::new("groff")
+            .args(["-man", "-ww", "-Tascii", "-z"])
+            .arg(root().join(page))
+            .output()
+            .unwrap();
+        let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(complaints.is_empty(), "{page}: {complaints}");
+    }
+}
+
+fn has(shell: &str) -> bool {
+    let found = Command::new(shell)
+        .args(["-c", "true"])
+        .stdin(Stdio::null())
+        .output()
+        .is_ok();
+    if !found {
+        println!("skipped: no {shell} is installed");
+    }
+    found
+}
+
+#[test]
+fn the_shells_read_their_completions() {
+    for (shell, path) in [
+        ("bash", "completion/fulmar.bash"),
+        ("zsh", "completion/_fulmar"),
+        ("fish", "completion/fulmar.fish"),
+    ] {
+        if has(shell) {
+            let output = Command::new(shell)
+                .arg("-n")
+                .arg(root().join(path))
+                .output()
+                .unwrap();
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+}
+
+#[test]
+fn bash_completes_programs_flags_and_values() {
+    if !has("bash") {
+        return;
+    }
+    let complete = |words: &str| {
+        let script = format!(
+            "compopt() {{ :; }}; . completion/fulmar.bash; COMP_WORDS=({words}); \
+             COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); _fulmar; echo \"${{COMPREPLY[*]}}\""
+        );
+        let output = Command::new("bash")
+            .args(["-c", &script])
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert!(
+            output.stderr.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(complete("fulmar ke"), "keygen");
+    assert_eq!(complete("fulmar keygen -t e"), "ed25519 ecdsa");
+    assert_eq!(complete("fulmar install --dry"), "--dry-run");
+    assert_eq!(complete("fulmar ssh -o Strict"), "StrictHostKeyChecking=");
+    assert_eq!(complete("fulmar sshd -o ChrootD"), "ChrootDirectory=");
+    assert_eq!(complete("fulmar bench u"), "up");
+    assert!(complete("fulmar ssh -").contains("-J"));
+}
