@@ -8,7 +8,7 @@ use hostile::place::{Server, assert_harmless, user_key};
 use hostile::victim::{Tcp, Victim};
 use interop::process::descendants;
 use keys::SignatureAlgorithm;
-use wire::message::{ChannelOpen, ChannelRequest, Encode};
+use wire::message::{ChannelClose, ChannelEof, ChannelOpen, ChannelRequest, Encode};
 use wire::{Put, Rest};
 
 fn string(text: &[u8]) -> Vec<u8> {
@@ -295,4 +295,50 @@ fn a_request_of_another_user_in_the_same_piece_as_a_login_is_not_answered() {
     assert_eq!(liar.answer(), [52]);
     let out = String::from_utf8_lossy(&liar.output()).into_owned();
     assert_eq!(out.trim_end(), server.user);
+}
+
+#[test]
+fn messages_to_a_channel_that_is_still_being_connected_confuse_nothing() {
+    let server = Server::start(&["AllowTcpForwarding yes"]);
+    for lie in 0..3 {
+        let mut liar = server.logged_in();
+        let mut fields = string(b"no-such-host.invalid");
+        fields.put_u32(22);
+        fields.put_string(b"127.0.0.1");
+        fields.put_u32(1);
+        let forward = ChannelOpen {
+            kind: b"direct-tcpip",
+            sender_channel: 5,
+            window: 1 << 20,
+            max_packet: 32_768,
+            fields: Rest(&fields),
+        };
+        let mut bytes = liar.seal(&forward.encode());
+        // The peer has not been told this number, but numbers are given lowest first.
+        let behind = match lie {
+            0 => ChannelClose {
+                recipient_channel: 0,
+            }
+            .encode(),
+            1 => ChannelEof {
+                recipient_channel: 0,
+            }
+            .encode(),
+            _ => ChannelRequest {
+                recipient_channel: 0,
+                name: b"shell",
+                want_reply: true,
+                fields: Rest(b""),
+            }
+            .encode(),
+        };
+        bytes.extend(liar.seal(&behind));
+        liar.send_bytes(&bytes);
+        assert_eq!(
+            liar.run_on(77, b"echo still here"),
+            b"still here\n",
+            "lie {lie}"
+        );
+    }
+    server.leaves_nothing_behind();
 }
