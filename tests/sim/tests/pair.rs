@@ -421,3 +421,35 @@ fn an_owner_that_takes_its_time_with_one_channel_does_not_hold_up_another() {
     let data = noise(100_000);
     assert!(pump(&mut pair, busy, &data, true, 5000) == data);
 }
+
+/// What an observer counts: the bytes of one request.
+fn wire_of_password(password: &[u8]) -> usize {
+    let mut pair = Pair::new(config(), config());
+    pair.settle(usize::MAX).unwrap();
+    let client = &mut pair.client.connection;
+    client.auth_password(b"user", password).unwrap();
+    pair.client.transmit();
+    pair.client.wire.len()
+}
+
+#[test]
+fn the_length_of_a_password_does_not_show_in_its_packet() {
+    let lengths: std::collections::BTreeSet<usize> = (0..200)
+        .step_by(3)
+        .map(|len| wire_of_password(&vec![b'x'; len]))
+        .collect();
+    let lengths: Vec<usize> = lengths.into_iter().collect();
+    assert!(lengths.len() <= 5, "{lengths:?}");
+    for pair in lengths.windows(2) {
+        assert!(pair[1] - pair[0] >= 64, "{lengths:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_is_refused_when_something_would_be_lost() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    pair.open_session().unwrap();
+    let (_, server, _) = pair.into_parts();
+    assert!(server.snapshot().is_err(), "a channel would be lost");
+}

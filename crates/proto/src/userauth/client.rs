@@ -20,6 +20,9 @@ use crate::{AuthProof, Error, Event, Prompt};
 const MAX_OPEN_REQUESTS: usize = 16;
 /// Rounds of prompts in one keyboard-interactive request.
 const MAX_INFO_ROUNDS: u32 = 64;
+/// Packets that hold a password or an answer to a prompt are multiples of this many bytes, so
+/// that its length does not show (RFC 4253 §6 lets padding do that; OpenSSH takes as much).
+const SECRET_STEP_BYTES: u8 = 64;
 /// Banners shown in one login.
 const MAX_BANNERS: u32 = 64;
 
@@ -107,6 +110,9 @@ impl ClientAuth {
         buf.extend(&head);
         buf.extend(fields);
         fields.zeroize();
+        if matches!(open, Open::Password) {
+            buf.conceal_length(SECRET_STEP_BYTES);
+        }
         self.open.push_back(open);
         transport.send(buf, false)
     }
@@ -241,6 +247,7 @@ impl ClientAuth {
         }
         .encode();
         buf.extend(&payload);
+        buf.conceal_length(SECRET_STEP_BYTES);
         payload.zeroize();
         transport.send(buf, false)
     }

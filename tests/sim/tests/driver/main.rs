@@ -4,5 +4,6 @@ mod joined;
 
 mod bulk;
 mod idle;
+mod keystroke;
 mod order;
 mod share;
