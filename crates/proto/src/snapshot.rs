@@ -85,7 +85,8 @@ impl Connection {
     /// [`Error::Misuse`] at any other moment.
     pub fn snapshot(self) -> Result<Zeroizing<Vec<u8>>, Error> {
         let transport = &self.transport;
-        if self.stage != Stage::Connected || transport.has_output() || !transport.is_settled() {
+        let clean = !transport.has_output() && transport.is_settled() && self.channel_count() == 0;
+        if self.stage != Stage::Connected || !clean {
             return Err(Error::Misuse(
                 "a snapshot is taken right after login, with nothing under way",
             ));
