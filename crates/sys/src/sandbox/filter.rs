@@ -30,10 +30,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_shutdown,
     libc::SYS_close,
     libc::SYS_ppoll,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
     libc::SYS_futex,
     libc::SYS_brk,
     libc::SYS_munmap,
@@ -56,7 +52,7 @@ const ALLOWED: &[i64] = &[
 
 /// What only x86-64 still has; aarch64 has the successors alone.
 #[cfg(target_arch = "x86_64")]
-const ALLOWED_HERE: &[i64] = &[libc::SYS_poll, libc::SYS_epoll_wait, libc::SYS_time];
+const ALLOWED_HERE: &[i64] = &[libc::SYS_poll, libc::SYS_time];
 #[cfg(target_arch = "aarch64")]
 const ALLOWED_HERE: &[i64] = &[];
 

@@ -2,8 +2,8 @@
 //!
 //! In this order: no core dumps or tracing, no new privileges, an empty root
 //! directory and a user without rights (started as root) or a Landlock domain that
-//! allows nothing (started by an ordinary user), resource limits, and last the list
-//! of allowed system calls: anything else kills the process. Each step is verified;
+//! allows nothing (started by an ordinary user), death with the parent, resource
+//! limits, and last the list of allowed system calls: anything else kills the process. Each step is verified;
 //! a step that fails is an error, and the caller ends the process.
 //!
 //! What the caller must have done before: drawn its first random bytes, read its
@@ -18,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::process::{self, Credentials, Limit, Resource};
+use crate::signals::Signal;
 use crate::users;
 
 /// How the process is kept away from files.
@@ -44,8 +45,7 @@ pub struct SandboxPolicy {
     pub max_open_files: u64,
 }
 
-/// Enough for the connection, the monitor's socket, the standard three, an epoll,
-/// and some room.
+/// Enough for the connection, the monitor's socket, the standard three, and some room.
 pub const DEFAULT_OPEN_FILES: u64 = 16;
 
 /// The step of [`preauth`] that failed.
@@ -63,6 +63,8 @@ pub enum SandboxStep {
     User,
     /// The Landlock domain.
     Landlock,
+    /// Dying with the parent.
+    DeathSignal,
     /// The resource limits.
     Limits,
     /// The list of system calls.
@@ -87,6 +89,7 @@ impl fmt::Display for SandboxError {
             SandboxStep::Root => "cannot enter the empty directory",
             SandboxStep::User => "cannot become the unprivileged user",
             SandboxStep::Landlock => "cannot shut out the file system (Landlock)",
+            SandboxStep::DeathSignal => "cannot be made to die with the parent",
             SandboxStep::Limits => "cannot set resource limits",
             SandboxStep::Seccomp => "cannot restrict system calls (seccomp)",
         };
@@ -111,6 +114,7 @@ impl<T> At<T> for io::Result<T> {
 /// # Errors
 /// [`SandboxError`]: some steps may have been taken. End the process.
 pub fn preauth(policy: &SandboxPolicy) -> Result<(), SandboxError> {
+    let parent = process::parent_pid();
     single_thread().at(SandboxStep::SingleThread)?;
     // rustix looks up what the kernel told the process at start on its first need of
     // it, by calls that are forbidden later.
@@ -132,6 +136,11 @@ pub fn preauth(policy: &SandboxPolicy) -> Result<(), SandboxError> {
             }
             deny_files().at(SandboxStep::Landlock)?;
         }
+    }
+    // The change of user has cleared it, and whoever was to hear of us may have gone meanwhile.
+    process::set_parent_death_signal(Some(Signal::KILL)).at(SandboxStep::DeathSignal)?;
+    if process::parent_pid() != parent {
+        return Err(invalid("the parent has gone")).at(SandboxStep::DeathSignal);
     }
     // The change of user may have touched it, and the limits hold for what we are now.
     process::set_dumpable(false).at(SandboxStep::Dumpable)?;
