@@ -179,6 +179,15 @@ impl Values {
         }
     }
 
+    /// Gives each keyword of `table` that has none its default.
+    pub(crate) fn put_defaults(&mut self, table: &[Keyword]) {
+        for (slot, keyword) in self.slots.iter_mut().zip(table) {
+            if slot.is_none() {
+                *slot = default_of(keyword);
+            }
+        }
+    }
+
     /// Forgets a value.
     pub fn clear(&mut self, index: usize) {
         if let Some(slot) = self.slots.get_mut(index) {

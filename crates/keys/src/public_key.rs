@@ -113,22 +113,12 @@ impl PublicKey {
     /// [`KeyError::UnknownType`] for types that are not supported, [`KeyError::WrongKind`] for
     /// a certificate, otherwise what is malformed.
     pub fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
-        if blob.len() > MAX_BLOB_BYTES {
-            return Err(KeyError::Malformed(DecodeError::TooLong {
-                limit_bytes: MAX_BLOB_BYTES,
-            }));
+        let (key_type, is_certificate, mut reader) = read_type(blob)?;
+        if is_certificate {
+            return Err(KeyError::WrongKind(
+                "a certificate stands where a plain key belongs",
+            ));
         }
-        let mut reader = Reader::new(blob);
-        let name = reader.string()?;
-        let key_type = match KeyType::from_blob_name(name) {
-            Some((key_type, false)) => key_type,
-            Some((_, true)) => {
-                return Err(KeyError::WrongKind(
-                    "a certificate stands where a plain key belongs",
-                ));
-            }
-            None => return Err(KeyError::UnknownType(printable(name))),
-        };
         let key = Self::read_fields(key_type, &mut reader)?;
         reader.finish()?;
         Ok(key)
@@ -245,6 +235,20 @@ impl fmt::Debug for PublicKey {
             crate::fingerprint::sha256(&self.blob())
         )
     }
+}
+
+/// The type at the head of a blob, whether it is a certificate's, and what follows.
+pub(crate) fn read_type(blob: &[u8]) -> Result<(KeyType, bool, Reader<'_>), KeyError> {
+    if blob.len() > MAX_BLOB_BYTES {
+        return Err(KeyError::Malformed(DecodeError::TooLong {
+            limit_bytes: MAX_BLOB_BYTES,
+        }));
+    }
+    let mut reader = Reader::new(blob);
+    let name = reader.string()?;
+    let (key_type, is_certificate) =
+        KeyType::from_blob_name(name).ok_or_else(|| KeyError::UnknownType(printable(name)))?;
+    Ok((key_type, is_certificate, reader))
 }
 
 /// A FIDO application is a short URL-like name; more is nonsense.

@@ -271,13 +271,7 @@ fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
         let resolved = class.resolve(&spec, Side::Client, config.aes_hardware);
         values.put(key.index(), Value::Words(resolved));
     }
-    for (index, keyword) in CLIENT_TABLE.iter().enumerate() {
-        if values.at(index).is_none()
-            && let Some(value) = value::default_of(keyword)
-        {
-            values.put(index, value);
-        }
-    }
+    values.put_defaults(CLIENT_TABLE);
     if values.at(Row::IdentityFile.index()).is_none() {
         let files = DEFAULT_IDENTITY_FILES
             .iter()

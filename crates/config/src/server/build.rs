@@ -174,13 +174,7 @@ fn fill(values: &mut Values, aes_hardware: bool) {
         };
         values.put(key.index(), Value::Words(resolved));
     }
-    for (index, keyword) in SERVER_TABLE.iter().enumerate() {
-        if values.at(index).is_none()
-            && let Some(value) = crate::value::default_of(keyword)
-        {
-            values.put(index, value);
-        }
-    }
+    values.put_defaults(SERVER_TABLE);
     if values.at(Row::HostKey.index()).is_none() {
         let defaults = DEFAULT_HOST_KEYS
             .iter()

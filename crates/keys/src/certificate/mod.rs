@@ -13,15 +13,14 @@ mod tests;
 
 use core::fmt;
 
-use wire::{DecodeError, Reader};
+use wire::Reader;
 
 pub use check::{CertificateError, CertificateGrants, CertificateRules};
 pub use sign::CertificateFields;
 
-use crate::MAX_BLOB_BYTES;
-use crate::algorithm::{KeyType, SignatureAlgorithm};
+use crate::algorithm::SignatureAlgorithm;
 use crate::error::{KeyError, VerifyError, printable};
-use crate::public_key::PublicKey;
+use crate::public_key::{PublicKey, read_type};
 use crate::signature::{Signature, VerifyPolicy};
 
 /// Most principals that a certificate may name.
@@ -107,22 +106,12 @@ impl Certificate {
     /// # Errors
     /// [`KeyError`]; [`KeyError::WrongKind`] when the authority is itself a certificate.
     pub fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
-        if blob.len() > MAX_BLOB_BYTES {
-            return Err(KeyError::Malformed(DecodeError::TooLong {
-                limit_bytes: MAX_BLOB_BYTES,
-            }));
+        let (key_type, is_certificate, mut reader) = read_type(blob)?;
+        if !is_certificate {
+            return Err(KeyError::WrongKind(
+                "a plain key stands where a certificate belongs",
+            ));
         }
-        let mut reader = Reader::new(blob);
-        let name = reader.string()?;
-        let key_type = match KeyType::from_blob_name(name) {
-            Some((key_type, true)) => key_type,
-            Some((_, false)) => {
-                return Err(KeyError::WrongKind(
-                    "a plain key stands where a certificate belongs",
-                ));
-            }
-            None => return Err(KeyError::UnknownType(printable(name))),
-        };
         let _nonce = reader.string()?;
         let key = PublicKey::read_fields(key_type, &mut reader)?;
         let serial = reader.u64()?;
