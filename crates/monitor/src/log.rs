@@ -6,9 +6,6 @@ use std::cell::RefCell;
 use privsep::LogLevel;
 use sys::syslog::{Facility, Level};
 
-/// Longest line that is written, in bytes.
-const MAX_LINE_BYTES: usize = 1024;
-
 #[derive(Debug)]
 enum Sink {
     Stderr,
@@ -82,7 +79,7 @@ impl Log {
         if self.level.is_none_or(|finest| level > finest) {
             return;
         }
-        let text = format!("{}{}{mark}", prefix(level), escape(text));
+        let text = format!("{}{}{mark}", prefix(level), privsep::log_text(text));
         match &self.sink {
             Sink::Stderr => {
                 // A terminal in raw mode needs the carriage return, as OpenSSH writes it.
@@ -183,22 +180,6 @@ pub(crate) fn forced_level(number: u32) -> Option<Option<LogLevel>> {
     }
 }
 
-/// Printable ASCII as it is, everything else as `\ooo`: one line stays one line and no
-/// terminal is driven by it. Escaping twice changes nothing more.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(MAX_LINE_BYTES));
-    for byte in text.bytes() {
-        if out.len() >= MAX_LINE_BYTES {
-            break;
-        }
-        match byte {
-            0x20..=0x7e => out.push(char::from(byte)),
-            other => out.push_str(&format!("\\{other:03o}")),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,11 +192,6 @@ mod tests {
             log.lines(),
             ["user a\\012Accepted password for root\\033[1m\\\\303\\251"]
         );
-    }
-
-    #[test]
-    fn a_line_is_bounded() {
-        assert!(escape(&"\n".repeat(1 << 20)).len() <= MAX_LINE_BYTES + 4);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 
 mod field;
 pub mod frame;
+mod log_text;
 pub mod message;
 pub mod permits;
 pub mod roles;
@@ -23,6 +24,7 @@ pub use field::Secret;
 pub use frame::{
     Frame, FrameError, FrameHeader, FrameSplitter, MAX_FRAME_BYTES, MAX_SNAPSHOT_BYTES,
 };
+pub use log_text::{MAX_LOG_TEXT_BYTES, log_text};
 pub use message::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Group, HostKey,
     HostkeysProof, HostkeysProve, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery,

@@ -212,7 +212,7 @@ fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(
     inherited.news = None;
     let snapshot = session::take_snapshot(&mut login.channel);
     end_auth(
-        &mut auth,
+        auth,
         match &snapshot {
             Err(End::Violation(_)) => Duration::ZERO,
             _ => AUTH_EXIT_WAIT,
@@ -237,7 +237,7 @@ fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(
     let Some(account) = user.account.clone() else {
         return Err("login without an account".to_owned());
     };
-    let _ = sys::process::set_title(&format!("sshd: {} [priv]", log::escape(&user.name)));
+    let _ = sys::process::set_title(&format!("sshd: {} [priv]", privsep::log_text(&user.name)));
     let session = Session::new(
         proof,
         user,
@@ -340,8 +340,8 @@ fn end_without_login(login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) -> C
     }
 }
 
-fn end_auth(auth: &mut Child, patience: Duration) {
-    if !session::has_ended(auth, patience) {
+fn end_auth(mut auth: Child, patience: Duration) {
+    if !session::has_ended(&mut auth, patience) {
         let _ = auth.signal(Signal::KILL);
     }
     let _ = auth.wait();
