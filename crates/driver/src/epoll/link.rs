@@ -124,7 +124,7 @@ impl Link {
 
     /// Reads once, if there is something and room for it; true when it brought bytes.
     pub(super) fn pump_in(&mut self, connection: &mut Connection) -> io::Result<bool> {
-        if !self.readable || self.closed || !connection.wants_input() {
+        if self.closed || !connection.wants_input() || !(self.readable || self.write_broken) {
             return Ok(false);
         }
         match sys::io::read_into(&self.read, connection.receive_buffer()) {
@@ -139,6 +139,8 @@ impl Link {
             }
             Err(error) if is_transient(&error) => {
                 self.readable = false;
+                // What a peer said before it stopped listening has been read.
+                self.closed |= self.write_broken;
                 Ok(false)
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
@@ -151,6 +153,11 @@ impl Link {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The peer takes nothing more, and what it said before that is still to be read.
+    pub(super) fn has_last_words(&self) -> bool {
+        self.write_broken && !self.closed
     }
 
     /// Seals and writes; true when output is left that the socket does not take now.
@@ -208,7 +215,6 @@ impl Link {
             {
                 // What the peer said before it went may still be unread, and says why.
                 self.write_broken = true;
-                self.readable = true;
             }
             Err(error) => return Err(error),
         }

@@ -573,7 +573,8 @@ impl Driver {
     fn timeout(&self) -> Option<Duration> {
         let busy = self.sources.values().any(Source::is_ready)
             || self.sinks.values().any(Sink::is_ready)
-            || self.watches.any_always_ready();
+            || self.watches.any_always_ready()
+            || (self.link.has_last_words() && self.connection.wants_input());
         if busy {
             return Some(Duration::ZERO);
         }

@@ -167,3 +167,24 @@ fn a_sink_that_is_taken_away_gives_the_window_back() {
         "no data behind the sink that is gone: {notices:?}"
     );
 }
+
+/// A carrier that takes nothing more (ProxyCommand closed its input) is the end, even where it
+/// keeps its output open and says nothing.
+#[test]
+fn a_peer_that_takes_nothing_more_is_gone_once_its_last_words_are_read() {
+    let (mut client, mut server, ids) = joined(&TransportConfig::default(), 1);
+    client
+        .driver
+        .connection()
+        .channel_request(ids[0], &Request::Shell, false)
+        .unwrap();
+    client.driver.flush().unwrap();
+    let socket = client.driver.socket().try_clone_to_owned().unwrap();
+    rustix::net::shutdown(&socket, rustix::net::Shutdown::Read).unwrap();
+    server.driver.connection().send_keepalive().unwrap();
+    assert!(matches!(
+        server.next(),
+        Notice::Event(Event::ChannelRequest { .. })
+    ));
+    assert!(matches!(server.next(), Notice::PeerClosed));
+}
