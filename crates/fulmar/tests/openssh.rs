@@ -242,3 +242,51 @@ fn bulk_to_and_from_a_stock_sshd_with_new_keys_every_mebibyte() {
     assert_eq!(hash, writing.join().unwrap());
     assert!(channel.wait().unwrap().is_success());
 }
+
+#[test]
+fn the_agents_keys_are_tried_until_one_fits() {
+    let (Some(agent), Some(add)) = (
+        program(&["/usr/bin/ssh-agent", "/usr/local/bin/ssh-agent"]),
+        program(&["/usr/bin/ssh-add", "/usr/local/bin/ssh-add"]),
+    ) else {
+        println!("skipped: no ssh-agent is installed");
+        return;
+    };
+    let scratch = Scratch::new("agent");
+    let socket = scratch.path("socket");
+    let mut agent = Command::new(agent)
+        .args(["-D", "-a"])
+        .arg(&socket)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    while UnixStream::connect(&socket).is_err() {
+        assert!(agent.try_wait().unwrap().is_none(), "ssh-agent has ended");
+        std::thread::yield_now();
+    }
+    let fixture = Fixture::start();
+    let stranger = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+    let mut session = fixture.connect();
+    assert!(matches!(
+        session.authenticate("mia", Auth::AgentAt(&socket)),
+        Err(Error::Agent(_))
+    ));
+    for (name, key) in [("stranger", &stranger), ("mias", &fixture.user_key)] {
+        let text = private_file::write_openssh(key, name, None).unwrap();
+        let added = Command::new(&add)
+            .arg("-q")
+            .arg(scratch.write(name, text.as_bytes()))
+            .env("SSH_AUTH_SOCK", &socket)
+            .status()
+            .unwrap();
+        assert!(added.success());
+        let outcome = session.authenticate("mia", Auth::AgentAt(&socket));
+        match name {
+            "stranger" => assert!(matches!(outcome, Err(Error::AuthRefused { .. }))),
+            _ => assert!(outcome.is_ok(), "{outcome:?}"),
+        }
+    }
+    assert_eq!(session.run("echo in").unwrap().stdout, b"in\n");
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}

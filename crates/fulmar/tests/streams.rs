@@ -210,6 +210,15 @@ fn rekeying_by_hand_disturbs_nobody() {
     }
 }
 
+#[test]
+fn a_handler_that_panics_ends_its_channel_alone() {
+    let fixture = Fixture::start();
+    let session = fixture.login();
+    let held = session.exec("cat").unwrap();
+    assert_eq!(session.run("panic").unwrap().exit, Exit::Unknown);
+    assert!(held.output(10).unwrap().exit.is_success());
+}
+
 /// A way to the server that can be blocked (everything stays open and nothing moves) or cut.
 struct Way {
     port: u16,
@@ -249,6 +258,13 @@ impl Way {
         way
     }
 
+    fn cut(&self) {
+        for end in self.ends.lock().unwrap().drain(..) {
+            // The second end may have been cut by those who carry already.
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+
     fn login(&self, fixture: &Fixture) -> Session {
         let mut config = fixture.config();
         config.transport.alive_interval_ms = Some(200);
@@ -286,9 +302,7 @@ fn a_connection_that_is_cut_is_an_error_and_no_end_of_file() {
     let channel = session.exec("cat").unwrap();
     (&channel).write_all(b"x").unwrap();
     (&channel).read_exact(&mut [0]).unwrap();
-    for end in way.ends.lock().unwrap().drain(..) {
-        end.shutdown(Shutdown::Both).unwrap();
-    }
+    way.cut();
     channel.set_read_timeout(Some(PATIENCE));
     let error = (&channel).read(&mut [0; 10]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -306,9 +320,7 @@ fn an_output_that_came_whole_before_the_cut_is_whole() {
     let session = way.login(&fixture);
     let channel = session.exec("pattern 100000").unwrap();
     assert!(channel.wait().unwrap().is_success());
-    for end in way.ends.lock().unwrap().drain(..) {
-        end.shutdown(Shutdown::Both).unwrap();
-    }
+    way.cut();
     assert!(session.exec("cat").is_err());
     assert_eq!(digest(&channel).unwrap().1, 100_000);
 }

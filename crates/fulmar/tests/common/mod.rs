@@ -106,6 +106,7 @@ impl Commands {
             "flood" => self.flood(channel),
             "hold" => self.hold(channel),
             "both" => both(channel),
+            "panic" => panic!("a handler's mistake, on purpose"),
             "env" => {
                 let text = format!("{:?} {:?}", channel.env(), channel.pty());
                 channel.write_all(text.as_bytes())
