@@ -143,6 +143,11 @@ fn a_command_that_reads_no_further_ends_the_session() {
 #[test]
 fn a_reader_that_goes_away_ends_the_client() {
     each(|client, server| {
+        if client == Kind::OpenSsh && server == Kind::Fulmar {
+            // OpenSSH 9.2 sends eow@openssh.com to servers that call themselves OpenSSH only; with
+            // any other it reads on for ever.
+            return;
+        }
         let site = Site::new(client, server, "");
         let mut command = site.ssh("");
         command

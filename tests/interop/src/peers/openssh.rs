@@ -143,7 +143,8 @@ pub fn client_config(known_hosts: &Path, identity: &str) -> String {
 }
 
 /// A server's configuration, without port: every host key and certificate of the fixture, every
-/// user key in the file `authorized_keys` beside it.
+/// user key in the file `authorized_keys` beside it. (SHLVL keeps a bash from reading the user's
+/// own `.bashrc`, as it does for the outermost shell of an SSH session.)
 #[must_use]
 pub fn server_config(kind: Kind, scratch: &Scratch) -> String {
     scratch.write("authorized_keys", fixture::authorized_keys());
@@ -158,7 +159,8 @@ pub fn server_config(kind: Kind, scratch: &Scratch) -> String {
          PermitRootLogin prohibit-password\n\
          MaxStartups 1000\n\
          PrintLastLog no\n\
-         PrintMotd no\n",
+         PrintMotd no\n\
+         SetEnv SHLVL=1\n",
         scratch.join("authorized_keys").display()
     );
     if kind == Kind::Fulmar {
