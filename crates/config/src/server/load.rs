@@ -56,14 +56,15 @@ impl ServerConfig {
             messages: Vec::new(),
             subsystems: 0,
         };
-        for option in &arguments.options {
+        let ports = arguments.ports.iter().map(|port| format!("Port={port}"));
+        for option in ports.chain(arguments.options.iter().cloned()) {
             loader.start(&Conditions::default());
             let place = Place {
                 file: "command-line".to_owned(),
                 line: 0,
             };
             // A Match on the command line ends with its argument.
-            loader.line(option, &place, &mut Conditions::default(), 0);
+            loader.line(&option, &place, &mut Conditions::default(), 0);
         }
         let mut scope = Conditions::default();
         loader.start(&scope);
@@ -262,6 +263,9 @@ impl Loader<'_> {
                 }
                 return;
             }
+        }
+        if index == Row::Port.index() && place.line > 0 && !self.arguments.ports.is_empty() {
+            return;
         }
         if index == Row::Subsystem.index() {
             self.subsystems += 1;

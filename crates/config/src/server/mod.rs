@@ -31,6 +31,8 @@ use crate::value::{self, Value, Values};
 pub struct ServerArguments {
     /// `-o` arguments, in order; they outweigh the file.
     pub options: Vec<String>,
+    /// `-p` arguments, in order; with any of them `Port` in the file means nothing (sshd(8)).
+    pub ports: Vec<u16>,
     /// Where relative file names start; none leaves them as they are.
     pub working_directory: Option<PathBuf>,
     /// Whether the CPU has AES instructions (decides which cipher stands first by default).

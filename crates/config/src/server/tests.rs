@@ -252,6 +252,7 @@ fn recursion_ends() {
 fn the_command_line_outweighs_the_file() {
     let arguments = ServerArguments {
         options: vec!["MaxSessions=7".to_owned(), "Port 2222".to_owned()],
+        ports: Vec::new(),
         working_directory: Some("/work".into()),
         aes_hardware: true,
     };
@@ -277,6 +278,32 @@ fn the_command_line_outweighs_the_file() {
     assert_eq!(
         load("").global().ciphers[0],
         "chacha20-poly1305@openssh.com"
+    );
+}
+
+#[test]
+fn ports_of_p_replace_those_of_the_file() {
+    let arguments = ServerArguments {
+        ports: vec![7701, 7702],
+        ..ServerArguments::default()
+    };
+    let files = MemoryFiles::default().with(
+        "/etc/ssh/sshd_config",
+        "Port 22\nListenAddress 127.0.0.1\nListenAddress 127.0.0.2:99\n",
+    );
+    let options = load_with(files, &arguments).unwrap().global();
+    let listens: Vec<(Option<&str>, u16)> = options
+        .listen_addresses
+        .iter()
+        .map(|listen| (listen.host.as_deref(), listen.port))
+        .collect();
+    assert_eq!(
+        listens,
+        [
+            (Some("127.0.0.1"), 7701),
+            (Some("127.0.0.1"), 7702),
+            (Some("127.0.0.2"), 99)
+        ]
     );
 }
 

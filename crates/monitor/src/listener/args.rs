@@ -33,6 +33,8 @@ pub(crate) struct Args {
     pub(crate) config_file: Option<PathBuf>,
     /// `-o` and what other flags stand for, as lines `Keyword=value`, in their order.
     pub(crate) overrides: Vec<String>,
+    /// `-p`: in place of the file's ports.
+    pub(crate) ports: Vec<u16>,
     /// `-D` or `-d`: stay in the foreground.
     pub(crate) foreground: bool,
     /// `-d`, counted: one connection, to standard error.
@@ -63,6 +65,7 @@ impl Args {
             connection: None,
             config_file: None,
             overrides: Vec::new(),
+            ports: Vec::new(),
             foreground: false,
             debug: 0,
             log_to_stderr: false,
@@ -133,10 +136,10 @@ impl Args {
             }
             'p' => {
                 let port = text(parser)?;
-                if !port.parse::<u16>().is_ok_and(|port| port > 0) {
-                    return Err("Bad port number.".to_owned());
+                match port.parse::<u16>() {
+                    Ok(port) if port > 0 => self.ports.push(port),
+                    _ => return Err("Bad port number.".to_owned()),
                 }
-                self.overrides.push(format!("Port={port}"));
             }
             'q' => self.quiet = true,
             'T' => self.mode = Mode::Dump,
@@ -166,7 +169,8 @@ mod tests {
         assert_eq!(args.debug, 2);
         assert!(args.foreground && args.log_to_stderr);
         assert_eq!(args.config_file, Some(PathBuf::from("/etc/x")));
-        assert_eq!(args.overrides, ["Port=2222", "UsePAM=no", "HostKey=key"]);
+        assert_eq!(args.overrides, ["UsePAM=no", "HostKey=key"]);
+        assert_eq!(args.ports, [2222]);
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl Source {
             file,
             arguments: ServerArguments {
                 options: args.overrides.clone(),
+                ports: args.ports.clone(),
                 working_directory: here,
                 aes_hardware: crypto::arch::has_fast_aes(),
             },
