@@ -1,12 +1,28 @@
 //! Lines for the log, sent to the monitor: inside the sandbox nothing can be written anywhere
 //! else (RLIMIT_FSIZE 0 kills a process whose standard error is a file).
 
+use std::io;
+
 use privsep::{Log, LogLevel};
 
 use crate::rpc::Rpc;
 
 /// Longest line that is sent, in bytes; the monitor cuts further.
 const MAX_LINE_BYTES: usize = 1024;
+
+/// From here on this process says what it has to say by the RPC alone: standard error may be
+/// the administrator's log file or terminal, which is nothing for a process that strangers or
+/// users talk to. A panic is said, too.
+pub(crate) fn only_by(rpc: &'static Rpc) -> io::Result<()> {
+    sys::io::replace_stdio(sys::io::null()?, 2)?;
+    std::panic::set_hook(Box::new(move |panic| {
+        let _ = rpc.send(&Log {
+            level: LogLevel::Error,
+            text: escape(&panic.to_string()),
+        });
+    }));
+    Ok(())
+}
 
 /// Writes those lines that the configured level asks for.
 #[derive(Debug, Clone, Copy)]

@@ -65,6 +65,11 @@ impl Rpc {
         Self { socket }
     }
 
+    /// The one of this process, which lasts as long as it does.
+    pub(crate) fn for_this_process(socket: OwnedFd) -> &'static Self {
+        Box::leak(Box::new(Self::new(socket)))
+    }
+
     /// The socket, to see its end come.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -27,7 +27,7 @@ use start::Start;
 #[must_use]
 pub fn auth_main() -> i32 {
     let rpc = match sys::io::inherited(roles::RPC_FD) {
-        Ok(socket) => Rpc::new(socket),
+        Ok(socket) => Rpc::for_this_process(socket),
         Err(error) => {
             // The only message that cannot go to the monitor; the sandbox is still open.
             eprintln!(
@@ -38,15 +38,15 @@ pub fn auth_main() -> i32 {
             return roles::exit::FAILED;
         }
     };
-    let start = match Start::read() {
+    let start = match Start::read(rpc) {
         Ok(start) => start,
         Err(error) => {
-            Logger::new(&rpc, privsep::LogLevel::Fatal)
+            Logger::new(rpc, privsep::LogLevel::Fatal)
                 .line(privsep::LogLevel::Fatal, &format!("cannot start: {error}"));
             return roles::exit::FAILED;
         }
     };
-    let log = Logger::new(&rpc, start.auth.log_level);
+    let log = Logger::new(rpc, start.auth.log_level);
     if let Err(error) = start.close_sandbox() {
         log.line(
             privsep::LogLevel::Fatal,
@@ -54,7 +54,7 @@ pub fn auth_main() -> i32 {
         );
         return roles::exit::FAILED;
     }
-    match serve(start, &rpc, log) {
+    match serve(start, rpc, log) {
         Ok(()) => roles::exit::DONE,
         Err(failed) => {
             failed.end.log(&log, &failed.peer, failed.user.as_deref());

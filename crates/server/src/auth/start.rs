@@ -11,6 +11,7 @@ use proto::{ServerHostKey, TransportConfig};
 use sys::process::Credentials;
 use sys::sandbox::{Confinement, DEFAULT_OPEN_FILES, SandboxPolicy};
 
+use crate::rpc::Rpc;
 use crate::transport;
 
 /// Largest start record that is read, in bytes: lists of algorithms and host certificates.
@@ -42,8 +43,9 @@ pub(super) struct Start {
 
 impl Start {
     /// Reads what the monitor handed down.
-    pub(super) fn read() -> Result<Self, StartError> {
+    pub(super) fn read(rpc: &'static Rpc) -> Result<Self, StartError> {
         sys::io::ensure_stdio().map_err(|e| failed("standard descriptors")(&e))?;
+        crate::log::only_by(rpc).map_err(|e| failed("standard error")(&e))?;
         let network =
             sys::io::inherited(roles::NETWORK_FD).map_err(|e| failed("network descriptor")(&e))?;
         let record =

@@ -37,7 +37,7 @@ use crate::rpc::{Rpc, RpcError};
 #[must_use]
 pub fn session_main() -> i32 {
     let rpc = match sys::io::inherited(roles::RPC_FD) {
-        Ok(socket) => Rpc::new(socket),
+        Ok(socket) => Rpc::for_this_process(socket),
         Err(error) => {
             eprintln!(
                 "{}: descriptor {}: {error}",
@@ -47,10 +47,10 @@ pub fn session_main() -> i32 {
             return roles::exit::FAILED;
         }
     };
-    let (serve, log, who) = match start::begin(&rpc) {
+    let (serve, log, who) = match start::begin(rpc) {
         Ok(started) => started,
         Err(error) => {
-            Logger::new(&rpc, LogLevel::Fatal).line(
+            Logger::new(rpc, LogLevel::Fatal).line(
                 LogLevel::Fatal,
                 &format!("cannot start the session: {error}"),
             );

@@ -18,8 +18,11 @@ use crate::rpc::Rpc;
 use crate::transport;
 
 /// Takes over what the monitor hands down.
-pub(super) fn begin(rpc: &Rpc) -> Result<(Serve<'_>, Logger<'_>, Who), SessionError> {
+pub(super) fn begin(
+    rpc: &'static Rpc,
+) -> Result<(Serve<'static>, Logger<'static>, Who), SessionError> {
     sys::io::ensure_stdio()?;
+    crate::log::only_by(rpc)?;
     // Our memory will hold the connection's keys, and the user's other processes run beside us.
     sys::process::set_dumpable(false)?;
     let network = sys::io::inherited(roles::NETWORK_FD)?;
