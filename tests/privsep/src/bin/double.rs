@@ -1,0 +1,91 @@
+//! Stands in the place of the auth or session process of a real monitor, in the hands of a
+//! test: carries the RPC of the monitor over the network socket that it inherits.
+//!
+//! It judges and starts nothing. The frames between it and the test are those of
+//! `privsep_tests::double`.
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use privsep::roles;
+use privsep_tests::double::{Down, Up, read_down, write_up};
+use sys::io::PollFd;
+
+/// Bytes of the RPC that go to the test in one frame.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Descriptors that the monitor may send at once.
+const MAX_DESCRIPTORS: usize = 4;
+
+fn main() {
+    // A test that has ended is no error of ours.
+    let _ = serve();
+}
+
+fn serve() -> io::Result<()> {
+    let role = std::env::args().nth(1).unwrap_or_default();
+    let network = sys::io::inherited(roles::NETWORK_FD)?;
+    let rpc = sys::io::inherited(roles::RPC_FD)?;
+    sys::io::set_nonblocking(&network, false)?;
+    write_up(
+        &network,
+        &Up::Started {
+            role,
+            pid: std::process::id(),
+        },
+    )?;
+    let mut listening = true;
+    loop {
+        let mut fds = [
+            PollFd::new(network.as_fd(), true, false),
+            PollFd::new(rpc.as_fd(), listening, false),
+        ];
+        let polled = if listening { 2 } else { 1 };
+        sys::io::poll(fds.get_mut(..polled).unwrap_or_default(), None)?;
+        let [from_test, from_monitor] = &fds;
+        if listening && from_monitor.is_readable() {
+            listening = carry_up(&rpc, &network)?;
+        } else if from_test.is_readable() && !carry_down(&network, &rpc)? {
+            return Ok(());
+        }
+    }
+}
+
+/// False when the monitor has closed its end.
+fn carry_up(rpc: &OwnedFd, network: &OwnedFd) -> io::Result<bool> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let received = match sys::socket::recv_with_fds(rpc, &mut chunk, MAX_DESCRIPTORS) {
+        Ok(received) if received.len > 0 => received,
+        _ => {
+            write_up(network, &Up::Ended)?;
+            return Ok(false);
+        }
+    };
+    chunk.truncate(received.len);
+    let descriptors = u32::try_from(received.fds.len()).unwrap_or(u32::MAX);
+    write_up(
+        network,
+        &Up::Bytes {
+            descriptors,
+            bytes: chunk,
+        },
+    )?;
+    Ok(true)
+}
+
+/// False when the test wants us to end.
+fn carry_down(network: &OwnedFd, rpc: &OwnedFd) -> io::Result<bool> {
+    match read_down(network)? {
+        // The monitor may have closed its end already: the test hears of it.
+        Down::Write(bytes) => drop(sys::io::write_all(rpc, &bytes)),
+        Down::WriteWithDescriptors { count, bytes } => {
+            let copies: Vec<OwnedFd> = (0..count)
+                .map(|_| sys::io::null())
+                .collect::<io::Result<_>>()?;
+            let borrowed: Vec<_> = copies.iter().map(AsFd::as_fd).collect();
+            drop(sys::socket::send_with_fds(rpc, &bytes, &borrowed));
+        }
+        Down::End => return Ok(false),
+    }
+    Ok(true)
+}

@@ -1,0 +1,235 @@
+//! What the kernel says of a process: /proc/PID.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// A process as it was when it was looked at.
+#[derive(Clone)]
+pub struct Facts {
+    /// Its number.
+    pub pid: u32,
+    status: String,
+    limits: String,
+    /// Its arguments, as `ps` shows them; NUL bytes are spaces.
+    pub command_line: String,
+    /// Its environment as it was executed; empty when it was given none.
+    pub environment: Vec<String>,
+    /// Its root directory.
+    pub root: PathBuf,
+    /// Descriptors and what they are (`/dev/null`, `socket:[1]`, `pipe:[2]`, …).
+    pub descriptors: BTreeMap<u32, String>,
+    /// Who owns its folder in /proc: root when it is not dumpable.
+    pub owner: u32,
+}
+
+/// What a failed test needs to see; the environment of whoever runs it is nobody's business.
+impl fmt::Debug for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self
+            .environment
+            .iter()
+            .filter_map(|entry| entry.split('=').next())
+            .collect();
+        f.debug_struct("Facts")
+            .field("pid", &self.pid)
+            .field("command_line", &self.command_line)
+            .field("uid", &self.status("Uid"))
+            .field("gid", &self.status("Gid"))
+            .field("groups", &self.status("Groups"))
+            .field("root", &self.root)
+            .field("owner", &self.owner)
+            .field("descriptors", &self.descriptors)
+            .field("variables", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Facts {
+    /// Looks at a process; none when it has gone.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let text = |name: &str| {
+            let bytes = fs::read(folder.join(name)).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let mut descriptors = BTreeMap::new();
+        for entry in fs::read_dir(folder.join("fd")).ok()?.flatten() {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            // One that was closed meanwhile.
+            let Ok(target) = fs::read_link(entry.path()) else {
+                continue;
+            };
+            descriptors.insert(number, target.to_string_lossy().into_owned());
+        }
+        Some(Self {
+            pid,
+            status: text("status")?,
+            limits: text("limits")?,
+            command_line: text("cmdline")?.trim_end_matches('\0').replace('\0', " "),
+            environment: text("environ")?
+                .split('\0')
+                .filter(|entry| !entry.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            root: fs::read_link(folder.join("root")).ok()?,
+            descriptors,
+            owner: fs::metadata(folder.join("status")).ok()?.uid(),
+        })
+    }
+
+    /// The words of a line of /proc/PID/status.
+    ///
+    /// # Panics
+    /// When there is no such line.
+    #[must_use]
+    pub fn status(&self, name: &str) -> Vec<&str> {
+        let line = self.status.lines().find_map(|line| {
+            let (found, rest) = line.split_once(':')?;
+            (found == name).then_some(rest)
+        });
+        line.unwrap_or_else(|| panic!("no {name} in {}", self.status))
+            .split_whitespace()
+            .collect()
+    }
+
+    /// One number of it, in decimal.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn number(&self, name: &str) -> u64 {
+        let words = self.status(name);
+        words.first().expect("a number").parse().expect("a number")
+    }
+
+    /// A set of capabilities (`CapEff` …).
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    #[must_use]
+    pub fn capabilities(&self, name: &str) -> u64 {
+        u64::from_str_radix(self.status(name)[0], 16).expect("hexadecimal digits")
+    }
+
+    /// Real, effective, saved and file system user; all four alike, or a panic.
+    ///
+    /// # Panics
+    /// When they differ.
+    #[must_use]
+    pub fn uid(&self) -> u32 {
+        Self::all_alike(&self.status("Uid"))
+    }
+
+    /// As [`uid`](Self::uid) for the group.
+    ///
+    /// # Panics
+    /// When they differ.
+    #[must_use]
+    pub fn gid(&self) -> u32 {
+        Self::all_alike(&self.status("Gid"))
+    }
+
+    fn all_alike(words: &[&str]) -> u32 {
+        assert!(
+            words.len() == 4 && words.iter().all(|word| *word == words[0]),
+            "ids differ: {words:?}"
+        );
+        words[0].parse().expect("a number")
+    }
+
+    /// Supplementary groups, sorted.
+    ///
+    /// # Panics
+    /// When the kernel writes something else than numbers.
+    #[must_use]
+    pub fn groups(&self) -> Vec<u32> {
+        let words = self.status("Groups");
+        let mut groups: Vec<u32> = words.iter().map(|word| word.parse().unwrap()).collect();
+        groups.sort_unstable();
+        groups
+    }
+
+    /// Soft and hard value of a line of /proc/PID/limits.
+    ///
+    /// # Panics
+    /// When there is no such line.
+    #[must_use]
+    pub fn limit(&self, name: &str) -> (String, String) {
+        let rest = self
+            .limits
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or_else(|| panic!("no {name} in {}", self.limits));
+        let mut words = rest.split_whitespace().map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap())
+    }
+
+    /// What stands behind a descriptor, without the number of the object.
+    #[must_use]
+    pub fn kind(&self, descriptor: u32) -> &str {
+        self.descriptors
+            .get(&descriptor)
+            .map_or("closed", |target| kind_of(target))
+    }
+
+    /// Numbers of descriptors above standard error, with their kinds.
+    #[must_use]
+    pub fn kinds_above_stderr(&self) -> Vec<(u32, &str)> {
+        self.descriptors
+            .range(3..)
+            .map(|(number, target)| (*number, kind_of(target)))
+            .collect()
+    }
+
+    /// The sockets that it holds, by the kernel's number.
+    #[must_use]
+    pub fn sockets(&self) -> Vec<u64> {
+        let mut found: Vec<u64> = self
+            .descriptors
+            .values()
+            .filter_map(|target| {
+                let rest = target.strip_prefix("socket:[")?;
+                rest.strip_suffix(']')?.parse().ok()
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+fn kind_of(target: &str) -> &str {
+    match target.split_once(":[") {
+        Some((kind @ ("socket" | "pipe"), _)) => kind,
+        _ => target,
+    }
+}
+
+/// Numbers of the sockets that listen, on any address, and of those connected to `port`.
+#[must_use]
+pub fn tcp_sockets(port: u16) -> (Vec<u64>, Vec<u64>) {
+    let wanted = format!(":{port:04X}");
+    let (mut listening, mut connected) = (Vec::new(), Vec::new());
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let (Some(local), Some(state), Some(inode)) =
+                (fields.get(1), fields.get(3), fields.get(9))
+            else {
+                continue;
+            };
+            let Ok(inode) = inode.parse() else { continue };
+            if *state == "0A" {
+                listening.push(inode);
+            } else if local.ends_with(&wanted) {
+                connected.push(inode);
+            }
+        }
+    }
+    (listening, connected)
+}

@@ -1,0 +1,390 @@
+//! Servers for the tests, as root or as an ordinary user, and OpenSSH's client set up for them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use interop::account::{Guest, is_root};
+use interop::fixture;
+use interop::process::{COMMAND_LIMIT, Daemon, Input, Outcome, descendants, installed, run};
+use interop::report::skipped;
+use interop::scratch::{Scratch, free_port, until};
+use keys::PrivateKey;
+use sys::signals::Signal;
+
+use crate::facts::Facts;
+
+/// Longest that a test waits for what must come.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// The binary under test: what `FULMAR_BIN` names, else the development build, made now.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("FULMAR_BIN") {
+            return PathBuf::from(path).canonicalize().expect("FULMAR_BIN");
+        }
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "-p", "cli"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "cargo build -p cli"
+        );
+        let path = fixture::target_folder().join("debug/fulmar");
+        path.canonicalize().expect("the binary that was built")
+    })
+}
+
+/// Whether a test of the whole chain can run: root, and OpenSSH's client. Says once why not.
+#[must_use]
+pub fn possible(what: &str) -> bool {
+    let reason = if !is_root() {
+        "not root"
+    } else if installed("ssh").is_none() {
+        "no OpenSSH client"
+    } else if installed("useradd").is_none() {
+        "no useradd"
+    } else {
+        return true;
+    };
+    skipped(what, &reason);
+    false
+}
+
+/// A key pair of a user: made from a number, so that tests repeat themselves.
+#[derive(Debug, Clone)]
+pub struct UserKey {
+    /// The pair.
+    pub private: PrivateKey,
+    /// The line of authorized_keys, without options or line end.
+    pub line: String,
+}
+
+impl UserKey {
+    /// The pair of this number.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn new(number: u8) -> Self {
+        let private = PrivateKey::from_ed25519_seed(&[number; 32]);
+        let line = private.public().to_line().trim_end().to_owned();
+        Self { private, line }
+    }
+
+    /// Writes the private half for a client.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn write(&self, scratch: &Scratch, name: &str) -> PathBuf {
+        let text = keys::private_file::write_openssh(&self.private, name, None).expect("a file");
+        scratch.write(&format!("{name}.pub"), format!("{}\n", self.line));
+        scratch.write(name, text.as_bytes())
+    }
+}
+
+/// A server and what its clients need. Ends, with all that it started, when dropped.
+#[derive(Debug)]
+pub struct Sshd {
+    /// The listener.
+    pub daemon: Daemon,
+    config: PathBuf,
+    known_hosts: PathBuf,
+}
+
+/// What a configuration consists of: `first` lines win over the usual ones, `blocks` (Match)
+/// stand behind them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Config<'a> {
+    /// Lines before the usual ones.
+    pub first: &'a str,
+    /// Lines behind them.
+    pub blocks: &'a str,
+}
+
+impl<'a> Config<'a> {
+    /// Lines that win, and no Match block.
+    #[must_use]
+    pub fn new(first: &'a str) -> Self {
+        Self { first, blocks: "" }
+    }
+
+    /// The usual lines, with Match blocks behind them.
+    #[must_use]
+    pub fn blocks(blocks: &'a str) -> Self {
+        Self { first: "", blocks }
+    }
+
+    /// The text for a server with this host key.
+    #[must_use]
+    pub fn text(&self, host_key: &Path) -> String {
+        format!(
+            "{}\nListenAddress 127.0.0.1\nHostKey {}\nUsePAM no\nPidFile none\n\
+             PerSourcePenalties no\nMaxStartups 1000\nLogLevel DEBUG1\n{}\n",
+            self.first,
+            host_key.display(),
+            self.blocks
+        )
+    }
+}
+
+impl Sshd {
+    /// Starts one as whoever runs the test.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    #[must_use]
+    pub fn start(config: Config<'_>) -> Self {
+        Self::start_with(config, |_, _| Command::new(binary()))
+    }
+
+    /// Starts one by the command that `prepare` makes from the scratch folder and the port; the
+    /// arguments of `sshd` are added.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    #[must_use]
+    pub fn start_with(config: Config<'_>, prepare: impl FnOnce(&Scratch, u16) -> Command) -> Self {
+        let scratch = Scratch::new();
+        let port = free_port();
+        let mut command = prepare(&scratch, port);
+        command.args(["sshd", "-D", "-e", "-p", &port.to_string(), "-f"]);
+        Self::run(config, scratch, port, command)
+    }
+
+    fn run(config: Config<'_>, scratch: Scratch, port: u16, mut command: Command) -> Self {
+        let host_key = fixture::file("host_ed25519");
+        let config = scratch.write("sshd_config", config.text(&host_key));
+        // A server of another user reads it, too.
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).expect("its mode");
+        let public = fixture::text("host_ed25519.pub");
+        let known_hosts = scratch.write("known_hosts", format!("[127.0.0.1]:{port} {public}"));
+        command.arg(&config);
+        let daemon = Daemon::start(&mut command, port, scratch).expect("fulmar sshd");
+        Self {
+            daemon,
+            config,
+            known_hosts,
+        }
+    }
+
+    /// Starts one as `guest`, with a host key that the guest may read.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    #[must_use]
+    pub fn start_as(guest: &Guest, first: &str) -> Self {
+        let scratch = Scratch::new();
+        let port = free_port();
+        let host = UserKey::new(77);
+        let text = keys::private_file::write_openssh(&host.private, "host", None).expect("a key");
+        let host_key = guest.write("host_key", text.as_bytes(), 0o600);
+        let config = scratch.write("sshd_config", Config::new(first).text(&host_key));
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).expect("its mode");
+        let known_hosts =
+            scratch.write("known_hosts", format!("[127.0.0.1]:{port} {}\n", host.line));
+        let mut command = guest.command(binary());
+        command.args(["sshd", "-D", "-e", "-p", &port.to_string(), "-f"]);
+        command.arg(&config);
+        let daemon = Daemon::start(&mut command, port, scratch).expect("fulmar sshd");
+        Self {
+            daemon,
+            config,
+            known_hosts,
+        }
+    }
+
+    /// Replaces the configuration, for the next SIGHUP.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn rewrite(&self, config: Config<'_>) {
+        let text = config.text(&fixture::file("host_ed25519"));
+        fs::write(&self.config, text).expect("the configuration");
+    }
+
+    /// Replaces the configuration by this text as it stands.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn rewrite_raw(&self, text: &str) {
+        fs::write(&self.config, text).expect("the configuration");
+    }
+
+    /// OpenSSH's client for `user` with the private key in `key`; options and the command are to
+    /// follow, the address first.
+    ///
+    /// # Panics
+    /// When the key cannot be written.
+    #[must_use]
+    pub fn ssh(&self, user: &str, keys: &[&UserKey]) -> Command {
+        let mut command = Command::new("ssh");
+        command.args([
+            "-F",
+            "none",
+            "-p",
+            &self.daemon.port.to_string(),
+            "-l",
+            user,
+        ]);
+        for key in keys {
+            let name = keys::fingerprint::sha256(&key.private.public().blob());
+            let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+            command
+                .arg("-i")
+                .arg(key.write(self.daemon.scratch(), &name));
+        }
+        for option in [
+            "IdentitiesOnly=yes",
+            "IdentityAgent=none",
+            "GlobalKnownHostsFile=/dev/null",
+            "StrictHostKeyChecking=yes",
+            "BatchMode=yes",
+            "ConnectTimeout=20",
+            "LogLevel=VERBOSE",
+        ] {
+            command.args(["-o", option]);
+        }
+        command
+            .arg("-o")
+            .arg(format!("UserKnownHostsFile={}", self.known_hosts.display()));
+        command.env_remove("SSH_AUTH_SOCK").env_remove("DISPLAY");
+        command
+    }
+
+    /// Runs a command for `user` who holds `key`.
+    ///
+    /// # Panics
+    /// When the client hangs.
+    #[must_use]
+    pub fn run_command(&self, user: &str, key: &UserKey, remote: &str) -> Outcome {
+        self.run_with(user, &[key], &[], remote)
+    }
+
+    /// The same with options for the client before the address.
+    ///
+    /// # Panics
+    /// When the client hangs.
+    #[must_use]
+    pub fn run_with(
+        &self,
+        user: &str,
+        keys: &[&UserKey],
+        options: &[&str],
+        remote: &str,
+    ) -> Outcome {
+        let mut command = self.ssh(user, keys);
+        command.args(options).args(["127.0.0.1", remote]);
+        finish(&mut command)
+    }
+
+    /// Asserts that the login works.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn lets_in(&self, user: &str, key: &UserKey) {
+        let outcome = self.run_command(user, key, "echo in");
+        assert_eq!(
+            (outcome.status, outcome.stdout.text().as_str()),
+            (0, "in\n"),
+            "{user} should get in: {}\n{}",
+            outcome.summary(),
+            self.daemon.log()
+        );
+    }
+
+    /// Asserts that the login is refused as any other is.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn keeps_out(&self, user: &str, key: &UserKey) {
+        let outcome = self.run_command(user, key, "echo in");
+        assert!(
+            outcome.status == 255
+                && outcome.stdout.text().is_empty()
+                && outcome.stderr.text().contains("Permission denied"),
+            "{user} should be kept out: {}\n{}",
+            outcome.summary(),
+            self.daemon.log()
+        );
+    }
+
+    /// Tells it to read its configuration again.
+    ///
+    /// # Panics
+    /// When it has gone.
+    pub fn hang_up(&self) {
+        let pid = i32::try_from(self.daemon.pid()).expect("a pid");
+        let listener = sys::process::PidFd::open(pid).expect("the listener");
+        listener.signal(Signal::HUP).expect("a signal to it");
+    }
+
+    /// Waits for a line of the log that contains `text`.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn logs(&self, text: &str) {
+        let found = until(LIMIT, || self.daemon.log().contains(text));
+        assert!(found, "no {text:?} in the log:\n{}", self.daemon.log());
+    }
+
+    /// The processes of all connections, the listener left out.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Facts> {
+        descendants(self.daemon.pid())
+            .into_iter()
+            .filter_map(Facts::of)
+            .collect()
+    }
+
+    /// Waits until no process of a connection is left.
+    ///
+    /// # Panics
+    /// When one stays.
+    pub fn leaves_nothing_behind(&self) {
+        let gone = until(LIMIT, || descendants(self.daemon.pid()).is_empty());
+        assert!(gone, "left: {:#?}\n{}", self.processes(), self.daemon.log());
+    }
+}
+
+/// Runs a client that must end by itself.
+///
+/// # Panics
+/// When it does not.
+pub fn finish(command: &mut Command) -> Outcome {
+    run(command, Input::Nothing, COMMAND_LIMIT).unwrap_or_else(|why| panic!("{command:?}: {why}"))
+}
+
+/// A guest whom `key` lets in, with these options before it.
+///
+/// # Panics
+/// When there can be none.
+#[must_use]
+pub fn guest_with(options: &str, key: &UserKey) -> Guest {
+    let guest = Guest::new().expect("a guest");
+    authorize(&guest, &[(options, key)]);
+    guest
+}
+
+/// Writes the guest's authorized_keys.
+pub fn authorize(guest: &Guest, lines: &[(&str, &UserKey)]) {
+    let text: String = lines
+        .iter()
+        .map(|(options, key)| {
+            let space = if options.is_empty() { "" } else { " " };
+            format!("{options}{space}{}\n", key.line)
+        })
+        .collect();
+    guest.write(".ssh/authorized_keys", text, 0o600);
+}

@@ -1,0 +1,360 @@
+//! The listener and whoever manages it: its program replaced on disk, the service manager,
+//! reloads, sources that are refused.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use interop::process::{descendants, installed};
+use interop::scratch::{Scratch, is_listening, until};
+use privsep_tests::facts::Facts;
+use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, binary, guest_with, possible};
+use sys::signals::Signal;
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).expect("a pid");
+    let process = sys::process::PidFd::open(pid).expect("a process");
+    process.signal(signal).expect("a signal to it");
+}
+
+/// Something that is killed when the test ends, however it ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        for pid in descendants(self.0.id()) {
+            if let Ok(process) = sys::process::PidFd::open(i32::try_from(pid).unwrap_or(0)) {
+                let _ = process.signal(Signal::KILL);
+            }
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A session that runs `cat`.
+struct Cat(Killed);
+
+impl Cat {
+    fn start(mut ssh: Command) -> Self {
+        let child = ssh
+            .args(["127.0.0.1", "exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ssh");
+        let mut cat = Self(Killed(child));
+        cat.still_works();
+        cat
+    }
+
+    fn still_works(&mut self) {
+        let child = &mut self.0.0;
+        let stdin = child.stdin.as_mut().expect("its input");
+        stdin.write_all(b"echo\n").expect("a line");
+        let mut back = [0; 5];
+        let stdout = child.stdout.as_mut().expect("its output");
+        stdout.read_exact(&mut back).expect("the line back");
+        assert_eq!(&back, b"echo\n");
+    }
+}
+
+#[test]
+fn the_program_on_disk_may_be_replaced_under_a_running_server() {
+    if !possible("a program that is replaced") {
+        return;
+    }
+    let key = UserKey::new(11);
+    let guest = guest_with("", &key);
+    let server = Sshd::start_with(Config::default(), |scratch, _| {
+        let copy = scratch.join("fulmar");
+        fs::copy(binary(), &copy).expect("a copy");
+        Command::new(copy)
+    });
+    let mut before = Cat::start(server.ssh(&guest.name, &[&key]));
+    let program = server.daemon.scratch().join("fulmar");
+    let fresh = server.daemon.scratch().join("fulmar.new");
+    // What an upgrade does: another file under the name. This one would let nobody in.
+    fs::write(&fresh, "#!/bin/sh\nexit 99\n").expect("another program");
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).expect("its mode");
+    fs::rename(&fresh, &program).expect("in its place");
+    server.lets_in(&guest.name, &key);
+    let outcome = server.run_with(&guest.name, &[&key], &["-tt"], "tty");
+    assert!(
+        outcome.stdout.text().contains("/dev/pts/"),
+        "{}",
+        outcome.summary()
+    );
+    fs::remove_file(&program).expect("no program at all");
+    server.lets_in(&guest.name, &key);
+    // Also behind a reload.
+    server.hang_up();
+    server.logs("Received SIGHUP");
+    server.lets_in(&guest.name, &key);
+    before.still_works();
+    // All roles run the file that the listener was started from.
+    for facts in server.processes() {
+        let exe = fs::read_link(format!("/proc/{}/exe", facts.pid)).expect("its program");
+        let exe = exe.display().to_string();
+        assert!(
+            facts.command_line.starts_with("cat") || exe.ends_with("fulmar (deleted)"),
+            "{exe}: {facts:?}"
+        );
+    }
+}
+
+#[test]
+fn the_service_manager_hears_readiness_reload_and_end() {
+    if !possible("sd_notify") {
+        return;
+    }
+    let manager = Scratch::new();
+    let path = manager.join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let key = UserKey::new(12);
+    let guest = guest_with("", &key);
+    let mut server = Sshd::start_with(Config::default(), |_, _| {
+        let mut command = Command::new(binary());
+        command.env("NOTIFY_SOCKET", &path);
+        command
+    });
+    let next = || {
+        let mut buffer = [0; 1024];
+        let count = socket.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..count]).into_owned()
+    };
+    let pid = server.daemon.pid();
+    let ready = next();
+    assert!(ready.starts_with("READY=1\n"), "{ready}");
+    assert!(ready.contains(&format!("MAINPID={pid}\n")), "{ready}");
+    assert!(
+        ready.contains(&format!(":{}", server.daemon.port)),
+        "{ready}"
+    );
+    server.hang_up();
+    let reloading = next();
+    assert!(
+        reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+        "{reloading}"
+    );
+    assert!(next().starts_with("READY=1\n"));
+    server.rewrite_raw("NoSuchKeyword yes\n");
+    server.hang_up();
+    assert!(next().starts_with("RELOADING=1\n"));
+    assert!(
+        next().starts_with("READY=1\n"),
+        "it goes on with the old one"
+    );
+    server.lets_in(&guest.name, &key);
+    // What the manager is told with is nothing for the roles.
+    let mut cat = Cat::start(server.ssh(&guest.name, &[&key]));
+    for facts in server.processes() {
+        let told = facts
+            .environment
+            .iter()
+            .any(|entry| entry.starts_with("NOTIFY_"));
+        assert!(!told, "{facts:?}");
+    }
+    signal(pid, Signal::TERM);
+    assert!(next().starts_with("STOPPING=1\n"));
+    assert!(server.daemon.ends_within(LIMIT));
+    cat.still_works();
+}
+
+#[test]
+fn sockets_of_the_service_manager_are_served_and_kept_over_a_reload() {
+    if !possible("socket activation") || installed("sh").is_none() {
+        return;
+    }
+    let key = UserKey::new(13);
+    let guest = guest_with("", &key);
+    let scratch = Scratch::new();
+    let activated = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a socket");
+    let port = activated.local_addr().expect("its address").port();
+    let host = interop::fixture::file("host_ed25519");
+    let text = |lines: &str| Config::new(lines).text(&host);
+    // A port of the file would not be opened: it is taken.
+    let config = scratch.write("sshd_config", text(&format!("Port {port}")));
+    let known_hosts = format!(
+        "[127.0.0.1]:{port} {}",
+        interop::fixture::text("host_ed25519.pub")
+    );
+    let known_hosts = scratch.write("known_hosts", known_hosts);
+    let log = scratch.join("log");
+    let file = fs::File::create(&log).expect("a log");
+    // LISTEN_PID is the process that is executed, as systemd sets it.
+    let script = format!(
+        "export LISTEN_PID=$$ LISTEN_FDS=1; exec {} sshd -D -e -f {}",
+        binary().display(),
+        config.display()
+    );
+    let mut command = sys::process::Command::new("/bin/sh");
+    command
+        .args(["sh", "-c", &script])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .fd(sys::io::null().expect("/dev/null"), 0)
+        .fd(sys::io::null().expect("/dev/null"), 1)
+        .fd(file.into(), 2)
+        .fd(sys::io::dup(&activated).expect("a copy"), 3)
+        .new_session();
+    let child = command.spawn().expect("fulmar sshd");
+    drop(command);
+    let server = Activated(child);
+    let log_of = || fs::read_to_string(&log).unwrap_or_default();
+    let login = || {
+        let mut command = Command::new("ssh");
+        command.args([
+            "-F",
+            "none",
+            "-p",
+            &port.to_string(),
+            "-l",
+            &guest.name,
+            "-i",
+        ]);
+        command.arg(key.write(&scratch, "key"));
+        for option in ["IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes"] {
+            command.args(["-o", option]);
+        }
+        command
+            .arg("-o")
+            .arg(format!("UserKnownHostsFile={}", known_hosts.display()));
+        command.args([
+            "127.0.0.1",
+            "echo in; echo ${LISTEN_PID:-none} ${LISTEN_FDS:-none}",
+        ]);
+        let outcome = privsep_tests::sshd::finish(&mut command);
+        assert_eq!(
+            outcome.stdout.text(),
+            "in\nnone none\n",
+            "{}\n{}",
+            outcome.summary(),
+            log_of()
+        );
+    };
+    login();
+    // Port names another one now; the manager's sockets stay those that are served.
+    let other = interop::scratch::free_port();
+    fs::write(&config, text(&format!("Port {other}"))).expect("the configuration");
+    signal(u32::try_from(server.0.pid()).expect("a pid"), Signal::HUP);
+    assert!(until(LIMIT, || log_of().contains("Received SIGHUP")));
+    login();
+    assert!(!is_listening(other), "{}", log_of());
+    // The socket is the manager's: it waits on for whoever is started next.
+    drop(server);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+}
+
+struct Activated(sys::process::Child);
+
+impl Drop for Activated {
+    fn drop(&mut self) {
+        let _ = self.0.signal(Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_reload_is_for_connections_that_come_after_it() {
+    if !possible("connections over a reload") {
+        return;
+    }
+    let key = UserKey::new(14);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::default());
+    let mut cat = Cat::start(server.ssh(&guest.name, &[&key]));
+    server.rewrite(Config::new(&format!("DenyUsers {}", guest.name)));
+    server.hang_up();
+    server.logs("Received SIGHUP");
+    server.keeps_out(&guest.name, &key);
+    cat.still_works();
+    // A file with a good line and a bad one changes nothing at all.
+    server.rewrite(Config::new("MaxAuthTries 1\nNoSuchKeyword yes"));
+    server.hang_up();
+    server.logs("the old configuration stays in use");
+    server.keeps_out(&guest.name, &key);
+    // One whose host keys are gone, neither.
+    server.rewrite_raw("HostKey /nonexistent/key\nListenAddress 127.0.0.1\n");
+    server.hang_up();
+    server.logs("no hostkeys available");
+    server.rewrite(Config::default());
+    server.hang_up();
+    let again = until(LIMIT, || {
+        server.run_command(&guest.name, &key, "echo in").status == 0
+    });
+    assert!(again, "{}", server.daemon.log());
+    cat.still_works();
+}
+
+#[test]
+fn penalties_of_the_defaults_hit_their_source_and_an_honest_login_gets_in() {
+    if !possible("penalties") {
+        return;
+    }
+    let key = UserKey::new(15);
+    let guest = guest_with("", &key);
+    // The first line wins: the default, not the tests' usual "no".
+    let server = Sshd::start(Config::new("PerSourcePenalties yes\nLogLevel VERBOSE"));
+    let stranger = UserKey::new(98);
+    let (here, there) = ("127.0.0.1", "127.0.0.2");
+    let attempt =
+        |from: &str, key: &UserKey| server.run_with(&guest.name, &[key], &["-b", from], "echo in");
+    // An honest mistake costs nothing.
+    assert_eq!(attempt(there, &stranger).status, 255);
+    assert_eq!(attempt(there, &key).stdout.text(), "in\n");
+    let mut failures = 0;
+    let punished = until(Duration::from_secs(60), || {
+        let outcome = attempt(here, &stranger);
+        assert_eq!(outcome.status, 255);
+        let refused = !outcome.stderr.text().contains("Permission denied");
+        failures += usize::from(!refused);
+        refused
+    });
+    assert!(punished, "{failures} failures: {}", server.daemon.log());
+    // 5 s for each, refused above 15 s, less what passes meanwhile.
+    assert!((3..30).contains(&failures), "{failures}");
+    server.logs("activating penalty");
+    let refused = attempt(here, &key);
+    assert_eq!(refused.status, 255, "the right key does not help");
+    assert_eq!(
+        attempt(there, &key).stdout.text(),
+        "in\n",
+        "{}",
+        server.daemon.log()
+    );
+    // Refused without a process of its own, and told so.
+    let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+    let mut said = String::new();
+    let _ = stream.read_to_string(&mut said);
+    assert_eq!(said, "Not allowed at this time\r\n");
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_client_that_crashes_its_process_is_penalised() {
+    if !possible("penalties for crashes") {
+        return;
+    }
+    let server = Sshd::start(Config::new("PerSourcePenalties yes"));
+    let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+    let mut byte = [0];
+    stream.read_exact(&mut byte).expect("a version line");
+    let auth = server
+        .processes()
+        .into_iter()
+        .find(|facts: &Facts| facts.command_line == "fulmar sshd-auth")
+        .expect("the auth process");
+    // As the sandbox would: the kernel kills it for a forbidden call.
+    signal(auth.pid, Signal::SYS);
+    server.logs("caused crash");
+    let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+    let mut said = String::new();
+    let _ = stream.read_to_string(&mut said);
+    assert_eq!(said, "Not allowed at this time\r\n");
+}

@@ -1,0 +1,569 @@
+//! The processes of live connections as the kernel shows them: users, groups, capabilities,
+//! sandbox, limits, root directory, descriptors, environment.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use interop::account::{Guest, uid_of};
+use interop::process::installed;
+use interop::scratch::until;
+use privsep_tests::facts::{Facts, tcp_sockets};
+use privsep_tests::sshd::{
+    Config, LIMIT, Sshd, UserKey, authorize, binary, finish, guest_with, possible,
+};
+use sys::signals::Signal;
+
+const SECRET: &str = "hunter2-of-the-administrator";
+
+/// A client that is logged in and runs `cat`; gone when dropped.
+struct LoggedIn {
+    child: Child,
+}
+
+impl LoggedIn {
+    fn start(mut command: Command) -> Self {
+        let mut child = command
+            .args(["127.0.0.1", "echo ready; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("ssh");
+        let mut line = String::new();
+        let stdout = child.stdout.as_mut().expect("its output");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        Self { child }
+    }
+
+    /// What it sends comes back.
+    fn still_works(&mut self) {
+        let stdin = self.child.stdin.as_mut().expect("its input");
+        stdin.write_all(b"echo\n").expect("a line");
+        let mut back = [0; 5];
+        let stdout = self.child.stdout.as_mut().expect("its output");
+        stdout.read_exact(&mut back).expect("the line back");
+        assert_eq!(&back, b"echo\n");
+    }
+
+    fn ends(&mut self) -> bool {
+        until(LIMIT, || matches!(self.child.try_wait(), Ok(Some(_))))
+    }
+}
+
+impl Drop for LoggedIn {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A connection whose client says nothing after the server's version line.
+fn silent(server: &Sshd) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+    stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let mut begin = [0; 8];
+    stream.read_exact(&mut begin).expect("a version line");
+    assert_eq!(&begin, b"SSH-2.0-");
+    stream
+}
+
+/// The processes of one connection that has not logged in and one that has.
+struct Live {
+    listener: Facts,
+    monitor_before: Facts,
+    auth: Facts,
+    monitor_after: Facts,
+    session: Facts,
+    command: Facts,
+}
+
+fn parent(facts: &Facts) -> u32 {
+    u32::try_from(facts.number("PPid")).expect("a pid")
+}
+
+fn child_of(all: &[Facts], pid: u32) -> Facts {
+    let mut found = all.iter().filter(|facts| parent(facts) == pid);
+    let only = found.next().expect("a child").clone();
+    assert!(found.next().is_none(), "{pid} has two children: {all:#?}");
+    only
+}
+
+impl Live {
+    fn look(server: &Sshd) -> Self {
+        let all = server.processes();
+        let listener = Facts::of(server.daemon.pid()).expect("the listener");
+        let monitors: Vec<&Facts> = all
+            .iter()
+            .filter(|facts| parent(facts) == listener.pid)
+            .collect();
+        let [one, other] = monitors[..] else {
+            panic!("not two connections: {all:#?}");
+        };
+        let is_before =
+            |monitor: &Facts| child_of(&all, monitor.pid).command_line == "fulmar sshd-auth";
+        let (before, after) = if is_before(one) {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        let session = child_of(&all, after.pid);
+        let live = Self {
+            auth: child_of(&all, before.pid),
+            command: child_of(&all, session.pid),
+            monitor_before: before.clone(),
+            monitor_after: after.clone(),
+            session,
+            listener,
+        };
+        assert_eq!(all.len(), 5, "no process besides: {all:#?}");
+        live
+    }
+
+    fn all(&self) -> [&Facts; 6] {
+        [
+            &self.listener,
+            &self.monitor_before,
+            &self.auth,
+            &self.monitor_after,
+            &self.session,
+            &self.command,
+        ]
+    }
+}
+
+fn variables(facts: &Facts) -> BTreeSet<&str> {
+    facts
+        .environment
+        .iter()
+        .filter_map(|entry| entry.split('=').next())
+        .filter(|name| *name != "TZ")
+        .collect()
+}
+
+fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
+    let (listening, connected) = tcp_sockets(server.daemon.port);
+    let own = |facts: &Facts| -> Vec<u64> {
+        let sockets = facts.sockets();
+        let listens = sockets.iter().any(|inode| listening.contains(inode));
+        assert_eq!(listens, facts.pid == live.listener.pid, "{facts:#?}");
+        let found = sockets
+            .into_iter()
+            .filter(|inode| connected.contains(inode));
+        found.collect()
+    };
+    // The connection is with the two before the login, and with the session alone after it.
+    assert!(own(&live.listener).is_empty(), "{:#?}", live.listener);
+    let before = own(&live.monitor_before);
+    assert_eq!(before.len(), 1);
+    assert_eq!(own(&live.auth), before);
+    assert!(
+        own(&live.monitor_after).is_empty(),
+        "{:#?}",
+        live.monitor_after
+    );
+    let after = own(&live.session);
+    assert_eq!(after.len(), 1);
+    assert_ne!(after, before);
+    assert!(own(&live.command).is_empty());
+
+    for facts in live.all() {
+        assert_eq!(
+            facts.kind(0),
+            if facts.pid == live.command.pid {
+                "pipe"
+            } else {
+                "/dev/null"
+            }
+        );
+    }
+    // Standard error is the log for those who write it, and for nobody else.
+    for facts in [&live.listener, &live.monitor_before, &live.monitor_after] {
+        assert_eq!(facts.kind(2), log, "{facts:#?}");
+    }
+    for facts in [&live.auth, &live.session] {
+        assert_eq!((facts.kind(1), facts.kind(2)), ("/dev/null", "/dev/null"));
+    }
+    // What whoever runs the tests has left open reaches the listener, which passes nothing on.
+    let ours = Facts::of(std::process::id())
+        .expect("ourselves")
+        .descriptors;
+    let exact = |facts: &Facts, wanted: &[&str]| {
+        let mut wanted = wanted.to_vec();
+        wanted.sort_unstable();
+        // A process that has just started another has not let go of all that it passed on.
+        let mut kinds = Vec::new();
+        let settled = until(LIMIT, || {
+            let now = Facts::of(facts.pid).expect("it runs");
+            let own = now.kinds_above_stderr().into_iter().filter(|(number, _)| {
+                facts.pid != live.listener.pid || now.descriptors.get(number) != ours.get(number)
+            });
+            kinds = own.map(|(_, kind)| kind.to_owned()).collect();
+            kinds.sort_unstable();
+            kinds == wanted
+        });
+        assert!(settled, "{kinds:?} instead of {wanted:?}: {facts:#?}");
+    };
+    let program = binary().to_str().expect("a path");
+    let pidfd = "anon_inode:[pidfd]";
+    // The start record for the next connections and the news of the one that goes on.
+    exact(
+        &live.listener,
+        &[
+            "socket",
+            "anon_inode:[eventpoll]",
+            "anon_inode:[signalfd]",
+            program,
+            "/memfd:sshd-monitor (deleted)",
+            "pipe",
+            pidfd,
+        ],
+    );
+    exact(
+        &live.monitor_before,
+        &["socket", "socket", "pipe", program, pidfd],
+    );
+    exact(&live.auth, &["socket", "socket"]);
+    exact(&live.monitor_after, &["socket", program, pidfd]);
+    let session: Vec<&str> = live
+        .session
+        .kinds_above_stderr()
+        .into_iter()
+        .map(|(_, kind)| kind)
+        .filter(|kind| !["pipe", "socket", pidfd].contains(kind))
+        .collect();
+    assert!(
+        session
+            .iter()
+            .all(|kind| ["anon_inode:[eventpoll]", "anon_inode:[timerfd]"].contains(kind)),
+        "{:#?}",
+        live.session
+    );
+    assert_eq!(live.session.sockets().len(), 2, "network and monitor");
+    assert_eq!(live.command.descriptors.len(), 3, "{:#?}", live.command);
+}
+
+fn check_cage(auth: &Facts) {
+    assert_eq!(auth.number("Seccomp"), 2, "{auth:#?}");
+    assert_eq!(auth.number("NoNewPrivs"), 1);
+    for (name, value) in [
+        ("Max processes", "0"),
+        ("Max file size", "0"),
+        ("Max core file size", "0"),
+        ("Max open files", "16"),
+    ] {
+        assert_eq!(
+            auth.limit(name),
+            (value.to_owned(), value.to_owned()),
+            "{name}"
+        );
+    }
+}
+
+fn check_common(live: &Live) {
+    for facts in live.all() {
+        assert_eq!(facts.number("Threads"), 1, "{facts:#?}");
+        assert!(!facts.command_line.contains(SECRET));
+        if facts.pid != live.listener.pid {
+            let known = facts.environment.iter().any(|entry| entry.contains(SECRET));
+            assert!(!known, "{facts:#?}");
+        }
+    }
+    assert_eq!(variables(&live.monitor_before), BTreeSet::from(["PATH"]));
+    assert_eq!(variables(&live.monitor_after), BTreeSet::from(["PATH"]));
+    assert_eq!(variables(&live.auth), BTreeSet::new());
+    assert_eq!(variables(&live.session), BTreeSet::from(["PATH"]));
+    let names = variables(&live.command);
+    for name in [
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "PATH",
+        "SSH_CLIENT",
+        "SSH_CONNECTION",
+    ] {
+        assert!(names.contains(name), "{name}: {names:?}");
+    }
+    for name in &names {
+        let usual = [
+            "HOME", "USER", "LOGNAME", "SHELL", "PATH", "MAIL", "LANG", "PWD", "_", "OLDPWD",
+            "SHLVL",
+        ];
+        assert!(
+            usual.contains(name) || name.starts_with("SSH_") || name.starts_with("LC_"),
+            "{name}: {names:?}"
+        );
+    }
+    // Not dumpable: nobody but root looks inside those that hold keys.
+    for facts in &live.all()[..5] {
+        assert_eq!(facts.owner, 0, "{facts:#?}");
+    }
+    check_cage(&live.auth);
+    for facts in [
+        &live.monitor_before,
+        &live.monitor_after,
+        &live.session,
+        &live.command,
+    ] {
+        // sudo and the like must work for users.
+        assert_eq!(facts.number("NoNewPrivs"), 0, "{facts:#?}");
+        assert_eq!(facts.number("Seccomp"), 0);
+    }
+}
+
+fn groups_of(user: &str) -> Vec<u32> {
+    let outcome = finish(Command::new("id").args(["-G", user]));
+    let text = outcome.stdout.text();
+    let mut groups: Vec<u32> = text
+        .split_whitespace()
+        .map(|id| id.parse().unwrap())
+        .collect();
+    groups.sort_unstable();
+    groups
+}
+
+#[test]
+fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
+    if !possible("processes of a server started as root") {
+        return;
+    }
+    let key = UserKey::new(1);
+    let guest = guest_with("", &key);
+    let more = finish(Command::new("usermod").args(["-a", "-G", "games", &guest.name]));
+    assert_eq!(more.status, 0, "{}", more.summary());
+    let server = Sshd::start_with(Config::default(), |_, _| {
+        let mut command = Command::new(binary());
+        command.env("FULMAR_TEST_SECRET", SECRET);
+        command
+    });
+    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
+    let _held = silent(&server);
+    let live = Live::look(&server);
+    let log = server.daemon.scratch().join("server.log");
+    check_common(&live);
+    check_descriptors(&live, &server, log.to_str().expect("a path"));
+
+    for facts in [&live.listener, &live.monitor_before, &live.monitor_after] {
+        assert_eq!((facts.uid(), facts.gid()), (0, 0));
+        assert_eq!(facts.root.to_str(), Some("/"));
+    }
+    let (auth, uid) = (&live.auth, uid_of(&guest.name).expect("a uid"));
+    let caged = uid_of("sshd").or(uid_of("nobody")).expect("a user for it");
+    assert_eq!(auth.uid(), caged);
+    assert_ne!(auth.gid(), 0);
+    assert_eq!(auth.groups(), [auth.gid()]);
+    for facts in [auth, &live.session, &live.command] {
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(facts.capabilities(set), 0, "{set}: {facts:#?}");
+        }
+    }
+    assert_ne!(auth.root.to_str(), Some("/"));
+    let inside = std::fs::read_dir(&auth.root).expect("its root").count();
+    assert_eq!(inside, 0, "{}", auth.root.display());
+
+    for facts in [&live.session, &live.command] {
+        assert_eq!((facts.uid(), facts.gid()), (uid, uid_to_gid(&guest)));
+        assert_eq!(facts.groups(), groups_of(&guest.name));
+        assert_eq!(facts.root.to_str(), Some("/"));
+    }
+    assert_eq!(live.command.owner, uid);
+    // The names that ps shows: who is served, and nothing else of the connection.
+    for (facts, before) in [(&live.session, "fulmar: "), (&live.monitor_after, "sshd: ")] {
+        // A long name is cut to the room that the arguments had.
+        let shown = facts.command_line.strip_prefix(before).expect("a title");
+        let name = shown.split(' ').next().unwrap_or_default();
+        assert!(name.len() > 3 && guest.name.starts_with(name), "{facts:?}");
+    }
+    assert_eq!(live.monitor_before.command_line, "sshd: [accepted]");
+    client.still_works();
+    drop(client);
+    drop(_held);
+    server.leaves_nothing_behind();
+}
+
+fn uid_to_gid(guest: &Guest) -> u32 {
+    let outcome = finish(Command::new("id").args(["-g", &guest.name]));
+    outcome.stdout.text().trim().parse().expect("a gid")
+}
+
+#[test]
+fn each_process_of_an_ordinary_users_server_is_that_users_and_caged_alike() {
+    if !possible("processes of a server started by an ordinary user") {
+        return;
+    }
+    let key = UserKey::new(2);
+    let guest = guest_with("", &key);
+    let uid = uid_of(&guest.name).expect("a uid");
+    let server = Sshd::start_as(&guest, "");
+    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
+    let _held = silent(&server);
+    let live = Live::look(&server);
+    let log = server.daemon.scratch().join("server.log");
+    check_common(&live);
+    check_descriptors(&live, &server, log.to_str().expect("a path"));
+    for facts in live.all() {
+        assert_eq!((facts.uid(), facts.gid()), (uid, uid_to_gid(&guest)));
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(facts.capabilities(set), 0, "{set}: {facts:#?}");
+        }
+        assert_eq!(facts.groups(), groups_of(&guest.name));
+    }
+    client.still_works();
+    drop(client);
+    // Nobody else is served, whoever proves to be it.
+    let other = guest_with("", &key);
+    server.keeps_out(&other.name, &key);
+    server.keeps_out("root", &key);
+    // A terminal of his own, without anybody's privilege.
+    let outcome = server.run_with(&guest.name, &[&key], &["-tt"], "tty; id -u");
+    assert!(
+        outcome.stdout.text().contains("/dev/pts/"),
+        "{}",
+        outcome.summary()
+    );
+}
+
+#[test]
+fn the_user_cannot_look_into_the_process_that_serves_the_session() {
+    if !possible("what a user sees of the session process") || installed("setpriv").is_none() {
+        return;
+    }
+    let key = UserKey::new(3);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::default());
+    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
+    let _held = silent(&server);
+    let live = Live::look(&server);
+    for facts in [
+        &live.session,
+        &live.monitor_after,
+        &live.auth,
+        &live.listener,
+    ] {
+        for file in ["environ", "mem", "fd/3", "maps", "auxv", "syscall"] {
+            let path = format!("/proc/{}/{file}", facts.pid);
+            let outcome = finish(
+                guest
+                    .command(&installed("head").expect("head"))
+                    .args(["-c", "1", &path]),
+            );
+            assert!(
+                outcome.status != 0 && outcome.stdout.length == 0,
+                "{file} of {}: {}",
+                facts.command_line,
+                outcome.summary()
+            );
+        }
+    }
+    // His own command he can look into.
+    let path = format!("/proc/{}/environ", live.command.pid);
+    let outcome = finish(guest.command(&installed("cat").expect("cat")).arg(&path));
+    assert!(
+        outcome.stdout.text().contains("SSH_CONNECTION"),
+        "{}",
+        outcome.summary()
+    );
+    client.still_works();
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).expect("a pid");
+    let process = sys::process::PidFd::open(pid).expect("a process");
+    process.signal(Signal::KILL).expect("a signal to it");
+}
+
+fn is_gone(pid: u32) -> bool {
+    until(LIMIT, || {
+        match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => stat.contains(") Z "),
+            Err(_) => true,
+        }
+    })
+}
+
+#[test]
+fn no_role_outlives_its_monitor() {
+    if !possible("roles without a monitor") {
+        return;
+    }
+    let key = UserKey::new(4);
+    let guest = guest_with("", &key);
+    // Without a limit on the login nothing but its parent's death would end the auth process.
+    let server = Sshd::start(Config::new("LoginGraceTime 0"));
+    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
+    let mut held = silent(&server);
+    let live = Live::look(&server);
+    kill(live.monitor_before.pid);
+    assert!(
+        is_gone(live.auth.pid),
+        "the auth process outlives its monitor"
+    );
+    let mut rest = Vec::new();
+    let _ = held.read_to_end(&mut rest);
+    client.still_works();
+    kill(live.monitor_after.pid);
+    assert!(
+        is_gone(live.session.pid),
+        "the session outlives its monitor"
+    );
+    assert!(client.ends());
+    // The listener goes on.
+    server.lets_in(&guest.name, &key);
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_role_that_is_killed_ends_its_connection_and_no_other() {
+    if !possible("roles that are killed") {
+        return;
+    }
+    let key = UserKey::new(5);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::default());
+    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
+    let mut held = silent(&server);
+    let live = Live::look(&server);
+    kill(live.auth.pid);
+    assert!(is_gone(live.monitor_before.pid));
+    let mut rest = Vec::new();
+    let _ = held.read_to_end(&mut rest);
+    client.still_works();
+    kill(live.session.pid);
+    assert!(client.ends());
+    assert!(is_gone(live.monitor_after.pid));
+    server.lets_in(&guest.name, &key);
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn descriptors_and_processes_are_as_before_after_many_connections() {
+    if !possible("descriptors after many connections") {
+        return;
+    }
+    let key = UserKey::new(6);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::default());
+    server.lets_in(&guest.name, &key);
+    server.leaves_nothing_behind();
+    let pid = server.daemon.pid();
+    let before = Facts::of(pid).expect("the listener").descriptors.len();
+    let stranger = UserKey::new(99);
+    for _ in 0..5 {
+        server.lets_in(&guest.name, &key);
+        server.keeps_out(&guest.name, &stranger);
+        drop(silent(&server));
+        drop(TcpStream::connect(("127.0.0.1", server.daemon.port)));
+    }
+    server.leaves_nothing_behind();
+    let after = || Facts::of(pid).expect("the listener").descriptors.len();
+    assert!(
+        until(LIMIT, || after() == before),
+        "{before} then {}",
+        after()
+    );
+    authorize(&guest, &[]);
+    server.keeps_out(&guest.name, &key);
+}
