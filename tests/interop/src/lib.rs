@@ -13,6 +13,7 @@
 pub mod account;
 pub mod covering;
 pub mod fixture;
+pub mod load;
 pub mod matrix;
 pub mod offers;
 pub mod peers;

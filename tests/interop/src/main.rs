@@ -110,7 +110,7 @@ fn progress(label: &str, done: usize, all: usize, shown: &std::sync::Mutex<Insta
     let line = format!("{label}: {done}/{all}");
     if terminal {
         eprint!("\r{line}{}", if done == all { "\n" } else { "" });
-    } else if done == all || done % 500 == 0 {
+    } else if done == all || done.is_multiple_of(500) {
         eprintln!("{line}");
     }
 }
