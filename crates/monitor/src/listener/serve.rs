@@ -17,7 +17,7 @@ use super::block::NetBlock;
 use super::launch::Launch;
 use super::penalties::{Offence, Penalties};
 use super::sockets::Socket;
-use super::startups::{Refusal, StartupRules, Startups};
+use super::startups::{Refusal, StartupRules, Startups, Verdict};
 use crate::log::Log;
 
 /// Connections accepted before other events are looked at again.
@@ -236,7 +236,8 @@ impl<'log> Listener<'log> {
         let source = self.block_of(peer.ip());
         let rules = StartupRules::of(&self.options);
         let draw = u32::from_be_bytes(crypto::random::bytes()) % 100;
-        if let Some(refusal) = self.startups.refusal(&rules, source, draw) {
+        let verdict = self.startups.verdict(&rules, source, draw);
+        if let Verdict::Refuse(refusal) = verdict {
             self.refuse(&network, peer, refusal, now_ms);
             return;
         }
@@ -254,6 +255,9 @@ impl<'log> Listener<'log> {
             ));
             let _ = sys::io::write(&network, b"Not allowed at this time\r\n");
             return;
+        }
+        if let Verdict::Displace(largest) = verdict {
+            self.displace_oldest(largest);
         }
         if self.options.tcp_keep_alive {
             let _ = sys::socket::set_keepalive(&network, true);
@@ -291,6 +295,26 @@ impl<'log> Listener<'log> {
         );
         self.startups.enter(source);
         Ok(())
+    }
+
+    /// Ends the oldest connection of `source` that has not logged in: another source needs the
+    /// place. It has done nothing that would be penalised.
+    fn displace_oldest(&mut self, source: NetBlock) {
+        let oldest = self
+            .pending
+            .iter_mut()
+            .filter(|(_, pending)| pending.source == source && !pending.silent)
+            .min_by_key(|(token, _)| **token);
+        let Some((_, pending)) = oldest else { return };
+        self.log.verbose(&format!(
+            "drop connection from {} for one from another source: past MaxStartups",
+            pending.address
+        ));
+        pending.told = true;
+        pending.silent = true;
+        let _ = self.epoll.remove(&pending.news);
+        let _ = pending.child.signal(Signal::KILL);
+        self.startups.leave(source);
     }
 
     fn refuse(&mut self, network: &OwnedFd, peer: SocketAddr, refusal: Refusal, now_ms: u64) {
@@ -465,9 +489,17 @@ impl<'log> Listener<'log> {
         &mut self,
         reload: &mut impl FnMut(Launch, Vec<Socket>) -> Result<Reloaded, (Launch, Vec<Socket>)>,
     ) -> io::Result<()> {
+        let launch = match self.launch.share() {
+            Ok(launch) => launch,
+            Err(error) => {
+                self.log.error(&format!(
+                    "reload failed, the old configuration stays in use: {error}"
+                ));
+                return Ok(());
+            }
+        };
         self.forget_sockets();
         let sockets = core::mem::take(&mut self.sockets);
-        let launch = self.launch.share()?;
         match reload(launch, sockets) {
             Ok(reloaded) => {
                 self.options = reloaded.config.global();

@@ -27,6 +27,17 @@ pub(crate) struct Startups {
     by_source: HashMap<NetBlock, usize>,
 }
 
+/// What becomes of a new connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is let in.
+    Admit,
+    /// It is let in when the oldest connection of this source has been ended.
+    Displace(NetBlock),
+    /// It is refused.
+    Refuse(Refusal),
+}
+
 /// Why a connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -64,22 +75,30 @@ impl StartupRules {
 }
 
 impl Startups {
-    /// Whether one more connection from `source` is refused; `draw` is a random number below
-    /// 100.
-    pub(crate) fn refusal(
-        &self,
-        rules: &StartupRules,
-        source: NetBlock,
-        draw: u32,
-    ) -> Option<Refusal> {
-        if draw < rules.refusal_percent(self.total) {
-            return Some(Refusal::MaxStartups);
+    /// What becomes of one more connection from `source`; `draw` is a random number below 100.
+    ///
+    /// OpenSSH refuses by chance whoever comes, so that one source that opens connections and
+    /// says nothing shuts out everybody. Here the chance falls on sources that hold at least
+    /// their equal share of the places, and where none is left a newcomer whose source holds
+    /// fewer takes the oldest place of the source that holds most. From a single source, and
+    /// from many that hold one each, it is as configured.
+    pub(crate) fn verdict(&self, rules: &StartupRules, source: NetBlock, draw: u32) -> Verdict {
+        let held = self.by_source.get(&source).copied().unwrap_or(0);
+        if rules.per_source.is_some_and(|most| held >= most) {
+            return Verdict::Refuse(Refusal::PerSource);
         }
-        let from_source = self.by_source.get(&source).copied().unwrap_or(0);
-        if rules.per_source.is_some_and(|most| from_source >= most) {
-            return Some(Refusal::PerSource);
+        if self.total >= rules.full {
+            return match self.by_source.iter().max_by_key(|(_, count)| **count) {
+                Some((largest, count)) if held + 1 < *count => Verdict::Displace(*largest),
+                _ => Verdict::Refuse(Refusal::MaxStartups),
+            };
         }
-        None
+        let sources = self.by_source.len() + usize::from(held == 0);
+        let holds_its_share = held.saturating_mul(sources) >= self.total;
+        if holds_its_share && draw < rules.refusal_percent(self.total) {
+            return Verdict::Refuse(Refusal::MaxStartups);
+        }
+        Verdict::Admit
     }
 
     /// Counts a connection.
@@ -139,19 +158,56 @@ mod tests {
         assert_eq!(sudden.refusal_percent(5), 100);
     }
 
+    fn filled(rows: &[(u8, usize)]) -> Startups {
+        let mut startups = Startups::default();
+        for (last, count) in rows {
+            for _ in 0..*count {
+                startups.enter(source(*last));
+            }
+        }
+        startups
+    }
+
     #[test]
     fn the_draw_decides_between_begin_and_full() {
-        let mut startups = Startups::default();
-        for _ in 0..10 {
-            startups.enter(source(1));
-        }
+        let mut startups = filled(&[(1, 10)]);
         assert_eq!(
-            startups.refusal(&DEFAULT, source(2), 29),
-            Some(Refusal::MaxStartups)
+            startups.verdict(&DEFAULT, source(1), 29),
+            Verdict::Refuse(Refusal::MaxStartups)
         );
-        assert_eq!(startups.refusal(&DEFAULT, source(2), 30), None);
+        assert_eq!(startups.verdict(&DEFAULT, source(1), 30), Verdict::Admit);
         startups.leave(source(1));
-        assert_eq!(startups.refusal(&DEFAULT, source(2), 0), None);
+        assert_eq!(startups.verdict(&DEFAULT, source(1), 0), Verdict::Admit);
+    }
+
+    #[test]
+    fn chance_falls_on_sources_that_hold_their_share() {
+        let startups = filled(&[(1, 60), (2, 1)]);
+        assert_eq!(startups.verdict(&DEFAULT, source(2), 0), Verdict::Admit);
+        assert_eq!(startups.verdict(&DEFAULT, source(3), 0), Verdict::Admit);
+        assert_eq!(
+            startups.verdict(&DEFAULT, source(1), 0),
+            Verdict::Refuse(Refusal::MaxStartups)
+        );
+    }
+
+    #[test]
+    fn when_no_place_is_left_the_largest_source_gives_one_to_a_smaller() {
+        let startups = filled(&[(1, 98), (2, 2)]);
+        assert_eq!(
+            startups.verdict(&DEFAULT, source(3), 99),
+            Verdict::Displace(source(1))
+        );
+        assert_eq!(
+            startups.verdict(&DEFAULT, source(1), 99),
+            Verdict::Refuse(Refusal::MaxStartups)
+        );
+        // Many sources with one place each: nobody has more than anybody else.
+        let rows: Vec<(u8, usize)> = (0..100).map(|last| (last, 1)).collect();
+        assert_eq!(
+            filled(&rows).verdict(&DEFAULT, source(200), 99),
+            Verdict::Refuse(Refusal::MaxStartups)
+        );
     }
 
     #[test]
@@ -160,16 +216,14 @@ mod tests {
             per_source: Some(2),
             ..DEFAULT
         };
-        let mut startups = Startups::default();
-        startups.enter(source(1));
-        startups.enter(source(1));
+        let mut startups = filled(&[(1, 2)]);
         assert_eq!(
-            startups.refusal(&rules, source(1), 99),
-            Some(Refusal::PerSource)
+            startups.verdict(&rules, source(1), 99),
+            Verdict::Refuse(Refusal::PerSource)
         );
-        assert_eq!(startups.refusal(&rules, source(2), 99), None);
+        assert_eq!(startups.verdict(&rules, source(2), 99), Verdict::Admit);
         startups.leave(source(1));
-        assert_eq!(startups.refusal(&rules, source(1), 99), None);
+        assert_eq!(startups.verdict(&rules, source(1), 99), Verdict::Admit);
         startups.leave(source(1));
         assert!(startups.by_source.is_empty());
         assert_eq!(startups.total(), 0);
