@@ -81,9 +81,11 @@ impl Session {
         let stream = TcpStream::connect(("127.0.0.1", account.port)).map_err(text)?;
         stream.set_nodelay(true).map_err(text)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-        let mut config = TransportConfig::default();
-        // One type of host key, as the account knows one.
-        config.host_key_algorithms = vec!["ssh-ed25519".into()];
+        let config = TransportConfig {
+            // One type of host key, as the account knows one.
+            host_key_algorithms: vec!["ssh-ed25519".into()],
+            ..TransportConfig::default()
+        };
         let connection = Connection::client(config, 0).map_err(|error| error.to_string())?;
         let channel = ChannelId(u32::MAX);
         let output = Vec::new();
