@@ -359,6 +359,21 @@ impl Monitor {
         self.child.wait().expect("its status")
     }
 
+    /// Waits until the monitor has ended; a session that it still starts is ended with it.
+    ///
+    /// # Panics
+    /// When it does not end, or is killed by a signal or a panic.
+    pub fn wait_until_over(&mut self) {
+        while self.hear() {
+            if self.role.is_some() {
+                self.end_role();
+            }
+        }
+        let status = self.wait_for_end();
+        let by_itself = matches!(status, ExitStatus::Exited(0 | 255));
+        assert!(by_itself, "{status:?}: {}", self.log());
+    }
+
     /// Asserts that the monitor ends the session for a broken rule, having said nothing more,
     /// and that the role that broke it is gone.
     ///

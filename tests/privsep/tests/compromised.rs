@@ -953,3 +953,76 @@ fn place_session(place: &Place, monitor: &mut Monitor) {
     monitor.end_role();
     monitor.expect_role(ROLE_SESSION);
 }
+
+/// Numbers that look random and are the same in every run.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(self.0 >> 33).expect("31 bits") % bound.max(1)
+    }
+
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.below(256)).expect("a byte")
+    }
+}
+
+/// A frame of the same message with some of its body changed; the length fits again.
+fn damaged(noise: &mut Noise, frame: &[u8]) -> Vec<u8> {
+    let mut body = frame[5..].to_vec();
+    for _ in 0..=noise.below(3) {
+        let at = noise.below(body.len() + 1);
+        match noise.below(4) {
+            0 => body.truncate(at),
+            1 => body.insert(at, noise.byte()),
+            2 => {
+                // A length that says too much.
+                let end = (at + 4).min(body.len());
+                body.splice(at..end, [0xff, 0xff, 0xff, noise.byte()]);
+            }
+            _ => {
+                if let Some(byte) = body.get_mut(at) {
+                    *byte = noise.byte();
+                }
+            }
+        }
+    }
+    privsep::frame::frame(frame[4], &body)
+}
+
+#[test]
+fn damaged_requests_crash_no_monitor_and_sign_nothing_more() {
+    let place = Place::new();
+    let mut noise = Noise(2026);
+    let frames = every_frame(&place);
+    for round in 0..60 {
+        let phases = [
+            Phase::KeyExchange,
+            Phase::BeforeUser,
+            Phase::Authenticating,
+            Phase::Authenticated,
+            Phase::Session,
+        ];
+        let phase = phases[round % phases.len()];
+        let mut monitor = place.monitor("MaxAuthTries 1000");
+        place.bring(&mut monitor, phase);
+        let fitting: Vec<&Vec<u8>> = frames
+            .iter()
+            .filter(|(number, _)| permitted(phase, *number))
+            .map(|(_, frame)| frame)
+            .collect();
+        for _ in 0..20 {
+            let frame = fitting[noise.below(fitting.len())];
+            monitor.send_bytes(&damaged(&mut noise, frame));
+        }
+        monitor.end_role();
+        monitor.wait_until_over();
+        let log = monitor.log();
+        assert!(!log.contains("panicked"), "{round}: {log}");
+        assert!(!log.contains("RUST_BACKTRACE"), "{round}: {log}");
+    }
+}

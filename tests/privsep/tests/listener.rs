@@ -358,3 +358,78 @@ fn a_client_that_crashes_its_process_is_penalised() {
     let _ = stream.read_to_string(&mut said);
     assert_eq!(said, "Not allowed at this time\r\n");
 }
+
+#[test]
+fn a_shortage_of_descriptors_ends_nothing() {
+    if !possible("a shortage of descriptors") || installed("prlimit").is_none() {
+        return;
+    }
+    let key = UserKey::new(16);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::default());
+    server.lets_in(&guest.name, &key);
+    server.leaves_nothing_behind();
+    let pid = server.daemon.pid().to_string();
+    let limit = |most: u32| {
+        let outcome = privsep_tests::sshd::finish(Command::new("prlimit").args([
+            "--pid",
+            &pid,
+            &format!("--nofile={most}:"),
+        ]));
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    };
+    // Below the number of those that are open: not one more can be had.
+    limit(3);
+    server.hang_up();
+    server.logs("the old configuration stays in use");
+    let waiting = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+    server.logs("accept: ");
+    limit(1024);
+    // Who waited is served.
+    let mut waiting = waiting;
+    waiting.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let mut begin = [0; 8];
+    waiting.read_exact(&mut begin).expect("a version line");
+    assert_eq!(&begin, b"SSH-2.0-");
+    server.hang_up();
+    server.lets_in(&guest.name, &key);
+}
+
+#[test]
+fn one_connection_on_standard_input_is_served_by_the_same_chain() {
+    if !possible("sshd -i") {
+        return;
+    }
+    let key = UserKey::new(17);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::default());
+    let config = server.daemon.scratch().join("sshd_config");
+    let log = server.daemon.scratch().join("inetd.log");
+    let carry = format!(
+        "ProxyCommand={} sshd -i -E {} -f {}",
+        binary().display(),
+        log.display(),
+        config.display()
+    );
+    let mut command = server.ssh(&guest.name, &[&key]);
+    command.args([
+        "-o",
+        &carry,
+        "127.0.0.1",
+        "id -un; tail -c 5 /proc/$PPID/cmdline",
+    ]);
+    let outcome = privsep_tests::sshd::finish(&mut command);
+    assert!(
+        outcome
+            .stdout
+            .text()
+            .starts_with(&format!("{}\n", guest.name)),
+        "{}\n{}",
+        outcome.summary(),
+        fs::read_to_string(&log).unwrap_or_default()
+    );
+    assert!(
+        !server.daemon.log().contains("Accepted"),
+        "the listener had no part in it"
+    );
+}
