@@ -211,12 +211,7 @@ fn remove_left_over() {
 fn remove(name: &str) {
     let Some(uid) = uid_of(name) else { return };
     for pid in processes().filter(|pid| uid_of_process(*pid) == Some(uid)) {
-        let pid = i32::try_from(pid)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
+        crate::process::kill(pid);
     }
     let _ = administer(&["userdel", "-f", name]);
 }

@@ -99,18 +99,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells how far a couple is, once a second at most.
+/// Tells how far a couple is: on a terminal in one line each second, else in lines now and then.
 fn progress(label: &str, done: usize, all: usize, shown: &std::sync::Mutex<Instant>) {
+    let terminal = std::io::stderr().is_terminal();
+    let pause_seconds = if terminal { 1 } else { 20 };
     let Ok(mut last) = shown.lock() else { return };
-    if done != all && last.elapsed().as_millis() < 1000 {
+    if done != all && last.elapsed().as_secs() < pause_seconds {
         return;
     }
     *last = Instant::now();
-    let terminal = std::io::stderr().is_terminal();
-    let line = format!("{label}: {done}/{all}");
-    if terminal {
-        eprint!("\r{line}{}", if done == all { "\n" } else { "" });
-    } else if done == all || done.is_multiple_of(500) {
-        eprintln!("{line}");
-    }
+    let (start, end) = if terminal { ("\r", "") } else { ("", "\n") };
+    let end = if done == all { "\n" } else { end };
+    eprint!("{start}{label}: {done}/{all}{end}");
 }

@@ -372,7 +372,8 @@ pub fn parent(pid: u32) -> Option<u32> {
     rest.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-fn kill(pid: u32) {
+/// Kills a process; one that is gone already is none to kill.
+pub fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);
     }

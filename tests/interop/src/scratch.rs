@@ -5,9 +5,13 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// The names of all scratch directories begin with this; the process id and a number follow.
+const PREFIX: &str = "fulmar-interop-";
 
 /// A directory that is removed with its contents when this is dropped.
 #[derive(Debug)]
@@ -23,8 +27,10 @@ impl Scratch {
     #[must_use]
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        static SWEEP: Once = Once::new();
+        SWEEP.call_once(remove_left_over);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("fulmar-interop-{}-{number}", std::process::id());
+        let name = format!("{PREFIX}{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).expect("a directory for temporary files");
@@ -65,6 +71,35 @@ impl Default for Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Directories, and servers whose files are in them, of a test that was killed before it could
+/// take them away.
+fn remove_left_over() {
+    for entry in fs::read_dir(std::env::temp_dir())
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some((pid, _)) = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once('-'))
+        else {
+            continue;
+        };
+        if pid.parse::<u32>().is_err() || Path::new("/proc").join(pid).exists() {
+            continue;
+        }
+        let path = entry.path().to_string_lossy().into_owned();
+        for process in crate::process::processes() {
+            let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&line).contains(&format!("{path}/")) {
+                crate::process::kill(process);
+            }
+        }
+        let _ = fs::remove_dir_all(path);
     }
 }
 
