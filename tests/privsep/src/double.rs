@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -369,6 +369,8 @@ impl Monitor {
                 self.end_role();
             }
         }
+        // A session that goes on, a real one for instance, sees its client leave.
+        let _ = self.network.shutdown(Shutdown::Both);
         let status = self.wait_for_end();
         let by_itself = matches!(status, ExitStatus::Exited(0 | 255));
         assert!(by_itself, "{status:?}: {}", self.log());

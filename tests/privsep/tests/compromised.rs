@@ -4,6 +4,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use hostile::liar::{Liar, Offer};
+use hostile::victim::Memory;
 use interop::account::{Guest, current_user, is_root};
 use interop::report::{say, skipped};
 use interop::scratch::Scratch;
@@ -17,7 +19,7 @@ use privsep::{
     UserPolicy, permitted,
 };
 use privsep_tests::double::{Monitor, host_key, timed};
-use privsep_tests::sshd::UserKey;
+use privsep_tests::sshd::{UserKey, binary};
 use wire::Put;
 
 const KEX: &str = "curve25519-sha256";
@@ -57,12 +59,16 @@ impl Place {
     }
 
     fn monitor(&self, lines: &str) -> Monitor {
+        self.monitor_with(Path::new(env!("CARGO_BIN_EXE_privsep-double")), lines)
+    }
+
+    fn monitor_with(&self, double: &Path, lines: &str) -> Monitor {
         let config = format!(
             "{lines}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nLoginGraceTime 60\n\
              LogLevel DEBUG1\n",
             self.authorized.display()
         );
-        Monitor::start(Path::new(env!("CARGO_BIN_EXE_privsep-double")), &config)
+        Monitor::start(double, &config)
     }
 
     fn user(&self) -> User {
@@ -1025,4 +1031,107 @@ fn damaged_requests_crash_no_monitor_and_sign_nothing_more() {
         assert!(!log.contains("panicked"), "{round}: {log}");
         assert!(!log.contains("RUST_BACKTRACE"), "{round}: {log}");
     }
+}
+
+#[test]
+fn a_snapshot_that_is_none_starts_no_session() {
+    let place = Place::new();
+    let folder = Scratch::new();
+    let double = folder.join("double");
+    std::fs::copy(env!("CARGO_BIN_EXE_privsep-double"), &double).expect("a copy");
+    std::os::unix::fs::symlink(binary(), folder.join("real-session")).expect("a link");
+    let mut noise = Noise(7);
+    let mut snapshots: Vec<Vec<u8>> = vec![Vec::new(), vec![0], vec![0xff; 5000]];
+    snapshots.push(vec![0; 3 << 20]);
+    for length in [10, 100, 1000, 10_000] {
+        snapshots.push((0..length).map(|_| noise.byte()).collect());
+    }
+    for bytes in snapshots {
+        let what = format!("{} bytes", bytes.len());
+        let mut monitor = place.monitor_with(&double, "");
+        place.bring(&mut monitor, Phase::Authenticated);
+        monitor.send(&Snapshot {
+            bytes: bytes.into(),
+        });
+        monitor.end_role();
+        monitor.wait_until_over();
+        let log = monitor.log();
+        assert!(log.contains("cannot start the session"), "{what}: {log}");
+        assert!(!log.contains("panicked"), "{what}: {log}");
+    }
+}
+
+#[test]
+fn a_snapshot_frame_that_is_cut_short_inside_starts_no_session() {
+    let place = Place::new();
+    let folder = Scratch::new();
+    let double = folder.join("double");
+    std::fs::copy(env!("CARGO_BIN_EXE_privsep-double"), &double).expect("a copy");
+    std::os::unix::fs::symlink(binary(), folder.join("real-session")).expect("a link");
+    // The monitor hands the frame on as it came: what is in it is for the session to judge.
+    for body in [&b""[..], b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x09short"] {
+        let mut monitor = place.monitor_with(&double, "");
+        place.bring(&mut monitor, Phase::Authenticated);
+        monitor.send_bytes(&privsep::frame::frame(Snapshot::NUMBER, body));
+        monitor.end_role();
+        monitor.wait_until_over();
+        let log = monitor.log();
+        assert!(log.contains("cannot start the session"), "{body:?}: {log}");
+    }
+}
+
+/// The snapshot of a login that took place in memory, and its session identifier.
+fn snapshot_of_another_login() -> (Vec<u8>, Vec<u8>) {
+    let server = Memory::server(proto::TransportConfig::default());
+    let mut client = Liar::new(server, proto::Role::Client);
+    client.exchange(&Offer::default());
+    client.service();
+    client.login_password(b"somebody", hostile::victim::PASSWORD);
+    let id = client.session_id.clone().expect("a session");
+    let blank = proto::Connection::server(proto::TransportConfig::default(), Vec::new(), 0);
+    let blank = blank.or_else(|_| proto::Connection::client(proto::TransportConfig::default(), 0));
+    let connection = std::mem::replace(
+        &mut client.victim.connection,
+        blank.expect("another connection"),
+    );
+    (connection.snapshot().expect("a snapshot").to_vec(), id)
+}
+
+#[test]
+fn a_snapshot_of_another_login_starts_no_session() {
+    let place = Place::new();
+    let folder = Scratch::new();
+    let double = folder.join("double");
+    std::fs::copy(env!("CARGO_BIN_EXE_privsep-double"), &double).expect("a copy");
+    std::os::unix::fs::symlink(binary(), folder.join("real-session")).expect("a link");
+    let (bytes, id) = snapshot_of_another_login();
+    let begin = |hash: &[u8]| {
+        let mut monitor = place.monitor_with(&double, "");
+        let _: Signature = monitor.ask(&exchange(hash));
+        let _: UserPolicy = monitor.ask(&place.user());
+        let request = signed(
+            &place.key.private,
+            hash,
+            &place.user,
+            "ssh-connection",
+            None,
+        );
+        let outcome: AuthOutcome = monitor.ask(&request);
+        assert_eq!(outcome, AuthOutcome::Success);
+        monitor.send(&Snapshot {
+            bytes: bytes.clone().into(),
+        });
+        monitor.end_role();
+        monitor.wait_until_over();
+        monitor.log()
+    };
+    let log = begin(&[1; 32]);
+    assert!(
+        log.contains("the connection is not the one that logged in"),
+        "{log}"
+    );
+    // The identifier that the monitor signed for is what decides: with it the session begins.
+    assert_eq!(id.len(), 32);
+    let log = begin(&id);
+    assert!(!log.contains("cannot start the session"), "{log}");
 }

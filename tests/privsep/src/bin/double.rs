@@ -1,12 +1,15 @@
 //! Stands in the place of the auth or session process of a real monitor, in the hands of a
 //! test: carries the RPC of the monitor over the network socket that it inherits.
 //!
-//! It judges and starts nothing. The frames between it and the test are those of
+//! It judges and starts nothing, but for this: where `real-session` stands beside it, that becomes the
+//! session process, so that a taken-over auth process meets the real one. The frames between it and the test are those of
 //! `privsep_tests::double`.
 #![forbid(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use privsep::roles;
 use privsep_tests::double::{Down, Up, read_down, write_up};
@@ -24,6 +27,13 @@ fn main() {
 
 fn serve() -> io::Result<()> {
     let role = std::env::args().nth(1).unwrap_or_default();
+    if role == roles::ROLE_SESSION {
+        let beside = std::env::current_exe()?.with_file_name("real-session");
+        if beside.exists() {
+            // Its descriptors are those that we have: none was touched yet.
+            return Err(Command::new(beside).arg0("fulmar").arg(role).exec());
+        }
+    }
     let network = sys::io::inherited(roles::NETWORK_FD)?;
     let rpc = sys::io::inherited(roles::RPC_FD)?;
     sys::io::set_nonblocking(&network, false)?;
