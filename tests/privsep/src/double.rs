@@ -369,8 +369,21 @@ impl Monitor {
                 self.end_role();
             }
         }
-        // A session that goes on, a real one for instance, sees its client leave.
+        self.assert_own_end();
+    }
+
+    /// Waits until the session process was started, a real one, and leaves it as a client does.
+    ///
+    /// # Panics
+    /// As [`wait_until_over`](Self::wait_until_over).
+    pub fn leave_session(&mut self) {
+        let started = Self::eventually(|| self.log().contains("User child is on pid"));
+        assert!(started, "{}", self.log());
         let _ = self.network.shutdown(Shutdown::Both);
+        self.assert_own_end();
+    }
+
+    fn assert_own_end(&mut self) {
         let status = self.wait_for_end();
         let by_itself = matches!(status, ExitStatus::Exited(0 | 255));
         assert!(by_itself, "{status:?}: {}", self.log());

@@ -1122,7 +1122,7 @@ fn a_snapshot_of_another_login_starts_no_session() {
             bytes: bytes.clone().into(),
         });
         monitor.end_role();
-        monitor.wait_until_over();
+        monitor.leave_session();
         monitor.log()
     };
     let log = begin(&[1; 32]);
