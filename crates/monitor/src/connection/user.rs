@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use config::server::{ConnectionSpec, ServerConfig, ServerOptions};
-use keys::authorized_keys::KeyOptions;
+use keys::authorized_keys::{KeyOptions, PermitTarget};
 use privsep::{User, UserPolicy};
 
 use super::accounts::{self, Account, Peer};
@@ -194,10 +194,40 @@ impl LoginUser {
     pub(crate) fn add_grants(&mut self, more: &KeyOptions) -> Result<(), String> {
         let merged = match &self.grants {
             None => more.clone(),
-            Some(have) => have.merge(more).map_err(|error| error.to_string())?,
+            Some(have) => {
+                let mut merged = have.merge(more).map_err(|error| error.to_string())?;
+                take_away_destinations(&mut merged, have, more);
+                merged
+            }
         };
         self.grants = Some(merged);
         Ok(())
+    }
+}
+
+/// Two keys that each name destinations permit those that both name; none in common is none at
+/// all, for an empty list would mean any.
+fn take_away_destinations(merged: &mut KeyOptions, one: &KeyOptions, other: &KeyOptions) {
+    let both = |one: &[PermitTarget], other: &[PermitTarget]| -> Option<Vec<PermitTarget>> {
+        (!one.is_empty() && !other.is_empty()).then(|| {
+            let common = one.iter().filter(|target| other.contains(target));
+            common.cloned().collect()
+        })
+    };
+    for (slot, common) in [
+        (
+            &mut merged.permit_open,
+            both(&one.permit_open, &other.permit_open),
+        ),
+        (
+            &mut merged.permit_listen,
+            both(&one.permit_listen, &other.permit_listen),
+        ),
+    ] {
+        if let Some(common) = common {
+            merged.permit_port_forwarding &= !common.is_empty();
+            *slot = common;
+        }
     }
 }
 
@@ -231,6 +261,43 @@ fn judge(
         Err(denial) => {
             log.info(&denial.0);
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> KeyOptions {
+        KeyOptions::parse(text, &|_| None).unwrap()
+    }
+
+    fn both(one: &str, other: &str) -> KeyOptions {
+        let (one, other) = (options(one), options(other));
+        let mut merged = one.merge(&other).unwrap();
+        take_away_destinations(&mut merged, &one, &other);
+        merged
+    }
+
+    #[test]
+    fn destinations_of_two_keys_are_those_that_both_name() {
+        let some = both(
+            "permitopen=\"a:1\",permitopen=\"b:2\"",
+            "permitopen=\"b:2\",permitopen=\"c:3\"",
+        );
+        assert_eq!(some.permit_open, options("permitopen=\"b:2\"").permit_open);
+        assert!(some.permit_port_forwarding);
+        for (one, other) in [
+            ("permitopen=\"a:1\"", "permitopen=\"b:2\""),
+            ("permitlisten=\"1\"", "permitlisten=\"2\""),
+        ] {
+            assert!(!both(one, other).permit_port_forwarding, "{one} {other}");
+        }
+        for (one, other) in [("permitopen=\"a:1\"", "no-pty"), ("", "permitopen=\"a:1\"")] {
+            let merged = both(one, other);
+            assert_eq!(merged.permit_open.len(), 1, "{one} {other}");
+            assert!(merged.permit_port_forwarding);
         }
     }
 }
