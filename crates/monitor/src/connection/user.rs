@@ -294,7 +294,10 @@ mod tests {
         ] {
             assert!(!both(one, other).permit_port_forwarding, "{one} {other}");
         }
-        for (one, other) in [("permitopen=\"a:1\"", "no-pty"), ("", "permitopen=\"a:1\"")] {
+        for (one, other) in [
+            ("permitopen=\"a:1\"", "no-pty"),
+            ("no-user-rc", "permitopen=\"a:1\""),
+        ] {
             let merged = both(one, other);
             assert_eq!(merged.permit_open.len(), 1, "{one} {other}");
             assert!(merged.permit_port_forwarding);
