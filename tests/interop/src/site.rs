@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::account::is_root;
 use crate::peers::ours::{Kind, couples};
 use crate::peers::{Running, openssh};
 use crate::process::{COMMAND_LIMIT, Input, Outcome, run};
+use crate::report::skipped;
 use crate::scratch::Scratch;
 
 /// The name under which a client's configuration knows the server.
@@ -152,8 +154,25 @@ pub fn each(test: impl Fn(Kind, Kind)) {
     assert!(failed.is_empty(), "\n{}", failed.join("\n"));
 }
 
-/// The servers that concern ours, each with one client: ours, or OpenSSH's in our place.
+/// [`each`] for the servers that give terminals to those who run these tests.
+///
+/// # Panics
+/// When the test does for any of them.
+pub fn each_with_terminals(test: impl Fn(Kind, Kind)) {
+    each(|client, server| {
+        if terminals(server) {
+            test(client, server);
+        }
+    });
+}
+
+/// Whether this server can give a terminal to the user who started it: OpenSSH's cannot unless
+/// it is root.
 #[must_use]
-pub fn tested() -> Kind {
-    Kind::tested()
+pub fn terminals(server: Kind) -> bool {
+    let can = server == Kind::Fulmar || is_root();
+    if !can {
+        skipped("terminals of openssh sshd", &"needs root");
+    }
+    can
 }

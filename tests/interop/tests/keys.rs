@@ -9,7 +9,7 @@ use interop::fixture::{self, KEY_TYPES, PRINCIPAL};
 use interop::peers::ours::Kind;
 use interop::process::{Background, Input, Outcome};
 use interop::scratch::{Scratch, until};
-use interop::site::{HOST, Site, each, finish};
+use interop::site::{HOST, Site, each, finish, terminals};
 
 /// Lines that let in by `key` alone.
 fn identity(key: &std::path::Path) -> String {
@@ -249,6 +249,9 @@ fn options_of_authorized_keys_hold() {
         assert_eq!(login(&site, "", &key).stdout.text(), "set here\n");
         authorize("unheard-of-option");
         assert_out(&login(&site, "", &key), "an unknown option");
+        if !terminals(server) {
+            return;
+        }
         for options in ["restrict", "no-pty"] {
             authorize(options);
             let outcome = site.run_with("", &["-tt", HOST, "echo in"], Input::Nothing);

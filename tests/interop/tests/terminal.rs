@@ -2,7 +2,7 @@
 
 use interop::peers::ours::Kind;
 use interop::process::Input;
-use interop::site::{HOST, Site, each};
+use interop::site::{HOST, Site, each_with_terminals as each};
 use interop::terminal::Terminal;
 
 /// A shell with a prompt that nothing else prints.
