@@ -253,7 +253,7 @@ fn the_command_line_outweighs_the_file() {
     let arguments = ServerArguments {
         options: vec!["MaxSessions=7".to_owned(), "Port 2222".to_owned()],
         ports: Vec::new(),
-        working_directory: Some("/work".into()),
+        working_directory: Some("/srv".into()),
         aes_hardware: true,
     };
     let files = MemoryFiles::default().with(
@@ -262,10 +262,10 @@ fn the_command_line_outweighs_the_file() {
     );
     let options = load_with(files, &arguments).unwrap().global();
     assert_eq!(options.max_sessions, 7);
-    assert_eq!(options.host_keys, ["/work/keys/a", "/b"]);
+    assert_eq!(options.host_keys, ["/srv/keys/a", "/b"]);
     assert_eq!(
         (options.banner, options.pid_file.as_deref()),
-        (None, Some("/work/x"))
+        (None, Some("/srv/x"))
     );
     assert_eq!(options.chroot_directory.as_deref(), Some("%h"));
     let ports: Vec<u16> = options
