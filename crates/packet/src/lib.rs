@@ -33,6 +33,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod batch;
 mod buf;
 mod error;
 mod keys;
@@ -48,6 +49,7 @@ mod splitter;
 #[cfg(test)]
 mod tests;
 
+pub use batch::{open_batch, seal_batch};
 pub use buf::{HEADROOM, PacketBuf, TAILROOM};
 pub use error::{PacketError, StampError};
 pub use keys::{OpenKeys, SealKeys};
