@@ -14,6 +14,7 @@ use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
 mod link;
+mod pipe;
 mod sink;
 mod source;
 mod watch;

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use bytes::{Buf, Bytes};
 use sys::epoll::{Epoll, Interest};
 
+use super::pipe::PipeGrowth;
 use super::watch::Registration;
 
 /// Pieces in one writev.
@@ -31,6 +32,7 @@ pub(super) struct Sink {
     queue: VecDeque<Bytes>,
     /// Crumbs behind the queue, on their way to become a piece of it.
     crumbs: Vec<u8>,
+    growth: PipeGrowth,
 }
 
 impl Sink {
@@ -46,6 +48,7 @@ impl Sink {
             ended: false,
             queue: VecDeque::new(),
             crumbs: Vec::new(),
+            growth: PipeGrowth::default(),
         })
     }
 
@@ -116,6 +119,7 @@ impl Sink {
             match sys::io::writev(&self.fd, &slices) {
                 Ok(count) => {
                     written += count;
+                    self.growth.count(&self.fd, count);
                     self.advance(count);
                 }
                 Err(error) => match error.kind() {

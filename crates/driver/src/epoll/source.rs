@@ -8,6 +8,7 @@ use proto::{ChannelId, Connection, Stream};
 use sys::epoll::{Epoll, Interest};
 
 use super::DriverError;
+use super::pipe::PipeGrowth;
 use super::watch::Registration;
 
 /// Packets from one source in one turn, so that several sources share a connection.
@@ -27,6 +28,7 @@ pub(super) struct Source {
     registration: Registration,
     ready: bool,
     has_space: bool,
+    growth: PipeGrowth,
 }
 
 impl Source {
@@ -40,6 +42,7 @@ impl Source {
             registration,
             ready: true,
             has_space: false,
+            growth: PipeGrowth::default(),
         })
     }
 
@@ -87,6 +90,7 @@ impl Source {
                 Ok(count) => {
                     connection.channel_send(channel, stream, buf)?;
                     sent = true;
+                    self.growth.count(&self.fd, count);
                     if count < SHORT_READ_BYTES.min(space) {
                         self.ready = !self.registration.is_pollable();
                         break;
