@@ -3,12 +3,9 @@
 
 use std::io;
 
-use privsep::{Log, LogLevel};
+use privsep::{Log, LogLevel, log_text};
 
 use crate::rpc::Rpc;
-
-/// Longest line that is sent, in bytes; the monitor cuts further.
-const MAX_LINE_BYTES: usize = 1024;
 
 /// From here on this process says what it has to say by the RPC alone: standard error may be
 /// the administrator's log file or terminal, which is nothing for a process that strangers or
@@ -18,7 +15,7 @@ pub(crate) fn only_by(rpc: &'static Rpc) -> io::Result<()> {
     std::panic::set_hook(Box::new(move |panic| {
         let _ = rpc.send(&Log {
             level: LogLevel::Error,
-            text: escape(&panic.to_string()),
+            text: log_text(&panic.to_string()),
         });
     }));
     Ok(())
@@ -43,7 +40,7 @@ impl<'a> Logger<'a> {
         if level <= self.level {
             let _ = self.rpc.send(&Log {
                 level,
-                text: escape(text),
+                text: log_text(text),
             });
         }
     }
@@ -69,36 +66,23 @@ impl<'a> Logger<'a> {
     }
 }
 
-/// One printable line: control characters as `\ooo`, cut to [`MAX_LINE_BYTES`].
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(MAX_LINE_BYTES));
-    for character in text.chars() {
-        if out.len() >= MAX_LINE_BYTES {
-            break;
-        }
-        if character.is_control() {
-            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-                out.push_str(&format!("\\{byte:03o}"));
-            }
-        } else {
-            out.push(character);
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use privsep::FrameSplitter;
+
     use super::*;
 
     #[test]
     fn a_peers_text_cannot_forge_a_line_of_the_log() {
-        assert_eq!(
-            escape("a\nAccepted publickey\u{1b}[2J"),
-            "a\\012Accepted publickey\\033[2J"
-        );
-        assert_eq!(escape("\u{85}"), "\\302\\205");
-        assert!(escape(&"\n".repeat(1_000_000)).len() < MAX_LINE_BYTES + 8);
+        let (ours, theirs) = sys::socket::stream_pair().unwrap();
+        let rpc = Rpc::new(ours);
+        Logger::new(&rpc, LogLevel::Info).info("a\nAccepted publickey\u{1b}[2J");
+        let mut bytes = [0; 256];
+        let count = sys::io::read(&theirs, &mut bytes).unwrap();
+        let mut splitter = FrameSplitter::new();
+        splitter.feed(&bytes[..count]);
+        let line: Log = splitter.next_frame().unwrap().unwrap().decode().unwrap();
+        assert_eq!(line.text, "a\\012Accepted publickey\\033[2J");
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn last_login_line(last: &LastLogin) -> String {
     } else {
         format!(
             "Last login: {time} from {}\n",
-            crate::log::escape(&last.host)
+            privsep::log_text(&last.host)
         )
     }
 }
