@@ -2,8 +2,8 @@
 //! command.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use config::tokens::{Purpose, Tokens};
@@ -28,34 +28,6 @@ pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<KnownHos
         }
     }
     files
-}
-
-/// Adds a line to a file, which is made when it is not there, with its directory.
-pub(super) fn append(path: &Path, line: &str) -> io::Result<()> {
-    if let Some(directory) = path.parent()
-        && !directory.as_os_str().is_empty()
-        && !directory.exists()
-    {
-        fs::DirBuilder::new().mode(0o700).create(directory)?;
-    }
-    let mut file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)?;
-    let mut text = String::new();
-    // A last line without its end would swallow the new one.
-    if file.seek(SeekFrom::End(0))? > 0 {
-        file.seek(SeekFrom::End(-1))?;
-        let mut last = [0_u8; 1];
-        file.read_exact(&mut last)?;
-        if last != *b"\n" {
-            text.push('\n');
-        }
-    }
-    text.push_str(line);
-    file.write_all(text.as_bytes())
 }
 
 /// Puts `text` in a file's place at once: readers see the old or the new one, never a part.
@@ -163,20 +135,16 @@ mod tests {
     }
 
     #[test]
-    fn an_appended_line_stands_alone() {
+    fn a_file_is_replaced_whole_and_keeps_its_mode() {
         let directory = std::env::temp_dir().join(format!("fulmar-known-{}", std::process::id()));
-        let path = directory.join("made").join("known_hosts");
+        let path = directory.join("known_hosts");
         fs::create_dir_all(&directory).unwrap();
-        append(&path, "a line\n").unwrap();
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
-        fs::write(&path, "no end").unwrap();
-        append(&path, "second\n").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "no end\nsecond\n");
+        fs::write(&path, "before\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, b"whole\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "whole\n");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
         fs::remove_dir_all(&directory).unwrap();
     }
 }

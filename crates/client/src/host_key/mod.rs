@@ -372,7 +372,7 @@ impl HostKeyChecker {
             return;
         };
         let line = known_hosts::edit::entry_line(&[self.name.as_str()], key, self.hash_names);
-        match files::append(path, &line) {
+        match known_hosts::edit::append(path, &line) {
             Ok(()) => info!(
                 "Warning: Permanently added '{}' ({label}) to the list of known hosts.",
                 one_line(&self.name)

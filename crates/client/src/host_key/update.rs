@@ -184,7 +184,7 @@ impl HostKeyChecker {
         for (index, path) in self.user_paths.iter().enumerate() {
             let Some(file) = files::load(std::iter::once(path)).pop() else {
                 if index == 0 && !lines.is_empty() {
-                    files::append(path, &lines)?;
+                    edit::append(path, &lines)?;
                 }
                 continue;
             };

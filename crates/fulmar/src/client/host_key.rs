@@ -4,10 +4,8 @@
 //! certificate's own signature has been verified; whether the key belongs to the host is the
 //! policy's to say. A later key exchange must show the same key, or the connection ends.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use keys::certificate::CertificateRules;
 use keys::known_hosts::{self, HostKeyStatus, KnownTypes, Location};
@@ -177,7 +175,7 @@ impl KnownHosts {
             return Err(HostKeyProblem::Record("no file to write to".into()));
         };
         let line = known_hosts::edit::entry_line(&[name], key, false);
-        append(path, &line)
+        known_hosts::edit::append(path, &line)
             .map_err(|error| HostKeyProblem::Record(format!("{}: {error}", path.display())))
     }
 }
@@ -262,32 +260,4 @@ fn check_certificate(
         })
         .map(|_| ())
         .map_err(|error| HostKeyProblem::BadCertificate(error.to_string()))
-}
-
-/// Adds a line to a file, which is made when it is not there, with its directory.
-fn append(path: &Path, line: &str) -> io::Result<()> {
-    if let Some(directory) = path.parent().filter(|each| !each.as_os_str().is_empty()) {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
-    }
-    let mut file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)?;
-    let mut text = String::new();
-    // A last line without its end would swallow the new one.
-    if file.seek(SeekFrom::End(0))? > 0 {
-        file.seek(SeekFrom::End(-1))?;
-        let mut last = [0_u8; 1];
-        file.read_exact(&mut last)?;
-        if last != *b"\n" {
-            text.push('\n');
-        }
-    }
-    text.push_str(line);
-    file.write_all(text.as_bytes())
 }

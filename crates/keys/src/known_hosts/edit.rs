@@ -1,5 +1,11 @@
 //! Changing the text of a known_hosts file: adding, removing and hashing names. Everything
-//! that is not touched stays byte for byte. Writing the file is the caller's part.
+//! that is not touched stays byte for byte. Only [`append`] writes a file: putting a changed
+//! text in a file's place is the caller's part.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
 
 use crate::known_hosts::{KnownHosts, KnownHostsLine, LineContent, Marker, hash_name};
 use crate::public_key::PublicKey;
@@ -28,6 +34,38 @@ pub fn appended(text: &[u8], line: &str) -> Vec<u8> {
     }
     out.extend_from_slice(line.as_bytes());
     out
+}
+
+/// Adds lines to the end of a file, which is made when it is not there (0600), with its
+/// directories (0700).
+///
+/// # Errors
+/// Those of the file system.
+pub fn append(path: &Path, lines: &str) -> io::Result<()> {
+    if let Some(directory) = path.parent().filter(|each| !each.as_os_str().is_empty()) {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+    }
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)?;
+    let mut text = String::new();
+    // A last line without its end would swallow the new one.
+    if file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0_u8; 1];
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            text.push('\n');
+        }
+    }
+    text.push_str(lines);
+    file.write_all(text.as_bytes())
 }
 
 /// A changed text and what the change met.

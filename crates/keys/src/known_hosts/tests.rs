@@ -1,4 +1,4 @@
-use super::edit::{appended, entry_line, hashed, without_host, without_keys};
+use super::edit::{append, appended, entry_line, hashed, without_host, without_keys};
 use super::*;
 use crate::certificate::{CertificateFields, CertificateKind};
 use crate::test_support::{Folder, have_ssh_keygen, survives_damage};
@@ -263,6 +263,22 @@ fn edits_touch_nothing_else() {
     assert_eq!(edited.changed_lines, [7]);
     assert_eq!(appended(b"no end", "next\n"), b"no end\nnext\n");
     assert_eq!(appended(b"", "next\n"), b"next\n");
+}
+
+#[test]
+fn a_line_is_appended_to_a_file_that_is_made_or_has_no_end() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = Folder::new("append");
+    let path = folder.path("made/known_hosts");
+    append(&path, "first\n").unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    std::fs::write(&path, "no end").unwrap();
+    append(&path, "second\n").unwrap();
+    append(&path, "third\n").unwrap();
+    assert_eq!(folder.read("made/known_hosts"), b"no end\nsecond\nthird\n");
 }
 
 #[test]
