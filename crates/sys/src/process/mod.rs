@@ -1,11 +1,13 @@
 //! Processes: start ([`spawn`]), wait ([`wait`]), change of user ([`credentials`]),
 //! limits and the switches that a role sets on itself ([`limits`], [`harden`]).
 
+pub mod affinity;
 pub mod credentials;
 pub mod harden;
 pub mod limits;
 pub mod spawn;
 pub mod title;
+pub mod usage;
 pub mod wait;
 
 mod child;
@@ -14,6 +16,7 @@ mod daemon;
 #[cfg(test)]
 mod tests;
 
+pub use affinity::{affinity, set_affinity};
 pub use credentials::{AsUser, Credentials, become_user, effective_uid, is_root, own_credentials};
 pub use daemon::daemonize;
 pub use harden::{
@@ -23,4 +26,5 @@ pub use harden::{
 pub use limits::{Limit, Resource, limit, set_limit};
 pub use spawn::{Command, SelfExe, SpawnError, Step};
 pub use title::set_title;
+pub use usage::{Usage, own_usage, wait_usage};
 pub use wait::{Child, ExitStatus, PidFd, reap_any};

@@ -29,6 +29,19 @@ impl ExitStatus {
         self == Self::Exited(0)
     }
 
+    /// The status that `wait4` stores.
+    pub(super) fn from_raw(status: i32) -> Option<Self> {
+        use std::os::unix::process::ExitStatusExt;
+        let status = std::process::ExitStatus::from_raw(status);
+        if let Some(code) = status.code() {
+            return Some(Self::Exited(u8::try_from(code & 0xff).unwrap_or(255)));
+        }
+        Some(Self::Signaled {
+            signal: Signal::from_raw(status.signal()?)?,
+            core_dumped: status.core_dumped(),
+        })
+    }
+
     fn from_wait(status: WaitStatus) -> Option<Self> {
         if let Some(code) = status.exit_status() {
             return Some(Self::Exited(u8::try_from(code & 0xff).unwrap_or(255)));
