@@ -10,19 +10,21 @@ use crate::MAX_PACKET_BYTES;
 /// [`Splitter`]: crate::Splitter
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketError {
-    /// `packet_length` is less than one byte of payload with least padding takes, or more than
-    /// [`MAX_PACKET_BYTES`].
+    /// `packet_length`, which came in the clear, is less than one byte of payload with least
+    /// padding takes, or more than [`MAX_PACKET_BYTES`].
     LengthOutOfRange {
         /// The length that the peer claims, in bytes.
         length_bytes: u32,
     },
-    /// The packet is not whole blocks of the cipher (8 bytes without one).
+    /// The packet, whose length came in the clear, is not whole blocks of the cipher (8 bytes
+    /// without one).
     NotBlockAligned,
     /// Padding of less than 4 bytes, or longer than the packet.
     PaddingOutOfRange,
     /// The packet has no payload, so not even a message number.
     EmptyPayload,
-    /// The MAC or tag does not match. There is no detail on purpose.
+    /// The MAC or tag does not match, or a length that came encrypted cannot be one. There is
+    /// no detail on purpose.
     IntegrityFailed,
     /// The peer sent 2³² packets under one set of keys: a nonce would come again.
     SequenceExhausted,

@@ -115,10 +115,10 @@ impl OpenKeys {
         self.0.rekey_bytes()
     }
 
-    /// Whether `packet_length` is neither readable nor authenticated before the whole packet
-    /// is: then nothing may show how it decrypted.
-    pub(crate) fn hides_unauthenticated_length(&self) -> bool {
-        matches!(self.0, Suite::EncryptAndMac { .. })
+    /// Whether `packet_length` is part of the ciphertext: a bad one is then as likely a
+    /// changed one, and fails as a wrong MAC does.
+    pub(crate) fn encrypts_length(&self) -> bool {
+        matches!(self.0, Suite::EncryptAndMac { .. } | Suite::ChaChaPoly(_))
     }
 
     /// `packet_length` of the packet that begins with `start`, which is left as it came; `None`

@@ -19,7 +19,6 @@ pub struct OpenJob {
     pub(crate) packet: BytesMut,
     pub(crate) keys: Arc<OpenKeys>,
     pub(crate) stamp: Stamp,
-    pub(crate) stream_offset: u64,
     pub(crate) detach: bool,
 }
 
@@ -34,14 +33,6 @@ impl OpenJob {
     #[must_use]
     pub fn wire_bytes(&self) -> usize {
         self.packet.len()
-    }
-
-    /// Where the packet began in the stream, in bytes, for [`Splitter::fail_at`].
-    ///
-    /// [`Splitter::fail_at`]: crate::Splitter::fail_at
-    #[must_use]
-    pub fn stream_offset(&self) -> u64 {
-        self.stream_offset
     }
 
     /// Verifies, decrypts in place, and finds the payload.

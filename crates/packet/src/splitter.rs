@@ -2,14 +2,17 @@
 //! cuts it from the slab; verifying and decrypting is in [`OpenJob::run`].
 //!
 //! RFC 4253 §6.1 (lengths), §6.4 (MACs). A length is checked before anything is read, reserved
-//! or cut by it. Where the length is encrypted without being authenticated first (CTR with an
-//! encrypt-and-MAC MAC), a bad one is not answered at once: as many bytes are taken in as the
-//! largest packet has, then the connection fails as it does for a wrong MAC, so that neither
-//! the moment nor the error tells how the length decrypted (CPNI-957037).
+//! or cut by it, and a bad one ends the connection at once. One that was encrypted fails as a
+//! wrong MAC does. More is not hidden: taking in the rest of a largest packet first, so that the
+//! moment does not tell how a length decrypted either, is the answer to CPNI-957037, where any
+//! block of ciphertext can be put in the place of the length. That needs CBC, which we do not
+//! have. In a key stream a length is decrypted by its own position: whoever changes it learns
+//! whether the length that is there, which its packet's size shows anyway, was changed into a
+//! possible one, and no byte of anything else.
 
 use alloc::sync::Arc;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 
 use crate::error::PacketError;
 use crate::keys::OpenKeys;
@@ -32,8 +35,6 @@ pub struct Splitter {
     pub(crate) position: SplitterState,
     keys: Arc<OpenKeys>,
     reading: Reading,
-    /// Bytes of the stream that were cut off or discarded.
-    consumed: u64,
 }
 
 /// What the next bytes are.
@@ -43,8 +44,6 @@ enum Reading {
     Start,
     /// A packet of this many bytes, MAC included; its length was checked.
     Packet { wire_bytes: usize },
-    /// Bytes that hide at which byte the length or MAC was found bad.
-    Discard { left_bytes: usize },
     /// Nothing: the direction has failed for good.
     Failed(PacketError),
 }
@@ -65,7 +64,6 @@ impl Splitter {
             position: state,
             keys,
             reading: Reading::Start,
-            consumed: 0,
         }
     }
 
@@ -100,7 +98,6 @@ impl Splitter {
         loop {
             match self.reading {
                 Reading::Failed(error) => return Err(error),
-                Reading::Discard { left_bytes } => return self.discard(left_bytes),
                 // Even used-up keys are no error before a packet comes that would need them.
                 Reading::Start if self.slab.unread().is_empty() => return Ok(None),
                 Reading::Start => {
@@ -129,25 +126,6 @@ impl Splitter {
             // The length was read with the former keys. The bytes are as they came.
             self.reading = Reading::Start;
         }
-    }
-
-    /// An [`OpenJob`] failed whose [`OpenJob::stream_offset`] this is: nothing more is split.
-    /// Where the cipher hides lengths without authenticating them first, [`Splitter::next`]
-    /// discards up to the end that a largest packet would have had before it fails; call it
-    /// with what arrives until it does. Otherwise it fails at once.
-    pub fn fail_at(&mut self, stream_offset: u64) {
-        if matches!(self.reading, Reading::Failed(_) | Reading::Discard { .. }) {
-            return;
-        }
-        self.reading = if self.keys.hides_unauthenticated_length() {
-            let taken = self.consumed.saturating_sub(stream_offset);
-            let taken = usize::try_from(taken).unwrap_or(usize::MAX);
-            Reading::Discard {
-                left_bytes: self.largest_wire_bytes().saturating_sub(taken),
-            }
-        } else {
-            Reading::Failed(PacketError::IntegrityFailed)
-        };
     }
 
     /// Sequence number of the next packet.
@@ -210,13 +188,11 @@ impl Splitter {
                 length_bytes: length,
             },
         };
-        if self.keys.hides_unauthenticated_length() {
-            Reading::Discard {
-                left_bytes: self.largest_wire_bytes(),
-            }
+        Reading::Failed(if self.keys.encrypts_length() {
+            PacketError::IntegrityFailed
         } else {
-            Reading::Failed(error)
-        }
+            error
+        })
     }
 
     fn cut(&mut self, wire_bytes: usize) -> Result<OpenJob, PacketError> {
@@ -227,32 +203,12 @@ impl Splitter {
             packet: self.slab.unread_mut().split_to(wire_bytes),
             keys: Arc::clone(&self.keys),
             stamp,
-            stream_offset: self.consumed,
             detach: self.slab.is_scarce(),
         };
         self.position
             .advance(packet_bytes, framing.blocks(packet_bytes - LENGTH_BYTES));
-        self.consumed = self.consumed.saturating_add(wire_bytes as u64);
         self.reading = Reading::Start;
         Ok(job)
-    }
-
-    fn discard(&mut self, left_bytes: usize) -> Result<Option<OpenJob>, PacketError> {
-        let unread = self.slab.unread_mut();
-        let count = unread.len().min(left_bytes);
-        unread.advance(count);
-        let left_bytes = left_bytes - count;
-        if left_bytes > 0 {
-            self.reading = Reading::Discard { left_bytes };
-            return Ok(None);
-        }
-        self.reading = Reading::Failed(PacketError::IntegrityFailed);
-        Err(PacketError::IntegrityFailed)
-    }
-
-    /// The longest packet of these keys, MAC included.
-    fn largest_wire_bytes(&self) -> usize {
-        LENGTH_BYTES + MAX_PACKET_BYTES + self.keys.framing().tag_bytes
     }
 }
 

@@ -90,10 +90,8 @@ pub fn splitter(data: &[u8]) {
                 Ok(Some(job)) => {
                     taken += job.wire_bytes();
                     assert!(job.wire_bytes() <= wire::MAX_PACKET_BYTES + 4 + 64);
-                    let offset = job.stream_offset();
-                    match job.run() {
-                        Ok(opened) => assert!(!opened.payload().is_empty()),
-                        Err(_) => splitter.fail_at(offset),
+                    if let Ok(opened) = job.run() {
+                        assert!(!opened.payload().is_empty());
                     }
                 }
                 Ok(None) => break,
