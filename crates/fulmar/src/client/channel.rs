@@ -2,14 +2,13 @@
 //! server makes for us.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Duration;
 
 use proto::Stream;
 use proto::channel::Request;
 
-use crate::link::ChannelCore;
+use crate::link::{ChannelCore, channel_data};
 use crate::{Error, Exit};
 
 /// A channel, open until its last clone is dropped.
@@ -131,19 +130,6 @@ impl Channel {
             fields: fields.to_vec(),
         })
     }
-
-    /// How long a read may wait; `None` for as long as it takes.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) {
-        self.core.state.set_read_timeout(timeout);
-    }
-
-    /// How long a write may wait; `None` for as long as it takes.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a timeout of zero.
-    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.core.set_write_timeout(timeout)
-    }
 }
 
 impl fmt::Debug for Channel {
@@ -152,37 +138,7 @@ impl fmt::Debug for Channel {
     }
 }
 
-impl Read for &Channel {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.core.read(Stream::Data, buf)
-    }
-}
-
-impl Write for &Channel {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.core.write(Stream::Data, buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for Channel {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buf)
-    }
-}
-
-impl Write for Channel {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        (&*self).write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+channel_data!(Channel);
 
 /// Reads a command's standard error; keeps the channel open.
 #[derive(Clone)]

@@ -122,3 +122,48 @@ impl Drop for ChannelCore {
         });
     }
 }
+
+/// What every public channel with a field `core: Arc<ChannelCore>` can do with its data: time
+/// limits, and `Read` and `Write` for it and for a reference to it. Coherence forbids one impl
+/// for all of them.
+macro_rules! channel_data {
+    ($channel:ty) => {
+        impl $channel {
+            /// How long a read may wait; `None` for as long as it takes.
+            pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) {
+                self.core.state.set_read_timeout(timeout);
+            }
+
+            /// How long a write may wait; `None` for as long as it takes.
+            ///
+            /// # Errors
+            /// [`std::io::ErrorKind::InvalidInput`] for a timeout of zero.
+            pub fn set_write_timeout(
+                &self,
+                timeout: Option<std::time::Duration>,
+            ) -> std::io::Result<()> {
+                self.core.set_write_timeout(timeout)
+            }
+        }
+        $crate::link::channel_data!(@streams $channel);
+        $crate::link::channel_data!(@streams &$channel);
+    };
+    (@streams $stream:ty) => {
+        impl std::io::Read for $stream {
+            fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.core.read(proto::Stream::Data, buf)
+            }
+        }
+
+        impl std::io::Write for $stream {
+            fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+                self.core.write(proto::Stream::Data, buf)
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}
+pub(crate) use channel_data;

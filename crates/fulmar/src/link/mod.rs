@@ -28,7 +28,7 @@ use proto::{ChannelId, Connection, Event};
 use sys::epoll::EventFd;
 use wire::message::reason;
 
-pub(crate) use channel::ChannelCore;
+pub(crate) use channel::{ChannelCore, channel_data};
 pub(crate) use handle::{Command, Handle};
 pub use state::Happening;
 pub(crate) use state::{ChannelState, End};

@@ -1,13 +1,13 @@
 //! A server's channel: the client's end of a command, shell or subsystem.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use proto::Stream;
 
-use crate::link::{ChannelCore, Happening};
+use crate::link::{ChannelCore, Happening, channel_data};
 use crate::{Exit, Pty};
 
 /// What a client sees as its command's standard streams: reading gives what it sends, 0 bytes
@@ -58,19 +58,6 @@ impl Channel {
         self.core.state.next_happening(timeout)
     }
 
-    /// How long a read may wait; `None` for as long as it takes.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) {
-        self.core.state.set_read_timeout(timeout);
-    }
-
-    /// How long a write may wait; `None` for as long as it takes.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a timeout of zero.
-    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.core.set_write_timeout(timeout)
-    }
-
     pub(super) fn set_exit(&self, exit: Exit) {
         self.core.set_exit(exit);
     }
@@ -84,37 +71,7 @@ impl fmt::Debug for Channel {
     }
 }
 
-impl Read for &Channel {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.core.read(Stream::Data, buf)
-    }
-}
-
-impl Write for &Channel {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.core.write(Stream::Data, buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for Channel {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buf)
-    }
-}
-
-impl Write for Channel {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        (&*self).write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+channel_data!(Channel);
 
 /// Writes to the client's standard error. The channel is closed when the handler has returned
 /// and the last of these is dropped.
