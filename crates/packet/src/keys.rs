@@ -6,6 +6,7 @@
 //! every job of the epoch.
 
 use core::fmt;
+use core::marker::PhantomData;
 
 use crypto::cipher::{ChaChaPolyKey, CipherAlgorithm, CipherKind, CtrKey, GcmKey};
 use crypto::mac::{MacAlgorithm, MacKey};
@@ -24,12 +25,23 @@ const AES_BLOCK_BYTES: usize = 16;
 const AES_REKEY_BYTES: u64 = 1 << 35;
 
 /// Keys by which one direction's packets of one epoch are sealed.
-pub struct SealKeys(Suite);
+pub type SealKeys = Keys<Sealing>;
 
 /// Keys by which one direction's packets of one epoch are opened.
-pub struct OpenKeys(Suite);
+pub type OpenKeys = Keys<Opening>;
 
-impl SealKeys {
+/// What [`SealKeys`] are for.
+#[derive(Debug)]
+pub enum Sealing {}
+
+/// What [`OpenKeys`] are for.
+#[derive(Debug)]
+pub enum Opening {}
+
+/// One direction's keys of one epoch, with what they are for: keys that seal open nothing.
+pub struct Keys<Purpose>(Suite, PhantomData<Purpose>);
+
+impl<Purpose> Keys<Purpose> {
     /// Sets up `cipher`, and `mac` where the cipher has no tag of its own (`mac` and `mac_key`
     /// are then ignored).
     ///
@@ -42,13 +54,14 @@ impl SealKeys {
         iv: &[u8],
         mac_key: &[u8],
     ) -> Result<Self, KeyLengthError> {
-        Suite::new(cipher, mac, key, iv, mac_key).map(Self)
+        let suite = Suite::new(cipher, mac, key, iv, mac_key)?;
+        Ok(Self(suite, PhantomData))
     }
 
     /// Before the first NEWKEYS: no cipher, no MAC.
     #[must_use]
     pub fn none() -> Self {
-        Self(Suite::None)
+        Self(Suite::None, PhantomData)
     }
 
     pub(crate) fn framing(&self) -> Framing {
@@ -58,7 +71,16 @@ impl SealKeys {
     pub(crate) fn rekey_bytes(&self) -> u64 {
         self.0.rekey_bytes()
     }
+}
 
+/// The algorithms' kind only.
+impl<Purpose> fmt::Debug for Keys<Purpose> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys({})", self.0.name())
+    }
+}
+
+impl Keys<Sealing> {
     /// Encrypts `packet` (`packet_length` to padding) in place and writes its MAC or tag.
     pub(crate) fn seal(&self, stamp: Stamp, packet: &mut [u8], tag: &mut [u8]) {
         match &self.0 {
@@ -85,36 +107,7 @@ impl SealKeys {
     }
 }
 
-impl OpenKeys {
-    /// Sets up `cipher`, and `mac` where the cipher has no tag of its own (`mac` and `mac_key`
-    /// are then ignored).
-    ///
-    /// # Errors
-    /// If a length does not fit its algorithm, or the cipher needs a MAC and has none.
-    pub fn new(
-        cipher: CipherAlgorithm,
-        mac: Option<MacAlgorithm>,
-        key: &[u8],
-        iv: &[u8],
-        mac_key: &[u8],
-    ) -> Result<Self, KeyLengthError> {
-        Suite::new(cipher, mac, key, iv, mac_key).map(Self)
-    }
-
-    /// Before the first NEWKEYS: no cipher, no MAC.
-    #[must_use]
-    pub fn none() -> Self {
-        Self(Suite::None)
-    }
-
-    pub(crate) fn framing(&self) -> Framing {
-        self.0.framing()
-    }
-
-    pub(crate) fn rekey_bytes(&self) -> u64 {
-        self.0.rekey_bytes()
-    }
-
+impl Keys<Opening> {
     /// Whether `packet_length` is part of the ciphertext: a bad one is then as likely a
     /// changed one, and fails as a wrong MAC does.
     pub(crate) fn encrypts_length(&self) -> bool {
@@ -174,18 +167,6 @@ impl OpenKeys {
                 cipher.open(stamp.sequence, packet, tag)
             }
         }
-    }
-}
-
-impl fmt::Debug for SealKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SealKeys({})", self.0.name())
-    }
-}
-
-impl fmt::Debug for OpenKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OpenKeys({})", self.0.name())
     }
 }
 

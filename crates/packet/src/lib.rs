@@ -52,7 +52,7 @@ mod tests;
 pub use batch::{open_batch, seal_batch};
 pub use buf::{HEADROOM, PacketBuf, TAILROOM};
 pub use error::{PacketError, StampError};
-pub use keys::{OpenKeys, SealKeys};
+pub use keys::{Keys, OpenKeys, Opening, SealKeys, Sealing};
 pub use open::{OpenJob, OpenedPacket};
 pub use pool::BufPool;
 pub use position::{SequencerState, SplitterState};
