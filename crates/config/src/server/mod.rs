@@ -84,11 +84,13 @@ impl ServerConfig {
         build::build(values, self.aes_hardware)
     }
 
-    /// Does any Match block depend on the criterion's kind? Lets the monitor skip work, such as looking up groups.
-    pub fn has_match_blocks(&self) -> bool {
+    /// Whether what holds for a connection depends on the user's account, not on the user's name alone: a Match
+    /// block asks for a group or for users who do not exist. Lets the monitor answer before it looks the account up.
+    pub fn asks_for_accounts(&self) -> bool {
         self.sections
             .iter()
-            .any(|section| !section.conditions.is_empty())
+            .flat_map(|section| section.conditions.iter().flatten())
+            .any(|criterion| matches!(criterion, Criterion::Group(_) | Criterion::InvalidUser))
     }
 
     /// What was accepted but is not carried out, each with file and line.

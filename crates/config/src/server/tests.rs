@@ -150,6 +150,8 @@ fn match_criteria() {
             expected,
             "{criteria}"
         );
+        let of_account = criteria.starts_with("Group") || criteria == "Invalid-User";
+        assert_eq!(config.asks_for_accounts(), of_account, "{criteria}");
     }
     let mut nobody = ann();
     nobody.user_exists = false;

@@ -45,7 +45,7 @@ pub(crate) fn record_failure(user: &LoginUser, method: Method, addresses: &Addre
 
 /// Takes a proof to the chains, if the user may come in this way at all.
 pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Log) -> Progress {
-    let Some(account) = user.account.as_ref().filter(|_| !user.denied) else {
+    let Some(account) = user.account().filter(|_| !user.denied) else {
         return Progress::NotAsked;
     };
     let forced = proof
@@ -80,8 +80,7 @@ pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
     if !user.options.use_pam {
         let today = sys::users::shadow::today();
         user.password_expired = user
-            .account
-            .as_ref()
+            .account()
             .and_then(|account| account.shadow.as_ref())
             .is_some_and(|shadow| shadow.state(today) == sys::users::PasswordState::MustChange);
         return true;

@@ -168,6 +168,10 @@ impl Login<'_> {
         if user.tries.requests > MAX_REQUESTS {
             return Err(self.too_many()?);
         }
+        if matches!(request, ToMonitor::AuthNone(_)) && self.answer_probe()? {
+            return Ok(None);
+        }
+        self.ask_for_user();
         let (label, tried) = match request {
             ToMonitor::AuthNone(_) => (
                 Label::of(Method::None),
@@ -202,6 +206,37 @@ impl Login<'_> {
             self.note_attempt();
         }
         self.conclude(&label, tried)
+    }
+
+    /// Answers a first `none`, with which most clients ask for the methods that there are,
+    /// without the delay of a failure; false when it has to be tried like any other request.
+    ///
+    /// There is nothing that the time could tell: no database has been asked for the user yet,
+    /// and the list of methods comes from the configuration and the name alone. Where that is
+    /// not so (Match Group, Match Invalid-User), or where `none` may let somebody in
+    /// (PermitEmptyPasswords), the account has been or must be looked at, and the answer waits
+    /// as a failure does. The next request looks the user up within its own time.
+    fn answer_probe(&mut self) -> Result<bool, NotLoggedIn> {
+        let user = self.user.as_mut().ok_or_else(no_user)?;
+        if user.tries.requests > 1 || !user.is_unasked() || user.chains.allows(Method::None) {
+            return Ok(false);
+        }
+        user.tries.probed = true;
+        let methods = self.methods();
+        self.channel.send(&AuthOutcome::Failure { methods })?;
+        Ok(true)
+    }
+
+    /// Looks the named user up, unless that was done; a probe that was answered before can
+    /// then be written to the log.
+    pub(crate) fn ask_for_user(&mut self) {
+        let Some(user) = self.user.as_mut().filter(|user| user.is_unasked()) else {
+            return;
+        };
+        user.ask(self.log);
+        if core::mem::take(&mut user.tries.probed) {
+            self.log_attempt("Failed", &Label::of(Method::None), false);
+        }
     }
 
     fn note_attempt(&mut self) {
@@ -252,7 +287,7 @@ impl Login<'_> {
     /// Counts, logs and delays a failure; true when it was one too many.
     fn count_failure(&mut self, label: &Label) -> Result<bool, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        // The first `none` only asks which methods there are.
+        // The first `none` only asks which methods there are, with the delay of a failure too.
         let asks = label.name == names::METHOD_NONE && user.tries.requests == 1;
         if !asks {
             user.tries.failures += 1;
@@ -286,7 +321,7 @@ impl Login<'_> {
     fn log_attempt(&self, verdict: &str, label: &Label, authenticated: bool) {
         let Some(user) = &self.user else { return };
         let loud = authenticated
-            || user.account.is_none()
+            || user.account().is_none()
             || user.tries.failures >= user.options.max_auth_tries / 2
             || label.method == Method::Password;
         let level = if loud {
@@ -323,8 +358,7 @@ impl Login<'_> {
             return Ok(None);
         }
         let may = user
-            .account
-            .as_ref()
+            .account()
             .is_some_and(|account| account.root_may(&user.options, method, false));
         let matched = if user.options.use_pam {
             let fits = may
@@ -336,7 +370,7 @@ impl Login<'_> {
             }) && fits
         } else {
             let typical = password::typical_entry();
-            let account = user.account.as_ref();
+            let account = user.account();
             password::check(
                 &password::Stored {
                     shadow: account.and_then(|account| account.shadow.as_ref()),
@@ -367,7 +401,7 @@ impl Login<'_> {
         if !user.chains.allows(Method::KeyboardInteractive) || !user.options.use_pam || !asked {
             return Ok(Some(None));
         }
-        let may = user.account.as_ref().is_some_and(|account| {
+        let may = user.account().is_some_and(|account| {
             account.root_may(&user.options, Method::KeyboardInteractive, false)
         });
         let instead = (!may).then_some(NO_PASSWORD);
@@ -496,7 +530,7 @@ impl Login<'_> {
         };
         label.detail = candidate.describe(&user.options);
         let decoy;
-        let account = match &user.account {
+        let account = match user.account() {
             Some(account) => account,
             None => {
                 decoy = super::accounts::Account::decoy();
@@ -505,7 +539,7 @@ impl Login<'_> {
         };
         let grants = Lookup {
             account,
-            valid: user.account.is_some(),
+            valid: user.account().is_some(),
             options: &user.options,
             peer: &user.peer,
             address: self.addresses.remote,
@@ -518,7 +552,7 @@ impl Login<'_> {
             self.log
                 .info(&format!("refusing previously-used {} key", label.detail));
         }
-        let grants = grants.filter(|_| user.account.is_some() && !used);
+        let grants = grants.filter(|_| user.account().is_some() && !used);
         Ok((label, grants.map(|grants| (candidate, grants))))
     }
 }

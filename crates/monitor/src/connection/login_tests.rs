@@ -310,6 +310,59 @@ fn failures_are_counted_and_the_first_none_is_not() {
     );
 }
 
+/// Whether a first `none` of `name` is answered before the databases are asked for the name.
+fn is_answered_unasked(text: &str, name: &str) -> bool {
+    let served = serve(text, Phase::KeyExchange, &[sign(), user(name), none()]);
+    let outcomes = served.outcomes();
+    assert!(
+        matches!(&outcomes[..], [AuthOutcome::Failure { methods }] if methods == &["publickey"]),
+        "{outcomes:?}"
+    );
+    let user = served.user.unwrap();
+    assert_eq!((user.tries.failures, user.tries.attempted), (0, false));
+    user.is_unasked()
+}
+
+#[test]
+fn a_first_none_is_answered_before_the_user_is_looked_up() {
+    let own = own();
+    let (_directory, text) = with_keys(&line(1), "PasswordAuthentication no");
+    for name in [&own.name, "no-such-user-here"] {
+        assert!(is_answered_unasked(&text, name));
+        // What holds for the connection depends on the account: it has been asked for already.
+        for criteria in ["Group wheel", "Invalid-User"] {
+            let text = format!("{text}\nMatch {criteria}\nMaxAuthTries 3\n");
+            assert!(!is_answered_unasked(&text, name), "{criteria}");
+        }
+    }
+}
+
+#[test]
+fn a_probe_is_no_attempt_and_is_in_the_log_with_what_is_known_later() {
+    let own = own();
+    let (_directory, text) = with_keys(&line(1), "");
+    let served = serve(
+        &text,
+        Phase::KeyExchange,
+        &[sign(), user("no-such-user-here"), none(), query(1)],
+    );
+    let lines: Vec<&String> = served
+        .log
+        .iter()
+        .filter(|line| line.contains("no-such-user-here"))
+        .collect();
+    assert!(lines[0].starts_with("Invalid user no-such-user-here from"));
+    assert!(lines[1].starts_with("Failed none for invalid user no-such-user-here from"));
+    // A second `none` is an attempt like any other, with all that this costs.
+    let served = serve(
+        &text,
+        Phase::KeyExchange,
+        &[sign(), user(&own.name), none(), none()],
+    );
+    let user = served.user.unwrap();
+    assert_eq!((user.tries.failures, user.is_unasked()), (1, false));
+}
+
 #[test]
 fn replies_do_not_tell_whether_the_user_exists() {
     let own = own();

@@ -35,7 +35,7 @@ use channel::{Channel, End};
 use login::{Login, NotLoggedIn};
 use session::Session;
 use signing::Signer;
-use user::Addresses;
+use user::{Addresses, LoginUser};
 
 /// For the processes that we start: nothing of ours is found through it.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -234,7 +234,7 @@ fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(
     let Some(user) = user else {
         return Err("login without a user".to_owned());
     };
-    let Some(account) = user.account.clone() else {
+    let Some(account) = user.account().cloned() else {
         return Err("login without an account".to_owned());
     };
     let _ = sys::process::set_title(&format!("sshd: {} [priv]", privsep::log_text(&user.name)));
@@ -291,9 +291,10 @@ fn start_auth(
 }
 
 /// What the listener hears of a connection that ended before a login.
-fn end_without_login(login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) -> ConnectionNews {
+fn end_without_login(mut login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) -> ConnectionNews {
+    login.ask_for_user();
     let attempted = login.user.as_ref().is_some_and(|user| user.tries.attempted);
-    let unknown = login.user.as_ref().is_some_and(|user| !user.exists);
+    let unknown = login.user.as_ref().is_some_and(LoginUser::is_unknown);
     let from = match &login.user {
         Some(user) => user.from(),
         None => format!(

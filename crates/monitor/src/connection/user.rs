@@ -62,6 +62,21 @@ pub(crate) struct Tries {
     pub(crate) failures: u32,
     /// Failures of a method other than `none`: the client has tried to log in.
     pub(crate) attempted: bool,
+    /// A first `none` was answered and is not in the log yet.
+    pub(crate) probed: bool,
+}
+
+/// What is known of the user's account.
+pub(crate) enum Standing {
+    /// Nothing: the databases were not asked yet. Nobody logs in like this.
+    Unasked,
+    /// They were.
+    Judged {
+        /// Whether there is such a user.
+        exists: bool,
+        /// None for a user who does not exist or may not log in.
+        account: Option<Box<Account>>,
+    },
 }
 
 /// See the module's head.
@@ -69,9 +84,7 @@ pub(crate) struct LoginUser {
     pub(crate) name: String,
     pub(crate) service: String,
     pub(crate) client_version: String,
-    /// None for a user who does not exist or may not log in.
-    pub(crate) account: Option<Account>,
-    pub(crate) exists: bool,
+    standing: Standing,
     pub(crate) options: ServerOptions,
     pub(crate) peer: Peer,
     pub(crate) chains: Chains,
@@ -91,8 +104,8 @@ pub(crate) struct LoginUser {
 }
 
 impl LoginUser {
-    /// Looks the user up and decides whether it may log in at all. What is done does not
-    /// depend on the answer.
+    /// What holds for a user of this name. The account is looked up here only where the
+    /// configuration depends on it, else by [`ask`](Self::ask).
     pub(crate) fn new(
         request: &User,
         config: &ServerConfig,
@@ -101,12 +114,14 @@ impl LoginUser {
         log: &Log,
         started_us: u64,
     ) -> Self {
-        let found = accounts::look_up(&request.user, log);
+        let found = config
+            .asks_for_accounts()
+            .then(|| accounts::look_up(&request.user, log));
+        let account = found.as_ref().and_then(Option::as_ref);
         let spec = ConnectionSpec {
             user: Some(request.user.clone()),
-            user_exists: found.is_some(),
-            groups: found
-                .as_ref()
+            user_exists: account.is_some(),
+            groups: account
                 .map(|account| account.group_names.clone())
                 .unwrap_or_default(),
             version: Some(request.client_version.clone()),
@@ -116,8 +131,6 @@ impl LoginUser {
         // Without privilege PAM can neither change credentials nor open a session.
         options.use_pam &= sys::process::is_root();
         let peer = addresses.peer();
-        let exists = found.is_some();
-        let account = judge(found, &request.user, &options, &peer, log);
         let enabled = Enabled {
             publickey: options.pubkey_authentication,
             password: options.password_authentication,
@@ -131,13 +144,12 @@ impl LoginUser {
                 request.user
             ));
         }
-        Self {
+        let mut user = Self {
             delay: FailureDelay::new(delay_secret),
             name: request.user.clone(),
             service: request.service.clone(),
             client_version: request.client_version.clone(),
-            account,
-            exists,
+            standing: Standing::Unasked,
             options,
             peer,
             chains,
@@ -148,7 +160,44 @@ impl LoginUser {
             denied: false,
             password_expired: false,
             started_us,
+        };
+        if let Some(found) = found {
+            user.judge(found, log);
         }
+        user
+    }
+
+    /// Whether nothing was looked up yet.
+    pub(crate) fn is_unasked(&self) -> bool {
+        matches!(self.standing, Standing::Unasked)
+    }
+
+    /// Looks the account up and decides whether it may log in at all, once. What is done does
+    /// not depend on the answer.
+    pub(crate) fn ask(&mut self, log: &Log) {
+        if self.is_unasked() {
+            self.judge(accounts::look_up(&self.name, log), log);
+        }
+    }
+
+    fn judge(&mut self, found: Option<Account>, log: &Log) {
+        self.standing = Standing::Judged {
+            exists: found.is_some(),
+            account: judge(found, &self.name, &self.options, &self.peer, log).map(Box::new),
+        };
+    }
+
+    /// The account, if it may log in.
+    pub(crate) fn account(&self) -> Option<&Account> {
+        match &self.standing {
+            Standing::Unasked => None,
+            Standing::Judged { account, .. } => account.as_deref(),
+        }
+    }
+
+    /// Whether it is known that there is no such user.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.standing, Standing::Judged { exists: false, .. })
     }
 
     /// The reply to the request that named the user.
@@ -169,7 +218,7 @@ impl LoginUser {
 
     /// `invalid user ` or nothing, for log lines.
     pub(crate) fn invalid(&self) -> &'static str {
-        if self.account.is_some() {
+        if self.account().is_some() || self.is_unasked() {
             ""
         } else {
             "invalid user "
