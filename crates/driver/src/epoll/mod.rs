@@ -15,11 +15,13 @@ use sys::epoll::{Epoll, Events, Interest};
 
 mod link;
 mod pipe;
+mod probe;
 mod sink;
 mod source;
 mod watch;
 
 use link::Link;
+use probe::Probe;
 use sink::Sink;
 use source::Source;
 use watch::{Registered, Registration, Watches};
@@ -122,6 +124,7 @@ pub struct Driver {
     next_token: u64,
     connection: Connection,
     link: Link,
+    probe: Probe,
     sources: BTreeMap<Key, Source>,
     /// The source that was served first in the last round that served any.
     served_source: Option<Key>,
@@ -131,6 +134,12 @@ pub struct Driver {
     notices: VecDeque<Notice>,
     failure: Option<DriverError>,
 }
+
+// A connection may be worked by another thread than the one that made it.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Driver>();
+};
 
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -156,6 +165,7 @@ impl Driver {
             next_token: 2,
             connection,
             link,
+            probe: Probe::default(),
             sources: BTreeMap::new(),
             served_source: None,
             sinks: BTreeMap::new(),
@@ -416,6 +426,9 @@ impl Driver {
 
     fn try_turn(&mut self) -> Result<(), DriverError> {
         let now = self.now();
+        let (received, _) = self.link.wire_bytes();
+        let socket = self.link.read_fd();
+        self.probe.look(socket, received, now, &mut self.connection);
         let mut reads_left = MAX_READS;
         // Until nothing is left that could be done without waiting: a packet that stays unopened
         // here would lie until the peer speaks again.
