@@ -20,6 +20,8 @@ pub enum Error {
         /// Its number.
         message: u8,
     },
+    /// The peer asked for a service that we do not have (RFC 4253 §10).
+    ServiceNotAvailable,
     /// The peer's version line is not SSH-2.
     NotSsh(String),
     /// The two sides share no algorithm of one kind.
@@ -66,6 +68,7 @@ impl Error {
             Self::Malformed(_) => (reason::PROTOCOL_ERROR, "malformed message"),
             Self::PeerMisbehaved(rule) => (reason::PROTOCOL_ERROR, rule),
             Self::NotPermitted { .. } => (reason::PROTOCOL_ERROR, "message not permitted now"),
+            Self::ServiceNotAvailable => (reason::SERVICE_NOT_AVAILABLE, "service not available"),
             Self::NotSsh(_) => (
                 reason::PROTOCOL_VERSION_NOT_SUPPORTED,
                 "protocol version not supported",
@@ -98,6 +101,7 @@ impl fmt::Display for Error {
                     "protocol error: message type {message} is not permitted now"
                 ),
             },
+            Self::ServiceNotAvailable => f.write_str("the peer asked for an unknown service"),
             Self::NotSsh(line) => write!(f, "the peer does not speak SSH-2: {line}"),
             Self::NoCommonAlgorithm { kind, theirs, .. } => {
                 write!(

@@ -140,6 +140,8 @@ fn a_service_that_was_not_asked_for_is_refused() {
         service: b"ssh-connection",
     });
     liar.ends_with("service not available");
+    let reason = liar.goodbye.map(|(reason, _)| reason);
+    assert_eq!(reason, Some(wire::message::reason::SERVICE_NOT_AVAILABLE));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl ServerAuth {
     ) -> Result<(), Error> {
         let request = ServiceRequest::decode(payload)?;
         if request.service != names::SERVICE_USERAUTH.as_bytes() {
-            return Err(Error::PeerMisbehaved("service not available"));
+            return Err(Error::ServiceNotAvailable);
         }
         transport.send_message(&ServiceAccept {
             service: request.service,
