@@ -136,6 +136,14 @@ impl Hasher {
         self.context.finish(digest.buffer());
         digest
     }
+
+    /// Writes the digest to the front of `out`, which the caller wipes, and returns it: for a
+    /// digest that is a key, of which a [`Digest`] would leave copies behind.
+    #[must_use]
+    pub fn finish_into(mut self, out: &mut [u8; 64]) -> &[u8] {
+        self.context.finish(out);
+        out.get(..self.algorithm.digest_len()).unwrap_or_default()
+    }
 }
 
 impl fmt::Debug for Hasher {
@@ -178,6 +186,10 @@ mod tests {
                 hex(digest),
                 "{algorithm:?}"
             );
+            let mut hasher = Hasher::new(algorithm);
+            hasher.update(b"abc");
+            let mut out = [0; 64];
+            assert_eq!(hasher.finish_into(&mut out), hex(digest), "{algorithm:?}");
             assert_eq!(algorithm.digest_len(), hex(digest).len());
         }
     }

@@ -138,19 +138,22 @@ pub(crate) struct KeySource<'a> {
 
 impl KeySource<'_> {
     fn letter(&self, letter: u8, len: usize) -> Zeroizing<Vec<u8>> {
-        let mut key = Zeroizing::new(Vec::with_capacity(len + 64));
+        // Neither the digests nor the key leave a copy: the first are overwritten where they
+        // stand, the second never moves.
+        let mut digest = Zeroizing::new([0; 64]);
+        let mut key = Zeroizing::new(Vec::with_capacity(len + digest.len()));
         let mut hasher = Hasher::new(self.algorithm);
         hasher.update(self.secret_encoded);
         hasher.update(self.hash);
         hasher.update(&[letter]);
         hasher.update(self.session_id);
-        key.extend_from_slice(hasher.finish().as_ref());
+        key.extend_from_slice(hasher.finish_into(&mut digest));
         while key.len() < len {
             let mut hasher = Hasher::new(self.algorithm);
             hasher.update(self.secret_encoded);
             hasher.update(self.hash);
             hasher.update(&key);
-            key.extend_from_slice(hasher.finish().as_ref());
+            key.extend_from_slice(hasher.finish_into(&mut digest));
         }
         key.truncate(len);
         key
