@@ -33,8 +33,11 @@ pub const SESSION_BINARY_FD: i32 = 5;
 pub mod exit {
     /// The client left or broke a rule, or the login was handed over.
     pub const DONE: i32 = 0;
-    /// Something failed on our side, the sandbox for one.
+    /// Something failed on our side.
     pub const FAILED: i32 = 1;
+    /// It could not begin: the start record or the sandbox failed, and the client was neither
+    /// heard nor answered. Nothing that a client sends leads here.
+    pub const NOT_STARTED: i32 = 2;
 }
 
 /// What the monitor tells the listener, as one byte on [`MONITOR_NEWS_FD`]. The pipe's end
@@ -55,6 +58,8 @@ pub enum ConnectionNews {
     Crashed,
     /// The configuration refuses this client (RefuseConnection).
     Refused,
+    /// The client was not served, for a fault of our own.
+    NotServed,
 }
 
 impl ConnectionNews {
@@ -69,6 +74,7 @@ impl ConnectionNews {
             Self::GraceExceeded => b'g',
             Self::Crashed => b'c',
             Self::Refused => b'r',
+            Self::NotServed => b'o',
         }
     }
 
@@ -83,6 +89,7 @@ impl ConnectionNews {
             Self::GraceExceeded,
             Self::Crashed,
             Self::Refused,
+            Self::NotServed,
         ]
         .into_iter()
         .find(|news| news.byte() == byte)

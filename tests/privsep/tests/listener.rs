@@ -6,13 +6,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use interop::process::{descendants, installed};
+use interop::report::skipped;
 use interop::scratch::{Scratch, is_listening, until};
 use privsep_tests::facts::Facts;
-use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, binary, guest_with, possible};
+use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, binary, finish, guest_with, possible};
 use sys::signals::Signal;
 
 fn signal(pid: u32, signal: Signal) {
@@ -334,6 +336,47 @@ fn penalties_of_the_defaults_hit_their_source_and_an_honest_login_gets_in() {
     let _ = stream.read_to_string(&mut said);
     assert_eq!(said, "Not allowed at this time\r\n");
     server.leaves_nothing_behind();
+}
+
+#[test]
+fn a_fault_of_our_own_is_not_the_clients() {
+    if !possible("a sandbox that cannot close") {
+        return;
+    }
+    let key = UserKey::new(16);
+    let guest = guest_with("", &key);
+    // A /run of its own, so that the empty directory can be spoilt for this server alone.
+    let script = "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$0\" \"$@\"";
+    let separate = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script]);
+        command
+    };
+    if finish(&mut separate("mount -t tmpfs none /run")).status != 0 {
+        skipped("a sandbox that cannot close", &"no mount namespaces");
+        return;
+    }
+    let config = Config::new("PerSourcePenalties noauth:60s min:1s\nLogLevel VERBOSE");
+    let server = Sshd::start_with(config, |_, _| {
+        let mut command = separate(script);
+        command.arg(binary());
+        command
+    });
+    server.lets_in(&guest.name, &key);
+    let run = format!("/proc/{}/root/run/sshd", server.daemon.pid());
+    let stranger = Path::new(&run).join("stranger");
+    fs::write(&stranger, "").expect("a file in the empty directory");
+    let outcome = server.run_command(&guest.name, &key, "echo in");
+    assert_eq!(outcome.status, 255, "{}", outcome.summary());
+    server.logs("the sandbox cannot be set up");
+    server.leaves_nothing_behind();
+    fs::remove_file(&stranger).expect("it is away again");
+    server.lets_in(&guest.name, &key);
+    assert!(!server.daemon.log().contains("penalty"));
+    // The same silence is penalised when it is the client's.
+    drop(TcpStream::connect(("127.0.0.1", server.daemon.port)));
+    server.logs("activating penalty");
+    assert_eq!(server.run_command(&guest.name, &key, "echo in").status, 255);
 }
 
 #[test]

@@ -303,6 +303,7 @@ fn end_without_login(mut login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) 
         ),
     };
     let log = login.log;
+    let signed = login.signer.session_id().is_some();
     // The auth process has its DISCONNECT to write after TooManyFailures; its socket's end
     // tells it of everything else.
     drop(login);
@@ -314,13 +315,18 @@ fn end_without_login(mut login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) 
         let _ = auth.signal(Signal::KILL);
         let _ = auth.wait();
     }
-    let crashed = match auth.try_wait() {
-        Ok(Some(ExitStatus::Signaled { signal, .. })) if signal != Signal::KILL => {
+    let status = auth.try_wait().ok().flatten();
+    let crashed = match status {
+        Some(ExitStatus::Signaled { signal, .. }) if signal != Signal::KILL => {
             log.error(&format!("auth process was killed by signal {signal:?}"));
             true
         }
         _ => false,
     };
+    // What has signed an exchange has begun, whatever it says.
+    let never_began = !signed
+        && matches!(status, Some(ExitStatus::Exited(code))
+            if i32::from(code) == roles::exit::NOT_STARTED);
     match end {
         NotLoggedIn::End(End::Deadline) => {
             log.info(&format!("Timeout before authentication for {from}"));
@@ -335,6 +341,7 @@ fn end_without_login(mut login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) 
             ConnectionNews::NoAttempt
         }
         _ if crashed => ConnectionNews::Crashed,
+        _ if never_began => ConnectionNews::NotServed,
         _ if attempted && unknown => ConnectionNews::InvalidUser,
         _ if attempted => ConnectionNews::AuthenticationFailed,
         _ => ConnectionNews::NoAttempt,

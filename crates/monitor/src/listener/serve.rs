@@ -402,17 +402,20 @@ impl<'log> Listener<'log> {
                     self.logged_in(token);
                     return;
                 }
-                ConnectionNews::AuthenticationFailed => Offence::AuthFail,
-                ConnectionNews::InvalidUser => Offence::InvalidUser,
-                ConnectionNews::NoAttempt => Offence::NoAuth,
-                ConnectionNews::GraceExceeded => Offence::GraceExceeded,
-                ConnectionNews::Crashed => Offence::Crash,
-                ConnectionNews::Refused => Offence::RefuseConnection,
+                ConnectionNews::AuthenticationFailed => Some(Offence::AuthFail),
+                ConnectionNews::InvalidUser => Some(Offence::InvalidUser),
+                ConnectionNews::NoAttempt => Some(Offence::NoAuth),
+                ConnectionNews::GraceExceeded => Some(Offence::GraceExceeded),
+                ConnectionNews::Crashed => Some(Offence::Crash),
+                ConnectionNews::Refused => Some(Offence::RefuseConnection),
+                ConnectionNews::NotServed => None,
             };
             if let Some(pending) = self.pending.get_mut(&token) {
                 pending.told = true;
                 let (address, source) = (pending.address, pending.source);
-                self.penalise(address, source, offence, now_ms);
+                if let Some(offence) = offence {
+                    self.penalise(address, source, offence, now_ms);
+                }
             }
         }
     }

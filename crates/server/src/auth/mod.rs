@@ -35,7 +35,7 @@ pub fn auth_main() -> i32 {
                 roles::ROLE_AUTH,
                 roles::RPC_FD
             );
-            return roles::exit::FAILED;
+            return roles::exit::NOT_STARTED;
         }
     };
     let start = match Start::read(rpc) {
@@ -43,7 +43,7 @@ pub fn auth_main() -> i32 {
         Err(error) => {
             Logger::new(rpc, privsep::LogLevel::Fatal)
                 .line(privsep::LogLevel::Fatal, &format!("cannot start: {error}"));
-            return roles::exit::FAILED;
+            return roles::exit::NOT_STARTED;
         }
     };
     let log = Logger::new(rpc, start.auth.log_level);
@@ -52,7 +52,7 @@ pub fn auth_main() -> i32 {
             privsep::LogLevel::Fatal,
             &format!("the sandbox cannot be set up: {error}"),
         );
-        return roles::exit::FAILED;
+        return roles::exit::NOT_STARTED;
     }
     match serve(start, rpc, log) {
         Ok(()) => roles::exit::DONE,
