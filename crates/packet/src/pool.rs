@@ -15,6 +15,9 @@ const SMALL_PAYLOAD_BYTES: usize = 1024;
 /// packet of every peer (32 KiB of data), its headers, and the growth of incompressible data.
 const BULK_PAYLOAD_BYTES: usize = 33 * 1024;
 
+/// Buffers of each size that [`BufPool::shed`] leaves: enough for keystrokes and their answers.
+const SMALL_STOCK: usize = 2;
+
 /// A bounded stock of packet buffers. Belongs to one connection, whose plaintext stale bytes
 /// may hold.
 #[derive(Debug)]
@@ -57,6 +60,18 @@ impl BufPool {
         stock
             .pop()
             .unwrap_or_else(|| PacketBuf::with_capacity(size))
+    }
+
+    /// Whether [`BufPool::shed`] would free anything.
+    #[must_use]
+    pub fn has_spare(&self) -> bool {
+        self.small.len() > SMALL_STOCK || self.bulk.len() > SMALL_STOCK
+    }
+
+    /// Frees all but a few buffers.
+    pub fn shed(&mut self) {
+        self.small.truncate(SMALL_STOCK);
+        self.bulk.truncate(SMALL_STOCK);
     }
 
     /// Takes a buffer back, or frees it when the stock is full or its size is not kept.

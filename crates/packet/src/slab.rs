@@ -27,6 +27,8 @@ pub(crate) struct Slab {
     /// Former slabs: their packets may still be out.
     retired: Vec<BytesMut>,
     scarce: bool,
+    /// A slab has been filled since memory was last given back.
+    spread: bool,
 }
 
 impl Slab {
@@ -57,11 +59,30 @@ impl Slab {
         self.scarce
     }
 
+    /// Whether [`Slab::shed`] has something to give back: not for what a few small packets use.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.spread || !self.retired.is_empty()
+    }
+
+    /// Frees every slab of which nothing is left, the present one too. Those that kept payloads
+    /// pin stay counted.
+    pub(crate) fn shed(&mut self) {
+        self.retired.retain_mut(|slab| !reclaim(slab));
+        self.scarce = self.retired.len() >= MAX_RETIRED;
+        if self.current.is_empty() && reclaim(&mut self.current) {
+            self.current = BytesMut::new();
+        }
+        self.spread = false;
+    }
+
     /// Moves the unread bytes to the front of the slab, if all of its packets are gone.
     fn reuse_current(&mut self) -> bool {
         let whole = SLAB_BYTES.saturating_sub(self.current.len());
-        (whole >= READ_BYTES && self.current.capacity() > 0 && self.current.try_reclaim(whole))
-            || self.current.try_reclaim(READ_BYTES)
+        let reused =
+            (whole >= READ_BYTES && self.current.capacity() > 0 && self.current.try_reclaim(whole))
+                || self.current.try_reclaim(READ_BYTES);
+        self.spread |= reused;
+        reused
     }
 
     /// Goes on in another slab: one whose packets are all gone, else a new one.
@@ -75,8 +96,11 @@ impl Slab {
         next.extend_from_slice(&self.current);
         let mut former = core::mem::replace(&mut self.current, next);
         former.clear();
-        if self.retired.len() < MAX_RETIRED && former.capacity() > 0 {
-            self.retired.push(former);
+        if former.capacity() > 0 {
+            self.spread = true;
+            if self.retired.len() < MAX_RETIRED {
+                self.retired.push(former);
+            }
         }
         // Not scarce means that the next switch finds a place: a retired slab that is free
         // stays free, as no packet is cut from it.

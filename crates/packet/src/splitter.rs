@@ -73,6 +73,17 @@ impl Splitter {
         self.slab.receive_buffer()
     }
 
+    /// Whether [`Splitter::shed`] would give back what bulk data has left.
+    #[must_use]
+    pub fn has_spare(&self) -> bool {
+        self.slab.is_spread()
+    }
+
+    /// Frees the receive memory that holds nothing now; the next read makes new.
+    pub fn shed(&mut self) {
+        self.slab.shed();
+    }
+
     /// Takes in bytes that were read elsewhere.
     pub fn handle_bytes(&mut self, bytes: &[u8]) {
         self.slab.receive_buffer().extend_from_slice(bytes);

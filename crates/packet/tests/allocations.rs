@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
 use crypto::mac::{MACS, MacAlgorithm};
-use packet::{BufPool, OpenKeys, SealKeys, Sequencer, Splitter};
+use packet::{BufPool, OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -128,8 +128,65 @@ fn kept_payloads_pin_a_bounded_number_of_slabs() {
     assert_eq!(bulk((&mut sequencer, &mut splitter), &mut pool, 200), 0);
 }
 
+/// What a connection keeps when its bulk data is over is what keystrokes need.
+fn shedding_leaves_little_and_bulk_data_can_follow() {
+    let before = LIVE_BYTES.load(Relaxed);
+    let (mut sequencer, mut splitter) = ends(CipherAlgorithm::Aes128Gcm, None);
+    let mut pool = BufPool::new(32).with_bulk_payload(65 * 1024);
+    assert!(!splitter.has_spare() && !pool.has_spare());
+    for _ in 0..3 {
+        let buffers: Vec<_> = (0..32).map(|_| pool.take(32 * 1024)).collect();
+        buffers.into_iter().for_each(|buf| pool.give(buf));
+        bulk((&mut sequencer, &mut splitter), &mut pool, 40);
+        assert!(splitter.has_spare() && pool.has_spare());
+        assert!(LIVE_BYTES.load(Relaxed) - before > 2 << 20);
+        splitter.shed();
+        pool.shed();
+        assert!(!splitter.has_spare() && !pool.has_spare());
+        let left = LIVE_BYTES.load(Relaxed) - before;
+        assert!(left < 150 << 10, "{left} bytes left");
+    }
+    // Small packets alone leave nothing to give back.
+    for _ in 0..500 {
+        let sealed = sequencer.stamp(PacketBuf::from_payload(&[94; 40])).unwrap();
+        splitter.handle_bytes(sealed.run().wire());
+        splitter.next().unwrap().unwrap().run().unwrap();
+    }
+    assert!(!splitter.has_spare());
+}
+
+/// Shedding must not lose sight of slabs that payloads pin: their number is what is bounded.
+fn shedding_frees_no_slab_that_is_pinned_and_forgets_none() {
+    let (mut sequencer, mut splitter) = ends(CipherAlgorithm::Aes128Gcm, None);
+    let before = LIVE_BYTES.load(Relaxed);
+    let filler = vec![2; 200 * 1024];
+    let mut kept = Vec::new();
+    for _ in 0..100 {
+        for payload in [&[94, 1][..], &filler, &filler] {
+            let buf = PacketBuf::from_payload(payload);
+            splitter.handle_bytes(sequencer.stamp(buf).unwrap().run().wire());
+            while let Some(job) = splitter.next().unwrap() {
+                let payload = job.run().unwrap().into_payload();
+                if payload.len() == 2 {
+                    kept.push(payload);
+                }
+            }
+        }
+        splitter.shed();
+        let most = LIVE_BYTES.load(Relaxed) - before;
+        assert!(most < 6 << 20, "{most} bytes are pinned");
+    }
+    assert!(kept.iter().all(|payload| **payload == [94, 1]));
+    drop(kept);
+    splitter.shed();
+    let left = LIVE_BYTES.load(Relaxed) - before;
+    assert!(left < 300 << 10, "{left} bytes left");
+}
+
 #[test]
 fn memory_of_the_data_path() {
     no_allocation_per_packet_in_steady_state();
     kept_payloads_pin_a_bounded_number_of_slabs();
+    shedding_leaves_little_and_bulk_data_can_follow();
+    shedding_frees_no_slab_that_is_pinned_and_forgets_none();
 }
