@@ -1,137 +1,11 @@
-//! Default algorithm lists, the names that a list may hold, and the `+ - ^` modifiers of ssh_config(5).
-//!
-//! The order of a default is the order of preference. What each name does is in `crypto`; a name listed
-//! here is one that this build carries out. The defaults of the server are shorter than OpenSSH's: no
-//! NIST-curve and no finite-field exchange, which cost a cheap client nothing and the server much.
+//! Which list of `wire::algorithms` a keyword starts from, and the `+ - ^` modifiers of ssh_config(5).
+
+use wire::algorithms::{
+    CA_SIGNATURES, CIPHERS_WITH_AES, CLIENT_HOST_KEYS, CLIENT_KEX, KNOWN_KEX, KNOWN_MACS, MACS,
+    SERVER_KEX, SIGNATURES, ciphers,
+};
 
 use crate::pattern;
-
-/// Key exchanges of the server, best first.
-pub const SERVER_KEX: &[&str] = &[
-    "mlkem768x25519-sha256",
-    "sntrup761x25519-sha512",
-    "sntrup761x25519-sha512@openssh.com",
-    "curve25519-sha256",
-    "curve25519-sha256@libssh.org",
-];
-
-/// Key exchanges of the client, best first; NIST curves and finite-field groups stand last.
-pub const CLIENT_KEX: &[&str] = &[
-    "mlkem768x25519-sha256",
-    "sntrup761x25519-sha512",
-    "sntrup761x25519-sha512@openssh.com",
-    "curve25519-sha256",
-    "curve25519-sha256@libssh.org",
-    "ecdh-sha2-nistp256",
-    "ecdh-sha2-nistp384",
-    "ecdh-sha2-nistp521",
-    "diffie-hellman-group-exchange-sha256",
-    "diffie-hellman-group16-sha512",
-    "diffie-hellman-group18-sha512",
-    "diffie-hellman-group14-sha256",
-];
-
-/// Every key exchange that can be asked for by name.
-pub const KNOWN_KEX: &[&str] = CLIENT_KEX;
-
-/// Ciphers where the CPU has AES instructions.
-pub const CIPHERS_WITH_AES: &[&str] = &[
-    "aes128-gcm@openssh.com",
-    "aes256-gcm@openssh.com",
-    "chacha20-poly1305@openssh.com",
-    "aes128-ctr",
-    "aes192-ctr",
-    "aes256-ctr",
-];
-
-/// Ciphers where AES would run in portable code.
-pub const CIPHERS_WITHOUT_AES: &[&str] = &[
-    "chacha20-poly1305@openssh.com",
-    "aes128-gcm@openssh.com",
-    "aes256-gcm@openssh.com",
-    "aes128-ctr",
-    "aes192-ctr",
-    "aes256-ctr",
-];
-
-/// MACs, best first.
-pub const MACS: &[&str] = &[
-    "umac-64-etm@openssh.com",
-    "umac-128-etm@openssh.com",
-    "hmac-sha2-256-etm@openssh.com",
-    "hmac-sha2-512-etm@openssh.com",
-    "umac-64@openssh.com",
-    "umac-128@openssh.com",
-    "hmac-sha2-256",
-    "hmac-sha2-512",
-];
-
-/// Every MAC that can be asked for by name.
-pub const KNOWN_MACS: &[&str] = &[
-    "umac-64-etm@openssh.com",
-    "umac-128-etm@openssh.com",
-    "hmac-sha2-256-etm@openssh.com",
-    "hmac-sha2-512-etm@openssh.com",
-    "hmac-sha1-etm@openssh.com",
-    "umac-64@openssh.com",
-    "umac-128@openssh.com",
-    "hmac-sha2-256",
-    "hmac-sha2-512",
-    "hmac-sha1",
-];
-
-/// Host key algorithms of the client, NIST curves last.
-pub const CLIENT_HOST_KEYS: &[&str] = &[
-    "ssh-ed25519-cert-v01@openssh.com",
-    "sk-ssh-ed25519-cert-v01@openssh.com",
-    "rsa-sha2-512-cert-v01@openssh.com",
-    "rsa-sha2-256-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
-    "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
-    "ssh-ed25519",
-    "sk-ssh-ed25519@openssh.com",
-    "rsa-sha2-512",
-    "rsa-sha2-256",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-];
-
-/// Signature algorithms of keys: what users may log in with, and what a server may offer of its host keys
-/// (it offers those of the keys that it was given).
-pub const SIGNATURES: &[&str] = &[
-    "ssh-ed25519-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
-    "sk-ssh-ed25519-cert-v01@openssh.com",
-    "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
-    "rsa-sha2-512-cert-v01@openssh.com",
-    "rsa-sha2-256-cert-v01@openssh.com",
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "sk-ssh-ed25519@openssh.com",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-    "rsa-sha2-512",
-    "rsa-sha2-256",
-];
-
-/// Signature algorithms that a certificate authority may use.
-pub const CA_SIGNATURES: &[&str] = &[
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "sk-ssh-ed25519@openssh.com",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-    "rsa-sha2-512",
-    "rsa-sha2-256",
-];
 
 /// Names that OpenSSH knows and this suite leaves out on purpose: accepted in a `-` list and, with other
 /// names beside them, skipped, so that a file written for OpenSSH still loads.
@@ -190,8 +64,7 @@ impl Class {
         match (self, side) {
             (Class::Kex, Side::Client) => CLIENT_KEX,
             (Class::Kex, Side::Server) => SERVER_KEX,
-            (Class::Cipher, _) if aes_hardware => CIPHERS_WITH_AES,
-            (Class::Cipher, _) => CIPHERS_WITHOUT_AES,
+            (Class::Cipher, _) => ciphers(aes_hardware),
             (Class::Mac, _) => MACS,
             (Class::HostKey, Side::Client) => CLIENT_HOST_KEYS,
             (Class::HostKey, Side::Server) | (Class::Signature, _) => SIGNATURES,

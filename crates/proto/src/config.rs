@@ -8,9 +8,13 @@ use crypto::cipher::CipherAlgorithm;
 use crypto::kex::KexAlgorithm;
 use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
-use wire::names;
+use wire::{algorithms, names};
 
 use crate::{Error, Millis};
+
+/// Receive windows of a connection together unless configured, bytes: twice what 1 GB/s has on
+/// its way in 128 ms.
+const WINDOW_MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Which side we are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +75,13 @@ pub struct TransportConfig {
     pub alive_count_max: u32,
     /// RSA host keys below this many bits are refused.
     pub min_rsa_bits: usize,
-    /// Signature algorithms that a host certificate's CA may have used.
-    pub ca_signature_algorithms: Vec<String>,
     /// Server: what `server-sig-algs` announces.
     pub peer_signature_algorithms: Vec<String>,
     /// Most channels open at once.
     pub max_channels: usize,
+    /// What the receive windows of all channels may be worth together, bytes: what is kept of a
+    /// peer's data while nobody takes it. Not even one channel is opened below 64 KiB.
+    pub window_memory_bytes: u64,
     /// Group exchange, client: smallest, preferred and largest size in bits.
     pub group_exchange_bits: (u32, u32, u32),
 }
@@ -87,74 +92,21 @@ fn strings(list: &[&str]) -> Vec<String> {
 
 impl Default for TransportConfig {
     fn default() -> Self {
-        let aes_first: &[&str] = &[
-            "aes128-gcm@openssh.com",
-            "aes256-gcm@openssh.com",
-            "chacha20-poly1305@openssh.com",
-            "aes128-ctr",
-            "aes192-ctr",
-            "aes256-ctr",
-        ];
-        let chacha_first: &[&str] = &[
-            "chacha20-poly1305@openssh.com",
-            "aes128-gcm@openssh.com",
-            "aes256-gcm@openssh.com",
-            "aes128-ctr",
-            "aes192-ctr",
-            "aes256-ctr",
-        ];
         Self {
-            kex: strings(&[
-                "mlkem768x25519-sha256",
-                "sntrup761x25519-sha512",
-                "sntrup761x25519-sha512@openssh.com",
-                "curve25519-sha256",
-                "curve25519-sha256@libssh.org",
-            ]),
+            kex: strings(algorithms::SERVER_KEX),
             host_key_algorithms: strings(&["ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256"]),
-            ciphers: strings(if crypto::arch::has_fast_aes() {
-                aes_first
-            } else {
-                chacha_first
-            }),
-            macs: strings(&[
-                "umac-64-etm@openssh.com",
-                "umac-128-etm@openssh.com",
-                "hmac-sha2-256-etm@openssh.com",
-                "hmac-sha2-512-etm@openssh.com",
-                "umac-64@openssh.com",
-                "umac-128@openssh.com",
-                "hmac-sha2-256",
-                "hmac-sha2-512",
-            ]),
-            compression: strings(&["none", "zlib@openssh.com"]),
+            ciphers: strings(algorithms::ciphers(crypto::arch::has_fast_aes())),
+            macs: strings(algorithms::MACS),
+            compression: strings(&[names::COMPRESSION_NONE, names::COMPRESSION_ZLIB_OPENSSH]),
             version_comment: String::new(),
             rekey_bytes: None,
             rekey_ms: None,
             alive_interval_ms: None,
             alive_count_max: 3,
             min_rsa_bits: keys::DEFAULT_MIN_RSA_BITS,
-            ca_signature_algorithms: strings(&[
-                "ssh-ed25519",
-                "ecdsa-sha2-nistp256",
-                "ecdsa-sha2-nistp384",
-                "ecdsa-sha2-nistp521",
-                "sk-ssh-ed25519@openssh.com",
-                "sk-ecdsa-sha2-nistp256@openssh.com",
-                "rsa-sha2-512",
-                "rsa-sha2-256",
-            ]),
-            peer_signature_algorithms: strings(&[
-                "ssh-ed25519",
-                "sk-ssh-ed25519@openssh.com",
-                "ecdsa-sha2-nistp256",
-                "ecdsa-sha2-nistp384",
-                "ecdsa-sha2-nistp521",
-                "sk-ecdsa-sha2-nistp256@openssh.com",
-                "rsa-sha2-512",
-                "rsa-sha2-256",
-            ]),
+            peer_signature_algorithms: strings(algorithms::PLAIN_SIGNATURES),
             max_channels: 1024,
+            window_memory_bytes: WINDOW_MEMORY_BYTES,
             group_exchange_bits: (2048, 3072, 8192),
         }
     }
@@ -234,5 +186,40 @@ impl Offer {
                 "unknown or no compression configured",
             )?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_algorithm_is_carried_out() {
+        for kex in [algorithms::SERVER_KEX, algorithms::KNOWN_KEX] {
+            assert!(
+                kex.iter()
+                    .all(|name| KexAlgorithm::from_name(name).is_some())
+            );
+        }
+        for aes_hardware in [true, false] {
+            for name in algorithms::ciphers(aes_hardware) {
+                assert!(CipherAlgorithm::from_name(name).is_some(), "{name}");
+            }
+        }
+        for macs in [algorithms::MACS, algorithms::KNOWN_MACS] {
+            assert!(
+                macs.iter()
+                    .all(|name| MacAlgorithm::from_name(name).is_some())
+            );
+        }
+        for signatures in [
+            algorithms::CLIENT_HOST_KEYS,
+            algorithms::SIGNATURES,
+            algorithms::CA_SIGNATURES,
+        ] {
+            for name in signatures {
+                assert!(SignatureAlgorithm::from_name(name).is_some(), "{name}");
+            }
+        }
     }
 }

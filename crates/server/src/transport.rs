@@ -33,7 +33,6 @@ pub(crate) fn config(options: &ServerOptions) -> TransportConfig {
             count => count,
         },
         min_rsa_bits: usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX),
-        ca_signature_algorithms: options.ca_signature_algorithms.clone(),
         peer_signature_algorithms: signature_algorithms(&options.pubkey_accepted_algorithms),
         max_channels: MAX_CHANNELS,
         ..TransportConfig::default()

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod algorithms;
 mod codec;
 pub mod message;
 pub mod names;

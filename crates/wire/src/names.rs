@@ -1,6 +1,5 @@
 //! Names that the RFCs and the field give to services, methods, requests and extensions.
-//! Names of ciphers, MACs, key exchanges and signatures stand in the tables of `crypto` and
-//! `keys`, beside what they do.
+//! Names of ciphers, MACs, key exchanges and signatures stand in [`crate::algorithms`].
 #![allow(missing_docs)]
 
 pub const SERVICE_USERAUTH: &str = "ssh-userauth";

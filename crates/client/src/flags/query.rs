@@ -1,9 +1,9 @@
 //! The answers of `-Q`: names that this build carries out, one a line.
 
-use config::algorithms::{
+use keys::{KeyType, SignatureAlgorithm};
+use wire::algorithms::{
     CA_SIGNATURES, CIPHERS_WITH_AES, CLIENT_HOST_KEYS, KNOWN_KEX, KNOWN_MACS, SIGNATURES,
 };
-use keys::{KeyType, SignatureAlgorithm};
 
 use crate::log;
 use crate::session::FAILURE;

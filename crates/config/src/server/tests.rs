@@ -65,7 +65,7 @@ fn no_name_stands_twice() {
 fn defaults() {
     let options = load("").global();
     assert_eq!(options.permit_root_login, PermitRootLogin::ProhibitPassword);
-    assert_eq!(options.kex_algorithms, crate::algorithms::SERVER_KEX);
+    assert_eq!(options.kex_algorithms, wire::algorithms::SERVER_KEX);
     assert_eq!(options.host_keys, DEFAULT_HOST_KEYS);
     assert_eq!(options.login_grace_time_s, 120);
     assert_eq!(

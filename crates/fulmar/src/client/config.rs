@@ -64,8 +64,8 @@ impl fmt::Debug for Config {
 fn default_transport() -> TransportConfig {
     let names = |list: &[&str]| list.iter().map(ToString::to_string).collect();
     TransportConfig {
-        kex: names(::config::algorithms::CLIENT_KEX),
-        host_key_algorithms: names(::config::algorithms::CLIENT_HOST_KEYS),
+        kex: names(wire::algorithms::CLIENT_KEX),
+        host_key_algorithms: names(wire::algorithms::CLIENT_HOST_KEYS),
         ..TransportConfig::default()
     }
 }

@@ -246,7 +246,7 @@ fn check_certificate(
         .map(String::as_str)
         .filter(|name| keys::pattern::matches_ignoring_case(host.as_bytes(), name.as_bytes()))
         .collect();
-    let authority_algorithms: Vec<SignatureAlgorithm> = ::config::algorithms::CA_SIGNATURES
+    let authority_algorithms: Vec<SignatureAlgorithm> = wire::algorithms::CA_SIGNATURES
         .iter()
         .filter_map(|name| SignatureAlgorithm::from_name(name))
         .collect();

@@ -42,7 +42,7 @@ impl Config {
     #[must_use]
     pub fn new(host_keys: Vec<PrivateKey>) -> Self {
         let transport = TransportConfig {
-            host_key_algorithms: ::config::algorithms::SIGNATURES
+            host_key_algorithms: wire::algorithms::SIGNATURES
                 .iter()
                 .map(ToString::to_string)
                 .collect(),
