@@ -1,9 +1,11 @@
 //! Passwords, questions and chains of methods, for a throw-away user; as root only.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use interop::account::Guest;
 use interop::fixture;
+use interop::peers::openssh;
 use interop::peers::ours::Kind;
 use interop::process::{Input, Outcome};
 use interop::report::skipped;
@@ -62,12 +64,17 @@ struct Attempt {
 
 /// A login by these methods, with these answers.
 fn login(site: &Site, methods: &str, extra: &str, answers: &[&str]) -> Attempt {
+    login_for(site, methods, extra, answers, "echo in as $USER")
+}
+
+/// The same for another command.
+fn login_for(site: &Site, methods: &str, extra: &str, answers: &[&str], remote: &str) -> Attempt {
     let scratch = Scratch::new();
     let program = askpass(&scratch, answers);
     let lines = format!("PreferredAuthentications {methods}\nBatchMode no\n{extra}");
     let mut command = site.ssh(&lines);
     command
-        .args([HOST, "echo in as $USER"])
+        .args([HOST, remote])
         .env("SSH_ASKPASS", &program)
         .env("SSH_ASKPASS_REQUIRE", "force");
     let outcome = finish(&mut command, Input::Nothing);
@@ -139,7 +146,7 @@ fn an_account_without_a_password_needs_permission() {
     each(|client, server| {
         let Some(mut guest) = guest() else { return };
         // An empty hash in shadow.
-        let mut command = std::process::Command::new("passwd");
+        let mut command = Command::new("passwd");
         command.args(["-q", "-d", &guest.name]);
         assert_eq!(finish(&mut command, Input::Nothing).status, 0);
         guest.password = None;
@@ -295,6 +302,89 @@ fn root_comes_in_only_as_permitted() {
     });
 }
 
+/// A server whose PAM stack is `stack`, for its own service and for OpenSSH's.
+fn site_with_stack(
+    (client, server): (Kind, Kind),
+    guest: &Guest,
+    extra: &str,
+    stack: &str,
+    more: &[(&Path, &Path)],
+) -> Option<Site> {
+    let mut probe = Command::new("unshare");
+    probe.args(["--mount", "true"]);
+    if finish(&mut probe, Input::Nothing).status != 0 {
+        skipped("a PAM stack of its own", &"no mount namespaces");
+        return None;
+    }
+    let scratch = Scratch::new();
+    let services = scratch.join("pam.d");
+    std::fs::create_dir(&services).expect("a folder");
+    for service in ["sshd", "fulmar"] {
+        scratch.write(&format!("pam.d/{service}"), stack);
+    }
+    let config = format!(
+        "{extra}AuthorizedKeysFile .ssh/authorized_keys\n{}",
+        openssh::server_config(server, &scratch)
+    );
+    let mut places = vec![(&*services, Path::new("/etc/pam.d"))];
+    places.extend(more);
+    let mut running = openssh::start_beside(server, scratch, &config, &places)
+        .unwrap_or_else(|why| panic!("{why}"));
+    running.user = guest.name.clone();
+    Some(Site { client, running })
+}
+
+/// Whether libpam has a module of this name, in the folders of the distributions.
+fn has_module(name: &str) -> bool {
+    let folders = std::fs::read_dir("/lib").into_iter().flatten().flatten();
+    folders
+        .map(|entry| entry.path())
+        .chain([
+            "/lib".into(),
+            "/lib64".into(),
+            "/usr/lib".into(),
+            "/usr/lib64".into(),
+        ])
+        .any(|folder| folder.join("security").join(name).exists())
+}
+
+#[test]
+fn groups_that_a_module_adds_are_the_sessions() {
+    if !has_module("pam_group.so") {
+        skipped("groups of PAM", &"no pam_group");
+        return;
+    }
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let scratch = Scratch::new();
+        let rules = format!("*;*;{};Al0000-2400;games,audio\n", guest.name);
+        let rules = scratch.write("group.conf", rules);
+        let stack = "auth required pam_unix.so\nauth optional pam_group.so\n\
+                     account required pam_unix.so\nsession required pam_unix.so\n";
+        let place = (&*rules, Path::new("/etc/security/group.conf"));
+        let lines = "UsePAM yes\nKbdInteractiveAuthentication yes\n";
+        let Some(site) = site_with_stack((client, server), &guest, lines, stack, &[place]) else {
+            return;
+        };
+        let groups = |methods: &str, answers: &[&str]| {
+            let attempt = login_for(&site, methods, "", answers, "id -Gn");
+            let mut names: Vec<String> = attempt
+                .outcome
+                .stdout
+                .text()
+                .split_ascii_whitespace()
+                .map(str::to_owned)
+                .collect();
+            names.sort();
+            names
+        };
+        let mut wanted = vec![guest.name.clone(), "audio".to_owned(), "games".to_owned()];
+        wanted.sort();
+        assert_eq!(groups("publickey", &[]), wanted);
+        assert_eq!(groups("keyboard-interactive", &[PASSWORD]), wanted);
+    });
+}
+
 #[test]
 fn an_expired_account_is_refused() {
     each(|client, server| {
@@ -304,7 +394,7 @@ fn an_expired_account_is_refused() {
             let site = site(client, server, &guest, &lines);
             login(&site, "publickey", "", &[]).assert_in(&guest);
             let age = |date: &str| {
-                let mut command = std::process::Command::new("chage");
+                let mut command = Command::new("chage");
                 command.args(["-E", date, &guest.name]);
                 assert_eq!(finish(&mut command, Input::Nothing).status, 0);
             };

@@ -1,7 +1,10 @@
 //! The connection's one PAM transaction, from authentication to the end of the session: this
 //! process is the caller that modules act on and the parent of the session process.
 
-use sys::pam::{Code, Conversation, CredentialAction, Item, Message, Pam, PamError};
+use std::io;
+
+use sys::pam::{Code, Conversation, CredentialAction, Item, Message, Pam};
+use sys::process::WithGroups;
 use zeroize::Zeroizing;
 
 use super::accounts::Peer;
@@ -26,6 +29,8 @@ pub(crate) struct PamLogin {
     pam: Pam,
     user: String,
     messages: String,
+    /// What is to be undone at the end.
+    credentials: bool,
     open: bool,
 }
 
@@ -41,6 +46,7 @@ impl PamLogin {
             pam,
             user: user.to_owned(),
             messages: String::new(),
+            credentials: false,
             open: false,
         })
     }
@@ -75,29 +81,46 @@ impl PamLogin {
         }
     }
 
-    /// Establishes credentials and opens the session, in this process.
-    pub(crate) fn open_session(&mut self) -> Result<(), String> {
+    /// Establishes credentials and opens the session, in this process. Returns the user's
+    /// supplementary groups: those of the group database, which are given, and what modules
+    /// (pam_group) made of them.
+    pub(crate) fn open_session(&mut self, groups: &[u32]) -> Result<Vec<u32>, String> {
         let mut listener = Listener::default();
-        let result = self
-            .pam
-            .set_credentials(CredentialAction::Establish, &mut listener)
-            .and_then(|()| self.pam.open_session(&mut listener));
+        let result = self.establish(groups, &mut listener).and_then(|groups| {
+            self.pam
+                .open_session(&mut listener)
+                .map_err(|error| error.to_string())?;
+            self.open = true;
+            Ok(groups)
+        });
         self.keep_message(&listener.said);
-        self.open = result.is_ok();
-        result.map_err(|error: PamError| error.to_string())
+        result
     }
 
-    /// Closes the session and deletes the credentials. Twice is once.
+    /// Modules find the user's groups on their caller and add theirs there, as they would to a
+    /// login program that is about to become the user.
+    fn establish(&mut self, groups: &[u32], listener: &mut Listener) -> Result<Vec<u32>, String> {
+        let failed = |error: io::Error| format!("groups of {}: {error}", self.user);
+        let held = WithGroups::enter(groups).map_err(failed)?;
+        self.pam
+            .set_credentials(CredentialAction::Establish, listener)
+            .map_err(|error| error.to_string())?;
+        self.credentials = true;
+        held.now().map_err(failed)
+    }
+
+    /// Closes the session and deletes the credentials, as far as there are any. Twice is once.
     pub(crate) fn close(&mut self) {
-        if !core::mem::take(&mut self.open) {
-            return;
-        }
         let mut listener = Listener::default();
         // Nothing can be done about a failure at the end.
-        let _ = self.pam.close_session(&mut listener);
-        let _ = self
-            .pam
-            .set_credentials(CredentialAction::Delete, &mut listener);
+        if core::mem::take(&mut self.open) {
+            let _ = self.pam.close_session(&mut listener);
+        }
+        if core::mem::take(&mut self.credentials) {
+            let _ = self
+                .pam
+                .set_credentials(CredentialAction::Delete, &mut listener);
+        }
     }
 
     /// What modules said for the user to read.

@@ -114,10 +114,12 @@ impl<'c> Session<'c> {
             self.proof.methods().join(",")
         ));
         if let Some(pam) = &mut self.user.pam {
-            let opened = pam.open_session();
-            if let Err(error) = opened {
-                pam.close();
-                return Err(format!("PAM session for {}: {error}", self.user.name));
+            match pam.open_session(&self.account.groups) {
+                Ok(groups) => self.account.groups = groups,
+                Err(error) => {
+                    pam.close();
+                    return Err(format!("PAM session for {}: {error}", self.user.name));
+                }
             }
         }
         let ran = self.run_process(network, snapshot);

@@ -189,3 +189,40 @@ impl Drop for AsUser {
         }
     }
 }
+
+/// Has a user's supplementary groups in this process, and nothing else of the user's, until
+/// dropped: modules that hand out groups (pam_group) add theirs to what they find here.
+///
+/// If the way back fails, the process ends with SIGABRT.
+#[derive(Debug)]
+pub struct WithGroups {
+    before: Vec<Gid>,
+}
+
+impl WithGroups {
+    /// Takes on `groups` in place of our own.
+    ///
+    /// # Errors
+    /// The kernel's error: `PermissionDenied` without privilege.
+    pub fn enter(groups: &[Gid]) -> io::Result<Self> {
+        let before = own_credentials()?.groups;
+        set_groups(groups)?;
+        Ok(Self { before })
+    }
+
+    /// What they are by now, whoever changed them.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn now(&self) -> io::Result<Vec<Gid>> {
+        Ok(own_credentials()?.groups)
+    }
+}
+
+impl Drop for WithGroups {
+    fn drop(&mut self) {
+        if set_groups(&self.before).is_err() {
+            std::process::abort();
+        }
+    }
+}

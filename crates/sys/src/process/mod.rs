@@ -17,7 +17,9 @@ mod daemon;
 mod tests;
 
 pub use affinity::{affinity, set_affinity};
-pub use credentials::{AsUser, Credentials, become_user, effective_uid, is_root, own_credentials};
+pub use credentials::{
+    AsUser, Credentials, WithGroups, become_user, effective_uid, is_root, own_credentials,
+};
 pub use daemon::daemonize;
 pub use harden::{
     close_from, disable_core_dumps, is_dumpable, lock_memory, no_new_privs, parent_pid, pid,

@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use sys::process::{self, AsUser, Credentials, ExitStatus, SelfExe, become_user};
+use sys::process::{self, AsUser, Credentials, ExitStatus, SelfExe, WithGroups, become_user};
 use sys::pty::Pty;
 use sys::signals::Signal;
 use sys::terminal;
@@ -225,9 +225,19 @@ fn as_user() {
         })
         .is_err()
     );
+    assert!(WithGroups::enter(&[7]).is_err());
     drop(guard);
     assert_eq!(process::own_credentials().unwrap(), before);
     assert_eq!(std::fs::read(&path).unwrap(), b"root's");
+    // Groups alone, and what somebody adds to them meanwhile.
+    let guard = WithGroups::enter(&[7, 9]).unwrap();
+    assert_eq!(guard.now().unwrap(), [7, 9]);
+    // SAFETY: three numbers of a live array.
+    assert_eq!(unsafe { libc::setgroups(3, [7, 9, 11].as_ptr()) }, 0);
+    assert_eq!(guard.now().unwrap(), [7, 9, 11]);
+    assert_eq!(process::effective_uid(), 0);
+    drop(guard);
+    assert_eq!(process::own_credentials().unwrap(), before);
     std::fs::remove_file(&path).unwrap();
 }
 

@@ -193,6 +193,42 @@ pub fn start(kind: Kind, extra: &str) -> Result<Running, String> {
 /// # Errors
 /// When it does not start.
 pub fn start_with(kind: Kind, scratch: Scratch, config: &str) -> Result<Running, String> {
+    let command = kind.sshd()?;
+    start_by(command, kind, scratch, config)
+}
+
+/// The same with other files or folders of the machine in place of its own, as this server
+/// alone sees it: each `(theirs, its own)`.
+///
+/// # Errors
+/// When it does not start; without mount namespaces, too.
+pub fn start_beside(
+    kind: Kind,
+    scratch: Scratch,
+    config: &str,
+    places: &[(&Path, &Path)],
+) -> Result<Running, String> {
+    const SCRIPT: &str = "while [ \"$1\" != -- ]; do mount --bind \"$1\" \"$2\" || exit; shift 2; done; \
+                          shift; exec \"$@\"";
+    let sshd = kind.sshd()?;
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, "sh"]);
+    for (theirs, own) in places {
+        command.arg(theirs).arg(own);
+    }
+    command
+        .arg("--")
+        .arg(sshd.get_program())
+        .args(sshd.get_args());
+    start_by(command, kind, scratch, config)
+}
+
+fn start_by(
+    mut command: std::process::Command,
+    kind: Kind,
+    scratch: Scratch,
+    config: &str,
+) -> Result<Running, String> {
     if kind == Kind::OpenSsh && crate::account::is_root() {
         std::fs::create_dir_all("/run/sshd").map_err(|error| error.to_string())?;
     }
@@ -200,7 +236,6 @@ pub fn start_with(kind: Kind, scratch: Scratch, config: &str) -> Result<Running,
     let file = scratch.write("sshd_config", config);
     let known = fixture::known_hosts(&format!("[127.0.0.1]:{port}"));
     let known_hosts = scratch.write("known_hosts", known);
-    let mut command = kind.sshd()?;
     command
         .arg("-f")
         .arg(file)
