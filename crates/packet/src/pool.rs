@@ -15,8 +15,12 @@ const SMALL_PAYLOAD_BYTES: usize = 1024;
 /// packet of every peer (32 KiB of data), its headers, and the growth of incompressible data.
 const BULK_PAYLOAD_BYTES: usize = 33 * 1024;
 
-/// Buffers of each size that [`BufPool::shed`] leaves: enough for keystrokes and their answers.
-const SMALL_STOCK: usize = 2;
+/// Small buffers that [`BufPool::shed`] leaves: those of a login, so that one leaves nothing to
+/// give back.
+const KEPT_SMALL: usize = 16;
+
+/// Bulk buffers that it leaves: for what is typed.
+const KEPT_BULK: usize = 2;
 
 /// A bounded stock of packet buffers. Belongs to one connection, whose plaintext stale bytes
 /// may hold.
@@ -65,13 +69,13 @@ impl BufPool {
     /// Whether [`BufPool::shed`] would free anything.
     #[must_use]
     pub fn has_spare(&self) -> bool {
-        self.small.len() > SMALL_STOCK || self.bulk.len() > SMALL_STOCK
+        self.small.len() > KEPT_SMALL || self.bulk.len() > KEPT_BULK
     }
 
     /// Frees all but a few buffers.
     pub fn shed(&mut self) {
-        self.small.truncate(SMALL_STOCK);
-        self.bulk.truncate(SMALL_STOCK);
+        self.small.truncate(KEPT_SMALL);
+        self.bulk.truncate(KEPT_BULK);
     }
 
     /// Takes a buffer back, or frees it when the stock is full or its size is not kept.

@@ -149,3 +149,70 @@ fn the_time_for_an_exchange_begins_when_its_first_packet_leaves() {
     assert!(at > now && at <= now + 600_000, "{at} at {now}");
     assert!(tick(client, at).is_err());
 }
+
+/// Sends `bytes` of data from the server and lets the client take them.
+fn download(pair: &mut Pair, id: proto::ChannelId, mut bytes: usize) {
+    while bytes > 0 {
+        let data = vec![1; bytes.min(256 * 1024)];
+        let server = &mut pair.server.connection;
+        bytes -= server.channel_send_slice(id, Stream::Data, &data).unwrap();
+        pair.settle(usize::MAX).unwrap();
+        for event in std::mem::take(&mut pair.client.events) {
+            if let proto::Event::ChannelData { data, .. } = event {
+                let client = &mut pair.client.connection;
+                client.channel_consumed(id, data.len()).unwrap();
+            }
+        }
+        pair.settle(usize::MAX).unwrap();
+    }
+}
+
+#[test]
+fn memory_of_bulk_data_is_given_back_once_when_it_is_over() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.open_session().unwrap();
+    for start in [10_000, 20_000] {
+        for now in [start, start + 900] {
+            pair.now = now;
+            download(&mut pair, id, 4 << 20);
+        }
+        // The wire of this test holds no buffers back, so that a sender uses few; a receiver's
+        // slab has been filled over and over.
+        tick(&mut pair.server.connection, start + 1900).unwrap();
+        let client = &mut pair.client.connection;
+        assert_eq!(client.poll_deadline(), Some(start + 1900));
+        assert_eq!(tick(client, start + 1899).unwrap(), 0);
+        assert_eq!(tick(client, start + 1900).unwrap(), 1);
+        assert_eq!(client.poll_deadline(), None);
+        // A keystroke's echo is no reason to wake up again.
+        pair.now = start + 3000;
+        download(&mut pair, id, 1);
+        assert_eq!(pair.client.connection.poll_deadline(), None);
+        assert_eq!(pair.server.connection.poll_deadline(), None);
+    }
+}
+
+#[test]
+fn buffers_of_a_full_queue_are_given_back_once_they_are_written() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.open_session().unwrap();
+    let server = &mut pair.server.connection;
+    let data = vec![1; 1 << 20];
+    assert!(server.channel_send_slice(id, Stream::Data, &data).unwrap() > 400_000);
+    let mut written = Vec::new();
+    while let Some(output) = server.poll_output() {
+        if let proto::Output::Seal(job) = output {
+            written.push(job.run().into_buf());
+        }
+    }
+    assert_eq!(server.poll_deadline(), None, "nothing is spare yet");
+    server.process(5000).unwrap();
+    for buf in written {
+        server.recycle(buf);
+    }
+    assert_eq!(server.poll_deadline(), Some(6000));
+    assert_eq!(tick(server, 6000).unwrap(), 1);
+    assert_eq!(server.poll_deadline(), None);
+}

@@ -26,6 +26,7 @@ use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 mod derive;
 mod ext_info;
 mod host_key;
+mod idle;
 mod kex;
 mod negotiate;
 mod newkeys;
@@ -113,6 +114,8 @@ pub(crate) struct Transport {
     compressor: Option<Compressor>,
     decompressor: Option<Decompressor>,
     last_exchange: Millis,
+    /// When a packet came or left last; `None` once memory was given back since.
+    active_at: Option<Millis>,
     pub(crate) extensions: PeerExtensions,
     ignored: u32,
     closed: bool,
@@ -207,6 +210,7 @@ impl Transport {
             compressor: None,
             decompressor: None,
             last_exchange: now,
+            active_at: None,
             extensions: PeerExtensions::default(),
             ignored: 0,
             closed: false,
@@ -275,6 +279,7 @@ impl Transport {
         above: Standing,
     ) -> Result<Upward, Error> {
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.note_activity();
         if self.closed {
             return Ok(Upward::Handled);
         }
@@ -453,6 +458,7 @@ impl Transport {
     }
 
     pub(crate) fn recycle(&mut self, buf: PacketBuf) {
+        self.note_activity();
         self.pool.give(buf);
     }
 

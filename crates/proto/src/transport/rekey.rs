@@ -39,6 +39,13 @@ impl Transport {
 
     /// When time alone asks for something.
     pub(crate) fn deadline(&self) -> Option<Millis> {
+        [self.exchange_deadline(), self.shed_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn exchange_deadline(&self) -> Option<Millis> {
         match &self.kex {
             Kex::Idle if self.session.is_some() && self.authenticated => self
                 .config
@@ -53,7 +60,11 @@ impl Transport {
     }
 
     pub(crate) fn handle_timeout(&mut self) -> Result<(), Error> {
-        if self.deadline().is_none_or(|deadline| self.now < deadline) {
+        self.shed_if_idle();
+        if self
+            .exchange_deadline()
+            .is_none_or(|deadline| self.now < deadline)
+        {
             return Ok(());
         }
         match self.kex {
