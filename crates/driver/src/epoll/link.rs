@@ -15,6 +15,10 @@ use super::watch::Registration;
 /// Sealed bytes that may wait for the socket; what is queued above stays unsealed, and its
 /// sender waits.
 const MAX_SEALED_BYTES: usize = 256 * 1024;
+/// Bytes that may wait in the socket without having been sent: what a keystroke has in front of
+/// it beside what is on its way. With half of them left the kernel asks for more, so that a
+/// fast path does not run dry while this process waits for its turn.
+const UNSENT_BYTES: u32 = 256 * 1024;
 /// Packets in one writev.
 const MAX_SLICES: usize = 64;
 /// A read that brings less has emptied the socket, most likely: epoll will say if not, and a
@@ -73,6 +77,10 @@ impl Link {
         if let Some(write) = &write {
             sys::io::set_nonblocking(write, true)?;
         }
+        // Not every stream is TCP, and none needs this to work.
+        let _ = sys::socket::unpace_loopback(&read);
+        // A pipe, or a socket of another kind, holds little anyway.
+        let _ = sys::socket::set_notsent_lowat(write.as_ref().unwrap_or(&read), UNSENT_BYTES);
         let read_registration = Registration::new(epoll, &read, tokens.0)?;
         let write_registration = match &write {
             Some(write) => Some(Registration::new(epoll, write, tokens.1)?),

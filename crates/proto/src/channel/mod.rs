@@ -19,7 +19,7 @@ use wire::message::{
 };
 
 use crate::transport::Transport;
-use crate::{ChannelId, Error, Event, Stream};
+use crate::{ChannelId, Error, Event, Millis, Stream};
 
 pub(crate) mod global;
 mod request;
@@ -27,7 +27,7 @@ mod window;
 
 pub(crate) use global::Globals;
 pub use request::Request;
-use window::{MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, ReceiveWindow, SendWindow};
+use window::{MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, Memory, Path, ReceiveWindow, SendWindow};
 
 /// Requests with `want_reply` of ours that may be open on one channel.
 const MAX_OPEN_REQUESTS: u32 = 1024;
@@ -73,10 +73,28 @@ struct Channel {
 }
 
 /// All channels of a connection.
-#[derive(Default)]
 pub(crate) struct Channels {
     slots: Vec<Option<Channel>>,
     refused: VecDeque<u32>,
+    memory: Memory,
+    path: Path,
+}
+
+impl Channel {
+    fn new(state: State, remote: u32, receive: ReceiveWindow, send: SendWindow) -> Self {
+        Self {
+            state,
+            remote,
+            receive,
+            send,
+            sending: Half::Open,
+            receiving: Half::Open,
+            open_requests: 0,
+            owed_replies: 0,
+            holds_close: false,
+            told: false,
+        }
+    }
 }
 
 fn index(id: ChannelId) -> usize {
@@ -92,6 +110,33 @@ fn our_max_data(transport: &Transport) -> u32 {
 }
 
 impl Channels {
+    /// None yet; their receive windows may be worth `window_memory_bytes` together.
+    pub(crate) fn new(window_memory_bytes: u64) -> Self {
+        Self {
+            slots: Vec::new(),
+            refused: VecDeque::new(),
+            memory: Memory::new(window_memory_bytes),
+            path: Path::default(),
+        }
+    }
+
+    /// What the kernel knows of the round trip to the peer, microseconds.
+    pub(crate) fn handle_round_trip(&mut self, round_trip_us: u32) {
+        self.path.hint(round_trip_us);
+    }
+
+    /// The receiving side of a new channel; `None` when no memory is left for one.
+    fn receive_window(&mut self, transport: &Transport) -> Option<ReceiveWindow> {
+        let size = self.memory.first_window()?;
+        Some(ReceiveWindow::new(
+            size,
+            our_max_data(transport),
+            transport.peer_piles_up_input(),
+            transport.now,
+            &mut self.memory,
+        ))
+    }
+
     fn by_id(&mut self, id: ChannelId) -> Result<&mut Channel, Error> {
         self.slots
             .get_mut(index(id))
@@ -138,8 +183,8 @@ impl Channels {
 
     /// The owner knows that the channel is gone.
     pub(crate) fn remove(&mut self, id: ChannelId) {
-        if let Some(slot) = self.slots.get_mut(index(id)) {
-            *slot = None;
+        if let Some(channel) = self.slots.get_mut(index(id)).and_then(Option::take) {
+            channel.receive.release(&mut self.memory);
         }
     }
 
@@ -175,24 +220,17 @@ impl Channels {
         if self.count() >= transport.config.max_channels {
             return Err(Error::Misuse("too many channels"));
         }
-        let max_data = our_max_data(transport);
-        let id = self.insert(Channel {
-            state: State::Opening,
-            remote: 0,
-            receive: ReceiveWindow::new(max_data),
-            send: SendWindow::new(0, 0),
-            sending: Half::Open,
-            receiving: Half::Open,
-            open_requests: 0,
-            owed_replies: 0,
-            holds_close: false,
-            told: false,
-        })?;
+        let receive = self
+            .receive_window(transport)
+            .ok_or(Error::Misuse("no window memory left for another channel"))?;
+        let (window, max_packet) = (receive.first(), receive.max_data());
+        let send = SendWindow::new(0, 0);
+        let id = self.insert(Channel::new(State::Opening, 0, receive, send))?;
         transport.send_message(&ChannelOpen {
             kind: kind.as_bytes(),
             sender_channel: id.0,
-            window: window::INITIAL_WINDOW_BYTES,
-            max_packet: max_data,
+            window,
+            max_packet,
             fields: Rest(fields),
         })?;
         Ok(id)
@@ -204,36 +242,31 @@ impl Channels {
             return Err(Error::PeerMisbehaved("channel type too long"));
         }
         // A maximum packet of 0 could never carry a byte; a sender that tried would spin.
-        let refusal = if open.max_packet == 0 {
-            Some((
+        let granted = if open.max_packet == 0 {
+            Err((
                 open_failure::ADMINISTRATIVELY_PROHIBITED,
-                &b"maximum packet size of 0"[..],
+                "maximum packet size of 0",
             ))
         } else if self.count() >= transport.config.max_channels {
-            Some((open_failure::RESOURCE_SHORTAGE, &b"too many channels"[..]))
+            Err((open_failure::RESOURCE_SHORTAGE, "too many channels"))
         } else {
-            None
+            self.receive_window(transport)
+                .ok_or((open_failure::RESOURCE_SHORTAGE, "no window memory left"))
         };
-        if let Some((reason, description)) = refusal {
-            return transport.send_message(&ChannelOpenFailure {
-                recipient_channel: open.sender_channel,
-                reason,
-                description,
-                language: b"",
-            });
-        }
-        let id = self.insert(Channel {
-            state: State::Asked,
-            remote: open.sender_channel,
-            receive: ReceiveWindow::new(our_max_data(transport)),
-            send: SendWindow::new(open.window, open.max_packet),
-            sending: Half::Open,
-            receiving: Half::Open,
-            open_requests: 0,
-            owed_replies: 0,
-            holds_close: false,
-            told: false,
-        })?;
+        let receive = match granted {
+            Ok(receive) => receive,
+            Err((reason, description)) => {
+                return transport.send_message(&ChannelOpenFailure {
+                    recipient_channel: open.sender_channel,
+                    reason,
+                    description: description.as_bytes(),
+                    language: b"",
+                });
+            }
+        };
+        let send = SendWindow::new(open.window, open.max_packet);
+        let channel = Channel::new(State::Asked, open.sender_channel, receive, send);
+        let id = self.insert(channel)?;
         transport.events.push_back(Event::ChannelOpenRequest {
             channel: id,
             kind: String::from_utf8_lossy(open.kind).into_owned(),
@@ -243,7 +276,6 @@ impl Channels {
     }
 
     pub(crate) fn accept(&mut self, transport: &mut Transport, id: ChannelId) -> Result<(), Error> {
-        let max_packet = our_max_data(transport);
         let channel = self.by_id(id)?;
         if channel.state == State::Finished {
             return Ok(());
@@ -255,8 +287,8 @@ impl Channels {
         transport.send_message(&ChannelOpenConfirmation {
             recipient_channel: channel.remote,
             sender_channel: id.0,
-            window: window::INITIAL_WINDOW_BYTES,
-            max_packet,
+            window: channel.receive.first(),
+            max_packet: channel.receive.max_data(),
             fields: Rest(b""),
         })
     }
@@ -419,11 +451,19 @@ impl Channels {
         channel.sending = Half::Closed;
         let recipient_channel = channel.remote;
         let finished = channel.receiving == Half::Closed;
+        self.end_receiving(id);
         transport.send_message(&ChannelClose { recipient_channel })?;
         if finished {
             self.finish(transport, id);
         }
         Ok(())
+    }
+
+    /// The peer has no more use for what its window stands for.
+    fn end_receiving(&mut self, id: ChannelId) {
+        if let Some(Some(channel)) = self.slots.get_mut(index(id)) {
+            channel.receive.end(&mut self.memory);
+        }
     }
 
     fn finish(&mut self, transport: &mut Transport, id: ChannelId) {
@@ -491,13 +531,12 @@ impl Channels {
         len: usize,
     ) -> Result<(), Error> {
         // The channel may be gone while its last bytes were on their way to the sink.
-        let Ok(channel) = self.by_id(id) else {
+        let Some(Some(channel)) = self.slots.get_mut(index(id)) else {
             return Ok(());
         };
-        let granted = channel.receive.consume(len);
-        if channel.receiving != Half::Open || channel.sending == Half::Closed {
-            return Ok(());
-        }
+        let granted = channel
+            .receive
+            .consume(len, transport.now, &self.path, &mut self.memory);
         match granted {
             Some(bytes) => {
                 let recipient_channel = channel.remote;
@@ -606,17 +645,25 @@ impl Channels {
         if channel.receiving != Half::Open {
             return Err(Error::PeerMisbehaved("data after EOF or CLOSE"));
         }
-        channel.receive.take(data.len())?;
         // After our CLOSE nobody reads; what was on its way is dropped within the window.
-        if channel.sending == Half::Closed || data.is_empty() {
-            return Ok(());
+        let is_read = channel.sending != Half::Closed && !data.is_empty();
+        self.charge(id, data.len(), transport.now)?;
+        if is_read {
+            transport.events.push_back(Event::ChannelData {
+                channel: id,
+                stream,
+                data: payload.slice_ref(data),
+            });
         }
-        transport.events.push_back(Event::ChannelData {
-            channel: id,
-            stream,
-            data: payload.slice_ref(data),
-        });
         Ok(())
+    }
+
+    /// Charges data that has come to its channel's window.
+    fn charge(&mut self, id: ChannelId, len: usize, now: Millis) -> Result<(), Error> {
+        match self.slots.get_mut(index(id)) {
+            Some(Some(channel)) => channel.receive.take(len, now, &mut self.path),
+            _ => Ok(()),
+        }
     }
 
     fn handle_eof(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
@@ -629,6 +676,7 @@ impl Channels {
         }
         if channel.receiving == Half::Open {
             channel.receiving = Half::Eof;
+            self.end_receiving(id);
             transport.events.push_back(Event::ChannelEof(id));
         }
         Ok(())
@@ -649,15 +697,17 @@ impl Channels {
             // The owner has not answered the open yet; it learns of both in order.
             channel.state = State::Open;
         }
-        if channel.holds_close && channel.sending != Half::Closed {
+        let must_answer = channel.sending != Half::Closed;
+        if channel.holds_close && must_answer {
+            self.end_receiving(id);
             if !had_eof {
                 transport.events.push_back(Event::ChannelEof(id));
             }
             transport.events.push_back(Event::ChannelPeerClosed(id));
             return Ok(());
         }
-        let must_answer = channel.sending != Half::Closed;
         channel.sending = Half::Closed;
+        self.end_receiving(id);
         if !had_eof {
             transport.events.push_back(Event::ChannelEof(id));
         }

@@ -110,11 +110,12 @@ impl Connection {
             Role::Server => Auth::Server(ServerAuth::default()),
         };
         let alive = Alive::new(transport.now);
+        let channels = Channels::new(transport.config.window_memory_bytes);
         Self {
             transport,
             stage,
             auth,
-            channels: Channels::default(),
+            channels,
             globals: Globals::default(),
             alive,
         }
@@ -340,6 +341,13 @@ impl Connection {
             self.handle_opened(job.run(), now)?;
         }
         Ok(())
+    }
+
+    /// What the kernel knows of the round trip to the peer (`tcpi_rtt`), microseconds: receive
+    /// windows open by it before they could bind. Without it they go by what they see.
+    pub fn handle_round_trip(&mut self, round_trip_us: u32, now: Millis) {
+        self.transport.now = now;
+        self.channels.handle_round_trip(round_trip_us);
     }
 
     /// The clock reached [`Connection::poll_deadline`].

@@ -536,4 +536,11 @@ impl Transport {
                 .is_some_and(|rest| rest.starts_with(crate::SOFTWARE_NAME))
         })
     }
+
+    /// The peer, as a sender, reads as much input as its window is open.
+    pub(crate) fn peer_piles_up_input(&self) -> bool {
+        self.peer_version
+            .as_deref()
+            .is_some_and(version::piles_up_input)
+    }
 }

@@ -39,6 +39,33 @@ pub(super) fn ours(comment: &str) -> String {
     line
 }
 
+/// Whether `line` is that of an OpenSSH that reads input for as long as its window is open and
+/// moves all of it for each packet once that is 16 MiB: 8.9 (`CHAN_INPUT_MAX`) and later. Names
+/// that only look like it count, too: a smaller window is slow at worst.
+pub(super) fn piles_up_input(line: &str) -> bool {
+    let Some(rest) = line
+        .strip_prefix("SSH-2.0-OpenSSH_")
+        .or_else(|| line.strip_prefix("SSH-1.99-OpenSSH_"))
+    else {
+        return false;
+    };
+    let rest = rest.strip_prefix("for_Windows_").unwrap_or(rest);
+    let (major, after) = number(rest);
+    let (minor, _) = number(after.strip_prefix('.').unwrap_or_default());
+    match (major, minor) {
+        (Some(major), Some(minor)) => (major, minor) >= (8, 9),
+        (Some(major), None) => major >= 9,
+        (None, _) => true,
+    }
+}
+
+/// The number at the front, and what stands behind it.
+fn number(text: &str) -> (Option<u32>, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(digits);
+    (number.parse().ok(), rest)
+}
+
 /// Counts what came before the version line.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
@@ -159,6 +186,25 @@ mod tests {
                 .next(&mut BytesMut::from(&b"x\n"[..]), Role::Client)
                 .is_err()
         );
+    }
+
+    #[test]
+    fn openssh_piles_up_input_from_8_9_on() {
+        for (software, piles_up) in [
+            ("OpenSSH_8.8p1 Debian-1", false),
+            ("OpenSSH_8.9p1 Ubuntu-3", true),
+            ("OpenSSH_9.2p1 Debian-2+deb12u7", true),
+            ("OpenSSH_10.5", true),
+            ("OpenSSH_for_Windows_8.1", false),
+            ("OpenSSH_for_Windows_9.5", true),
+            ("OpenSSH_7", false),
+            ("OpenSSH_", true),
+            ("dropbear_2022.83", false),
+            ("Fulmar_0.1.0", false),
+        ] {
+            let line = alloc::format!("SSH-2.0-{software}");
+            assert_eq!(piles_up_input(&line), piles_up, "{line}");
+        }
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! How fast a sink takes its data, in bytes per round trip, counted in rounds of one round trip
+//! each.
+
+use crate::Millis;
+
+/// The shortest round, milliseconds: with a clock of milliseconds a shorter one says little.
+const LEAST_ROUND_MS: Millis = 10;
+/// What was reached once counts so long, less and less, milliseconds: by then the window of an
+/// idle channel is back at its floor.
+const FADE_MS: Millis = 4_000;
+/// A window is eight round trips' worth as long as the speed rises: what was counted is up to a
+/// round trip old, the grant for it takes another one to be used, and a sender in its start
+/// phase nearly triples its speed in each (BBR: by 2.89).
+const RISING: u64 = 8;
+/// Twice the bandwidth-delay product once the speed has settled.
+const SETTLED: u64 = 2;
+/// Rounds without a new high after which the speed has settled.
+const SETTLED_ROUNDS: u64 = 4;
+
+/// What the speed asks of the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Nothing new.
+    Keep,
+    /// At least so many bytes, at once.
+    AtLeast(u64),
+    /// So many bytes.
+    Exactly(u64),
+}
+
+/// The count. See the module's head.
+#[derive(Debug)]
+pub(super) struct Drain {
+    since: Millis,
+    bytes: u64,
+    /// Bytes per round trip: the highest of late, fading.
+    high: u64,
+    settled_rounds: u64,
+    /// The queue towards the sink was empty at some moment of this round, and of the last.
+    was_empty: bool,
+    was_empty_before: bool,
+}
+
+impl Drain {
+    pub(super) fn new(now: Millis) -> Self {
+        Self {
+            since: now,
+            bytes: 0,
+            high: 0,
+            settled_rounds: 0,
+            was_empty: false,
+            was_empty_before: false,
+        }
+    }
+
+    /// The sink took `bytes`, and `empty` says whether that was all it had. Gives what that
+    /// means for a window of `size` bytes.
+    pub(super) fn count(
+        &mut self,
+        bytes: u64,
+        empty: bool,
+        size: u64,
+        now: Millis,
+        round_trip_us: u64,
+    ) -> Wish {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.was_empty |= empty;
+        let speed = self.speed(now, round_trip_us);
+        // Counts vary: less than a quarter more is no new high.
+        let rises = speed > self.high.saturating_add(self.high / 4);
+        let round_ms = (round_trip_us / 1000).max(LEAST_ROUND_MS);
+        let rounds = now.saturating_sub(self.since) / round_ms;
+        let is_over = rounds > 0;
+        if is_over {
+            self.end_round(speed, rises, rounds, now);
+        }
+        // A part of a round says enough, but not a part of a tick of the clock.
+        let counts = is_over || round_trip_us >= LEAST_ROUND_MS * 1000;
+        let ahead = speed.saturating_mul(RISING);
+        if rises && counts && ahead > size {
+            self.settled_rounds = 0;
+            return Wish::AtLeast(ahead);
+        }
+        if is_over && self.settled_rounds >= SETTLED_ROUNDS {
+            return Wish::Exactly(self.high.saturating_mul(SETTLED));
+        }
+        Wish::Keep
+    }
+
+    fn end_round(&mut self, speed: u64, rises: bool, rounds: u64, now: Millis) {
+        let elapsed_ms = now.saturating_sub(self.since).min(FADE_MS);
+        let faded = self.high - self.high / FADE_MS * elapsed_ms;
+        self.high = speed.max(faded);
+        self.settled_rounds = if rises {
+            0
+        } else {
+            self.settled_rounds.saturating_add(rounds)
+        };
+        self.since = now;
+        self.bytes = 0;
+        self.was_empty_before = self.was_empty;
+        self.was_empty = false;
+    }
+
+    /// Bytes per round trip in this round so far; never more than were counted.
+    fn speed(&self, now: Millis, round_trip_us: u64) -> u64 {
+        let elapsed_us = now.saturating_sub(self.since).max(1).saturating_mul(1000);
+        if elapsed_us <= round_trip_us {
+            return self.bytes;
+        }
+        let scaled = u128::from(self.bytes) * u128::from(round_trip_us) / u128::from(elapsed_us);
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
+    /// The highest speed of late, this round included.
+    pub(super) fn high(&self, now: Millis, round_trip_us: u64) -> u64 {
+        self.high.max(self.speed(now, round_trip_us))
+    }
+
+    /// The sink had nothing left to take at some moment of the last round trip or two.
+    pub(super) fn keeps_up(&self) -> bool {
+        self.was_empty || self.was_empty_before
+    }
+}
