@@ -144,7 +144,13 @@ pub fn run(
     let rekey = (check == Check::RoundTrip).then_some(REKEY_BYTES);
     let start = || couple.server.start(common, rekey);
     let shares = couple.client.chooses();
-    let single = couple.server.serves_one_at_a_time();
+    let at_once = couple.server.logins_at_once();
+    let single = at_once == 1;
+    let workers = if single {
+        workers
+    } else {
+        workers.min(at_once)
+    };
     let mut shared = None;
     if shares && !single {
         match start() {

@@ -106,6 +106,11 @@ impl Server for Dropbear {
             .clone()
     }
 
+    /// It refuses the sixth connection from an address that has not logged in.
+    fn logins_at_once(&self) -> usize {
+        5
+    }
+
     fn start(&self, _: &Algorithms, _: Option<u64>) -> Result<Running, String> {
         let program = installed("dropbear").ok_or("dropbear is not installed")?;
         let guest = Guest::new()?;

@@ -67,9 +67,9 @@ pub trait Server: Send + Sync {
     /// One line saying why it cannot be had.
     fn offers(&self) -> Result<Algorithms, String>;
 
-    /// Whether logins at the same time must not go to the same process of it.
-    fn serves_one_at_a_time(&self) -> bool {
-        false
+    /// How many logins may go to one process of it at the same time.
+    fn logins_at_once(&self) -> usize {
+        usize::MAX
     }
 
     /// Starts it with the fixture's host keys, offering `offer` (as far as it can be told).

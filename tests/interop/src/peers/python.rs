@@ -222,8 +222,8 @@ impl Server for AsyncsshServer {
 
     /// asyncssh 2.24.1 keeps the signature algorithm of a connection in the key that all
     /// connections share: of two RSA logins at once, one may get the other's kind of signature.
-    fn serves_one_at_a_time(&self) -> bool {
-        true
+    fn logins_at_once(&self) -> usize {
+        1
     }
 
     fn start(&self, offer: &Algorithms, rekey_bytes: Option<u64>) -> Result<Running, String> {
