@@ -15,7 +15,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::net::{AddressFamily, Shutdown, SocketAddrAny, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, Protocol, Shutdown, SocketAddrAny, SocketFlags, SocketType, ipproto, sockopt,
+};
 
 pub use local::{
     MAX_FDS, PeerCredentials, Received, peer_credentials, recv_with_fds, send_with_fds,
@@ -23,7 +25,7 @@ pub use local::{
 };
 pub use options::{
     TcpInfo, notsent_bytes, set_fastopen_queue, set_keepalive, set_nodelay, set_notsent_lowat,
-    set_quickack, set_tos, tcp_info,
+    set_quickack, set_tos, tcp_info, unpace_loopback,
 };
 pub use resolve::{
     Family, ResolveError, Resolved, host_name, literal, resolve, reverse_confirmed, reverse_name,
@@ -36,14 +38,26 @@ fn family_of(address: &SocketAddr) -> AddressFamily {
     }
 }
 
-fn tcp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(
-        family_of(address),
-        SocketType::STREAM,
-        flags,
-        None,
-    )?)
+/// A TCP socket with `TCP_NODELAY`; with `multipath` one of Multipath TCP (RFC 8684), where the
+/// kernel has it and knows that option for it (5.16).
+fn tcp_socket(address: &SocketAddr, multipath: bool) -> io::Result<OwnedFd> {
+    let socket = |protocol: Option<Protocol>| -> io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let family = family_of(address);
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, protocol)?;
+        options::set_nodelay(&fd, true)?;
+        Ok(fd)
+    };
+    if multipath && let Ok(fd) = socket(Some(ipproto::MPTCP)) {
+        return Ok(fd);
+    }
+    socket(None)
+}
+
+/// Whether the socket is one of Multipath TCP; the peer may still speak TCP only.
+#[must_use]
+pub fn is_multipath(fd: impl AsFd) -> bool {
+    sockopt::socket_protocol(fd.as_fd()).is_ok_and(|protocol| protocol == Some(ipproto::MPTCP))
 }
 
 /// A listening TCP socket on `address`: close-on-exec, non-blocking, with
@@ -53,14 +67,37 @@ fn tcp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's error (`EADDRINUSE`, `EACCES` below port 1024, …).
 pub fn listen(address: SocketAddr, backlog: i32, reuse: bool, v6only: bool) -> io::Result<OwnedFd> {
-    let fd = tcp_socket(&address)?;
+    let fd = tcp_socket(&address, false)?;
+    listen_on(fd, address, backlog, reuse, v6only)
+}
+
+/// The same by Multipath TCP where the kernel has it, for peers of both kinds.
+///
+/// # Errors
+/// As [`listen`].
+pub fn listen_multipath(
+    address: SocketAddr,
+    backlog: i32,
+    reuse: bool,
+    v6only: bool,
+) -> io::Result<OwnedFd> {
+    let fd = tcp_socket(&address, true)?;
+    listen_on(fd, address, backlog, reuse, v6only)
+}
+
+fn listen_on(
+    fd: OwnedFd,
+    address: SocketAddr,
+    backlog: i32,
+    reuse: bool,
+    v6only: bool,
+) -> io::Result<OwnedFd> {
     if reuse {
         sockopt::set_socket_reuseaddr(&fd, true)?;
     }
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, v6only)?;
     }
-    options::set_nodelay(&fd, true)?;
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, backlog)?;
     Ok(fd)
@@ -91,6 +128,8 @@ pub struct ConnectFrom {
     pub address: Option<IpAddr>,
     /// `BindInterface`: the name of an interface (`SO_BINDTODEVICE`).
     pub interface: Option<String>,
+    /// `UseMPTCP`: by Multipath TCP where the kernel has it.
+    pub multipath: bool,
 }
 
 /// A connection attempt that was started.
@@ -107,8 +146,7 @@ pub enum Connecting {
 /// # Errors
 /// The kernel's error, at once where it knows (no route, refused locally).
 pub fn connect_start(target: SocketAddr, from: &ConnectFrom) -> io::Result<Connecting> {
-    let fd = tcp_socket(&target)?;
-    options::set_nodelay(&fd, true)?;
+    let fd = tcp_socket(&target, from.multipath)?;
     if let Some(interface) = &from.interface {
         options::bind_to_interface(&fd, interface)?;
     }

@@ -72,6 +72,29 @@ pub fn set_notsent_lowat(fd: impl AsFd, bytes: u32) -> io::Result<()> {
     )
 }
 
+/// Takes the pacing off a connection whose two ends are on this machine; says whether it did.
+///
+/// A congestion control that paces (`bbr`) starts a timer for each burst that it lets go, which
+/// on loopback costs more than the copy: there is no path whose rate it could find out. Such
+/// a connection is given `reno`, which every kernel has; all others stay as they are.
+///
+/// # Errors
+/// The kernel's error; harmless to ignore.
+pub fn unpace_loopback(fd: impl AsFd) -> io::Result<bool> {
+    let fd = fd.as_fd();
+    let ours = SocketAddr::try_from(rustix::net::getsockname(fd)?);
+    let peers = rustix::net::getpeername(fd)?.map(SocketAddr::try_from);
+    match (ours, peers) {
+        (Ok(ours), Some(Ok(peers))) if ours.ip() == peers.ip() => {}
+        _ => return Ok(false),
+    }
+    let paces = sockopt::tcp_congestion(fd)?.starts_with("bbr");
+    if paces {
+        sockopt::set_tcp_congestion(fd, "reno")?;
+    }
+    Ok(paces)
+}
+
 /// Lets the listener take TCP Fast Open connections, `queue` at a time.
 ///
 /// # Errors

@@ -106,6 +106,7 @@ fn the_source_address_is_bound_and_must_match_the_family() {
     let from = ConnectFrom {
         address: Some(Ipv4Addr::new(127, 0, 0, 9).into()),
         interface: None,
+        multipath: false,
     };
     let (Connecting::Done(fd) | Connecting::InProgress(fd)) = connect_start(target, &from).unwrap();
     assert_eq!(
@@ -115,13 +116,43 @@ fn the_source_address_is_bound_and_must_match_the_family() {
     let from = ConnectFrom {
         address: Some(Ipv6Addr::LOCALHOST.into()),
         interface: None,
+        multipath: false,
     };
     assert!(connect_start(target, &from).is_err());
     let from = ConnectFrom {
         address: None,
         interface: Some("an-interface-name-too-long".into()),
+        multipath: false,
     };
     assert!(connect_start(target, &from).is_err());
+}
+
+#[test]
+fn multipath_tcp_connects_to_both_kinds_of_listener_and_falls_back() {
+    let from = ConnectFrom {
+        multipath: true,
+        ..ConnectFrom::default()
+    };
+    let listeners = [
+        listen(loopback(), 1, true, false).unwrap(),
+        listen_multipath(loopback(), 1, true, false).unwrap(),
+    ];
+    assert!(!is_multipath(&listeners[0]));
+    for listener in listeners {
+        let target = local_address(&listener).unwrap();
+        let (Connecting::Done(fd) | Connecting::InProgress(fd)) =
+            connect_start(target, &from).unwrap();
+        crate::io::wait_writable(&fd, None).unwrap();
+        connect_finish(&fd).unwrap();
+        crate::io::wait_readable(&listener, None).unwrap();
+        let (server, peer) = accept(&listener).unwrap();
+        assert_eq!(peer, local_address(&fd).unwrap());
+        crate::io::write(&fd, b"hello").unwrap();
+        crate::io::wait_readable(&server, None).unwrap();
+        let mut room = [0; 8];
+        assert_eq!(crate::io::read(&server, &mut room).unwrap(), 5);
+        tcp_info(&server).unwrap();
+    }
 }
 
 #[test]
