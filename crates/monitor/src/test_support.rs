@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use config::environment::MemoryFiles;
 use config::server::{ServerArguments, ServerConfig, ServerOptions};
@@ -38,11 +39,41 @@ pub(crate) fn account() -> Account {
     }
 }
 
-/// A directory that only we can write to, gone when dropped.
-pub(crate) struct TempDir(PathBuf);
+/// Acting as another user changes the ids of all threads: a test that does holds this alone.
+static IDS: RwLock<()> = RwLock::new(());
+
+/// While this is held nobody acts as another user. Not beside a [`TempDir`], which holds it.
+pub(crate) fn own_ids() -> RwLockReadGuard<'static, ()> {
+    IDS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+enum Ids {
+    Shared {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    Alone {
+        _guard: RwLockWriteGuard<'static, ()>,
+    },
+}
+
+/// A directory that only we can write to, gone when dropped. One for each test.
+pub(crate) struct TempDir {
+    path: PathBuf,
+    _ids: Ids,
+}
 
 impl TempDir {
     pub(crate) fn new() -> Self {
+        Self::make(Ids::Shared { _guard: own_ids() })
+    }
+
+    /// For a test that acts as another user.
+    pub(crate) fn alone() -> Self {
+        let guard = IDS.write().unwrap_or_else(PoisonError::into_inner);
+        Self::make(Ids::Alone { _guard: guard })
+    }
+
+    fn make(ids: Ids) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fulmar-monitor-{}-{number}", std::process::id());
@@ -53,16 +84,16 @@ impl TempDir {
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .unwrap();
-        Self(path)
+        Self { path, _ids: ids }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -6,7 +6,7 @@ use privsep::{
 
 use super::super::accounts::Account;
 use super::*;
-use crate::test_support::{TempDir, config};
+use crate::test_support::{TempDir, config, own_ids};
 
 /// What the auth process would have heard, and how the serving ended.
 struct Served {
@@ -171,6 +171,7 @@ fn signed(name: &str, seed: u8) -> Vec<u8> {
 
 /// Our own account, which is there on every machine and may be served without privilege.
 fn own() -> Account {
+    let _ids = own_ids();
     let uid = sys::process::effective_uid();
     let user = sys::users::by_uid(uid).unwrap().unwrap();
     super::super::accounts::look_up(&user.name, &Log::to_memory(LogLevel::Info)).unwrap()
@@ -178,8 +179,11 @@ fn own() -> Account {
 
 /// A configuration under which these keys log in; the directory must live as long.
 fn with_keys(lines: &str, more: &str) -> (TempDir, String) {
+    with_keys_in(TempDir::new(), lines, more)
+}
+
+fn with_keys_in(directory: TempDir, lines: &str, more: &str) -> (TempDir, String) {
     use std::os::unix::fs::PermissionsExt;
-    let directory = TempDir::new();
     let path = directory.path().join("keys");
     std::fs::write(&path, lines).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -340,7 +344,7 @@ fn a_first_none_is_answered_before_the_user_is_looked_up() {
 #[test]
 fn a_probe_is_no_attempt_and_is_in_the_log_with_what_is_known_later() {
     let own = own();
-    let (_directory, text) = with_keys(&line(1), "");
+    let (_directory, text) = with_keys_in(TempDir::alone(), &line(1), "");
     let served = serve(
         &text,
         Phase::KeyExchange,
@@ -366,7 +370,7 @@ fn a_probe_is_no_attempt_and_is_in_the_log_with_what_is_known_later() {
 #[test]
 fn replies_do_not_tell_whether_the_user_exists() {
     let own = own();
-    let (_directory, text) = with_keys(&line(1), "");
+    let (_directory, text) = with_keys_in(TempDir::alone(), &line(1), "");
     let ask = |name: &str| {
         serve(
             &text,
