@@ -45,6 +45,7 @@ pub fn transport_config(
         alive_interval_ms: seconds(options.server_alive_interval_s),
         alive_count_max: options.server_alive_count_max,
         min_rsa_bits: usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX),
+        window_memory_bytes: options.window_memory_bytes,
         ..TransportConfig::default()
     }
 }

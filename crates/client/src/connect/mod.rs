@@ -128,6 +128,9 @@ fn plain_reason(error: &std::io::Error) -> String {
 }
 
 fn prepare(socket: &OwnedFd, options: &ClientOptions) {
+    if options.use_mptcp && !sys::socket::is_multipath(socket) {
+        debug1!("no Multipath TCP in this kernel; connected by TCP");
+    }
     // A passed descriptor may be no TCP socket at all; then these fail without harm.
     let _ = sys::socket::set_nodelay(socket.as_fd(), true);
     if options.tcp_keep_alive {
@@ -189,6 +192,7 @@ fn source(options: &ClientOptions) -> Result<ConnectFrom, ClientError> {
     Ok(ConnectFrom {
         address,
         interface: options.bind_interface.clone(),
+        multipath: options.use_mptcp,
     })
 }
 

@@ -13,7 +13,8 @@ use crate::environment::Environment;
 use crate::error::{ConfigError, Warning};
 use crate::tokens::{self, ExpandError, Purpose, Tokens};
 use crate::types::{
-    AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, variables,
+    AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, number_at,
+    variables,
 };
 use crate::value::{self, Value, Values};
 
@@ -250,8 +251,10 @@ fn typed(
         tcp_keep_alive: flag(Row::TCPKeepAlive),
         update_host_keys: YesNoAsk::from_word(word(Row::UpdateHostKeys)),
         user_known_hosts_files: expanded.user_known_hosts_files,
+        use_mptcp: flag(Row::UseMPTCP),
         version_addendum: expanded.version_addendum,
         visual_host_key: flag(Row::VisualHostKey),
+        window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
         tokens,
         warnings,
         values,

@@ -17,6 +17,14 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Debian changed the default to yes; ours is OpenSSH's own",
     },
     Difference {
+        keyword: "usemptcp",
+        reason: "Fulmar's own",
+    },
+    Difference {
+        keyword: "windowmemory",
+        reason: "Fulmar's own",
+    },
+    Difference {
         keyword: "channeltimeout",
         reason: "newer than 9.2",
     },

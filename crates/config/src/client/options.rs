@@ -248,10 +248,14 @@ pub struct ClientOptions {
     pub update_host_keys: YesNoAsk,
     /// `UserKnownHostsFile`: expanded; new keys go to the first.
     pub user_known_hosts_files: Vec<String>,
+    /// `UseMPTCP`.
+    pub use_mptcp: bool,
     /// `VersionAddendum`, expanded.
     pub version_addendum: Option<String>,
     /// `VisualHostKey`.
     pub visual_host_key: bool,
+    /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
+    pub window_memory_bytes: u64,
     /// Expands templates with the facts of this connection.
     pub tokens: Tokens,
     /// What was accepted but is not carried out; each keyword once.

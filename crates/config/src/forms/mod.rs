@@ -93,6 +93,22 @@ pub(crate) fn rekey_limit(words: &[String]) -> Form {
     Ok(vec![bytes.to_string(), seconds.to_string()])
 }
 
+/// The least of `WindowMemory`, bytes: without it not even one channel could be opened.
+const LEAST_WINDOW_MEMORY: u64 = 64 * 1024;
+
+/// `WindowMemory bytes`, kept as bytes.
+pub(crate) fn window_memory(words: &[String]) -> Form {
+    let [size] = words else {
+        return Err(EXTRA.to_owned());
+    };
+    let bytes =
+        units::parse_bytes(size).ok_or_else(|| format!("Bad number '{size}': invalid format"))?;
+    if bytes < LEAST_WINDOW_MEMORY {
+        return Err("WindowMemory too small".to_owned());
+    }
+    one(bytes.to_string())
+}
+
 /// One `type=interval` per word of `ChannelTimeout`; `none` alone is none.
 pub(crate) fn channel_timeout(words: &[String]) -> Form {
     if matches!(words, [only] if only.eq_ignore_ascii_case("none")) {

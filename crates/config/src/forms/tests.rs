@@ -30,6 +30,11 @@ fn each_form_reads_what_the_manual_says() {
         (rekey_limit, "1G 1h", Some("1073741824|3600")),
         (rekey_limit, "15", None),
         (rekey_limit, "1T", None),
+        (window_memory, "256M", Some("268435456")),
+        (window_memory, "64K", Some("65536")),
+        (window_memory, "65535", None),
+        (window_memory, "1G 2", None),
+        (window_memory, "much", None),
         (
             channel_timeout,
             "session:*=5m global=0",

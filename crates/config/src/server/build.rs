@@ -117,7 +117,9 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
         trusted_user_ca_keys: unless_none(Row::TrustedUserCAKeys),
         use_dns: flag(Row::UseDNS),
         use_pam: flag(Row::UsePAM),
+        use_mptcp: flag(Row::UseMPTCP),
         version_addendum: unless_none(Row::VersionAddendum),
+        window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
         values,
         aes_hardware,
     }

@@ -30,6 +30,14 @@ const DIFFERENCES: &[Difference] = &[
         reason: "printed where the system has routing domains of that kind; 9.2 on Linux does not know it",
     },
     Difference {
+        keyword: "usemptcp",
+        reason: "Fulmar's own",
+    },
+    Difference {
+        keyword: "windowmemory",
+        reason: "Fulmar's own",
+    },
+    Difference {
         keyword: "channeltimeout",
         reason: "9.2 prints it only when it is set",
     },

@@ -299,8 +299,12 @@ pub struct ServerOptions {
     pub use_dns: bool,
     /// `UsePAM`.
     pub use_pam: bool,
+    /// `UseMPTCP`.
+    pub use_mptcp: bool,
     /// `VersionAddendum`: text behind the version line.
     pub version_addendum: Option<String>,
+    /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
+    pub window_memory_bytes: u64,
     pub(crate) values: Values,
     pub(crate) aes_hardware: bool,
 }

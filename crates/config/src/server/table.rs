@@ -161,6 +161,8 @@ keyword_table! {
         PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
+        UseMPTCP [] Kind::Flag, "no", Carried, Global, First, Line;
+        WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         DebianBanner [] Kind::Flag, "", Fulfilled, Global, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;

@@ -68,8 +68,16 @@ pub(crate) fn open(
                 sockets.push(open.swap_remove(at));
                 continue;
             }
-            match sys::socket::listen(address, BACKLOG, true, true) {
+            let listen = if options.use_mptcp {
+                sys::socket::listen_multipath
+            } else {
+                sys::socket::listen
+            };
+            match listen(address, BACKLOG, true, true) {
                 Ok(fd) => {
+                    if options.use_mptcp && !sys::socket::is_multipath(&fd) {
+                        log.debug("no Multipath TCP in this kernel; listening by TCP");
+                    }
                     let _ = sys::socket::set_fastopen_queue(&fd, FAST_OPEN_QUEUE);
                     let address = sys::socket::local_address(&fd).unwrap_or(address);
                     log.info(&format!(
