@@ -577,20 +577,18 @@ impl Channels {
                     transport,
                     payload,
                     message.recipient_channel,
-                    Stream::Data,
+                    Some(Stream::Data),
                     message.data,
                 )
             }
             95 => {
                 let message = ChannelExtendedData::decode(payload)?;
-                if message.code != EXTENDED_DATA_STDERR {
-                    return Err(Error::PeerMisbehaved("extended data of an unknown type"));
-                }
+                let is_stderr = message.code == EXTENDED_DATA_STDERR;
                 self.handle_data(
                     transport,
                     payload,
                     message.recipient_channel,
-                    Stream::Stderr,
+                    is_stderr.then_some(Stream::Stderr),
                     message.data,
                 )
             }
@@ -626,12 +624,14 @@ impl Channels {
         Ok(())
     }
 
+    /// `stream` is `None` for a type of extended data that nobody has a use for: it is dropped,
+    /// as OpenSSH does, and its window given back.
     fn handle_data(
         &mut self,
         transport: &mut Transport,
         payload: &Bytes,
         recipient: u32,
-        stream: Stream,
+        stream: Option<Stream>,
         data: &[u8],
     ) -> Result<(), Error> {
         let Some((id, channel)) = self.addressed(recipient)? else {
@@ -648,12 +648,14 @@ impl Channels {
         // After our CLOSE nobody reads; what was on its way is dropped within the window.
         let is_read = channel.sending != Half::Closed && !data.is_empty();
         self.charge(id, data.len(), transport.now)?;
-        if is_read {
-            transport.events.push_back(Event::ChannelData {
+        match stream {
+            Some(stream) if is_read => transport.events.push_back(Event::ChannelData {
                 channel: id,
                 stream,
                 data: payload.slice_ref(data),
-            });
+            }),
+            Some(_) => {}
+            None => self.consumed(transport, id, data.len())?,
         }
         Ok(())
     }
