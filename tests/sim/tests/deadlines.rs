@@ -216,3 +216,28 @@ fn buffers_of_a_full_queue_are_given_back_once_they_are_written() {
     assert_eq!(tick(server, 6000).unwrap(), 1);
     assert_eq!(server.poll_deadline(), None);
 }
+
+#[test]
+fn memory_that_a_slow_sink_holds_is_given_back_once_it_lets_go() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.open_session().unwrap();
+    pair.now = 10_000;
+    let server = &mut pair.server.connection;
+    let sent = server.channel_send_slice(id, Stream::Data, &[1; 400_000]);
+    assert_eq!(sent.unwrap(), 400_000);
+    pair.settle(usize::MAX).unwrap();
+    let kept = std::mem::take(&mut pair.client.events);
+    // More behind it, so that another slab is begun.
+    download(&mut pair, id, 2 << 20);
+    pair.now = 20_000;
+    let client = &mut pair.client.connection;
+    assert_eq!(tick(client, pair.now).unwrap(), 1);
+    assert_eq!(client.poll_deadline(), None, "waits for no sink");
+    drop(kept);
+    // Too little for an adjust of the window.
+    client.channel_consumed(id, 100).unwrap();
+    assert_eq!(client.poll_deadline(), Some(21_000));
+    assert_eq!(tick(client, 21_000).unwrap(), 1);
+    assert_eq!(client.poll_deadline(), None);
+}

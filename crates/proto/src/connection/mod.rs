@@ -773,6 +773,8 @@ impl Connection {
     /// # Errors
     /// [`Error`] of sending.
     pub fn channel_consumed(&mut self, channel: ChannelId, bytes: usize) -> Result<(), Error> {
+        // The sink let go of memory, whether the peer hears of it or not.
+        self.transport.note_activity();
         self.channels.consumed(&mut self.transport, channel, bytes)
     }
 

@@ -10,8 +10,9 @@ use crate::Millis;
 const IDLE_MS: Millis = 1000;
 
 impl Transport {
-    /// A packet came or has left. Asks for no deadline unless there is something to give back.
-    pub(super) fn note_activity(&mut self) {
+    /// A packet came, has left or was dealt with. Asks for no deadline unless there is something
+    /// to give back.
+    pub(crate) fn note_activity(&mut self) {
         self.active_at = Some(self.now);
     }
 
