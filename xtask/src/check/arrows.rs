@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use super::manifest;
+
 /// THE table: each crate with its level and what it must never reach, directly or not.
 const ROOMS: &[(&str, u8, &[&str])] = &[
     ("wire", 0, &[]),
@@ -29,19 +31,11 @@ fn dependencies(root: &Path, room: &str) -> Result<Vec<String>, String> {
     let path = root.join("crates").join(room).join("Cargo.toml");
     let text =
         std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut found = Vec::new();
-    let mut inside = false;
-    for line in text.lines() {
-        if line.starts_with('[') {
-            inside = line.trim() == "[dependencies]";
-        } else if inside {
-            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
-            if ROOMS.iter().any(|(room, ..)| *room == name) {
-                found.push(name.to_string());
-            }
-        }
-    }
-    Ok(found)
+    Ok(manifest::names(&text, "dependencies")
+        .into_iter()
+        .filter(|name| ROOMS.iter().any(|(room, ..)| room == name))
+        .map(str::to_owned)
+        .collect())
 }
 
 fn level(room: &str) -> Option<u8> {

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 mod arrows;
+mod manifest;
 mod sources;
+mod unused;
 
 /// The workspace's root.
 fn root() -> PathBuf {
@@ -14,12 +16,13 @@ fn root() -> PathBuf {
 pub(crate) fn run() -> i32 {
     let root = root();
     let mut broken = arrows::broken(&root);
+    broken.extend(unused::broken(&root));
     broken.extend(sources::broken(&root));
     for line in &broken {
         eprintln!("xtask check: {line}");
     }
     if broken.is_empty() {
-        println!("xtask check: arrows, unsafe and sizes are as they should be");
+        println!("xtask check: arrows, dependencies, unsafe and sizes are as they should be");
         return 0;
     }
     1

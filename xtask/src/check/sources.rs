@@ -17,7 +17,8 @@ const UNSAFE_PLACES: &[&str] = &[
 /// Longest source file, lines.
 const MAX_LINES: usize = 1000;
 
-fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
+/// The sources below a folder, but for what builds leave.
+pub(super) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = entry.file_name();
