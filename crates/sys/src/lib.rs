@@ -16,6 +16,7 @@ pub mod file;
 pub mod io;
 pub mod loginrec;
 pub mod memfd;
+pub mod namespace;
 pub mod pam;
 pub mod process;
 pub mod pty;

@@ -1,109 +1,41 @@
-//! A private server on a loopback port with fresh keys, ours or the OpenSSH of this machine,
-//! and clients for it: what `demo` and `bench` work with. Needs no root and leaves nothing
-//! behind.
+//! A private server with fresh keys, ours or a peer's, and clients for it: what `demo` and
+//! `bench` work with. Needs no root and leaves nothing behind.
 
-use std::ffi::OsString;
+mod account;
+mod place;
+mod server;
+mod suite;
+
 use std::fs;
 use std::io::{self, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use keys::{KeySpec, PresentedKey, PrivateKey};
 
-/// How long a server may take to answer its port.
-const START_LIMIT: Duration = Duration::from_secs(10);
-
-/// A suite of programs that is measured.
-#[derive(Debug, Clone)]
-pub(crate) struct Suite {
-    /// What tables call it.
-    pub(crate) name: String,
-    ssh: Vec<OsString>,
-    sshd: Vec<OsString>,
-}
-
-impl Suite {
-    /// The running binary.
-    pub(crate) fn ours() -> io::Result<Self> {
-        let own = std::env::current_exe()?.into_os_string();
-        let program = |name: &str| vec![own.clone(), OsString::from(name)];
-        Ok(Self {
-            name: "Fulmar".into(),
-            ssh: program("ssh"),
-            sshd: program("sshd"),
-        })
-    }
-
-    /// The OpenSSH of this machine, if client and server are installed; else why not.
-    pub(crate) fn openssh() -> Result<Self, String> {
-        Self::in_directories(
-            "OpenSSH",
-            &["/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin"],
-        )
-    }
-
-    /// A suite by the names of OpenSSH's programs in one directory or its `bin` and `sbin`.
-    pub(crate) fn in_directory(name: &str, directory: &str) -> Result<Self, String> {
-        let below = |part: &str| format!("{directory}/{part}");
-        let (bin, sbin) = (below("bin"), below("sbin"));
-        Self::in_directories(name, &[directory, &bin, &sbin])
-    }
-
-    fn in_directories(name: &str, directories: &[&str]) -> Result<Self, String> {
-        let find = |program: &str| {
-            directories
-                .iter()
-                .map(|directory| Path::new(directory).join(program))
-                .find(|path| path.is_file())
-                .map(|path| vec![path.into_os_string()])
-                .ok_or_else(|| format!("{name}: no {program} in {}", directories.join(", ")))
-        };
-        let mut suite = Self {
-            name: name.into(),
-            ssh: find("ssh")?,
-            sshd: find("sshd")?,
-        };
-        if let Ok(output) = suite.client(&["-V"]).stdin(Stdio::null()).output() {
-            let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            if let Some(version) = text
-                .split([',', ' '])
-                .next()
-                .filter(|text| !text.is_empty())
-            {
-                suite.name = version.trim().to_string();
-            }
-        }
-        Ok(suite)
-    }
-
-    fn command(words: &[OsString]) -> Command {
-        let mut words = words.iter();
-        let mut command = Command::new(words.next().cloned().unwrap_or_default());
-        command.args(words);
-        command
-    }
-
-    fn client(&self, args: &[&str]) -> Command {
-        let mut command = Self::command(&self.ssh);
-        command.args(args);
-        command
-    }
-}
+pub(crate) use place::Place;
+use server::Server;
+pub(crate) use server::Tree;
+pub(crate) use suite::{Kind, Suite, Wishes};
 
 /// A directory that goes away with its value.
 #[derive(Debug)]
-struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    fn new() -> io::Result<Self> {
+    /// A new one, for this user alone.
+    pub(crate) fn new(parent: &Path) -> io::Result<Self> {
         let random: [u8; 8] = crypto::random::bytes();
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = std::env::temp_dir().join(format!("fulmar-lab-{name}"));
+        let path = parent.join(format!("fulmar-lab-{name}"));
         fs::create_dir(&path)?;
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -115,17 +47,16 @@ impl Drop for Directory {
     }
 }
 
-/// A server at work, with what its clients need.
+/// Keys and configuration of one server, with what its clients need. The server itself comes and
+/// goes.
 #[derive(Debug)]
 pub(crate) struct Lab {
     directory: Directory,
-    server: Child,
+    suite: Suite,
+    place: Place,
+    server: Option<Server>,
     port: u16,
     user: String,
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 fn make_key(path: &Path) -> io::Result<()> {
@@ -140,25 +71,33 @@ fn make_key(path: &Path) -> io::Result<()> {
 }
 
 impl Lab {
-    /// Starts the server of `suite`, with lines added to its configuration.
+    /// Starts the server of `suite` on the loopback, with lines added to its configuration.
     pub(crate) fn start(suite: &Suite, server_lines: &str) -> io::Result<Self> {
-        let directory = Directory::new()?;
-        let path = |name: &str| directory.0.join(name);
+        let mut lab = Self::new(suite, &Place::here(), server_lines)?;
+        lab.serve()?;
+        Ok(lab)
+    }
+
+    /// Prepares a server of `suite` at `place`, with lines added to its configuration.
+    pub(crate) fn new(suite: &Suite, place: &Place, server_lines: &str) -> io::Result<Self> {
+        let directory = Directory::new(&std::env::temp_dir())?;
+        let path = |name: &str| directory.path().join(name);
         for name in ["host_key", "user_key"] {
             make_key(&path(name))?;
         }
         fs::copy(path("user_key.pub"), path("authorized_keys"))?;
         let host_public = fs::read_to_string(path("host_key.pub"))?;
-        let port = free_port()?;
+        let address = place.address();
+        let port = place.run(move || server::free_port(address))??;
         fs::write(
             path("known_hosts"),
-            format!("[127.0.0.1]:{port} {host_public}"),
+            format!("[{address}]:{port} {host_public}"),
         )?;
-        let shown = directory.0.display();
+        let shown = directory.path().display();
         fs::write(
             path("sshd_config"),
             format!(
-                "Port {port}\nListenAddress 127.0.0.1\nHostKey {shown}/host_key\n\
+                "Port {port}\nListenAddress {address}\nHostKey {shown}/host_key\n\
                  AuthorizedKeysFile {shown}/authorized_keys\nPidFile {shown}/pid\n\
                  StrictModes no\nUsePAM no\nPasswordAuthentication no\n\
                  KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n\
@@ -168,78 +107,150 @@ impl Lab {
         fs::write(
             path("ssh_config"),
             format!(
-                "Host *\n IdentityFile {shown}/user_key\n IdentitiesOnly yes\n IdentityAgent none\n\
+                "IgnoreUnknown ObscureKeystrokeTiming,CryptoThreads\n\
+                 Host *\n IdentityFile {shown}/user_key\n IdentitiesOnly yes\n IdentityAgent none\n\
                  UserKnownHostsFile {shown}/known_hosts\n GlobalKnownHostsFile /dev/null\n\
-                 StrictHostKeyChecking yes\n BatchMode yes\n UpdateHostKeys no\n LogLevel ERROR\n"
+                 StrictHostKeyChecking yes\n BatchMode yes\n UpdateHostKeys no\n LogLevel ERROR\n\
+                 ObscureKeystrokeTiming no\n"
             ),
         )?;
+        if let Some(account) = place.account() {
+            // The only file that dropbear looks into.
+            let mut known = fs::File::options()
+                .create(true)
+                .append(true)
+                .open(account.home().join(".ssh/authorized_keys"))?;
+            known.write_all(&fs::read(path("user_key.pub"))?)?;
+        }
         let user = current_user()?;
         if sys::process::effective_uid() == 0 {
             // Where OpenSSH's server locks its unprivileged half in.
             fs::create_dir_all("/run/sshd")?;
         }
-        let log = fs::File::create(path("server.log"))?;
-        let server = Suite::command(&suite.sshd)
-            .args(["-D", "-e", "-f"])
-            .arg(path("sshd_config"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()?;
-        let mut lab = Self {
+        Ok(Self {
             directory,
-            server,
+            suite: suite.clone(),
+            place: place.clone(),
+            server: None,
             port,
             user,
-        };
-        lab.wait_until_it_answers()?;
-        Ok(lab)
+        })
     }
 
-    fn wait_until_it_answers(&mut self) -> io::Result<()> {
-        let end = Instant::now() + START_LIMIT;
-        loop {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return Ok(());
-            }
-            let ended = self.server.try_wait()?.is_some();
-            if ended || Instant::now() > end {
-                let log =
-                    fs::read_to_string(self.directory.0.join("server.log")).unwrap_or_default();
-                return Err(io::Error::other(format!(
-                    "the server did not start: {}",
-                    log.trim()
-                )));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+    /// Starts the server, if it does not run, and waits until it listens.
+    pub(crate) fn serve(&mut self) -> io::Result<()> {
+        if self.server.is_none() {
+            let log = fs::File::create(self.directory.path().join("server.log"))?;
+            let mut command = self.server_command()?;
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log);
+            let started = Server::start(&self.place, command, self.port)
+                .map_err(|error| io::Error::other(format!("{error}; {}", self.server_log())))?;
+            self.server = Some(started);
         }
+        Ok(())
+    }
+
+    fn server_command(&self) -> io::Result<Command> {
+        let path = |name: &str| self.directory.path().join(name);
+        let mut command = self.suite.server();
+        if self.suite.kind != Kind::Dropbear {
+            command.args(["-D", "-e", "-f"]).arg(path("sshd_config"));
+            return Ok(command);
+        }
+        if self.place.account().is_none() {
+            let why = "dropbear looks for keys in the user's own home: needs root";
+            return Err(io::Error::other(why));
+        }
+        self.suite
+            .convert_key(&path("host_key"), &path("host_key.dropbear"))?;
+        command
+            .args(["-F", "-E", "-m", "-s", "-P"])
+            .arg(path("pid"))
+            .arg("-r")
+            .arg(path("host_key.dropbear"))
+            .args(["-p", &self.address().to_string()]);
+        Ok(command)
+    }
+
+    /// Ends the server once its connections have ended, and gives the CPU time that they cost:
+    /// everything since it listened. Zero when none runs.
+    pub(crate) fn stop(&mut self) -> io::Result<Duration> {
+        match self.server.take() {
+            Some(server) => server.finish(),
+            None => Ok(Duration::ZERO),
+        }
+    }
+
+    /// The server that runs, by its process.
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        self.server.as_ref().map(Server::pid)
+    }
+
+    /// The address and port of the server.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        (self.place.address(), self.port).into()
     }
 
     /// What the server logged.
     pub(crate) fn server_log(&self) -> String {
-        fs::read_to_string(self.directory.0.join("server.log")).unwrap_or_default()
+        let text = fs::read_to_string(self.directory.path().join("server.log"));
+        text.unwrap_or_default().trim().to_string()
+    }
+
+    /// `why` a client failed, with the server's last word where it has one.
+    pub(crate) fn complaint(&self, why: String) -> String {
+        match self.server_log().lines().last() {
+            Some(line) => format!("{why}; the server: {line}"),
+            None => why,
+        }
+    }
+
+    /// The client's configuration file.
+    pub(crate) fn client_config(&self) -> PathBuf {
+        self.directory.path().join("ssh_config")
+    }
+
+    /// `user@address`, as clients of this server want it.
+    pub(crate) fn destination(&self) -> String {
+        format!("{}@{}", self.user, self.place.address())
     }
 
     /// A client of `suite` for this server: options, then the destination, then `command`.
     pub(crate) fn client(&self, suite: &Suite, options: &[&str], command: &str) -> Command {
-        let mut client = Suite::command(&suite.ssh);
+        let mut client = suite.client();
+        if suite.kind == Kind::Dropbear {
+            self.prepare_dbclient(suite, &mut client);
+        } else {
+            client.arg("-F").arg(self.client_config());
+        }
         client
-            .arg("-F")
-            .arg(self.directory.0.join("ssh_config"))
             .args(["-p", &self.port.to_string()])
             .args(options)
-            .arg(format!("{}@127.0.0.1", self.user));
+            .arg(self.destination());
         if !command.is_empty() {
             client.arg(command);
         }
         client
     }
-}
 
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+    /// dbclient has no configuration file: a home and a key of its own format instead. What goes
+    /// wrong here it will tell itself, for want of a key.
+    fn prepare_dbclient(&self, suite: &Suite, client: &mut Command) {
+        let home = self.directory.path();
+        let key = home.join("user_key.dropbear");
+        let _ = suite.convert_key(&home.join("user_key"), &key);
+        let _ = fs::create_dir(home.join(".ssh"));
+        if let Ok(line) = fs::read_to_string(home.join("host_key.pub")) {
+            // It knows hosts without ports, and takes a comment for a part of the key.
+            let mut words = line.split_ascii_whitespace();
+            let key: Vec<&str> = words.by_ref().take(2).collect();
+            let line = format!("{} {}\n", self.place.address(), key.join(" "));
+            let _ = fs::write(home.join(".ssh/known_hosts"), line);
+        }
+        client.env("HOME", home).arg("-T").arg("-i").arg(key);
     }
 }
 

@@ -1,0 +1,245 @@
+//! What was measured: groups of entries that compare with each other.
+
+use super::stats;
+
+/// What a figure counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    MibPerSecond,
+    Milliseconds,
+    Microseconds,
+    Seconds,
+    Kib,
+}
+
+impl Unit {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::MibPerSecond => "MiB/s",
+            Self::Milliseconds => "ms",
+            Self::Microseconds => "µs",
+            Self::Seconds => "s",
+            Self::Kib => "KiB",
+        }
+    }
+
+    /// Whether more of it is better.
+    pub(super) fn more_is_better(self) -> bool {
+        self == Self::MibPerSecond
+    }
+}
+
+/// What CPU time is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Per {
+    Gib,
+    Login,
+    RoundTrip,
+    Copy,
+}
+
+impl Per {
+    /// The unit of a CPU figure, and how many of it a second has.
+    pub(super) fn unit(self) -> (&'static str, f64) {
+        match self {
+            Self::Gib => ("CPU s/GiB", 1.0),
+            Self::Login => ("CPU ms/login", 1e3),
+            Self::RoundTrip => ("CPU µs/round trip", 1e6),
+            Self::Copy => ("CPU s", 1.0),
+        }
+    }
+}
+
+/// Who an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Ours on both ends.
+    Ours,
+    /// Ours on one end.
+    Mixed,
+    /// A peer on both ends.
+    Peer,
+    /// What the machine does without SSH.
+    Limit,
+}
+
+/// CPU seconds of one run, of each end.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Cpu {
+    pub(super) client: f64,
+    pub(super) server: f64,
+}
+
+/// Why something has no figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// It is not to be had: not installed, or not known to this program.
+    Absent(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+impl Miss {
+    pub(super) fn why(&self) -> &str {
+        match self {
+            Self::Absent(why) | Self::Failed(why) => why,
+        }
+    }
+}
+
+impl From<String> for Miss {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<&str> for Miss {
+    fn from(why: &str) -> Self {
+        Self::Failed(why.into())
+    }
+}
+
+impl From<std::io::Error> for Miss {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// One contestant's figures.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) label: String,
+    pub(super) part: Part,
+    /// One figure a round, in the group's unit.
+    pub(super) values: Vec<f64>,
+    /// CPU seconds a unit of work, one pair a round; empty where it is not counted.
+    pub(super) cpu: Vec<Cpu>,
+    /// More columns: a heading and what stands in it.
+    pub(super) more: Vec<(String, String)>,
+    /// Why there are no figures.
+    pub(super) missing: Option<Miss>,
+}
+
+impl Entry {
+    pub(super) fn new(label: impl Into<String>, part: Part) -> Self {
+        Self {
+            label: label.into(),
+            part,
+            values: Vec::new(),
+            cpu: Vec::new(),
+            more: Vec::new(),
+            missing: None,
+        }
+    }
+
+    pub(super) fn median(&self) -> Option<f64> {
+        let median = stats::median(&self.values);
+        median.is_finite().then_some(median)
+    }
+
+    /// Medians of the CPU seconds.
+    pub(super) fn cpu_median(&self) -> Option<Cpu> {
+        let of =
+            |end: fn(&Cpu) -> f64| stats::median(&self.cpu.iter().map(end).collect::<Vec<_>>());
+        (!self.cpu.is_empty()).then(|| Cpu {
+            client: of(|cpu| cpu.client),
+            server: of(|cpu| cpu.server),
+        })
+    }
+}
+
+/// Entries that were measured by turns and compare with each other.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    /// The row of the command line: `throughput`.
+    pub(super) row: &'static str,
+    /// What distinguishes it: `pipes, aes128-gcm@openssh.com, up`.
+    pub(super) title: String,
+    pub(super) unit: Unit,
+    pub(super) per: Per,
+    pub(super) entries: Vec<Entry>,
+    /// Sentences below the table.
+    pub(super) notes: Vec<String>,
+}
+
+impl Group {
+    /// How many times as good the entry is as the first one of `part` that was measured.
+    pub(super) fn ratio(&self, entry: &Entry, part: Part) -> Option<f64> {
+        let other = self
+            .entries
+            .iter()
+            .filter(|other| other.part == part)
+            .find_map(Entry::median)?;
+        let own = entry.median()?;
+        let ratio = if self.unit.more_is_better() {
+            own / other
+        } else {
+            other / own
+        };
+        ratio.is_finite().then_some(ratio)
+    }
+
+    /// Whether something of ours could not be measured: the program's status tells.
+    pub(super) fn failed(&self) -> bool {
+        self.entries.iter().any(|entry| match entry.missing {
+            Some(Miss::Failed(_)) => entry.part == Part::Ours,
+            Some(Miss::Absent(_)) | None => false,
+        })
+    }
+}
+
+/// All of one run of the program.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Report {
+    /// The machine and the programs: what and which.
+    pub(super) about: Vec<(String, String)>,
+    pub(super) groups: Vec<Group>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(part: Part, values: &[f64]) -> Entry {
+        Entry {
+            values: values.to_vec(),
+            ..Entry::new("x", part)
+        }
+    }
+
+    fn group(unit: Unit) -> Group {
+        Group {
+            row: "throughput",
+            title: String::new(),
+            unit,
+            per: Per::Gib,
+            entries: vec![
+                entry(Part::Ours, &[10.0, 20.0, 30.0]),
+                entry(Part::Peer, &[]),
+                entry(Part::Peer, &[5.0]),
+            ],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn ratios_tell_how_much_better_whatever_the_unit() {
+        for (unit, wanted) in [(Unit::MibPerSecond, 4.0), (Unit::Milliseconds, 0.25)] {
+            let group = group(unit);
+            let ratio = group.ratio(&group.entries[0], Part::Peer).unwrap();
+            assert!((ratio - wanted).abs() < 1e-9);
+            assert_eq!(group.ratio(&group.entries[0], Part::Limit), None);
+            assert_eq!(group.ratio(&group.entries[1], Part::Peer), None);
+        }
+    }
+
+    #[test]
+    fn only_what_is_missing_of_ours_is_a_failure() {
+        let mut group = group(Unit::Kib);
+        group.entries[1].missing = Some("broken".into());
+        group.entries[0].missing = Some(Miss::Absent("not there yet".into()));
+        assert!(!group.failed());
+        group.entries[0].missing = Some("broken".into());
+        assert!(group.failed());
+    }
+}

@@ -1,0 +1,177 @@
+//! `idle`: memory of sessions that wait and of connections that say nothing, as the kernel
+//! shares it out among processes (PSS).
+
+use std::fs;
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use super::figures::{Entry, Group, Part, Per, Unit};
+use super::options::Row;
+use super::roles;
+use super::rounds::{Bench, Miss, Sample};
+use super::words::{Words, kill};
+use crate::lab::{Kind, Lab, Suite, Tree};
+
+/// Rounds when the command line says nothing.
+const ROUNDS: usize = 3;
+/// Time for processes to come to rest.
+const REST: Duration = Duration::from_millis(500);
+/// How many connections from one address dropbear bears before login.
+const DROPBEAR_SILENT: usize = 5;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The server's processes of a session, without the command.
+    Session,
+    /// The client of a session.
+    Client,
+    /// The server's processes of a connection that sends nothing.
+    Silent,
+}
+
+/// Measures each suite with itself.
+pub(super) fn measure(bench: &Bench) -> Vec<Group> {
+    let sessions = bench.settings.sessions;
+    let rows = [
+        (What::Session, "server, a session with a command that waits"),
+        (What::Client, "client of such a session"),
+        (What::Silent, "server, a connection that says nothing"),
+    ];
+    rows.into_iter()
+        .map(|(what, title)| {
+            let entries = bench
+                .suites
+                .iter()
+                .enumerate()
+                .map(|(index, suite)| {
+                    let part = if index == 0 { Part::Ours } else { Part::Peer };
+                    Entry::new(&suite.name, part)
+                })
+                .collect();
+            let group = Group {
+                row: Row::Idle.name(),
+                title: title.into(),
+                unit: Unit::Kib,
+                per: Per::Login,
+                entries,
+                notes: vec![format!(
+                    "PSS of {sessions} at once, divided by their number; neither listener nor command"
+                )],
+            };
+            bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+                let suite = bench.suites.get(index).ok_or("no such suite")?;
+                let mut lab = bench.lab(index, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
+                lab.serve()?;
+                match what {
+                    What::Silent => silent(suite, &lab, sessions),
+                    What::Session | What::Client => waiting(suite, &lab, sessions, what),
+                }
+            })
+        })
+        .collect()
+}
+
+fn waiting(suite: &Suite, lab: &Lab, sessions: usize, what: What) -> Result<Sample, Miss> {
+    let mut clients = Clients::default();
+    for _ in 0..sessions {
+        let mut client = lab.client(
+            suite,
+            &[],
+            &format!("echo '{}' >&2; exec cat", roles::READY),
+        );
+        client
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = client.spawn()?;
+        let stderr = child.stderr.take();
+        clients.0.push(child);
+        let words = Words::listen(stderr.ok_or("no pipe")?);
+        if !words.wait_ready() {
+            return Err(words.all().complaint("no session").into());
+        }
+    }
+    std::thread::sleep(REST);
+    match what {
+        What::Client => {
+            let pids: Vec<u32> = clients.0.iter().map(Child::id).collect();
+            shared_out(&pids, sessions)
+        }
+        What::Session | What::Silent => of_server(lab, sessions),
+    }
+}
+
+fn silent(suite: &Suite, lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
+    let count = match suite.kind {
+        Kind::Dropbear => sessions.min(DROPBEAR_SILENT),
+        Kind::Ours | Kind::OpenSsh => sessions,
+    };
+    let connections: Vec<TcpStream> = (0..count)
+        .map(|_| TcpStream::connect(lab.address()))
+        .collect::<Result<_, _>>()?;
+    std::thread::sleep(REST);
+    let sample = of_server(lab, count);
+    drop(connections);
+    sample
+}
+
+fn of_server(lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
+    let listener = lab.server_pid().ok_or("no server")?;
+    let tree = Tree::of(listener);
+    let pids: Vec<u32> = tree
+        .below()
+        .iter()
+        .copied()
+        .filter(|pid| name_of(*pid) != "cat")
+        .collect();
+    if pids.len() < sessions {
+        return Err(format!("{} processes for {sessions} connections", pids.len()).into());
+    }
+    shared_out(&pids, sessions)
+}
+
+fn name_of(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.unwrap_or_default().trim().to_string()
+}
+
+fn shared_out(pids: &[u32], sessions: usize) -> Result<Sample, Miss> {
+    let mut total = 0;
+    for pid in pids {
+        total += proportional_kib(*pid)?;
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let value = total as f64 / sessions as f64;
+    Ok(Sample { value, cpu: None })
+}
+
+/// The memory of a process, what it shares divided among those who share it, KiB.
+fn proportional_kib(pid: u32) -> Result<u64, Miss> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    match fs::read_to_string(&path) {
+        Ok(text) => text
+            .lines()
+            .find_map(|line| line.strip_prefix("Pss:"))
+            .and_then(|line| line.split_ascii_whitespace().next()?.parse().ok())
+            .ok_or_else(|| Miss::Absent(format!("{path} has no Pss"))),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Miss::Absent(
+            "the processes' memory is for root to see".into(),
+        )),
+        Err(error) => Err(Miss::Failed(format!("{path}: {error}"))),
+    }
+}
+
+/// Clients that end with their value.
+#[derive(Default)]
+struct Clients(Vec<Child>);
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        for mut child in self.0.drain(..) {
+            kill(child.id());
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! What the command line of `fulmar bench` asks for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crypto::cipher::CIPHERS;
+use crypto::mac::MACS;
+
+use crate::lab::{Suite, Wishes};
+
+pub(super) const USAGE: &str = "\
+usage: fulmar bench [options] [row ...]
+rows:
+  throughput  bytes through a command, up and down        login     ssh host true
+  echo        one byte there and back                     rekey     throughput by RekeyLimit
+  compress    throughput with -C                          copy      scp, one file and many
+  idle        memory of sessions that wait                taskset   one core for each end
+  wan         a long path, between two network namespaces (root)
+  all         all of them; without a row: throughput login echo
+  up, down    throughput in one direction
+options:
+  --pairs N          rounds that count, after one that does not (7; taskset 30)
+  --size MIB         bytes of a transfer (512)
+  --cipher LIST      default, or CIPHER or CIPHER+MAC, by commas; all: those of the project's table
+  --way LIST         pipes (head and cat), own (source and sink of ours, which check the bytes),
+                     file (file to file, checked), null (file to /dev/null)
+  --pairing LIST     ours-ours, peer-peer, ours-peer, peer-ours
+  --peer NAME=DIR    programs of a peer (the OpenSSH and dropbear of this machine)
+  --rtt LIST         round-trip times of the wan row, ms (50)
+  --rate LIST        its rates, Mbit/s; 0: none (0,10000)
+  --sessions N       sessions of the idle row (20)
+  --json             the figures as JSON, to standard output
+  --html FILE        the figures as one page with charts
+";
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Row {
+    Throughput,
+    Login,
+    Echo,
+    Rekey,
+    Compress,
+    Copy,
+    Idle,
+    Taskset,
+    Wan,
+}
+
+impl Row {
+    /// In the order in which they run.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Throughput,
+        Self::Login,
+        Self::Echo,
+        Self::Rekey,
+        Self::Compress,
+        Self::Copy,
+        Self::Idle,
+        Self::Taskset,
+        Self::Wan,
+    ];
+    const DEFAULT: [Self; 3] = [Self::Throughput, Self::Login, Self::Echo];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Login => "login",
+            Self::Echo => "echo",
+            Self::Rekey => "rekey",
+            Self::Compress => "compress",
+            Self::Copy => "copy",
+            Self::Idle => "idle",
+            Self::Taskset => "taskset",
+            Self::Wan => "wan",
+        }
+    }
+}
+
+/// From where to where bytes go, as seen from the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Up,
+    Down,
+}
+
+impl Direction {
+    pub(super) const BOTH: [Self; 2] = [Self::Up, Self::Down];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// Through what bytes come and go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// `head -c N /dev/zero` and `cat >/dev/null`.
+    Pipes,
+    /// Pipes of a source and a sink of ours, which check the bytes.
+    Own,
+    /// File to file, both in memory, compared.
+    File,
+    /// File to `/dev/null`.
+    Null,
+}
+
+impl Way {
+    pub(super) const ALL: [Self; 4] = [Self::Pipes, Self::Own, Self::File, Self::Null];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pipes => "pipes",
+            Self::Own => "own",
+            Self::File => "file",
+            Self::Null => "null",
+        }
+    }
+}
+
+/// Whose client talks to whose server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pairing {
+    OursOurs,
+    PeerPeer,
+    OursPeer,
+    PeerOurs,
+}
+
+impl Pairing {
+    /// In the order in which they take their turns.
+    pub(super) const ALL: [Self; 4] = [
+        Self::OursOurs,
+        Self::PeerPeer,
+        Self::OursPeer,
+        Self::PeerOurs,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::OursOurs => "ours-ours",
+            Self::PeerPeer => "peer-peer",
+            Self::OursPeer => "ours-peer",
+            Self::PeerOurs => "peer-ours",
+        }
+    }
+}
+
+/// A cipher and a MAC, or the client's own choice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Algorithms {
+    /// `default`, or `cipher` or `cipher+mac` by their full names.
+    pub(super) name: String,
+    pub(super) wishes: Wishes,
+}
+
+impl Algorithms {
+    /// The suites of the table of figures to reach.
+    pub(super) const TABLE: [&'static str; 5] = [
+        "default",
+        "aes128-gcm",
+        "aes128-ctr+umac-64-etm",
+        "chacha20-poly1305",
+        "aes256-ctr+hmac-sha2-256-etm",
+    ];
+
+    /// By a name in which the part from `@` on may be missing.
+    pub(super) fn named(text: &str) -> Self {
+        if text == "default" {
+            return Self {
+                name: text.into(),
+                wishes: Wishes::default(),
+            };
+        }
+        let (cipher, mac) = match text.split_once('+') {
+            Some((cipher, mac)) => (cipher, Some(mac)),
+            None => (text, None),
+        };
+        let cipher = full_name(cipher, CIPHERS.iter().map(|row| row.name));
+        let mac = mac.map(|mac| full_name(mac, MACS.iter().map(|row| row.name)));
+        Self {
+            name: [Some(cipher.clone()), mac.clone()]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("+"),
+            wishes: Wishes {
+                cipher: Some(cipher),
+                mac,
+                ..Wishes::default()
+            },
+        }
+    }
+}
+
+/// The name of the table that `short` stands for; `short` itself when none does (a peer may know
+/// it).
+fn full_name(short: &str, mut names: impl Iterator<Item = &'static str>) -> String {
+    names
+        .find(|name| *name == short || name.split('@').next() == Some(short))
+        .unwrap_or(short)
+        .to_string()
+}
+
+/// The command line, read.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) rows: Vec<Row>,
+    pub(super) directions: Vec<Direction>,
+    /// Rounds that count; none where each row has its own number.
+    pub(super) pairs: Option<usize>,
+    pub(super) mib: u64,
+    pub(super) algorithms: Vec<Algorithms>,
+    pub(super) ways: Vec<Way>,
+    pub(super) pairings: Vec<Pairing>,
+    pub(super) peers: Vec<Suite>,
+    pub(super) rtts_ms: Vec<u64>,
+    pub(super) rates_mbit: Vec<u64>,
+    pub(super) sessions: usize,
+    pub(super) json: bool,
+    pub(super) html: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            directions: Vec::new(),
+            pairs: None,
+            mib: 512,
+            algorithms: ["default", "aes128-gcm"].map(Algorithms::named).to_vec(),
+            ways: vec![Way::Pipes],
+            pairings: Pairing::ALL.to_vec(),
+            peers: Vec::new(),
+            rtts_ms: vec![50],
+            rates_mbit: vec![0, 10_000],
+            sessions: 20,
+            json: false,
+            html: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Bytes of a transfer.
+    pub(super) fn bytes(&self) -> u64 {
+        self.mib << 20
+    }
+
+    /// Rounds that count, for a row whose own number is `usual`.
+    pub(super) fn rounds(&self, usual: usize) -> usize {
+        self.pairs.unwrap_or(usual)
+    }
+}
+
+/// Reads the arguments; none when help was asked for.
+pub(super) fn parse(args: &[OsString]) -> Result<Option<Settings>, String> {
+    let mut settings = Settings::default();
+    let words: Vec<&str> = args
+        .iter()
+        .map(|arg| arg.to_str().ok_or("an argument is not UTF-8"))
+        .collect::<Result<_, _>>()?;
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            operand(&mut settings, word)?;
+            continue;
+        }
+        match word {
+            "-h" | "--help" => return Ok(None),
+            "--json" => settings.json = true,
+            _ => {
+                let value = words.next();
+                option(&mut settings, word, value)?;
+            }
+        }
+    }
+    if settings.directions.is_empty() {
+        settings.directions = Direction::BOTH.to_vec();
+    } else if settings.rows.is_empty() {
+        settings.rows.push(Row::Throughput);
+    }
+    if settings.rows.is_empty() {
+        settings.rows = Row::DEFAULT.to_vec();
+    }
+    Ok(Some(settings))
+}
+
+fn operand(settings: &mut Settings, word: &str) -> Result<(), String> {
+    if word == "all" {
+        settings.rows = Row::ALL.to_vec();
+    } else if let Some(row) = Row::ALL.into_iter().find(|row| row.name() == word) {
+        settings.rows.push(row);
+    } else if let Some(way) = Direction::BOTH.into_iter().find(|way| way.name() == word) {
+        settings.directions.push(way);
+    } else {
+        return Err(format!("there is no row {word}"));
+    }
+    Ok(())
+}
+
+fn option(settings: &mut Settings, word: &str, value: Option<&str>) -> Result<(), String> {
+    let value = || value.ok_or_else(|| format!("{word} wants a value"));
+    match word {
+        "--pairs" => settings.pairs = Some(number(word, value()?, 1..=10_000)?),
+        "--size" => settings.mib = number(word, value()?, 1..=1_048_576)?,
+        "--sessions" => settings.sessions = number(word, value()?, 1..=1000)?,
+        "--cipher" => {
+            let names: Vec<&str> = match value()? {
+                "all" => Algorithms::TABLE.to_vec(),
+                list => list.split(',').collect(),
+            };
+            settings.algorithms = names.into_iter().map(Algorithms::named).collect();
+        }
+        "--way" => settings.ways = list(word, value()?, &Way::ALL, Way::name)?,
+        "--pairing" => {
+            settings.pairings = list(word, value()?, &Pairing::ALL, Pairing::name)?;
+        }
+        "--peer" => {
+            let text = value()?;
+            let (name, directory) = text
+                .split_once('=')
+                .ok_or(format!("--peer wants NAME=DIR, not {text}"))?;
+            settings.peers.push(Suite::in_directory(name, directory)?);
+        }
+        "--rtt" => settings.rtts_ms = numbers(word, value()?, 1..=10_000)?,
+        "--rate" => settings.rates_mbit = numbers(word, value()?, 0..=1_000_000)?,
+        "--html" => settings.html = Some(value()?.into()),
+        _ => return Err(format!("there is no option {word}")),
+    }
+    Ok(())
+}
+
+fn number<T>(word: &str, text: &str, allowed: std::ops::RangeInclusive<T>) -> Result<T, String>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    text.parse()
+        .ok()
+        .filter(|number| allowed.contains(number))
+        .ok_or_else(|| {
+            let (low, high) = (allowed.start(), allowed.end());
+            format!("{word} wants a number from {low} to {high}, not {text}")
+        })
+}
+
+fn numbers(
+    word: &str,
+    text: &str,
+    allowed: std::ops::RangeInclusive<u64>,
+) -> Result<Vec<u64>, String> {
+    text.split(',')
+        .map(|part| number(word, part, allowed.clone()))
+        .collect()
+}
+
+fn list<T: Copy>(
+    word: &str,
+    text: &str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<Vec<T>, String> {
+    text.split(',')
+        .map(|part| {
+            all.iter()
+                .copied()
+                .find(|each| name(*each) == part)
+                .ok_or_else(|| {
+                    let names: Vec<&str> = all.iter().copied().map(name).collect();
+                    format!("{word} wants some of {}, not {part}", names.join(", "))
+                })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &str) -> Result<Option<Settings>, String> {
+        let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+        parse(&args)
+    }
+
+    #[test]
+    fn arguments_that_make_no_sense_are_refused_by_name() {
+        for (words, named) in [
+            ("--pairs 0", "--pairs"),
+            ("--pairs", "--pairs"),
+            ("--peer x", "--peer"),
+            ("--peer x=/proc/self/fd", "no ssh"),
+            ("upwards", "upwards"),
+            ("--way pipes,socket", "socket"),
+            ("--rtt 50,x", "--rtt"),
+            ("--fast yes", "--fast"),
+        ] {
+            let why = read(words).unwrap_err();
+            assert!(why.contains(named), "{words}: {why}");
+        }
+        assert!(read("--json --help").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_not_named_is_chosen() {
+        let settings = read("").unwrap().unwrap();
+        assert_eq!(settings.rows, Row::DEFAULT);
+        assert_eq!(settings.directions, Direction::BOTH);
+        let settings = read("up --size 7").unwrap().unwrap();
+        assert_eq!(
+            (settings.mib, &settings.rows[..]),
+            (7, &[Row::Throughput][..])
+        );
+        assert_eq!(settings.directions, [Direction::Up]);
+        assert_eq!(read("all").unwrap().unwrap().rows, Row::ALL);
+        assert_eq!(settings.rounds(30), 30);
+        assert_eq!(read("--pairs 3").unwrap().unwrap().rounds(30), 3);
+    }
+
+    #[test]
+    fn algorithms_may_be_named_in_short() {
+        let settings = read("--cipher default,aes128-ctr+umac-64-etm,3des-cbc")
+            .unwrap()
+            .unwrap();
+        let names: Vec<&str> = settings
+            .algorithms
+            .iter()
+            .map(|each| each.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            ["default", "aes128-ctr+umac-64-etm@openssh.com", "3des-cbc"]
+        );
+        let wishes = &settings.algorithms[1].wishes;
+        assert_eq!(wishes.mac.as_deref(), Some("umac-64-etm@openssh.com"));
+    }
+}

@@ -1,0 +1,119 @@
+//! The chain without SSH: standard input and output of a command over plain TCP, through the
+//! same pipes as SSH's, with reads and writes as large.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+/// The variable that tells both ends the secret which keeps strangers out, in hexadecimal.
+pub(super) const TOKEN_VARIABLE: &str = "FULMAR_BENCH_TOKEN";
+/// Room asked for in pipes that carry bulk, bytes; what our own programs ask for.
+pub(super) const PIPE_BYTES: usize = 1 << 20;
+/// Bytes of a read and a write.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes of the secret.
+const TOKEN_BYTES: usize = 32;
+
+fn token() -> io::Result<[u8; TOKEN_BYTES]> {
+    let text = std::env::var(TOKEN_VARIABLE).unwrap_or_default();
+    text.as_bytes()
+        .try_into()
+        .map_err(|_| io::Error::other("started by hand: this is a part of fulmar bench"))
+}
+
+/// A secret for one pair of ends.
+pub(super) fn new_token() -> String {
+    let random: [u8; TOKEN_BYTES / 2] = crypto::random::bytes();
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Listens on `address`, prints the port, and joins the first connection that knows the secret
+/// with `command`; gives the command's exit status.
+pub(super) fn serve(address: &str, command: &str) -> io::Result<i32> {
+    let token = token()?;
+    let listener = TcpListener::bind((address, 0))?;
+    println!("{}", listener.local_addr()?.port());
+    let mut socket = accepted(&listener, &token)?;
+    drop(listener);
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", command])
+        .env_remove(TOKEN_VARIABLE)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(io::Error::other("no pipes"));
+    };
+    widen(&stdin);
+    widen(&stdout);
+    let from_socket = socket.try_clone()?;
+    let upward = std::thread::spawn(move || copy(from_socket, stdin));
+    copy(stdout, &mut socket)?;
+    // The command has closed its output: what still comes is for nobody.
+    let status = child.wait()?;
+    socket.shutdown(Shutdown::Write)?;
+    match upward.join() {
+        Ok(Ok(())) => Ok(status.code().unwrap_or(1)),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Ok(status.code().unwrap_or(1))
+        }
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(io::Error::other("the upward half panicked")),
+    }
+}
+
+/// The first connection that begins with the secret.
+fn accepted(listener: &TcpListener, token: &[u8; TOKEN_BYTES]) -> io::Result<TcpStream> {
+    loop {
+        let (mut socket, _) = listener.accept()?;
+        socket.set_nodelay(true)?;
+        let mut said = [0; TOKEN_BYTES];
+        if socket.read_exact(&mut said).is_ok() && said == *token {
+            return Ok(socket);
+        }
+    }
+}
+
+/// Joins standard input and output with the server at `address`; ends when the server has closed.
+pub(super) fn connect(address: &str) -> io::Result<i32> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    socket.write_all(&token()?)?;
+    let mut to_socket = socket.try_clone()?;
+    widen(sys::io::stdin());
+    widen(sys::io::stdout());
+    std::thread::spawn(move || {
+        // Where it fails the other half meets the end, too.
+        if standard(sys::io::stdin())
+            .and_then(|stdin| copy(stdin, &mut to_socket))
+            .is_ok()
+        {
+            let _ = to_socket.shutdown(Shutdown::Write);
+        }
+    });
+    copy(socket, standard(sys::io::stdout())?)?;
+    Ok(0)
+}
+
+/// A standard stream without `std`'s buffer, which looks for line ends.
+pub(super) fn standard(fd: std::os::fd::BorrowedFd<'static>) -> io::Result<File> {
+    Ok(File::from(sys::io::dup(fd)?))
+}
+
+fn widen(pipe: impl std::os::fd::AsFd) {
+    // What is no pipe has no size, and the default does where a MiB is refused.
+    let _ = sys::io::set_pipe_size(pipe, PIPE_BYTES);
+}
+
+fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return to.flush(),
+            Ok(count) => to.write_all(buffer.get(..count).unwrap_or_default())?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `taskset`: one core for each end; `CryptoThreads auto` against `1`, in pairs with an interval.
+
+use super::figures::{Entry, Group, Part, Per, Unit};
+use super::options::{Algorithms, Direction, Row, Way};
+use super::rounds::{Bench, Miss};
+use super::stats;
+use super::transfer::{self, Chain, Files, Transfer};
+use crate::lab::{Lab, Place, Wishes};
+
+/// Pairs when the command line says nothing.
+const ROUNDS: usize = 30;
+/// What is compared.
+const THREADS: [&str; 2] = ["auto", "1"];
+
+/// Measures ours with ours, each end on a core of its own.
+pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
+    let cpus = sys::process::affinity().map_err(|error| error.to_string())?;
+    let (Some(near), Some(far)) = (cpus.first(), cpus.get(1)) else {
+        return Err("there is only one core".into());
+    };
+    let place = |cpu: &usize| Place::on_cpu(*cpu).map_err(|error| error.to_string());
+    let (near, far) = (place(near)?, place(far)?);
+    let files = Files::new().map_err(|error| error.to_string())?;
+    let mut labs: Vec<Result<Lab, String>> = THREADS
+        .iter()
+        .map(|threads| bench.lab(0, &far, &format!("CryptoThreads {threads}")))
+        .collect();
+    let mut groups = Vec::new();
+    for algorithms in &bench.settings.algorithms {
+        for direction in &bench.settings.directions {
+            groups.push(group(
+                bench,
+                &mut labs,
+                (&near, &files),
+                (algorithms, *direction),
+            ));
+        }
+    }
+    Ok(groups)
+}
+
+fn group(
+    bench: &Bench,
+    labs: &mut [Result<Lab, String>],
+    (near, files): (&Place, &Files),
+    (algorithms, direction): (&Algorithms, Direction),
+) -> Group {
+    let transfer = Transfer {
+        way: Way::Pipes,
+        direction,
+        bytes: bench.settings.bytes(),
+        files,
+    };
+    let group = Group {
+        row: Row::Taskset.name(),
+        title: format!("pipes, {}, {}", algorithms.name, direction.name()),
+        unit: Unit::MibPerSecond,
+        per: Per::Gib,
+        entries: THREADS
+            .iter()
+            .map(|threads| Entry::new(format!("CryptoThreads {threads}"), Part::Ours))
+            .collect(),
+        notes: Vec::new(),
+    };
+    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+        let suite = bench.suites.first().ok_or("no such suite")?;
+        let lab = labs.get_mut(index).ok_or("no such server")?;
+        let lab = lab.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
+        let threads = THREADS.get(index).copied().unwrap_or_default();
+        let wishes = Wishes {
+            options: vec![format!("CryptoThreads={threads}")],
+            ..algorithms.wishes.clone()
+        };
+        let mut chain = Chain::Ssh {
+            lab,
+            suite,
+            wishes: &wishes,
+        };
+        transfer::run(&transfer, &mut chain, near).map(|(sample, _)| sample)
+    });
+    let values = |index: usize| {
+        let entry = group.entries.get(index);
+        entry.map(|entry| entry.values.clone()).unwrap_or_default()
+    };
+    if let Some(ratio) = stats::paired_ratio(&values(0), &values(1)) {
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        group.notes.push(format!(
+            "auto against 1, {} pairs: {:+.1} %, 95 % interval {:+.1} % to {:+.1} %",
+            values(0).len(),
+            percent(ratio.ratio),
+            percent(ratio.low),
+            percent(ratio.high)
+        ));
+    }
+    group
+}

@@ -1,0 +1,198 @@
+//! `throughput`: bytes through a command, by cipher, direction and way; and `rekey`, the same by
+//! how often keys change.
+
+use super::figures::{Entry, Group, Part, Per, Unit};
+use super::options::{Algorithms, Direction, Row, Settings, Way};
+use super::rounds::{Bench, Chain as Ends, Miss, Sample};
+use super::transfer::{self, Chain, Files, Transfer};
+use crate::lab::{Lab, Place, Wishes};
+
+/// Rounds when the command line says nothing.
+pub(super) const ROUNDS: usize = 7;
+/// `RekeyLimit` of the `rekey` row; none: the client's own default.
+const REKEY_LIMITS: [Option<&str>; 3] = [None, Some("16M"), Some("1M")];
+
+/// Measures every cipher in every direction and way that was asked for.
+pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
+    let mut groups = Vec::new();
+    let mut stand = Stand::new(bench)?;
+    for way in &bench.settings.ways {
+        for algorithms in &bench.settings.algorithms {
+            for direction in &bench.settings.directions {
+                groups.push(stand.measure(*way, algorithms, *direction));
+            }
+        }
+    }
+    Ok(groups)
+}
+
+/// Labs and files for transfers between processes of this machine.
+struct Stand<'a> {
+    bench: &'a Bench,
+    labs: Vec<Result<Lab, String>>,
+    here: Place,
+    files: Files,
+}
+
+impl<'a> Stand<'a> {
+    fn new(bench: &'a Bench) -> Result<Self, String> {
+        let here = Place::here();
+        let files = Files::new().map_err(|error| error.to_string())?;
+        if bench
+            .settings
+            .ways
+            .iter()
+            .any(|way| matches!(way, Way::File | Way::Null))
+        {
+            let bytes = bench.settings.bytes();
+            files.fill(bytes).map_err(|error| error.to_string())?;
+        }
+        Ok(Self {
+            bench,
+            labs: bench.labs(&bench.servers, ""),
+            here,
+            files,
+        })
+    }
+
+    fn measure(&mut self, way: Way, algorithms: &Algorithms, direction: Direction) -> Group {
+        let mut chains: Vec<Option<Ends>> = Vec::new();
+        let mut entries = Vec::new();
+        for (chain, entry) in self.bench.chains() {
+            chains.push(Some(chain));
+            entries.push(entry);
+        }
+        chains.push(None);
+        entries.push(Entry::new("plain TCP", Part::Limit));
+        let settings = &self.bench.settings;
+        let group = Group {
+            row: Row::Throughput.name(),
+            title: format!("{}, {}, {}", way.name(), algorithms.name, direction.name()),
+            unit: Unit::MibPerSecond,
+            per: Per::Gib,
+            entries,
+            notes: vec![way_in_words(way, direction, settings)],
+        };
+        let bench = self.bench;
+        bench.alternate(group, settings.rounds(ROUNDS), |index| {
+            let chain = chains.get(index).copied().flatten();
+            self.once(way, direction, chain, &algorithms.wishes)
+        })
+    }
+
+    /// One transfer; without `ends` over plain TCP.
+    fn once(
+        &mut self,
+        way: Way,
+        direction: Direction,
+        ends: Option<Ends>,
+        wishes: &Wishes,
+    ) -> Result<Sample, Miss> {
+        let transfer = Transfer {
+            way,
+            direction,
+            bytes: self.bench.settings.bytes(),
+            files: &self.files,
+        };
+        let mut chain = match ends {
+            None => Chain::Plain {
+                server: &self.bench.servers,
+            },
+            Some(ends) => {
+                let (Some(suite), Some(lab)) = (
+                    self.bench.suites.get(ends.client),
+                    self.labs.get_mut(ends.server),
+                ) else {
+                    return Err("no such suite".into());
+                };
+                Chain::Ssh {
+                    lab: lab.as_mut().map_err(|why| why.clone())?,
+                    suite,
+                    wishes,
+                }
+            }
+        };
+        transfer::run(&transfer, &mut chain, &self.here).map(|(sample, _)| sample)
+    }
+}
+
+fn way_in_words(way: Way, direction: Direction, settings: &Settings) -> String {
+    let mib = settings.mib;
+    let command = match (way, direction) {
+        (Way::Pipes, Direction::Up) => {
+            format!("head -c {mib}M /dev/zero | ssh host 'cat >/dev/null'")
+        }
+        (Way::Pipes, Direction::Down) => {
+            format!("ssh host 'head -c {mib}M /dev/zero' | cat >/dev/null")
+        }
+        (Way::Own, Direction::Up) => format!("{mib} MiB: source of ours | ssh host 'sink of ours'"),
+        (Way::Own, Direction::Down) => {
+            format!("{mib} MiB: ssh host 'source of ours' | sink of ours")
+        }
+        (Way::File, Direction::Up) => format!("ssh host 'cat >FILE' <FILE of {mib} MiB"),
+        (Way::File, Direction::Down) => format!("ssh host 'cat FILE of {mib} MiB' >FILE"),
+        (Way::Null, Direction::Up) => format!("ssh host 'cat >/dev/null' <FILE of {mib} MiB"),
+        (Way::Null, Direction::Down) => format!("ssh host 'cat FILE of {mib} MiB' >/dev/null"),
+    };
+    match way {
+        Way::Own => format!("{command}; the bytes are checked; CPU without source and sink"),
+        Way::File => format!("{command}; the bytes are checked"),
+        Way::Pipes | Way::Null => command,
+    }
+}
+
+/// Measures what it costs to change keys often, each chain against itself.
+pub(super) fn measure_rekeys(bench: &Bench) -> Result<Vec<Group>, String> {
+    let mut stand = Stand::new(bench)?;
+    let mut groups = Vec::new();
+    for direction in bench.settings.directions.clone() {
+        let mut runs: Vec<(Ends, Wishes)> = Vec::new();
+        let mut entries = Vec::new();
+        for (chain, entry) in bench.chains() {
+            for limit in REKEY_LIMITS {
+                let option = limit.map(|limit| format!("RekeyLimit={limit}"));
+                runs.push((
+                    chain,
+                    Wishes {
+                        options: option.into_iter().collect(),
+                        ..Wishes::default()
+                    },
+                ));
+                let part = match limit {
+                    None => entry.part,
+                    Some(_) => Part::Mixed,
+                };
+                let limit = limit.unwrap_or("default");
+                entries.push(Entry::new(format!("{}, {limit}", entry.label), part));
+            }
+        }
+        let group = Group {
+            row: Row::Rekey.name(),
+            title: direction.name().into(),
+            unit: Unit::MibPerSecond,
+            per: Per::Gib,
+            entries,
+            notes: vec![way_in_words(Way::Pipes, direction, &bench.settings)],
+        };
+        let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+            let (chain, wishes) = runs.get(index).ok_or("no such chain")?;
+            stand.once(Way::Pipes, direction, Some(*chain), wishes)
+        });
+        compare_with_default(&mut group);
+        groups.push(group);
+    }
+    Ok(groups)
+}
+
+/// Adds to each entry what it keeps of its chain's default.
+fn compare_with_default(group: &mut Group) {
+    let medians: Vec<Option<f64>> = group.entries.iter().map(Entry::median).collect();
+    for (index, entry) in group.entries.iter_mut().enumerate() {
+        let first = index - index % REKEY_LIMITS.len();
+        let share = match (entry.median(), medians.get(first).copied().flatten()) {
+            (Some(own), Some(default)) => format!("{:.0} %", 100.0 * own / default),
+            _ => String::new(),
+        };
+        entry.more.push(("of its default".into(), share));
+    }
+}

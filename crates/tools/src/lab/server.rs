@@ -1,0 +1,214 @@
+//! A listening process and everything below it: started, watched until it listens, ended, and
+//! asked what it cost.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use super::Place;
+
+/// How long a server may take to listen.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long the processes of connections may outlive their client.
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A port of `address` that is free now.
+pub(super) fn free_port(address: IpAddr) -> io::Result<u16> {
+    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
+}
+
+/// A listener at work.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Option<Child>,
+    pid: u32,
+    /// CPU time that it had used when it listened.
+    start_up: Duration,
+    /// Processes that it had below it then.
+    children_at_start: usize,
+}
+
+impl Server {
+    /// Starts `command` at `place` and waits until it listens on `port`.
+    pub(super) fn start(place: &Place, command: Command, port: u16) -> io::Result<Self> {
+        let child = place.spawn(command)?;
+        let pid = child.id();
+        let mut server = Self {
+            child: Some(child),
+            pid,
+            start_up: Duration::ZERO,
+            children_at_start: 0,
+        };
+        server.wait_until_it_listens((place.address(), port).into())?;
+        server.start_up = own_cpu_time(pid);
+        server.children_at_start = Tree::of(pid).below().len();
+        Ok(server)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn wait_until_it_listens(&mut self, address: SocketAddr) -> io::Result<()> {
+        let end = Instant::now() + START_LIMIT;
+        loop {
+            if listens(self.pid, address) {
+                return Ok(());
+            }
+            let ended = match &mut self.child {
+                Some(child) => child.try_wait()?.is_some(),
+                None => true,
+            };
+            if ended || Instant::now() > end {
+                return Err(io::Error::other("the server did not start"));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Ends it once no more processes are below it than when it listened; gives the CPU time that
+    /// it and they have used since then.
+    pub(super) fn finish(mut self) -> io::Result<Duration> {
+        let end = Instant::now() + END_LIMIT;
+        while Tree::of(self.pid).below().len() > self.children_at_start && Instant::now() < end {
+            std::thread::sleep(LOOK);
+        }
+        let Some(mut child) = self.child.take() else {
+            return Ok(Duration::ZERO);
+        };
+        child.kill()?;
+        let (_, usage) = sys::process::wait_usage(child)?;
+        Ok(usage.total().saturating_sub(self.start_up))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// CPU time that the main thread of `pid` has used, to the nanosecond where the kernel counts so;
+/// zero where it does not.
+fn own_cpu_time(pid: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    let nanos = text.split(' ').next().and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+/// Whether something listens on `address` in the network of `pid`. The kernel is asked, not the
+/// server: a connection would cost it CPU time that is measured.
+fn listens(pid: u32, address: SocketAddr) -> bool {
+    let IpAddr::V4(v4) = address.ip() else {
+        return TcpStream::connect(address).is_ok();
+    };
+    match fs::read_to_string(format!("/proc/{pid}/net/tcp")) {
+        Ok(table) => has_listener(&table, v4.octets(), address.port()),
+        Err(_) => TcpStream::connect(address).is_ok(),
+    }
+}
+
+/// Whether the text of `/proc/net/tcp` holds a listener on this address.
+fn has_listener(table: &str, octets: [u8; 4], port: u16) -> bool {
+    /// The state LISTEN.
+    const LISTEN: &str = "0A";
+    let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(octets));
+    table.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let local = words.next();
+        local == Some(&wanted) && words.nth(1) == Some(LISTEN)
+    })
+}
+
+/// A process and all below it, as they are now.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pids: Vec<u32>,
+}
+
+impl Tree {
+    /// The tree whose root is `pid`.
+    pub(crate) fn of(pid: u32) -> Self {
+        let all = processes();
+        let mut pids = vec![pid];
+        let mut looked = 0;
+        while let Some(parent) = pids.get(looked).copied() {
+            looked += 1;
+            pids.extend(
+                all.iter()
+                    .filter(|(_, of)| *of == parent)
+                    .map(|(child, _)| *child),
+            );
+        }
+        Self { pids }
+    }
+
+    /// All but the root.
+    pub(crate) fn below(&self) -> &[u32] {
+        self.pids.get(1..).unwrap_or_default()
+    }
+}
+
+/// Every process with its parent. One that ends meanwhile is left out.
+fn processes() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // Behind the name, which may hold anything: state, parent.
+            let (_, behind) = stat.rsplit_once(')')?;
+            let parent = behind.split_ascii_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_seen_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st\n\
+                     0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000\n\
+                     1: 0100007F:1F91 0100007F:D431 01 00000000:00000000 00:00000000\n";
+        if cfg!(target_endian = "little") {
+            assert!(has_listener(table, [127, 0, 0, 1], 8080));
+        }
+        assert!(!has_listener(table, [127, 0, 0, 1], 8081));
+        assert!(!has_listener(table, [127, 0, 0, 2], 8080));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(listens(std::process::id(), address));
+        drop(listener);
+        assert!(!listens(std::process::id(), address));
+    }
+
+    #[test]
+    fn a_tree_holds_children_of_children() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sh -c 'read line; :'; :"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let tree = loop {
+            let tree = Tree::of(child.id());
+            if tree.below().len() == 1 {
+                break tree;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(tree.pids.first(), Some(&child.id()));
+        child.stdin.take();
+        child.wait().unwrap();
+        assert!(Tree::of(child.id()).below().is_empty());
+    }
+}
