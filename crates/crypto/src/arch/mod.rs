@@ -10,6 +10,7 @@
 
 pub(crate) mod ctr;
 pub(crate) mod nh;
+pub(crate) mod sha;
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -173,7 +174,14 @@ pub fn describe() -> Vec<(&'static str, bool)> {
 #[must_use]
 pub fn kernels() -> Vec<(&'static str, &'static str)> {
     let aes_ctr = ctr::CtrKernel::new(&[0; 16]).map_or("none", |kernel| kernel.name());
-    vec![("aes-ctr", aes_ctr), ("umac", nh::kernel_name(detect()))]
+    let features = detect();
+    vec![
+        ("aes-ctr", aes_ctr),
+        ("umac", nh::kernel_name(features)),
+        ("hmac-sha1", sha::Tiers::sha1(features).name()),
+        ("hmac-sha2-256", sha::Tiers::sha256(features).name()),
+        ("hmac-sha2-512", sha::Tiers::sha512(features).name()),
+    ]
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -33,10 +33,6 @@ enum Kernel {
 
 impl NhKey {
     /// Takes the key bytes of all `streams` (2 or 4).
-    pub(crate) fn new(key: &[u8], streams: usize) -> Self {
-        Self::with_features(key, streams, super::detect())
-    }
-
     pub(crate) fn with_features(key: &[u8], streams: usize, features: &CpuFeatures) -> Self {
         let mut words = Box::new([0; MAX_WORDS]);
         for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
@@ -47,6 +43,17 @@ impl NhKey {
             words,
             streams,
             kernel,
+        }
+    }
+
+    /// The kernel's name, for tables.
+    pub(crate) fn kernel(&self) -> &'static str {
+        match &self.kernel {
+            Kernel::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512(_) => "avx512",
         }
     }
 

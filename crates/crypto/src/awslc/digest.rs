@@ -85,6 +85,65 @@ impl Drop for Context {
     }
 }
 
+/// Compression functions over whole blocks, from and to the state in the middle
+/// of a message (H0 to H7 of FIPS 180-4; SHA-1 has five of them).
+macro_rules! blocks {
+    ($($(#[$doc:meta])* $name:ident, $word:ty, $block:literal, $context:ty, $update:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) fn $name(state: &mut [$word; 8], blocks: &[[u8; $block]]) {
+                let mut context: $context = zeroed();
+                // No bytes are buffered and the length is never asked for: the
+                // function works on these words alone.
+                let words = context.h.len();
+                context.h.copy_from_slice(&state[..words]);
+                let bytes = blocks.as_flattened();
+                // SAFETY: an all-zero context with a state in it is an
+                // initialised one; `bytes` is valid for its length and only
+                // read. Whole blocks leave nothing buffered.
+                unsafe { ffi::$update(&mut context, bytes.as_ptr().cast(), bytes.len()) };
+                state[..words].copy_from_slice(&context.h);
+                // SAFETY: the context is plain old data that owns nothing.
+                unsafe { wipe(&mut context) };
+            }
+        )*
+    };
+}
+
+blocks! {
+    /// SHA-1's.
+    sha1_blocks, u32, 64, ffi::SHA_CTX, SHA1_Update;
+    /// SHA-256's.
+    sha256_blocks, u32, 64, ffi::SHA256_CTX, SHA256_Update;
+    /// SHA-512's.
+    sha512_blocks, u64, 128, ffi::SHA512_CTX, SHA512_Update;
+}
+
+/// The states in which FIPS 180-4 §5.3 begins.
+pub(crate) fn sha1_start() -> [u32; 8] {
+    let mut context: ffi::SHA_CTX = zeroed();
+    // SAFETY: the pointer is to a context of the type that is initialised.
+    unsafe { ffi::SHA1_Init(&mut context) };
+    let [a, b, c, d, e] = context.h;
+    [a, b, c, d, e, 0, 0, 0]
+}
+
+/// As [`sha1_start`].
+pub(crate) fn sha256_start() -> [u32; 8] {
+    let mut context: ffi::SHA256_CTX = zeroed();
+    // SAFETY: the pointer is to a context of the type that is initialised.
+    unsafe { ffi::SHA256_Init(&mut context) };
+    context.h
+}
+
+/// As [`sha1_start`].
+pub(crate) fn sha512_start() -> [u64; 8] {
+    let mut context: ffi::SHA512_CTX = zeroed();
+    // SAFETY: the pointer is to a context of the type that is initialised.
+    unsafe { ffi::SHA512_Init(&mut context) };
+    context.h
+}
+
 /// An all-zero context.
 fn zeroed<T: PlainContext>() -> T {
     // SAFETY: `PlainContext` is implemented only for C structs of integers

@@ -10,6 +10,7 @@
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::KeyLengthError;
+use crate::arch::CpuFeatures;
 use crate::arch::nh::{BLOCK_LEN, NhKey, STREAM_SHIFT_LEN};
 use crate::awslc::aes::AesKey;
 
@@ -47,7 +48,11 @@ impl Drop for Stream {
 
 impl Umac {
     /// A key for tags of 8 or 16 bytes.
-    pub(super) fn new(key: &[u8; 16], tag_len: usize) -> Result<Self, KeyLengthError> {
+    pub(super) fn new(
+        key: &[u8; 16],
+        tag_len: usize,
+        features: &CpuFeatures,
+    ) -> Result<Self, KeyLengthError> {
         if tag_len != 8 && tag_len != 16 {
             return Err(KeyLengthError);
         }
@@ -73,10 +78,15 @@ impl Umac {
         }
         Ok(Self {
             pad: AesKey::for_encryption(&pad_key).map_err(|_| KeyLengthError)?,
-            nh: NhKey::new(&l1, count),
+            nh: NhKey::with_features(&l1, count, features),
             streams,
             tag_len,
         })
+    }
+
+    /// The kernel's name, for tables.
+    pub(super) fn kernel(&self) -> &'static str {
+        self.nh.kernel()
     }
 
     /// The tag over the concatenation of `parts`, and its length in bytes.

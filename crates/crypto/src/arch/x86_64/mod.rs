@@ -6,3 +6,7 @@ pub(super) mod ctr_vaes256;
 pub(super) mod ctr_vaes512;
 pub(super) mod nh_avx2;
 pub(super) mod nh_avx512;
+pub(super) mod sha_avx2;
+pub(super) mod sha_avx512;
+mod sha_lanes;
+pub(super) mod sha_ni;

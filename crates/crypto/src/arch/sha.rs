@@ -1,0 +1,389 @@
+//! SHA-1, SHA-256 and SHA-512 (FIPS 180-4) of many messages at once: which
+//! kernels there are, and how messages of any lengths are shared out among
+//! their lanes. One hash is a chain of dependent steps and leaves most of a
+//! core idle; messages side by side fill it.
+//!
+//! Messages come here as whole blocks, padding included; `mac/many` makes them.
+#![forbid(unsafe_code)]
+
+use super::CpuFeatures;
+use crate::awslc::digest;
+
+/// The state of a hash in the middle of a message: FIPS 180-4's H0 to H7. SHA-1
+/// uses the first five.
+pub(crate) type State<W> = [W; 8];
+
+/// The states of as many messages as a kernel has lanes, word by word.
+#[repr(C, align(64))]
+pub(crate) struct States<W, const LANES: usize>(pub(crate) [[W; LANES]; 8]);
+
+/// The same number of blocks of a message in each lane.
+pub(crate) type Lanes<'a, const BLOCK: usize, const LANES: usize> = [&'a [[u8; BLOCK]]; LANES];
+
+/// A kernel: the compression function of one hash in `LANES` lanes.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernel<W, const BLOCK: usize, const LANES: usize> {
+    pub(crate) name: &'static str,
+    /// Takes the blocks of each lane into its state; if their numbers differ,
+    /// as many as the shortest lane has. Only a CPU token leads to the function.
+    pub(crate) compress: fn(&mut States<W, LANES>, Lanes<'_, BLOCK, LANES>),
+}
+
+/// A kernel, and from how many messages on it is the fastest.
+#[derive(Clone, Copy)]
+struct Tier<W, const BLOCK: usize, const LANES: usize> {
+    kernel: Kernel<W, BLOCK, LANES>,
+    least: usize,
+}
+
+/// The kernels of one hash that this CPU has, at most one of each width.
+#[derive(Clone, Copy)]
+pub(crate) struct Tiers<W, const BLOCK: usize> {
+    sixteen: Option<Tier<W, BLOCK, 16>>,
+    eight: Option<Tier<W, BLOCK, 8>>,
+    four: Option<Tier<W, BLOCK, 4>>,
+    two: Option<Tier<W, BLOCK, 2>>,
+    one: Kernel<W, BLOCK, 1>,
+}
+
+/// A message on its way: its state, and what has not been taken in yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a, W, const BLOCK: usize> {
+    pub(crate) state: State<W>,
+    /// Blocks in three pieces, because a message's middle is hashed where it
+    /// lies and its ends are put together elsewhere.
+    pub(crate) parts: [&'a [[u8; BLOCK]]; 3],
+}
+
+/// Messages that [`Tiers::compress`] takes at once.
+pub(crate) const MAX_MESSAGES: usize = 32;
+
+impl<W: Copy + Default, const BLOCK: usize> Tiers<W, BLOCK> {
+    /// Takes every message in; none has blocks left afterwards. At most
+    /// [`MAX_MESSAGES`].
+    pub(crate) fn compress(&self, messages: &mut [Message<'_, W, BLOCK>]) {
+        debug_assert!(messages.len() <= MAX_MESSAGES);
+        let mut queue = Queue::of(messages);
+        if let Some(tier) = &self.sixteen {
+            tier.run(messages, &mut queue);
+        }
+        if let Some(tier) = &self.eight {
+            tier.run(messages, &mut queue);
+        }
+        if let Some(tier) = &self.four {
+            tier.run(messages, &mut queue);
+        }
+        if let Some(tier) = &self.two {
+            tier.run(messages, &mut queue);
+        }
+        let last = Tier {
+            kernel: self.one,
+            least: 1,
+        };
+        last.run(messages, &mut queue);
+    }
+
+    /// From how many messages on they are faster together.
+    pub(crate) fn least(&self) -> Option<usize> {
+        let least = [
+            self.two.map(|tier| tier.least),
+            self.four.map(|tier| tier.least),
+            self.eight.map(|tier| tier.least),
+            self.sixteen.map(|tier| tier.least),
+        ];
+        least.into_iter().flatten().min()
+    }
+
+    /// The widest kernel's name, for tables.
+    pub(crate) fn name(&self) -> &'static str {
+        let names = [
+            self.sixteen.map(|tier| tier.kernel.name),
+            self.eight.map(|tier| tier.kernel.name),
+            self.four.map(|tier| tier.kernel.name),
+            self.two.map(|tier| tier.kernel.name),
+        ];
+        names.into_iter().flatten().next().unwrap_or(self.one.name)
+    }
+
+    fn only(one: Kernel<W, BLOCK, 1>) -> Self {
+        Self {
+            sixteen: None,
+            eight: None,
+            four: None,
+            two: None,
+            one,
+        }
+    }
+}
+
+/// Messages that wait for a lane, the longest first: then lanes that become free
+/// take shorter ones, and all come to their ends together.
+struct Queue {
+    order: [usize; MAX_MESSAGES],
+    len: usize,
+}
+
+impl Queue {
+    fn of<W, const BLOCK: usize>(messages: &[Message<'_, W, BLOCK>]) -> Self {
+        let mut this = Self {
+            order: core::array::from_fn(|i| i),
+            len: messages.len().min(MAX_MESSAGES),
+        };
+        this.sort(messages);
+        this
+    }
+
+    /// The longest last, where `pop` takes from; short ones wait.
+    fn sort<W, const BLOCK: usize>(&mut self, messages: &[Message<'_, W, BLOCK>]) {
+        if let Some(order) = self.order.get_mut(..self.len) {
+            order.sort_by_key(|&i| messages.get(i).map_or(0, Message::blocks_left));
+        }
+    }
+
+    fn pop(&mut self) -> Option<usize> {
+        self.len = self.len.checked_sub(1)?;
+        self.order.get(self.len).copied()
+    }
+
+    fn push(&mut self, message: usize) {
+        if let Some(place) = self.order.get_mut(self.len) {
+            *place = message;
+            self.len += 1;
+        }
+    }
+}
+
+impl<'a, W, const BLOCK: usize> Message<'a, W, BLOCK> {
+    fn blocks_left(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
+    fn is_done(&self) -> bool {
+        self.parts.iter().all(|part| part.is_empty())
+    }
+
+    /// The piece that is next.
+    fn next(&self) -> &'a [[u8; BLOCK]] {
+        let mut parts = self.parts.into_iter();
+        parts.find(|part| !part.is_empty()).unwrap_or_default()
+    }
+
+    /// Drops blocks from the piece that is next.
+    fn advance(&mut self, count: usize) {
+        if let Some(part) = self.parts.iter_mut().find(|part| !part.is_empty()) {
+            *part = part.get(count..).unwrap_or_default();
+        }
+    }
+}
+
+impl<W: Copy + Default, const LANES: usize> States<W, LANES> {
+    fn lane(&self, lane: usize) -> State<W> {
+        core::array::from_fn(|word| self.0[word][lane])
+    }
+
+    fn set_lane(&mut self, lane: usize, state: &State<W>) {
+        for (words, word) in self.0.iter_mut().zip(state) {
+            words[lane] = *word;
+        }
+    }
+}
+
+impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> Tier<W, BLOCK, LANES> {
+    /// Works through the queue while enough lanes are busy to be worth it; the
+    /// rest is queued again, with its states.
+    fn run(&self, messages: &mut [Message<'_, W, BLOCK>], queue: &mut Queue) {
+        if queue.len < self.least {
+            return;
+        }
+        let mut states = States([[W::default(); LANES]; 8]);
+        // The message of each busy lane; busy lanes come first.
+        let mut lanes = [0; LANES];
+        let mut busy = 0;
+        loop {
+            while busy < LANES
+                && let Some(message) = queue.pop()
+            {
+                lanes[busy] = message;
+                states.set_lane(busy, &messages[message].state);
+                busy += 1;
+            }
+            if busy < self.least {
+                break;
+            }
+            let count = self.step(messages, &lanes[..busy], &mut states);
+            // From the last lane down, so that what moves into a freed lane has
+            // been looked at.
+            for lane in (0..busy).rev() {
+                let message = &mut messages[lanes[lane]];
+                message.advance(count);
+                if message.is_done() {
+                    message.state = states.lane(lane);
+                    busy -= 1;
+                    if lane < busy {
+                        lanes[lane] = lanes[busy];
+                        let moved = states.lane(busy);
+                        states.set_lane(lane, &moved);
+                    }
+                }
+            }
+        }
+        for (lane, message) in lanes.into_iter().enumerate().take(busy) {
+            messages[message].state = states.lane(lane);
+            queue.push(message);
+        }
+        queue.sort(messages);
+    }
+
+    /// Takes in as many blocks as every busy lane has in one piece, and returns
+    /// how many.
+    fn step(
+        &self,
+        messages: &[Message<'_, W, BLOCK>],
+        busy: &[usize],
+        states: &mut States<W, LANES>,
+    ) -> usize {
+        let mut pieces: Lanes<'_, BLOCK, LANES> = [&[]; LANES];
+        let mut count = usize::MAX;
+        for (piece, message) in pieces.iter_mut().zip(busy) {
+            *piece = messages[*message].next();
+            count = count.min(piece.len());
+        }
+        // Lanes without a message repeat the first one's work.
+        let first = pieces[0];
+        for piece in &mut pieces[busy.len()..] {
+            *piece = first;
+        }
+        for piece in &mut pieces {
+            *piece = piece.get(..count).unwrap_or_default();
+        }
+        (self.kernel.compress)(states, pieces);
+        count
+    }
+}
+
+impl Tiers<u32, 64> {
+    /// SHA-1's.
+    pub(crate) fn sha1(features: &CpuFeatures) -> Self {
+        let mut this = Self::only(Kernel {
+            name: "aws-lc",
+            compress: |states, [blocks]| {
+                one_lane(states, |state| digest::sha1_blocks(state, blocks))
+            },
+        });
+        this.add_sha1(features);
+        this
+    }
+
+    /// SHA-256's.
+    pub(crate) fn sha256(features: &CpuFeatures) -> Self {
+        let mut this = Self::only(Kernel {
+            name: "aws-lc",
+            compress: |states, [blocks]| {
+                one_lane(states, |state| digest::sha256_blocks(state, blocks))
+            },
+        });
+        this.add_sha256(features);
+        this
+    }
+}
+
+impl Tiers<u64, 128> {
+    /// SHA-512's.
+    pub(crate) fn sha512(features: &CpuFeatures) -> Self {
+        let mut this = Self::only(Kernel {
+            name: "aws-lc",
+            compress: |states, [blocks]| {
+                one_lane(states, |state| digest::sha512_blocks(state, blocks))
+            },
+        });
+        this.add_sha512(features);
+        this
+    }
+}
+
+fn one_lane<W: Copy + Default>(states: &mut States<W, 1>, compress: impl FnOnce(&mut State<W>)) {
+    let mut state = states.lane(0);
+    compress(&mut state);
+    states.set_lane(0, &state);
+}
+
+/// Which kernels each hash has, and from how many messages on each is worth its
+/// width: where its cycles, which are the same for one lane and for all, come
+/// below those of the next narrower one. Measured on Sapphire Rapids, in cycles a
+/// byte with full lanes: SHA-256 2.05 alone (7 without SHA extensions), 1.54 in
+/// pairs, 2.25 on AVX2, 0.89 on AVX-512; SHA-512 5.2, 2.75 on AVX2, 1.07; SHA-1
+/// 1.83 (4 without), 1.59 in pairs, 1.04 on AVX2, 0.49.
+#[cfg(target_arch = "x86_64")]
+mod tiers {
+    use super::{CpuFeatures, Tier, Tiers};
+    use crate::arch::x86_64::{sha_avx2, sha_avx512, sha_ni};
+
+    impl Tiers<u32, 64> {
+        pub(super) fn add_sha1(&mut self, features: &CpuFeatures) {
+            let wide = if features.sha_ni.is_some() { 6 } else { 3 };
+            self.two = features.sha_ni.map(|token| Tier {
+                kernel: sha_ni::sha1_kernel(token),
+                least: 2,
+            });
+            self.eight = features.avx2.map(|token| Tier {
+                kernel: sha_avx2::sha1_kernel(token),
+                least: wide,
+            });
+            self.sixteen = features.avx512.map(|token| Tier {
+                kernel: sha_avx512::sha1_kernel(token),
+                least: wide,
+            });
+        }
+
+        pub(super) fn add_sha256(&mut self, features: &CpuFeatures) {
+            self.two = features.sha_ni.map(|token| Tier {
+                kernel: sha_ni::sha256_kernel(token),
+                least: 2,
+            });
+            // Slower than pairs with SHA extensions even when it is full.
+            self.eight = features
+                .avx2
+                .filter(|_| features.sha_ni.is_none())
+                .map(|token| Tier {
+                    kernel: sha_avx2::sha256_kernel(token),
+                    least: 3,
+                });
+            self.sixteen = features.avx512.map(|token| Tier {
+                kernel: sha_avx512::sha256_kernel(token),
+                least: if features.sha_ni.is_some() { 10 } else { 3 },
+            });
+        }
+    }
+
+    impl Tiers<u64, 128> {
+        pub(super) fn add_sha512(&mut self, features: &CpuFeatures) {
+            self.four = features.avx2.map(|token| Tier {
+                kernel: sha_avx2::sha512_kernel(token),
+                least: 3,
+            });
+            self.eight = features.avx512.map(|token| Tier {
+                kernel: sha_avx512::sha512_kernel(token),
+                least: 2,
+            });
+        }
+    }
+}
+
+/// Elsewhere there are none yet.
+#[cfg(not(target_arch = "x86_64"))]
+mod tiers {
+    use super::{CpuFeatures, Tiers};
+
+    impl Tiers<u32, 64> {
+        pub(super) fn add_sha1(&mut self, _: &CpuFeatures) {}
+
+        pub(super) fn add_sha256(&mut self, _: &CpuFeatures) {}
+    }
+
+    impl Tiers<u64, 128> {
+        pub(super) fn add_sha512(&mut self, _: &CpuFeatures) {}
+    }
+}
+
+#[cfg(test)]
+mod tests;
