@@ -72,9 +72,16 @@ _fulmar() {
         keygen:-Z) _fulmar_query cipher ;;
         keygen:-z) : ;;
         demo:--size) : ;;
+        bench:--cipher) _fulmar_query cipher ;;
+        bench:--html) _fulmar_files ;;
+        bench:--pairing) _fulmar_words 'ours-ours peer-peer ours-peer peer-ours' ;;
         bench:--pairs) : ;;
-        bench:--size) : ;;
         bench:--peer) : ;;
+        bench:--rate) : ;;
+        bench:--rtt) : ;;
+        bench:--sessions) : ;;
+        bench:--size) : ;;
+        bench:--way) _fulmar_words 'pipes own file null' ;;
         install:--prefix) _fulmar_folders ;;
         install:--root) _fulmar_folders ;;
         install:--port) : ;;
@@ -92,7 +99,7 @@ _fulmar_flags() {
         sshd) _fulmar_words '-4 -6 -C -c -D -d -E -e -f -G -g -h -i -o -p -q -T -t -V' ;;
         keygen) _fulmar_words '-A -a -b -C -c -E -e -F -f -H -h -I -i -L -l -m -N -n -O -P -p -q -R -s -t -V -v -y -Z -z' ;;
         demo) _fulmar_words '--size' ;;
-        bench) _fulmar_words '--json --pairs --size --peer' ;;
+        bench) _fulmar_words '--cipher --html --json --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
         speed) _fulmar_words '--json' ;;
         install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --remove --dry-run' ;;
     esac
@@ -101,7 +108,7 @@ _fulmar_operand() {
     case $1 in
         ssh) _fulmar_hosts ;;
         keygen) _fulmar_files ;;
-        bench) _fulmar_words 'login up down' ;;
+        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan all up down' ;;
     esac
 }
 complete -F _fulmar fulmar

@@ -157,10 +157,25 @@ const KEYGEN: &[Flag] = &[
 const DEMO: &[Flag] = &[flag("size", Free("MiB"), "MiB sent each way")];
 
 const BENCH: &[Flag] = &[
+    flag("cipher", Query("cipher"), "what to measure with"),
+    flag("html", File, "the figures as a page with charts"),
     flag("json", None, "figures as JSON"),
-    flag("pairs", Free("number"), "alternating pairs"),
-    flag("size", Free("MiB"), "MiB sent each way"),
+    flag(
+        "pairing",
+        Words(&["ours-ours", "peer-peer", "ours-peer", "peer-ours"]),
+        "whose client with whose server",
+    ),
+    flag("pairs", Free("number"), "rounds that count"),
     flag("peer", Free("NAME=DIR"), "programs of a peer"),
+    flag("rate", Free("Mbit/s"), "rates of the wan row"),
+    flag("rtt", Free("ms"), "round-trip times of the wan row"),
+    flag("sessions", Free("number"), "sessions of the idle row"),
+    flag("size", Free("MiB"), "MiB of a transfer"),
+    flag(
+        "way",
+        Words(&["pipes", "own", "file", "null"]),
+        "through what bytes come and go",
+    ),
 ];
 
 const SPEED: &[Flag] = &[flag("json", None, "figures as JSON")];
@@ -205,7 +220,20 @@ pub(super) const PROGRAMS: &[Program] = &[
         name: "bench",
         help: "measure against the SSH installed on this machine",
         flags: BENCH,
-        operand: Words(&["login", "up", "down"]),
+        operand: Words(&[
+            "throughput",
+            "login",
+            "echo",
+            "rekey",
+            "compress",
+            "copy",
+            "idle",
+            "taskset",
+            "wan",
+            "all",
+            "up",
+            "down",
+        ]),
     },
     Program {
         name: "speed",

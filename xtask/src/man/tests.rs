@@ -11,6 +11,7 @@ const PAGES: &[&str] = &[
     "man/fulmar-ssh.1",
     "man/fulmar-sshd.8",
     "man/fulmar-keygen.1",
+    "man/fulmar-bench.1",
     "man/fulmar-tools.1",
     "man/fulmar_ssh_config.5",
     "man/fulmar_sshd_config.5",
@@ -90,7 +91,11 @@ fn the_table_of_flags_is_the_parsers() {
     let ours = offered("sshd", false) + &offered("sshd", true);
     assert_eq!(sorted(ours.chars()), sorted(theirs), "sshd");
     for program in &PROGRAMS[3..] {
-        let source = read(&format!("crates/tools/src/{}/mod.rs", program.name));
+        let file = match program.name {
+            "bench" => "options.rs",
+            _ => "mod.rs",
+        };
+        let source = read(&format!("crates/tools/src/{}/{file}", program.name));
         let mut theirs: Vec<&str> = source
             .split("\"--")
             .skip(1)
@@ -123,6 +128,7 @@ fn the_pages_name_every_flag_and_program() {
             "ssh" => "man/fulmar-ssh.1",
             "sshd" => "man/fulmar-sshd.8",
             "keygen" => "man/fulmar-keygen.1",
+            "bench" => "man/fulmar-bench.1",
             _ => "man/fulmar-tools.1",
         };
         let page = read(path);

@@ -395,7 +395,7 @@ mod tests {
             ("upwards", "upwards"),
             ("--way pipes,socket", "socket"),
             ("--rtt 50,x", "--rtt"),
-            ("--fast yes", "--fast"),
+            ("--Fast yes", "--Fast"),
         ] {
             let why = read(words).unwrap_err();
             assert!(why.contains(named), "{words}: {why}");

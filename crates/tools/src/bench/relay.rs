@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 /// The variable that tells both ends the secret which keeps strangers out, in hexadecimal.
 pub(super) const TOKEN_VARIABLE: &str = "FULMAR_BENCH_TOKEN";
-/// Room asked for in pipes that carry bulk, bytes; what our own programs ask for.
-pub(super) const PIPE_BYTES: usize = 1 << 20;
+/// Room asked for in pipes that carry bulk, bytes: what the driver asks for in ours.
+pub(super) const PIPE_BYTES: usize = 256 << 10;
 /// Bytes of a read and a write.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes of the secret.
