@@ -9,6 +9,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("wire", 0, &[]),
     ("crypto", 0, &[]),
     ("compress", 0, &[]),
+    ("pipeline", 0, &[]),
     ("sys", 0, &[]),
     ("packet", 1, &["sys"]),
     ("keys", 1, &[]),
