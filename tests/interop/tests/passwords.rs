@@ -11,6 +11,7 @@ use interop::process::{Input, Outcome};
 use interop::report::skipped;
 use interop::scratch::Scratch;
 use interop::site::{HOST, Site, each, finish};
+use interop::terminal::Terminal;
 
 const PASSWORD: &str = "Corr3ct horse, battery";
 
@@ -44,12 +45,14 @@ fn site(client: Kind, server: Kind, guest: &Guest, extra: &str) -> Site {
     site
 }
 
-/// A program that gives these answers, one after the other, and keeps the questions.
+/// A program that gives these answers, one after the other, and keeps the questions, each as
+/// one line.
 fn askpass(scratch: &Scratch, answers: &[&str]) -> PathBuf {
     let lines: String = answers.iter().map(|line| format!("{line}\n")).collect();
     scratch.write("askpass.answers", lines);
     let script = "#!/bin/sh\n\
-        printf '%s\\n' \"$1\" >>\"$0.asked\"\n\
+        printf '%s' \"$1\" | tr '\\n' ' ' >>\"$0.asked\"\n\
+        echo >>\"$0.asked\"\n\
         sed -n \"$(wc -l <\"$0.asked\")p\" \"$0.answers\"\n";
     let path = scratch.write("askpass", script);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
@@ -382,6 +385,98 @@ fn groups_that_a_module_adds_are_the_sessions() {
         wanted.sort();
         assert_eq!(groups("publickey", &[]), wanted);
         assert_eq!(groups("keyboard-interactive", &[PASSWORD]), wanted);
+    });
+}
+
+/// Long enough and far enough from [`PASSWORD`] for pam_unix.
+const NEW_PASSWORD: &str = "tr0ubador & three";
+
+/// Makes the guest's password one that must be changed.
+fn expire(guest: &Guest) {
+    let mut command = Command::new("chage");
+    command.args(["-d", "0", &guest.name]);
+    assert_eq!(finish(&mut command, Input::Nothing).status, 0);
+}
+
+const ASKING: &str = "KbdInteractiveAuthentication yes\nPasswordAuthentication yes\nUsePAM yes\n";
+
+#[test]
+fn an_expired_password_is_changed_in_the_dialogue() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let site = site(client, server, &guest, ASKING);
+        expire(&guest);
+        let method = "keyboard-interactive";
+        let once = "NumberOfPasswordPrompts 1\n";
+        // Who does not know it cannot change it, and who does not change it is not let in.
+        login(&site, method, once, &["wrong"]).assert_out();
+        login(&site, method, once, &[PASSWORD, "wrong"]).assert_out();
+        let mistyped = [PASSWORD, PASSWORD, NEW_PASSWORD, "another", "", ""];
+        login(&site, method, once, &mistyped).assert_out();
+
+        let answers = [PASSWORD, PASSWORD, NEW_PASSWORD, NEW_PASSWORD];
+        let attempt = login(&site, method, once, &answers);
+        attempt.assert_in(&guest);
+        let asked: Vec<String> = attempt
+            .questions
+            .iter()
+            .map(|it| it.to_lowercase())
+            .collect();
+        assert_eq!(asked.len(), 4, "{asked:?}");
+        assert!(asked[1].contains("current password"), "{asked:?}");
+        assert!(asked[2].contains("new password"), "{asked:?}");
+
+        let attempt = login(&site, method, once, &[NEW_PASSWORD]);
+        attempt.assert_in(&guest);
+        assert_eq!(attempt.questions.len(), 1);
+        login(&site, method, once, &[PASSWORD]).assert_out();
+    });
+}
+
+#[test]
+fn who_logs_in_with_an_expired_password_may_change_it_and_nothing_else() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let site = site(client, server, &guest, ASKING);
+        for methods in ["password", "publickey"] {
+            expire(&guest);
+            let outcome = login(&site, methods, "", &[PASSWORD]).outcome;
+            assert_eq!(outcome.status, 1, "{methods}: {}", outcome.summary());
+            let said = outcome.stdout.text() + &outcome.stderr.text();
+            assert!(
+                said.contains("Password change required but no TTY available"),
+                "{said}"
+            );
+            assert!(!said.contains("in as"), "{said}");
+            let port = site.running.daemon.port.to_string();
+            let mut forward = site.ssh(&format!("PreferredAuthentications {methods}\n"));
+            forward.args(["-W", &format!("127.0.0.1:{port}"), HOST]);
+            let outcome = finish(&mut forward, Input::Nothing);
+            assert_ne!(outcome.status, 0, "{methods}: {}", outcome.summary());
+            assert!(
+                !outcome.stdout.text().contains("SSH-2.0"),
+                "{}",
+                outcome.summary()
+            );
+        }
+        let mut command = site.ssh("PreferredAuthentications publickey\n");
+        command.args(["-tt", HOST, "echo in as $USER"]);
+        let mut terminal = Terminal::new(&command, 80, 24);
+        terminal.expect("You must change your password now and login again");
+        terminal.expect("urrent password:");
+        terminal.type_text(&format!("{PASSWORD}\n"));
+        for prompt in ["New password:", "new password:"] {
+            terminal.expect(prompt);
+            terminal.type_text(&format!("{NEW_PASSWORD}\n"));
+        }
+        terminal.expect("updated successfully");
+        let _ = terminal.end();
+        assert!(
+            !terminal.screen().contains("in as"),
+            "{}",
+            terminal.screen()
+        );
+        login(&site, "password", "", &[NEW_PASSWORD]).assert_in(&guest);
     });
 }
 

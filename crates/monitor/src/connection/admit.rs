@@ -2,6 +2,7 @@
 //! check, the one PAM transaction, the record of a wrong password.
 
 use keys::authorized_keys::KeyOptions;
+use sys::pam::Conversation;
 
 use super::accounts::known_name;
 use super::chains::{Method, Progress};
@@ -85,14 +86,34 @@ pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
             .is_some_and(|shadow| shadow.state(today) == sys::users::PasswordState::MustChange);
         return true;
     }
-    let name = user.name.clone();
     let state = match pam_of(user) {
         Ok(pam) => pam.account(),
-        Err(error) => {
-            log.error(&format!("PAM: {error}"));
-            AccountState::Denied(error)
-        }
+        Err(error) => AccountState::Denied(error),
     };
+    conclude(user, state, log)
+}
+
+/// The account check of PAM in a dialogue with the user, in which an expired password is
+/// changed: true when the account may log in and its password need not be changed any more.
+pub(crate) fn settle_account(
+    user: &mut LoginUser,
+    log: &Log,
+    dialogue: &mut dyn Conversation,
+) -> bool {
+    let settled = pam_of(user).and_then(|pam| pam.settle_account(dialogue));
+    match settled {
+        Ok(state) => conclude(user, state, log),
+        Err(reason) => {
+            log.info(&format!(
+                "PAM: expired password not changed for {}: {reason}",
+                user.from()
+            ));
+            false
+        }
+    }
+}
+
+fn conclude(user: &mut LoginUser, state: AccountState, log: &Log) -> bool {
     match state {
         AccountState::Fine => true,
         AccountState::MustChangePassword => {
@@ -101,11 +122,13 @@ pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
         }
         AccountState::Denied(reason) => {
             log.error(&format!(
-                "Access denied for user {name} by PAM account configuration: {reason}"
+                "Access denied for user {} by PAM account configuration: {reason}",
+                user.name
             ));
             user.denied = true;
             false
         }
+        AccountState::Unasked => false,
     }
 }
 

@@ -15,7 +15,7 @@ use privsep::{
 };
 use wire::names;
 
-use super::admit::{Proof, admit, check_account, record_failure, with_pam};
+use super::admit::{Proof, admit, check_account, record_failure, settle_account, with_pam};
 use super::chains::{Authenticated, Method, Progress};
 use super::channel::{Channel, End};
 use super::groups::choose_group;
@@ -406,9 +406,12 @@ impl Login<'_> {
         });
         let instead = (!may).then_some(NO_PASSWORD);
         let mut dialogue = Dialogue::new(&mut self.channel, instead);
+        // An expired password is changed here, where modules can ask; for who may not log in
+        // nothing more is asked.
         let matched = with_pam(user, self.log, |pam, permit_empty| {
             pam.authenticate(permit_empty, &mut dialogue)
-        });
+        }) && may
+            && settle_account(user, self.log, &mut dialogue);
         let (said, interrupted, answered_us) = dialogue.finish();
         if let Some(answered_us) = answered_us {
             user.started_us = answered_us;

@@ -15,6 +15,8 @@ const MAX_MESSAGES_BYTES: usize = 64 * 1024;
 /// What PAM says of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AccountState {
+    /// It was not asked yet.
+    Unasked,
     /// It may log in.
     Fine,
     /// After a change of its password.
@@ -29,6 +31,7 @@ pub(crate) struct PamLogin {
     pam: Pam,
     user: String,
     messages: String,
+    account: AccountState,
     /// What is to be undone at the end.
     credentials: bool,
     open: bool,
@@ -46,6 +49,7 @@ impl PamLogin {
             pam,
             user: user.to_owned(),
             messages: String::new(),
+            account: AccountState::Unasked,
             credentials: false,
             open: false,
         })
@@ -67,18 +71,43 @@ impl PamLogin {
         }
     }
 
-    /// Whether the account may log in now.
+    /// Whether the account may log in now. Modules are asked once for each connection.
     pub(crate) fn account(&mut self) -> AccountState {
         let mut listener = Listener::default();
-        let result = self.pam.check_account(&mut listener);
+        let state = self.check_account(&mut listener);
         self.keep_message(&listener.said);
-        match result {
-            Ok(()) => AccountState::Fine,
-            Err(error) if error.code() == Some(Code::NEW_AUTHTOK_REQD) => {
-                AccountState::MustChangePassword
-            }
-            Err(error) => AccountState::Denied(error.to_string()),
+        state
+    }
+
+    /// The same in a dialogue with the user, who changes an expired password there and then.
+    ///
+    /// # Errors
+    /// Why the password was not changed.
+    pub(crate) fn settle_account(
+        &mut self,
+        dialogue: &mut dyn Conversation,
+    ) -> Result<AccountState, String> {
+        let state = self.check_account(dialogue);
+        if state == AccountState::MustChangePassword {
+            self.pam
+                .change_password(dialogue)
+                .map_err(|error| error.to_string())?;
+            self.account = AccountState::Fine;
         }
+        Ok(self.account.clone())
+    }
+
+    fn check_account(&mut self, conversation: &mut dyn Conversation) -> AccountState {
+        if self.account == AccountState::Unasked {
+            self.account = match self.pam.check_account(conversation) {
+                Ok(()) => AccountState::Fine,
+                Err(error) if error.code() == Some(Code::NEW_AUTHTOK_REQD) => {
+                    AccountState::MustChangePassword
+                }
+                Err(error) => AccountState::Denied(error.to_string()),
+            };
+        }
+        self.account.clone()
     }
 
     /// Establishes credentials and opens the session, in this process. Returns the user's

@@ -220,6 +220,8 @@ impl<'c> Session<'c> {
             .cloned()
             .collect();
         let pam = self.user.pam.as_ref();
+        // Who must change the password first gets nothing else, forwarded connections included.
+        let expired = self.user.password_expired;
         Ok(SessionGrant {
             user: self.account.name.clone(),
             uid: self.account.uid,
@@ -236,10 +238,10 @@ impl<'c> Session<'c> {
             restrictions: Restrictions {
                 no_pty: !grants.permit_pty,
                 no_user_rc: !grants.permit_user_rc,
-                no_port_forwarding: !grants.permit_port_forwarding,
-                no_agent_forwarding: !grants.permit_agent_forwarding,
-                no_x11_forwarding: !grants.permit_x11_forwarding,
-                no_tunnel: grants.restricted && grants.tunnel.is_none(),
+                no_port_forwarding: expired || !grants.permit_port_forwarding,
+                no_agent_forwarding: expired || !grants.permit_agent_forwarding,
+                no_x11_forwarding: expired || !grants.permit_x11_forwarding,
+                no_tunnel: expired || (grants.restricted && grants.tunnel.is_none()),
                 permit_open: targets(&grants.permit_open),
                 permit_listen: targets(&grants.permit_listen),
             },
@@ -257,7 +259,7 @@ impl<'c> Session<'c> {
             pam_shows_motd: false,
             auth_info: self.user.auth_info.join("\n"),
             log_level: self.log.level().unwrap_or(privsep::LogLevel::Fatal),
-            password_expired: self.user.password_expired,
+            password_expired: expired,
         })
     }
 
