@@ -28,6 +28,7 @@ use crate::{
 };
 
 mod alive;
+mod ping;
 
 pub use crate::transport::Output;
 use alive::Alive;
