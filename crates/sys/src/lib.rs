@@ -11,6 +11,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("sys supports Linux only");
 
+pub mod cpu;
 pub mod epoll;
 pub mod file;
 pub mod io;
@@ -27,6 +28,7 @@ pub mod syslog;
 pub mod systemd;
 pub mod terminal;
 pub mod time;
+pub mod tun;
 pub mod users;
 
 mod dynlib;

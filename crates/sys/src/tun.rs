@@ -1,0 +1,230 @@
+//! TUN devices (Linux Documentation/networking/tuntap.rst) and the addresses of network
+//! interfaces.
+//!
+//! Packets keep the header of virtio (`struct virtio_net_hdr`, [`HEADER_LEN`] bytes) in front:
+//! with it the kernel hands over segments of TCP as large as it sends them inside itself, with
+//! the checksum still to be done, and takes them back in the same form.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::ffi::check;
+
+/// Bytes before the IP packet, as [`Tun`] reads and writes them: to be passed on as they are.
+pub const HEADER_LEN: usize = 10;
+/// The most bytes of a packet with its header.
+pub const MAX_PACKET_LEN: usize = HEADER_LEN + 65_535;
+
+/// A network device whose other end is this descriptor. It is gone when this is dropped.
+#[derive(Debug)]
+pub struct Tun(OwnedFd);
+
+impl Tun {
+    /// Makes a device `name` in the network of this thread.
+    ///
+    /// # Errors
+    /// `EPERM` without privilege, `ENOENT` where the kernel has no TUN devices, `EBUSY` when
+    /// the name is taken.
+    pub fn new(name: &str) -> io::Result<Self> {
+        // SAFETY: a terminated path and flags.
+        let fd =
+            check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) })?;
+        // SAFETY: open has just returned it; nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let mut request = request(name)?;
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+        // The kernel's field is 16 bits of which the top one is used: the same bits.
+        request.ifr_ifru.ifru_flags = i16::from_ne_bytes(
+            u16::try_from(flags)
+                .map_err(|_| io::ErrorKind::InvalidInput)?
+                .to_ne_bytes(),
+        );
+        // SAFETY: TUNSETIFF reads and writes one ifreq, which is a live local.
+        check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+        let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+        // SAFETY: TUNSETOFFLOAD takes a number.
+        check(unsafe {
+            libc::ioctl(
+                fd.as_raw_fd(),
+                libc::TUNSETOFFLOAD,
+                libc::c_ulong::from(offloads),
+            )
+        })?;
+        Ok(Self(fd))
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What an interface is set to.
+#[derive(Debug, Clone, Copy)]
+pub struct Interface {
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Bits of the address that its neighbours share, at most 32.
+    pub prefix_len: u8,
+    /// The most bytes of a packet that is sent through it.
+    pub mtu_bytes: i32,
+    /// Packets that wait in the kernel for the reader before more are dropped.
+    pub queue_packets: i32,
+}
+
+/// Gives the interface `name` of this thread's network what `wanted` says and takes it into use.
+///
+/// # Errors
+/// `ENODEV` for a name that there is not, `EPERM` without privilege.
+pub fn configure(name: &str, wanted: &Interface) -> io::Result<()> {
+    let mask = match wanted.prefix_len {
+        0 => 0,
+        bits @ 1..=32 => u32::MAX << (32 - u32::from(bits)),
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let mut mtu = request(name)?;
+    mtu.ifr_ifru.ifru_mtu = wanted.mtu_bytes;
+    set(libc::SIOCSIFMTU, &mut mtu)?;
+    let mut queue = request(name)?;
+    queue.ifr_ifru.ifru_metric = wanted.queue_packets;
+    set(libc::SIOCSIFTXQLEN, &mut queue)?;
+    let mut address = request(name)?;
+    address.ifr_ifru.ifru_addr = socket_address(wanted.address);
+    set(libc::SIOCSIFADDR, &mut address)?;
+    let mut netmask = request(name)?;
+    netmask.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from_bits(mask));
+    set(libc::SIOCSIFNETMASK, &mut netmask)?;
+    bring_up(name)
+}
+
+/// Takes the interface `name` of this thread's network into use.
+///
+/// # Errors
+/// As [`configure`].
+pub fn bring_up(name: &str) -> io::Result<()> {
+    let mut request = request(name)?;
+    set(libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: SIOCGIFFLAGS has filled in this field of the union.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    let up = i16::try_from(libc::IFF_UP).unwrap_or_default();
+    request.ifr_ifru.ifru_flags = flags | up;
+    set(libc::SIOCSIFFLAGS, &mut request)
+}
+
+/// One request about an interface, to any socket of this thread's network.
+fn set(operation: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: each of the operations used here reads and writes one ifreq, which lives.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), operation, std::ptr::from_mut(request)) })?;
+    Ok(())
+}
+
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: ifreq is a plain C struct of bytes and integers: all zeroes is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.len() >= request.ifr_name.len() || bytes.contains(&0) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "no such network interface name",
+        ));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    Ok(request)
+}
+
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
+    let v4 = libc::sockaddr_in {
+        sin_family: libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default(),
+        sin_port: 0,
+        sin_addr: libc::in_addr {
+            s_addr: u32::from_ne_bytes(address.octets()),
+        },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: both are 16 bytes of plain data; the kernel reads the family first.
+    unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(v4) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    fn interface(last: u8) -> Interface {
+        Interface {
+            address: Ipv4Addr::new(10, 99, 0, last),
+            prefix_len: 24,
+            mtu_bytes: 1500,
+            queue_packets: 100,
+        }
+    }
+
+    /// A packet that leaves one device is read from its descriptor and, written to the other
+    /// one, arrives there.
+    #[test]
+    fn packets_pass_between_two_networks() {
+        let passed = std::thread::spawn(|| {
+            crate::namespace::unshare_network()?;
+            let tun = Tun::new("one")?;
+            configure("one", &interface(1))?;
+            let sender = UdpSocket::bind(("10.99.0.1", 0))?;
+            let (receiver, other) = std::thread::spawn(|| {
+                crate::namespace::unshare_network()?;
+                let tun = Tun::new("one")?;
+                configure("one", &interface(2))?;
+                Ok::<_, io::Error>((UdpSocket::bind(("10.99.0.2", 7))?, tun))
+            })
+            .join()
+            .unwrap()?;
+            sender.send_to(b"hello", "10.99.0.2:7")?;
+            let mut packet = vec![0; MAX_PACKET_LEN];
+            loop {
+                // A device that has just come up says something by itself, in IPv6.
+                let len = crate::io::read(&tun, &mut packet)?;
+                if packet.get(HEADER_LEN).is_some_and(|first| first >> 4 == 4) {
+                    crate::io::write(&other, &packet[..len])?;
+                    break;
+                }
+            }
+            let mut came = [0; 16];
+            let (len, from) = receiver.recv_from(&mut came)?;
+            assert_eq!(from.ip().to_string(), "10.99.0.1");
+            Ok::<_, io::Error>(came[..len].to_vec())
+        })
+        .join()
+        .unwrap();
+        match passed {
+            Ok(bytes) => assert_eq!(bytes, b"hello"),
+            Err(error) => {
+                // No privilege, or no TUN devices in this kernel.
+                let refused = [libc::EPERM, libc::EACCES, libc::ENOENT, libc::ENODEV];
+                let code = error.raw_os_error().unwrap_or(0);
+                assert!(refused.contains(&code), "{error}");
+                println!("skipped: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_no_interface_can_have_are_refused() {
+        for name in ["", "a-name-of-more-than-15", "a\0b"] {
+            let error = configure(name, &interface(1)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name:?}");
+        }
+        let wide = Interface {
+            prefix_len: 33,
+            ..interface(1)
+        };
+        assert!(configure("lo", &wide).is_err());
+    }
+}
