@@ -8,6 +8,9 @@ use zeroize::Zeroizing;
 
 use super::Settings;
 
+/// Manual pages and completions: where below the prefix, and what (made by build.rs).
+pub(super) const SHARED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/share.rs"));
+
 /// Programs that the binary is when it is called by their names.
 const LINKS: &[&str] = &["ssh", "sshd", "ssh-keygen"];
 
@@ -76,6 +79,14 @@ impl Plan {
             files.push(Planned::Link {
                 path: links.join(name),
                 target: binary.clone(),
+            });
+        }
+        for (place, text) in SHARED {
+            files.push(Planned::Text {
+                path: settings.prefix.join(place),
+                text: (*text).to_owned(),
+                mode: 0o644,
+                keep: false,
             });
         }
         if !settings.openssh_config {

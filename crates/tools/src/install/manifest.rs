@@ -1,5 +1,5 @@
 //! What was installed: one line a file, hash and path, so that removal takes away only what
-//! nobody has changed.
+//! nobody has changed; and the directories that were made for it.
 
 use std::fs;
 use std::io;
@@ -12,10 +12,15 @@ use super::Settings;
 /// Largest manifest that is read, bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Paths of the installed system (not below `--root`) with their hashes.
+/// Stands for the hash in the line of a directory.
+const DIRECTORY: &str = "directory";
+
+/// Paths of the installed system (not below `--root`), files with their hashes.
 #[derive(Debug, Default)]
 pub(super) struct Manifest {
     entries: Vec<(String, PathBuf)>,
+    /// Each behind the one that it stands in.
+    directories: Vec<PathBuf>,
 }
 
 /// Hash of a file's content, or of the target of a link.
@@ -41,18 +46,24 @@ impl Manifest {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error),
         };
-        let entries = text
-            .lines()
-            .filter_map(|line| line.split_once("  "))
-            .map(|(hash, path)| (hash.to_string(), PathBuf::from(path)))
-            .collect();
-        Ok(Self { entries })
+        let mut manifest = Self::default();
+        for (hash, path) in text.lines().filter_map(|line| line.split_once("  ")) {
+            if hash == DIRECTORY {
+                manifest.directories.push(path.into());
+            } else {
+                manifest.entries.push((hash.to_string(), path.into()));
+            }
+        }
+        Ok(manifest)
     }
 
     pub(super) fn store(&self, path: &Path) -> io::Result<()> {
         let mut text = String::new();
         for (hash, file) in &self.entries {
             text.push_str(&format!("{hash}  {}\n", file.display()));
+        }
+        for directory in &self.directories {
+            text.push_str(&format!("{DIRECTORY}  {}\n", directory.display()));
         }
         sys::file::replace(path, text.as_bytes(), 0o644)
     }
@@ -61,6 +72,38 @@ impl Manifest {
         self.entries
             .push((hash(&settings.below_root(file))?, file.to_path_buf()));
         Ok(())
+    }
+
+    /// Makes the directories of a file that are not there, and remembers them.
+    pub(super) fn make_directories(&mut self, file: &Path, settings: &Settings) -> io::Result<()> {
+        let missing: Vec<&Path> = file
+            .ancestors()
+            .skip(1)
+            .take_while(|directory| !settings.below_root(directory).exists())
+            .collect();
+        for directory in missing.into_iter().rev() {
+            let place = settings.below_root(directory);
+            fs::create_dir(&place).map_err(super::explain("make", &place))?;
+            self.directories.push(directory.to_path_buf());
+        }
+        Ok(())
+    }
+
+    /// Takes over what an earlier installation knows and this one does not: a later removal is
+    /// for both.
+    pub(super) fn inherit(&mut self, old: Self, is_planned: impl Fn(&Path) -> bool) {
+        for (hash, path) in old.entries {
+            if !is_planned(&path) {
+                self.entries.push((hash, path));
+            }
+        }
+        let new = core::mem::replace(&mut self.directories, old.directories);
+        self.directories.extend(new);
+    }
+
+    /// The directories that were made, inner ones first.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.directories.iter().rev().map(PathBuf::as_path)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,4 +1,5 @@
-//! `fulmar install`: binary, links, service and PAM stack in place, and away again.
+//! `fulmar install`: binary, links, manual pages, completions, service and PAM stack in place,
+//! and away again.
 //!
 //! Every file that is written stands in a manifest with its hash, so that removal takes away
 //! what was installed and leaves what somebody has changed since, saying so. Nothing of
@@ -159,15 +160,15 @@ fn install(settings: &Settings) -> io::Result<()> {
         if settings.dry_run {
             continue;
         }
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(explain("make", parent))?;
-        }
+        manifest.make_directories(planned.path(), settings)?;
         write(planned, &path).map_err(explain("write", &path))?;
         manifest.add(planned.path(), settings)?;
     }
     if settings.dry_run {
         return Ok(());
     }
+    let is_planned = |path: &Path| plan.files.iter().any(|planned| planned.path() == path);
+    manifest.inherit(old, is_planned);
     manifest.store(&settings.manifest_path())?;
     println!("\n{}", plan.advice(settings));
     Ok(())
@@ -223,11 +224,10 @@ fn remove(settings: &Settings) -> io::Result<()> {
         return Ok(());
     }
     fs::remove_file(&path).map_err(explain("remove", &path))?;
-    for directory in ["lib/fulmar/bin", "lib/fulmar"] {
-        // A directory in which something else stands stays.
-        let _ = fs::remove_dir(settings.below_root(&settings.prefix.join(directory)));
+    for directory in manifest.directories() {
+        // One in which something else stands stays.
+        let _ = fs::remove_dir(settings.below_root(directory));
     }
-    let _ = fs::remove_dir(settings.below_root(Path::new("/etc/fulmar")));
     println!("\nTo end a service that still runs: systemctl disable --now fulmar-sshd");
     Ok(())
 }

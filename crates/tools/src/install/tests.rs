@@ -51,6 +51,11 @@ fn what_was_installed_is_taken_away_and_nothing_else() {
         "etc/fulmar/ssh_host_ed25519_key",
         "etc/pam.d/fulmar",
         "etc/systemd/system/fulmar-sshd.service",
+        "usr/local/share/man/man1/fulmar.1",
+        "usr/local/share/man/man8/fulmar-sshd.8",
+        "usr/local/share/bash-completion/completions/fulmar",
+        "usr/local/share/zsh/site-functions/_fulmar",
+        "usr/local/share/fish/vendor_completions.d/fulmar.fish",
     ] {
         assert!(
             files.contains(&PathBuf::from(expected)),
@@ -72,6 +77,45 @@ fn what_was_installed_is_taken_away_and_nothing_else() {
     assert!(left.contains(&PathBuf::from("etc/fulmar/sshd_config")));
     assert!(left.contains(&PathBuf::from("etc/pam.d/common-auth")));
     assert!(!left.iter().any(|path| path.starts_with("usr")), "{left:?}");
+    // What the first installation knew is taken away, too; directories that were made, but not
+    // one that somebody uses.
+    assert!(!key.exists() && !root.join("usr").exists());
+    assert!(root.join("etc/fulmar").exists() && !root.join("etc/systemd").exists());
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn every_page_and_completion_of_the_workspace_is_installed_as_it_is() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = 0;
+    for folder in ["man", "completion"] {
+        for entry in fs::read_dir(workspace.join(folder)).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            let times = files::SHARED.iter().filter(|(_, known)| *known == text);
+            assert_eq!(times.count(), 1);
+            found += 1;
+        }
+    }
+    assert_eq!(files::SHARED.len(), found);
+}
+
+#[test]
+fn directories_that_were_there_stay_and_what_stands_in_others_too() {
+    let root = staged("directories");
+    let pages = root.join("usr/local/share/man");
+    fs::create_dir_all(&pages).unwrap();
+    let arguments = words(&["--root", root.to_str().unwrap()]);
+    assert_eq!(run(arguments.clone()), 0);
+    let other = pages.join("man1/other.1");
+    fs::write(&other, "").unwrap();
+    let page = pages.join("man1/fulmar.1");
+    fs::write(pages.join("man8/fulmar-sshd.8"), "edited").unwrap();
+    assert!(page.exists());
+    let remove = [arguments, words(&["--remove"])].concat();
+    assert_eq!(run(remove), 0);
+    assert!(other.exists() && !page.exists());
+    assert!(pages.join("man8/fulmar-sshd.8").exists() && !pages.join("man5").exists());
+    assert!(!root.join("usr/local/bin").exists() && !root.join("usr/local/lib").exists());
     fs::remove_dir_all(&root).unwrap();
 }
 
