@@ -75,8 +75,8 @@ impl Screen {
         }
     }
 
-    /// Reads until `text` was shown; what stands before it is forgotten.
-    fn expect(&mut self, text: &str) {
+    /// Reads until `text` was shown and gives what stands before it.
+    fn expect(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let found = self
@@ -84,8 +84,9 @@ impl Screen {
                 .windows(text.len())
                 .position(|part| part == text.as_bytes());
             if let Some(at) = found {
+                let before = String::from_utf8_lossy(&self.seen[..at]).into_owned();
                 self.seen.drain(..at + text.len());
-                return;
+                return before;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             let ready = sys::io::wait_readable(self.pty.master.as_fd(), Some(left)).unwrap();
@@ -293,6 +294,146 @@ fn a_password_is_asked_on_the_terminal_without_echo() {
     screen.expect("Permission denied, please try again.");
     screen.expect("ann@127.0.0.1's password: ");
     screen.type_in("sesame\n");
+    assert_eq!(screen.end(), 255);
+    server.finish();
+}
+
+/// A shell that tells, for each piece of what is typed, the piece and how many bytes of the
+/// client have come by then, and repeats it in brackets; first it tells the same of its start.
+fn measuring_parrot(measures: std::sync::mpsc::Sender<(Vec<u8>, u64)>) -> Scripted {
+    Scripted::start(move |driver| {
+        next_request(driver).unwrap();
+        driver.connection().auth_success().unwrap();
+        while let Some(event) = next_event(driver) {
+            let received = driver.wire_bytes().0;
+            let connection = driver.connection();
+            match event {
+                Event::ChannelOpenRequest { channel, .. } => {
+                    connection.accept_channel(channel).unwrap();
+                }
+                Event::ChannelRequest {
+                    channel,
+                    request,
+                    want_reply: true,
+                } => {
+                    if request == Request::Shell {
+                        let _ = measures.send((Vec::new(), received));
+                    }
+                    connection.channel_reply(channel, true).unwrap();
+                }
+                Event::ChannelData { channel, data, .. } => {
+                    let _ = measures.send((data.to_vec(), received));
+                    let text = format!("[{}]", String::from_utf8_lossy(&data));
+                    connection.channel_consumed(channel, data.len()).unwrap();
+                    connection
+                        .channel_send_slice(channel, Stream::Data, text.as_bytes())
+                        .unwrap();
+                }
+                _ => {}
+            }
+        }
+    })
+}
+
+/// What one key takes on the wire: a length, a block, a tag.
+const KEY_BYTES: u64 = 4 + 16 + 16;
+
+#[test]
+fn keys_are_followed_by_pings_that_look_like_them() {
+    let scratch = Scratch::new();
+    let (sender, measures) = std::sync::mpsc::channel();
+    let server = measuring_parrot(sender);
+    let mut screen = Screen::start(
+        &scratch,
+        server.port,
+        &[
+            "-vvv",
+            "-c",
+            "aes128-gcm@openssh.com",
+            "-o",
+            "ObscureKeystrokeTiming=interval:10",
+        ],
+    );
+    screen.expect("keystroke timing is hidden");
+    screen.expect("Start): true");
+    let (_, before) = measures.recv().unwrap();
+    screen.type_in("a");
+    assert_eq!(measures.recv().unwrap().0, b"a");
+    screen.expect("[a]");
+    screen.expect("keystroke timing: at rest after ");
+    let pings: u64 = screen.expect(" pings").parse().unwrap();
+    assert!(pings > 10, "{pings} pings in more than a second");
+    screen.type_in("b");
+    let (key, after) = measures.recv().unwrap();
+    assert_eq!(key, b"b");
+    // Pings behind the second key may have come with it.
+    assert!(after - before >= (pings + 2) * KEY_BYTES);
+    assert_eq!((after - before) % KEY_BYTES, 0);
+    screen.type_in("\r~.");
+    screen.expect("Connection to 127.0.0.1 closed.");
+    assert_eq!(screen.end(), 255);
+    server.finish();
+}
+
+#[test]
+fn everything_that_is_typed_arrives_in_order_whatever_its_rhythm() {
+    let scratch = Scratch::new();
+    let (sender, measures) = std::sync::mpsc::channel();
+    let server = measuring_parrot(sender);
+    let options = ["-vvv", "-o", "ObscureKeystrokeTiming=interval:5"];
+    let mut screen = Screen::start(&scratch, server.port, &options);
+    screen.expect("Start): true");
+    let mut typed = String::new();
+    for number in 0..40 {
+        // A few keys at a time, and now and then a paste.
+        let piece = match number % 10 {
+            9 => "pasted ".repeat(50),
+            _ => format!("{number},"),
+        };
+        screen.type_in(&piece);
+        typed.push_str(&piece);
+    }
+    let mut arrived = Vec::new();
+    while arrived.len() < typed.len() {
+        arrived.extend(measures.recv().unwrap().0);
+    }
+    assert_eq!(String::from_utf8(arrived).unwrap(), typed);
+    screen.type_in("\r~.");
+    screen.expect("Connection to 127.0.0.1 closed.");
+    assert_eq!(screen.end(), 255);
+    server.finish();
+}
+
+#[test]
+fn keys_leave_at_once_and_alone_where_their_timing_is_not_hidden() {
+    let scratch = Scratch::new();
+    let (sender, measures) = std::sync::mpsc::channel();
+    let server = measuring_parrot(sender);
+    let mut screen = Screen::start(
+        &scratch,
+        server.port,
+        &[
+            "-vvv",
+            "-c",
+            "aes128-gcm@openssh.com",
+            "-o",
+            "ObscureKeystrokeTiming=no",
+        ],
+    );
+    let log = screen.expect("Start): true");
+    assert!(!log.contains("keystroke timing"), "{log}");
+    let (_, mut before) = measures.recv().unwrap();
+    for key in ["a", "b", "c", "d"] {
+        screen.type_in(key);
+        let (data, received) = measures.recv().unwrap();
+        assert_eq!(data, key.as_bytes());
+        assert_eq!(received - before, KEY_BYTES);
+        before = received;
+        let log = screen.expect(&format!("[{key}]"));
+        assert!(!log.contains("keystroke timing"), "{log}");
+    }
+    screen.type_in("\r~.");
+    screen.expect("Connection to 127.0.0.1 closed.");
     assert_eq!(screen.end(), 255);
     server.finish();
 }

@@ -263,3 +263,29 @@ fn script_records_a_session() {
         assert_eq!(outcome.status, 21);
     });
 }
+
+#[test]
+fn keystrokes_are_hidden_where_the_server_answers_pings() {
+    each(|client, server| {
+        if client != Kind::Fulmar {
+            return;
+        }
+        let site = Site::new(client, server, "");
+        let mut terminal = shell(
+            &site,
+            "LogLevel DEBUG3\nObscureKeystrokeTiming yes\n",
+            80,
+            24,
+        );
+        terminal.type_text("echo typ''ed\n");
+        terminal.expect("typed\r\n");
+        let pings = server == Kind::Fulmar || !terminal.screen().contains("is not hidden");
+        if pings {
+            terminal.expect("keystroke timing: at rest after ");
+            assert!(!terminal.screen().contains("at rest after 0 pings"));
+        }
+        // The connection is none the worse for it.
+        terminal.type_text("exit 6\n");
+        assert_eq!(terminal.end(), 6);
+    });
+}

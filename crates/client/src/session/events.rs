@@ -6,7 +6,9 @@ use proto::channel::Request;
 use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
 
-use super::{Asked, Ended, FAILURE, Next, Session, TOKEN_SIGNALS, TOKEN_TERMINAL, What};
+use super::{
+    Asked, Ended, FAILURE, Next, Session, TOKEN_RHYTHM, TOKEN_SIGNALS, TOKEN_TERMINAL, What,
+};
 use crate::error::ClientError;
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
 use crate::text::one_line;
@@ -222,6 +224,9 @@ impl Session<'_> {
         drop(self.driver.detach_source(channel, Stream::Data));
         if self.typed.take().is_some() {
             self.driver.unwatch(sys::io::stdin());
+        }
+        if self.rhythm.take().is_some() {
+            self.driver.set_timer(TOKEN_RHYTHM, None);
         }
     }
 

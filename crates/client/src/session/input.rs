@@ -4,9 +4,10 @@ use proto::channel::Request;
 use proto::{ChannelId, Stream};
 use sys::signals::Signal;
 
-use super::{Asked, FAILURE, Next, RETRY_MS, Session, TOKEN_RETRY, TOKEN_TERMINAL};
+use super::rhythm::{Beat, PING_DATA, Rhythm, random};
+use super::{Asked, FAILURE, Next, RETRY_MS, Session, TOKEN_RETRY, TOKEN_RHYTHM, TOKEN_TERMINAL};
 use crate::error::ClientError;
-use crate::log::{self, debug1};
+use crate::log::{self, debug1, debug2, debug3};
 use crate::terminal::escape::{self, Command, EscapeFilter, Piece};
 
 /// Most bytes read from the terminal at once.
@@ -38,7 +39,7 @@ impl Session<'_> {
         let Some(typed) = self.typed.as_mut() else {
             return Ok(Next::Continue);
         };
-        if typed.ended || !typed.waiting.is_empty() {
+        if typed.ended || typed.paused {
             return Ok(Next::Continue);
         }
         let mut buffer = [0_u8; READ_BYTES];
@@ -67,7 +68,7 @@ impl Session<'_> {
                 }
                 Piece::Command(command) => {
                     // What was typed before the escape goes out before it acts.
-                    self.offer_typed()?;
+                    self.send_typed()?;
                     if let Next::Finish(code) = self.escape_command(command)? {
                         return Ok(Next::Finish(code));
                     }
@@ -77,8 +78,59 @@ impl Session<'_> {
         Ok(Next::Continue)
     }
 
-    /// Sends what waits, as far as the channel takes it.
+    /// Hides the timing of what is typed, where that is wanted and the server can help.
+    pub(super) fn find_rhythm(&mut self) {
+        let Some(interval_ms) = self.plan.obscure_keystrokes_ms else {
+            return;
+        };
+        if !self.driver.connection().ping_supported() {
+            debug2!("keystroke timing is not hidden: the server does not know ping@openssh.com");
+            return;
+        }
+        debug2!("keystroke timing is hidden: a packet each {interval_ms} ms while typing");
+        self.rhythm = Some(Rhythm::new(interval_ms, random));
+    }
+
+    /// Sends what waits, when its moment has come.
     pub(super) fn offer_typed(&mut self) -> Result<(), ClientError> {
+        if self.keep_rhythm()? {
+            self.send_typed()?;
+        }
+        Ok(())
+    }
+
+    /// False while what waits may not leave. Where a moment has come and nothing waits, a ping
+    /// leaves.
+    fn keep_rhythm(&mut self) -> Result<bool, ClientError> {
+        let waiting_bytes = self.typed.as_ref().map_or(0, |typed| typed.waiting.len());
+        let Some(rhythm) = self.rhythm.as_mut() else {
+            return Ok(true);
+        };
+        if waiting_bytes == 0 && rhythm.is_resting() {
+            return Ok(true);
+        }
+        let beat = rhythm.beat(self.driver.now(), waiting_bytes);
+        match beat {
+            Beat::Ping => {
+                let sent = self
+                    .driver
+                    .connection()
+                    .send_ping(PING_DATA)
+                    .map_err(|error| ClientError::Lost {
+                        peer: self.peer.clone(),
+                        error: driver::DriverError::Proto(error),
+                    })?;
+                rhythm.count_ping(sent);
+            }
+            Beat::Rest => debug3!("keystroke timing: at rest after {} pings", rhythm.pings()),
+            Beat::Keys | Beat::Wait => {}
+        }
+        self.driver.set_timer(TOKEN_RHYTHM, rhythm.deadline());
+        Ok(beat != Beat::Wait)
+    }
+
+    /// Sends what waits, as far as the channel takes it.
+    fn send_typed(&mut self) -> Result<(), ClientError> {
         let Some(channel) = self.channel else {
             return Ok(());
         };

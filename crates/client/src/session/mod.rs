@@ -7,6 +7,7 @@
 mod events;
 mod input;
 mod plan;
+mod rhythm;
 mod signals;
 mod stdio;
 
@@ -31,11 +32,13 @@ use crate::log::{debug1, debug2};
 use crate::terminal::RawMode;
 use crate::text::one_line;
 use input::TypedInput;
+use rhythm::Rhythm;
 
 /// Tokens of the driver's watches and timers.
 const TOKEN_SIGNALS: u64 = 1;
 const TOKEN_TERMINAL: u64 = 2;
 const TOKEN_RETRY: u64 = 3;
+const TOKEN_RHYTHM: u64 = 4;
 
 /// How long typed input waits before it is offered to a full connection again, milliseconds.
 const RETRY_MS: u64 = 20;
@@ -86,6 +89,8 @@ pub struct Session<'c> {
     reader_left: bool,
     raw: Option<RawMode>,
     typed: Option<TypedInput>,
+    /// While the timing of what is typed is hidden.
+    rhythm: Option<Rhythm>,
     signals: Option<SignalFd>,
     rotation: Option<Rotation>,
 }
@@ -115,6 +120,7 @@ impl<'c> Session<'c> {
             reader_left: false,
             raw: None,
             typed: None,
+            rhythm: None,
             signals: None,
             rotation: None,
         }
@@ -339,6 +345,7 @@ impl<'c> Session<'c> {
             None => self.command(|connection| connection.channel_eof(channel)),
             Some(input) if self.plan.pty.is_some() && sys::io::is_terminal(&input) => {
                 self.typed = Some(TypedInput::new(self.plan.escape));
+                self.find_rhythm();
                 self.driver
                     .watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)
                     .map_err(system("stdin"))

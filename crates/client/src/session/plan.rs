@@ -60,6 +60,8 @@ pub struct Plan {
     pub stdin_null: bool,
     /// The escape character, for a session with a terminal.
     pub escape: Option<u8>,
+    /// About how far apart what is typed may leave, milliseconds; `None` for at once.
+    pub obscure_keystrokes_ms: Option<u32>,
 }
 
 impl Plan {
@@ -72,6 +74,7 @@ impl Plan {
             environment: Vec::new(),
             stdin_null: false,
             escape: None,
+            obscure_keystrokes_ms: None,
         }
     }
 
@@ -125,6 +128,7 @@ impl Plan {
             pty,
             stdin_null: options.stdin_null,
             escape,
+            obscure_keystrokes_ms: options.obscure_keystrokes_ms,
         })
     }
 }

@@ -226,6 +226,7 @@ fn typed(
         macs: words(Row::MACs),
         no_host_authentication_for_localhost: flag(Row::NoHostAuthenticationForLocalhost),
         number_of_password_prompts: count(Row::NumberOfPasswordPrompts),
+        obscure_keystrokes_ms: keystrokes(first(Row::ObscureKeystrokeTiming)),
         password_authentication: flag(Row::PasswordAuthentication),
         preferred_authentications: methods(word(Row::PreferredAuthentications)),
         proxy: expanded.proxy,
@@ -421,6 +422,18 @@ fn methods(list: &str) -> Vec<String> {
             .collect(),
     };
     names.into_iter().map(str::to_owned).collect()
+}
+
+/// Milliseconds between keystrokes where `ObscureKeystrokeTiming` names none.
+const KEYSTROKE_MS: u32 = 20;
+
+fn keystrokes(word: &str) -> Option<u32> {
+    match word {
+        "no" => None,
+        _ => word
+            .strip_prefix("interval:")
+            .map_or(Some(KEYSTROKE_MS), |ms| ms.parse().ok()),
+    }
 }
 
 fn escape_char(word: &str) -> EscapeChar {

@@ -29,6 +29,10 @@ const DIFFERENCES: &[Difference] = &[
         reason: "newer than 9.2",
     },
     Difference {
+        keyword: "obscurekeystroketiming",
+        reason: "newer than 9.2",
+    },
+    Difference {
         keyword: "warnweakcrypto",
         reason: "newer than 9.2",
     },

@@ -202,6 +202,9 @@ pub struct ClientOptions {
     pub no_host_authentication_for_localhost: bool,
     /// `NumberOfPasswordPrompts`.
     pub number_of_password_prompts: u32,
+    /// `ObscureKeystrokeTiming`: about how far apart keystrokes leave, milliseconds; `None` when
+    /// their timing is not hidden.
+    pub obscure_keystrokes_ms: Option<u32>,
     /// `PasswordAuthentication`.
     pub password_authentication: bool,
     /// `PreferredAuthentications`, in order.

@@ -136,7 +136,7 @@ keyword_table! {
         ServerAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
         ServerAliveInterval ["ProtocolKeepAlives" "SetupTimeOut"] Kind::Seconds { none: false }, "0", Carried, Everywhere, First, Line;
         RequiredRSASize [] Kind::Integer { min: 1024, max: 16384 }, "2048", Carried, Everywhere, First, Line;
-        ObscureKeystrokeTiming [] Kind::Parsed(forms::client::obscure_keystrokes), "", NO, Everywhere, First, Line;
+        ObscureKeystrokeTiming [] Kind::Parsed(forms::client::obscure_keystrokes), "yes", Carried, Everywhere, First, Line;
         BindAddress [] Kind::Text, "", Carried, Everywhere, First, Line;
         BindInterface [] Kind::Text, "", Carried, Everywhere, First, Line;
         Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Everywhere, First, Comma;

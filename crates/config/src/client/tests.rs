@@ -607,3 +607,23 @@ fn a_file_that_others_could_have_written_is_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn keystrokes_are_obscured_unless_no_is_said() {
+    for (text, ms) in [
+        ("", Some(20)),
+        ("ObscureKeystrokeTiming yes\n", Some(20)),
+        ("ObscureKeystrokeTiming interval:80\n", Some(80)),
+        ("ObscureKeystrokeTiming no\n", None),
+    ] {
+        let options = resolve(text, "h");
+        assert_eq!(options.obscure_keystrokes_ms, ms, "{text}");
+        assert!(options.warnings.is_empty(), "{:?}", options.warnings);
+    }
+    assert!(refusal("ObscureKeystrokeTiming interval:1001\n").contains("interval:1001"));
+    let mut line = CommandLine::new();
+    line.option("ObscureKeystrokeTiming=interval:5");
+    let text = "ObscureKeystrokeTiming no\n";
+    let options = try_resolve(text, "h", &line, &FakeEnvironment::new()).unwrap();
+    assert_eq!(options.obscure_keystrokes_ms, Some(5));
+}
