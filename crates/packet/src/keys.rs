@@ -12,6 +12,7 @@ use crypto::cipher::{ChaChaPolyKey, CipherAlgorithm, CipherKind, CtrKey, GcmKey}
 use crypto::mac::{MacAlgorithm, MacKey};
 use crypto::{IntegrityFailed, KeyLengthError};
 
+use crate::ctr_mac::{CtrMac, Piece};
 use crate::position::Stamp;
 use crate::{LENGTH_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
 
@@ -81,28 +82,30 @@ impl<Purpose> fmt::Debug for Keys<Purpose> {
 }
 
 impl Keys<Sealing> {
-    /// Encrypts `packet` (`packet_length` to padding) in place and writes its MAC or tag.
-    pub(crate) fn seal(&self, stamp: Stamp, packet: &mut [u8], tag: &mut [u8]) {
+    /// Encrypts a packet in place and writes its MAC or tag.
+    pub(crate) fn seal(&self, piece: &mut Piece<'_>) {
         match &self.0 {
             Suite::None => {}
-            Suite::EncryptAndMac { cipher, mac } => {
-                tag.copy_from_slice(&mac.compute(stamp.sequence, packet));
-                cipher.apply(stamp.block, packet);
-            }
-            Suite::EncryptThenMac { cipher, mac } => {
-                if let Some((_, body)) = packet.split_first_chunk_mut::<LENGTH_BYTES>() {
-                    cipher.apply(stamp.block, body);
-                }
-                tag.copy_from_slice(&mac.compute(stamp.sequence, packet));
-            }
+            Suite::CtrMac(keys) => keys.seal(piece),
             Suite::Gcm(cipher) => {
+                let Piece { stamp, packet, tag } = piece;
                 if let Some((length, body)) = packet.split_first_chunk_mut::<LENGTH_BYTES>() {
                     tag.copy_from_slice(&cipher.seal(stamp.invocation, *length, body));
                 }
             }
             Suite::ChaChaPoly(cipher) => {
-                tag.copy_from_slice(&cipher.seal(stamp.sequence, packet));
+                let tag = cipher.seal(piece.stamp.sequence, piece.packet);
+                piece.tag.copy_from_slice(&tag);
             }
+        }
+    }
+
+    /// As [`Self::seal`] for each of at most [`MAX_TOGETHER`](crate::ctr_mac::MAX_TOGETHER)
+    /// packets.
+    pub(crate) fn seal_many(&self, pieces: &mut [Piece<'_>]) {
+        match &self.0 {
+            Suite::CtrMac(keys) => keys.seal_many(pieces),
+            _ => pieces.iter_mut().for_each(|piece| self.seal(piece)),
         }
     }
 }
@@ -111,7 +114,11 @@ impl Keys<Opening> {
     /// Whether `packet_length` is part of the ciphertext: a bad one is then as likely a
     /// changed one, and fails as a wrong MAC does.
     pub(crate) fn encrypts_length(&self) -> bool {
-        matches!(self.0, Suite::EncryptAndMac { .. } | Suite::ChaChaPoly(_))
+        match &self.0 {
+            Suite::None | Suite::Gcm(_) => false,
+            Suite::CtrMac(keys) => !keys.encrypts_first(),
+            Suite::ChaChaPoly(_) => true,
+        }
     }
 
     /// `packet_length` of the packet that begins with `start`, which is left as it came; `None`
@@ -119,52 +126,48 @@ impl Keys<Opening> {
     pub(crate) fn length(&self, stamp: Stamp, start: &[u8]) -> Option<u32> {
         let field = *start.first_chunk::<LENGTH_BYTES>()?;
         match &self.0 {
-            Suite::None | Suite::EncryptThenMac { .. } | Suite::Gcm(_) => {
-                Some(u32::from_be_bytes(field))
-            }
-            Suite::EncryptAndMac { cipher, .. } => {
+            Suite::CtrMac(keys) if !keys.encrypts_first() => {
                 let mut block = *start.first_chunk::<AES_BLOCK_BYTES>()?;
-                cipher.apply(stamp.block, &mut block);
+                keys.apply_to_start(stamp, &mut block);
                 let [a, b, c, d, ..] = block;
                 Some(u32::from_be_bytes([a, b, c, d]))
             }
             Suite::ChaChaPoly(cipher) => Some(cipher.length(stamp.sequence, field)),
+            Suite::None | Suite::CtrMac(_) | Suite::Gcm(_) => Some(u32::from_be_bytes(field)),
         }
     }
 
-    /// Verifies and decrypts `packet` (`packet_length` to padding) in place. On failure its
-    /// content is meaningless and must be dropped. On success the length field may still be
-    /// encrypted.
-    pub(crate) fn open(
-        &self,
-        stamp: Stamp,
-        packet: &mut [u8],
-        tag: &[u8],
-    ) -> Result<(), IntegrityFailed> {
+    /// Verifies and decrypts a packet in place. On failure its content is meaningless and must
+    /// be dropped. On success the length field may still be encrypted.
+    pub(crate) fn open(&self, piece: &mut Piece<'_>) -> Result<(), IntegrityFailed> {
         match &self.0 {
             Suite::None => Ok(()),
-            Suite::EncryptAndMac { cipher, mac } => {
-                cipher.apply(stamp.block, packet);
-                mac.verify(stamp.sequence, packet, tag)
-            }
-            Suite::EncryptThenMac { cipher, mac } => {
-                mac.verify(stamp.sequence, packet, tag)?;
-                let (_, body) = packet
-                    .split_first_chunk_mut::<LENGTH_BYTES>()
-                    .ok_or(IntegrityFailed)?;
-                cipher.apply(stamp.block, body);
-                Ok(())
-            }
+            Suite::CtrMac(keys) => keys.open(piece),
             Suite::Gcm(cipher) => {
-                let tag = tag.try_into().map_err(|_| IntegrityFailed)?;
-                let (length, body) = packet
+                let tag = (&*piece.tag).try_into().map_err(|_| IntegrityFailed)?;
+                let (length, body) = piece
+                    .packet
                     .split_first_chunk_mut::<LENGTH_BYTES>()
                     .ok_or(IntegrityFailed)?;
-                cipher.open(stamp.invocation, *length, body, tag)
+                cipher.open(piece.stamp.invocation, *length, body, tag)
             }
             Suite::ChaChaPoly(cipher) => {
-                let tag = tag.try_into().map_err(|_| IntegrityFailed)?;
-                cipher.open(stamp.sequence, packet, tag)
+                let tag = (&*piece.tag).try_into().map_err(|_| IntegrityFailed)?;
+                cipher.open(piece.stamp.sequence, piece.packet, tag)
+            }
+        }
+    }
+
+    /// As [`Self::open`] for at most [`MAX_TOGETHER`](crate::ctr_mac::MAX_TOGETHER) packets, up
+    /// to the first that fails; returns how many that is. What follows must be dropped too.
+    pub(crate) fn open_many(&self, pieces: &mut [Piece<'_>]) -> usize {
+        match &self.0 {
+            Suite::CtrMac(keys) => keys.open_many(pieces),
+            _ => {
+                let wrong = pieces
+                    .iter_mut()
+                    .position(|piece| self.open(piece).is_err());
+                wrong.unwrap_or(pieces.len())
             }
         }
     }
@@ -173,8 +176,7 @@ impl Keys<Opening> {
 /// A cipher, with its MAC where it needs one, as they work on a packet.
 enum Suite {
     None,
-    EncryptAndMac { cipher: CtrKey, mac: MacKey },
-    EncryptThenMac { cipher: CtrKey, mac: MacKey },
+    CtrMac(CtrMac),
     Gcm(GcmKey),
     ChaChaPoly(ChaChaPolyKey),
 }
@@ -191,14 +193,9 @@ impl Suite {
             CipherKind::Gcm => GcmKey::new(cipher, key, iv).map(Self::Gcm),
             CipherKind::ChaChaPoly => ChaChaPolyKey::new(key).map(Self::ChaChaPoly),
             CipherKind::Ctr => {
-                let algorithm = mac.ok_or(KeyLengthError)?;
+                let mac = MacKey::new(mac.ok_or(KeyLengthError)?, mac_key)?;
                 let cipher = CtrKey::new(cipher, key, iv)?;
-                let mac = MacKey::new(algorithm, mac_key)?;
-                Ok(if algorithm.is_etm() {
-                    Self::EncryptThenMac { cipher, mac }
-                } else {
-                    Self::EncryptAndMac { cipher, mac }
-                })
+                Ok(Self::CtrMac(CtrMac::new(cipher, mac)))
             }
         }
     }
@@ -206,12 +203,12 @@ impl Suite {
     fn framing(&self) -> Framing {
         let (block_bytes, length_in_blocks, tag_bytes, counts_blocks) = match self {
             Self::None => (MIN_BLOCK_BYTES, true, 0, false),
-            Self::EncryptAndMac { mac, .. } => {
-                (AES_BLOCK_BYTES, true, mac.algorithm().tag_len(), true)
-            }
-            Self::EncryptThenMac { mac, .. } => {
-                (AES_BLOCK_BYTES, false, mac.algorithm().tag_len(), true)
-            }
+            Self::CtrMac(keys) => (
+                AES_BLOCK_BYTES,
+                !keys.encrypts_first(),
+                keys.tag_bytes(),
+                true,
+            ),
             Self::Gcm(_) => (AES_BLOCK_BYTES, false, 16, false),
             Self::ChaChaPoly(_) => (MIN_BLOCK_BYTES, false, 16, false),
         };
@@ -227,17 +224,15 @@ impl Suite {
         match self {
             // ChaCha20 is no block cipher with a birthday bound; its packets are counted.
             Self::None | Self::ChaChaPoly(_) => u64::MAX,
-            Self::EncryptAndMac { .. } | Self::EncryptThenMac { .. } | Self::Gcm(_) => {
-                AES_REKEY_BYTES
-            }
+            Self::CtrMac(_) | Self::Gcm(_) => AES_REKEY_BYTES,
         }
     }
 
     fn name(&self) -> &'static str {
         match self {
             Self::None => "none",
-            Self::EncryptAndMac { .. } => "ctr, encrypt-and-MAC",
-            Self::EncryptThenMac { .. } => "ctr, encrypt-then-MAC",
+            Self::CtrMac(keys) if keys.encrypts_first() => "ctr, encrypt-then-MAC",
+            Self::CtrMac(_) => "ctr, encrypt-and-MAC",
             Self::Gcm(_) => "gcm",
             Self::ChaChaPoly(_) => "chacha20-poly1305",
         }

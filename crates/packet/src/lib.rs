@@ -35,6 +35,7 @@ extern crate std;
 
 mod batch;
 mod buf;
+mod ctr_mac;
 mod error;
 mod keys;
 mod open;

@@ -2,11 +2,13 @@
 //! proof that it was.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::ctr_mac::{MAX_TOGETHER, Piece};
 use crate::error::PacketError;
 use crate::keys::OpenKeys;
 use crate::position::Stamp;
@@ -41,15 +43,81 @@ impl OpenJob {
     /// [`PacketError::IntegrityFailed`], and what is wrong with the padding of a packet that the
     /// holder of the keys sent. The connection ends then; later packets are dropped unseen.
     pub fn run(mut self) -> Result<OpenedPacket, PacketError> {
+        let (keys, mut piece) = self.parts().ok_or(PacketError::IntegrityFailed)?;
+        keys.open(&mut piece)?;
+        self.into_opened()
+    }
+
+    /// Runs all of `jobs`, those with the same keys together, up to the first that fails; see
+    /// [`open_batch`](crate::open_batch).
+    pub(crate) fn run_all(
+        jobs: &mut Vec<Self>,
+        opened: &mut Vec<Result<OpenedPacket, PacketError>>,
+    ) {
+        let count = jobs.len();
+        let mut right = 0;
+        let epochs = jobs.chunk_by_mut(|a, b| Arc::ptr_eq(&a.keys, &b.keys));
+        for group in epochs.flat_map(|epoch| epoch.chunks_mut(MAX_TOGETHER)) {
+            let expected = group.len();
+            let opened = Self::open_group(group);
+            right += opened;
+            if opened < expected {
+                break;
+            }
+        }
+        // What is behind the first failure is dropped with the drained rest.
+        for job in jobs.drain(..).take(right) {
+            let packet = job.into_opened();
+            let failed = packet.is_err();
+            opened.push(packet);
+            if failed {
+                return;
+            }
+        }
+        if right < count {
+            opened.push(Err(PacketError::IntegrityFailed));
+        }
+    }
+
+    /// Verifies and decrypts jobs with the same keys, at most [`MAX_TOGETHER`], up to the first
+    /// that fails; returns how many that is.
+    fn open_group(group: &mut [Self]) -> usize {
+        let mut pieces = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| Piece::none());
+        let mut keys_of_all = None;
+        let mut count = 0;
+        for (place, parts) in pieces
+            .iter_mut()
+            .zip(group.iter_mut().map_while(Self::parts))
+        {
+            let (keys, piece) = parts;
+            *place = piece;
+            keys_of_all = Some(keys);
+            count += 1;
+        }
+        match (keys_of_all, pieces.get_mut(..count)) {
+            (Some(keys), Some(pieces)) => keys.open_many(pieces),
+            _ => 0,
+        }
+    }
+
+    /// The keys, the packet and its MAC; `None` if it is shorter than a MAC.
+    fn parts(&mut self) -> Option<(&OpenKeys, Piece<'_>)> {
         let tag_bytes = self.keys.framing().tag_bytes;
-        let packet_bytes = self
-            .packet
-            .len()
-            .checked_sub(tag_bytes)
-            .ok_or(PacketError::IntegrityFailed)?;
+        let packet_bytes = self.packet.len().checked_sub(tag_bytes)?;
         let (packet, tag) = self.packet.split_at_mut(packet_bytes);
-        self.keys.open(self.stamp, packet, tag)?;
-        let payload = payload_range(packet)?;
+        let piece = Piece {
+            stamp: self.stamp,
+            packet,
+            tag,
+        };
+        Some((&self.keys, piece))
+    }
+
+    /// Finds the payload of a packet that has been verified and decrypted: call it for no other.
+    fn into_opened(self) -> Result<OpenedPacket, PacketError> {
+        let tag_bytes = self.keys.framing().tag_bytes;
+        let packet_bytes = self.packet.len().saturating_sub(tag_bytes);
+        let payload = payload_range(self.packet.get(..packet_bytes).unwrap_or_default())?;
         Ok(OpenedPacket {
             packet: self.packet,
             payload,
@@ -84,7 +152,7 @@ impl fmt::Debug for OpenJob {
 }
 
 /// A packet that passed its MAC or tag (or came before the first NEWKEYS) and is well formed.
-/// Only [`OpenJob::run`] makes one.
+/// Only [`OpenJob::run`] and [`open_batch`](crate::open_batch) make one.
 pub struct OpenedPacket {
     packet: BytesMut,
     payload: Range<usize>,

@@ -30,7 +30,7 @@ pub struct Position {
 }
 
 /// What a packet's seal or open depends on beside its bytes and its keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stamp {
     /// Sequence number: MAC input, nonce of chacha20-poly1305 and UMAC.
     pub(crate) sequence: u32,

@@ -2,9 +2,11 @@
 //! goes to the socket.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::buf::PacketBuf;
+use crate::ctr_mac::{MAX_TOGETHER, Piece};
 use crate::keys::SealKeys;
 use crate::position::Stamp;
 
@@ -36,11 +38,42 @@ impl SealJob {
 
     /// Encrypts in place and appends the MAC or tag.
     pub fn run(mut self) -> SealedPacket {
+        let (keys, mut piece) = self.parts();
+        keys.seal(&mut piece);
+        SealedPacket { buf: self.buf }
+    }
+
+    /// Runs all of `jobs`, those with the same keys together; see
+    /// [`seal_batch`](crate::seal_batch).
+    pub(crate) fn run_all(jobs: &mut Vec<Self>, sealed: &mut Vec<SealedPacket>) {
+        let epochs = jobs.chunk_by_mut(|a, b| Arc::ptr_eq(&a.keys, &b.keys));
+        for group in epochs.flat_map(|epoch| epoch.chunks_mut(MAX_TOGETHER)) {
+            let mut pieces = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| Piece::none());
+            let mut keys_of_all = None;
+            let count = group.len();
+            for (place, job) in pieces.iter_mut().zip(group) {
+                let (keys, piece) = job.parts();
+                *place = piece;
+                keys_of_all = Some(keys);
+            }
+            if let (Some(keys), Some(pieces)) = (keys_of_all, pieces.get_mut(..count)) {
+                keys.seal_many(pieces);
+            }
+        }
+        sealed.extend(jobs.drain(..).map(|job| SealedPacket { buf: job.buf }));
+    }
+
+    /// The keys, and the packet with room for its MAC.
+    fn parts(&mut self) -> (&SealKeys, Piece<'_>) {
         let packet_bytes = self.buf.len();
         self.buf.append_stale(self.keys.framing().tag_bytes);
         let (packet, tag) = self.buf.payload_mut().split_at_mut(packet_bytes);
-        self.keys.seal(self.stamp, packet, tag);
-        SealedPacket { buf: self.buf }
+        let piece = Piece {
+            stamp: self.stamp,
+            packet,
+            tag,
+        };
+        (&self.keys, piece)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the whole data path. What is here: every suite, a generator, and the two ends.
 #![allow(clippy::cast_possible_truncation)] // Test data is cut on purpose.
 
+mod batch;
 mod buf;
 mod hostile;
 mod limits;
@@ -15,6 +16,7 @@ use std::prelude::v1::*;
 use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
 use crypto::mac::{MACS, MacAlgorithm};
 
+use crate::ctr_mac::Piece;
 use crate::position::Stamp;
 use crate::{OpenKeys, OpenedPacket, PacketBuf, PacketError, SealKeys, Sequencer, Splitter};
 
@@ -104,7 +106,11 @@ pub(super) fn open_all(splitter: &mut Splitter) -> Result<Vec<OpenedPacket>, Pac
 pub(super) fn craft(keys: &SealKeys, stamp: Stamp, plain: &[u8]) -> Vec<u8> {
     let mut packet = plain.to_vec();
     let mut tag = vec![0; keys.framing().tag_bytes];
-    keys.seal(stamp, &mut packet, &mut tag);
+    keys.seal(&mut Piece {
+        stamp,
+        packet: &mut packet,
+        tag: &mut tag,
+    });
     packet.extend(tag);
     packet
 }
