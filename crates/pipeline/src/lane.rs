@@ -75,6 +75,7 @@ pub struct Lane<W: Work> {
     oldest: usize,
     next: usize,
     batch_bytes: usize,
+    standing_bytes: usize,
     /// A failure has been handed out: nothing comes after it.
     failed: bool,
     tally: Tally,
@@ -95,6 +96,7 @@ impl<W: Work> Lane<W> {
             gathered: Batch::new(),
             oldest: 0,
             next: 0,
+            standing_bytes: 0,
             batch_bytes: batch_bytes.clamp(1, MAX_BATCH_BYTES),
             failed: false,
             tally: Tally::default(),
@@ -126,6 +128,12 @@ impl<W: Work> Lane<W> {
     #[must_use]
     pub fn gathered_bytes(&self) -> usize {
         self.gathered.bytes()
+    }
+
+    /// Bytes of all jobs in the lane.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.gathered.bytes() + self.standing_bytes
     }
 
     /// Batches in the ring.
@@ -161,6 +169,7 @@ impl<W: Work> Lane<W> {
         if self.standing() == self.shared.ring.slots() {
             return Ok(false);
         }
+        self.standing_bytes += self.gathered.bytes();
         let gathered = &mut self.gathered;
         self.shared
             .ring
@@ -172,7 +181,11 @@ impl<W: Work> Lane<W> {
     fn collect(&mut self, out: &mut VecDeque<W::Done>) -> Result<(), Panicked> {
         while !self.failed && self.standing() > 0 && self.shared.ring.is_done(self.oldest) {
             let ring = &self.shared.ring;
-            let emptied = ring.take(self.oldest, |batch| batch.empty_into(out));
+            let (bytes, emptied) = ring.take(self.oldest, |batch| {
+                let bytes = batch.bytes();
+                (bytes, batch.empty_into(out))
+            });
+            self.standing_bytes = self.standing_bytes.saturating_sub(bytes);
             self.oldest = self.oldest.wrapping_add(1);
             self.note(emptied)?;
         }
@@ -184,6 +197,7 @@ impl<W: Work> Lane<W> {
             self.failed = true;
             self.shared.abandoned.store(true, Ordering::Relaxed);
             self.gathered = Batch::new();
+            self.standing_bytes = 0;
         }
         emptied.map(|_| ())
     }

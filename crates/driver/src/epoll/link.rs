@@ -10,11 +10,10 @@ use packet::SealedPacket;
 use proto::{Connection, Output};
 use sys::epoll::{Epoll, Interest};
 
+use super::DriverError;
+use super::lanes::Lanes;
 use super::watch::Registration;
 
-/// Sealed bytes that may wait for the socket; what is queued above stays unsealed, and its
-/// sender waits.
-const MAX_SEALED_BYTES: usize = 256 * 1024;
 /// Bytes that may wait in the socket without having been sent: what a keystroke has in front of
 /// it beside what is on its way. With half of them left the kernel asks for more, so that a
 /// fast path does not run dry while this process waits for its turn.
@@ -25,18 +24,14 @@ const MAX_SLICES: usize = 64;
 /// keystroke costs one system call less.
 const SHORT_READ_BYTES: usize = 16 * 1024;
 
-enum Ready {
-    Raw(Vec<u8>),
-    Packet(SealedPacket),
-}
-
-impl Ready {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Raw(bytes) => bytes,
-            Self::Packet(packet) => packet.wire(),
-        }
-    }
+/// What [`Link::pump_out`] has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    Nothing,
+    /// Output that the socket does not take now.
+    ForSocket,
+    /// Output that is being sealed.
+    InLane,
 }
 
 pub(super) struct Link {
@@ -47,7 +42,9 @@ pub(super) struct Link {
     write_registration: Option<Registration>,
     readable: bool,
     writable: bool,
-    out: VecDeque<Ready>,
+    /// The version line, which goes before all packets.
+    line: Vec<u8>,
+    out: VecDeque<SealedPacket>,
     out_bytes: usize,
     /// Bytes of the first packet in `out` that are written already.
     out_offset: usize,
@@ -93,6 +90,7 @@ impl Link {
             write_registration,
             readable: true,
             writable: true,
+            line: Vec::new(),
             out: VecDeque::new(),
             out_bytes: 0,
             out_offset: 0,
@@ -168,46 +166,92 @@ impl Link {
         self.write_broken && !self.closed
     }
 
-    /// Seals and writes; true when output is left that the socket does not take now.
-    pub(super) fn pump_out(&mut self, connection: &mut Connection) -> io::Result<bool> {
+    /// Seals and writes what it can without waiting.
+    pub(super) fn pump_out(
+        &mut self,
+        connection: &mut Connection,
+        lanes: &mut Lanes,
+    ) -> Result<Left, DriverError> {
         loop {
-            while self.out_bytes < MAX_SEALED_BYTES {
-                let Some(output) = connection.poll_output() else {
-                    break;
-                };
-                let ready = match output {
-                    Output::Raw(bytes) => Ready::Raw(bytes),
-                    Output::Seal(job) => Ready::Packet(job.run()),
-                };
-                self.out_bytes += ready.bytes().len();
-                self.out.push_back(ready);
-            }
+            self.seal(connection, lanes)?;
             if self.write_broken {
+                self.line.clear();
                 self.out.clear();
                 self.out_bytes = 0;
                 self.out_offset = 0;
-                return Ok(false);
+                return Ok(Left::Nothing);
             }
-            if self.out.is_empty() {
-                return Ok(false);
+            if self.is_empty() {
+                return Ok(match lanes.unsealed_bytes() {
+                    0 => Left::Nothing,
+                    _ => Left::InLane,
+                });
             }
             if !self.writable {
-                return Ok(true);
+                return Ok(Left::ForSocket);
             }
             self.write_once(connection)?;
         }
     }
 
+    /// Writes everything, if the socket takes it now, waiting for what is being sealed.
+    pub(super) fn write_out(
+        &mut self,
+        connection: &mut Connection,
+        lanes: &mut Lanes,
+    ) -> Result<Left, DriverError> {
+        loop {
+            match self.pump_out(connection, lanes)? {
+                Left::InLane => lanes.wait_sealed(),
+                left => return Ok(left),
+            }
+        }
+    }
+
+    /// Moves output through the lane until enough waits for the socket; what is queued above
+    /// stays unsealed, and its sender waits.
+    fn seal(&mut self, connection: &mut Connection, lanes: &mut Lanes) -> Result<(), DriverError> {
+        loop {
+            let mut any = false;
+            while lanes.takes_seal()
+                && self.out_bytes + lanes.unsealed_bytes() < lanes.limit_bytes()
+            {
+                match connection.poll_output() {
+                    Some(Output::Seal(job)) => lanes.push_seal(job),
+                    Some(Output::Raw(line)) => {
+                        debug_assert!(self.out.is_empty(), "the version line comes first");
+                        self.line.extend(line);
+                    }
+                    None => break,
+                }
+                any = true;
+            }
+            let before = self.out.len();
+            lanes.seal(&mut self.out)?;
+            let sealed = self.out.range(before..).map(|packet| packet.wire().len());
+            self.out_bytes += sealed.sum::<usize>();
+            if !any {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.out.is_empty()
+    }
+
     fn write_once(&mut self, connection: &mut Connection) -> io::Result<()> {
         let mut offset = self.out_offset;
-        let slices: Vec<IoSlice<'_>> = self
-            .out
-            .iter()
+        let line = Some(&self.line[..]).filter(|line| !line.is_empty());
+        let packets = self.out.iter().map(|packet| {
+            let skip = std::mem::take(&mut offset);
+            packet.wire().get(skip..).unwrap_or_default()
+        });
+        let slices: Vec<IoSlice<'_>> = line
+            .into_iter()
+            .chain(packets)
             .take(MAX_SLICES)
-            .map(|ready| {
-                let skip = std::mem::take(&mut offset);
-                IoSlice::new(ready.bytes().get(skip..).unwrap_or_default())
-            })
+            .map(IoSlice::new)
             .collect();
         match sys::io::writev(self.write_fd(), &slices) {
             Ok(count) => {
@@ -230,11 +274,14 @@ impl Link {
     }
 
     fn advance(&mut self, mut count: usize, connection: &mut Connection) {
+        let of_line = count.min(self.line.len());
+        self.line.drain(..of_line);
+        count -= of_line;
         while count > 0 {
             let Some(first) = self.out.front() else {
                 return;
             };
-            let left = first.bytes().len().saturating_sub(self.out_offset);
+            let left = first.wire().len().saturating_sub(self.out_offset);
             if count < left {
                 self.out_offset += count;
                 return;
@@ -242,10 +289,8 @@ impl Link {
             count -= left;
             self.out_offset = 0;
             if let Some(done) = self.out.pop_front() {
-                self.out_bytes = self.out_bytes.saturating_sub(done.bytes().len());
-                if let Ready::Packet(packet) = done {
-                    connection.recycle(packet.into_buf());
-                }
+                self.out_bytes = self.out_bytes.saturating_sub(done.wire().len());
+                connection.recycle(done.into_buf());
             }
         }
     }
@@ -259,7 +304,7 @@ impl Link {
 
     pub(super) fn update_interest(&mut self, epoll: &Epoll, wants_input: bool) -> io::Result<()> {
         let read = wants_input && !self.closed;
-        let write = !self.out.is_empty() && !self.writable && !self.write_broken;
+        let write = !self.is_empty() && !self.writable && !self.write_broken;
         match (&self.write, &mut self.write_registration) {
             (Some(fd), Some(registration)) => {
                 registration.set(epoll, fd, Interest::when(false, write))?;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
+mod lanes;
 mod link;
 mod pipe;
 mod probe;
@@ -20,7 +21,9 @@ mod sink;
 mod source;
 mod watch;
 
-use link::Link;
+use lanes::Lanes;
+pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
+use link::{Left, Link};
 use probe::Probe;
 use sink::Sink;
 use source::Source;
@@ -30,6 +33,8 @@ use watch::{Registered, Registration, Watches};
 const MAX_READY: usize = 64;
 /// Reads of the socket in one turn, so that a fast peer does not starve timers and descriptors.
 const MAX_READS: usize = 4;
+/// The token by which a worker wakes the loop.
+const LANES_TOKEN: u64 = 2;
 
 /// Why the loop cannot go on.
 #[derive(Debug)]
@@ -111,6 +116,7 @@ type Key = (ChannelId, Stream);
 enum Target {
     SocketRead,
     SocketWrite,
+    Lanes,
     Source(Key),
     Sink(Key),
     Watch(RawFd),
@@ -124,6 +130,7 @@ pub struct Driver {
     next_token: u64,
     connection: Connection,
     link: Link,
+    lanes: Lanes,
     probe: Probe,
     sources: BTreeMap<Key, Source>,
     /// The source that was served first in the last round that served any.
@@ -161,10 +168,15 @@ impl Driver {
         Ok(Self {
             epoll,
             ready: Events::with_capacity(MAX_READY),
-            targets: BTreeMap::from([(0, Target::SocketRead), (1, Target::SocketWrite)]),
-            next_token: 2,
+            targets: BTreeMap::from([
+                (0, Target::SocketRead),
+                (1, Target::SocketWrite),
+                (LANES_TOKEN, Target::Lanes),
+            ]),
+            next_token: LANES_TOKEN + 1,
             connection,
             link,
+            lanes: Lanes::new(),
             probe: Probe::default(),
             sources: BTreeMap::new(),
             served_source: None,
@@ -174,6 +186,24 @@ impl Driver {
             notices: VecDeque::new(),
             failure: None,
         })
+    }
+
+    /// Lets workers take a part in sealing and opening; by default there are none. To be called
+    /// before [`Driver::next`].
+    pub fn set_lane_terms(&mut self, terms: LaneTerms) {
+        self.lanes.set_terms(terms);
+    }
+
+    /// Who sealed and opened so far.
+    #[must_use]
+    pub fn lane_report(&self) -> LaneReport {
+        self.lanes.report()
+    }
+
+    /// Ends all workers, for a process that is about to fork; they start again when they are
+    /// needed.
+    pub fn rest_workers(&mut self) {
+        self.lanes.rest();
     }
 
     /// The connection, for commands and getters.
@@ -368,7 +398,11 @@ impl Driver {
                 return Ok(notice);
             }
             if self.failure.is_none() {
-                self.wait(self.timeout())?;
+                let timeout = self.timeout();
+                // Before the loop sleeps, what no worker has taken yet is done here.
+                if timeout == Some(Duration::ZERO) || !self.lanes.help() {
+                    self.wait(timeout)?;
+                }
             }
         }
     }
@@ -383,7 +417,7 @@ impl Driver {
     /// # Errors
     /// [`DriverError::Io`].
     pub fn flush(&mut self) -> Result<(), DriverError> {
-        while self.link.pump_out(&mut self.connection)? {
+        while self.write_out()? == Left::ForSocket {
             self.link.wait_writable(None)?;
         }
         Ok(())
@@ -397,7 +431,7 @@ impl Driver {
         let end = self
             .now()
             .saturating_add(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        while self.link.pump_out(&mut self.connection)? {
+        while self.write_out()? == Left::ForSocket {
             let left = Duration::from_millis(end.saturating_sub(self.now()));
             if left.is_zero() || !self.link.wait_writable(Some(left))? {
                 break;
@@ -406,7 +440,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives everything back; what was attached is closed.
+    fn write_out(&mut self) -> Result<Left, DriverError> {
+        self.link.write_out(&mut self.connection, &mut self.lanes)
+    }
+
+    /// Gives everything back; what was attached is closed, and what was not
+    /// [flushed](Driver::flush) is lost.
     #[must_use]
     pub fn into_parts(self) -> (OwnedFd, Option<OwnedFd>, Connection) {
         let (read, write) = self.link.into_parts();
@@ -418,7 +457,7 @@ impl Driver {
             if let DriverError::Proto(error) = &error {
                 self.connection.fail(error);
                 // The goodbye is a courtesy: a peer that does not read it changes nothing.
-                let _ = self.link.pump_out(&mut self.connection);
+                let _ = self.write_out();
             }
             self.failure = Some(error);
         }
@@ -433,7 +472,7 @@ impl Driver {
         // Until nothing is left that could be done without waiting: a packet that stays unopened
         // here would lie until the peer speaks again.
         loop {
-            self.link.pump_out(&mut self.connection)?;
+            self.link.pump_out(&mut self.connection, &mut self.lanes)?;
             let opened = self.open_received(now);
             self.take_events();
             self.drain_sinks()?;
@@ -453,23 +492,53 @@ impl Driver {
         {
             self.connection.handle_timeout(now)?;
         }
-        self.link.pump_out(&mut self.connection)?;
-        if self.notices.is_empty() && self.link.take_closed() {
+        self.link.pump_out(&mut self.connection, &mut self.lanes)?;
+        self.lanes.weigh(&self.epoll, LANES_TOKEN)?;
+        if self.notices.is_empty() && self.lanes.is_open_empty() && self.link.take_closed() {
             self.notices.push_back(Notice::PeerClosed);
         }
         self.update_interest()?;
         Ok(())
     }
 
-    /// Opens the packets that have come, in place; true when there was one.
+    /// Opens the packets that have come and hands in, in order, what is opened; true when there
+    /// was one.
     fn open_received(&mut self, now: Millis) -> Result<bool, DriverError> {
         let mut any = false;
         self.connection.handle_received(now)?;
-        while let Some(job) = self.connection.poll_open()? {
-            any = true;
-            self.connection.handle_opened(job.run(), now)?;
+        loop {
+            let (pushed, failure) = self.split();
+            self.lanes.open()?;
+            while self.connection.takes_opened()
+                && let Some(opened) = self.lanes.next_opened()
+            {
+                any = true;
+                self.connection.handle_opened(opened, now)?;
+            }
+            match failure {
+                // What came before the place where the stream breaks is dealt with first. The
+                // failure comes again.
+                Some(error) if !pushed && self.lanes.is_open_empty() => return Err(error.into()),
+                _ if !pushed => return Ok(any),
+                _ => {}
+            }
         }
-        Ok(any)
+    }
+
+    /// Cuts packets off until a batch is full; says whether there was any, and what ended it.
+    fn split(&mut self) -> (bool, Option<proto::Error>) {
+        let mut any = false;
+        while self.lanes.takes_open() {
+            match self.connection.poll_open() {
+                Ok(Some(job)) => {
+                    any = true;
+                    self.lanes.push_open(job);
+                }
+                Ok(None) => break,
+                Err(error) => return (any, Some(error)),
+            }
+        }
+        (any, None)
     }
 
     /// Gives data to the sinks, up to the first event that concerns the caller. Those behind it
@@ -602,13 +671,27 @@ impl Driver {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.epoll.wait(&mut self.ready, timeout)?;
+        let waited = if timeout == Some(Duration::ZERO) {
+            self.epoll.wait(&mut self.ready, timeout)
+        } else {
+            let sleep = self.lanes.sleeps();
+            let timeout = if sleep.may {
+                timeout
+            } else {
+                Some(Duration::ZERO)
+            };
+            let waited = self.epoll.wait(&mut self.ready, timeout);
+            self.lanes.wakes(&sleep);
+            waited
+        };
+        waited?;
         for event in self.ready.iter() {
             match self.targets.get(&event.token) {
                 Some(Target::SocketRead) => {
                     self.link
                         .set_ready(event.is_readable(), event.is_writable());
                 }
+                Some(Target::Lanes) => self.lanes.drain(),
                 Some(Target::SocketWrite) => self.link.set_ready(false, event.is_writable()),
                 Some(Target::Source(key)) => {
                     if let Some(source) = self.sources.get_mut(key) {

@@ -79,9 +79,11 @@ fn a_job_in_place_does_not_overtake_what_stands_in_the_lane() {
     // Not shared, but behind one that is.
     assert_eq!(lane.advance(false, &mut out), Ok(true));
     assert!(out.is_empty());
+    assert_eq!((lane.standing(), lane.bytes()), (2, 101));
     assert!(lane.help() && lane.help() && !lane.help());
     assert_eq!(lane.advance(false, &mut out), Ok(false));
     assert_eq!(out, [1, 2]);
+    assert_eq!((lane.standing(), lane.bytes()), (0, 0));
     assert_eq!(lane.tally().helped, 2);
 }
 

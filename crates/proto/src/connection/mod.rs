@@ -235,20 +235,27 @@ impl Connection {
         self.transport.handle_received()
     }
 
-    /// The next packet to open. `None` while none is whole, or while the owner owes an answer.
-    ///
-    /// # Errors
-    /// [`Error::IntegrityFailed`] for an impossible frame.
-    pub fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
+    /// Whether an opened packet may be handed in: not while the owner owes an answer or events
+    /// and answers have piled up. Who opens packets ahead of their dispatch asks before each.
+    #[must_use]
+    pub fn takes_opened(&self) -> bool {
         let auth_waits = match &self.auth {
             Auth::Server(server) => server.waits_for_owner(),
             Auth::Client(_) => false,
         };
-        if auth_waits
+        !(auth_waits
             || self.channels.waits_for_owner()
             || self.globals.waits_for_owner()
-            || self.transport.events.len() >= MAX_EVENTS
-        {
+            || self.transport.events.len() >= MAX_EVENTS)
+            && self.transport.takes_opened()
+    }
+
+    /// The next packet to open. `None` while none is whole, or while the owner owes an answer.
+    ///
+    /// # Errors
+    /// [`Error::IntegrityFailed`] for an impossible frame; the same at each later call.
+    pub fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
+        if !self.takes_opened() {
             return Ok(None);
         }
         self.transport.poll_open()

@@ -252,14 +252,17 @@ impl Transport {
         Ok(())
     }
 
+    /// Whether an opened packet may be handed in now.
+    pub(crate) fn takes_opened(&self) -> bool {
+        !self.closed
+            && self.peer_version.is_some()
+            && !self.kex.waits_for_owner()
+            && self.answer_bytes <= ANSWERS_HIGH_WATER_BYTES
+    }
+
     /// The next packet to open, if one is whole and may be taken now.
     pub(crate) fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
-        if self.closed
-            || self.peer_version.is_none()
-            || self.kex.waits_for_owner()
-            || self.answer_bytes > ANSWERS_HIGH_WATER_BYTES
-            || (self.serial() && self.outstanding > 0)
-        {
+        if !self.takes_opened() || (self.serial() && self.outstanding > 0) {
             return Ok(None);
         }
         let job = self.splitter.next()?;
