@@ -216,6 +216,69 @@ fn chains_of_methods_need_every_one() {
 }
 
 #[test]
+fn a_key_and_what_pam_asks_are_needed_both_in_either_order() {
+    let methods = ["publickey", "keyboard-interactive"];
+    let stranger = format!(
+        "IdentityFile {}\nNumberOfPasswordPrompts 1\n",
+        fixture::file("user_rsa").display()
+    );
+    let once = "NumberOfPasswordPrompts 1\n";
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        for order in [methods, [methods[1], methods[0]]] {
+            let chain = order.join(",");
+            let lines = format!("AuthenticationMethods {chain}\n{ASKING}");
+            let site = site(client, server, &guest, &lines);
+            // Whatever order the client likes, the server's counts.
+            for liked in [
+                "publickey,keyboard-interactive",
+                "keyboard-interactive,publickey",
+            ] {
+                let attempt = login(&site, liked, once, &[PASSWORD]);
+                attempt.assert_in(&guest);
+                assert_eq!(
+                    attempt.questions.len(),
+                    1,
+                    "{chain}: {:?}",
+                    attempt.questions
+                );
+            }
+            let twice = "NumberOfPasswordPrompts 2\n";
+            login(&site, &chain, twice, &["wrong", PASSWORD]).assert_in(&guest);
+            let wrong = login(&site, &chain, twice, &["wrong", "wrong"]);
+            wrong.assert_out();
+            assert_eq!(wrong.questions.len(), 2, "{chain}: {:?}", wrong.questions);
+            let without = format!("PubkeyAuthentication no\n{once}");
+            login(&site, methods[1], &without, &[PASSWORD, PASSWORD]).assert_out();
+            login(&site, methods[0], "", &[]).assert_out();
+            let other = fixture::text("user_rsa.pub");
+            guest.write(".ssh/authorized_keys", other, 0o600);
+            let unlisted = login(&site, &chain, once, &[PASSWORD, PASSWORD]);
+            unlisted.assert_out();
+            // Behind a key that is refused nothing is asked; before it, once.
+            let asked = usize::from(order[0] == methods[1]);
+            assert_eq!(unlisted.questions.len(), asked, "{chain}");
+            login(&site, &chain, &stranger, &[PASSWORD]).assert_in(&guest);
+            guest.write(
+                ".ssh/authorized_keys",
+                fixture::text("user_ed25519.pub"),
+                0o600,
+            );
+            // What the dialogue changed is settled for the rest of the chain.
+            expire(&guest);
+            let answers = [PASSWORD, PASSWORD, NEW_PASSWORD, NEW_PASSWORD];
+            login(&site, &chain, once, &answers).assert_in(&guest);
+            let mut command = Command::new("chpasswd");
+            let line = format!("{}:{PASSWORD}\n", guest.name);
+            assert_eq!(
+                finish(&mut command, Input::Bytes(line.as_bytes())).status,
+                0
+            );
+        }
+    });
+}
+
+#[test]
 fn two_keys_can_be_demanded() {
     each(|client, server| {
         let Some(guest) = guest() else { return };
