@@ -17,7 +17,7 @@ use super::watch::Registration;
 /// Bytes that may wait in the socket without having been sent: what a keystroke has in front of
 /// it beside what is on its way. With half of them left the kernel asks for more, so that a
 /// fast path does not run dry while this process waits for its turn.
-const UNSENT_BYTES: u32 = 256 * 1024;
+const UNSENT_BYTES: u32 = 128 * 1024;
 /// Packets in one writev.
 const MAX_SLICES: usize = 64;
 /// A read that brings less has emptied the socket, most likely: epoll will say if not, and a

@@ -14,6 +14,8 @@ use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
 mod lanes;
+#[cfg(test)]
+mod lanes_tests;
 mod link;
 mod pipe;
 mod probe;

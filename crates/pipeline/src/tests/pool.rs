@@ -46,6 +46,27 @@ fn no_thread_starts_before_a_batch_waits_and_all_end_with_the_pool() {
     assert_eq!(pool.alive(), 0);
 }
 
+#[test]
+fn a_worker_without_work_ends_and_another_starts_when_there_is_some() {
+    let mut lanes = lanes(1);
+    let mut pool = pool(1, &lanes);
+    let mut out = VecDeque::new();
+    for round in 0..2 {
+        lanes[0].push(Job::Number(round), 4);
+        assert_eq!(lanes[0].advance(true, &mut out), Ok(true));
+        pool.summon();
+        assert_eq!(pool.alive(), 1);
+        // Its own time, not ours: as long as it takes on a busy machine.
+        while pool.alive() > 0 {
+            thread::park_timeout(std::time::Duration::from_millis(20));
+        }
+        lanes[0].help();
+        lanes[0].advance(true, &mut out).unwrap();
+    }
+    assert_eq!(out, [0, 1]);
+    assert_eq!(pool.most(), 1);
+}
+
 /// Two lanes, random pushes, helps, sleeps and changes of the number of workers: the results are
 /// the jobs, in order.
 fn stress(workers: usize, seed: u64) {

@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::thread;
 
-use driver::Notice;
+use driver::{CryptoThreads, DriverError, LaneTerms, Notice};
 use proto::channel::Request;
-use proto::{Event, Stream, TransportConfig};
+use proto::{Error, Event, Stream, TransportConfig};
 
 use crate::joined::{End, halves, noise};
 
@@ -21,7 +22,7 @@ fn file(bytes: &[u8]) -> std::fs::File {
 
 /// Runs one end until its source and its sink have ended and the channel is closed. Says in
 /// which order it heard of the ends.
-fn run(mut end: End, closes: bool) -> Vec<&'static str> {
+fn run(end: &mut End, closes: bool) -> Vec<&'static str> {
     let mut order = Vec::new();
     loop {
         match end.next() {
@@ -58,7 +59,17 @@ fn run(mut end: End, closes: bool) -> Vec<&'static str> {
     }
 }
 
-fn both_ways(config: &TransportConfig, up: Vec<u8>, down: Vec<u8>) {
+/// Every batch goes to one of two workers.
+fn workers() -> LaneTerms {
+    LaneTerms {
+        cores: Some(3),
+        bulk_bytes: 0,
+        share_bytes: 1,
+        ..LaneTerms::new(CryptoThreads::AtMost(3))
+    }
+}
+
+fn both_ways(config: &TransportConfig, terms: LaneTerms, up: Vec<u8>, down: Vec<u8>) {
     let (client, server, ids) = halves(config, 1);
     let id = ids[0];
     // Up: file to file. Down: pipe to a pipe whose reader dawdles.
@@ -67,6 +78,7 @@ fn both_ways(config: &TransportConfig, up: Vec<u8>, down: Vec<u8>) {
     let (reader, sink) = sys::io::pipe().unwrap();
     let into = OwnedFd::from(stored.try_clone().unwrap());
     let mut client = client.end();
+    client.driver.set_lane_terms(terms);
     client
         .driver
         .attach_source(id, Stream::Data, OwnedFd::from(file(&up)))
@@ -96,15 +108,25 @@ fn both_ways(config: &TransportConfig, up: Vec<u8>, down: Vec<u8>) {
         });
         let server = scope.spawn(move || {
             let mut server = server.end();
+            server.driver.set_lane_terms(terms);
             server.driver.attach_sink(id, Stream::Data, into).unwrap();
             server
                 .driver
                 .attach_source(id, Stream::Data, source)
                 .unwrap();
-            run(server, true)
+            (run(&mut server, true), server.driver.lane_report())
         });
-        let heard = run(client, false);
-        let server = server.join().unwrap();
+        let heard = run(&mut client, false);
+        let (server, there) = server.join().unwrap();
+        for report in [client.driver.lane_report(), there] {
+            let given = report.sealed.helped + report.sealed.by_workers;
+            let got = report.opened.helped + report.opened.by_workers;
+            let wanted = terms.threads != CryptoThreads::AtMost(1);
+            assert_eq!(
+                (report.workers > 0, given > 0, got > 0),
+                (wanted, wanted, wanted)
+            );
+        }
         assert!(slow.join().unwrap() == *down, "downwards");
         let at = |list: &[&str], what| list.iter().position(|each| *each == what);
         assert!(at(&heard, "eof") < at(&heard, "closed"), "{heard:?}");
@@ -117,10 +139,13 @@ fn both_ways(config: &TransportConfig, up: Vec<u8>, down: Vec<u8>) {
     assert!(got == up, "upwards: {} of {}", got.len(), up.len());
 }
 
+const ALONE: CryptoThreads = CryptoThreads::AtMost(1);
+
 #[test]
 fn both_directions_at_once() {
     both_ways(
         &TransportConfig::default(),
+        LaneTerms::new(ALONE),
         noise(48 << 20, 1),
         noise(24 << 20, 2),
     );
@@ -132,7 +157,8 @@ fn both_directions_at_once_with_a_rekey_every_mebibyte_on_both_sides() {
         rekey_bytes: Some(1 << 20),
         ..TransportConfig::default()
     };
-    both_ways(&config, noise(24 << 20, 3), noise(16 << 20, 4));
+    let terms = LaneTerms::new(ALONE);
+    both_ways(&config, terms, noise(24 << 20, 3), noise(16 << 20, 4));
 }
 
 #[test]
@@ -142,5 +168,119 @@ fn both_directions_at_once_with_compression_and_rekeys() {
         compression: vec!["zlib@openssh.com".into()],
         ..TransportConfig::default()
     };
-    both_ways(&config, vec![b'a'; 24 << 20], noise(6 << 20, 5));
+    let terms = LaneTerms::new(ALONE);
+    both_ways(&config, terms, vec![b'a'; 24 << 20], noise(6 << 20, 5));
+}
+
+#[test]
+fn both_directions_at_once_with_workers() {
+    for (cipher, mac) in [
+        ("aes128-gcm@openssh.com", "hmac-sha2-256"),
+        ("chacha20-poly1305@openssh.com", "hmac-sha2-256"),
+        ("aes256-ctr", "hmac-sha2-256-etm@openssh.com"),
+        ("aes128-ctr", "umac-128@openssh.com"),
+    ] {
+        let config = TransportConfig {
+            ciphers: vec![cipher.into()],
+            macs: vec![mac.into()],
+            ..TransportConfig::default()
+        };
+        both_ways(&config, workers(), noise(20 << 20, 6), noise(10 << 20, 7));
+    }
+}
+
+/// In full flow: what stands in a lane keeps the keys that it came with.
+#[test]
+fn both_directions_at_once_with_workers_and_a_rekey_every_mebibyte_on_both_sides() {
+    for compression in ["none", "zlib@openssh.com"] {
+        let config = TransportConfig {
+            rekey_bytes: Some(1 << 20),
+            compression: vec![compression.into()],
+            ..TransportConfig::default()
+        };
+        both_ways(&config, workers(), noise(12 << 20, 8), noise(8 << 20, 9));
+    }
+}
+
+/// Passes bytes on and flips one on the way.
+fn damage(from: UnixStream, mut to: UnixStream, at: usize) {
+    let (mut from, mut room) = (from, vec![0; 100_000]);
+    let mut passed = 0;
+    loop {
+        let count = match from.read(&mut room) {
+            Ok(count) if count > 0 => count,
+            _ => return,
+        };
+        let bytes = &mut room[..count];
+        if let Some(byte) = at.checked_sub(passed).and_then(|at| bytes.get_mut(at)) {
+            *byte ^= 1;
+        }
+        passed += count;
+        if to.write_all(bytes).is_err() {
+            return;
+        }
+    }
+}
+
+/// What came before the damage is delivered, nothing of what came behind it.
+#[test]
+fn a_byte_that_changes_on_the_way_ends_the_connection_behind_what_was_good() {
+    for terms in [LaneTerms::new(ALONE), workers()] {
+        let (client, server, ids) = halves(&TransportConfig::default(), 1);
+        let (mut client, client_far) = client.apart();
+        let (mut server, server_far) = server.apart();
+        for end in [&mut client, &mut server] {
+            end.driver.set_lane_terms(terms);
+        }
+        let sent = noise(8 << 20, 10);
+        let source = OwnedFd::from(file(&sent));
+        client
+            .driver
+            .attach_source(ids[0], Stream::Data, source)
+            .unwrap();
+        let mut stored = file(b"");
+        let sink = OwnedFd::from(stored.try_clone().unwrap());
+        server
+            .driver
+            .attach_sink(ids[0], Stream::Data, sink)
+            .unwrap();
+        thread::scope(|scope| {
+            let up = [&client_far, &server_far].map(|end| end.try_clone().unwrap());
+            let down = [&server_far, &client_far].map(|end| end.try_clone().unwrap());
+            scope.spawn(move || {
+                let [from, to] = up;
+                damage(from, to, 5_000_000);
+            });
+            scope.spawn(move || {
+                let [from, to] = down;
+                damage(from, to, usize::MAX);
+            });
+            scope.spawn(move || {
+                // Ends when the server hangs up.
+                while !matches!(client.driver.next(), Err(_) | Ok(Notice::PeerClosed)) {}
+            });
+            let error = loop {
+                match server.driver.next() {
+                    Err(error) => break error,
+                    Ok(Notice::Event(Event::ChannelEof(_)) | Notice::PeerClosed) => {
+                        panic!("the damage went unseen")
+                    }
+                    Ok(_) => {}
+                }
+            };
+            assert!(
+                matches!(error, DriverError::Proto(Error::IntegrityFailed)),
+                "{error:?}"
+            );
+            drop(server);
+            for end in [&client_far, &server_far] {
+                end.shutdown(std::net::Shutdown::Both).unwrap();
+            }
+        });
+        let mut got = Vec::new();
+        std::io::Seek::rewind(&mut stored).unwrap();
+        stored.read_to_end(&mut got).unwrap();
+        assert!(sent.starts_with(&got), "{} bytes", got.len());
+        assert!((4_000_000..5_000_000).contains(&got.len()), "{}", got.len());
+    }
 }

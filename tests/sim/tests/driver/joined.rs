@@ -95,6 +95,15 @@ impl Half {
     }
 }
 
+impl Half {
+    /// Puts the connection to work over a socket whose other end the test holds.
+    pub fn apart(mut self) -> (End, UnixStream) {
+        let (near, far) = UnixStream::pair().expect("a socket pair");
+        self.socket = near;
+        (self.end(), far)
+    }
+}
+
 /// Client and server behind a login, and the channels that were opened.
 pub fn joined(config: &TransportConfig, channels: usize) -> (End, End, Vec<ChannelId>) {
     let (client, server, ids) = halves(config, channels);
