@@ -21,6 +21,11 @@ struct Sshd {
 }
 
 fn sshd(more: &str) -> Option<Sshd> {
+    sshd_logging(more, None)
+}
+
+/// The same with its log appended to a file.
+fn sshd_logging(more: &str, log: Option<&std::path::Path>) -> Option<Sshd> {
     if !installed(SSHD) {
         return None;
     }
@@ -43,7 +48,11 @@ fn sshd(more: &str) -> Option<Sshd> {
             authorized.display()
         );
         let config = scratch.write("sshd_config", text);
-        vec!["-D".into(), "-f".into(), config.into_os_string()]
+        let mut arguments = vec!["-D".into(), "-f".into(), config.into_os_string()];
+        if let Some(log) = log {
+            arguments.extend(["-E".into(), log.as_os_str().to_owned()]);
+        }
+        arguments
     });
     Some(Sshd { server, scratch })
 }
@@ -106,6 +115,27 @@ fn every_type_of_key_logs_in() {
         );
         let output = run(sshd.ssh(&identity).args(["127.0.0.1", "echo in"]));
         assert_eq!(stdout(&output), "in\n", "{spec:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn signatures_are_bound_to_the_host_key_unless_that_is_not_wanted() {
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    let Some(sshd) = sshd_logging("LogLevel DEBUG1", Some(&log)) else {
+        return;
+    };
+    for (value, bound) in [("yes", true), ("host-bound", true), ("unbound", false)] {
+        fs::write(&log, "").unwrap();
+        let option = format!("PubkeyAuthentication={value}");
+        let output = run(sshd
+            .ssh(&key(1))
+            .args(["-o", &option, "127.0.0.1", "echo in"]));
+        assert_eq!(stdout(&output), "in\n", "{value}: {}", stderr(&output));
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(said.contains("method publickey"), "{said}");
+        let hostbound = said.contains("method publickey-hostbound-v00@openssh.com");
+        assert_eq!(hostbound, bound, "{value}: {said}");
     }
 }
 

@@ -120,6 +120,11 @@ impl<'c> Authenticator<'c> {
     /// # Errors
     /// [`ClientError::Denied`] when no method is left, or why the connection ended.
     pub fn run(mut self) -> Result<LoggedIn, ClientError> {
+        // `host-bound` is `yes`, as with OpenSSH: bound where the server knows that form.
+        if self.options.pubkey_authentication == PubkeyAuthentication::Unbound {
+            let unbound = self.driver.connection().leave_signatures_unbound();
+            self.sent(unbound)?;
+        }
         loop {
             let Some(method) = self.next_method() else {
                 return Err(self.denied());

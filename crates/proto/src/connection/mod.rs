@@ -542,7 +542,23 @@ impl Connection {
         algorithm: &str,
         key: &[u8],
     ) -> Result<Vec<u8>, Error> {
-        ClientAuth::signed_data(&self.transport, user, algorithm.as_bytes(), key)
+        match &self.auth {
+            Auth::Client(client) => {
+                client.signed_data(&self.transport, user, algorithm.as_bytes(), key)
+            }
+            Auth::Server(_) => Err(Error::Misuse("a server does not log in")),
+        }
+    }
+
+    /// Leaves signatures unbound to the host key, although the server may know that form
+    /// (`PubkeyAuthentication unbound`). To be said before the first key is offered.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on a server.
+    pub fn leave_signatures_unbound(&mut self) -> Result<(), Error> {
+        let (client, _) = self.client_auth()?;
+        client.unbound = true;
+        Ok(())
     }
 
     /// RFC 4252 §7 with a signature over [`Connection::publickey_signed_data`].

@@ -47,6 +47,8 @@ enum Open {
 #[derive(Debug, Default)]
 pub(crate) struct ClientAuth {
     ready: bool,
+    /// Signatures are not bound to the host key, whatever the server knows.
+    pub(crate) unbound: bool,
     open: VecDeque<Open>,
     banners: u32,
 }
@@ -158,15 +160,14 @@ impl ClientAuth {
     }
 
     /// The host key that a signature binds itself to, where the server knows that form.
-    fn bound_host_key(transport: &Transport) -> Option<&[u8]> {
+    fn bound_host_key<'t>(&self, transport: &'t Transport) -> Option<&'t [u8]> {
         let session = transport.session.as_ref()?;
-        transport
-            .extensions
-            .hostbound
-            .then_some(&session.host_key[..])
+        let bound = transport.extensions.hostbound && !self.unbound;
+        bound.then_some(&session.host_key[..])
     }
 
     pub(crate) fn signed_data(
+        &self,
         transport: &Transport,
         user: &[u8],
         algorithm: &[u8],
@@ -182,7 +183,7 @@ impl ClientAuth {
             names::SERVICE_CONNECTION.as_bytes(),
             algorithm,
             key,
-            Self::bound_host_key(transport),
+            self.bound_host_key(transport),
         ))
     }
 
@@ -200,7 +201,7 @@ impl ClientAuth {
             algorithm,
             key,
             true,
-            Self::bound_host_key(transport),
+            self.bound_host_key(transport),
         );
         fields.put_string(signature);
         self.request(transport, user, Open::Publickey, &mut fields)
