@@ -1,4 +1,4 @@
-//! Which CPUs a thread, and what it starts, may run on.
+//! Which CPUs a thread, and what it starts, may run on, and how readily.
 
 use std::io;
 
@@ -30,9 +30,35 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Sets how readily this thread, and what it starts from now on, gives way to others: -20 (never)
+/// to 19.
+///
+/// # Errors
+/// `EACCES` for a lower value than before without privilege.
+pub fn set_nice(nice: i32) -> io::Result<()> {
+    // Linux takes the process number 0 for the calling thread alone.
+    Ok(rustix::process::setpriority_process(None, nice)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thread_gives_way_and_not_the_others() {
+        let nice = || {
+            let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let fields: Vec<String> = text.split(' ').map(str::to_string).collect();
+            fields[18].clone()
+        };
+        let before = nice();
+        let inside = std::thread::spawn(move || {
+            set_nice(19).unwrap();
+            nice()
+        });
+        assert_eq!(inside.join().unwrap(), "19");
+        assert_eq!(nice(), before);
+    }
 
     #[test]
     fn a_thread_keeps_to_the_cpus_it_was_given() {

@@ -16,7 +16,7 @@ mod daemon;
 #[cfg(test)]
 mod tests;
 
-pub use affinity::{affinity, set_affinity};
+pub use affinity::{affinity, set_affinity, set_nice};
 pub use credentials::{
     AsUser, Credentials, WithGroups, become_user, effective_uid, is_root, own_credentials,
 };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use super::figures::{Entry, Group, Part, Per, Unit};
+use super::figures::{Emit, Entry, Group, Part, Per, Unit};
 use super::options::{Direction, Row, Way};
 use super::rounds::{Bench, Chain as Ends, Miss};
 use super::transfer::{self, Chain, Files, Transfer};
@@ -163,20 +163,19 @@ fn text(bytes: u64, to: &mut impl Write) -> io::Result<()> {
 }
 
 /// Measures every kind in every direction, with and without `-C`.
-pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let files = Files::new().map_err(|error| error.to_string())?;
     let mut labs = bench.labs(&bench.servers, "Compression yes");
-    let mut groups = Vec::new();
     for data in Data::ALL {
-        let bytes = bench.settings.mib.min(MAX_MIB) << 20;
+        let bytes = bench.settings.mib().min(MAX_MIB) << 20;
         File::create(files.sent())
             .and_then(|file| data.write(bytes, file))
             .map_err(|error| error.to_string())?;
         for direction in &bench.settings.directions {
-            groups.push(group(bench, &mut labs, &files, (data, *direction, bytes)));
+            emit(group(bench, &mut labs, &files, (data, *direction, bytes)));
         }
     }
-    Ok(groups)
+    Ok(())
 }
 
 fn group(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
-use super::figures::{Cpu, Group, Per, Unit};
+use super::figures::{Cpu, Emit, Group, Per, Unit};
 use super::options::{Direction, Row};
 use super::rounds::{Bench, Chain, Miss, Sample};
 use super::transfer::{Files, same_bytes};
@@ -30,10 +30,9 @@ enum What {
 }
 
 /// Measures each pairing with the client's own `scp`.
-pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let files = Files::new().map_err(|error| error.to_string())?;
     let mut labs = bench.labs(&bench.servers, "Subsystem sftp internal-sftp");
-    let mut groups = Vec::new();
     for what in [What::Large, What::Many] {
         remove(&files.sent())
             .and_then(|()| match what {
@@ -43,11 +42,11 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
             .map_err(|error| error.to_string())?;
         for old in [false, true] {
             for direction in &bench.settings.directions {
-                groups.push(group(bench, &mut labs, &files, (what, old, *direction)));
+                emit(group(bench, &mut labs, &files, (what, old, *direction)));
             }
         }
     }
-    Ok(groups)
+    Ok(())
 }
 
 fn many(parent: &Path) -> io::Result<()> {
@@ -76,7 +75,7 @@ fn group(
     let flag = if old { "scp -O" } else { "scp" };
     let (title, unit) = match what {
         What::Large => (
-            format!("{flag}, {} MiB, {}", bench.settings.mib, direction.name()),
+            format!("{flag}, {} MiB, {}", bench.settings.mib(), direction.name()),
             Unit::MibPerSecond,
         ),
         What::Many => (
@@ -105,7 +104,7 @@ fn group(
         let lab = lab.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
         let (seconds, cpu) = once(bench, *chain, lab, files, (what, old, direction))?;
         #[allow(clippy::cast_precision_loss)]
-        let mib = bench.settings.mib as f64;
+        let mib = bench.settings.mib() as f64;
         let (value, work) = match what {
             What::Large => (mib / seconds, mib / 1024.0),
             What::Many => (seconds, 1.0),

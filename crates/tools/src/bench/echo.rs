@@ -19,7 +19,7 @@ const ROUNDS: usize = 5;
 const TRIPS: usize = 10_000;
 
 /// Measures every chain, and the relay without SSH.
-pub(super) fn measure(bench: &Bench) -> Vec<Group> {
+pub(super) fn measure(bench: &Bench) -> Group {
     let mut labs = bench.labs(&bench.servers, "");
     let (mut chains, mut entries): (Vec<Option<Chain>>, Vec<Entry>) = bench
         .chains()
@@ -56,7 +56,7 @@ pub(super) fn measure(bench: &Bench) -> Vec<Group> {
             .more
             .push(("99th of 100".into(), super::report::digits(counted)));
     }
-    vec![group]
+    group
 }
 
 fn through_ssh(

@@ -10,6 +10,7 @@ pub(super) enum Unit {
     Microseconds,
     Seconds,
     Kib,
+    RoundTrips,
 }
 
 impl Unit {
@@ -20,6 +21,7 @@ impl Unit {
             Self::Microseconds => "µs",
             Self::Seconds => "s",
             Self::Kib => "KiB",
+            Self::RoundTrips => "round trips",
         }
     }
 
@@ -187,6 +189,9 @@ impl Group {
         })
     }
 }
+
+/// Takes each group as soon as it is measured.
+pub(super) type Emit<'a> = dyn FnMut(Group) + 'a;
 
 /// All of one run of the program.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use super::figures::{Entry, Group, Part, Per, Unit};
+use super::figures::{Emit, Entry, Group, Part, Per, Unit};
 use super::options::Row;
 use super::roles;
 use super::rounds::{Bench, Miss, Sample};
@@ -32,45 +32,46 @@ enum What {
 }
 
 /// Measures each suite with itself.
-pub(super) fn measure(bench: &Bench) -> Vec<Group> {
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     let sessions = bench.settings.sessions;
     let rows = [
         (What::Session, "server, a session with a command that waits"),
         (What::Client, "client of such a session"),
         (What::Silent, "server, a connection that says nothing"),
     ];
-    rows.into_iter()
-        .map(|(what, title)| {
-            let entries = bench
-                .suites
-                .iter()
-                .enumerate()
-                .map(|(index, suite)| {
-                    let part = if index == 0 { Part::Ours } else { Part::Peer };
-                    Entry::new(&suite.name, part)
-                })
-                .collect();
-            let group = Group {
-                row: Row::Idle.name(),
-                title: title.into(),
-                unit: Unit::Kib,
-                per: Per::Login,
-                entries,
-                notes: vec![format!(
-                    "PSS of {sessions} at once, divided by their number; neither listener nor command"
-                )],
-            };
+    for (what, title) in rows {
+        let entries = bench
+            .suites
+            .iter()
+            .enumerate()
+            .map(|(index, suite)| {
+                let part = if index == 0 { Part::Ours } else { Part::Peer };
+                Entry::new(&suite.name, part)
+            })
+            .collect();
+        let group = Group {
+            row: Row::Idle.name(),
+            title: title.into(),
+            unit: Unit::Kib,
+            per: Per::Login,
+            entries,
+            notes: vec![format!(
+                "PSS of {sessions} at once, divided by their number; neither listener nor command"
+            )],
+        };
+        emit(
             bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
                 let suite = bench.suites.get(index).ok_or("no such suite")?;
-                let mut lab = bench.lab(index, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
+                let mut lab =
+                    bench.lab(index, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
                 lab.serve()?;
                 match what {
                     What::Silent => silent(suite, &lab, sessions),
                     What::Session | What::Client => waiting(suite, &lab, sessions, what),
                 }
-            })
-        })
-        .collect()
+            }),
+        );
+    }
 }
 
 fn waiting(suite: &Suite, lab: &Lab, sessions: usize, what: What) -> Result<Sample, Miss> {

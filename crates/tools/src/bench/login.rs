@@ -12,7 +12,7 @@ use crate::lab::{Lab, Suite};
 const ROUNDS: usize = 21;
 
 /// Measures logins to servers that keep running, one for each chain.
-pub(super) fn measure(bench: &Bench) -> Vec<Group> {
+pub(super) fn measure(bench: &Bench) -> Group {
     let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
     let mut labs: Vec<Result<Lab, String>> = chains
         .iter()
@@ -45,7 +45,7 @@ pub(super) fn measure(bench: &Bench) -> Vec<Group> {
             Err(error) => entry.missing = Some(error.into()),
         }
     }
-    vec![group]
+    group
 }
 
 fn once(suite: &Suite, lab: &mut Lab) -> Result<Sample, Miss> {

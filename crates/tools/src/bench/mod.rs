@@ -20,12 +20,12 @@ mod stats;
 mod taskset;
 mod throughput;
 mod transfer;
+mod wan;
 mod words;
 
 use std::ffi::OsString;
-use std::io;
 
-use figures::{Group, Report};
+use figures::{Emit, Group, Report};
 use options::{Row, Settings};
 use rounds::Bench;
 
@@ -90,42 +90,51 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
         about,
         groups: Vec::new(),
     };
+    let as_text = !bench.settings.json;
+    if as_text {
+        print!("{}", report::about(&report));
+    }
     let mut failed = false;
     for row in &bench.settings.rows {
-        match row_groups(&bench, *row) {
-            Ok(groups) => report.groups.extend(groups),
-            Err(why) => {
-                eprintln!("fulmar bench: {}: {why}", row.name());
-                failed = true;
+        let mut emit = |group: Group| {
+            if as_text {
+                print!("{}", report::group(&group));
             }
+            failed |= group.failed();
+            report.groups.push(group);
+        };
+        if let Err(why) = measure_row(&bench, *row, &mut emit) {
+            eprintln!("fulmar bench: {}: {why}", row.name());
+            failed = true;
         }
     }
-    write(&bench.settings, &report).map_err(|error| error.to_string())?;
-    failed |= report.groups.iter().any(Group::failed);
+    if bench.settings.json {
+        println!("{}", report::as_json(&report).render());
+    }
     Ok(i32::from(failed))
 }
 
-fn row_groups(bench: &Bench, row: Row) -> Result<Vec<Group>, String> {
+fn measure_row(bench: &Bench, row: Row, emit: &mut Emit<'_>) -> Result<(), String> {
     match row {
-        Row::Throughput => throughput::measure(bench),
-        Row::Rekey => throughput::measure_rekeys(bench),
-        Row::Login => Ok(login::measure(bench)),
-        Row::Echo => Ok(echo::measure(bench)),
-        Row::Copy => copy::measure(bench),
-        Row::Taskset => taskset::measure(bench),
-        Row::Compress => compress::measure(bench),
-        Row::Idle => Ok(idle::measure(bench)),
-        _ => Err(format!("{} cannot be measured yet", row.name())),
+        Row::Throughput => throughput::measure(bench, emit),
+        Row::Rekey => throughput::measure_rekeys(bench, emit),
+        Row::Login => {
+            emit(login::measure(bench));
+            Ok(())
+        }
+        Row::Echo => {
+            emit(echo::measure(bench));
+            Ok(())
+        }
+        Row::Copy => copy::measure(bench, emit),
+        Row::Taskset => taskset::measure(bench, emit),
+        Row::Compress => compress::measure(bench, emit),
+        Row::Idle => {
+            idle::measure(bench, emit);
+            Ok(())
+        }
+        Row::Wan => wan::measure(bench, emit),
     }
-}
-
-fn write(settings: &Settings, report: &Report) -> io::Result<()> {
-    if settings.json {
-        println!("{}", report::as_json(report).render());
-    } else {
-        print!("{}", report::as_text(report));
-    }
-    Ok(())
 }
 
 /// What figures depend on beside the programs' speed.

@@ -19,8 +19,8 @@ rows:
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
 options:
-  --pairs N          rounds that count, after one that does not (7; taskset 30)
-  --size MIB         bytes of a transfer (512)
+  --pairs N          rounds that count, after one that does not (each row has its number)
+  --size MIB         bytes of a transfer (512; wan 1536)
   --cipher LIST      default, or CIPHER or CIPHER+MAC, by commas; all: those of the project's table
   --way LIST         pipes (head and cat), own (source and sink of ours, which check the bytes),
                      file (file to file, checked), null (file to /dev/null)
@@ -212,7 +212,8 @@ pub(super) struct Settings {
     pub(super) directions: Vec<Direction>,
     /// Rounds that count; none where each row has its own number.
     pub(super) pairs: Option<usize>,
-    pub(super) mib: u64,
+    /// MiB of a transfer; none where each row has its own number.
+    pub(super) mib: Option<u64>,
     pub(super) algorithms: Vec<Algorithms>,
     pub(super) ways: Vec<Way>,
     pub(super) pairings: Vec<Pairing>,
@@ -230,7 +231,7 @@ impl Default for Settings {
             rows: Vec::new(),
             directions: Vec::new(),
             pairs: None,
-            mib: 512,
+            mib: None,
             algorithms: ["default", "aes128-gcm"].map(Algorithms::named).to_vec(),
             ways: vec![Way::Pipes],
             pairings: Pairing::ALL.to_vec(),
@@ -245,9 +246,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Bytes of a transfer.
+    /// MiB of a transfer on this machine.
+    pub(super) fn mib(&self) -> u64 {
+        self.mib.unwrap_or(512)
+    }
+
+    /// Bytes of a transfer on this machine.
     pub(super) fn bytes(&self) -> u64 {
-        self.mib << 20
+        self.mib() << 20
     }
 
     /// Rounds that count, for a row whose own number is `usual`.
@@ -306,7 +312,7 @@ fn option(settings: &mut Settings, word: &str, value: Option<&str>) -> Result<()
     let value = || value.ok_or_else(|| format!("{word} wants a value"));
     match word {
         "--pairs" => settings.pairs = Some(number(word, value()?, 1..=10_000)?),
-        "--size" => settings.mib = number(word, value()?, 1..=1_048_576)?,
+        "--size" => settings.mib = Some(number(word, value()?, 1..=1_048_576)?),
         "--sessions" => settings.sessions = number(word, value()?, 1..=1000)?,
         "--cipher" => {
             let names: Vec<&str> = match value()? {
@@ -411,7 +417,7 @@ mod tests {
         let settings = read("up --size 7").unwrap().unwrap();
         assert_eq!(
             (settings.mib, &settings.rows[..]),
-            (7, &[Row::Throughput][..])
+            (Some(7), &[Row::Throughput][..])
         );
         assert_eq!(settings.directions, [Direction::Up]);
         assert_eq!(read("all").unwrap().unwrap().rows, Row::ALL);

@@ -28,18 +28,20 @@ pub(super) fn peer_name(group: &Group) -> Option<&str> {
         .map(|entry| entry.label.split(" → ").next().unwrap_or(&entry.label))
 }
 
-/// All groups as tables.
-pub(super) fn as_text(report: &Report) -> String {
-    let mut text = String::new();
-    for (what, value) in &report.about {
-        text.push_str(&format!("{what}: {value}\n"));
-    }
-    for group in &report.groups {
-        text.push_str(&format!("\n{}: {}\n", group.row, group.title));
-        text.push_str(&table(group));
-        for note in &group.notes {
-            text.push_str(&format!("  {note}\n"));
-        }
+/// What was measured with.
+pub(super) fn about(report: &Report) -> String {
+    report
+        .about
+        .iter()
+        .map(|(what, value)| format!("{what}: {value}\n"))
+        .collect()
+}
+
+/// One group as a table.
+pub(super) fn group(group: &Group) -> String {
+    let mut text = format!("\n{}: {}\n{}", group.row, group.title, table(group));
+    for note in &group.notes {
+        text.push_str(&format!("  {note}\n"));
     }
     text
 }

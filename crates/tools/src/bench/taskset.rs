@@ -1,6 +1,6 @@
 //! `taskset`: one core for each end; `CryptoThreads auto` against `1`, in pairs with an interval.
 
-use super::figures::{Entry, Group, Part, Per, Unit};
+use super::figures::{Emit, Entry, Group, Part, Per, Unit};
 use super::options::{Algorithms, Direction, Row, Way};
 use super::rounds::{Bench, Miss};
 use super::stats;
@@ -13,7 +13,7 @@ const ROUNDS: usize = 30;
 const THREADS: [&str; 2] = ["auto", "1"];
 
 /// Measures ours with ours, each end on a core of its own.
-pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let cpus = sys::process::affinity().map_err(|error| error.to_string())?;
     let (Some(near), Some(far)) = (cpus.first(), cpus.get(1)) else {
         return Err("there is only one core".into());
@@ -25,10 +25,9 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
         .iter()
         .map(|threads| bench.lab(0, &far, &format!("CryptoThreads {threads}")))
         .collect();
-    let mut groups = Vec::new();
     for algorithms in &bench.settings.algorithms {
         for direction in &bench.settings.directions {
-            groups.push(group(
+            emit(group(
                 bench,
                 &mut labs,
                 (&near, &files),
@@ -36,7 +35,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
             ));
         }
     }
-    Ok(groups)
+    Ok(())
 }
 
 fn group(

@@ -1,7 +1,7 @@
 //! `throughput`: bytes through a command, by cipher, direction and way; and `rekey`, the same by
 //! how often keys change.
 
-use super::figures::{Entry, Group, Part, Per, Unit};
+use super::figures::{Emit, Entry, Group, Part, Per, Unit};
 use super::options::{Algorithms, Direction, Row, Settings, Way};
 use super::rounds::{Bench, Chain as Ends, Miss, Sample};
 use super::transfer::{self, Chain, Files, Transfer};
@@ -13,17 +13,16 @@ pub(super) const ROUNDS: usize = 7;
 const REKEY_LIMITS: [Option<&str>; 3] = [None, Some("16M"), Some("1M")];
 
 /// Measures every cipher in every direction and way that was asked for.
-pub(super) fn measure(bench: &Bench) -> Result<Vec<Group>, String> {
-    let mut groups = Vec::new();
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let mut stand = Stand::new(bench)?;
     for way in &bench.settings.ways {
         for algorithms in &bench.settings.algorithms {
             for direction in &bench.settings.directions {
-                groups.push(stand.measure(*way, algorithms, *direction));
+                emit(stand.measure(*way, algorithms, *direction));
             }
         }
     }
-    Ok(groups)
+    Ok(())
 }
 
 /// Labs and files for transfers between processes of this machine.
@@ -117,7 +116,7 @@ impl<'a> Stand<'a> {
 }
 
 fn way_in_words(way: Way, direction: Direction, settings: &Settings) -> String {
-    let mib = settings.mib;
+    let mib = settings.mib();
     let command = match (way, direction) {
         (Way::Pipes, Direction::Up) => {
             format!("head -c {mib}M /dev/zero | ssh host 'cat >/dev/null'")
@@ -142,9 +141,8 @@ fn way_in_words(way: Way, direction: Direction, settings: &Settings) -> String {
 }
 
 /// Measures what it costs to change keys often, each chain against itself.
-pub(super) fn measure_rekeys(bench: &Bench) -> Result<Vec<Group>, String> {
+pub(super) fn measure_rekeys(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let mut stand = Stand::new(bench)?;
-    let mut groups = Vec::new();
     for direction in bench.settings.directions.clone() {
         let mut runs: Vec<(Ends, Wishes)> = Vec::new();
         let mut entries = Vec::new();
@@ -179,9 +177,9 @@ pub(super) fn measure_rekeys(bench: &Bench) -> Result<Vec<Group>, String> {
             stand.once(Way::Pipes, direction, Some(*chain), wishes)
         });
         compare_with_default(&mut group);
-        groups.push(group);
+        emit(group);
     }
-    Ok(groups)
+    Ok(())
 }
 
 /// Adds to each entry what it keeps of its chain's default.

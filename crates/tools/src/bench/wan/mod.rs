@@ -1,0 +1,252 @@
+//! `wan`: one stream over a long path, between two networks of this machine that a delay line
+//! joins; and how many round trips a login takes.
+
+mod line;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use sys::tun::{Interface, Tun};
+
+use super::figures::{Emit, Entry, Group, Part, Per, Unit};
+use super::options::{Algorithms, Direction, Row, Way};
+use super::rounds::{Bench, Chain as Ends, Miss, Sample};
+use super::transfer::{self, Chain, Files, Transfer};
+use super::words::Words;
+use crate::lab::{Kind, Lab, Place};
+use line::{Line, Path};
+
+/// Rounds when the command line says nothing.
+const ROUNDS: usize = 3;
+/// MiB of a stream when the command line says nothing: a window has to have time to open.
+const MIB: u64 = 1536;
+/// What streams that end at a peer get of it: its window is the same from the first second on,
+/// and small; dropbear's is 24 KiB.
+const PEERS_SHARE: u64 = 4;
+const DROPBEARS_SHARE: u64 = 256;
+/// The two ends.
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 2);
+/// The devices' name, each in a network of its own.
+const DEVICE: &str = "line";
+/// Most bytes that TCP may buffer in these networks.
+const TCP_BUFFER_BYTES: u64 = 128 << 20;
+
+/// Two networks and the line between them.
+struct World {
+    near: Place,
+    far: Place,
+    line: Line,
+}
+
+impl World {
+    fn new(path: Path) -> io::Result<Self> {
+        let (near, one) = Place::prepared(IpAddr::V4(NEAR), || network(NEAR))?;
+        let (far, other) = Place::with_account(IpAddr::V4(FAR), || network(FAR))?;
+        let line = Line::start(one, other, path)?;
+        Ok(Self { near, far, line })
+    }
+
+    /// The round-trip time that a connection sees, the least of five.
+    fn round_trip(&self) -> io::Result<Duration> {
+        let listener = self.far.run(|| TcpListener::bind((FAR, 0)))??;
+        let address = listener.local_addr()?;
+        let mut least = Duration::MAX;
+        for _ in 0..5 {
+            let begun = Instant::now();
+            let stream = self.near.run(move || TcpStream::connect(address))??;
+            least = least.min(begun.elapsed());
+            drop(stream);
+        }
+        Ok(least)
+    }
+}
+
+/// Puts this thread into a network of its own with one device at `address`.
+fn network(address: Ipv4Addr) -> io::Result<Tun> {
+    sys::namespace::unshare_network()?;
+    sys::tun::bring_up("lo")?;
+    let tun = Tun::new(DEVICE)?;
+    sys::tun::configure(
+        DEVICE,
+        &Interface {
+            address,
+            prefix_len: 24,
+            mtu_bytes: 1500,
+            queue_packets: 10_000,
+        },
+    )?;
+    for (name, start) in [("tcp_rmem", 131_072), ("tcp_wmem", 16_384)] {
+        // These belong to the network of the thread that opens them.
+        std::fs::write(
+            format!("/proc/sys/net/ipv4/{name}"),
+            format!("4096 {start} {TCP_BUFFER_BYTES}"),
+        )?;
+    }
+    Ok(tun)
+}
+
+/// Measures every round-trip time and rate that was asked for.
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
+    let explain = |error: io::Error| match error.kind() {
+        io::ErrorKind::PermissionDenied => "two networks and a line between them need root".into(),
+        _ => error.to_string(),
+    };
+    let first = Path {
+        rtt: Duration::from_millis(1),
+        bits_per_second: 0,
+    };
+    let world = World::new(first).map_err(explain)?;
+    let mut labs = bench.labs(&world.far, "MaxStartups 1000");
+    let files = Files::new().map_err(explain)?;
+    for rtt_ms in &bench.settings.rtts_ms {
+        for mbit in &bench.settings.rates_mbit {
+            world.line.set(Path {
+                rtt: Duration::from_millis(*rtt_ms),
+                bits_per_second: mbit * 1_000_000,
+            });
+            let seen = world.round_trip().map_err(explain)?;
+            for algorithms in &bench.settings.algorithms {
+                for direction in &bench.settings.directions {
+                    let rate = match mbit {
+                        0 => "no rate".to_string(),
+                        mbit => format!("{mbit} Mbit/s"),
+                    };
+                    let title = format!(
+                        "{rtt_ms} ms, {rate}, {}, {}",
+                        algorithms.name,
+                        direction.name()
+                    );
+                    let note = format!(
+                        "head | ssh host cat; round-trip time seen: {:.1} ms",
+                        seen.as_secs_f64() * 1e3
+                    );
+                    let stand = (&world, &mut labs[..], &files);
+                    emit(streams(bench, stand, (algorithms, *direction), title, note));
+                }
+            }
+        }
+    }
+    emit(logins(bench, &world)?);
+    Ok(())
+}
+
+fn streams(
+    bench: &Bench,
+    (world, labs, files): (&World, &mut [Result<Lab, String>], &Files),
+    (algorithms, direction): (&Algorithms, Direction),
+    title: String,
+    note: String,
+) -> Group {
+    let (mut chains, mut entries): (Vec<Option<Ends>>, Vec<Entry>) = bench
+        .chains()
+        .into_iter()
+        .map(|(chain, entry)| (Some(chain), entry))
+        .unzip();
+    chains.push(None);
+    entries.push(Entry::new("plain TCP", Part::Limit));
+    let mib = bench.settings.mib.unwrap_or(MIB);
+    let group = Group {
+        row: Row::Wan.name(),
+        title,
+        unit: Unit::MibPerSecond,
+        per: Per::Gib,
+        entries,
+        notes: vec![format!(
+            "{note}; {mib} MiB, where OpenSSH receives {} MiB, dropbear {} MiB",
+            mib / PEERS_SHARE,
+            mib / DROPBEARS_SHARE
+        )],
+    };
+    bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+        let ends = chains.get(index).copied().flatten();
+        let receiver = ends.map(|ends| match direction {
+            Direction::Up => ends.server,
+            Direction::Down => ends.client,
+        });
+        let receiver = receiver.and_then(|index| bench.suites.get(index));
+        let mib = match receiver.map(|suite| suite.kind) {
+            None | Some(Kind::Ours) => mib,
+            Some(Kind::OpenSsh) => (mib / PEERS_SHARE).max(1),
+            Some(Kind::Dropbear) => (mib / DROPBEARS_SHARE).max(1),
+        };
+        let transfer = Transfer {
+            way: Way::Pipes,
+            direction,
+            bytes: mib << 20,
+            files,
+        };
+        let mut chain = match ends {
+            None => Chain::Plain { server: &world.far },
+            Some(ends) => Chain::Ssh {
+                lab: labs
+                    .get_mut(ends.server)
+                    .ok_or("no such server")?
+                    .as_mut()
+                    .map_err(|why| why.clone())?,
+                suite: bench.suites.get(ends.client).ok_or("no such suite")?,
+                wishes: &algorithms.wishes,
+            },
+        };
+        transfer::run(&transfer, &mut chain, &world.near).map(|(sample, _)| sample)
+    })
+}
+
+/// How many round trips lie between the client's start and its exit: what a login takes longer
+/// over a longer path, divided by how much longer that is.
+fn logins(bench: &Bench, world: &World) -> Result<Group, String> {
+    /// Round-trip times that are compared.
+    const RTTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(200)];
+    let (chains, entries): (Vec<Ends>, Vec<Entry>) = bench.chains().into_iter().unzip();
+    let mut labs = bench.labs(&world.far, "MaxStartups 1000");
+    let group = Group {
+        row: Row::Wan.name(),
+        title: "round trips of ssh host true".into(),
+        unit: Unit::RoundTrips,
+        per: Per::Login,
+        entries,
+        notes: vec![format!(
+            "slope of the time over round-trip times of {} and {} ms, the handshake of TCP included",
+            RTTS[0].as_millis(),
+            RTTS[1].as_millis()
+        )],
+    };
+    Ok(
+        bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+            let ends = chains.get(index).ok_or("no such chain")?;
+            let lab = labs.get_mut(ends.server).ok_or("no such server")?;
+            let lab = lab.as_mut().map_err(|why| why.clone())?;
+            lab.serve()?;
+            let mut seconds = [0.0; 2];
+            for (rtt, seconds) in RTTS.iter().zip(&mut seconds) {
+                world.line.set(Path {
+                    rtt: *rtt,
+                    bits_per_second: 0,
+                });
+                let suite = bench.suites.get(ends.client).ok_or("no such suite")?;
+                *seconds = login(&world.near, lab.client(suite, &[], "true"))?;
+            }
+            let value = (seconds[1] - seconds[0]) / (RTTS[1] - RTTS[0]).as_secs_f64();
+            Ok(Sample { value, cpu: None })
+        }),
+    )
+}
+
+/// Seconds from a client's start to its exit.
+fn login(near: &Place, mut client: std::process::Command) -> Result<f64, Miss> {
+    client
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let begun = Instant::now();
+    let mut child = near.spawn(client)?;
+    let words = Words::listen(child.stderr.take().ok_or("no pipe")?);
+    let status = child.wait()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    match status.success() {
+        true => Ok(seconds),
+        false => Err(words.all().complaint(&status.to_string()).into()),
+    }
+}
