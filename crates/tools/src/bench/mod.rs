@@ -9,6 +9,7 @@ mod compress;
 mod copy;
 mod echo;
 mod figures;
+mod html;
 mod idle;
 mod login;
 mod options;
@@ -90,6 +91,10 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
         about,
         groups: Vec::new(),
     };
+    if let Some(path) = &bench.settings.html {
+        // Not after an hour of measuring.
+        std::fs::write(path, "").map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     let as_text = !bench.settings.json;
     if as_text {
         print!("{}", report::about(&report));
@@ -107,6 +112,10 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
             eprintln!("fulmar bench: {}: {why}", row.name());
             failed = true;
         }
+    }
+    if let Some(path) = &bench.settings.html {
+        std::fs::write(path, html::page(&report))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if bench.settings.json {
         println!("{}", report::as_json(&report).render());
