@@ -2,7 +2,7 @@
 //! judgement of the host key, user authentication.
 
 use config::client::ClientOptions;
-use driver::{Driver, DriverError, Notice};
+use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
 use proto::{Connection, Event, Negotiated, TransportConfig};
 use wire::message::reason;
 
@@ -84,6 +84,9 @@ pub fn handshake(
     debug1!("Local version string {}", connection.our_version());
     let mut driver =
         Driver::new(link.0, link.1, connection).map_err(|error| failed(DriverError::Io(error)))?;
+    let threads = CryptoThreads::from_option(options.crypto_threads);
+    driver.set_lane_terms(LaneTerms::new(threads));
+    driver.trim_memory();
     if let Some(seconds) = options.connect_timeout_s {
         let at = driver.now().saturating_add(u64::from(seconds) * 1000);
         driver.set_timer(TOKEN_DEADLINE, Some(at));

@@ -195,6 +195,7 @@ fn serve(
     let outcome = session.run();
     drop(session);
     drop(flags);
+    debug1!("crypto threads: {}", secured.driver.lane_report());
     if !matches!(
         outcome,
         Err(ClientError::Lost { .. } | ClientError::Closed(_))

@@ -138,6 +138,11 @@ pub(crate) fn variables(words: &[String]) -> Vec<Variable> {
         .collect()
 }
 
+/// `CryptoThreads`; `auto` is no number.
+pub(crate) fn thread_count(words: &[String]) -> Option<usize> {
+    words.first()?.parse().ok()
+}
+
 pub(crate) fn number_at(words: &[String], index: usize) -> Option<u64> {
     words.get(index)?.parse().ok()
 }

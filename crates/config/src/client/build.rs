@@ -14,7 +14,7 @@ use crate::error::{ConfigError, Warning};
 use crate::tokens::{self, ExpandError, Purpose, Tokens};
 use crate::types::{
     AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, number_at,
-    variables,
+    thread_count, variables,
 };
 use crate::value::{self, Value, Values};
 
@@ -255,6 +255,7 @@ fn typed(
         use_mptcp: flag(Row::UseMPTCP),
         version_addendum: expanded.version_addendum,
         visual_host_key: flag(Row::VisualHostKey),
+        crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
         window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
         tokens,
         warnings,

@@ -21,6 +21,10 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Fulmar's own",
     },
     Difference {
+        keyword: "cryptothreads",
+        reason: "Fulmar's own",
+    },
+    Difference {
         keyword: "windowmemory",
         reason: "Fulmar's own",
     },

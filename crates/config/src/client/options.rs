@@ -257,6 +257,8 @@ pub struct ClientOptions {
     pub version_addendum: Option<String>,
     /// `VisualHostKey`.
     pub visual_host_key: bool,
+    /// `CryptoThreads`: how many threads may seal and open packets in all; none is `auto`.
+    pub crypto_threads: Option<usize>,
     /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
     pub window_memory_bytes: u64,
     /// Expands templates with the facts of this connection.

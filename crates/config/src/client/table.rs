@@ -189,6 +189,7 @@ keyword_table! {
         ProxyCommand [] Kind::Rest, "", Carried, Everywhere, First, Line;
         ProxyJump [] Kind::Parsed(forms::client::proxy_jump), "", Carried, Everywhere, First, Line;
         UseMPTCP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         RefuseConnection [] Kind::Text, "", Carried, Everywhere, First, Never;
         Host [] Kind::Structure, "", Carried, Everywhere, First, Never;

@@ -93,6 +93,21 @@ pub(crate) fn rekey_limit(words: &[String]) -> Form {
     Ok(vec![bytes.to_string(), seconds.to_string()])
 }
 
+/// More threads than any core's memory could feed.
+const MOST_CRYPTO_THREADS: u64 = 256;
+
+/// `CryptoThreads auto|number`.
+pub(crate) fn crypto_threads(words: &[String]) -> Form {
+    let word = only(words)?;
+    if word.eq_ignore_ascii_case("auto") {
+        return one("auto");
+    }
+    match word.parse::<u64>() {
+        Ok(threads @ 1..=MOST_CRYPTO_THREADS) => one(threads.to_string()),
+        _ => Err(format!("Bad number of threads '{word}'.")),
+    }
+}
+
 /// The least of `WindowMemory`, bytes: without it not even one channel could be opened.
 const LEAST_WINDOW_MEMORY: u64 = 64 * 1024;
 

@@ -9,7 +9,7 @@ use crate::server::options::{
 use crate::server::table::{Row, SERVER_TABLE};
 use crate::types::{
     AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, number_at,
-    variables,
+    thread_count, variables,
 };
 use crate::units;
 use crate::value::{Value, Values};
@@ -119,6 +119,7 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
         use_pam: flag(Row::UsePAM),
         use_mptcp: flag(Row::UseMPTCP),
         version_addendum: unless_none(Row::VersionAddendum),
+        crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
         window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
         values,
         aes_hardware,

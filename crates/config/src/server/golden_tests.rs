@@ -34,6 +34,10 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Fulmar's own",
     },
     Difference {
+        keyword: "cryptothreads",
+        reason: "Fulmar's own",
+    },
+    Difference {
         keyword: "windowmemory",
         reason: "Fulmar's own",
     },

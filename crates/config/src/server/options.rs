@@ -303,6 +303,8 @@ pub struct ServerOptions {
     pub use_mptcp: bool,
     /// `VersionAddendum`: text behind the version line.
     pub version_addendum: Option<String>,
+    /// `CryptoThreads`: how many threads may seal and open packets in all; none is `auto`.
+    pub crypto_threads: Option<usize>,
     /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
     pub window_memory_bytes: u64,
     pub(crate) values: Values,

@@ -8,6 +8,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -51,6 +52,14 @@ pub struct LaneTerms {
     pub share_bytes: usize,
 }
 
+impl CryptoThreads {
+    /// The option of that name: `None` is `auto`.
+    #[must_use]
+    pub fn from_option(threads: Option<usize>) -> Self {
+        threads.map_or(Self::Auto, Self::AtMost)
+    }
+}
+
 impl LaneTerms {
     /// The usual ones.
     #[must_use]
@@ -73,6 +82,23 @@ pub struct LaneReport {
     pub sealed: Tally,
     /// Who opened those that were received.
     pub opened: Tally,
+}
+
+impl fmt::Display for LaneReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let worked = |tally: Tally| {
+            let all = tally.in_place + tally.helped + tally.by_workers;
+            (tally.by_workers, all)
+        };
+        let ((sealed, all_sealed), (opened, all_opened)) =
+            (worked(self.sealed), worked(self.opened));
+        write!(
+            f,
+            "at most {} at once; {sealed} of {all_sealed} batches sealed and {opened} of {all_opened} \
+             opened by others than the connection's own",
+            self.workers + 1
+        )
+    }
 }
 
 struct Seal;
@@ -181,13 +207,6 @@ impl Lanes {
             workers: self.pool.as_ref().map_or(0, Pool::most),
             sealed: self.seal.tally(),
             opened: self.open.tally(),
-        }
-    }
-
-    /// Ends the workers, which start again when they are needed.
-    pub(super) fn rest(&mut self) {
-        if let Some(pool) = &mut self.pool {
-            pool.rest();
         }
     }
 

@@ -202,12 +202,6 @@ impl Driver {
         self.lanes.report()
     }
 
-    /// Ends all workers, for a process that is about to fork; they start again when they are
-    /// needed.
-    pub fn rest_workers(&mut self) {
-        self.lanes.rest();
-    }
-
     /// The connection, for commands and getters.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection

@@ -65,6 +65,8 @@ impl<'a> Serve<'a> {
             self.driver.connection().fail(error);
             let _ = self.driver.flush_within(GOODBYE);
         }
+        let report = self.driver.lane_report();
+        self.context.log.debug(&format!("crypto threads: {report}"));
         self.hang_up();
         ended
     }
