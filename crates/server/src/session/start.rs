@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::path::Path;
 
 use config::server::ServerOptions;
-use driver::Driver;
+use driver::{CryptoThreads, Driver, LaneTerms};
 use privsep::{SessionGrant, Snapshot, roles};
 use proto::Connection;
 use sys::process::Credentials;
@@ -67,7 +67,9 @@ pub(super) fn begin(
     let _ = sys::process::set_title(&format!("fulmar: {}", grant.user));
     let knows_eow = connection.is_fulmar_peer() || grant.client_version.contains("OpenSSH");
     let for_options = sys::io::dup(&network)?;
-    let driver = Driver::new(network, None, connection)?;
+    let mut driver = Driver::new(network, None, connection)?;
+    let threads = CryptoThreads::from_option(options.crypto_threads);
+    driver.set_lane_terms(LaneTerms::new(threads));
     let auth_info = auth_info(&grant, &options, log);
     let context = Context {
         rpc,
