@@ -7,5 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod epoll;
+mod pieces;
 
 pub use epoll::{CryptoThreads, Driver, DriverError, LaneReport, LaneTerms, Notice};
+pub use pieces::Pieces;

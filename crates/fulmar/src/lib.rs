@@ -11,7 +11,7 @@
 //! any number of your threads may use any number of its channels. What you read from a channel
 //! has come within the window that was granted, and writing **waits** while the peer's window
 //! is closed: nothing queues without end on either side ([`MAX_BUFFERED_BYTES`] for each
-//! channel and direction).
+//! channel and direction; more only for a reader who was fast over a long path).
 //!
 //! ```no_run
 //! use fulmar::client::{Auth, Config, Session};

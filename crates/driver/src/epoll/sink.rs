@@ -1,21 +1,17 @@
 //! A descriptor that takes a channel's bytes: written from the packets in which they came.
 
-use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::OwnedFd;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use sys::epoll::{Epoll, Interest};
 
 use super::pipe::PipeGrowth;
 use super::watch::Registration;
+use crate::Pieces;
 
 /// Pieces in one writev.
 const MAX_SLICES: usize = 64;
-/// Shorter pieces that have to wait are joined: each costs more to keep than to copy.
-const CRUMB_BYTES: usize = 512;
-/// Size of what they are joined to, bytes.
-const JOINED_BYTES: usize = 16 * 1024;
 
 pub(super) enum Outcome {
     Waiting,
@@ -29,9 +25,7 @@ pub(super) struct Sink {
     ready: bool,
     /// No more data will come.
     ended: bool,
-    queue: VecDeque<Bytes>,
-    /// Crumbs behind the queue, on their way to become a piece of it.
-    crumbs: Vec<u8>,
+    queue: Pieces,
     growth: PipeGrowth,
 }
 
@@ -46,8 +40,7 @@ impl Sink {
             registration,
             ready: true,
             ended: false,
-            queue: VecDeque::new(),
-            crumbs: Vec::new(),
+            queue: Pieces::default(),
             growth: PipeGrowth::default(),
         })
     }
@@ -63,31 +56,11 @@ impl Sink {
 
     /// Bytes that it holds.
     pub(super) fn unwritten(&self) -> usize {
-        self.queue.iter().map(Bytes::len).sum::<usize>() + self.crumbs.len()
+        self.queue.len()
     }
 
     pub(super) fn push(&mut self, data: Bytes) {
-        if self.is_empty() || data.len() >= CRUMB_BYTES {
-            self.sweep();
-            self.queue.push_back(data);
-            return;
-        }
-        if self.crumbs.len() + data.len() > JOINED_BYTES {
-            self.sweep();
-        }
-        self.crumbs.extend_from_slice(&data);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.crumbs.is_empty()
-    }
-
-    /// Makes the crumbs a piece.
-    fn sweep(&mut self) {
-        if !self.crumbs.is_empty() {
-            self.queue
-                .push_back(Bytes::from(std::mem::take(&mut self.crumbs)));
-        }
+        self.queue.push(data);
     }
 
     pub(super) fn end(&mut self) {
@@ -100,27 +73,18 @@ impl Sink {
 
     /// Could be written without waiting.
     pub(super) fn is_ready(&self) -> bool {
-        self.ready && !self.is_empty()
+        self.ready && !self.queue.is_empty()
     }
 
     /// Writes what the descriptor takes; gives the number of bytes and what comes of it.
     pub(super) fn drain(&mut self) -> (usize, Outcome) {
         let mut written = 0;
-        if self.ready {
-            self.sweep();
-        }
         while self.ready && !self.queue.is_empty() {
-            let slices: Vec<IoSlice<'_>> = self
-                .queue
-                .iter()
-                .take(MAX_SLICES)
-                .map(|piece| IoSlice::new(piece))
-                .collect();
-            match sys::io::writev(&self.fd, &slices) {
+            match sys::io::writev(&self.fd, &self.queue.slices(MAX_SLICES)) {
                 Ok(count) => {
                     written += count;
                     self.growth.count(&self.fd, count);
-                    self.advance(count);
+                    self.queue.advance(count);
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => {
@@ -132,7 +96,7 @@ impl Sink {
                 },
             }
         }
-        let outcome = if self.ended && self.is_empty() {
+        let outcome = if self.ended && self.queue.is_empty() {
             Outcome::Ended
         } else {
             Outcome::Waiting
@@ -140,22 +104,8 @@ impl Sink {
         (written, outcome)
     }
 
-    fn advance(&mut self, mut count: usize) {
-        while count > 0 {
-            let Some(first) = self.queue.front_mut() else {
-                return;
-            };
-            if count < first.len() {
-                first.advance(count);
-                return;
-            }
-            count -= first.len();
-            self.queue.pop_front();
-        }
-    }
-
     pub(super) fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
-        let interest = Interest::when(false, !self.is_empty() && !self.ready);
+        let interest = Interest::when(false, !self.queue.is_empty() && !self.ready);
         self.registration.set(epoll, &self.fd, interest)
     }
 }

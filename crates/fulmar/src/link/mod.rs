@@ -35,9 +35,13 @@ pub(crate) use state::{ChannelState, End};
 
 use crate::{Error, Exit};
 
-/// Most bytes that one channel keeps in this process, for each direction: what has come and
-/// was not read (the window granted to the peer), or what was written and has not left (socket
-/// buffers and the connection's output queue).
+/// Most bytes that one channel keeps in this process, for each direction: what was written and
+/// has not left (socket buffers and the connection's output queue), or what has come and was not
+/// read (the window granted to the peer).
+///
+/// Reading fast over a long path makes the window grow past this; what all channels of a
+/// connection keep together is bounded by `window_memory_bytes` of its
+/// [`TransportConfig`](proto::TransportConfig).
 pub const MAX_BUFFERED_BYTES: usize = 4 * 1024 * 1024;
 
 /// The wake descriptor in the driver.

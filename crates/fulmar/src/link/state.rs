@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
+use driver::Pieces;
 use proto::Stream;
 
 use crate::{Error, Exit};
@@ -47,8 +48,8 @@ pub enum Happening {
 
 #[derive(Default)]
 struct Inner {
-    data: VecDeque<Bytes>,
-    stderr: VecDeque<Bytes>,
+    data: Pieces,
+    stderr: Pieces,
     unreported: usize,
     discards_data: bool,
     discards_stderr: bool,
@@ -61,7 +62,7 @@ struct Inner {
 }
 
 impl Inner {
-    fn queue(&mut self, stream: Stream) -> &mut VecDeque<Bytes> {
+    fn queue(&mut self, stream: Stream) -> &mut Pieces {
         match stream {
             Stream::Data => &mut self.data,
             Stream::Stderr => &mut self.stderr,
@@ -70,20 +71,7 @@ impl Inner {
 
     /// Copies what is there; gives the number of bytes.
     fn copy(&mut self, stream: Stream, buf: &mut [u8]) -> usize {
-        let queue = self.queue(stream);
-        let mut copied = 0;
-        while let (Some(piece), Some(room)) = (queue.front_mut(), buf.get_mut(copied..)) {
-            if room.is_empty() {
-                break;
-            }
-            let len = piece.len().min(room.len());
-            piece.copy_to_slice(room.get_mut(..len).unwrap_or_default());
-            copied += len;
-            if piece.is_empty() {
-                queue.pop_front();
-            }
-        }
-        copied
+        self.queue(stream).copy_to(buf)
     }
 
     /// Charges what was read; true when the connection's thread should hear of it now.
@@ -132,7 +120,7 @@ impl ChannelState {
         if discards {
             return false;
         }
-        inner.queue(stream).push_back(data);
+        inner.queue(stream).push(data);
         drop(inner);
         self.changed.notify_all();
         true
@@ -165,9 +153,9 @@ impl ChannelState {
         let mut inner = self.lock();
         inner.discards_data = true;
         inner.discards_stderr = true;
-        let queued: usize = inner.data.iter().chain(&inner.stderr).map(Bytes::len).sum();
-        inner.data.clear();
-        inner.stderr.clear();
+        let queued = inner.data.len() + inner.stderr.len();
+        inner.data = Pieces::default();
+        inner.stderr = Pieces::default();
         std::mem::take(&mut inner.unreported).saturating_add(queued)
     }
 
@@ -243,8 +231,7 @@ impl ChannelState {
                 let end = inner.verdict()?;
                 return Some(end.map(|()| (Vec::new(), Vec::new(), false)));
             }
-            let data: Vec<Bytes> = inner.data.drain(..).collect();
-            let stderr: Vec<Bytes> = inner.stderr.drain(..).collect();
+            let (data, stderr) = (inner.data.take(), inner.stderr.take());
             let bytes = data.iter().chain(&stderr).map(Bytes::len).sum();
             let report = inner.charge(bytes);
             Some(Ok((data, stderr, report)))
@@ -256,8 +243,8 @@ impl ChannelState {
     pub(crate) fn discard_stderr(&self) -> bool {
         let mut inner = self.lock();
         inner.discards_stderr = true;
-        let queued = inner.stderr.iter().map(Bytes::len).sum();
-        inner.stderr.clear();
+        let queued = inner.stderr.len();
+        inner.stderr = Pieces::default();
         inner.charge(queued)
     }
 

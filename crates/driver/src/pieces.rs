@@ -1,0 +1,168 @@
+//! Bytes that wait for whoever takes them, in the pieces in which they came: crumbs are joined,
+//! so that a window of single bytes costs little more than the bytes.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+
+/// Shorter pieces that have to wait are joined: each costs more to keep than to copy.
+const CRUMB_BYTES: usize = 512;
+/// Size of what they are joined to, bytes.
+const JOINED_BYTES: usize = 16 * 1024;
+
+/// A queue of bytes. See the module's head.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    whole: VecDeque<Bytes>,
+    /// Crumbs behind the rest, on their way to become a piece of it.
+    crumbs: Vec<u8>,
+}
+
+impl Pieces {
+    /// Bytes that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.whole.iter().map(Bytes::len).sum::<usize>() + self.crumbs.len()
+    }
+
+    /// Nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.crumbs.is_empty()
+    }
+
+    /// Puts a piece behind the rest.
+    pub fn push(&mut self, piece: Bytes) {
+        if self.is_empty() || piece.len() >= CRUMB_BYTES {
+            self.sweep();
+            self.whole.push_back(piece);
+            return;
+        }
+        if self.crumbs.len() + piece.len() > JOINED_BYTES {
+            self.sweep();
+        }
+        self.crumbs.extend_from_slice(&piece);
+    }
+
+    /// Makes the crumbs a piece.
+    fn sweep(&mut self) {
+        if !self.crumbs.is_empty() {
+            let crumbs = std::mem::take(&mut self.crumbs);
+            self.whole.push_back(Bytes::from(crumbs));
+        }
+    }
+
+    /// The first of them, at most `max` pieces.
+    #[must_use]
+    pub fn slices(&mut self, max: usize) -> Vec<IoSlice<'_>> {
+        self.sweep();
+        let pieces = self.whole.iter().take(max);
+        pieces.map(|piece| IoSlice::new(piece)).collect()
+    }
+
+    /// The first `count` bytes were taken.
+    pub fn advance(&mut self, mut count: usize) {
+        while count > 0 {
+            let Some(first) = self.first() else {
+                return;
+            };
+            let taken = count.min(first.len());
+            first.advance(taken);
+            count -= taken;
+            self.drop_empty();
+        }
+    }
+
+    /// Copies as many of them as `room` holds and takes them; gives the number.
+    pub fn copy_to(&mut self, room: &mut [u8]) -> usize {
+        let mut copied = 0;
+        while let (Some(first), Some(rest)) = (self.first(), room.get_mut(copied..)) {
+            let len = first.len().min(rest.len());
+            if len == 0 {
+                break;
+            }
+            first.copy_to_slice(rest.get_mut(..len).unwrap_or_default());
+            copied += len;
+            self.drop_empty();
+        }
+        copied
+    }
+
+    /// Takes all of them.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<Bytes> {
+        self.sweep();
+        std::mem::take(&mut self.whole).into()
+    }
+
+    fn first(&mut self) -> Option<&mut Bytes> {
+        if self.whole.is_empty() {
+            self.sweep();
+        }
+        self.whole.front_mut()
+    }
+
+    fn drop_empty(&mut self) {
+        if self.whole.front().is_some_and(Bytes::is_empty) {
+            self.whole.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(pieces: &[usize]) -> (Pieces, Vec<u8>) {
+        let mut queue = Pieces::default();
+        let mut all = Vec::new();
+        for (index, len) in pieces.iter().enumerate() {
+            let piece = vec![u8::try_from(index % 251).unwrap(); *len];
+            all.extend_from_slice(&piece);
+            queue.push(Bytes::from(piece));
+        }
+        (queue, all)
+    }
+
+    const MIXED: &[usize] = &[1, 2, 3, 40_000, 511, 512, 7, 7, 16_000, 500, 500];
+
+    #[test]
+    fn order_is_kept_whatever_is_joined() {
+        for step in [1, 2, 100, 600, 70_000] {
+            let (mut queue, all) = filled(MIXED);
+            assert_eq!(queue.len(), all.len());
+            let mut copied = Vec::new();
+            let mut room = vec![0; step];
+            loop {
+                let count = queue.copy_to(&mut room);
+                copied.extend_from_slice(&room[..count]);
+                if count == 0 {
+                    break;
+                }
+            }
+            assert!(copied == all && queue.is_empty());
+
+            let (mut queue, all) = filled(MIXED);
+            let mut seen = Vec::new();
+            while !queue.is_empty() {
+                let first = queue.slices(1)[0].to_vec();
+                let taken = step.min(first.len());
+                seen.extend_from_slice(&first[..taken]);
+                queue.advance(taken);
+            }
+            assert!(seen == all);
+        }
+        let (mut queue, all) = filled(MIXED);
+        assert_eq!(queue.take().concat(), all);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn crumbs_become_few_pieces_and_large_ones_stay() {
+        let (mut queue, _) = filled(&[1; 100_000]);
+        assert!(queue.take().len() < 10);
+        let (mut queue, _) = filled(&[CRUMB_BYTES; 100]);
+        assert_eq!(queue.take().len(), 100);
+    }
+}
