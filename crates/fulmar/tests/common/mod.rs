@@ -104,6 +104,7 @@ impl Commands {
             "sha256" => sha256(channel),
             "pattern" => pattern(channel, rest.parse().unwrap_or(0)),
             "flood" => self.flood(channel),
+            "stream" => stream(channel),
             "hold" => self.hold(channel),
             "both" => both(channel),
             "panic" => panic!("a handler's mistake, on purpose"),
@@ -150,6 +151,14 @@ pub fn offer(mut target: impl Write) -> u64 {
         }
     }
     taken
+}
+
+/// Writes until the channel is closed.
+fn stream(channel: &mut Channel) -> io::Result<()> {
+    let piece = vec![7; 64 * 1024];
+    loop {
+        channel.write_all(&piece)?;
+    }
 }
 
 /// Deterministic bytes that no run of equal packets could hide in.
