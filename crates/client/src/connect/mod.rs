@@ -89,6 +89,9 @@ fn direct(options: &ClientOptions) -> Result<Link, ClientError> {
         match eyeballs::race(&addresses, &from, timeout) {
             Ok(won) => {
                 debug1!("Connection established.");
+                if options.use_mptcp && !sys::socket::is_multipath(&won.socket) {
+                    debug1!("no Multipath TCP in this kernel; connected by TCP");
+                }
                 prepare(&won.socket, options);
                 return Ok(Link {
                     read: won.socket,
@@ -128,9 +131,6 @@ fn plain_reason(error: &std::io::Error) -> String {
 }
 
 fn prepare(socket: &OwnedFd, options: &ClientOptions) {
-    if options.use_mptcp && !sys::socket::is_multipath(socket) {
-        debug1!("no Multipath TCP in this kernel; connected by TCP");
-    }
     // A passed descriptor may be no TCP socket at all; then these fail without harm.
     let _ = sys::socket::set_nodelay(socket.as_fd(), true);
     if options.tcp_keep_alive {
