@@ -17,6 +17,7 @@ pub mod file;
 pub mod io;
 pub mod loginrec;
 pub mod memfd;
+pub mod memory;
 pub mod namespace;
 pub mod pam;
 pub mod process;

@@ -142,6 +142,8 @@ pub struct Driver {
     timers: BTreeMap<u64, Millis>,
     notices: VecDeque<Notice>,
     failure: Option<DriverError>,
+    /// The process is this connection's.
+    trims_memory: bool,
 }
 
 // A connection may be worked by another thread than the one that made it.
@@ -187,6 +189,7 @@ impl Driver {
             timers: BTreeMap::new(),
             notices: VecDeque::new(),
             failure: None,
+            trims_memory: false,
         })
     }
 
@@ -205,6 +208,12 @@ impl Driver {
     /// The connection, for commands and getters.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
+    }
+
+    /// What the connection frees when it goes idle goes back to the system at once. For a process
+    /// that is there for this connection: the allocator's whole heap is looked through.
+    pub fn trim_memory(&mut self) {
+        self.trims_memory = true;
     }
 
     /// The loop's clock, milliseconds.
@@ -486,7 +495,10 @@ impl Driver {
             .poll_deadline()
             .is_some_and(|deadline| deadline <= now)
         {
-            self.connection.handle_timeout(now)?;
+            let freed = self.connection.handle_timeout(now)?;
+            if freed && self.trims_memory {
+                sys::memory::trim();
+            }
         }
         self.link.pump_out(&mut self.connection, &mut self.lanes)?;
         self.lanes.weigh(&self.epoll, LANES_TOKEN)?;

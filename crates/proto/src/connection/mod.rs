@@ -358,17 +358,18 @@ impl Connection {
         self.channels.handle_round_trip(round_trip_us);
     }
 
-    /// The clock reached [`Connection::poll_deadline`].
+    /// The clock reached [`Connection::poll_deadline`]. True when the connection is idle and has
+    /// freed the memory of its bulk data, which the allocator may keep.
     ///
     /// # Errors
     /// [`Error::TimedOut`].
-    pub fn handle_timeout(&mut self, now: Millis) -> Result<(), Error> {
+    pub fn handle_timeout(&mut self, now: Millis) -> Result<bool, Error> {
         self.transport.now = now;
-        self.transport.handle_timeout()?;
+        let freed = self.transport.handle_timeout()?;
         if self.stage == Stage::Connected && self.alive.is_due(&self.transport.config, now)? {
             self.globals.send_keepalive(&mut self.transport)?;
         }
-        Ok(())
+        Ok(freed)
     }
 }
 

@@ -24,14 +24,15 @@ impl Transport {
             .map(|active_at| active_at.saturating_add(IDLE_MS))
     }
 
-    pub(super) fn shed_if_idle(&mut self) {
+    pub(super) fn shed_if_idle(&mut self) -> bool {
         if self.shed_deadline().is_none_or(|at| self.now < at) {
-            return;
+            return false;
         }
         self.active_at = None;
         self.pool.shed();
         self.splitter.shed();
         self.output.shrink_to_fit();
         self.events.shrink_to_fit();
+        true
     }
 }

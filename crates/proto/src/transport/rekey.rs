@@ -59,17 +59,19 @@ impl Transport {
         }
     }
 
-    pub(crate) fn handle_timeout(&mut self) -> Result<(), Error> {
-        self.shed_if_idle();
+    /// True when memory was given back.
+    pub(crate) fn handle_timeout(&mut self) -> Result<bool, Error> {
+        let shed = self.shed_if_idle();
         if self
             .exchange_deadline()
             .is_none_or(|deadline| self.now < deadline)
         {
-            return Ok(());
+            return Ok(shed);
         }
         match self.kex {
-            Kex::Idle => self.start_exchange(),
-            _ => Err(Error::TimedOut("key exchange")),
+            Kex::Idle => self.start_exchange()?,
+            _ => return Err(Error::TimedOut("key exchange")),
         }
+        Ok(shed)
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn begin(
     let mut driver = Driver::new(network, None, connection)?;
     let threads = CryptoThreads::from_option(options.crypto_threads);
     driver.set_lane_terms(LaneTerms::new(threads));
+    driver.trim_memory();
     let auth_info = auth_info(&grant, &options, log);
     let context = Context {
         rpc,
