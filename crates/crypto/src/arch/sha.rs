@@ -309,63 +309,70 @@ fn one_lane<W: Copy + Default>(states: &mut States<W, 1>, compress: impl FnOnce(
 
 /// Which kernels each hash has, and from how many messages on each is worth its
 /// width: where its cycles, which are the same for one lane and for all, come
-/// below those of the next narrower one. Measured on Sapphire Rapids, in cycles a
-/// byte with full lanes: SHA-256 2.05 alone (7 without SHA extensions), 1.54 in
-/// pairs, 2.25 on AVX2, 0.89 on AVX-512; SHA-512 5.2, 2.75 on AVX2, 1.07; SHA-1
-/// 1.83 (4 without), 1.59 in pairs, 1.04 on AVX2, 0.49.
+/// below those of narrower ones. Measured on Sapphire Rapids, in cycles a byte
+/// with all lanes busy:
+///
+/// | | one | SHA ×2 | AVX2 | AVX-512VL | AVX-512 |
+/// | --- | --- | --- | --- | --- | --- |
+/// | SHA-1 | 1.83 (3.44 without SHA extensions) | 1.56 | 1.04 | 0.62 | 0.49 |
+/// | SHA-256 | 2.05 (8.00) | 1.50 | 2.25 | 1.19 | 0.89 |
+/// | SHA-512 | 5.15 | | 2.75 | 1.48 | 1.07 |
 #[cfg(target_arch = "x86_64")]
 mod tiers {
-    use super::{CpuFeatures, Tier, Tiers};
-    use crate::arch::x86_64::{sha_avx2, sha_avx512, sha_ni};
+    use super::{CpuFeatures, Kernel, Tier, Tiers};
+    use crate::arch::x86_64::{sha_avx2, sha_avx512, sha_avx512vl, sha_ni};
 
     impl Tiers<u32, 64> {
         pub(super) fn add_sha1(&mut self, features: &CpuFeatures) {
-            let wide = if features.sha_ni.is_some() { 6 } else { 3 };
-            self.two = features.sha_ni.map(|token| Tier {
-                kernel: sha_ni::sha1_kernel(token),
-                least: 2,
-            });
-            self.eight = features.avx2.map(|token| Tier {
-                kernel: sha_avx2::sha1_kernel(token),
-                least: wide,
-            });
-            self.sixteen = features.avx512.map(|token| Tier {
-                kernel: sha_avx512::sha1_kernel(token),
-                least: wide,
-            });
+            let sha_ni = features.sha_ni.is_some();
+            if let Some(token) = features.sha_ni {
+                self.two = tier(sha_ni::sha1_kernel(token), 2);
+            }
+            if let Some(token) = features.avx512 {
+                self.eight = tier(sha_avx512vl::sha1_kernel(token), if sha_ni { 4 } else { 2 });
+                self.sixteen = tier(sha_avx512::sha1_kernel(token), if sha_ni { 10 } else { 9 });
+            } else if let Some(token) = features.avx2 {
+                self.eight = tier(sha_avx2::sha1_kernel(token), if sha_ni { 6 } else { 3 });
+            }
         }
 
         pub(super) fn add_sha256(&mut self, features: &CpuFeatures) {
-            self.two = features.sha_ni.map(|token| Tier {
-                kernel: sha_ni::sha256_kernel(token),
-                least: 2,
-            });
-            // Slower than pairs with SHA extensions even when it is full.
-            self.eight = features
-                .avx2
-                .filter(|_| features.sha_ni.is_none())
-                .map(|token| Tier {
-                    kernel: sha_avx2::sha256_kernel(token),
-                    least: 3,
-                });
-            self.sixteen = features.avx512.map(|token| Tier {
-                kernel: sha_avx512::sha256_kernel(token),
-                least: if features.sha_ni.is_some() { 10 } else { 3 },
-            });
+            let sha_ni = features.sha_ni.is_some();
+            if let Some(token) = features.sha_ni {
+                self.two = tier(sha_ni::sha256_kernel(token), 2);
+            }
+            if let Some(token) = features.avx512 {
+                self.eight = tier(
+                    sha_avx512vl::sha256_kernel(token),
+                    if sha_ni { 7 } else { 2 },
+                );
+                self.sixteen = tier(
+                    sha_avx512::sha256_kernel(token),
+                    if sha_ni { 11 } else { 9 },
+                );
+            } else if let (Some(token), None) = (features.avx2, features.sha_ni) {
+                // With SHA extensions pairs are faster even than this one's full lanes.
+                self.eight = tier(sha_avx2::sha256_kernel(token), 3);
+            }
         }
     }
 
     impl Tiers<u64, 128> {
         pub(super) fn add_sha512(&mut self, features: &CpuFeatures) {
-            self.four = features.avx2.map(|token| Tier {
-                kernel: sha_avx2::sha512_kernel(token),
-                least: 3,
-            });
-            self.eight = features.avx512.map(|token| Tier {
-                kernel: sha_avx512::sha512_kernel(token),
-                least: 2,
-            });
+            if let Some(token) = features.avx512 {
+                self.four = tier(sha_avx512vl::sha512_kernel(token), 2);
+                self.eight = tier(sha_avx512::sha512_kernel(token), 5);
+            } else if let Some(token) = features.avx2 {
+                self.four = tier(sha_avx2::sha512_kernel(token), 3);
+            }
         }
+    }
+
+    fn tier<W, const BLOCK: usize, const LANES: usize>(
+        kernel: Kernel<W, BLOCK, LANES>,
+        least: usize,
+    ) -> Option<Tier<W, BLOCK, LANES>> {
+        Some(Tier { kernel, least })
     }
 }
 

@@ -8,5 +8,6 @@ pub(super) mod nh_avx2;
 pub(super) mod nh_avx512;
 pub(super) mod sha_avx2;
 pub(super) mod sha_avx512;
+pub(super) mod sha_avx512vl;
 mod sha_lanes;
 pub(super) mod sha_ni;

@@ -1,5 +1,5 @@
-//! SHA-1, SHA-256 (eight messages) and SHA-512 (four) on AVX2, for CPUs with
-//! neither AVX-512 nor, for the first two, SHA extensions.
+//! SHA-1, SHA-256 (eight messages) and SHA-512 (four) on AVX2, for CPUs
+//! without AVX-512; SHA-256 only where there are no SHA extensions either.
 
 use core::arch::x86_64::*;
 
@@ -47,38 +47,38 @@ sha2! {
 }
 
 /// Eight 32-bit words a vector.
-mod words {
+pub(super) mod words {
     use super::*;
 
-    pub(super) const BITS: i32 = 32;
+    pub(in super::super) const BITS: i32 = 32;
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn add(a: __m256i, b: __m256i) -> __m256i {
+    pub(in super::super) fn add(a: __m256i, b: __m256i) -> __m256i {
         _mm256_add_epi32(a, b)
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn splat(word: u32) -> __m256i {
+    pub(in super::super) fn splat(word: u32) -> __m256i {
         _mm256_set1_epi32(word.cast_signed())
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn rotate<const RIGHT: i32, const LEFT: i32>(x: __m256i) -> __m256i {
+    pub(in super::super) fn rotate<const RIGHT: i32, const LEFT: i32>(x: __m256i) -> __m256i {
         _mm256_or_si256(_mm256_srli_epi32::<RIGHT>(x), _mm256_slli_epi32::<LEFT>(x))
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn shift<const RIGHT: i32>(x: __m256i) -> __m256i {
+    pub(in super::super) fn shift<const RIGHT: i32>(x: __m256i) -> __m256i {
         _mm256_srli_epi32::<RIGHT>(x)
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn load<const N: usize>(states: &[[u32; 8]; 8]) -> [__m256i; N] {
+    pub(in super::super) fn load<const N: usize>(states: &[[u32; 8]; 8]) -> [__m256i; N] {
         let mut rows = [_mm256_setzero_si256(); N];
         for (row, words) in rows.iter_mut().zip(states) {
             *row = from_array(words);
@@ -88,7 +88,7 @@ mod words {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn add_to<const N: usize>(states: &mut [[u32; 8]; 8], sums: [__m256i; N]) {
+    pub(in super::super) fn add_to<const N: usize>(states: &mut [[u32; 8]; 8], sums: [__m256i; N]) {
         for (words, sum) in states.iter_mut().zip(sums) {
             let sum = add(sum, from_array(words));
             // SAFETY: eight words are 32 bytes; the store needs no alignment.
@@ -106,7 +106,7 @@ mod words {
     /// Word i of every block in vector i.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn load_words(blocks: &[&[u8; 64]; 8]) -> [__m256i; 16] {
+    pub(in super::super) fn load_words(blocks: &[&[u8; 64]; 8]) -> [__m256i; 16] {
         let swap = _mm256_broadcastsi128_si256(_mm_set_epi8(
             12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
         ));
@@ -143,38 +143,38 @@ mod words {
 }
 
 /// Four 64-bit words a vector.
-mod longs {
+pub(super) mod longs {
     use super::*;
 
-    pub(super) const BITS: i32 = 64;
+    pub(in super::super) const BITS: i32 = 64;
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn add(a: __m256i, b: __m256i) -> __m256i {
+    pub(in super::super) fn add(a: __m256i, b: __m256i) -> __m256i {
         _mm256_add_epi64(a, b)
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn splat(word: u64) -> __m256i {
+    pub(in super::super) fn splat(word: u64) -> __m256i {
         _mm256_set1_epi64x(word.cast_signed())
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn rotate<const RIGHT: i32, const LEFT: i32>(x: __m256i) -> __m256i {
+    pub(in super::super) fn rotate<const RIGHT: i32, const LEFT: i32>(x: __m256i) -> __m256i {
         _mm256_or_si256(_mm256_srli_epi64::<RIGHT>(x), _mm256_slli_epi64::<LEFT>(x))
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn shift<const RIGHT: i32>(x: __m256i) -> __m256i {
+    pub(in super::super) fn shift<const RIGHT: i32>(x: __m256i) -> __m256i {
         _mm256_srli_epi64::<RIGHT>(x)
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn load<const N: usize>(states: &[[u64; 4]; 8]) -> [__m256i; N] {
+    pub(in super::super) fn load<const N: usize>(states: &[[u64; 4]; 8]) -> [__m256i; N] {
         let mut rows = [_mm256_setzero_si256(); N];
         for (row, words) in rows.iter_mut().zip(states) {
             *row = from_array(words);
@@ -184,7 +184,7 @@ mod longs {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn add_to<const N: usize>(states: &mut [[u64; 4]; 8], sums: [__m256i; N]) {
+    pub(in super::super) fn add_to<const N: usize>(states: &mut [[u64; 4]; 8], sums: [__m256i; N]) {
         for (words, sum) in states.iter_mut().zip(sums) {
             let sum = add(sum, from_array(words));
             // SAFETY: four words are 32 bytes; the store needs no alignment.
@@ -202,7 +202,7 @@ mod longs {
     /// Word i of every block in vector i.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn load_words(blocks: &[&[u8; 128]; 4]) -> [__m256i; 16] {
+    pub(in super::super) fn load_words(blocks: &[&[u8; 128]; 4]) -> [__m256i; 16] {
         let swap = _mm256_broadcastsi128_si256(_mm_set_epi8(
             8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7,
         ));

@@ -2,6 +2,7 @@
 //! waits for the one before it, so the second message's run in its shadow.
 
 use core::arch::x86_64::*;
+use core::hint::black_box;
 
 use super::sha_lanes::K_256;
 use crate::arch::HaveShaNi;
@@ -25,22 +26,41 @@ pub(crate) fn sha256_kernel(token: HaveShaNi) -> Kernel<u32, 64, 2> {
     }
 }
 
+/// Four of SHA-256's constants, so aligned that an addition takes them from memory.
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+struct Four([u32; 4]);
+
+/// [`K_256`], by sixteen rounds.
+static FOURS: [[Four; 4]; 4] = {
+    let mut fours = [[Four([0; 4]); 4]; 4];
+    let mut i = 0;
+    while i < 64 {
+        fours[i / 16][i / 4 % 4].0[i % 4] = K_256[i / 16][i % 16];
+        i += 1;
+    }
+    fours
+};
+
 #[target_feature(enable = "sha,sse4.1")]
 fn sha256(states: &mut States<u32, 2>, [first, second]: Lanes<'_, 64, 2>) {
     // The instructions want the words in the order FEBA and HGDC.
     let States(words) = states;
     let mut feba = [0, 1].map(|lane| gather([5, 4, 1, 0].map(|word: usize| words[word][lane])));
     let mut hgdc = [0, 1].map(|lane| gather([7, 6, 3, 2].map(|word: usize| words[word][lane])));
+    let [scheduled @ .., last] = &FOURS;
+    // Two messages need all 16 registers. The compiler must not unroll this loop: it
+    // would keep constants in registers and a state in memory, a third slower.
+    let scheduled: &[[Four; 4]] = black_box(scheduled);
     for blocks in first.iter().zip(second) {
         let (feba_before, hgdc_before) = (feba, hgdc);
         let mut w = [load_words(blocks.0), load_words(blocks.1)];
-        let [scheduled @ .., last] = &K_256;
         for k in scheduled {
-            for (i, k) in k.as_chunks().0.iter().enumerate() {
-                let k = load_constants(k);
+            for i in 0..4 {
                 for lane in 0..2 {
                     let w = &mut w[lane];
-                    four_rounds(&mut feba[lane], &mut hgdc[lane], _mm_add_epi32(w[i], k));
+                    let sums = _mm_add_epi32(w[i], load_constants(&k[i]));
+                    four_rounds(&mut feba[lane], &mut hgdc[lane], sums);
                     let [next, later, latest] = [w[(i + 1) % 4], w[(i + 2) % 4], w[(i + 3) % 4]];
                     let sum = _mm_sha256msg1_epu32(w[i], next);
                     let sum = _mm_add_epi32(sum, _mm_alignr_epi8::<4>(latest, later));
@@ -48,11 +68,10 @@ fn sha256(states: &mut States<u32, 2>, [first, second]: Lanes<'_, 64, 2>) {
                 }
             }
         }
-        for (i, k) in last.as_chunks().0.iter().enumerate() {
-            let k = load_constants(k);
+        for (i, k) in last.iter().enumerate() {
             for lane in 0..2 {
-                let sum = _mm_add_epi32(w[lane][i], k);
-                four_rounds(&mut feba[lane], &mut hgdc[lane], sum);
+                let sums = _mm_add_epi32(w[lane][i], load_constants(k));
+                four_rounds(&mut feba[lane], &mut hgdc[lane], sums);
             }
         }
         for lane in 0..2 {
@@ -79,9 +98,9 @@ fn four_rounds(feba: &mut __m128i, hgdc: &mut __m128i, sums: __m128i) {
 
 #[inline]
 #[target_feature(enable = "sse4.1")]
-fn load_constants(constants: &[u32; 4]) -> __m128i {
-    // SAFETY: four words are 16 bytes; the load needs no alignment.
-    unsafe { _mm_loadu_si128(constants.as_ptr().cast()) }
+fn load_constants(constants: &Four) -> __m128i {
+    // SAFETY: four words are 16 bytes, and aligned to them.
+    unsafe { _mm_load_si128(constants.0.as_ptr().cast()) }
 }
 
 /// The block's big-endian words, four a vector, the first lowest.
