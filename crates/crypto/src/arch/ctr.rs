@@ -26,10 +26,6 @@ pub(crate) enum CtrKernel {
 
 impl CtrKernel {
     /// Takes 16, 24 or 32 bytes of key.
-    pub(crate) fn new(key: &[u8]) -> Result<Self, Failed> {
-        Self::with_features(key, super::detect())
-    }
-
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, Failed> {
         if let Some(token) = features.vaes_avx512 {

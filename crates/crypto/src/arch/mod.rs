@@ -173,11 +173,12 @@ pub fn describe() -> Vec<(&'static str, bool)> {
 /// Which kernel each algorithm with kernels of our own uses, for tables.
 #[must_use]
 pub fn kernels() -> Vec<(&'static str, &'static str)> {
-    let aes_ctr = ctr::CtrKernel::new(&[0; 16]).map_or("none", |kernel| kernel.name());
     let features = detect();
+    let aes_ctr = ctr::CtrKernel::with_features(&[0; 16], features);
+    let aes_ctr = aes_ctr.map_or("none", |kernel| kernel.name());
     vec![
         ("aes-ctr", aes_ctr),
-        ("umac", nh::kernel_name(features)),
+        ("umac", nh::NhKey::with_features(&[], 2, features).kernel()),
         ("hmac-sha1", sha::Tiers::sha1(features).name()),
         ("hmac-sha2-256", sha::Tiers::sha256(features).name()),
         ("hmac-sha2-512", sha::Tiers::sha512(features).name()),

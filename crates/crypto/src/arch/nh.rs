@@ -145,17 +145,6 @@ impl Kernel {
     }
 }
 
-/// The kernel that these features choose, for tables.
-pub(crate) fn kernel_name(features: &CpuFeatures) -> &'static str {
-    if features.avx512.is_some() {
-        "avx512"
-    } else if features.avx2.is_some() {
-        "avx2"
-    } else {
-        "portable"
-    }
-}
-
 /// Adds NH of `data` under `key` to the first `STREAMS` values of `out`. Four
 /// sums a stream run side by side, so that the compiler can use vectors.
 fn portable<const STREAMS: usize>(key: &[u32], data: &[u8], out: &mut [u64; 4]) {

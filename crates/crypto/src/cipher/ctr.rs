@@ -6,6 +6,7 @@ use core::fmt;
 use super::{CipherAlgorithm, CipherKind};
 use crate::KeyLengthError;
 use crate::arch::ctr::CtrKernel;
+use crate::arch::{self, CpuFeatures};
 
 /// A key and IV of one direction and one epoch.
 pub struct CtrKey {
@@ -20,14 +21,34 @@ impl CtrKey {
     /// # Errors
     /// If a length does not fit `algorithm`, or it is not AES-CTR.
     pub fn new(algorithm: CipherAlgorithm, key: &[u8], iv: &[u8]) -> Result<Self, KeyLengthError> {
+        Self::with_features(algorithm, key, iv, arch::detect())
+    }
+
+    /// As [`Self::new`], with the best kernel that `features` allow: for tables
+    /// that compare kernels.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_features(
+        algorithm: CipherAlgorithm,
+        key: &[u8],
+        iv: &[u8],
+        features: &CpuFeatures,
+    ) -> Result<Self, KeyLengthError> {
         if algorithm.kind() != CipherKind::Ctr || key.len() != algorithm.key_len() {
             return Err(KeyLengthError);
         }
         let iv = iv.try_into().map_err(|_| KeyLengthError)?;
         Ok(Self {
-            kernel: CtrKernel::new(key).map_err(|_| KeyLengthError)?,
+            kernel: CtrKernel::with_features(key, features).map_err(|_| KeyLengthError)?,
             initial_counter: u128::from_be_bytes(iv),
         })
+    }
+
+    /// The kernel's name, for tables.
+    #[must_use]
+    pub fn kernel(&self) -> &'static str {
+        self.kernel.name()
     }
 
     /// XORs into `data` the key stream that begins `block_offset` 16-byte
