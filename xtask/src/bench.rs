@@ -1,0 +1,236 @@
+//! `cargo xtask bench [--bless]`: instructions of the protocol's work under callgrind, against
+//! the baseline in `benches/`.
+//!
+//! Counts repeat to the instruction for one compiler and one set of CPU features; with others
+//! they are only reported. They say nothing of the AVX-512 kernels, which callgrind cannot see.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How much more than the baseline is too much, parts of a hundred.
+const TOLERANCE_PERCENT: f64 = 3.0;
+/// The function whose instructions count (benches/src/main.rs).
+const WATCHED: &str = "benches::count_instructions";
+const BASELINE: &str = "benches/baseline.txt";
+const HEAD: &str =
+    "# Instructions by callgrind, made by `cargo xtask bench --bless`: 3 % more fail ./check.\n";
+
+/// Counts by name, with the lines that say on what they rest.
+#[derive(Debug, PartialEq, Eq)]
+struct Counts {
+    /// Compiler, CPU features, valgrind.
+    basis: Vec<String>,
+    counts: Vec<(String, u64)>,
+}
+
+/// Runs the task; gives its exit status.
+pub fn run(args: &[String]) -> i32 {
+    let bless = match args {
+        [] => false,
+        [flag] if flag == "--bless" => true,
+        _ => {
+            eprintln!("xtask bench: only --bless is known");
+            return 2;
+        }
+    };
+    let Some(valgrind) = said_by("valgrind", &["--version"]) else {
+        println!("skipped: instruction counts (valgrind is not installed)");
+        return 0;
+    };
+    match count(&valgrind).and_then(|counts| conclude(&counts, bless)) {
+        Ok(status) => status,
+        Err(why) => {
+            eprintln!("xtask bench: {why}");
+            1
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The first line that a program prints, if it can be run.
+fn said_by(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(text.lines().next()?.to_string())
+}
+
+/// Builds the program and runs it under callgrind.
+fn count(valgrind: &str) -> Result<Counts, String> {
+    let rustc = said_by("rustc", &["-V"]).ok_or("there is no rustc")?;
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--package", "benches"])
+        .current_dir(root())
+        .status()
+        .map_err(|error| error.to_string())?;
+    if !built.success() {
+        return Err("the benches do not compile".into());
+    }
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let directory = target.join("callgrind");
+    // What an earlier run left would be taken for this one's.
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=out"])
+        .arg(format!("--toggle-collect={WATCHED}"))
+        .arg(format!("--dump-after={WATCHED}"))
+        .arg(
+            target
+                .join("release/benches")
+                .canonicalize()
+                .map_err(|error| error.to_string())?,
+        )
+        .current_dir(&directory)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (told, names): (Vec<&str>, Vec<&str>) =
+        printed.lines().partition(|line| line.starts_with('#'));
+    let mut counts = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let path = directory.join(format!("out.{}", index + 1));
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let sum = summary(&text).ok_or(format!("{} has no summary", path.display()))?;
+        counts.push((name.to_string(), sum));
+    }
+    if counts.is_empty() {
+        return Err("nothing was counted".into());
+    }
+    let mut basis = vec![format!("# {rustc}"), format!("# {valgrind}")];
+    basis.extend(told.into_iter().map(str::to_string));
+    Ok(Counts { basis, counts })
+}
+
+/// The sum in a file of callgrind's.
+fn summary(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("summary: "))?;
+    line.trim().parse().ok().filter(|sum| *sum > 0)
+}
+
+fn as_text(counts: &Counts) -> String {
+    let mut text = String::from(HEAD);
+    for line in &counts.basis {
+        text.push_str(&format!("{line}\n"));
+    }
+    for (name, count) in &counts.counts {
+        text.push_str(&format!("{count:>10} {name}\n"));
+    }
+    text
+}
+
+fn parse(text: &str) -> Result<Counts, String> {
+    let text = text.strip_prefix(HEAD).unwrap_or(text);
+    let (basis, lines): (Vec<&str>, Vec<&str>) = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .partition(|line| line.starts_with('#'));
+    let counts = lines
+        .into_iter()
+        .map(|line| {
+            let (count, name) = line.trim().split_once(' ')?;
+            Some((name.to_string(), count.parse().ok()?))
+        })
+        .collect::<Option<_>>()
+        .ok_or("a line is not a count and a name")?;
+    Ok(Counts {
+        basis: basis.into_iter().map(str::to_string).collect(),
+        counts,
+    })
+}
+
+/// Prints the counts beside the baseline, or makes them the baseline; gives the exit status.
+fn conclude(counts: &Counts, bless: bool) -> Result<i32, String> {
+    let path = root().join(BASELINE);
+    if bless {
+        fs::write(&path, as_text(counts)).map_err(|error| error.to_string())?;
+        println!("{BASELINE}");
+        return Ok(0);
+    }
+    let text = fs::read_to_string(&path).map_err(|error| format!("{BASELINE}: {error}"))?;
+    let baseline = parse(&text).map_err(|why| format!("{BASELINE}: {why}"))?;
+    let comparable = baseline.basis == counts.basis;
+    let mut worse = Vec::new();
+    let mut better = 0;
+    for (name, now) in &counts.counts {
+        let before = baseline.counts.iter().find(|(other, _)| other == name);
+        let change = before.map(|(_, before)| percent(*before, *now));
+        let shown = change.map_or("new".into(), |change| format!("{change:+.1} %"));
+        println!("{now:>10} {shown:>9}  {name}");
+        match change {
+            None => worse.push(format!("{name} is not in {BASELINE}")),
+            Some(change) if change > TOLERANCE_PERCENT => worse.push(format!(
+                "{name}: {change:+.1} % instructions, more than {TOLERANCE_PERCENT} %"
+            )),
+            Some(change) => better += usize::from(change < -TOLERANCE_PERCENT),
+        }
+    }
+    if !comparable {
+        println!(
+            "only reported: {BASELINE} rests on\n{}\nand this on\n{}",
+            baseline.basis.join("\n"),
+            counts.basis.join("\n")
+        );
+        return Ok(0);
+    }
+    if better > 0 {
+        println!("{better} took fewer: keep that with `cargo xtask bench --bless`");
+    }
+    for line in &worse {
+        eprintln!("xtask bench: {line}");
+    }
+    Ok(i32::from(!worse.is_empty()))
+}
+
+fn percent(before: u64, now: u64) -> f64 {
+    #[allow(clippy::cast_precision_loss)]
+    let (before, now) = (before.max(1) as f64, now as f64);
+    (now / before - 1.0) * 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let counts = Counts {
+            basis: vec!["# rustc 1".into(), "# features: x".into()],
+            counts: vec![("seal 64 x 64 a".into(), 12), ("login".into(), 3_000_000)],
+        };
+        assert_eq!(parse(&as_text(&counts)).unwrap(), counts);
+        assert!(parse("# rustc\nmany login\n").is_err());
+    }
+
+    #[test]
+    fn the_baseline_can_be_read() {
+        let text = fs::read_to_string(root().join(BASELINE)).unwrap();
+        let baseline = parse(&text).unwrap();
+        assert!(
+            baseline
+                .basis
+                .iter()
+                .any(|line| line.starts_with("# rustc "))
+        );
+        assert!(baseline.counts.iter().any(|(name, _)| name == "login"));
+    }
+
+    #[test]
+    fn a_file_without_instructions_has_no_sum() {
+        assert_eq!(summary("version: 1\nsummary: 17\ntotals: 17\n"), Some(17));
+        assert_eq!(summary("summary: 0\n"), None);
+        assert_eq!(summary("totals: 17\n"), None);
+    }
+}
