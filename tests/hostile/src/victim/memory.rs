@@ -96,7 +96,7 @@ impl Memory {
     /// The clock moves on.
     pub fn wait_until(&mut self, now: Millis) {
         self.now = now;
-        let result = self.connection.handle_timeout(now);
+        let result = self.connection.handle_timeout(now).map(|_| ());
         self.judge(result);
         self.settle();
     }
