@@ -472,7 +472,7 @@ fn lies_about_channels_end_the_client() {
             liar.say(&ChannelExtendedData {
                 recipient_channel: number,
                 code: 9,
-                data: b"x",
+                data: &vec![0; 100_000],
             });
         },
         |liar, number| {
@@ -502,7 +502,7 @@ fn lies_about_channels_end_the_client() {
 
 #[test]
 fn odd_but_harmless_sessions_come_to_an_end() {
-    // Data of no bytes, answers to nothing, unknown requests, and no status at all.
+    // Data of no bytes or no known type, answers to nothing, unknown requests, and no status at all.
     let outcome = client_against(&COMMAND, |liar| {
         liar.serve_login();
         let number = take_session(liar);
@@ -510,6 +510,11 @@ fn odd_but_harmless_sessions_come_to_an_end() {
             liar.say(&ChannelData {
                 recipient_channel: number,
                 data: b"",
+            });
+            liar.say(&ChannelExtendedData {
+                recipient_channel: number,
+                code: 9,
+                data: b"of no known type",
             });
             liar.say(&ChannelSuccess {
                 recipient_channel: number,
