@@ -16,10 +16,12 @@ pub(super) fn quantile(values: &[f64], part: f64) -> f64 {
     #[allow(clippy::cast_precision_loss)]
     let place = part.clamp(0.0, 1.0) * last as f64;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let index = place.floor() as usize;
+    let index = place as usize;
+    #[allow(clippy::cast_precision_loss)]
+    let beyond = place - index as f64;
     let at = |index: usize| sorted.get(index.min(last)).copied().unwrap_or(f64::NAN);
     let (low, high) = (at(index), at(index + 1));
-    low + (high - low) * place.fract()
+    low + (high - low) * beyond
 }
 
 /// The lowest and the highest.
@@ -29,7 +31,10 @@ pub(super) fn range(values: &[f64]) -> (f64, f64) {
     (low, high)
 }
 
-/// The mean ratio of pairs and its 95 % interval: the logarithms' mean with Student's t.
+/// The mean ratio of pairs and its 95 % interval by Student's t.
+///
+/// Each pair counts by its difference over its mean. Near 1 that is the ratio's logarithm, and it
+/// has no function of libm in it, which the binary is not to need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PairedRatio {
     pub(super) ratio: f64,
@@ -39,23 +44,24 @@ pub(super) struct PairedRatio {
 
 /// `first / second` of each pair taken together; none for fewer than two pairs.
 pub(super) fn paired_ratio(first: &[f64], second: &[f64]) -> Option<PairedRatio> {
-    let logs: Vec<f64> = first
+    let apart: Vec<f64> = first
         .iter()
         .zip(second)
-        .map(|(first, second)| (first / second).ln())
+        .map(|(first, second)| 2.0 * (first - second) / (first + second))
         .collect();
-    if logs.len() < 2 {
+    if apart.len() < 2 {
         return None;
     }
     #[allow(clippy::cast_precision_loss)]
-    let count = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / count;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let count = apart.len() as f64;
+    let mean = apart.iter().sum::<f64>() / count;
+    let variance = apart.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (count - 1.0);
     let half = student_t(count - 1.0) * (variance / count).sqrt();
+    let ratio = |apart: f64| (2.0 + apart) / (2.0 - apart);
     Some(PairedRatio {
-        ratio: mean.exp(),
-        low: (mean - half).exp(),
-        high: (mean + half).exp(),
+        ratio: ratio(mean),
+        low: ratio(mean - half),
+        high: ratio(mean + half),
     })
 }
 
