@@ -49,6 +49,10 @@ impl CtrMac {
         self.mac.algorithm().is_etm()
     }
 
+    pub(crate) fn gains_by_many(&self) -> bool {
+        self.mac.gains_by_many()
+    }
+
     pub(crate) fn tag_bytes(&self) -> usize {
         self.mac.algorithm().tag_len()
     }

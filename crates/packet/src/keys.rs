@@ -72,6 +72,10 @@ impl<Purpose> Keys<Purpose> {
     pub(crate) fn rekey_bytes(&self) -> u64 {
         self.0.rekey_bytes()
     }
+
+    pub(crate) fn gains_by_many(&self) -> bool {
+        matches!(&self.0, Suite::CtrMac(keys) if keys.gains_by_many())
+    }
 }
 
 /// The algorithms' kind only.

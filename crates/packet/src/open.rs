@@ -37,6 +37,13 @@ impl OpenJob {
         self.packet.len()
     }
 
+    /// Whether many jobs like this one are done faster together than one by one; 16 of equal
+    /// length are best.
+    #[must_use]
+    pub fn gains_by_many(&self) -> bool {
+        self.keys.gains_by_many()
+    }
+
     /// Verifies, decrypts in place, and finds the payload.
     ///
     /// # Errors

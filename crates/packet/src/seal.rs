@@ -36,6 +36,13 @@ impl SealJob {
         self.buf.len()
     }
 
+    /// Whether many jobs like this one are done faster together than one by one; 16 of equal
+    /// length are best.
+    #[must_use]
+    pub fn gains_by_many(&self) -> bool {
+        self.keys.gains_by_many()
+    }
+
     /// Encrypts in place and appends the MAC or tag.
     pub fn run(mut self) -> SealedPacket {
         let (keys, mut piece) = self.parts();

@@ -109,6 +109,17 @@ impl<W: Work> Lane<W> {
         Arc::clone(&self.shared) as Arc<dyn Tasks>
     }
 
+    /// Batches are closed at so many bytes from now on, at most [`MAX_BATCH_BYTES`].
+    pub fn set_batch_bytes(&mut self, bytes: usize) {
+        self.batch_bytes = bytes.clamp(1, MAX_BATCH_BYTES);
+    }
+
+    /// At how many bytes a batch is closed.
+    #[must_use]
+    pub fn batch_bytes(&self) -> usize {
+        self.batch_bytes
+    }
+
     /// Appends a job that deals with `bytes` bytes. Its place in the order is fixed by this.
     pub fn push(&mut self, job: W::Job, bytes: usize) {
         if !self.failed {

@@ -22,6 +22,9 @@ use super::DriverError;
 /// Bytes at which a batch is closed: what is read, sealed and written in one go stays in a
 /// core's own cache.
 const BATCH_BYTES: usize = 256 * 1024;
+/// The same where packets gain by being done together: 16 of the usual 32 KiB. HMAC-SHA2-256
+/// with two copies: 8 together 2.3 GB/s, 16 2.8, 24 2.6, 32 2.8.
+const MANY_BATCH_BYTES: usize = 512 * 1024;
 /// The most workers that are ever tried: the owner, who reads and writes, is the limit then.
 const MOST_WORKERS: usize = 6;
 /// Received bytes that may be in the lane: they pin the slabs that the socket is read into, of
@@ -157,6 +160,14 @@ pub(super) struct Lanes {
     meter: Meter,
 }
 
+fn batch_bytes(gains_by_many: bool) -> usize {
+    if gains_by_many {
+        MANY_BATCH_BYTES
+    } else {
+        BATCH_BYTES
+    }
+}
+
 fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
@@ -219,6 +230,7 @@ impl Lanes {
 
     pub(super) fn push_seal(&mut self, job: SealJob) {
         let bytes = job.packet_bytes();
+        self.seal.set_batch_bytes(batch_bytes(job.gains_by_many()));
         self.seal.push(job, bytes);
     }
 
@@ -227,10 +239,14 @@ impl Lanes {
         self.seal.bytes()
     }
 
-    /// How many bytes may be on their way through a lane, or wait behind it for the socket: a
-    /// batch in place, and two for each worker, one in hand and one to go on with.
-    pub(super) fn limit_bytes(&self) -> usize {
-        BATCH_BYTES * (1 + 2 * self.gauge.workers())
+    /// How many bytes may be on their way through the lane, or wait behind it for the socket.
+    pub(super) fn seal_limit_bytes(&self) -> usize {
+        self.limit_bytes(self.seal.batch_bytes())
+    }
+
+    /// A batch in place, and two for each worker, one in hand and one to go on with.
+    fn limit_bytes(&self, batch_bytes: usize) -> usize {
+        batch_bytes * (1 + 2 * self.gauge.workers())
     }
 
     /// Lets what was pushed go on; what is sealed is appended to `out`.
@@ -257,11 +273,24 @@ impl Lanes {
 
     /// Whether another job may be pushed before the next [`Lanes::open`].
     pub(super) fn takes_open(&self) -> bool {
-        self.open.has_room() && self.open.bytes() < self.limit_bytes().min(MAX_OPEN_BYTES)
+        let limit = self.limit_bytes(self.open.batch_bytes());
+        self.open.has_room() && self.open.bytes() < limit.min(MAX_OPEN_BYTES)
+    }
+
+    /// Whether it is better to wait for what can be read at once than to open what there is: it
+    /// is less than makes the most of doing it together.
+    pub(super) fn awaits_more(&self) -> bool {
+        self.open.batch_bytes() > BATCH_BYTES && self.open.has_room()
+    }
+
+    /// Something was pushed and did not go on.
+    pub(super) fn holds(&self) -> bool {
+        self.open.gathered_bytes() > 0 && self.open.standing() == 0
     }
 
     pub(super) fn push_open(&mut self, job: OpenJob) {
         let bytes = job.wire_bytes();
+        self.open.set_batch_bytes(batch_bytes(job.gains_by_many()));
         self.open.push(job, bytes);
     }
 

@@ -161,6 +161,11 @@ impl Link {
         }
     }
 
+    /// The last read was no short one: the next will bring something, most likely.
+    pub(super) fn has_more(&self) -> bool {
+        self.readable && !self.closed
+    }
+
     /// The peer takes nothing more, and what it said before that is still to be read.
     pub(super) fn has_last_words(&self) -> bool {
         self.write_broken && !self.closed
@@ -214,7 +219,7 @@ impl Link {
         loop {
             let mut any = false;
             while lanes.takes_seal()
-                && self.out_bytes + lanes.unsealed_bytes() < lanes.limit_bytes()
+                && self.out_bytes + lanes.unsealed_bytes() < lanes.seal_limit_bytes()
             {
                 match connection.poll_output() {
                     Some(Output::Seal(job)) => lanes.push_seal(job),

@@ -474,20 +474,22 @@ impl Driver {
         let socket = self.link.read_fd();
         self.probe.look(socket, received, now, &mut self.connection);
         let mut reads_left = MAX_READS;
+        let mut holds = false;
         // Until nothing is left that could be done without waiting: a packet that stays unopened
         // here would lie until the peer speaks again.
         loop {
             self.link.pump_out(&mut self.connection, &mut self.lanes)?;
-            let opened = self.open_received(now);
+            let opened = self.open_received(now, holds);
             self.take_events();
             self.drain_sinks()?;
             let opened = opened?;
             self.fill_windows()?;
             let read = reads_left > 0 && self.link.pump_in(&mut self.connection)?;
             reads_left -= usize::from(read);
-            if !self.notices.is_empty() || !(opened || read) {
+            if !self.notices.is_empty() || !(opened || read || self.lanes.holds()) {
                 break;
             }
+            holds = read && reads_left > 0 && self.link.has_more();
         }
         // Behind what has come, since that may be the sign of life that was awaited.
         if self
@@ -510,12 +512,15 @@ impl Driver {
     }
 
     /// Opens the packets that have come and hands in, in order, what is opened; true when there
-    /// was one.
-    fn open_received(&mut self, now: Millis) -> Result<bool, DriverError> {
+    /// was one. With `holds` there is more to be read at once, and the packets may gain by it.
+    fn open_received(&mut self, now: Millis, holds: bool) -> Result<bool, DriverError> {
         let mut any = false;
         self.connection.handle_received(now)?;
         loop {
             let (pushed, failure) = self.split();
+            if holds && failure.is_none() && self.lanes.awaits_more() {
+                return Ok(any);
+            }
             self.lanes.open()?;
             while self.connection.takes_opened()
                 && let Some(opened) = self.lanes.next_opened()

@@ -151,6 +151,18 @@ fn both_directions_at_once() {
     );
 }
 
+/// Packets of such a MAC are opened together, so that reading goes on before it.
+#[test]
+fn both_directions_at_once_with_a_mac_that_gains_by_many() {
+    let config = TransportConfig {
+        ciphers: vec!["aes128-ctr".into()],
+        macs: vec!["hmac-sha2-256-etm@openssh.com".into()],
+        ..TransportConfig::default()
+    };
+    let terms = LaneTerms::new(ALONE);
+    both_ways(&config, terms, noise(24 << 20, 11), noise(12 << 20, 12));
+}
+
 #[test]
 fn both_directions_at_once_with_a_rekey_every_mebibyte_on_both_sides() {
     let config = TransportConfig {
