@@ -2,14 +2,16 @@
 
 mod bench;
 mod check;
-mod interop;
-mod man;
+mod programs;
 
-const USAGE: &str = "usage: cargo xtask check | bench [--bless] | interop [--all] | man\n\
-     check    rules that no compiler knows: arrows between rooms, places of unsafe, sizes\n\
-     bench    instructions of the protocol's work against the baseline; --bless: a new one\n\
-     interop  our programs against the peers of this machine; --all: the full product\n\
-     man      write the generated parts of man/\n";
+const USAGE: &str = "\
+usage: cargo xtask check | bench [--bless] | interop [--all] | man
+  check    rules that no compiler knows: arrows between rooms, unused dependencies,
+           places of unsafe, sizes
+  bench    instructions of the protocol's work against the baseline; --bless: a new one
+  interop  our programs against the peers of this machine; --all: the full product
+  man      write the generated parts of man/ and completion/
+";
 
 use std::process::ExitCode;
 
@@ -18,8 +20,8 @@ fn main() -> ExitCode {
     match args.first().map(String::as_str) {
         Some("check") => exit(check::run()),
         Some("bench") => exit(bench::run(args.get(1..).unwrap_or_default())),
-        Some("interop") => interop::run(args.get(1..).unwrap_or_default()),
-        Some("man") => exit(man::run()),
+        Some("interop") => programs::interop(args.get(1..).unwrap_or_default()),
+        Some("man") => programs::man(),
         _ => {
             eprint!("{USAGE}");
             exit(2)

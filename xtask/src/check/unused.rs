@@ -6,8 +6,8 @@ use std::path::Path;
 use super::manifest;
 use super::sources::rust_files;
 
-/// Folders whose folders are crates.
-const CRATES: &[&str] = &["crates", "tests"];
+/// Folders that are crates, or whose folders are.
+const PLACES: &[&str] = &["benches", "crates", "tests", "xtask"];
 
 /// Whether the code names the crate: `name::…`, `use name;` or `use name as …`, outside comments.
 fn is_named(code: &str, name: &str) -> bool {
@@ -72,17 +72,17 @@ fn unused(folder: &Path, shown: &str) -> Vec<String> {
 /// One line for each broken rule.
 pub(super) fn broken(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
-    for parent in CRATES {
-        let listed = std::fs::read_dir(root.join(parent))
+    for place in PLACES {
+        let inside = std::fs::read_dir(root.join(place))
             .into_iter()
             .flatten()
             .flatten();
-        for folder in listed
-            .map(|entry| entry.path())
-            .filter(|path| path.is_dir())
-        {
-            let name = folder.file_name().unwrap_or_default().to_string_lossy();
-            lines.extend(unused(&folder, &format!("{parent}/{name}")));
+        let inside = inside.map(|entry| format!("{place}/{}", entry.file_name().to_string_lossy()));
+        for shown in inside.chain([(*place).to_owned()]) {
+            let folder = root.join(&shown);
+            if folder.join("Cargo.toml").exists() {
+                lines.extend(unused(&folder, &shown));
+            }
         }
     }
     lines.sort();

@@ -1,7 +1,8 @@
-//! `cargo xtask man`: the generated parts of `man/` and `completion/`.
+//! The generated parts of `man/` and `completion/`; `cargo xtask man` runs this. It is no part of
+//! xtask, which depends on nothing: building the tables takes minutes on a fresh machine.
 //!
 //! The pages of the two configuration files are made from the tables of `crates/config`, with
-//! the words of `man/*.keywords` here; the completions from [`flags`]. The other pages are
+//! the words of the `.keywords` files here; the completions from [`flags`]. The other pages are
 //! written by hand. The tests hold all of it against the tables, so that a keyword or flag
 //! cannot come or go without its words.
 
@@ -12,6 +13,7 @@ mod flags;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// A file that is made, from the workspace's root.
 struct Made {
@@ -20,7 +22,7 @@ struct Made {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Everything that is made, or what is missing for it.
@@ -39,8 +41,7 @@ fn all() -> Result<Vec<Made>, String> {
     Ok(made)
 }
 
-/// Writes what is made; gives the exit status.
-pub fn run() -> i32 {
+fn main() -> ExitCode {
     let written = all().and_then(|made| {
         for Made { path, text } in made {
             std::fs::write(root().join(path), text).map_err(|error| format!("{path}: {error}"))?;
@@ -49,10 +50,10 @@ pub fn run() -> i32 {
         Ok(())
     });
     match written {
-        Ok(()) => 0,
+        Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("xtask man: {why}");
-            1
+            eprintln!("pages: {why}");
+            ExitCode::FAILURE
         }
     }
 }

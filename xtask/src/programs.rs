@@ -1,0 +1,43 @@
+//! Tasks that are programs of their own, which only who asks for them waits for.
+
+use std::process::{Command, ExitCode};
+
+/// `cargo xtask interop`: installs the peers, builds ours and runs the matrix (`tests/interop`)
+/// with `arguments`: `--all` for the whole product instead of all pairs, `--only TEXT` for the
+/// couples whose names have TEXT in them, `--workers N`.
+pub fn interop(arguments: &[String]) -> ExitCode {
+    let mut install = Command::new("sh");
+    install.arg(".ci/peers");
+    let mut matrix = cargo();
+    matrix
+        .args(["run", "--quiet", "--release", "-p", "interop", "--"])
+        .args(arguments);
+    run([install, matrix])
+}
+
+/// `cargo xtask man`: writes the generated parts of `man/` and `completion/` (`xtask/pages`).
+pub fn man() -> ExitCode {
+    let mut pages = cargo();
+    pages.args(["run", "--quiet", "-p", "pages"]);
+    run([pages])
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Runs the commands from the workspace's root, as long as they succeed.
+fn run(commands: impl IntoIterator<Item = Command>) -> ExitCode {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    for mut command in commands {
+        match command.current_dir(root).status() {
+            Ok(status) if status.success() => {}
+            Ok(_) => return ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("xtask: {}: {error}", command.get_program().display());
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
