@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use interop::account::{Guest, uid_of};
 use interop::process::installed;
@@ -379,6 +380,60 @@ fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
     }
     assert_eq!(live.monitor_before.command_line, "sshd: [accepted]");
     client.still_works();
+    drop(client);
+    drop(_held);
+    server.leaves_nothing_behind();
+}
+
+/// Beside a cat that sends back what it gets.
+#[test]
+fn only_the_users_process_starts_threads_and_only_while_there_is_bulk() {
+    if !possible("threads of a server started as root") {
+        return;
+    }
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("skipped: threads on a machine with one core");
+        return;
+    }
+    let key = UserKey::new(3);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::new("CryptoThreads 2"));
+    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
+    let _held = silent(&server);
+    let live = Live::look(&server);
+    check_common(&live);
+    let threads = |facts: &Facts| {
+        let now = Facts::of(facts.pid).expect("it runs");
+        now.number("Threads")
+    };
+    let mut stdin = client.child.stdin.take().expect("its input");
+    let mut stdout = client.child.stdout.take().expect("its output");
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let feeder = scope.spawn(|| {
+            let zeros = vec![0; 1 << 16];
+            while !enough.load(Ordering::Relaxed) {
+                stdin.write_all(&zeros).expect("bulk");
+            }
+            stdin
+        });
+        let drain = scope.spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
+        let started = until(LIMIT, || threads(&live.session) == 2);
+        let others = [
+            &live.listener,
+            &live.monitor_before,
+            &live.auth,
+            &live.monitor_after,
+        ];
+        let alone = others.map(threads);
+        enough.store(true, Ordering::Relaxed);
+        let stdin = feeder.join().expect("the feeder");
+        assert!(started, "no worker for bulk");
+        assert_eq!(alone, [1; 4]);
+        assert!(until(LIMIT, || threads(&live.session) == 1), "idle workers");
+        drop(stdin);
+        drain.join().expect("the drain").expect("its bytes");
+    });
     drop(client);
     drop(_held);
     server.leaves_nothing_behind();
