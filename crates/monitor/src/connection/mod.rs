@@ -93,7 +93,7 @@ impl Inherited {
 /// The program of role `sshd-monitor`. Returns its exit status.
 #[must_use]
 pub fn monitor_main() -> i32 {
-    let inherited = match Inherited::read() {
+    let mut inherited = match Inherited::read() {
         Ok(inherited) => inherited,
         Err(error) => {
             eprintln!("{}: {error}", roles::ROLE_MONITOR);
@@ -107,9 +107,13 @@ pub fn monitor_main() -> i32 {
             return 255;
         }
     };
-    let global = config.global();
-    let log = open_log(&inherited.start, &global);
-    match serve(inherited, &config, &log) {
+    // What was only needed to begin with is not kept for as long as the connection lasts.
+    inherited.start.config = Vec::new();
+    let (log, use_dns) = {
+        let global = config.global();
+        (open_log(&inherited.start, &global), global.use_dns)
+    };
+    match serve(inherited, &config, use_dns, &log) {
         Ok(()) => 0,
         Err(error) => {
             log.fatal(&error);
@@ -159,8 +163,13 @@ fn no_addresses() -> Addresses {
     }
 }
 
-fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(), String> {
-    let Ok(addresses) = addresses(&inherited.network, config.global().use_dns) else {
+fn serve(
+    mut inherited: Inherited,
+    config: &ServerConfig,
+    use_dns: bool,
+    log: &Log,
+) -> Result<(), String> {
+    let Ok(addresses) = addresses(&inherited.network, use_dns) else {
         // The client is gone already.
         inherited.tell(ConnectionNews::NoAttempt);
         return Ok(());
@@ -190,6 +199,7 @@ fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(
         options.kex_algorithms.clone(),
         sys::time::monotonic_ms(),
     );
+    drop(options);
     let mut login = Login {
         channel,
         signer,
@@ -199,6 +209,8 @@ fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(
         log,
         user: None,
     };
+    // The auth process is only just being executed: the time is nobody's.
+    sys::memory::trim();
     let proof = match login.run() {
         Ok(proof) => proof,
         Err(end) => {
@@ -247,7 +259,7 @@ fn serve(mut inherited: Inherited, config: &ServerConfig, log: &Log) -> Result<(
         &inherited.executable,
         log,
     );
-    session.run(inherited.network, &snapshot)
+    session.run(inherited.network, snapshot)
 }
 
 /// LoginGraceTime counts from when the connection was accepted.

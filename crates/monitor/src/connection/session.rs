@@ -104,7 +104,7 @@ impl<'c> Session<'c> {
     ///
     /// # Errors
     /// When it could not be started.
-    pub(crate) fn run(mut self, network: OwnedFd, snapshot: &privsep::Frame) -> Result<(), String> {
+    pub(crate) fn run(mut self, network: OwnedFd, snapshot: privsep::Frame) -> Result<(), String> {
         if self.proof.user() != self.user.name {
             return Err("the proof is another user's".to_owned());
         }
@@ -127,7 +127,7 @@ impl<'c> Session<'c> {
         ran
     }
 
-    fn run_process(&mut self, network: OwnedFd, snapshot: &privsep::Frame) -> Result<(), String> {
+    fn run_process(&mut self, network: OwnedFd, snapshot: privsep::Frame) -> Result<(), String> {
         let (ours, theirs) = sys::socket::stream_pair().map_err(|error| error.to_string())?;
         let mut child = self
             .spawn(network, theirs)
@@ -136,9 +136,11 @@ impl<'c> Session<'c> {
             .debug(&format!("User child is on pid {}", child.pid()));
         let mut channel =
             Channel::new(ours, Phase::Session, self.log, "").map_err(|error| error.to_string())?;
-        let served = self
-            .hand_over(&mut channel, snapshot)
-            .and_then(|()| self.serve(&mut channel, child.pid()));
+        let served = self.hand_over(&mut channel, snapshot).and_then(|()| {
+            // The session may last for days, and asks for little.
+            sys::memory::trim();
+            self.serve(&mut channel, child.pid())
+        });
         drop(channel);
         // A process that broke a rule does nothing more; another may tell the client good-bye.
         let patience = match &served {
@@ -183,7 +185,7 @@ impl<'c> Session<'c> {
     fn hand_over(
         &mut self,
         channel: &mut Channel<'_>,
-        snapshot: &privsep::Frame,
+        snapshot: privsep::Frame,
     ) -> Result<(), End> {
         channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
         let grant = self.grant().map_err(End::Violation)?;
