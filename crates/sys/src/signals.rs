@@ -1,11 +1,12 @@
 //! Signals: numbers and names (RFC 4254 §6.10), dispositions, signals as a
 //! descriptor.
 //!
-//! No handler of ours does work: the loops read [`SignalFd`]. The one handler that
-//! exists restores a raw terminal and lives in [`crate::terminal`].
+//! No handler of ours does work: the loops read [`SignalFd`]. Of the two handlers that
+//! exist one restores a raw terminal ([`crate::terminal`]), the other sets a flag ([`note`]).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ffi::check;
 use crate::{Pid, Uid};
@@ -150,11 +151,36 @@ pub fn is_ignored(signal: Signal) -> io::Result<bool> {
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
+/// Whether a signal of [`note`] has come.
+static NOTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn take_note(_: libc::c_int) {
+    NOTED.store(true, Ordering::Relaxed);
+}
+
+/// From now on `signal` only sets what [`noted`] tells: for programs that clear up before they
+/// end. System calls go on, and programs that are executed have the default action again.
+///
+/// # Errors
+/// `EINVAL` for KILL and STOP.
+pub fn note(signal: Signal) -> io::Result<()> {
+    let handler: extern "C" fn(libc::c_int) = take_note;
+    set_disposition(signal, handler as libc::sighandler_t)
+}
+
+/// Whether one of the signals of [`note`] has come since the start.
+#[must_use]
+pub fn noted() -> bool {
+    NOTED.load(Ordering::Relaxed)
+}
+
 fn set_disposition(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: sigaction is a plain C struct: all zeroes is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    // SAFETY: the handler is SIG_IGN or SIG_DFL: no code of ours runs in signal context.
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler is SIG_IGN, SIG_DFL or `take_note`, which stores to an atomic and does
+    // nothing else in signal context.
     check(unsafe { libc::sigaction(signal.0, &raw const action, std::ptr::null_mut()) })?;
     Ok(())
 }
@@ -399,6 +425,17 @@ mod tests {
         assert_eq!(info.signal, Signal::USR2);
         assert_eq!(info.pid, i32::try_from(std::process::id()).unwrap());
         assert_eq!(signals.read().unwrap(), None);
+    }
+
+    #[test]
+    fn a_signal_may_be_noted_instead_of_ending_the_process() {
+        assert!(!noted());
+        note(Signal::USR1).unwrap();
+        // SAFETY: sends a signal that has a handler.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        assert!(noted());
+        restore_default(Signal::USR1).unwrap();
+        assert!(note(Signal::STOP).is_err());
     }
 
     #[test]

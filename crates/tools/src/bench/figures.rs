@@ -10,6 +10,7 @@ pub(super) enum Unit {
     Microseconds,
     Seconds,
     Kib,
+    PerSecond,
     RoundTrips,
 }
 
@@ -21,13 +22,14 @@ impl Unit {
             Self::Microseconds => "µs",
             Self::Seconds => "s",
             Self::Kib => "KiB",
+            Self::PerSecond => "/s",
             Self::RoundTrips => "round trips",
         }
     }
 
     /// Whether more of it is better.
     pub(super) fn more_is_better(self) -> bool {
-        self == Self::MibPerSecond
+        matches!(self, Self::MibPerSecond | Self::PerSecond)
     }
 }
 
@@ -179,6 +181,13 @@ impl Group {
             other / own
         };
         ratio.is_finite().then_some(ratio)
+    }
+
+    /// Whether nothing was tried.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries
+            .iter()
+            .all(|entry| entry.values.is_empty() && entry.missing.is_none())
     }
 
     /// Whether something of ours could not be measured: the program's status tells.

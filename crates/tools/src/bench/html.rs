@@ -9,8 +9,8 @@ use super::stats;
 
 /// Width of a chart, of its labels, and of the room for figures behind the bars; height of a bar
 /// with the gap below it. All in the SVG's own units.
-const WIDTH: f64 = 800.0;
-const LABELS: f64 = 250.0;
+const WIDTH: f64 = 880.0;
+const LABELS: f64 = 330.0;
 const FIGURES: f64 = 90.0;
 const STEP: f64 = 26.0;
 const BAR: f64 = 16.0;
@@ -236,11 +236,11 @@ mod tests {
         let page = page(&report());
         let full = WIDTH - LABELS - FIGURES;
         let ours = format!(
-            "class=\"ours\" x=\"250\" y=\"0.0\" width=\"{:.1}\"",
+            "class=\"ours\" x=\"330\" y=\"0.0\" width=\"{:.1}\"",
             full * 2.0 / 3.0
         );
         let peer = format!(
-            "class=\"peer\" x=\"250\" y=\"26.0\" width=\"{:.1}\"",
+            "class=\"peer\" x=\"330\" y=\"26.0\" width=\"{:.1}\"",
             full / 3.0
         );
         assert!(page.contains(&ours) && page.contains(&peer), "{page}");

@@ -1,18 +1,33 @@
-//! `login`: `ssh host true`, from the client's start to its exit, and what it costs both ends.
+//! `login`: `ssh host true`, from the client's start to its exit, alone and many at once, and what
+//! it costs both ends.
 
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::figures::{Cpu, Group, Per, Unit};
+use super::figures::{Cpu, Emit, Group, Per, Unit};
 use super::options::Row;
 use super::rounds::{Bench, Chain, Miss, Sample};
-use crate::lab::{Lab, Suite};
+use super::stats;
+use crate::lab::{Kind, Lab, Suite};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 21;
 
+/// Rounds of logins at once when the command line says nothing, and logins of one.
+const CROWD_ROUNDS: usize = 3;
+const CROWD: usize = 200;
+/// Clients at once; dropbear turns away more than five from one address that have not logged in.
+const AT_ONCE: usize = 8;
+const AT_ONCE_DROPBEAR: usize = 4;
+
 /// Measures logins to servers that keep running, one for each chain.
-pub(super) fn measure(bench: &Bench) -> Group {
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
+    emit(one_by_one(bench));
+    emit(at_once(bench));
+}
+
+fn one_by_one(bench: &Bench) -> Group {
     let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
     let mut labs: Vec<Result<Lab, String>> = chains
         .iter()
@@ -48,8 +63,89 @@ pub(super) fn measure(bench: &Bench) -> Group {
     group
 }
 
+fn at_once(bench: &Bench) -> Group {
+    let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
+    let mut slowest: Vec<Vec<f64>> = vec![Vec::new(); entries.len()];
+    let group = Group {
+        row: Row::Login.name(),
+        title: format!("ssh host true, {AT_ONCE} at once"),
+        unit: Unit::PerSecond,
+        per: Per::Login,
+        entries,
+        notes: vec![format!(
+            "{CROWD} logins a round; dropbear {AT_ONCE_DROPBEAR} at once"
+        )],
+    };
+    let mut group = bench.alternate(group, bench.settings.rounds(CROWD_ROUNDS), |index| {
+        let chain = chains.get(index).ok_or("no such chain")?;
+        let client = bench.suites.get(chain.client).ok_or("no such suite")?;
+        let server = bench.suites.get(chain.server).ok_or("no such suite")?;
+        let clients = match server.kind {
+            Kind::Dropbear => AT_ONCE_DROPBEAR,
+            Kind::Ours | Kind::OpenSsh => AT_ONCE,
+        };
+        let mut lab = bench.lab(chain.server, &bench.servers, "MaxStartups 1000")?;
+        let (sample, slow) = crowd(client, &mut lab, clients)?;
+        if let Some(slowest) = slowest.get_mut(index) {
+            slowest.push(slow);
+        }
+        Ok(sample)
+    });
+    for (entry, slow) in group.entries.iter_mut().zip(&slowest) {
+        let counted = stats::median(slow.get(1..).unwrap_or_default());
+        let cell = super::report::digits(counted);
+        entry.more.push(("99th of 100, ms".into(), cell));
+    }
+    group
+}
+
+/// [`CROWD`] logins by `clients` at once: how many a second, and how long all but a hundredth
+/// took at most, ms.
+fn crowd(suite: &Suite, lab: &mut Lab, clients: usize) -> Result<(Sample, f64), Miss> {
+    lab.serve()?;
+    let begun = Instant::now();
+    let next = AtomicUsize::new(0);
+    let shared: &Lab = lab;
+    let each = || {
+        let mut samples = Vec::new();
+        while next.fetch_add(1, Ordering::Relaxed) < CROWD {
+            samples.push(login(suite, shared)?);
+        }
+        Ok(samples)
+    };
+    let ran: Vec<Result<Vec<Sample>, Miss>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients).map(|_| scope.spawn(each)).collect();
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err("a client's thread panicked".into()))
+            })
+            .collect()
+    });
+    let seconds = begun.elapsed().as_secs_f64();
+    let samples = ran.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    #[allow(clippy::cast_precision_loss)]
+    let count = samples.len().max(1) as f64;
+    let server = lab.stop()?.as_secs_f64() / count;
+    let client = samples.iter().filter_map(|sample| sample.cpu);
+    let client = client.map(|cpu| cpu.client).sum::<f64>() / count;
+    let times: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+    let sample = Sample {
+        value: count / seconds,
+        cpu: Some(Cpu { client, server }),
+    };
+    Ok((sample, stats::quantile(&times, 0.99)))
+}
+
 fn once(suite: &Suite, lab: &mut Lab) -> Result<Sample, Miss> {
     lab.serve()?;
+    login(suite, lab)
+}
+
+/// One login to a server that runs: ms.
+fn login(suite: &Suite, lab: &Lab) -> Result<Sample, Miss> {
     let mut client = lab.client(suite, &[], "true");
     client
         .stdin(Stdio::null())

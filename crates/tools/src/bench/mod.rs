@@ -29,6 +29,7 @@ use std::ffi::OsString;
 use figures::{Emit, Group, Report};
 use options::{Row, Settings};
 use rounds::Bench;
+use sys::signals::Signal;
 
 use crate::lab::{Place, Suite};
 
@@ -61,6 +62,9 @@ pub fn run(args: Vec<OsString>) -> i32 {
 }
 
 fn measure(mut settings: Settings) -> Result<i32, String> {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        sys::signals::note(signal).map_err(|error| error.to_string())?;
+    }
     let mut suites = vec![Suite::ours().map_err(|error| error.to_string())?];
     let mut about = Vec::new();
     if settings.peers.is_empty() {
@@ -86,6 +90,7 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
         settings,
         suites,
         servers,
+        interrupted: sys::signals::noted,
     };
     let mut report = Report {
         about,
@@ -101,7 +106,13 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
     }
     let mut failed = false;
     for row in &bench.settings.rows {
+        if (bench.interrupted)() {
+            break;
+        }
         let mut emit = |group: Group| {
+            if group.is_empty() {
+                return;
+            }
             if as_text {
                 print!("{}", report::group(&group));
             }
@@ -112,6 +123,10 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
             eprintln!("fulmar bench: {}: {why}", row.name());
             failed = true;
         }
+    }
+    if (bench.interrupted)() {
+        eprintln!("fulmar bench: interrupted; what was measured until then is kept");
+        failed = true;
     }
     if let Some(path) = &bench.settings.html {
         std::fs::write(path, html::page(&report))
@@ -128,7 +143,7 @@ fn measure_row(bench: &Bench, row: Row, emit: &mut Emit<'_>) -> Result<(), Strin
         Row::Throughput => throughput::measure(bench, emit),
         Row::Rekey => throughput::measure_rekeys(bench, emit),
         Row::Login => {
-            emit(login::measure(bench));
+            login::measure(bench, emit);
             Ok(())
         }
         Row::Echo => {

@@ -1,7 +1,7 @@
 //! Contestants by turns: every round runs each of them once; the first round warms caches and
 //! does not count.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 
 pub(super) use super::figures::Miss;
 use super::figures::{Cpu, Entry, Group, Part};
@@ -31,6 +31,9 @@ pub(super) struct Bench {
     pub(super) suites: Vec<Suite>,
     /// Where servers start.
     pub(super) servers: Place,
+    /// Whether to stop early: what was measured until then is still shown, and what was started
+    /// is cleared away.
+    pub(super) interrupted: fn() -> bool,
 }
 
 impl Bench {
@@ -113,7 +116,13 @@ impl Bench {
                     "{} {}: round {round} of {rounds}, {}",
                     group.row, group.title, entry.label
                 ));
+                if (self.interrupted)() {
+                    progress("");
+                    return group;
+                }
                 match once(index) {
+                    // A signal from the keyboard hits what is measured, too.
+                    Err(_) if (self.interrupted)() => {}
                     Ok(sample) if round > 0 => {
                         entry.values.push(sample.value);
                         entry.cpu.extend(sample.cpu);
@@ -136,7 +145,7 @@ impl Bench {
 pub(super) fn progress(line: &str) {
     /// Longer lines would wrap, and not be taken away.
     const MAX_CHARS: usize = 78;
-    let mut stderr = std::io::stderr();
+    let mut stderr = io::stderr();
     if stderr.is_terminal() {
         let line: String = line.chars().take(MAX_CHARS).collect();
         // A terminal that is gone is no reason to stop measuring.
@@ -147,6 +156,8 @@ pub(super) fn progress(line: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::bench::figures::{Per, Unit};
 
@@ -163,6 +174,7 @@ mod tests {
             },
             suites: vec![named("F"), named("a"), named("b")],
             servers: Place::here(),
+            interrupted: || false,
         }
     }
 
@@ -208,5 +220,35 @@ mod tests {
         assert!(group.entries[1].values.is_empty());
         assert_eq!(group.entries[1].missing, Some(Miss::Failed("gone".into())));
         assert!(!group.failed());
+    }
+
+    #[test]
+    fn an_interrupt_keeps_what_was_measured() {
+        thread_local!(static CAME: Cell<bool> = const { Cell::new(false) });
+        let mut bench = bench(&[Pairing::OursOurs]);
+        bench.interrupted = || CAME.get();
+        let group = Group {
+            row: "login",
+            title: String::new(),
+            unit: Unit::Milliseconds,
+            per: Per::Login,
+            entries: bench.chains().into_iter().map(|(_, entry)| entry).collect(),
+            notes: Vec::new(),
+        };
+        let mut runs = 0;
+        let group = bench.alternate(group, 5, |_| {
+            runs += 1;
+            if runs == 4 {
+                CAME.set(true);
+                return Err("killed".into());
+            }
+            Ok(Sample {
+                value: 1.0,
+                cpu: None,
+            })
+        });
+        assert_eq!(runs, 4);
+        assert_eq!(group.entries[0].values.len(), 2);
+        assert_eq!(group.entries[0].missing, None);
     }
 }

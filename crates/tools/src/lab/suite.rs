@@ -82,10 +82,12 @@ impl Suite {
         self
     }
 
-    /// A suite by its programs' names in one directory or its `bin` and `sbin`: OpenSSH's, or
-    /// dropbear's.
+    /// A suite by its programs' names in one directory or its `bin` and `sbin`: OpenSSH's, HPN-SSH's
+    /// (with `hpn` in front of each) or dropbear's.
     pub(crate) fn in_directory(name: &str, directory: &str) -> Result<Self, String> {
-        let directories = ["", "bin", "sbin"].map(|part| Path::new(directory).join(part));
+        // A server that executes itself again wants to have been called by its whole path.
+        let directory = std::path::absolute(directory).map_err(|error| error.to_string())?;
+        let directories = ["", "bin", "sbin"].map(|part| directory.join(part));
         let ssh = Self::openssh_in(name, &directories);
         match (ssh, Self::dropbear_in(name, &directories)) {
             (Ok(suite), _) | (Err(_), Ok(suite)) => Ok(suite),
@@ -99,9 +101,17 @@ impl Suite {
             name: name.into(),
             version: String::new(),
             kind: Kind::OpenSsh,
-            ssh: vec![find("ssh")?.into_os_string()],
-            sshd: vec![find("sshd")?.into_os_string()],
-            scp: find("scp").ok(),
+            ssh: vec![
+                find("ssh")
+                    .or_else(|why| find("hpnssh").map_err(|_| why))?
+                    .into(),
+            ],
+            sshd: vec![
+                find("sshd")
+                    .or_else(|why| find("hpnsshd").map_err(|_| why))?
+                    .into(),
+            ],
+            scp: find("scp").or_else(|_| find("hpnscp")).ok(),
             convert: None,
         };
         // OpenSSH_9.2p1 Debian-2+deb12u10, OpenSSL 3.0.19 27 Jan 2026
@@ -115,8 +125,8 @@ impl Suite {
             name: name.into(),
             version: String::new(),
             kind: Kind::Dropbear,
-            ssh: vec![find("dbclient")?.into_os_string()],
-            sshd: vec![find("dropbear")?.into_os_string()],
+            ssh: vec![find("dbclient")?.into()],
+            sshd: vec![find("dropbear")?.into()],
             scp: None,
             convert: Some(find("dropbearconvert")?),
         };
