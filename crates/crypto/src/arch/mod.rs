@@ -8,8 +8,10 @@
 //! `FULMAR_CPU` (`portable`, `aesni`, `avx2`, `vaes`, `avx512`) takes away what
 //! lies above the level named.
 
+pub(crate) mod chacha;
 pub(crate) mod ctr;
 pub(crate) mod nh;
+mod poly1305;
 pub(crate) mod sha;
 
 #[cfg(target_arch = "x86_64")]
@@ -178,6 +180,7 @@ pub fn kernels() -> Vec<(&'static str, &'static str)> {
     let aes_ctr = aes_ctr.map_or("none", |kernel| kernel.name());
     vec![
         ("aes-ctr", aes_ctr),
+        ("chacha20-poly1305", chacha::kernel_name(features)),
         ("umac", nh::NhKey::with_features(&[], 2, features).kernel()),
         ("hmac-sha1", sha::Tiers::sha1(features).name()),
         ("hmac-sha2-256", sha::Tiers::sha256(features).name()),

@@ -3,16 +3,14 @@
 
 use core::fmt;
 
-use aws_lc_rs::aead::chacha20_poly1305_openssh::{OpeningKey, SealingKey};
-use zeroize::Zeroizing;
-
+use crate::arch::CpuFeatures;
+use crate::arch::chacha::ChaChaPolyKernel;
 use crate::{IntegrityFailed, KeyLengthError};
 
 /// The two ChaCha20 keys of one direction and one epoch. The nonce is the
 /// packet's sequence number.
 pub struct ChaChaPolyKey {
-    sealing: SealingKey,
-    opening: OpeningKey,
+    kernel: ChaChaPolyKernel,
 }
 
 impl ChaChaPolyKey {
@@ -21,11 +19,25 @@ impl ChaChaPolyKey {
     /// # Errors
     /// If `key` is not 64 bytes.
     pub fn new(key: &[u8]) -> Result<Self, KeyLengthError> {
-        let key: Zeroizing<[u8; 64]> = Zeroizing::new(key.try_into().map_err(|_| KeyLengthError)?);
+        Self::with_features(key, crate::arch::detect())
+    }
+
+    /// A key whose kernels are those that `features` allow: for tables that
+    /// compare them.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, KeyLengthError> {
+        let key = key.try_into().map_err(|_| KeyLengthError)?;
         Ok(Self {
-            sealing: SealingKey::new(&key),
-            opening: OpeningKey::new(&key),
+            kernel: ChaChaPolyKernel::with_features(key, features),
         })
+    }
+
+    /// The kernels' name, for tables.
+    #[must_use]
+    pub fn kernel(&self) -> &'static str {
+        self.kernel.name()
     }
 
     /// Encrypts `packet`, the 4-byte length and the body, in place, and returns
@@ -35,21 +47,17 @@ impl ChaChaPolyKey {
     /// If `packet` is shorter than its length field.
     #[must_use]
     pub fn seal(&self, sequence_number: u32, packet: &mut [u8]) -> [u8; 16] {
-        assert!(packet.len() >= 4, "a packet begins with its length field");
-        let mut tag = [0; 16];
-        self.sealing
-            .seal_in_place(sequence_number, packet, &mut tag);
-        tag
+        match self.kernel.seal(sequence_number, packet) {
+            Ok(tag) => tag,
+            Err(_) => panic!("a packet begins with its length field"),
+        }
     }
 
     /// The length field in the clear. It is not authenticated until
     /// [`Self::open`] has succeeded.
     #[must_use]
     pub fn length(&self, sequence_number: u32, encrypted: [u8; 4]) -> u32 {
-        u32::from_be_bytes(
-            self.opening
-                .decrypt_packet_length(sequence_number, encrypted),
-        )
+        u32::from_be_bytes(self.kernel.length(sequence_number, encrypted))
     }
 
     /// Verifies the tag over `packet` (encrypted length and body), then
@@ -64,13 +72,7 @@ impl ChaChaPolyKey {
         packet: &mut [u8],
         tag: &[u8; 16],
     ) -> Result<(), IntegrityFailed> {
-        if packet.len() < 4 {
-            return Err(IntegrityFailed);
-        }
-        self.opening
-            .open_in_place(sequence_number, packet, tag)
-            .map(|_| ())
-            .map_err(|_| IntegrityFailed)
+        self.kernel.open(sequence_number, packet, tag)
     }
 }
 

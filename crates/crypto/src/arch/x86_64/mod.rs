@@ -1,11 +1,16 @@
 //! Kernels for x86-64, one file for each algorithm and vector width.
 
 mod aes;
+mod chacha;
+pub(super) mod chacha_avx2;
+pub(super) mod chacha_avx512;
 pub(super) mod ctr_aesni;
 pub(super) mod ctr_vaes256;
 pub(super) mod ctr_vaes512;
 pub(super) mod nh_avx2;
 pub(super) mod nh_avx512;
+mod poly1305_avx2;
+mod poly1305_ifma;
 pub(super) mod sha_avx2;
 pub(super) mod sha_avx512;
 pub(super) mod sha_avx512vl;

@@ -1,0 +1,292 @@
+//! chacha20-poly1305@openssh.com (OpenSSH's PROTOCOL.chacha20poly1305): the
+//! choice among kernels, and what a packet needs of any of them.
+//!
+//! The construction is over ChaCha20 with a block counter of 64 bits; no packet
+//! has the 256 GiB after which the upper word would count, so the kernels
+//! count 32 bits and let them wrap, as RFC 8439 has it.
+//!
+//! Keys are wiped, and so is what a key could be had from. What is derived for
+//! one packet, key stream and one-time key, is not: it tells of that packet only.
+#![forbid(unsafe_code)]
+
+mod portable;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use self::portable::Portable;
+use super::CpuFeatures;
+use crate::{IntegrityFailed, constant_time};
+
+#[cfg(target_arch = "x86_64")]
+use super::x86_64::{chacha_avx2::Avx2, chacha_avx512::Avx512};
+
+/// Bytes of a ChaCha20 block.
+pub(super) const BLOCK_LEN: usize = 64;
+
+/// A block of key stream.
+pub(super) type Block = [u8; BLOCK_LEN];
+
+/// What tells the blocks of one packet from those of another: the sequence number
+/// in the last 4 bytes, big-endian, and zeros before it.
+pub(super) type Nonce = [u8; 12];
+
+fn nonce(sequence_number: u32) -> Nonce {
+    let [a, b, c, d] = sequence_number.to_be_bytes();
+    [0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]
+}
+
+/// The two keys. Wiped on drop.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub(super) struct Keys {
+    pub(super) content: [u8; 32],
+    pub(super) length: [u8; 32],
+}
+
+/// The beginning of a packet's key stream, from one call of a kernel: block 0 of
+/// the content's key, whose first half is the key for Poly1305; block 0 of the
+/// length's key, for a kernel that has it at no cost; then the content's blocks
+/// from 1 on.
+// It lives on the stack for the time of one packet.
+#[allow(clippy::large_enum_variant)]
+pub(super) enum Front {
+    /// Two blocks of content.
+    Four([Block; 4]),
+    /// Six blocks of content.
+    Eight([Block; 8]),
+    /// Fourteen blocks of content.
+    #[cfg(target_arch = "x86_64")]
+    Sixteen([Block; 16]),
+}
+
+impl Front {
+    /// The block for Poly1305, the length's, and those of the content.
+    #[inline]
+    fn parts(&self) -> (&Block, &Block, &[Block]) {
+        match self {
+            Self::Four([key, length, content @ ..]) => (key, length, content),
+            Self::Eight([key, length, content @ ..]) => (key, length, content),
+            #[cfg(target_arch = "x86_64")]
+            Self::Sixteen([key, length, content @ ..]) => (key, length, content),
+        }
+    }
+
+    #[inline]
+    fn one_time_key(&self) -> &[u8; 32] {
+        let (key, _, _) = self.parts();
+        let (key, _) = key.as_chunks();
+        // A block is two keys.
+        &key[0]
+    }
+
+    #[inline]
+    fn content(&self) -> &[Block] {
+        let (_, _, content) = self.parts();
+        content
+    }
+}
+
+/// The parts of the construction, as one level of the CPU does them.
+pub(super) trait Tier {
+    /// The key stream's beginning for a body of `body_len` bytes: all of it if the
+    /// body is short.
+    fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front;
+
+    /// The beginning of the length's key stream.
+    fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4];
+
+    /// The same, from what [`Self::front`] gave.
+    #[inline]
+    fn length_of(&self, front: &Front, _: &Keys, _: Nonce) -> [u8; 4] {
+        let (_, [a, b, c, d, ..], _) = front.parts();
+        [*a, *b, *c, *d]
+    }
+
+    /// XORs into `data` the key stream of `key` from block `counter` on.
+    fn apply(&self, key: &[u8; 32], nonce: Nonce, counter: u32, data: &mut [u8]);
+
+    /// The Poly1305 tag of `data`.
+    fn tag(&self, key: &[u8; 32], data: &[u8]) -> [u8; 16];
+}
+
+/// The kernels of one level of the CPU.
+#[derive(Clone, Copy)]
+enum Kernel {
+    Portable(Portable),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+/// Both keys, with the kernels that will use them.
+pub(crate) struct ChaChaPolyKernel {
+    keys: Box<Keys>,
+    kernel: Kernel,
+}
+
+/// Evaluates `$call` with `$tier` bound to the tier in use.
+macro_rules! with_tier {
+    ($kernel:expr, $tier:ident => $call:expr) => {
+        match $kernel {
+            Kernel::Portable($tier) => $call,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2($tier) => $call,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512($tier) => $call,
+        }
+    };
+}
+
+impl ChaChaPolyKernel {
+    /// Takes the key for the content, then the one for the length.
+    pub(crate) fn with_features(key: &[u8; 64], features: &CpuFeatures) -> Self {
+        let mut keys = Box::new(Keys {
+            content: [0; 32],
+            length: [0; 32],
+        });
+        let (content, length) = key.split_at(32);
+        keys.content.copy_from_slice(content);
+        keys.length.copy_from_slice(length);
+        Self {
+            keys,
+            kernel: Kernel::choose(features),
+        }
+    }
+
+    /// Encrypts length field and body in place and gives the tag over both.
+    #[inline]
+    pub(crate) fn seal(
+        &self,
+        sequence_number: u32,
+        packet: &mut [u8],
+    ) -> Result<[u8; 16], TooShort> {
+        with_tier!(&self.kernel, tier => seal(tier, &self.keys, sequence_number, packet))
+    }
+
+    /// The length field in the clear.
+    #[inline]
+    pub(crate) fn length(&self, sequence_number: u32, mut field: [u8; 4]) -> [u8; 4] {
+        let nonce = nonce(sequence_number);
+        let stream = with_tier!(&self.kernel, tier => tier.length(&self.keys, nonce));
+        xor_front(&mut field, &stream);
+        field
+    }
+
+    /// Verifies the tag, then decrypts the body in place.
+    #[inline]
+    pub(crate) fn open(
+        &self,
+        sequence_number: u32,
+        packet: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), IntegrityFailed> {
+        with_tier!(&self.kernel, tier => open(tier, &self.keys, sequence_number, packet, tag))
+    }
+
+    /// The kernels' name, for tables.
+    pub(crate) fn name(&self) -> &'static str {
+        self.kernel.name()
+    }
+}
+
+/// A packet without a length field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooShort;
+
+/// The name of the kernels that these features allow.
+pub(super) fn kernel_name(features: &CpuFeatures) -> &'static str {
+    Kernel::choose(features).name()
+}
+
+impl Kernel {
+    #[cfg(target_arch = "x86_64")]
+    fn choose(features: &CpuFeatures) -> Self {
+        if let Some(token) = features.avx512_ifma {
+            Self::Avx512(Avx512::new(token))
+        } else if let Some(token) = features.avx2 {
+            Self::Avx2(Avx2::new(token))
+        } else {
+            Self::Portable(Portable::new())
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn choose(_: &CpuFeatures) -> Self {
+        Self::Portable(Portable::new())
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Portable(_) => "aws-lc",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => "avx512-ifma",
+        }
+    }
+}
+
+fn seal<T: Tier>(
+    tier: &T,
+    keys: &Keys,
+    sequence_number: u32,
+    packet: &mut [u8],
+) -> Result<[u8; 16], TooShort> {
+    let nonce = nonce(sequence_number);
+    let (field, body) = packet.split_first_chunk_mut::<4>().ok_or(TooShort)?;
+    let front = tier.front(keys, nonce, body.len());
+    xor_front(field, &tier.length_of(&front, keys, nonce));
+    apply(tier, keys, nonce, &front, body);
+    Ok(tier.tag(front.one_time_key(), packet))
+}
+
+fn open<T: Tier>(
+    tier: &T,
+    keys: &Keys,
+    sequence_number: u32,
+    packet: &mut [u8],
+    tag: &[u8; 16],
+) -> Result<(), IntegrityFailed> {
+    let nonce = nonce(sequence_number);
+    let body_len = packet.len().checked_sub(4).ok_or(IntegrityFailed)?;
+    let front = tier.front(keys, nonce, body_len);
+    if !constant_time::eq(&tier.tag(front.one_time_key(), packet), tag) {
+        return Err(IntegrityFailed);
+    }
+    let (_, body) = packet.split_first_chunk_mut::<4>().ok_or(IntegrityFailed)?;
+    apply(tier, keys, nonce, &front, body);
+    Ok(())
+}
+
+/// XORs the content's whole key stream into `body`: first the blocks that are
+/// there, then those behind them.
+#[inline]
+fn apply<T: Tier>(tier: &T, keys: &Keys, nonce: Nonce, front: &Front, body: &mut [u8]) {
+    let content = front.content();
+    let stream = content.as_flattened();
+    xor_front(body, stream);
+    if let Some((_, rest)) = body.split_at_mut_checked(stream.len())
+        && !rest.is_empty()
+    {
+        // Of at most 14 blocks, the first of which is block 1.
+        let counter = u32::try_from(1 + content.len()).unwrap_or(u32::MAX);
+        tier.apply(&keys.content, nonce, counter, rest);
+    }
+}
+
+/// XORs `stream` into as much of `data` as it covers.
+#[inline]
+pub(super) fn xor_front(data: &mut [u8], stream: &[u8]) {
+    let (words, rest) = data.as_chunks_mut::<16>();
+    let (stream_words, _) = stream.as_chunks::<16>();
+    for (word, stream) in words.iter_mut().zip(stream_words) {
+        *word = (u128::from_ne_bytes(*word) ^ u128::from_ne_bytes(*stream)).to_ne_bytes();
+    }
+    let behind = stream.get(words.as_flattened().len()..).unwrap_or_default();
+    for (byte, stream) in rest.iter_mut().zip(behind) {
+        *byte ^= stream;
+    }
+}
+
+#[cfg(test)]
+mod tests;

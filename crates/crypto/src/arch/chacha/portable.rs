@@ -1,0 +1,65 @@
+//! aws-lc's functions, which have kernels of their own, and our Poly1305 where
+//! setting up theirs would take longer than the message.
+#![forbid(unsafe_code)]
+
+use super::{BLOCK_LEN, Block, Front, Keys, Nonce, Tier};
+use crate::arch::poly1305::Poly1305;
+use crate::awslc::chacha::{chacha20, poly1305};
+
+/// Messages up to so many bytes are authenticated by our Poly1305.
+const SHORT_LEN: usize = 2048;
+
+/// What any CPU can do.
+#[derive(Clone, Copy)]
+pub(super) struct Portable(());
+
+impl Portable {
+    pub(super) fn new() -> Self {
+        // The library chooses among its kernels by what it finds here.
+        aws_lc_rs::init();
+        Self(())
+    }
+}
+
+impl Tier for Portable {
+    fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front {
+        if body_len <= 2 * BLOCK_LEN {
+            Front::Four(blocks(keys, nonce))
+        } else {
+            Front::Eight(blocks(keys, nonce))
+        }
+    }
+
+    fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4] {
+        let mut stream = [0; 4];
+        chacha20(&keys.length, &nonce, 0, &mut stream);
+        stream
+    }
+
+    fn length_of(&self, _: &Front, keys: &Keys, nonce: Nonce) -> [u8; 4] {
+        self.length(keys, nonce)
+    }
+
+    fn apply(&self, key: &[u8; 32], nonce: Nonce, counter: u32, data: &mut [u8]) {
+        chacha20(key, &nonce, counter, data);
+    }
+
+    fn tag(&self, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
+        if data.len() <= SHORT_LEN {
+            Poly1305::new(key).finish(data)
+        } else {
+            poly1305(key, data)
+        }
+    }
+}
+
+/// Block 0 of the content, nothing in the length's place, and the content's
+/// blocks from 1 on.
+fn blocks<const N: usize>(keys: &Keys, nonce: Nonce) -> [Block; N] {
+    let mut blocks = [[0; BLOCK_LEN]; N];
+    if let [_, content @ ..] = blocks.as_mut_slice() {
+        chacha20(&keys.content, &nonce, 0, content.as_flattened_mut());
+        blocks.swap(0, 1);
+    }
+    blocks
+}

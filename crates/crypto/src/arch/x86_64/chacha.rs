@@ -1,0 +1,73 @@
+//! What the ChaCha20 kernels share: the state before the vectors part ways
+//! (RFC 8439 §2.3).
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::arch::chacha::Nonce;
+
+/// "expand 32-byte k", as little-endian words.
+pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+
+/// The word of the state that counts blocks.
+pub(super) const COUNTER: usize = 12;
+
+/// The last three words of the state.
+#[inline]
+pub(super) fn nonce_words(nonce: Nonce) -> [i32; 3] {
+    let mut words = [0; 3];
+    for (word, bytes) in words.iter_mut().zip(nonce.as_chunks().0) {
+        *word = i32::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// The state of one packet. The blocks of a packet differ in the counter only,
+/// so that the first round is the same for all of them in three columns of four.
+///
+/// Wiped on drop: the key can be had from it.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub(super) struct State {
+    /// Before the first round, with a counter of 0.
+    pub(super) initial: [u32; 16],
+    /// After the first round in columns 1 to 3, and as far as column 0 goes
+    /// without the counter: the first addition.
+    pub(super) first_round: [u32; 16],
+}
+
+impl State {
+    pub(super) fn new(key: &[u8; 32], nonce: Nonce) -> Self {
+        let mut this = Self {
+            initial: [0; 16],
+            first_round: [0; 16],
+        };
+        let (constants, rest) = this.initial.split_at_mut(4);
+        constants.copy_from_slice(&CONSTANTS);
+        let (words, rest) = rest.split_at_mut(8);
+        read_words(words, key);
+        read_words(&mut rest[1..], &nonce);
+        this.first_round = this.initial;
+        let v = &mut this.first_round;
+        v[0] = v[0].wrapping_add(v[4]);
+        for column in 1..4 {
+            quarter_round(v, column, 4 + column, 8 + column, 12 + column);
+        }
+        this
+    }
+}
+
+fn read_words(words: &mut [u32], bytes: &[u8]) {
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+}
+
+fn quarter_round(v: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize) {
+    let mut step = |a: usize, b: usize, d: usize, bits: u32| {
+        v[a] = v[a].wrapping_add(v[b]);
+        v[d] = (v[d] ^ v[a]).rotate_left(bits);
+    };
+    step(a, b, d, 16);
+    step(c, d, b, 12);
+    step(a, b, d, 8);
+    step(c, d, b, 7);
+}

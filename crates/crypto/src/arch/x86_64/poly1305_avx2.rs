@@ -1,0 +1,338 @@
+//! Poly1305 on AVX2: four blocks at a time, a lane for each.
+//!
+//! As on AVX-512, with limbs of 26 bits, whose products of 52 bits are added up
+//! 64 bits wide. Each lane takes every fourth block; four steps (times r^16, r^12,
+//! r^8 and r^4) share one carry.
+
+use core::arch::asm;
+use core::arch::x86_64::*;
+use core::hint::black_box;
+
+use crate::arch::HaveAvx2;
+use crate::arch::poly1305::{Poly1305, fold};
+
+/// Bytes of a block.
+const BLOCK_LEN: usize = 16;
+/// Bytes of a step, which is four blocks.
+const STEP_LEN: usize = 64;
+/// Steps that share a carry.
+const SHARING: usize = 4;
+/// Below so many bytes, the powers of r cost more than the message on scalar words.
+const MIN_LEN: usize = 384;
+/// From so many whole steps on, the powers above r^4 pay.
+const MANY_STEPS: usize = 8;
+
+const LOW_26: u64 = (1 << 26) - 1;
+
+/// A number in each lane.
+type Limbs = [__m256i; 5];
+
+/// The tag of `data`.
+pub(super) fn tag(token: HaveAvx2, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
+    let mut state = Poly1305::new(key);
+    let (blocks, _) = data.as_chunks::<BLOCK_LEN>();
+    if data.len() < MIN_LEN {
+        return state.finish(data);
+    }
+    // The first step is short, so that the others are whole.
+    let first = match blocks.len() % 4 {
+        0 => 4,
+        some => some,
+    };
+    let HaveAvx2(()) = token;
+    // SAFETY: the token proves AVX2.
+    state.resume(unsafe { absorb(state.r(), blocks, first) });
+    let done = blocks.as_flattened().len();
+    state.finish(data.get(done..).unwrap_or_default())
+}
+
+/// A power of r, and its upper limbs times 5: what stands at 2^130 or above.
+#[derive(Clone, Copy)]
+struct Power {
+    limbs: Limbs,
+    folded: [__m256i; 4],
+}
+
+/// The accumulator after all `blocks`, in words of 64 bits; the first step takes
+/// `first` of them.
+#[target_feature(enable = "avx2")]
+fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]], first: usize) -> [u64; 3] {
+    let powers = Powers::new(r);
+    let Some((first, rest)) = blocks.split_at_checked(first) else {
+        return [0; 3];
+    };
+    let mut accumulator = load_first(first);
+    let (mut steps, _) = rest.as_flattened().as_chunks::<STEP_LEN>();
+    if steps.len() >= MANY_STEPS {
+        let more = powers.more();
+        // In memory: so the compiler aligns the stack, and with it what finds no
+        // register.
+        let [third, second, first] = black_box(&more);
+        let (groups, last) = steps.as_chunks::<SHARING>();
+        for [a, b, c, d] in groups {
+            let mut sum = Sum(load(d));
+            sum.add_product(&load(a), second);
+            sum.add_product(&load(b), third);
+            sum.add_product(&load(c), &powers.r4);
+            sum.add_product(&accumulator, first);
+            accumulator = sum.carry();
+        }
+        steps = last;
+    }
+    for step in steps {
+        let mut sum = Sum(load(step));
+        sum.add_product(&accumulator, &powers.r4);
+        accumulator = sum.carry();
+    }
+    let mut sum = Sum([_mm256_setzero_si256(); 5]);
+    sum.add_product(&accumulator, &powers.last);
+    sum.across()
+}
+
+struct Powers {
+    r4: Power,
+    /// r^4 to r^1: a lane's is that which its last block is multiplied by.
+    last: Power,
+}
+
+impl Powers {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn new(r: [u64; 2]) -> Self {
+        let r1 = Power::new(broadcast(limbs_of(r)));
+        let r2 = r1.times(&r1);
+        // Lanes 0 to 3 hold blocks 0, 2, 1 and 3 of a step: they want r^4, r^2, r^3
+        // and r^1. Lane by lane, that is the product of r or r^2, and of 1 or r^2.
+        let one = broadcast([1, 0, 0, 0, 0]);
+        let first = blend::<0b0000_1111>(&r1.limbs, &r2.limbs);
+        let second = blend::<0b0011_0011>(&one, &r2.limbs);
+        Self {
+            r4: r2.times(&r2),
+            last: Power::new(first).times(&Power::new(second)),
+        }
+    }
+
+    /// r^8, r^12 and r^16.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn more(&self) -> [Power; 3] {
+        let r8 = self.r4.times(&self.r4);
+        [r8, r8.times(&self.r4), r8.times(&r8)]
+    }
+}
+
+/// The words of 32 bits of `b` that `MASK` selects, and the others of `a`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn blend<const MASK: i32>(a: &Limbs, b: &Limbs) -> Limbs {
+    let mut out = *a;
+    for (out, b) in out.iter_mut().zip(b) {
+        *out = _mm256_blend_epi32::<MASK>(*out, *b);
+    }
+    out
+}
+
+/// A number in all lanes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn broadcast(limbs: [u64; 5]) -> Limbs {
+    let mut out = [_mm256_setzero_si256(); 5];
+    for (out, limb) in out.iter_mut().zip(limbs) {
+        *out = _mm256_set1_epi64x(limb.cast_signed());
+    }
+    out
+}
+
+impl Power {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn new(limbs: Limbs) -> Self {
+        let [_, l1, l2, l3, l4] = limbs;
+        Self {
+            limbs,
+            folded: opaque([times_5(l1), times_5(l2), times_5(l3), times_5(l4)]),
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn times(&self, other: &Self) -> Self {
+        let mut sum = Sum([_mm256_setzero_si256(); 5]);
+        sum.add_product(&self.limbs, other);
+        Self::new(sum.carry())
+    }
+}
+
+/// Products before the carry. With factors below 2^27 and 2^29, twenty of them
+/// keep below 2^61.
+struct Sum(Limbs);
+
+impl Sum {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn add_product(&mut self, factor: &Limbs, power: &Power) {
+        for (j, x) in factor.iter().enumerate() {
+            for (i, sum) in self.0.iter_mut().enumerate() {
+                let y = if j <= i {
+                    power.limbs[i - j]
+                } else {
+                    power.folded[i + 4 - j]
+                };
+                *sum = _mm256_add_epi64(*sum, _mm256_mul_epu32(*x, y));
+            }
+        }
+    }
+
+    /// Limbs below 2^26 or, two of them, a little above: two chains side by side.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn carry(&self) -> Limbs {
+        let low_26 = _mm256_set1_epi64x(LOW_26.cast_signed());
+        let upper = |x| _mm256_srli_epi64::<26>(x);
+        let lower = |x| _mm256_and_si256(x, low_26);
+        let [d0, d1, d2, d3, d4] = self.0;
+        let (d1, d4) = (
+            _mm256_add_epi64(d1, upper(d0)),
+            _mm256_add_epi64(d4, upper(d3)),
+        );
+        let (d0, d3) = (lower(d0), lower(d3));
+        let (d2, d0) = (
+            _mm256_add_epi64(d2, upper(d1)),
+            _mm256_add_epi64(d0, times_5(upper(d4))),
+        );
+        let (d1, d4) = (lower(d1), lower(d4));
+        let (d3, d1) = (
+            _mm256_add_epi64(d3, upper(d2)),
+            _mm256_add_epi64(d1, upper(d0)),
+        );
+        let (d2, d0) = (lower(d2), lower(d0));
+        let d4 = _mm256_add_epi64(d4, upper(d3));
+        opaque([d0, d1, d2, lower(d3), d4])
+    }
+
+    /// The sum of all lanes, in words of 64 bits; the topmost is at most 4.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn across(&self) -> [u64; 3] {
+        let mut words = [0u64; 3];
+        let mut carry = 0u64;
+        for (i, limb) in self.carry().into_iter().enumerate() {
+            // Four lanes of 28 bits at most: 30 bits, and a carry.
+            let sum = across(limb).wrapping_add(carry);
+            let (limb, at) = (sum & LOW_26, 26 * i);
+            carry = sum >> 26;
+            words[at / 64] |= limb << (at % 64);
+            if at % 64 > 64 - 26 {
+                words[at / 64 + 1] |= limb >> (64 - at % 64);
+            }
+        }
+        // 2^130 is bit 2 of the topmost word.
+        words[2] = words[2].wrapping_add(carry << 2);
+        fold(words)
+    }
+}
+
+/// The sum of the lanes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn across(x: __m256i) -> u64 {
+    let halves = _mm_add_epi64(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+    let sum = _mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves));
+    _mm_cvtsi128_si64(sum).cast_unsigned()
+}
+
+/// The same numbers, of which the compiler knows nothing.
+///
+/// Where it knows that the upper halves are zero it multiplies all 64 bits, and
+/// where it has forgotten that again (behind a jump) it does so in four steps.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn opaque<const N: usize>(mut limbs: [__m256i; N]) -> [__m256i; N] {
+    for limb in &mut limbs {
+        // SAFETY: no instruction at all.
+        unsafe {
+            asm!(
+                "/* {0} */",
+                inout(ymm_reg) * limb,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+    }
+    limbs
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn times_5(x: __m256i) -> __m256i {
+    _mm256_add_epi64(x, _mm256_slli_epi64::<2>(x))
+}
+
+/// The limbs of a number below 2^128.
+fn limbs_of([low, high]: [u64; 2]) -> [u64; 5] {
+    [
+        low & LOW_26,
+        low >> 26 & LOW_26,
+        (low >> 52 | high << 12) & LOW_26,
+        high >> 14 & LOW_26,
+        high >> 40,
+    ]
+}
+
+/// 2^128, which stands above every block, within the fifth limb.
+const TOP_BIT: i64 = 1 << 24;
+
+/// The blocks of a step, in limbs.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load(step: &[u8; STEP_LEN]) -> Limbs {
+    let pointer = step.as_ptr().cast::<__m256i>();
+    // SAFETY: a step is two vectors; loads need no alignment.
+    let (a, b) = unsafe {
+        (
+            _mm256_loadu_si256(pointer),
+            _mm256_loadu_si256(pointer.add(1)),
+        )
+    };
+    limbs(a, b, _mm256_set1_epi64x(TOP_BIT))
+}
+
+/// Up to four blocks, as the last ones of a step whose first ones are zero, top
+/// bit and all.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {
+    let mut step = [[0; BLOCK_LEN]; 4];
+    let mut tops = [0; 4];
+    let there = step.iter_mut().zip(&mut tops).rev();
+    for ((place, top), block) in there.zip(blocks.iter().rev()) {
+        *place = *block;
+        *top = TOP_BIT;
+    }
+    let pointer = step.as_ptr().cast::<__m256i>();
+    // SAFETY: a step is two vectors; loads need no alignment.
+    let (a, b) = unsafe {
+        (
+            _mm256_loadu_si256(pointer),
+            _mm256_loadu_si256(pointer.add(1)),
+        )
+    };
+    let [t0, t1, t2, t3] = tops;
+    limbs(a, b, _mm256_set_epi64x(t3, t1, t2, t0))
+}
+
+/// Four blocks in limbs: lanes hold blocks 0, 2, 1 and 3.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn limbs(a: __m256i, b: __m256i, tops: __m256i) -> Limbs {
+    let low_26 = _mm256_set1_epi64x(LOW_26.cast_signed());
+    let low = _mm256_unpacklo_epi64(a, b);
+    let high = _mm256_unpackhi_epi64(a, b);
+    let middle = _mm256_or_si256(_mm256_srli_epi64::<52>(low), _mm256_slli_epi64::<12>(high));
+    [
+        _mm256_and_si256(low, low_26),
+        _mm256_and_si256(_mm256_srli_epi64::<26>(low), low_26),
+        _mm256_and_si256(middle, low_26),
+        _mm256_and_si256(_mm256_srli_epi64::<14>(high), low_26),
+        _mm256_or_si256(_mm256_srli_epi64::<40>(high), tops),
+    ]
+}

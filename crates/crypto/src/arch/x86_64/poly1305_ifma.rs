@@ -1,0 +1,324 @@
+//! Poly1305 on AVX-512 IFMA: eight blocks at a time, a lane for each.
+//!
+//! Numbers stand in limbs of 44, 44 and 42 bits, of which IFMA multiplies 52 bits
+//! and adds the low or the high 52 bits of the product. Each lane takes every
+//! eighth block, so its accumulator is multiplied by r^8 for each; four steps
+//! together (times r^32, r^24, r^16 and r^8) share one carry, and only the first
+//! of these products waits for the four steps before.
+
+use core::arch::x86_64::*;
+use core::hint::black_box;
+
+use crate::arch::HaveAvx512Ifma;
+use crate::arch::poly1305::{Poly1305, fold};
+
+/// Bytes of a block.
+const BLOCK_LEN: usize = 16;
+/// Bytes of a step, which is eight blocks.
+const STEP_LEN: usize = 128;
+/// Steps that share a carry.
+const SHARING: usize = 4;
+/// Below so many bytes, the powers of r cost more than the message on scalar words.
+const MIN_LEN: usize = 320;
+/// From so many whole steps on, the powers above r^8 pay.
+const MANY_STEPS: usize = 10;
+
+const LOW_44: u64 = (1 << 44) - 1;
+const LOW_42: u64 = (1 << 42) - 1;
+
+/// A number in each lane.
+type Limbs = [__m512i; 3];
+
+/// The tag of `data`.
+pub(super) fn tag(token: HaveAvx512Ifma, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
+    let mut state = Poly1305::new(key);
+    let (blocks, _) = data.as_chunks::<BLOCK_LEN>();
+    if data.len() < MIN_LEN {
+        return state.finish(data);
+    }
+    let HaveAvx512Ifma(()) = token;
+    // SAFETY: the token proves AVX-512 F, BW, DQ, VL and IFMA.
+    state.resume(unsafe { absorb(state.r(), blocks) });
+    let done = blocks.as_flattened().len();
+    state.finish(data.get(done..).unwrap_or_default())
+}
+
+/// A power of r, and its upper limbs times 20: what stands at 2^132 or above
+/// counts 4 * 5 times 2^132 below.
+#[derive(Clone, Copy)]
+struct Power {
+    limbs: Limbs,
+    folded: [__m512i; 2],
+}
+
+/// The accumulator after all `blocks`, in words of 64 bits.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
+    let powers = Powers::new(r);
+    // The first step is short, so that the others are whole.
+    let first = match blocks.len() % 8 {
+        0 => 8,
+        some => some,
+    };
+    let Some((first, rest)) = blocks.split_at_checked(first) else {
+        return [0; 3];
+    };
+    let mut accumulator = load_first(first);
+    let (mut steps, _) = rest.as_flattened().as_chunks::<STEP_LEN>();
+    if steps.len() >= MANY_STEPS {
+        let more = powers.more();
+        // In memory: so the compiler aligns the stack, and with it what finds no
+        // register.
+        let [third, second, first] = black_box(&more);
+        let (groups, last) = steps.as_chunks::<SHARING>();
+        for [a, b, c, d] in groups {
+            let mut sum = Sum::new(load(d));
+            sum.add_product(&load(a), second);
+            sum.add_product(&load(b), third);
+            sum.add_product(&load(c), &powers.r8);
+            sum.add_product(&accumulator, first);
+            accumulator = sum.carry();
+        }
+        steps = last;
+    }
+    for step in steps {
+        let mut sum = Sum::new(load(step));
+        sum.add_product(&accumulator, &powers.r8);
+        accumulator = sum.carry();
+    }
+    let mut sum = Sum::new([_mm512_setzero_si512(); 3]);
+    sum.add_product(&accumulator, &powers.last);
+    sum.across()
+}
+
+struct Powers {
+    r8: Power,
+    /// r^8 to r^1: a lane's is that which its last block is multiplied by.
+    last: Power,
+}
+
+impl Powers {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn new(r: [u64; 2]) -> Self {
+        let [low, high] = r;
+        let limbs = [low & LOW_44, (low >> 44 | high << 20) & LOW_44, high >> 24];
+        let r1 = Power::new(broadcast(limbs));
+        let r2 = r1.times(&r1);
+        let r4 = r2.times(&r2);
+        // Lanes 0 to 7 hold blocks 0, 4, 1, 5, 2, 6, 3 and 7 of a step: they want
+        // r^8, r^4, r^7, r^3, r^6, r^2, r^5 and r^1. Lane by lane, that is the
+        // product of r or r^2, of 1 or r^2, and of 1 or r^4.
+        let one = broadcast([1, 0, 0]);
+        let last = Power::new(blend(0b0011_0011, &r1.limbs, &r2.limbs))
+            .times(&Power::new(blend(0b0000_1111, &one, &r2.limbs)))
+            .times(&Power::new(blend(0b0101_0101, &one, &r4.limbs)));
+        Self {
+            r8: r4.times(&r4),
+            last,
+        }
+    }
+
+    /// r^16, r^24 and r^32.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn more(&self) -> [Power; 3] {
+        let r16 = self.r8.times(&self.r8);
+        [r16, r16.times(&self.r8), r16.times(&r16)]
+    }
+}
+
+/// The lanes of `b` that `mask` selects, and the others of `a`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn blend(mask: u8, a: &Limbs, b: &Limbs) -> Limbs {
+    let mut out = *a;
+    for (out, b) in out.iter_mut().zip(b) {
+        *out = _mm512_mask_mov_epi64(*out, mask, *b);
+    }
+    out
+}
+
+/// A number in all lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn broadcast(limbs: [u64; 3]) -> Limbs {
+    let mut out = [_mm512_setzero_si512(); 3];
+    for (out, limb) in out.iter_mut().zip(limbs) {
+        *out = _mm512_set1_epi64(limb.cast_signed());
+    }
+    out
+}
+
+impl Power {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(limbs: Limbs) -> Self {
+        let times_20 = |x| {
+            let times_4 = _mm512_slli_epi64::<2>(x);
+            _mm512_add_epi64(times_4, _mm512_slli_epi64::<4>(x))
+        };
+        Self {
+            limbs,
+            folded: [times_20(limbs[1]), times_20(limbs[2])],
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn times(&self, other: &Self) -> Self {
+        let mut sum = Sum::new([_mm512_setzero_si512(); 3]);
+        sum.add_product(&self.limbs, other);
+        Self::new(sum.carry())
+    }
+}
+
+/// Products before the carry: the low halves, at the limbs' places, and the high
+/// halves, 52 bits further up. With factors below 2^45 and 2^49, even a dozen of
+/// either keep below 2^56 and 2^46.
+struct Sum {
+    low: Limbs,
+    high: Limbs,
+}
+
+impl Sum {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(start: Limbs) -> Self {
+        Self {
+            low: start,
+            high: [_mm512_setzero_si512(); 3],
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn add_product(&mut self, factor: &Limbs, power: &Power) {
+        let [r0, r1, r2] = power.limbs;
+        let [s1, s2] = power.folded;
+        let columns = [[r0, s2, s1], [r1, r0, s2], [r2, r1, r0]];
+        for j in 0..3 {
+            for (i, column) in columns.iter().enumerate() {
+                let (x, y) = (factor[j], column[j]);
+                self.low[i] = _mm512_madd52lo_epu64(self.low[i], x, y);
+                self.high[i] = _mm512_madd52hi_epu64(self.high[i], x, y);
+            }
+        }
+    }
+
+    /// The high halves at their places: 52 = 44 + 8 bits, and 52 = 42 + 10 for
+    /// the topmost, which count 5 times at the bottom.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn places(&self) -> (Limbs, __m512i) {
+        let [d0, d1, d2] = self.low;
+        (
+            [
+                d0,
+                _mm512_add_epi64(d1, _mm512_slli_epi64::<8>(self.high[0])),
+                _mm512_add_epi64(d2, _mm512_slli_epi64::<8>(self.high[1])),
+            ],
+            _mm512_slli_epi64::<10>(self.high[2]),
+        )
+    }
+
+    /// Limbs below 2^44, 2^44 + 2^15 and 2^42.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn carry(&self) -> Limbs {
+        let low_44 = _mm512_set1_epi64(LOW_44.cast_signed());
+        let low_42 = _mm512_set1_epi64(LOW_42.cast_signed());
+        let ([d0, d1, d2], top) = self.places();
+        let d1 = _mm512_add_epi64(d1, _mm512_srli_epi64::<44>(d0));
+        let d0 = _mm512_and_si512(d0, low_44);
+        let d2 = _mm512_add_epi64(d2, _mm512_srli_epi64::<44>(d1));
+        let d1 = _mm512_and_si512(d1, low_44);
+        let top = _mm512_add_epi64(top, _mm512_srli_epi64::<42>(d2));
+        let d2 = _mm512_and_si512(d2, low_42);
+        let d0 = _mm512_add_epi64(d0, times_5(top));
+        let d1 = _mm512_add_epi64(d1, _mm512_srli_epi64::<44>(d0));
+        let d0 = _mm512_and_si512(d0, low_44);
+        [d0, d1, d2]
+    }
+
+    /// The sum of all lanes, in words of 64 bits; the topmost is at most 4.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn across(&self) -> [u64; 3] {
+        let ([d0, d1, d2], top) = self.places();
+        let d0 = _mm512_add_epi64(d0, times_5(top));
+        // Three products a lane and eight lanes: each sum is below 2^61.
+        let sum = |x| _mm512_reduce_add_epi64(x).cast_unsigned();
+        let (d0, d1, d2) = (sum(d0), sum(d1), sum(d2));
+        let d1 = d1.wrapping_add(d0 >> 44);
+        let d2 = d2.wrapping_add(d1 >> 44);
+        let (d0, d1) = (d0 & LOW_44, d1 & LOW_44);
+        let a0 = d0 | d1 << 44;
+        // The third limb begins 24 bits into the second word.
+        let a1 = (d1 >> 20) | ((d2 & ((1 << 40) - 1)) << 24);
+        fold([a0, a1, d2 >> 40])
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn times_5(x: __m512i) -> __m512i {
+    _mm512_add_epi64(x, _mm512_slli_epi64::<2>(x))
+}
+
+/// The blocks of a step, in limbs.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(step: &[u8; STEP_LEN]) -> Limbs {
+    let pointer = step.as_ptr().cast::<__m512i>();
+    // SAFETY: a step is two vectors; loads need no alignment.
+    let (a, b) = unsafe {
+        (
+            _mm512_loadu_si512(pointer),
+            _mm512_loadu_si512(pointer.add(1)),
+        )
+    };
+    limbs(a, b, _mm512_set1_epi64(TOP_BIT))
+}
+
+/// 2^128, which stands above every block, within the third limb.
+const TOP_BIT: i64 = 1 << 40;
+
+/// Up to eight blocks, as the last ones of a step whose first ones are zero, top
+/// bit and all.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {
+    let missing = 8usize.saturating_sub(blocks.len());
+    let pointer = blocks.as_ptr().wrapping_sub(missing).cast::<i64>();
+    // Two 64-bit words a block.
+    let [mask_a, mask_b] = (0xffff_u16 << (2 * missing)).to_le_bytes();
+    // SAFETY: the masks select only words inside `blocks`; a masked load touches
+    // no other.
+    let (a, b) = unsafe {
+        (
+            _mm512_maskz_loadu_epi64(mask_a, pointer),
+            _mm512_maskz_loadu_epi64(mask_b, pointer.wrapping_add(8)),
+        )
+    };
+    let tops = _mm512_unpackhi_epi64(
+        _mm512_maskz_set1_epi64(mask_a, TOP_BIT),
+        _mm512_maskz_set1_epi64(mask_b, TOP_BIT),
+    );
+    limbs(a, b, tops)
+}
+
+/// Eight blocks in limbs: lanes hold blocks 0, 4, 1, 5, 2, 6, 3 and 7.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn limbs(a: __m512i, b: __m512i, tops: __m512i) -> Limbs {
+    let low_44 = _mm512_set1_epi64(LOW_44.cast_signed());
+    let low = _mm512_unpacklo_epi64(a, b);
+    let high = _mm512_unpackhi_epi64(a, b);
+    let middle = _mm512_or_si512(_mm512_srli_epi64::<44>(low), _mm512_slli_epi64::<20>(high));
+    [
+        _mm512_and_si512(low, low_44),
+        _mm512_and_si512(middle, low_44),
+        _mm512_or_si512(_mm512_srli_epi64::<24>(high), tops),
+    ]
+}
