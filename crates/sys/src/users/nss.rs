@@ -23,7 +23,7 @@ const MAX_MEMBERS: usize = 1 << 20;
 
 /// Calls a `get…_r` function with growing buffers. `call` returns the error code
 /// and whether it found something.
-pub(super) fn with_buffer<T>(
+fn with_buffer<T>(
     mut call: impl FnMut(&mut [c_char]) -> (i32, Option<T>),
 ) -> io::Result<Option<T>> {
     let mut len = FIRST_BUFFER;
@@ -81,50 +81,62 @@ unsafe fn user(entry: &libc::passwd) -> User {
     }
 }
 
-fn empty_passwd() -> libc::passwd {
-    // SAFETY: passwd is a plain C struct: null pointers and zeroes are valid.
-    unsafe { std::mem::zeroed() }
+/// The entries that libc fills: plain C structs, of null pointers and zeroes at first.
+///
+/// # Safety
+/// All bits zero must be a valid value.
+pub(super) unsafe trait Entry {}
+// SAFETY: pointers and integers.
+unsafe impl Entry for libc::passwd {}
+// SAFETY: pointers and integers.
+unsafe impl Entry for libc::group {}
+// SAFETY: pointers and integers.
+unsafe impl Entry for libc::spwd {}
+
+/// Looks an entry up and copies it.
+///
+/// # Safety
+/// `call` is a `get…_r` function with its key: it fills the entry from the buffer, whose length it
+/// is given, and points the last argument at it when it found one. `copy` demands no more than that.
+pub(super) unsafe fn lookup<E: Entry, T>(
+    call: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> i32,
+    copy: unsafe fn(&E) -> T,
+) -> io::Result<Option<T>> {
+    with_buffer(|buffer| {
+        // SAFETY: as `Entry` promises.
+        let mut entry: E = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        let code = call(
+            &raw mut entry,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &raw mut found,
+        );
+        // SAFETY: filled by the call when `found` is not null; the buffer lives.
+        let copied = (!found.is_null()).then(|| unsafe { copy(&entry) });
+        (code, copied)
+    })
 }
 
 pub(super) fn user_by_name(name: &str) -> io::Result<Option<User>> {
     let name = c_string(name)?;
-    with_buffer(|buffer| {
-        let mut entry = empty_passwd();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: all pointers are to live locals, the length is the buffer's.
-        let code = unsafe {
-            libc::getpwnam_r(
-                name.as_ptr(),
-                &raw mut entry,
-                buffer.as_mut_ptr(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        // SAFETY: filled by the call when `found` is not null; the buffer lives.
-        let user = (!found.is_null()).then(|| unsafe { user(&entry) });
-        (code, user)
-    })
+    // SAFETY: getpwnam_r is such a function, `name` is terminated, `lookup` passes live locals.
+    unsafe {
+        lookup(
+            |entry, buffer, len, found| libc::getpwnam_r(name.as_ptr(), entry, buffer, len, found),
+            user,
+        )
+    }
 }
 
 pub(super) fn user_by_uid(uid: Uid) -> io::Result<Option<User>> {
-    with_buffer(|buffer| {
-        let mut entry = empty_passwd();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: all pointers are to live locals, the length is the buffer's.
-        let code = unsafe {
-            libc::getpwuid_r(
-                uid,
-                &raw mut entry,
-                buffer.as_mut_ptr(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        // SAFETY: as above.
-        let user = (!found.is_null()).then(|| unsafe { user(&entry) });
-        (code, user)
-    })
+    // SAFETY: as above, with a number.
+    unsafe {
+        lookup(
+            |entry, buffer, len, found| libc::getpwuid_r(uid, entry, buffer, len, found),
+            user,
+        )
+    }
 }
 
 /// # Safety
@@ -146,50 +158,25 @@ unsafe fn group(entry: &libc::group) -> Group {
     }
 }
 
-fn empty_group() -> libc::group {
-    // SAFETY: group is a plain C struct: null pointers and zeroes are valid.
-    unsafe { std::mem::zeroed() }
-}
-
 pub(super) fn group_by_name(name: &str) -> io::Result<Option<Group>> {
     let name = c_string(name)?;
-    with_buffer(|buffer| {
-        let mut entry = empty_group();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: all pointers are to live locals, the length is the buffer's.
-        let code = unsafe {
-            libc::getgrnam_r(
-                name.as_ptr(),
-                &raw mut entry,
-                buffer.as_mut_ptr(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        // SAFETY: filled by the call when `found` is not null; the buffer lives.
-        let group = (!found.is_null()).then(|| unsafe { group(&entry) });
-        (code, group)
-    })
+    // SAFETY: getgrnam_r is such a function, `name` is terminated, `lookup` passes live locals.
+    unsafe {
+        lookup(
+            |entry, buffer, len, found| libc::getgrnam_r(name.as_ptr(), entry, buffer, len, found),
+            group,
+        )
+    }
 }
 
 pub(super) fn group_by_gid(gid: Gid) -> io::Result<Option<Group>> {
-    with_buffer(|buffer| {
-        let mut entry = empty_group();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: all pointers are to live locals, the length is the buffer's.
-        let code = unsafe {
-            libc::getgrgid_r(
-                gid,
-                &raw mut entry,
-                buffer.as_mut_ptr(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        // SAFETY: as above.
-        let group = (!found.is_null()).then(|| unsafe { group(&entry) });
-        (code, group)
-    })
+    // SAFETY: as above, with a number.
+    unsafe {
+        lookup(
+            |entry, buffer, len, found| libc::getgrgid_r(gid, entry, buffer, len, found),
+            group,
+        )
+    }
 }
 
 pub(super) fn groups_of(name: &str, primary: Gid) -> io::Result<Vec<Gid>> {

@@ -170,35 +170,29 @@ pub fn parse(line: &[u8]) -> Option<(&[u8], Shadow)> {
 
 fn by_name_through_nss(name: &str) -> io::Result<Option<Shadow>> {
     let name = c_string(name)?;
-    nss::with_buffer(|buffer| {
-        // SAFETY: spwd is a plain C struct: null pointers and zeroes are valid.
-        let mut entry: libc::spwd = unsafe { std::mem::zeroed() };
-        let mut found = std::ptr::null_mut();
-        // SAFETY: all pointers are to live locals, the length is the buffer's.
-        let code = unsafe {
-            libc::getspnam_r(
-                name.as_ptr(),
-                &raw mut entry,
-                buffer.as_mut_ptr(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if found.is_null() {
-            return (code, None);
-        }
-        let day = |value: libc::c_long| (value != -1).then_some(value);
-        // SAFETY: filled by the call; the buffer lives.
-        let hash = unsafe { copy_c_str(entry.sp_pwdp, 1024) }.unwrap_or_default();
-        let shadow = String::from_utf8(hash).ok().map(|hash| Shadow {
-            hash: Zeroizing::new(hash),
-            last_change: day(entry.sp_lstchg),
-            min_days: day(entry.sp_min),
-            max_days: day(entry.sp_max),
-            warn_days: day(entry.sp_warn),
-            inactive_days: day(entry.sp_inact),
-            expire_day: day(entry.sp_expire),
-        });
-        (code, shadow)
+    // SAFETY: getspnam_r is such a function, `name` is terminated, `lookup` passes live locals.
+    let found = unsafe {
+        nss::lookup(
+            |entry, buffer, len, found| libc::getspnam_r(name.as_ptr(), entry, buffer, len, found),
+            shadow,
+        )
+    };
+    Ok(found?.flatten())
+}
+
+/// # Safety
+/// `entry` was filled by a successful `getspnam_r` whose buffer still lives.
+unsafe fn shadow(entry: &libc::spwd) -> Option<Shadow> {
+    let day = |value: libc::c_long| (value != -1).then_some(value);
+    // SAFETY: null or a terminated string, by the caller's promise.
+    let hash = unsafe { copy_c_str(entry.sp_pwdp, 1024) }.unwrap_or_default();
+    Some(Shadow {
+        hash: Zeroizing::new(String::from_utf8(hash).ok()?),
+        last_change: day(entry.sp_lstchg),
+        min_days: day(entry.sp_min),
+        max_days: day(entry.sp_max),
+        warn_days: day(entry.sp_warn),
+        inactive_days: day(entry.sp_inact),
+        expire_day: day(entry.sp_expire),
     })
 }
