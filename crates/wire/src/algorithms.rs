@@ -130,17 +130,41 @@ pub const SIGNATURES: &[&str] = &[
     "rsa-sha2-256",
 ];
 
-/// Signature algorithms of plain keys: what `server-sig-algs` names (RFC 8308 §3.1).
-pub const PLAIN_SIGNATURES: &[&str] = &[
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "sk-ssh-ed25519@openssh.com",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-    "rsa-sha2-512",
-    "rsa-sha2-256",
-];
+/// Signature algorithms of plain keys, the second half of [`SIGNATURES`]: what `server-sig-algs`
+/// names (RFC 8308 §3.1).
+pub const PLAIN_SIGNATURES: &[&str] = SIGNATURES.split_at(SIGNATURES.len() / 2).1;
 
 /// Signature algorithms that a certificate authority may use.
 pub const CA_SIGNATURES: &[&str] = PLAIN_SIGNATURES;
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn plain_signatures_are_those_without_certificates() {
+        let plain = SIGNATURES.iter().filter(|name| !name.contains("-cert-"));
+        assert!(plain.eq(PLAIN_SIGNATURES));
+    }
+
+    #[test]
+    fn no_list_has_a_name_twice() {
+        for list in [
+            SERVER_KEX,
+            CLIENT_KEX,
+            CIPHERS_WITH_AES,
+            CIPHERS_WITHOUT_AES,
+            MACS,
+            KNOWN_MACS,
+            CLIENT_HOST_KEYS,
+            SIGNATURES,
+        ] {
+            let mut names: Vec<&str> = list.to_vec();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), list.len(), "{list:?}");
+        }
+    }
+}
