@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
 use interop::account::{Guest, current_user, is_root};
 use interop::fixture;
+pub use interop::peers::ours::development_binary as binary;
 use interop::process::{Daemon, Input, Outcome, descendants, run};
 use interop::scratch::{Scratch, free_port, until};
 use keys::PrivateKey;
@@ -20,31 +19,6 @@ use crate::victim::{Tcp, Victim};
 
 /// Longest that a client may take to give up on a liar.
 const CLIENT_LIMIT: Duration = Duration::from_secs(60);
-
-/// Our binary: what `FULMAR_BIN` names, else the development build, made now if need be.
-///
-/// # Panics
-/// When it cannot be built.
-#[must_use]
-pub fn binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        if let Some(path) = std::env::var_os("FULMAR_BIN") {
-            return PathBuf::from(path).canonicalize().expect("FULMAR_BIN");
-        }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["build", "--quiet", "-p", "cli"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .status();
-        assert!(
-            status.is_ok_and(|status| status.success()),
-            "cargo build -p cli"
-        );
-        let path = fixture::target_folder().join("debug/fulmar");
-        path.canonicalize().expect("the binary that was built")
-    })
-}
 
 /// The key that the started server lets in.
 #[must_use]
@@ -177,6 +151,26 @@ impl Server {
         });
         let left = descendants(self.daemon.pid());
         assert!(gone, "processes {left:?} stay: {}", self.daemon.log());
+    }
+
+    /// No process of the connections that are open has ever held more than 64 MiB.
+    ///
+    /// # Panics
+    /// When one has, or there is no connection.
+    pub fn stays_small(&self) {
+        let processes = descendants(self.daemon.pid());
+        assert!(!processes.is_empty(), "no connection is open");
+        for pid in processes {
+            let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+                continue;
+            };
+            let peak: u64 = status
+                .lines()
+                .find_map(|line| line.strip_prefix("VmHWM:"))
+                .and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+                .unwrap_or_default();
+            assert!(peak < 64 * 1024, "process {pid} holds {peak} KiB: {status}");
+        }
     }
 }
 

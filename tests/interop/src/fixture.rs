@@ -87,7 +87,7 @@ pub fn target_folder() -> PathBuf {
 pub fn keygen() -> (PathBuf, Vec<String>) {
     match installed("ssh-keygen") {
         Some(path) => (path, Vec::new()),
-        None => (ours::binary(), vec!["keygen".into()]),
+        None => (ours::binary().to_owned(), vec!["keygen".into()]),
     }
 }
 

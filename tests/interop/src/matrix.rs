@@ -332,3 +332,36 @@ pub fn test(couple: &Couple, check: Check) {
     }
     failures.settle();
 }
+
+/// A test for each couple, by its name, that does `$check` with all pairs of its algorithms.
+#[macro_export]
+macro_rules! test_each_couple {
+    ($check:expr) => {
+        $crate::test_each_couple! {
+            $check,
+            ours_ssh_ours_sshd: 0,
+            ours_ssh_openssh_sshd: 1,
+            ours_ssh_dropbear: 2,
+            ours_ssh_asyncssh_server: 3,
+            openssh_ssh_ours_sshd: 4,
+            dbclient_ours_sshd: 5,
+            plink_ours_sshd: 6,
+            asyncssh_ours_sshd: 7,
+            paramiko_ours_sshd: 8,
+        }
+    };
+    ($check:expr, $($name:ident: $index:expr,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let couple = &$crate::matrix::couples()[$index];
+                let ours = $crate::peers::ours::Kind::tested().name();
+                assert_eq!(
+                    couple.name().replace([' ', '-', '>'], ""),
+                    stringify!($name).replace("ours", ours).replace('_', "")
+                );
+                $crate::matrix::test(couple, $check);
+            }
+        )*
+    };
+}

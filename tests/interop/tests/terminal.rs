@@ -1,5 +1,7 @@
 //! Sessions with a terminal, typed at through a pseudo-terminal.
 
+use std::process::Command;
+
 use interop::peers::ours::Kind;
 use interop::process::Input;
 use interop::site::{HOST, Site, each_with_terminals as each};
@@ -14,6 +16,20 @@ fn shell(site: &Site, extra: &str, columns: u16, rows: u16) -> Terminal {
     let mut terminal = Terminal::new(&command, columns, rows);
     terminal.expect("<ready>");
     terminal
+}
+
+/// The words of a command as a shell takes them.
+fn words_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// A script in a shell at a terminal of this machine.
+fn local(script: &str) -> Terminal {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    Terminal::new(&command, 80, 24)
 }
 
 #[test]
@@ -115,19 +131,9 @@ fn no_terminal_is_asked_for_without_a_reason() {
 fn modes_of_the_local_terminal_are_those_of_the_remote_one() {
     each(|client, server| {
         let site = Site::new(client, server, "");
-        let ssh = site.ssh("");
-        let mut words = vec![ssh.get_program().to_string_lossy().into_owned()];
-        words.extend(
-            ssh.get_args()
-                .map(|word| word.to_string_lossy().into_owned()),
-        );
-        let script = format!(
-            "stty erase ^X intr ^Y -echoe -ixon; {} -t {HOST} 'stty -a'",
-            words.join(" ")
-        );
-        let mut command = std::process::Command::new("sh");
-        command.args(["-c", &script]);
-        let mut terminal = Terminal::new(&command, 80, 24);
+        let ssh = words_of(&site.ssh(""));
+        let script = format!("stty erase ^X intr ^Y -echoe -ixon; {ssh} -t {HOST} 'stty -a'");
+        let mut terminal = local(&script);
         assert_eq!(terminal.end(), 0);
         terminal.expect("intr = ^Y");
         terminal.expect("erase = ^X");
@@ -147,20 +153,12 @@ fn modes_of_the_local_terminal_are_those_of_the_remote_one() {
 fn the_local_terminal_is_as_before_when_the_client_has_ended() {
     each(|client, server| {
         let site = Site::new(client, server, "");
-        let ssh = site.ssh("");
-        let mut words = vec![ssh.get_program().to_string_lossy().into_owned()];
-        words.extend(
-            ssh.get_args()
-                .map(|word| word.to_string_lossy().into_owned()),
-        );
+        let ssh = words_of(&site.ssh(""));
         let script = format!(
-            "stty -g >{0}/before; {1} -t {HOST} 'exit 3'; echo status $?; stty -g >{0}/after; cmp {0}/before {0}/after && echo same",
-            site.running.daemon.scratch().path().display(),
-            words.join(" ")
+            "stty -g >{0}/before; {ssh} -t {HOST} 'exit 3'; echo status $?; stty -g >{0}/after; cmp {0}/before {0}/after && echo same",
+            site.running.daemon.scratch().path().display()
         );
-        let mut command = std::process::Command::new("sh");
-        command.args(["-c", &script]);
-        let mut terminal = Terminal::new(&command, 80, 24);
+        let mut terminal = local(&script);
         terminal.expect("status 3\r\n");
         terminal.expect("same\r\n");
         assert_eq!(terminal.end(), 0);
@@ -245,7 +243,7 @@ fn script_records_a_session() {
     each(|client, server| {
         let site = Site::new(client, server, "");
         let ssh = site.wrapper();
-        let mut command = std::process::Command::new("script");
+        let mut command = Command::new("script");
         command
             .args([
                 "-q",

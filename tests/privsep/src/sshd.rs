@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use interop::account::{Guest, is_root};
 use interop::fixture;
+pub use interop::peers::ours::development_binary as binary;
 use interop::process::{COMMAND_LIMIT, Daemon, Input, Outcome, descendants, installed, run};
 use interop::report::skipped;
 use interop::scratch::{Scratch, free_port, until};
@@ -19,31 +19,6 @@ use crate::facts::Facts;
 
 /// Longest that a test waits for what must come.
 pub const LIMIT: Duration = Duration::from_secs(30);
-
-/// The binary under test: what `FULMAR_BIN` names, else the development build, made now.
-///
-/// # Panics
-/// When it cannot be built.
-#[must_use]
-pub fn binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        if let Some(path) = std::env::var_os("FULMAR_BIN") {
-            return PathBuf::from(path).canonicalize().expect("FULMAR_BIN");
-        }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["build", "--quiet", "-p", "cli"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .status();
-        assert!(
-            status.is_ok_and(|status| status.success()),
-            "cargo build -p cli"
-        );
-        let path = fixture::target_folder().join("debug/fulmar");
-        path.canonicalize().expect("the binary that was built")
-    })
-}
 
 /// Whether a test of the whole chain can run: root, and OpenSSH's client. Says once why not.
 #[must_use]

@@ -1,6 +1,6 @@
 //! Our own binary, and the switch that puts OpenSSH in its place.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -93,25 +93,35 @@ pub fn couples() -> Vec<(Kind, Kind)> {
 /// # Panics
 /// When it cannot be built.
 #[must_use]
-pub fn binary() -> PathBuf {
+pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY
-        .get_or_init(|| {
-            if let Some(path) = std::env::var_os("FULMAR_BIN") {
-                let path = PathBuf::from(path);
-                return path.canonicalize().unwrap_or(path);
-            }
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let status = Command::new(cargo)
-                .args(["build", "--quiet", "--release", "-p", "cli"])
-                .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-                .status();
-            assert!(
-                status.is_ok_and(|status| status.success()),
-                "cargo build --release -p cli"
-            );
-            let path = target_folder().join("release/fulmar");
-            path.canonicalize().expect("the binary that was built")
-        })
-        .clone()
+    BINARY.get_or_init(|| built("release", "release"))
+}
+
+/// The same, else the development build.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn development_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built("dev", "debug"))
+}
+
+/// The build of a profile, which cargo leaves in `folder`.
+fn built(profile: &str, folder: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os("FULMAR_BIN") {
+        return PathBuf::from(path).canonicalize().expect("FULMAR_BIN");
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "-p", "cli", "--profile", profile])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "cargo build -p cli --profile {profile}"
+    );
+    let path = target_folder().join(folder).join("fulmar");
+    path.canonicalize().expect("the binary that was built")
 }
