@@ -5,6 +5,7 @@
 //! Immutable and `Sync`: where a packet stands comes with its [`Stamp`], so one `Arc` serves
 //! every job of the epoch.
 
+use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -182,7 +183,7 @@ impl Keys<Opening> {
 #[allow(clippy::large_enum_variant)]
 enum Suite {
     None,
-    CtrMac(CtrMac),
+    CtrMac(Box<CtrMac>),
     Gcm(GcmKey),
     ChaChaPoly(ChaChaPolyKey),
 }
@@ -201,7 +202,7 @@ impl Suite {
             CipherKind::Ctr => {
                 let mac = MacKey::new(mac.ok_or(KeyLengthError)?, mac_key)?;
                 let cipher = CtrKey::new(cipher, key, iv)?;
-                Ok(Self::CtrMac(CtrMac::new(cipher, mac)))
+                Ok(Self::CtrMac(Box::new(CtrMac::new(cipher, mac))))
             }
         }
     }
