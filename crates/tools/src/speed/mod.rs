@@ -3,20 +3,17 @@
 //! Packets of 32 KiB, one core, best of several short runs: a ceiling, not a transfer rate.
 //! `fulmar bench` measures whole programs.
 
+mod operations;
+mod packets;
+mod time;
+
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
-use crypto::mac::{MACS, MacAlgorithm};
-use packet::{OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
-
 use crate::json::Json;
 use crate::table::Table;
-
-/// Payload of the packets that are measured, bytes.
-const PAYLOAD_BYTES: usize = 32 * 1024;
-/// Time given to one figure.
-const SLICE: Duration = Duration::from_millis(120);
+use operations::OperationRow;
+use packets::PacketRow;
 
 const USAGE: &str = "usage: fulmar speed [--json] [name ...]\n\
      A name is part of an algorithm's name: fulmar speed aes128 umac\n";
@@ -50,8 +47,8 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
     let wanted =
         |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part.as_str()));
-    let packets = packet_rows(&wanted);
-    let operations = operation_rows(&wanted);
+    let packets = packets::rows(&wanted);
+    let operations = operations::rows(&wanted);
     if packets.is_empty() && operations.is_empty() {
         eprintln!(
             "fulmar speed: no algorithm is named like {}",
@@ -68,204 +65,6 @@ pub fn run(args: Vec<OsString>) -> i32 {
         print_tables(&packets, &operations, first_random, warm_up);
     }
     0
-}
-
-/// One cipher with its MAC: seal and open, bytes per second.
-struct PacketRow {
-    name: String,
-    seal: f64,
-    open: f64,
-}
-
-/// One operation and how many of it a second holds.
-struct OperationRow {
-    name: String,
-    per_second: f64,
-}
-
-/// Repeats `work` (which does `units` at a time) for a slice of time; the best run counts.
-fn rate(units: f64, mut work: impl FnMut()) -> f64 {
-    work();
-    let mut best = 0.0_f64;
-    let end = Instant::now() + SLICE;
-    while Instant::now() < end {
-        let begun = Instant::now();
-        let mut rounds = 0.0;
-        while begun.elapsed() < SLICE / 12 {
-            work();
-            rounds += 1.0;
-        }
-        best = best.max(units * rounds / begun.elapsed().as_secs_f64());
-    }
-    best
-}
-
-fn packet_rows(wanted: &dyn Fn(&str) -> bool) -> Vec<PacketRow> {
-    let mut rows = Vec::new();
-    for spec in CIPHERS {
-        let Some(cipher) = CipherAlgorithm::from_name(spec.name) else {
-            continue;
-        };
-        let macs: Vec<Option<MacAlgorithm>> = match cipher.kind() {
-            CipherKind::Ctr => MACS
-                .iter()
-                .map(|spec| MacAlgorithm::from_name(spec.name))
-                .collect(),
-            _ => vec![None],
-        };
-        for mac in macs {
-            let name = match mac {
-                Some(mac) => format!("{} {}", cipher.name(), mac.name()),
-                None => cipher.name().to_string(),
-            };
-            if wanted(&name)
-                && let Some(row) = packet_row(name, cipher, mac)
-            {
-                rows.push(row);
-            }
-        }
-    }
-    rows
-}
-
-fn packet_row(
-    name: String,
-    cipher: CipherAlgorithm,
-    mac: Option<MacAlgorithm>,
-) -> Option<PacketRow> {
-    let key = vec![1; cipher.key_len()];
-    let iv = vec![2; cipher.iv_len()];
-    let mac_key = vec![3; mac.map_or(0, |mac| mac.key_len())];
-    let seal_keys = SealKeys::new(cipher, mac, &key, &iv, &mac_key).ok()?;
-    let open_keys = OpenKeys::new(cipher, mac, &key, &iv, &mac_key).ok()?;
-    let mut sequencer = Sequencer::new();
-    sequencer.set_keys(seal_keys.into(), true);
-    let payload = vec![0x5a; PAYLOAD_BYTES];
-    let mut buf = PacketBuf::with_capacity(PAYLOAD_BYTES);
-    #[allow(clippy::cast_precision_loss)]
-    let bytes = PAYLOAD_BYTES as f64;
-    // The copy of the payload into the buffer stands for the read from a file.
-    let seal = rate(bytes, || {
-        buf.clear();
-        buf.extend(&payload);
-        let taken = std::mem::replace(&mut buf, PacketBuf::with_capacity(0));
-        if let Ok(job) = sequencer.stamp(taken) {
-            buf = job.run().into_buf();
-        }
-    });
-    let wire = sealed_batch(cipher, mac, (&key, &iv, &mac_key), &payload)?;
-    let keys = std::sync::Arc::new(open_keys);
-    #[allow(clippy::cast_precision_loss)]
-    let batch_bytes = (PAYLOAD_BYTES * BATCH) as f64;
-    let mut splitter = Splitter::new();
-    let open = rate(batch_bytes, || {
-        splitter.set_keys(keys.clone(), true);
-        splitter.handle_bytes(&wire);
-        while let Ok(Some(job)) = splitter.next() {
-            if job.run().is_err() {
-                break;
-            }
-        }
-    });
-    Some(PacketRow { name, seal, open })
-}
-
-/// Packets that are opened in one round.
-const BATCH: usize = 8;
-
-fn sealed_batch(
-    cipher: CipherAlgorithm,
-    mac: Option<MacAlgorithm>,
-    keys: (&[u8], &[u8], &[u8]),
-    payload: &[u8],
-) -> Option<Vec<u8>> {
-    let mut sequencer = Sequencer::new();
-    sequencer.set_keys(
-        SealKeys::new(cipher, mac, keys.0, keys.1, keys.2)
-            .ok()?
-            .into(),
-        true,
-    );
-    let mut wire = Vec::new();
-    for _ in 0..BATCH {
-        let sealed = sequencer
-            .stamp(PacketBuf::from_payload(payload))
-            .ok()?
-            .run();
-        wire.extend_from_slice(sealed.wire());
-    }
-    Some(wire)
-}
-
-fn operation_rows(wanted: &dyn Fn(&str) -> bool) -> Vec<OperationRow> {
-    let mut rows = Vec::new();
-    for name in [
-        "mlkem768x25519-sha256",
-        "sntrup761x25519-sha512",
-        "curve25519-sha256",
-        "ecdh-sha2-nistp256",
-    ] {
-        let Some(method) = crypto::kex::KexAlgorithm::from_name(name) else {
-            continue;
-        };
-        if !wanted(name) {
-            continue;
-        }
-        let per_second = rate(1.0, || {
-            let Ok((initiator, public)) = crypto::kex::Initiator::new(method) else {
-                return;
-            };
-            if let Ok((reply, _)) = crypto::kex::respond(method, &public) {
-                let _ = initiator.finish(&reply);
-            }
-        });
-        rows.push(OperationRow {
-            name: format!("{name} (both sides)"),
-            per_second,
-        });
-    }
-    use crypto::sign::{KeyKind, PrivateKey, SignatureScheme};
-    let kinds = [
-        ("ed25519", KeyKind::Ed25519, SignatureScheme::Ed25519, 0),
-        (
-            "ecdsa-nistp256",
-            KeyKind::EcdsaP256,
-            SignatureScheme::EcdsaP256Sha256,
-            0,
-        ),
-        (
-            "rsa-2048",
-            KeyKind::Rsa,
-            SignatureScheme::RsaPkcs1Sha512,
-            2048,
-        ),
-    ];
-    for (name, kind, scheme, bits) in kinds {
-        if !wanted(name) {
-            continue;
-        }
-        let Ok(key) = PrivateKey::generate(kind, bits) else {
-            continue;
-        };
-        let Ok(signature) = key.sign(scheme, b"message") else {
-            continue;
-        };
-        let sign = rate(1.0, || {
-            let _ = key.sign(scheme, b"message");
-        });
-        let verify = rate(1.0, || {
-            let _ = key.public().verify(scheme, b"message", &signature);
-        });
-        rows.push(OperationRow {
-            name: format!("{name} sign"),
-            per_second: sign,
-        });
-        rows.push(OperationRow {
-            name: format!("{name} verify"),
-            per_second: verify,
-        });
-    }
-    rows
 }
 
 /// What the CPU offers, as one line.

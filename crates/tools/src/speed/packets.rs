@@ -1,0 +1,110 @@
+//! Whole packets as `packet` seals and opens them: each cipher, with each MAC where it needs one.
+
+use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
+use crypto::mac::{MACS, MacAlgorithm};
+use packet::{OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
+
+use super::time::rate;
+
+/// Payload of the packets that are measured, bytes.
+const PAYLOAD_BYTES: usize = 32 * 1024;
+
+/// One cipher with its MAC: seal and open, bytes per second.
+pub(super) struct PacketRow {
+    pub(super) name: String,
+    pub(super) seal: f64,
+    pub(super) open: f64,
+}
+
+pub(super) fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<PacketRow> {
+    let mut rows = Vec::new();
+    for spec in CIPHERS {
+        let Some(cipher) = CipherAlgorithm::from_name(spec.name) else {
+            continue;
+        };
+        let macs: Vec<Option<MacAlgorithm>> = match cipher.kind() {
+            CipherKind::Ctr => MACS
+                .iter()
+                .map(|spec| MacAlgorithm::from_name(spec.name))
+                .collect(),
+            _ => vec![None],
+        };
+        for mac in macs {
+            let name = match mac {
+                Some(mac) => format!("{} {}", cipher.name(), mac.name()),
+                None => cipher.name().to_string(),
+            };
+            if wanted(&name)
+                && let Some(row) = row(name, cipher, mac)
+            {
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+fn row(name: String, cipher: CipherAlgorithm, mac: Option<MacAlgorithm>) -> Option<PacketRow> {
+    let key = vec![1; cipher.key_len()];
+    let iv = vec![2; cipher.iv_len()];
+    let mac_key = vec![3; mac.map_or(0, |mac| mac.key_len())];
+    let seal_keys = SealKeys::new(cipher, mac, &key, &iv, &mac_key).ok()?;
+    let open_keys = OpenKeys::new(cipher, mac, &key, &iv, &mac_key).ok()?;
+    let mut sequencer = Sequencer::new();
+    sequencer.set_keys(seal_keys.into(), true);
+    let payload = vec![0x5a; PAYLOAD_BYTES];
+    let mut buf = PacketBuf::with_capacity(PAYLOAD_BYTES);
+    #[allow(clippy::cast_precision_loss)]
+    let bytes = PAYLOAD_BYTES as f64;
+    // The copy of the payload into the buffer stands for the read from a file.
+    let seal = rate(bytes, || {
+        buf.clear();
+        buf.extend(&payload);
+        let taken = std::mem::replace(&mut buf, PacketBuf::with_capacity(0));
+        if let Ok(job) = sequencer.stamp(taken) {
+            buf = job.run().into_buf();
+        }
+    });
+    let wire = sealed_batch(cipher, mac, (&key, &iv, &mac_key), &payload)?;
+    let keys = std::sync::Arc::new(open_keys);
+    #[allow(clippy::cast_precision_loss)]
+    let batch_bytes = (PAYLOAD_BYTES * BATCH) as f64;
+    let mut splitter = Splitter::new();
+    let open = rate(batch_bytes, || {
+        splitter.set_keys(keys.clone(), true);
+        splitter.handle_bytes(&wire);
+        while let Ok(Some(job)) = splitter.next() {
+            if job.run().is_err() {
+                break;
+            }
+        }
+    });
+    Some(PacketRow { name, seal, open })
+}
+
+/// Packets that are opened in one round.
+const BATCH: usize = 8;
+
+fn sealed_batch(
+    cipher: CipherAlgorithm,
+    mac: Option<MacAlgorithm>,
+    keys: (&[u8], &[u8], &[u8]),
+    payload: &[u8],
+) -> Option<Vec<u8>> {
+    let mut sequencer = Sequencer::new();
+    sequencer.set_keys(
+        SealKeys::new(cipher, mac, keys.0, keys.1, keys.2)
+            .ok()?
+            .into(),
+        true,
+    );
+    let mut wire = Vec::new();
+    for _ in 0..BATCH {
+        let sealed = sequencer
+            .stamp(PacketBuf::from_payload(payload))
+            .ok()?
+            .run();
+        wire.extend_from_slice(sealed.wire());
+    }
+    Some(wire)
+}
