@@ -179,8 +179,6 @@ impl Keys<Opening> {
 }
 
 /// A cipher, with its MAC where it needs one, as they work on a packet.
-// There is one for each direction and epoch, behind an `Arc`.
-#[allow(clippy::large_enum_variant)]
 enum Suite {
     None,
     CtrMac(Box<CtrMac>),
