@@ -295,6 +295,36 @@ fn answers_do_not_tell_whether_a_user_exists() {
 }
 
 #[test]
+fn a_first_none_is_answered_alike_for_everybody() {
+    let server = Server::start(&["LoginGraceTime 600"]);
+    let known = server.user.clone();
+    let mut times = [Vec::new(), Vec::new()];
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        for (index, name) in [known.as_str(), "no-such-user"].into_iter().enumerate() {
+            let mut liar = server.ready();
+            let start = Instant::now();
+            answers.push(liar.ask(name.as_bytes(), "none", b""));
+            times[index].push(start.elapsed());
+        }
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    let [known, unknown] = times.map(|mut list| {
+        list.sort();
+        (list[list.len() / 2], list[0])
+    });
+    say(&format!(
+        "first none: known user median {:?} (least {:?}), unknown user {:?} ({:?}), medians {:?} apart",
+        known.0,
+        known.1,
+        unknown.0,
+        unknown.1,
+        known.0.abs_diff(unknown.0)
+    ));
+}
+
+#[test]
 fn a_listed_key_that_was_only_asked_about_lets_nobody_in() {
     let server = Server::start(&["MaxAuthTries 100"]);
     let mut liar = server.ready();
