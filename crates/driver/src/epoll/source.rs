@@ -110,10 +110,17 @@ impl Source {
         Ok((sent, Outcome::Waiting))
     }
 
-    /// Asks for readability only while what is read could be sent.
-    pub(super) fn update_interest(&mut self, epoll: &Epoll, has_space: bool) -> io::Result<()> {
+    /// Asks for readability only while the peer takes what is read. Not only while our own queue
+    /// does, which bulk beside it fills again before epoll is asked: it must be known by then
+    /// that this source wants its turn.
+    pub(super) fn update_interest(
+        &mut self,
+        epoll: &Epoll,
+        has_space: bool,
+        has_window: bool,
+    ) -> io::Result<()> {
         self.has_space = has_space;
-        let interest = Interest::when(has_space && !self.ready, false);
+        let interest = Interest::when(has_window && !self.ready, false);
         self.registration.set(epoll, &self.fd, interest)
     }
 }
