@@ -12,12 +12,9 @@ use sys::epoll::{Epoll, Interest};
 
 use super::DriverError;
 use super::lanes::Lanes;
+use super::pace::Pace;
 use super::watch::Registration;
 
-/// Bytes that may wait in the socket without having been sent: what a keystroke has in front of
-/// it beside what is on its way. With half of them left the kernel asks for more, so that a
-/// fast path does not run dry while this process waits for its turn.
-const UNSENT_BYTES: u32 = 128 * 1024;
 /// Packets in one writev.
 const MAX_SLICES: usize = 64;
 /// A read that brings less has emptied the socket, most likely: epoll will say if not, and a
@@ -53,6 +50,7 @@ pub(super) struct Link {
     write_broken: bool,
     received: u64,
     sent: u64,
+    pace: Pace,
 }
 
 fn is_transient(error: &io::Error) -> bool {
@@ -76,8 +74,10 @@ impl Link {
         }
         // Not every stream is TCP, and none needs this to work.
         let _ = sys::socket::unpace_loopback(&read);
+        let pace = Pace::new();
         // A pipe, or a socket of another kind, holds little anyway.
-        let _ = sys::socket::set_notsent_lowat(write.as_ref().unwrap_or(&read), UNSENT_BYTES);
+        let _ =
+            sys::socket::set_notsent_lowat(write.as_ref().unwrap_or(&read), pace.unsent_bytes());
         let read_registration = Registration::new(epoll, &read, tokens.0)?;
         let write_registration = match &write {
             Some(write) => Some(Registration::new(epoll, write, tokens.1)?),
@@ -99,6 +99,7 @@ impl Link {
             write_broken: false,
             received: 0,
             sent: 0,
+            pace,
         })
     }
 
@@ -120,6 +121,9 @@ impl Link {
 
     pub(super) fn set_ready(&mut self, readable: bool, writable: bool) {
         self.readable |= readable;
+        if writable && !self.writable {
+            self.pace.takes_more(sys::time::monotonic_ms());
+        }
         self.writable |= writable;
     }
 
@@ -219,7 +223,8 @@ impl Link {
         loop {
             let mut any = false;
             while lanes.takes_seal()
-                && self.out_bytes + lanes.unsealed_bytes() < lanes.seal_limit_bytes()
+                && self.out_bytes + lanes.unsealed_bytes()
+                    < lanes.seal_limit_bytes().min(self.pace.limit_bytes())
             {
                 match connection.poll_output() {
                     Some(Output::Seal(job)) => lanes.push_seal(job),
@@ -263,7 +268,14 @@ impl Link {
                 self.sent += u64::try_from(count).unwrap_or_default();
                 self.advance(count, connection);
             }
-            Err(error) if is_transient(&error) => self.writable = false,
+            Err(error) if is_transient(&error) => {
+                self.writable = false;
+                if self.pace.is_full(self.sent, sys::time::monotonic_ms()) {
+                    connection.set_output_limit(self.pace.limit_bytes());
+                    let _ =
+                        sys::socket::set_notsent_lowat(self.write_fd(), self.pace.unsent_bytes());
+                }
+            }
             Err(error)
                 if matches!(
                     error.kind(),

@@ -17,6 +17,7 @@ mod lanes;
 #[cfg(test)]
 mod lanes_tests;
 mod link;
+mod pace;
 mod pipe;
 mod probe;
 mod sink;

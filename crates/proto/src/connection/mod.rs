@@ -411,6 +411,12 @@ impl Connection {
         self.transport.recycle(buf);
     }
 
+    /// How many bytes of output may be queued before channel data has to wait: what leaves in a
+    /// moment. At most 512 KiB, and that until this is called.
+    pub fn set_output_limit(&mut self, bytes: usize) {
+        self.transport.set_output_limit(bytes);
+    }
+
     /// A buffer from the pool, for data of `capacity` bytes.
     pub fn take_buffer(&mut self, capacity: usize) -> PacketBuf {
         self.transport.take_buffer(capacity)

@@ -40,7 +40,7 @@ pub(crate) use negotiate::{Agreement, DirectionSuite};
 
 /// Bytes of messages held back during a key exchange; a peer that provokes more is cut off.
 const MAX_HELD_BYTES: usize = 1024 * 1024;
-/// Bytes of queued output above which channel data has to wait.
+/// Bytes of queued output above which channel data has to wait, unless the owner wants less.
 const OUTPUT_HIGH_WATER_BYTES: usize = 512 * 1024;
 /// Bytes of queued answers above which no more input is taken until some have left.
 const ANSWERS_HIGH_WATER_BYTES: usize = 1024 * 1024;
@@ -104,6 +104,7 @@ pub(crate) struct Transport {
     pool: BufPool,
     output: VecDeque<Queued>,
     output_bytes: usize,
+    output_limit: usize,
     answer_bytes: usize,
     held: VecDeque<(PacketBuf, bool)>,
     held_bytes: usize,
@@ -200,6 +201,7 @@ impl Transport {
             pool: BufPool::new(POOLED_BUFFERS).with_bulk_payload(POOLED_BYTES),
             output: VecDeque::new(),
             output_bytes: 0,
+            output_limit: OUTPUT_HIGH_WATER_BYTES,
             answer_bytes: 0,
             held: VecDeque::new(),
             held_bytes: 0,
@@ -444,7 +446,11 @@ impl Transport {
 
     /// True when bulk data may be queued now.
     pub(crate) fn takes_bulk(&self) -> bool {
-        !self.closed && !self.kex.holds_output() && self.output_bytes < OUTPUT_HIGH_WATER_BYTES
+        !self.closed && !self.kex.holds_output() && self.output_bytes < self.output_limit
+    }
+
+    pub(crate) fn set_output_limit(&mut self, bytes: usize) {
+        self.output_limit = bytes.clamp(1, OUTPUT_HIGH_WATER_BYTES);
     }
 
     pub(crate) fn has_output(&self) -> bool {
