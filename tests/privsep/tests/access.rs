@@ -91,6 +91,26 @@ fn what_a_key_takes_away_stays_away_behind_a_second_factor() {
 }
 
 #[test]
+fn who_only_asks_for_the_methods_is_in_the_log_with_the_user_that_was_named() {
+    if !possible("probes in the log") {
+        return;
+    }
+    let key = UserKey::new(24);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::new("LogLevel VERBOSE"));
+    let probe = |user: &str| {
+        let options = ["-o", "PreferredAuthentications=none"];
+        let outcome = server.run_with(user, &[], &options, "echo in");
+        assert_eq!((outcome.status, outcome.stdout.length), (255, 0));
+    };
+    probe(&guest.name);
+    server.logs(&format!("Failed none for {} from 127.0.0.1", guest.name));
+    probe("no-such-user");
+    server.logs("Invalid user no-such-user from 127.0.0.1");
+    server.logs("Failed none for invalid user no-such-user from 127.0.0.1");
+}
+
+#[test]
 fn two_keys_take_away_what_either_does() {
     if !possible("restrictions of two keys") {
         return;
