@@ -86,7 +86,12 @@ impl Bench {
     /// be had, why.
     pub(super) fn lab(&self, suite: usize, place: &Place, lines: &str) -> Result<Lab, String> {
         let suite = self.suites.get(suite).ok_or("no such suite")?;
-        Lab::new(suite, place, lines).map_err(|error| error.to_string())
+        let lab = Lab::new(suite, place, lines).map_err(|error| error.to_string())?;
+        for client in &self.suites {
+            lab.admit(client)
+                .map_err(|error| format!("{}: {error}", client.name))?;
+        }
+        Ok(lab)
     }
 
     /// A lab for each suite's server.

@@ -19,6 +19,9 @@ use server::Server;
 pub(crate) use server::Tree;
 pub(crate) use suite::{Kind, Suite, Wishes};
 
+/// The user's key in dropbear's format.
+const DROPBEAR_KEY: &str = "user_key.dropbear";
+
 /// A directory that goes away with its value.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
@@ -218,11 +221,17 @@ impl Lab {
         format!("{}@{}", self.user, self.place.address())
     }
 
-    /// A client of `suite` for this server: options, then the destination, then `command`.
+    /// A client of `suite` (which was admitted) for this server: options, then the destination,
+    /// then `command`.
     pub(crate) fn client(&self, suite: &Suite, options: &[&str], command: &str) -> Command {
         let mut client = suite.client();
         if suite.kind == Kind::Dropbear {
-            self.prepare_dbclient(suite, &mut client);
+            let home = self.directory.path();
+            client
+                .env("HOME", home)
+                .arg("-T")
+                .arg("-i")
+                .arg(home.join(DROPBEAR_KEY));
         } else {
             client.arg("-F").arg(self.client_config());
         }
@@ -236,21 +245,20 @@ impl Lab {
         client
     }
 
-    /// dbclient has no configuration file: a home and a key of its own format instead. What goes
-    /// wrong here it will tell itself, for want of a key.
-    fn prepare_dbclient(&self, suite: &Suite, client: &mut Command) {
-        let home = self.directory.path();
-        let key = home.join("user_key.dropbear");
-        let _ = suite.convert_key(&home.join("user_key"), &key);
-        let _ = fs::create_dir(home.join(".ssh"));
-        if let Ok(line) = fs::read_to_string(home.join("host_key.pub")) {
-            // It knows hosts without ports, and takes a comment for a part of the key.
-            let mut words = line.split_ascii_whitespace();
-            let key: Vec<&str> = words.by_ref().take(2).collect();
-            let line = format!("{} {}\n", self.place.address(), key.join(" "));
-            let _ = fs::write(home.join(".ssh/known_hosts"), line);
+    /// Prepares what clients of `suite` need beyond the configuration file: dbclient, which has
+    /// none, a home and a key in its own format.
+    pub(crate) fn admit(&self, suite: &Suite) -> io::Result<()> {
+        if suite.kind != Kind::Dropbear {
+            return Ok(());
         }
-        client.env("HOME", home).arg("-T").arg("-i").arg(key);
+        let home = self.directory.path();
+        suite.convert_key(&home.join("user_key"), &home.join(DROPBEAR_KEY))?;
+        fs::create_dir_all(home.join(".ssh"))?;
+        // It knows hosts without ports, and takes a comment for a part of the key.
+        let line = fs::read_to_string(home.join("host_key.pub"))?;
+        let key: Vec<&str> = line.split_ascii_whitespace().take(2).collect();
+        let known = format!("{} {}\n", self.place.address(), key.join(" "));
+        fs::write(home.join(".ssh/known_hosts"), known)
     }
 }
 

@@ -1,0 +1,61 @@
+//! `fulmar bench` itself: that it measures, and that it finds out what is wrong.
+
+use std::process::Command;
+use std::time::Duration;
+
+use interop::peers::ours;
+use interop::process::{Input, Outcome, run};
+use interop::scratch::Scratch;
+
+/// More than a busy machine needs for a mebibyte.
+const LIMIT: Duration = Duration::from_secs(300);
+
+fn bench(arguments: &str) -> Outcome {
+    let mut command = Command::new(ours::binary());
+    command.arg("bench").args(arguments.split(' '));
+    run(&mut command, Input::Nothing, LIMIT).expect("fulmar bench")
+}
+
+/// How often `part` stands in what the program printed.
+fn count(outcome: &Outcome, part: &str) -> usize {
+    outcome.stdout.text().matches(part).count()
+}
+
+#[test]
+fn every_way_is_measured_both_ways_and_over_plain_tcp() {
+    let outcome = bench(
+        "--json --pairs 1 --size 1 --pairing ours-ours --cipher aes128-gcm \
+         --way pipes,own,file,null throughput",
+    );
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    assert_eq!(count(&outcome, r#"{"row":"throughput""#), 8);
+    for chain in ["Fulmar → Fulmar", "plain TCP"] {
+        let measured = format!(r#""chain":"{chain}","median":"#);
+        assert_eq!(count(&outcome, &measured), 8, "{}", outcome.stdout.text());
+    }
+}
+
+#[test]
+fn echoes_and_memory_are_measured_and_shown_as_a_page() {
+    let scratch = Scratch::new();
+    let page = scratch.join("page.html");
+    let outcome = bench(&format!(
+        "--pairs 1 --pairing ours-ours --sessions 2 --html {} echo idle",
+        page.display()
+    ));
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let text = std::fs::read_to_string(page).expect("the page");
+    for row in ["<h2>echo</h2>", "<h2>idle</h2>", "Fulmar → Fulmar"] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    assert!(count(&outcome, "echo: one byte there and back") == 1);
+}
+
+#[test]
+fn what_ours_cannot_do_is_told_and_fails() {
+    let outcome = bench("--pairs 1 --size 1 --pairing ours-ours --cipher rot13 up");
+    assert_eq!(outcome.status, 1, "{}", outcome.summary());
+    assert_eq!(count(&outcome, "Fulmar → Fulmar: not measured:"), 1);
+    let outcome = bench("--peer gone=/nowhere throughput");
+    assert_eq!(outcome.status, 2, "{}", outcome.summary());
+}
