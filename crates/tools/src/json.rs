@@ -1,4 +1,5 @@
-//! A writer of JSON for `--json`: objects of strings, numbers, lists and objects, nothing more.
+//! A writer of JSON for `--json`: objects of strings, numbers, truths, lists and objects, nothing
+//! more.
 
 use std::fmt::Write;
 
@@ -7,6 +8,7 @@ use std::fmt::Write;
 pub(crate) enum Json {
     Text(String),
     Number(f64),
+    Bool(bool),
     List(Vec<Json>),
     Object(Vec<(String, Json)>),
 }
@@ -40,6 +42,7 @@ impl Json {
                 let _ = write!(out, "{}", (number * 1e6).round() / 1e6);
             }
             Self::Number(_) => out.push_str("null"),
+            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Self::List(list) => {
                 out.push('[');
                 for (index, value) in list.iter().enumerate() {
@@ -93,7 +96,11 @@ mod tests {
                 "n",
                 Json::List(vec![Json::Number(1.5), Json::Number(f64::NAN)]),
             ),
+            ("b", Json::Bool(true)),
         ]);
-        assert_eq!(value.render(), r#"{"a\"":"x\u000a\\","n":[1.5,null]}"#);
+        assert_eq!(
+            value.render(),
+            r#"{"a\"":"x\u000a\\","n":[1.5,null],"b":true}"#
+        );
     }
 }

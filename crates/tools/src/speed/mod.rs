@@ -3,20 +3,23 @@
 //! Packets of 32 KiB, one core, best of several short runs: a ceiling, not a transfer rate.
 //! `fulmar bench` measures whole programs.
 
+mod algorithms;
 mod operations;
 mod packets;
+mod report;
+mod select;
 mod time;
 
 use std::ffi::OsString;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::json::Json;
-use crate::table::Table;
-use operations::OperationRow;
-use packets::PacketRow;
+use report::Report;
+use select::Selection;
+use time::SLICE;
 
 const USAGE: &str = "usage: fulmar speed [--json] [name ...]\n\
-     A name is part of an algorithm's name: fulmar speed aes128 umac\n";
+     A name is one of SSH's or of openssl speed's, or a part of one:\n\
+     fulmar speed aes-256-ctr chacha20-poly1305 umac rsa\n";
 
 /// Runs the program; gives its exit status: 0, or 2 for arguments that it does not know.
 #[must_use]
@@ -45,11 +48,15 @@ pub fn run(args: Vec<OsString>) -> i32 {
             }
         }
     }
-    let wanted =
-        |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part.as_str()));
-    let packets = packets::rows(&wanted);
-    let operations = operations::rows(&wanted);
-    if packets.is_empty() && operations.is_empty() {
+    let selection = Selection::new(&names);
+    let report = Report {
+        first_random,
+        warm_up,
+        algorithms: algorithms::rows(&selection, SLICE),
+        packets: packets::rows(&selection),
+        operations: operations::rows(&selection),
+    };
+    if report.is_empty() {
         eprintln!(
             "fulmar speed: no algorithm is named like {}",
             names.join(" or ")
@@ -57,12 +64,9 @@ pub fn run(args: Vec<OsString>) -> i32 {
         return 2;
     }
     if json {
-        println!(
-            "{}",
-            as_json(&packets, &operations, first_random, warm_up).render()
-        );
+        println!("{}", report.json().render());
     } else {
-        print_tables(&packets, &operations, first_random, warm_up);
+        print!("{}", report.text());
     }
     0
 }
@@ -86,86 +90,5 @@ pub(crate) fn kernels() -> String {
         .join(", ")
 }
 
-fn print_tables(
-    packets: &[PacketRow],
-    operations: &[OperationRow],
-    first_random: Duration,
-    warm_up: Duration,
-) {
-    println!("CPU:      {}", cpu_features());
-    println!("kernels:  {}", kernels());
-    println!(
-        "first random byte {:.3} ms, start of the cryptographic library {:.3} ms\n",
-        first_random.as_secs_f64() * 1e3,
-        warm_up.as_secs_f64() * 1e3
-    );
-    if !packets.is_empty() {
-        let mut table = Table::new(&["packets of 32 KiB, one core", "seal GB/s", "open GB/s"]);
-        for row in packets {
-            table.row(vec![
-                row.name.clone(),
-                format!("{:.2}", row.seal / 1e9),
-                format!("{:.2}", row.open / 1e9),
-            ]);
-        }
-        println!("{}", table.render());
-    }
-    if !operations.is_empty() {
-        let mut table = Table::new(&["operation", "per second", "microseconds"]);
-        for row in operations {
-            table.row(vec![
-                row.name.clone(),
-                format!("{:.0}", row.per_second),
-                format!("{:.1}", 1e6 / row.per_second),
-            ]);
-        }
-        print!("{}", table.render());
-    }
-}
-
-fn as_json(
-    packets: &[PacketRow],
-    operations: &[OperationRow],
-    first_random: Duration,
-    warm_up: Duration,
-) -> Json {
-    Json::object(vec![
-        ("cpu", Json::text(cpu_features())),
-        ("kernels", Json::text(kernels())),
-        (
-            "first_random_ms",
-            Json::Number(first_random.as_secs_f64() * 1e3),
-        ),
-        ("warm_up_ms", Json::Number(warm_up.as_secs_f64() * 1e3)),
-        (
-            "packets",
-            Json::List(
-                packets
-                    .iter()
-                    .map(|row| {
-                        Json::object(vec![
-                            ("name", Json::text(&row.name)),
-                            ("payload_bytes", Json::Number(32768.0)),
-                            ("seal_bytes_per_second", Json::Number(row.seal)),
-                            ("open_bytes_per_second", Json::Number(row.open)),
-                        ])
-                    })
-                    .collect(),
-            ),
-        ),
-        (
-            "operations",
-            Json::List(
-                operations
-                    .iter()
-                    .map(|row| {
-                        Json::object(vec![
-                            ("name", Json::text(&row.name)),
-                            ("per_second", Json::Number(row.per_second)),
-                        ])
-                    })
-                    .collect(),
-            ),
-        ),
-    ])
-}
+#[cfg(test)]
+mod tests;

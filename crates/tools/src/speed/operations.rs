@@ -1,5 +1,6 @@
 //! Key exchanges and signatures.
 
+use super::select::Selection;
 use super::time::rate;
 
 /// One operation and how many of it a second holds.
@@ -8,18 +9,18 @@ pub(super) struct OperationRow {
     pub(super) per_second: f64,
 }
 
-pub(super) fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<OperationRow> {
+pub(super) fn rows(selection: &Selection) -> Vec<OperationRow> {
     let mut rows = Vec::new();
-    for name in [
-        "mlkem768x25519-sha256",
-        "sntrup761x25519-sha512",
-        "curve25519-sha256",
-        "ecdh-sha2-nistp256",
+    for (name, alias) in [
+        ("mlkem768x25519-sha256", ""),
+        ("sntrup761x25519-sha512", ""),
+        ("curve25519-sha256", "ecdhx25519"),
+        ("ecdh-sha2-nistp256", ""),
     ] {
         let Some(method) = crypto::kex::KexAlgorithm::from_name(name) else {
             continue;
         };
-        if !wanted(name) {
+        if !selection.wants_any(&[name, alias]) {
             continue;
         }
         let per_second = rate(1.0, || {
@@ -52,7 +53,7 @@ pub(super) fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<OperationRow> {
         ),
     ];
     for (name, kind, scheme, bits) in kinds {
-        if !wanted(name) {
+        if !selection.wants(name) {
             continue;
         }
         let Ok(key) = PrivateKey::generate(kind, bits) else {

@@ -1,13 +1,17 @@
-//! Whole packets as `packet` seals and opens them: each cipher, with each MAC where it needs one.
+//! Whole packets as `packet` seals and opens them in batches: each cipher, with each MAC where it
+//! needs one.
 
 use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
 use crypto::mac::{MACS, MacAlgorithm};
-use packet::{OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
+use packet::{
+    OpenKeys, PacketBuf, SealKeys, SealedPacket, Sequencer, Splitter, open_batch, seal_batch,
+};
 
+use super::select::Selection;
 use super::time::rate;
 
 /// Payload of the packets that are measured, bytes.
-const PAYLOAD_BYTES: usize = 32 * 1024;
+pub(super) const PAYLOAD_BYTES: usize = 32 * 1024;
 
 /// One cipher with its MAC: seal and open, bytes per second.
 pub(super) struct PacketRow {
@@ -16,7 +20,7 @@ pub(super) struct PacketRow {
     pub(super) open: f64,
 }
 
-pub(super) fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<PacketRow> {
+pub(super) fn rows(selection: &Selection) -> Vec<PacketRow> {
     let mut rows = Vec::new();
     for spec in CIPHERS {
         let Some(cipher) = CipherAlgorithm::from_name(spec.name) else {
@@ -34,7 +38,7 @@ pub(super) fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<PacketRow> {
                 Some(mac) => format!("{} {}", cipher.name(), mac.name()),
                 None => cipher.name().to_string(),
             };
-            if wanted(&name)
+            if selection.wants(&name)
                 && let Some(row) = row(name, cipher, mac)
             {
                 rows.push(row);
@@ -50,40 +54,41 @@ fn row(name: String, cipher: CipherAlgorithm, mac: Option<MacAlgorithm>) -> Opti
     let mac_key = vec![3; mac.map_or(0, |mac| mac.key_len())];
     let seal_keys = SealKeys::new(cipher, mac, &key, &iv, &mac_key).ok()?;
     let open_keys = OpenKeys::new(cipher, mac, &key, &iv, &mac_key).ok()?;
+    let payload = vec![0x5a; PAYLOAD_BYTES];
+    #[allow(clippy::cast_precision_loss)]
+    let batch_bytes = (PAYLOAD_BYTES * BATCH) as f64;
     let mut sequencer = Sequencer::new();
     sequencer.set_keys(seal_keys.into(), true);
-    let payload = vec![0x5a; PAYLOAD_BYTES];
-    let mut buf = PacketBuf::with_capacity(PAYLOAD_BYTES);
-    #[allow(clippy::cast_precision_loss)]
-    let bytes = PAYLOAD_BYTES as f64;
+    let mut bufs = vec![PacketBuf::with_capacity(PAYLOAD_BYTES); BATCH];
+    let (mut jobs, mut sealed) = (Vec::new(), Vec::new());
     // The copy of the payload into the buffer stands for the read from a file.
-    let seal = rate(bytes, || {
-        buf.clear();
-        buf.extend(&payload);
-        let taken = std::mem::replace(&mut buf, PacketBuf::with_capacity(0));
-        if let Ok(job) = sequencer.stamp(taken) {
-            buf = job.run().into_buf();
+    let seal = rate(batch_bytes, || {
+        for mut buf in bufs.drain(..) {
+            buf.clear();
+            buf.extend(&payload);
+            jobs.extend(sequencer.stamp(buf));
         }
+        seal_batch(&mut jobs, &mut sealed);
+        bufs.extend(sealed.drain(..).map(SealedPacket::into_buf));
     });
     let wire = sealed_batch(cipher, mac, (&key, &iv, &mac_key), &payload)?;
     let keys = std::sync::Arc::new(open_keys);
-    #[allow(clippy::cast_precision_loss)]
-    let batch_bytes = (PAYLOAD_BYTES * BATCH) as f64;
     let mut splitter = Splitter::new();
+    let (mut jobs, mut opened) = (Vec::new(), Vec::new());
     let open = rate(batch_bytes, || {
         splitter.set_keys(keys.clone(), true);
         splitter.handle_bytes(&wire);
         while let Ok(Some(job)) = splitter.next() {
-            if job.run().is_err() {
-                break;
-            }
+            jobs.push(job);
         }
+        open_batch(&mut jobs, &mut opened);
+        opened.clear();
     });
     Some(PacketRow { name, seal, open })
 }
 
-/// Packets that are opened in one round.
-const BATCH: usize = 8;
+/// Packets that are sealed or opened in one round: as many as make the most of every MAC.
+const BATCH: usize = 16;
 
 fn sealed_batch(
     cipher: CipherAlgorithm,

@@ -3,21 +3,34 @@
 use std::time::{Duration, Instant};
 
 /// Time given to one figure.
-const SLICE: Duration = Duration::from_millis(120);
+pub(super) const SLICE: Duration = Duration::from_millis(120);
+/// Runs among which the best one counts: many, so that some are over before the scheduler of a
+/// busy machine takes the core away.
+const RUNS: u32 = 100;
 
 /// Repeats `work` (which does `units` at a time) for a slice of time; the best run counts.
 pub(super) fn rate(units: f64, mut work: impl FnMut()) -> f64 {
-    work();
-    let mut best = 0.0_f64;
-    let end = Instant::now() + SLICE;
-    while Instant::now() < end {
-        let begun = Instant::now();
-        let mut rounds = 0.0;
-        while begun.elapsed() < SLICE / 12 {
-            work();
-            rounds += 1.0;
+    let mut works: [(f64, &mut dyn FnMut()); 1] = [(units, &mut work)];
+    rates(&mut works, SLICE).into_iter().sum()
+}
+
+/// The same of several works by turns, so that what disturbs one disturbs the others: each is
+/// given with its units and takes `slice`.
+pub(super) fn rates(works: &mut [(f64, &mut dyn FnMut())], slice: Duration) -> Vec<f64> {
+    let mut best = vec![0.0_f64; works.len()];
+    for (_, work) in &mut *works {
+        work();
+    }
+    for _ in 0..RUNS {
+        for ((units, work), best) in works.iter_mut().zip(&mut best) {
+            let begun = Instant::now();
+            let mut rounds = 0.0;
+            while begun.elapsed() < slice / RUNS {
+                work();
+                rounds += 1.0;
+            }
+            *best = best.max(*units * rounds / begun.elapsed().as_secs_f64());
         }
-        best = best.max(units * rounds / begun.elapsed().as_secs_f64());
     }
     best
 }

@@ -1,0 +1,109 @@
+//! What rows there are, and by which names they are asked for.
+
+use std::time::Duration;
+
+use super::*;
+
+fn selection(names: &[&str]) -> Selection {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    Selection::new(&names)
+}
+
+#[test]
+fn names_are_those_of_ssh_and_of_openssl_speed() {
+    for (asked, row) in [
+        ("aes-256-ctr", "aes256-ctr umac-64-etm@openssh.com"),
+        ("aes256-ctr", "aes-256-ctr"),
+        ("AES-128-GCM", "aes128-gcm@openssh.com"),
+        ("aes128-gcm@openssh.com", "aes-128-gcm"),
+        ("chacha20-poly1305", "chacha20-poly1305@openssh.com"),
+        ("chacha", "chacha20-poly1305"),
+        ("hmac(sha256)", "hmac-sha2-256"),
+        ("hmac-sha2-512", "hmac-sha2-512-etm@openssh.com"),
+        ("umac", "umac-128"),
+        ("rsa2048", "rsa-2048"),
+        ("rsa", "rsa-2048"),
+        ("ecdsap256", "ecdsa-nistp256"),
+        ("ecdhp256", "ecdh-sha2-nistp256"),
+        ("ecdh-sha2-nistp256", "ecdh-sha2-nistp256"),
+        ("ML-KEM-768", "mlkem768x25519-sha256"),
+    ] {
+        assert!(selection(&[asked]).wants(row), "{asked}: {row}");
+        assert!(selection(&["nothing", asked]).wants(row), "{asked}: {row}");
+    }
+    assert!(selection(&[]).wants("anything"));
+    assert!(selection(&["ecdhx25519"]).wants_any(&["curve25519-sha256", "ecdhx25519"]));
+}
+
+#[test]
+fn names_pick_no_other_rows() {
+    for (asked, row) in [
+        ("aes-256-ctr", "aes-256-gcm"),
+        ("aes-256-ctr", "aes-128-ctr"),
+        ("hmac-sha2-256", "hmac-sha2-512"),
+        ("rsa", "ecdsa-nistp256"),
+        ("ecdhp256", "ecdsa-nistp256"),
+        ("ecdhx25519", ""),
+    ] {
+        assert!(!selection(&[asked]).wants(row), "{asked}: {row}");
+    }
+}
+
+#[test]
+fn every_algorithm_has_a_portable_kernel_and_one_in_use() {
+    let rows = algorithms::rows(&selection(&[]), Duration::from_micros(12));
+    let mut names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    names.dedup();
+    assert_eq!(names.len(), 11);
+    for name in names {
+        let tiers: Vec<_> = rows.iter().filter(|row| row.name == name).collect();
+        assert_eq!(tiers[0].times_portable, 1.0, "{name}");
+        assert_eq!(tiers.iter().filter(|row| row.in_use).count(), 1, "{name}");
+        // The widest kernel comes last, and is the one in use.
+        assert!(tiers[tiers.len() - 1].in_use, "{name}");
+        for (i, row) in tiers.iter().enumerate() {
+            assert!(row.bytes_per_second > 0.0, "{name} {}", row.kernel);
+            assert!(tiers[..i].iter().all(|other| other.kernel != row.kernel));
+        }
+    }
+    let some = algorithms::rows(&selection(&["aes-256-ctr"]), Duration::from_micros(12));
+    assert!(!some.is_empty() && some.iter().all(|row| row.name == "aes-256-ctr"));
+    assert!(algorithms::rows(&selection(&["rot13"]), Duration::ZERO).is_empty());
+}
+
+#[test]
+fn a_report_says_which_kernel_is_in_use() {
+    let report = Report {
+        first_random: Duration::from_micros(10),
+        warm_up: Duration::from_micros(300),
+        algorithms: vec![
+            algorithms::AlgorithmRow {
+                name: "aes-128-ctr",
+                kernel: "aws-lc",
+                bytes_per_second: 8.5e9,
+                times_portable: 1.0,
+                in_use: false,
+            },
+            algorithms::AlgorithmRow {
+                name: "aes-128-ctr",
+                kernel: "vaes-512",
+                bytes_per_second: 17e9,
+                times_portable: 2.0,
+                in_use: true,
+            },
+        ],
+        packets: Vec::new(),
+        operations: Vec::new(),
+    };
+    assert!(!report.is_empty());
+    let text = report.text();
+    let words =
+        |line: &str| -> Vec<String> { line.split_whitespace().map(ToString::to_string).collect() };
+    let lines: Vec<_> = text.lines().map(words).collect();
+    assert!(lines.contains(&words("aes-128-ctr aws-lc 8.50 1.0")));
+    assert!(lines.contains(&words("vaes-512 * 17.00 2.0")), "{text}");
+    let json = report.json().render();
+    assert!(json.contains(
+        r#"{"name":"aes-128-ctr","kernel":"vaes-512","packet_bytes":32768,"bytes_per_second":17000000000,"times_portable":2,"in_use":true}"#
+    ), "{json}");
+}
