@@ -1,6 +1,9 @@
 //! The account that measured servers log in to: this user, but with an empty home and `/bin/sh`,
 //! so that nobody's `.bashrc` is measured. It exists in mounts of the servers' own, where another
 //! `/etc/passwd` is shown; that takes root.
+//!
+//! All of `/etc` is covered, not that file alone: where an account is added meanwhile the file is
+//! replaced, and the kernel takes away what was mounted on it, everywhere.
 
 use std::fs;
 use std::io;
@@ -10,6 +13,7 @@ use super::Directory;
 
 /// Where accounts are listed.
 const PASSWD: &str = "/etc/passwd";
+const ETC: &str = "/etc";
 
 /// A home and a list of accounts that names it.
 #[derive(Debug)]
@@ -29,7 +33,10 @@ impl Account {
         let listed = fs::read_to_string(PASSWD)?;
         let shown = with_home(&listed, sys::process::effective_uid(), &home)
             .ok_or_else(|| io::Error::other(format!("{PASSWD} does not name this user")))?;
-        fs::write(directory.path().join("passwd"), shown)?;
+        let passwd = directory.path().join("passwd");
+        fs::write(&passwd, shown)?;
+        fs::set_permissions(passwd, std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+        fs::create_dir(directory.path().join("layer"))?;
         Ok(Self { directory })
     }
 
@@ -38,15 +45,36 @@ impl Account {
         self.directory.path().join("home")
     }
 
-    /// Gives the calling thread mounts in which this account is the user's.
-    pub(crate) fn enter(passwd: &Path) -> io::Result<()> {
-        sys::namespace::unshare_mounts()?;
-        sys::namespace::bind(passwd, Path::new(PASSWD))
+    /// What [`Layer::enter`] needs, for the thread that is to see this account.
+    pub(crate) fn layer(&self) -> Layer {
+        let path = |name| self.directory.path().join(name);
+        Layer {
+            passwd: path("passwd"),
+            memory: path("layer"),
+        }
     }
+}
 
-    /// The list of accounts, for [`Account::enter`].
-    pub(crate) fn passwd(&self) -> PathBuf {
-        self.directory.path().join("passwd")
+/// Where the mounts of a thread get their `/etc` from.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    passwd: PathBuf,
+    memory: PathBuf,
+}
+
+impl Layer {
+    /// Gives the calling thread mounts in which the account is the user's.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        sys::namespace::unshare_mounts()?;
+        sys::namespace::mount_memory(&self.memory)?;
+        let (upper, work) = (self.memory.join("upper"), self.memory.join("work"));
+        fs::create_dir(&upper)?;
+        fs::create_dir(&work)?;
+        fs::set_permissions(&upper, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        fs::copy(&self.passwd, upper.join("passwd"))?;
+        sys::namespace::overlay(Path::new(ETC), &upper, &work)
+            // Without overlays the file alone is better than nothing.
+            .or_else(|_| sys::namespace::bind(&self.passwd, Path::new(PASSWD)))
     }
 }
 

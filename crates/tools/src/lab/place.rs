@@ -84,16 +84,15 @@ impl Place {
         address: IpAddr,
         prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<(Self, T)> {
-        if sys::process::effective_uid() != 0 {
-            return Self::prepared(address, prepare);
-        }
-        let account = Arc::new(Account::new()?);
-        let passwd = account.passwd();
-        let (mut place, made) = Self::prepared(address, move || {
-            Account::enter(&passwd)?;
-            prepare()
+        // An account that /etc/passwd does not name cannot be made a plain one.
+        let account = Account::new().ok();
+        let layer = account.as_ref().map(Account::layer);
+        let (mut place, (entered, made)) = Self::prepared(address, move || {
+            // Not for ordinary users, nor for root in many a container.
+            let entered = layer.is_some_and(|layer| layer.enter().is_ok());
+            Ok((entered, prepare()?))
         })?;
-        place.account = Some(account);
+        place.account = account.filter(|_| entered).map(Arc::new);
         Ok((place, made))
     }
 
