@@ -52,6 +52,42 @@ fn echoes_and_memory_are_measured_and_shown_as_a_page() {
 }
 
 #[test]
+fn a_long_path_is_as_long_as_asked_for() {
+    let outcome = bench(
+        "--json --pairs 1 --size 8 --pairing ours-ours --cipher aes128-gcm --rtt 40 --rate 80 wan",
+    );
+    let said = outcome.stderr.text();
+    if said.contains("need root") || said.contains("No such file") {
+        interop::report::skipped("wan", &said.trim());
+        return;
+    }
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let text = outcome.stdout.text();
+    // 80 Mbit/s are 9.5 MiB/s. Twice that would not be the rate's doing, however late a busy
+    // machine notices that the far end runs.
+    for direction in ["up", "down"] {
+        let title = format!("40 ms, 80 Mbit/s, aes128-gcm@openssh.com, {direction}");
+        let (_, group) = text.split_once(&title).expect("the group");
+        let median = after(group, r#""chain":"plain TCP","median":"#);
+        assert!(median > 0.0 && median < 19.0, "{median}: {text}");
+        let seen = after(group, "round-trip time seen: ");
+        assert!(seen >= 40.0, "{seen}: {text}");
+    }
+    let (_, logins) = text
+        .split_once("round trips of ssh host true")
+        .expect("logins");
+    let trips = after(logins, r#""median":"#);
+    assert!(trips > 2.0, "{trips}: {text}");
+}
+
+/// The number that follows `what`.
+fn after(text: &str, what: &str) -> f64 {
+    let (_, rest) = text.split_once(what).expect(what);
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+    rest[..end.unwrap_or(rest.len())].parse().expect(what)
+}
+
+#[test]
 fn what_ours_cannot_do_is_told_and_fails() {
     let outcome = bench("--pairs 1 --size 1 --pairing ours-ours --cipher rot13 up");
     assert_eq!(outcome.status, 1, "{}", outcome.summary());
