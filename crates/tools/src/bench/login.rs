@@ -161,7 +161,10 @@ fn login(suite: &Suite, lab: &Lab) -> Result<Sample, Miss> {
     let (status, usage) = sys::process::wait_usage(child).map_err(|error| error.to_string())?;
     let seconds = begun.elapsed().as_secs_f64();
     if !status.is_success() {
-        let why = format!("{status:?}: {}", words.trim());
+        let why = match words.trim() {
+            "" => format!("{status:?}"),
+            words => format!("{status:?}: {words}"),
+        };
         return Err(lab.complaint(why).into());
     }
     Ok(Sample {

@@ -203,11 +203,11 @@ impl Lab {
         text.unwrap_or_default().trim().to_string()
     }
 
-    /// `why` a client failed, with the server's last word where it has one.
+    /// `why` a client failed; where it gave no reason behind a colon, with the server's last word.
     pub(crate) fn complaint(&self, why: String) -> String {
         match self.server_log().lines().last() {
-            Some(line) => format!("{why}; the server: {line}"),
-            None => why,
+            Some(line) if !why.contains(": ") => format!("{why}; the server: {line}"),
+            _ => why,
         }
     }
 
