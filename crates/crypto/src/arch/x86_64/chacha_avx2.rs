@@ -141,7 +141,7 @@ impl Rotations {
     /// A round over the columns of states in rows.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn row_round<const SETS: usize>(&self, sets: &mut [[__m256i; 4]; SETS]) {
+    fn row_round(&self, sets: &mut [Rows]) {
         for set in &mut *sets {
             self.step::<16, 4>(set, 0, 1, 3);
         }
@@ -324,7 +324,7 @@ fn apply(key: &[u8; 32], nonce: Nonce, mut counter: u32, data: &mut [u8]) {
             last_row([0, 1], counter, nonce),
             last_row([2, 3], counter, nonce),
         ];
-        let stream: [Block; 4] = blocks_of(&rows([key; 2], last));
+        let stream: [Block; 4] = blocks_of(&rows(initial_rows([key; 2], last)));
         xor_front(rest, stream.as_flattened());
     }
 }
@@ -353,50 +353,78 @@ fn last_row([a, b]: [i32; 2], counter: u32, nonce: Nonce) -> __m256i {
     _mm256_add_epi32(_mm256_broadcastsi128_si256(row), offsets)
 }
 
-/// Sets of two blocks each, in rows, from those of their keys and their last rows.
+/// Two blocks in rows.
+pub(super) type Rows = [__m256i; 4];
+
+/// Sets of rows before the first round, from those of their keys and their last rows.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn rows<const SETS: usize>(
+fn initial_rows<const SETS: usize>(
     keys: [[__m256i; 2]; SETS],
     last: [__m256i; SETS],
-) -> [[__m256i; 4]; SETS] {
+) -> [Rows; SETS] {
     let [c0, c1, c2, c3] = CONSTANTS.map(u32::cast_signed);
     let constants = _mm256_broadcastsi128_si256(_mm_set_epi32(c3, c2, c1, c0));
-    let mut initial = [[constants; 4]; SETS];
-    for (initial, (key, last)) in initial.iter_mut().zip(keys.iter().zip(last)) {
-        *initial = [constants, key[0], key[1], last];
+    let mut sets = [[constants; 4]; SETS];
+    for (set, (key, last)) in sets.iter_mut().zip(keys.iter().zip(last)) {
+        *set = [constants, key[0], key[1], last];
     }
-    let mut sets = initial;
-    let rotations = Rotations::new();
-    for _ in 0..10 {
-        rotations.row_round(&mut sets);
-        for set in &mut sets {
-            // The diagonals become columns. Row 1 is ready last: it stays, and
-            // the others move against it.
-            set[0] = _mm256_shuffle_epi32::<0x93>(set[0]);
-            set[2] = _mm256_shuffle_epi32::<0x39>(set[2]);
-            set[3] = _mm256_shuffle_epi32::<0x4e>(set[3]);
-        }
-        rotations.row_round(&mut sets);
-        for set in &mut sets {
-            set[0] = _mm256_shuffle_epi32::<0x39>(set[0]);
-            set[2] = _mm256_shuffle_epi32::<0x93>(set[2]);
-            set[3] = _mm256_shuffle_epi32::<0x4e>(set[3]);
-        }
+    sets
+}
+
+/// Makes columns of the diagonals. Row 1 is ready last: it stays, and the others
+/// move against it.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn diagonals_to_columns(sets: &mut [Rows]) {
+    for set in sets {
+        set[0] = _mm256_shuffle_epi32::<0x93>(set[0]);
+        set[2] = _mm256_shuffle_epi32::<0x39>(set[2]);
+        set[3] = _mm256_shuffle_epi32::<0x4e>(set[3]);
     }
-    for (set, initial) in sets.iter_mut().zip(&initial) {
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn columns_to_diagonals(sets: &mut [Rows]) {
+    for set in sets {
+        set[0] = _mm256_shuffle_epi32::<0x39>(set[0]);
+        set[2] = _mm256_shuffle_epi32::<0x93>(set[2]);
+        set[3] = _mm256_shuffle_epi32::<0x4e>(set[3]);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn add_rows(sets: &mut [Rows], initial: &[Rows]) {
+    for (set, initial) in sets.iter_mut().zip(initial) {
         for (row, initial) in set.iter_mut().zip(initial) {
             *row = _mm256_add_epi32(*row, *initial);
         }
     }
+}
+
+/// All rounds.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn rows<const SETS: usize>(initial: [Rows; SETS]) -> [Rows; SETS] {
+    let mut sets = initial;
+    let rotations = Rotations::new();
+    for _ in 0..10 {
+        rotations.row_round(&mut sets);
+        diagonals_to_columns(&mut sets);
+        rotations.row_round(&mut sets);
+        columns_to_diagonals(&mut sets);
+    }
+    add_rows(&mut sets, &initial);
     sets
 }
 
 /// The blocks of sets of rows.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn blocks_of<const SETS: usize, const BLOCKS: usize>(
-    sets: &[[__m256i; 4]; SETS],
+pub(super) fn blocks_of<const SETS: usize, const BLOCKS: usize>(
+    sets: &[Rows; SETS],
 ) -> [Block; BLOCKS] {
     let mut blocks = [[0; BLOCK_LEN]; BLOCKS];
     for (set, [low, high]) in sets.iter().zip(blocks.as_chunks_mut().0) {
@@ -407,16 +435,24 @@ fn blocks_of<const SETS: usize, const BLOCKS: usize>(
     blocks
 }
 
+/// The rows of block 0 of a key, twice.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn first_rows(key: &[u8; 32], nonce: Nonce) -> [Rows; 1] {
+    initial_rows([key_rows(key)], [last_row([0; 2], 0, nonce)])
+}
+
 /// The first word of block 0.
 #[target_feature(enable = "avx2")]
 fn first_word(key: &[u8; 32], nonce: Nonce) -> u32 {
-    let [[row, ..]] = rows([key_rows(key)], [last_row([0; 2], 0, nonce)]);
+    let [[row, ..]] = rows(first_rows(key, nonce));
     _mm256_cvtsi256_si32(row).cast_unsigned()
 }
 
-/// The front in `SETS` sets of two blocks.
+/// The rows of the front, in `SETS` sets of two blocks.
+#[inline]
 #[target_feature(enable = "avx2")]
-fn front<const SETS: usize, const BLOCKS: usize>(keys: &Keys, nonce: Nonce) -> [Block; BLOCKS] {
+pub(super) fn front_rows<const SETS: usize>(keys: &Keys, nonce: Nonce) -> [Rows; SETS] {
     let content = key_rows(&keys.content);
     let length = key_rows(&keys.length);
     let mut set_keys = [content; SETS];
@@ -428,5 +464,10 @@ fn front<const SETS: usize, const BLOCKS: usize>(keys: &Keys, nonce: Nonce) -> [
     for (last, offsets) in last.iter_mut().zip([[0, 0], [1, 2], [3, 4], [5, 6]]) {
         *last = last_row(offsets, 0, nonce);
     }
-    blocks_of(&rows(set_keys, last))
+    initial_rows(set_keys, last)
+}
+
+#[target_feature(enable = "avx2")]
+fn front<const SETS: usize, const BLOCKS: usize>(keys: &Keys, nonce: Nonce) -> [Block; BLOCKS] {
+    blocks_of(&rows(front_rows::<SETS>(keys, nonce)))
 }

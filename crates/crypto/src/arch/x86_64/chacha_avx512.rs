@@ -11,6 +11,7 @@
 use core::arch::x86_64::*;
 
 use super::chacha::{CONSTANTS, COUNTER, State, nonce_words};
+use super::chacha_avx2::{self, Rows};
 use super::poly1305_ifma;
 use crate::arch::HaveAvx512Ifma;
 use crate::arch::chacha::{Block, Front, Keys, Nonce, Tier};
@@ -40,12 +41,13 @@ impl Tier for Avx512 {
     #[inline]
     fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front {
         let HaveAvx512Ifma(()) = self.token;
-        // SAFETY: the token proves AVX-512 F, BW, DQ and VL.
+        // SAFETY: the token proves AVX-512 F, BW, DQ and VL, which detection asks for
+        // with AVX2 only.
         unsafe {
             if body_len <= 2 * VECTOR_LEN {
-                Front::Four(front_rows::<1, 4>(keys, nonce))
+                Front::Four(front_of_four(keys, nonce))
             } else if body_len <= 6 * VECTOR_LEN {
-                Front::Eight(front_rows::<2, 8>(keys, nonce))
+                Front::Eight(front_of_eight(keys, nonce))
             } else {
                 Front::Sixteen(front_columns(keys, nonce))
             }
@@ -55,7 +57,7 @@ impl Tier for Avx512 {
     #[inline]
     fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4] {
         let HaveAvx512Ifma(()) = self.token;
-        // SAFETY: the token proves AVX-512 F, BW, DQ and VL.
+        // SAFETY: as in `front`.
         unsafe { first_word(&keys.length, nonce) }.to_le_bytes()
     }
 
@@ -388,38 +390,72 @@ fn row_round<const SETS: usize>(sets: &mut [[__m512i; 4]; SETS]) {
     }
 }
 
-/// The first word of block 0.
+/// The front in two sets of four blocks.
 #[target_feature(enable = "avx512f")]
-fn first_word(key: &[u8; 32], nonce: Nonce) -> u32 {
-    let [[block, ..]] = rows([key_rows(key)], [last_row([0; 4], 0, nonce)]);
-    _mm512_cvtsi512_si32(block).cast_unsigned()
-}
-
-/// The front in `SETS` sets of four blocks.
-#[target_feature(enable = "avx512f")]
-fn front_rows<const SETS: usize, const BLOCKS: usize>(
-    keys: &Keys,
-    nonce: Nonce,
-) -> [Block; BLOCKS] {
+fn front_of_eight(keys: &Keys, nonce: Nonce) -> [Block; 8] {
     let content = key_rows(&keys.content);
     let length = key_rows(&keys.length);
-    let mut set_keys = [content; SETS];
+    let mut first = content;
     // The second block of the first set is the length's.
-    for (row, length) in set_keys[0].iter_mut().zip(length) {
+    for (row, length) in first.iter_mut().zip(length) {
         *row = _mm512_mask_mov_epi32(*row, 0x00f0, length);
     }
-    let mut last = [_mm512_setzero_si512(); SETS];
-    for (last, offsets) in last.iter_mut().zip([[0, 0, 1, 2], [3, 4, 5, 6]]) {
-        *last = last_row(offsets, 0, nonce);
-    }
-    let mut out = [[0; VECTOR_LEN]; BLOCKS];
-    let sets = rows(set_keys, last);
+    let last = [
+        last_row([0, 0, 1, 2], 0, nonce),
+        last_row([3, 4, 5, 6], 0, nonce),
+    ];
+    let mut out = [[0; VECTOR_LEN]; 8];
+    let sets = rows([first, content], last);
     for (out, blocks) in out.as_chunks_mut::<4>().0.iter_mut().zip(&sets) {
         for (out, block) in out.iter_mut().zip(blocks) {
             store(out, *block);
         }
     }
     out
+}
+
+/// The front of a short packet, on vectors of half the length: such packets mostly
+/// come alone, and the other halves would have to be woken for each.
+#[target_feature(enable = "avx2,avx512f,avx512vl")]
+fn front_of_four(keys: &Keys, nonce: Nonce) -> [Block; 4] {
+    chacha_avx2::blocks_of(&half_rows(chacha_avx2::front_rows::<2>(keys, nonce)))
+}
+
+/// The first word of block 0, on half vectors, too.
+#[target_feature(enable = "avx2,avx512f,avx512vl")]
+fn first_word(key: &[u8; 32], nonce: Nonce) -> u32 {
+    let [[row, ..]] = half_rows(chacha_avx2::first_rows(key, nonce));
+    _mm256_cvtsi256_si32(row).cast_unsigned()
+}
+
+/// All rounds.
+#[inline]
+#[target_feature(enable = "avx2,avx512f,avx512vl")]
+fn half_rows<const SETS: usize>(initial: [Rows; SETS]) -> [Rows; SETS] {
+    let mut sets = initial;
+    for _ in 0..10 {
+        half_row_round(&mut sets);
+        chacha_avx2::diagonals_to_columns(&mut sets);
+        half_row_round(&mut sets);
+        chacha_avx2::columns_to_diagonals(&mut sets);
+    }
+    chacha_avx2::add_rows(&mut sets, &initial);
+    sets
+}
+
+#[inline]
+#[target_feature(enable = "avx2,avx512f,avx512vl")]
+fn half_row_round(sets: &mut [Rows]) {
+    for [a, b, c, d] in sets {
+        *a = _mm256_add_epi32(*a, *b);
+        *d = _mm256_rol_epi32::<16>(_mm256_xor_si256(*d, *a));
+        *c = _mm256_add_epi32(*c, *d);
+        *b = _mm256_rol_epi32::<12>(_mm256_xor_si256(*b, *c));
+        *a = _mm256_add_epi32(*a, *b);
+        *d = _mm256_rol_epi32::<8>(_mm256_xor_si256(*d, *a));
+        *c = _mm256_add_epi32(*c, *d);
+        *b = _mm256_rol_epi32::<7>(_mm256_xor_si256(*b, *c));
+    }
 }
 
 /// The front in one pass, without the state's shortcut: the keys differ.
