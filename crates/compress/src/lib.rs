@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod provider;
 mod zlib;
 
 #[cfg(test)]
