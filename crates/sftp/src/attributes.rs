@@ -1,0 +1,221 @@
+//! ATTRS (draft §5): what is known of a file, or to be set on it.
+
+use alloc::vec::Vec;
+
+use wire::{DecodeError, Field, Put, Reader};
+
+use crate::own;
+
+const SIZE: u32 = 0x1;
+const OWNER: u32 = 0x2;
+const PERMISSIONS: u32 = 0x4;
+const TIMES: u32 = 0x8;
+const EXTENDED: u32 = 0x8000_0000;
+
+/// Numbers of user and group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Seconds since 1970, as version 3 knows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Times {
+    /// Last access.
+    pub accessed: u32,
+    /// Last change of the content.
+    pub modified: u32,
+}
+
+/// A time to the nanosecond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Timestamp {
+    /// Since 1970.
+    pub seconds: i64,
+    /// Below a thousand million.
+    pub nanoseconds: u32,
+}
+
+/// Times to the nanosecond: an extended attribute of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ExactTimes {
+    /// Last access.
+    pub accessed: Timestamp,
+    /// Last change of the content.
+    pub modified: Timestamp,
+}
+
+impl From<ExactTimes> for Times {
+    /// Cut to whole seconds from 1970 to 2106.
+    fn from(exact: ExactTimes) -> Self {
+        let cut = |at: Timestamp| {
+            let seconds = at.seconds.clamp(0, i64::from(u32::MAX));
+            u32::try_from(seconds).unwrap_or(u32::MAX)
+        };
+        Self {
+            accessed: cut(exact.accessed),
+            modified: cut(exact.modified),
+        }
+    }
+}
+
+/// ATTRS. Extended attributes that are not ours are passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// Bytes.
+    pub size: Option<u64>,
+    /// User and group.
+    pub owner: Option<Owner>,
+    /// Type and mode bits, as `st_mode`.
+    pub permissions: Option<u32>,
+    /// Whole seconds.
+    pub times: Option<Times>,
+    /// Nanoseconds; sent only to a peer that has [`own::EXACT_TIMES`].
+    pub exact_times: Option<ExactTimes>,
+}
+
+/// `S_IFMT` and its values in [`Attributes::permissions`].
+pub mod mode {
+    /// Bits of the type.
+    pub const TYPE: u32 = 0o170_000;
+    /// Directory.
+    pub const DIRECTORY: u32 = 0o040_000;
+    /// Regular file.
+    pub const REGULAR: u32 = 0o100_000;
+    /// Symbolic link.
+    pub const SYMLINK: u32 = 0o120_000;
+}
+
+impl Attributes {
+    /// Nothing known, nothing to be set.
+    pub const NONE: Self = Self {
+        size: None,
+        owner: None,
+        permissions: None,
+        times: None,
+        exact_times: None,
+    };
+
+    /// Only mode bits.
+    #[must_use]
+    pub fn with_permissions(permissions: u32) -> Self {
+        Self {
+            permissions: Some(permissions),
+            ..Self::NONE
+        }
+    }
+
+    /// Whether the type is known to be `kind`, one of [`mode`].
+    #[must_use]
+    pub fn is(&self, kind: u32) -> bool {
+        self.permissions
+            .is_some_and(|permissions| permissions & mode::TYPE == kind)
+    }
+
+    /// The best that is known of the times.
+    #[must_use]
+    pub fn best_times(&self) -> Option<ExactTimes> {
+        let whole = |seconds: u32| Timestamp {
+            seconds: i64::from(seconds),
+            nanoseconds: 0,
+        };
+        self.exact_times.or(self.times.map(|times| ExactTimes {
+            accessed: whole(times.accessed),
+            modified: whole(times.modified),
+        }))
+    }
+}
+
+impl<'a> Field<'a> for Attributes {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let flags = reader.u32()?;
+        let mut read = Self::NONE;
+        if flags & SIZE != 0 {
+            read.size = Some(reader.u64()?);
+        }
+        if flags & OWNER != 0 {
+            read.owner = Some(Owner {
+                uid: reader.u32()?,
+                gid: reader.u32()?,
+            });
+        }
+        if flags & PERMISSIONS != 0 {
+            read.permissions = Some(reader.u32()?);
+        }
+        if flags & TIMES != 0 {
+            read.times = Some(Times {
+                accessed: reader.u32()?,
+                modified: reader.u32()?,
+            });
+        }
+        if flags & EXTENDED != 0 {
+            // Each pair takes eight bytes at least, so that a false count ends with the message.
+            for _ in 0..reader.u32()? {
+                let name = reader.string()?;
+                let data = reader.string()?;
+                if name == own::EXACT_TIMES.as_bytes() {
+                    read.exact_times = Some(exact(data)?);
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let times = self.times.or(self.exact_times.map(Times::from));
+        let flag = |known: bool, flag: u32| if known { flag } else { 0 };
+        out.put_u32(
+            flag(self.size.is_some(), SIZE)
+                | flag(self.owner.is_some(), OWNER)
+                | flag(self.permissions.is_some(), PERMISSIONS)
+                | flag(times.is_some(), TIMES)
+                | flag(self.exact_times.is_some(), EXTENDED),
+        );
+        if let Some(size) = self.size {
+            out.put_u64(size);
+        }
+        if let Some(owner) = self.owner {
+            out.put_u32(owner.uid);
+            out.put_u32(owner.gid);
+        }
+        if let Some(permissions) = self.permissions {
+            out.put_u32(permissions);
+        }
+        if let Some(times) = times {
+            out.put_u32(times.accessed);
+            out.put_u32(times.modified);
+        }
+        if let Some(exact) = self.exact_times {
+            out.put_u32(1);
+            out.put_string(own::EXACT_TIMES.as_bytes());
+            out.put_u32(24);
+            for at in [exact.accessed, exact.modified] {
+                out.extend_from_slice(&at.seconds.to_be_bytes());
+                out.put_u32(at.nanoseconds);
+            }
+        }
+    }
+}
+
+fn exact(data: &[u8]) -> Result<ExactTimes, DecodeError> {
+    let mut reader = Reader::new(data);
+    let mut at = || {
+        let seconds = i64::from_be_bytes(reader.array()?);
+        let nanoseconds = reader.u32()?;
+        if nanoseconds >= 1_000_000_000 {
+            return Err(DecodeError::Malformed(
+                "a second has a thousand million nanoseconds",
+            ));
+        }
+        Ok(Timestamp {
+            seconds,
+            nanoseconds,
+        })
+    };
+    let (accessed, modified) = (at()?, at()?);
+    reader.finish()?;
+    Ok(ExactTimes { accessed, modified })
+}

@@ -1,0 +1,188 @@
+//! One struct for each message. Structs borrow from the message that they were decoded from.
+//!
+//! `encode_into` writes the whole message with its length field and request id; `decode` reads
+//! it without the length field, which [`crate::frame`] has taken off.
+
+use alloc::vec::Vec;
+
+use wire::{DecodeError, Put};
+
+pub mod reply;
+pub mod request;
+
+pub use reply::Reply;
+pub use request::Request;
+
+/// Message numbers (draft §3).
+#[allow(missing_docs)]
+pub mod number {
+    pub const INIT: u8 = 1;
+    pub const VERSION: u8 = 2;
+    pub const OPEN: u8 = 3;
+    pub const CLOSE: u8 = 4;
+    pub const READ: u8 = 5;
+    pub const WRITE: u8 = 6;
+    pub const LSTAT: u8 = 7;
+    pub const FSTAT: u8 = 8;
+    pub const SETSTAT: u8 = 9;
+    pub const FSETSTAT: u8 = 10;
+    pub const OPENDIR: u8 = 11;
+    pub const READDIR: u8 = 12;
+    pub const REMOVE: u8 = 13;
+    pub const MKDIR: u8 = 14;
+    pub const RMDIR: u8 = 15;
+    pub const REALPATH: u8 = 16;
+    pub const STAT: u8 = 17;
+    pub const RENAME: u8 = 18;
+    pub const READLINK: u8 = 19;
+    pub const SYMLINK: u8 = 20;
+    pub const STATUS: u8 = 101;
+    pub const HANDLE: u8 = 102;
+    pub const DATA: u8 = 103;
+    pub const NAME: u8 = 104;
+    pub const ATTRS: u8 = 105;
+    pub const EXTENDED: u8 = 200;
+    pub const EXTENDED_REPLY: u8 = 201;
+}
+
+/// Flags of OPEN (draft §6.3).
+pub mod open_flag {
+    /// Open for reading.
+    pub const READ: u32 = 0x1;
+    /// Open for writing.
+    pub const WRITE: u32 = 0x2;
+    /// Each write goes to the end.
+    pub const APPEND: u32 = 0x4;
+    /// Make the file if there is none.
+    pub const CREATE: u32 = 0x8;
+    /// Cut an existing file to nothing.
+    pub const TRUNCATE: u32 = 0x10;
+    /// With [`CREATE`]: there must be none.
+    pub const EXCLUSIVE: u32 = 0x20;
+}
+
+/// Why a message could not be read, and whom to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Undecodable {
+    /// Its request id, when it reached so far.
+    pub id: Option<u32>,
+    /// Its number.
+    pub number: u8,
+    /// What is wrong.
+    pub error: DecodeError,
+}
+
+impl core::fmt::Display for Undecodable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "message {}: {}", self.number, self.error)
+    }
+}
+
+impl core::error::Error for Undecodable {}
+
+/// Writes a message: the length field, its number, and what `fields` adds.
+pub(crate) fn framed(out: &mut Vec<u8>, number: u8, fields: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.put_u32(0);
+    out.put_u8(number);
+    fields(out);
+    // Nothing that we write comes near 4 GiB: the caller hands in what one message may hold.
+    let len = u32::try_from(out.len() - at - 4).expect("own message under 4 GiB");
+    if let Some(field) = out.get_mut(at..at + 4) {
+        field.copy_from_slice(&len.to_be_bytes());
+    }
+}
+
+/// INIT: a client's first message, the only one without an id beside its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Init {
+    /// The highest version that the client has.
+    pub version: u32,
+}
+
+impl Init {
+    /// Writes the message.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        framed(out, number::INIT, |out| out.put_u32(self.version));
+    }
+
+    /// Reads the message; extensions that a client may name are passed over, as there are none.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = wire::Reader::new(message);
+        match reader.u8()? {
+            number::INIT => Ok(Self {
+                version: reader.u32()?,
+            }),
+            got => Err(DecodeError::WrongMessage {
+                expected: number::INIT,
+                got,
+            }),
+        }
+    }
+}
+
+/// VERSION: the answer to INIT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// The version that is spoken.
+    pub version: u32,
+    /// Extensions by name, each with its own data.
+    pub extensions: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Version {
+    /// Most extensions that are taken in.
+    const MAX_EXTENSIONS: usize = 256;
+
+    /// Writes a VERSION with these extensions.
+    pub fn encode<'e>(
+        version: u32,
+        extensions: impl IntoIterator<Item = (&'e str, &'e str)>,
+        out: &mut Vec<u8>,
+    ) {
+        framed(out, number::VERSION, |out| {
+            out.put_u32(version);
+            for (name, data) in extensions {
+                out.put_string(name.as_bytes());
+                out.put_string(data.as_bytes());
+            }
+        });
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = wire::Reader::new(message);
+        match reader.u8()? {
+            number::VERSION => {}
+            got => {
+                return Err(DecodeError::WrongMessage {
+                    expected: number::VERSION,
+                    got,
+                });
+            }
+        }
+        let version = reader.u32()?;
+        let mut extensions = Vec::new();
+        while !reader.is_empty() && extensions.len() < Self::MAX_EXTENSIONS {
+            extensions.push((reader.string()?.to_vec(), reader.string()?.to_vec()));
+        }
+        Ok(Self {
+            version,
+            extensions,
+        })
+    }
+
+    /// Whether the server has the extension in this version.
+    #[must_use]
+    pub fn has(&self, name: &str, version: &str) -> bool {
+        self.extensions
+            .iter()
+            .any(|(each, data)| each == name.as_bytes() && data == version.as_bytes())
+    }
+}

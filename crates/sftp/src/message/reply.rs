@@ -1,0 +1,217 @@
+//! What a server answers (draft §7).
+
+use alloc::vec::Vec;
+
+use wire::{DecodeError, Field, Put, Reader};
+
+use super::{Undecodable, framed, number};
+use crate::attributes::Attributes;
+use crate::status::Code;
+
+/// STATUS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status<'a> {
+    /// The result.
+    pub code: Code,
+    /// For people; any bytes can stand here. Empty where the server sends none.
+    pub message: &'a [u8],
+}
+
+impl Status<'_> {
+    /// Writes the message behind what is in `out`.
+    pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
+        framed(out, number::STATUS, |out| {
+            out.put_u32(id);
+            out.put_u32(self.code.0);
+            out.put_string(self.message);
+            out.put_string(b"");
+        });
+    }
+}
+
+/// HANDLE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle<'a> {
+    /// Opaque, 256 bytes at most.
+    pub handle: &'a [u8],
+}
+
+impl Handle<'_> {
+    /// Writes the message behind what is in `out`.
+    pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
+        framed(out, number::HANDLE, |out| {
+            out.put_u32(id);
+            out.put_string(self.handle);
+        });
+    }
+}
+
+/// Length of a DATA's head, its length field included.
+pub const DATA_HEAD_BYTES: usize = 13;
+
+/// A DATA up to its data, of which exactly `data_len` bytes must follow.
+#[must_use]
+pub fn data_head(id: u32, data_len: u32) -> [u8; DATA_HEAD_BYTES] {
+    let mut head = [0; DATA_HEAD_BYTES];
+    let (len, rest) = head.split_at_mut(4);
+    len.copy_from_slice(&(data_len + 9).to_be_bytes());
+    let (number, rest) = rest.split_at_mut(1);
+    number.copy_from_slice(&[number::DATA]);
+    let (head_id, head_len) = rest.split_at_mut(4);
+    head_id.copy_from_slice(&id.to_be_bytes());
+    head_len.copy_from_slice(&data_len.to_be_bytes());
+    head
+}
+
+/// One entry of a NAME.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NameEntry<'a> {
+    /// A name in a directory, or a path.
+    pub name: &'a [u8],
+    /// The line that `ls -l` would print; foreign text.
+    pub long_name: &'a [u8],
+    /// What is known of the file.
+    pub attributes: Attributes,
+}
+
+impl NameEntry<'_> {
+    /// Writes the entry behind what is in `out`.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.put_string(self.name);
+        out.put_string(self.long_name);
+        self.attributes.write(out);
+    }
+}
+
+/// NAME: entries are read as they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Names<'a> {
+    count: u32,
+    reader: &'a [u8],
+}
+
+impl<'a> Names<'a> {
+    /// Writes a NAME with the entries that `encoded` holds, made by [`NameEntry::encode_into`].
+    pub fn encode_into(id: u32, count: u32, encoded: &[u8], out: &mut Vec<u8>) {
+        framed(out, number::NAME, |out| {
+            out.put_u32(id);
+            out.put_u32(count);
+            out.extend_from_slice(encoded);
+        });
+    }
+
+    /// What the server says it sends; the entries may be fewer.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The entries, up to the first that cannot be read.
+    pub fn iter(&self) -> impl Iterator<Item = Result<NameEntry<'a>, DecodeError>> + use<'a> {
+        let mut reader = Reader::new(self.reader);
+        let mut left = self.count;
+        core::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let entry = read_entry(&mut reader);
+            if entry.is_err() {
+                left = 0;
+            }
+            Some(entry)
+        })
+    }
+}
+
+fn read_entry<'a>(reader: &mut Reader<'a>) -> Result<NameEntry<'a>, DecodeError> {
+    Ok(NameEntry {
+        name: reader.string()?,
+        long_name: reader.string()?,
+        attributes: Field::read(reader)?,
+    })
+}
+
+/// ATTRS.
+pub fn encode_attrs(id: u32, attributes: &Attributes, out: &mut Vec<u8>) {
+    framed(out, number::ATTRS, |out| {
+        out.put_u32(id);
+        attributes.write(out);
+    });
+}
+
+/// EXTENDED_REPLY with what `fields` adds.
+pub fn encode_extended(id: u32, out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>)) {
+    framed(out, number::EXTENDED_REPLY, |out| {
+        out.put_u32(id);
+        fields(out);
+    });
+}
+
+/// An answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// STATUS.
+    Status(Status<'a>),
+    /// HANDLE.
+    Handle(Handle<'a>),
+    /// DATA. A stream's are cut by [`crate::frame`], which does not gather their data.
+    Data(&'a [u8]),
+    /// NAME.
+    Names(Names<'a>),
+    /// ATTRS.
+    Attrs(Attributes),
+    /// EXTENDED_REPLY: what the request says it is, see [`crate::extension`] and [`crate::own`].
+    Extended(&'a [u8]),
+}
+
+impl<'a> Reply<'a> {
+    /// Reads a message without its length field; its id comes first. VERSION is no reply.
+    ///
+    /// # Errors
+    /// [`Undecodable`], also for a number that is no reply's.
+    pub fn decode(message: &'a [u8]) -> Result<(u32, Self), Undecodable> {
+        let mut reader = Reader::new(message);
+        let number = reader.u8().map_err(|error| Undecodable {
+            id: None,
+            number: 0,
+            error,
+        })?;
+        let id = reader.u32().map_err(|error| Undecodable {
+            id: None,
+            number,
+            error,
+        })?;
+        match Self::read(number, &mut reader) {
+            Ok(reply) => Ok((id, reply)),
+            Err(error) => Err(Undecodable {
+                id: Some(id),
+                number,
+                error,
+            }),
+        }
+    }
+
+    fn read(number: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match number {
+            number::STATUS => {
+                let code = Code(reader.u32()?);
+                // Servers of versions before 3 send no text.
+                let message = if reader.is_empty() {
+                    b"".as_slice()
+                } else {
+                    reader.string()?
+                };
+                Self::Status(Status { code, message })
+            }
+            number::HANDLE => Self::Handle(Handle {
+                handle: reader.string_max(crate::MAX_HANDLE_BYTES)?,
+            }),
+            number::DATA => Self::Data(reader.string()?),
+            number::NAME => Self::Names(Names {
+                count: reader.u32()?,
+                reader: reader.rest(),
+            }),
+            number::ATTRS => Self::Attrs(Field::read(reader)?),
+            number::EXTENDED_REPLY => Self::Extended(reader.rest()),
+            _ => return Err(DecodeError::Malformed("not a reply")),
+        })
+    }
+}
