@@ -125,7 +125,7 @@ impl<'a> Hashes<'a> {
             len: reader.u64()?,
             hashes: reader.string()?,
         };
-        if read.hashes.len() % HASH_BYTES != 0 {
+        if !read.hashes.len().is_multiple_of(HASH_BYTES) {
             return Err(DecodeError::Malformed("a hash has 32 bytes"));
         }
         Ok(read)

@@ -14,6 +14,7 @@ compile_error!("sys supports Linux only");
 pub mod cpu;
 pub mod epoll;
 pub mod file;
+pub mod fs;
 pub mod io;
 pub mod loginrec;
 pub mod memfd;

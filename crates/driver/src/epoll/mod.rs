@@ -13,6 +13,7 @@ use std::time::Duration;
 use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
+mod endpoint;
 mod lanes;
 #[cfg(test)]
 mod lanes_tests;
@@ -24,6 +25,8 @@ mod sink;
 mod source;
 mod watch;
 
+use endpoint::Attached;
+pub use endpoint::{Endpoint, Line, Progress};
 use lanes::Lanes;
 pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
 use link::{Left, Link};
@@ -74,7 +77,8 @@ impl From<proto::Error> for DriverError {
 /// What concerns the caller.
 #[derive(Debug)]
 pub enum Notice {
-    /// Something happened on the connection; channel data only where no sink is attached.
+    /// Something happened on the connection; channel data only where neither a sink nor an
+    /// endpoint is attached.
     Event(Event),
     /// A descriptor given to [`Driver::watch`] is ready.
     Ready {
@@ -108,6 +112,11 @@ pub enum Notice {
         /// Why, if it was not the end of the data.
         error: Option<io::Error>,
     },
+    /// An endpoint is done; it is there until [`Driver::detach_endpoint`].
+    EndpointEnded {
+        /// The channel.
+        channel: ChannelId,
+    },
     /// The peer closed its side of the socket.
     PeerClosed,
 }
@@ -139,6 +148,9 @@ pub struct Driver {
     /// The source that was served first in the last round that served any.
     served_source: Option<Key>,
     sinks: BTreeMap<Key, Sink>,
+    endpoints: BTreeMap<ChannelId, Attached>,
+    /// Endpoints had their turn before the sources in the last round.
+    endpoints_first: bool,
     watches: Watches,
     timers: BTreeMap<u64, Millis>,
     notices: VecDeque<Notice>,
@@ -186,6 +198,8 @@ impl Driver {
             sources: BTreeMap::new(),
             served_source: None,
             sinks: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            endpoints_first: false,
             watches: Watches::default(),
             timers: BTreeMap::new(),
             notices: VecDeque::new(),
@@ -328,6 +342,45 @@ impl Driver {
     #[must_use]
     pub fn has_sink(&self, channel: ChannelId, stream: Stream) -> bool {
         self.sinks.contains_key(&(channel, stream))
+    }
+
+    /// Lets `endpoint` use what arrives on the channel, and send. Where it is attached, sinks of
+    /// the channel get nothing. When it is done comes [`Notice::EndpointEnded`]. To be detached
+    /// when the channel is closed, at the latest: its number may then be another's.
+    pub fn attach_endpoint(&mut self, channel: ChannelId, endpoint: Box<dyn Endpoint>) {
+        drop(self.detach_endpoint(channel));
+        self.endpoints.insert(channel, Attached::new(endpoint));
+    }
+
+    /// Takes an endpoint away. What it has not consumed counts as consumed.
+    pub fn detach_endpoint(&mut self, channel: ChannelId) -> Option<Box<dyn Endpoint>> {
+        let (endpoint, held) = self.endpoints.remove(&channel)?.into_parts();
+        self.drop_data(channel, held);
+        Some(endpoint)
+    }
+
+    /// The channel's endpoint, if it is a `T`; it works in the next turn.
+    pub fn endpoint<T: Endpoint>(&mut self, channel: ChannelId) -> Option<&mut T> {
+        let attached = self.endpoints.get_mut(&channel)?;
+        attached.wake();
+        let any: &mut dyn std::any::Any = attached.endpoint();
+        any.downcast_mut()
+    }
+
+    /// Nobody uses `bytes` that have come: they count as consumed.
+    fn drop_data(&mut self, channel: ChannelId, bytes: usize) {
+        if bytes > 0
+            && let Err(error) = self.connection.channel_consumed(channel, bytes)
+        {
+            self.failure.get_or_insert(error.into());
+        }
+    }
+
+    /// Lets the channel's endpoint work in the next turn: what it waits for elsewhere is there.
+    pub fn wake_endpoint(&mut self, channel: ChannelId) {
+        if let Some(attached) = self.endpoints.get_mut(&channel) {
+            attached.wake();
+        }
     }
 
     // ---- the caller's own ------------------------------------------------------------------
@@ -484,7 +537,11 @@ impl Driver {
             self.take_events();
             self.drain_sinks()?;
             let opened = opened?;
+            // Whoever comes first could fill the queue each time.
+            let sent = self.endpoints_first && self.work_endpoints()?;
             self.fill_windows()?;
+            let sent = sent || (!self.endpoints_first && self.work_endpoints()?);
+            self.endpoints_first ^= sent;
             let read = reads_left > 0 && self.link.pump_in(&mut self.connection)?;
             reads_left -= usize::from(read);
             if !self.notices.is_empty() || !(opened || read || self.lanes.holds()) {
@@ -566,6 +623,18 @@ impl Driver {
                 Event::ChannelData {
                     channel, stream, ..
                 } => {
+                    if let Some(endpoint) = self.endpoints.get_mut(channel) {
+                        if let Event::ChannelData {
+                            channel,
+                            stream,
+                            data,
+                        } = event
+                        {
+                            let dropped = endpoint.receive(stream, data);
+                            self.drop_data(channel, dropped);
+                        }
+                        continue;
+                    }
                     if let Some(sink) = self.sinks.get_mut(&(*channel, *stream)) {
                         if let Event::ChannelData { data, .. } = event {
                             sink.push(data);
@@ -582,13 +651,32 @@ impl Driver {
                         self.detach_source(*channel, stream);
                     }
                 }
+                Event::ChannelWritable(channel) => self.wake_endpoint(*channel),
                 _ => {}
             }
             self.notices.push_back(Notice::Event(event));
         }
     }
 
+    /// Lets every endpoint that has something to do work; true when one had.
+    fn work_endpoints(&mut self) -> Result<bool, DriverError> {
+        let mut any = false;
+        for (channel, attached) in &mut self.endpoints {
+            if attached.is_ready(&self.connection, *channel) {
+                any = true;
+                if attached.work(&mut self.connection, *channel)? {
+                    let channel = *channel;
+                    self.notices.push_back(Notice::EndpointEnded { channel });
+                }
+            }
+        }
+        Ok(any)
+    }
+
     fn end_sinks(&mut self, channel: ChannelId) {
+        if let Some(endpoint) = self.endpoints.get_mut(&channel) {
+            endpoint.end();
+        }
         for stream in [Stream::Data, Stream::Stderr] {
             if let Some(sink) = self.sinks.get_mut(&(channel, stream)) {
                 sink.end();
@@ -671,6 +759,10 @@ impl Driver {
     fn timeout(&self) -> Option<Duration> {
         let busy = self.sources.values().any(Source::is_ready)
             || self.sinks.values().any(Sink::is_ready)
+            || self
+                .endpoints
+                .iter()
+                .any(|(channel, endpoint)| endpoint.is_ready(&self.connection, *channel))
             || self.watches.any_always_ready()
             || (self.link.has_last_words() && self.connection.wants_input());
         if busy {

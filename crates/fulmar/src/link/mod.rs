@@ -247,7 +247,7 @@ impl Core {
             }
             Notice::Timer { token } => role.timer(self, token)?,
             Notice::PeerClosed => return Err(Error::Closed),
-            Notice::SinkEnded { .. } => {}
+            Notice::SinkEnded { .. } | Notice::EndpointEnded { .. } => {}
         }
         if self.closing && self.entries.values().all(|entry| entry.close_sent) {
             self.disconnect(reason::BY_APPLICATION, "closed");

@@ -106,6 +106,7 @@ impl<'a> Serve<'a> {
                 }
                 Ok(())
             }
+            Notice::EndpointEnded { .. } => Ok(()),
             Notice::PeerClosed => Err(SessionError::PeerClosed),
         }
     }

@@ -10,6 +10,7 @@
 //! configuration, opened its sockets, asked for the time zone; from then on a single
 //! `open` is fatal. `stderr` must not be a file: `FSIZE 0` kills its writer.
 
+pub mod files;
 mod filter;
 
 use std::fmt;

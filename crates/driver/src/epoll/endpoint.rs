@@ -1,0 +1,216 @@
+//! A channel whose bytes are made and used in this process, without descriptors: [`Endpoint`].
+//!
+//! What the peer sends is handed over in the slabs in which it was opened, and opens the window
+//! again when the endpoint says that it is done with it ([`Line::consumed`]); what the endpoint
+//! sends it writes behind the headroom of packet buffers ([`Line::take_buffer`]). So a payload
+//! byte is touched by the endpoint alone, beside the cipher.
+
+use std::any::Any;
+
+use bytes::Bytes;
+use packet::PacketBuf;
+use proto::{ChannelId, Connection, Error, Stream};
+
+/// Packets from one endpoint in one turn, so that several channels share a connection.
+const MAX_PACKETS: usize = 32;
+
+/// What lies at our end of a channel. See the module's head.
+pub trait Endpoint: Send + Any {
+    /// Takes what the peer has sent, in order. How much may wait is limited by the channel's
+    /// window; to be used in [`Endpoint::work`].
+    fn receive(&mut self, stream: Stream, data: Bytes);
+
+    /// Nothing more will come from the peer: EOF, or CLOSE.
+    fn end(&mut self);
+
+    /// Does what can be done without waiting for long: uses what has come and sends. It is called
+    /// after each of the above, when there is space again after [`Line::space`] was 0, after
+    /// [`Progress::Busy`], and when it is [woken](super::Driver::wake_endpoint).
+    ///
+    /// # Errors
+    /// Those of [`Line`]'s methods, which end the connection.
+    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error>;
+}
+
+/// What comes of [`Endpoint::work`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// There is nothing to do until something happens.
+    Waiting,
+    /// There is more to do, for which others need not wait.
+    Busy,
+    /// It is over: [`Notice::EndpointEnded`](super::Notice::EndpointEnded) follows, and what the
+    /// peer sends from now on is dropped.
+    Ended,
+}
+
+/// An endpoint's way to its channel.
+pub struct Line<'d> {
+    connection: &'d mut Connection,
+    channel: ChannelId,
+    packets_left: usize,
+    /// It was told that there is no space.
+    blocked: bool,
+    consumed: usize,
+}
+
+impl Line<'_> {
+    /// Bytes that one message may carry now; 0 while the window is closed, a key exchange is
+    /// under way, or enough is queued.
+    pub fn space(&mut self) -> usize {
+        let space = if self.packets_left == 0 {
+            0
+        } else {
+            self.connection.channel_send_space(self.channel)
+        };
+        self.blocked |= space == 0;
+        space
+    }
+
+    /// Longest data in one message to the peer, bytes.
+    #[must_use]
+    pub fn max_data(&self) -> usize {
+        self.connection.channel_max_data(self.channel)
+    }
+
+    /// The channel can still carry what we send.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.connection.channel_is_open(self.channel)
+    }
+
+    /// A buffer from the connection's pool, for `capacity` bytes.
+    pub fn take_buffer(&mut self, capacity: usize) -> PacketBuf {
+        self.connection.take_buffer(capacity)
+    }
+
+    /// Gives a buffer back.
+    pub fn recycle(&mut self, buf: PacketBuf) {
+        self.connection.recycle(buf);
+    }
+
+    /// Sends the payload of `buf`, at most [`Line::space`] bytes, without copying it.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] beyond the space.
+    pub fn send(&mut self, buf: PacketBuf) -> Result<(), Error> {
+        self.packets_left = self.packets_left.saturating_sub(1);
+        self.connection
+            .channel_send(self.channel, Stream::Data, buf)
+    }
+
+    /// Sends bytes to the client's standard error, as many as may leave now; gives the number.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a channel that does not exist.
+    pub fn send_stderr(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        self.connection
+            .channel_send_slice(self.channel, Stream::Stderr, bytes)
+    }
+
+    /// Done with `bytes` of what was received: the window opens again.
+    ///
+    /// # Errors
+    /// [`Error`] of sending.
+    pub fn consumed(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.consumed += bytes;
+        self.connection.channel_consumed(self.channel, bytes)
+    }
+}
+
+/// An endpoint in the driver's care.
+pub(super) struct Attached {
+    endpoint: Box<dyn Endpoint>,
+    /// Something happened since it worked last.
+    due: bool,
+    busy: bool,
+    blocked: bool,
+    ended: bool,
+    /// Bytes that it has received and not consumed.
+    held: usize,
+}
+
+impl Attached {
+    pub(super) fn new(endpoint: Box<dyn Endpoint>) -> Self {
+        Self {
+            endpoint,
+            due: true,
+            busy: false,
+            blocked: false,
+            ended: false,
+            held: 0,
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (Box<dyn Endpoint>, usize) {
+        (self.endpoint, self.held)
+    }
+
+    pub(super) fn endpoint(&mut self) -> &mut dyn Endpoint {
+        &mut *self.endpoint
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.due = true;
+    }
+
+    /// Hands data over; gives what nobody will consume.
+    #[must_use]
+    pub(super) fn receive(&mut self, stream: Stream, data: Bytes) -> usize {
+        if self.ended {
+            return data.len();
+        }
+        self.held += data.len();
+        self.due = true;
+        self.endpoint.receive(stream, data);
+        0
+    }
+
+    pub(super) fn end(&mut self) {
+        if !self.ended {
+            self.due = true;
+            self.endpoint.end();
+        }
+    }
+
+    /// Something could be done now.
+    pub(super) fn is_ready(&self, connection: &Connection, channel: ChannelId) -> bool {
+        !self.ended
+            && (self.due
+                || self.busy
+                || (self.blocked && connection.channel_send_space(channel) > 0))
+    }
+
+    /// Lets it work; says whether it has just ended.
+    pub(super) fn work(
+        &mut self,
+        connection: &mut Connection,
+        channel: ChannelId,
+    ) -> Result<bool, Error> {
+        let mut line = Line {
+            connection,
+            channel,
+            packets_left: MAX_PACKETS,
+            blocked: false,
+            consumed: 0,
+        };
+        self.due = false;
+        let progress = self.endpoint.work(&mut line)?;
+        let consumed = line.consumed;
+        self.blocked = line.blocked;
+        self.held = self.held.saturating_sub(consumed);
+        self.busy = progress == Progress::Busy;
+        self.ended = progress == Progress::Ended;
+        if self.ended {
+            // What it has not used is nobody's from here on.
+            let held = std::mem::take(&mut self.held);
+            if held > 0 {
+                connection.channel_consumed(channel, held)?;
+            }
+        }
+        Ok(self.ended)
+    }
+}

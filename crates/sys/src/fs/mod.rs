@@ -1,0 +1,548 @@
+//! Files by path, as a file server needs them: below a [`Place`], where relative paths begin and
+//! which, if it is confined, no path can leave, whatever `..` and links say.
+//!
+//! Paths are foreign bytes and stay bytes. Nothing is opened that would block: FIFOs and devices
+//! are opened without waiting. What is done with an open file is in [`content`].
+
+pub mod content;
+mod info;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps};
+use rustix::io::Errno;
+
+pub use info::{FileSystem, Info, Kind, Time};
+
+/// How often a confined look-up that a rename came across is tried again (openat2(2), `EAGAIN`).
+const MAX_TRIES: usize = 100;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(clippy::struct_excessive_bools)] // They are open(2)'s.
+pub struct How {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// Each write goes to the end.
+    pub append: bool,
+    /// Made if it is not there.
+    pub create: bool,
+    /// Cut to nothing.
+    pub truncate: bool,
+    /// With `create`: it must not be there.
+    pub exclusive: bool,
+    /// A link as the last component is refused (`ELOOP`).
+    pub no_follow: bool,
+}
+
+impl How {
+    /// Only for reading.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+        append: false,
+        create: false,
+        truncate: false,
+        exclusive: false,
+        no_follow: false,
+    };
+
+    fn flags(self) -> OFlags {
+        let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        flags |= match (self.read, self.write) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            _ => OFlags::RDONLY,
+        };
+        for (wanted, flag) in [
+            (self.append, OFlags::APPEND),
+            (self.create, OFlags::CREATE),
+            (self.truncate, OFlags::TRUNC),
+            (self.exclusive, OFlags::EXCL),
+            (self.no_follow, OFlags::NOFOLLOW),
+        ] {
+            if wanted {
+                flags |= flag;
+            }
+        }
+        flags
+    }
+}
+
+/// Whether a link as the last component is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// What it points to is meant.
+    Follow,
+    /// The link itself is meant.
+    Stay,
+}
+
+/// Where paths are looked up.
+#[derive(Debug)]
+pub struct Place {
+    /// Open as a place only: the start, or the root of a confined place.
+    directory: OwnedFd,
+    /// Absolute path of the start, as it is told to clients; within the root of a confined place.
+    start: Vec<u8>,
+    confined: bool,
+}
+
+impl Place {
+    /// The file system as this process sees it; relative paths begin at `start`, an absolute
+    /// path.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn everywhere(start: &[u8]) -> io::Result<Self> {
+        Ok(Self {
+            directory: open_place(start)?,
+            start: start.to_vec(),
+            confined: false,
+        })
+    }
+
+    /// The directory `root` and what is below it: absolute paths begin there, and `..` and links
+    /// do not lead out. Relative paths begin at `start`, a path within it.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kernel cannot promise it (openat2(2), Linux 5.6), else the
+    /// kernel's error.
+    pub fn confined(root: &[u8], start: &[u8]) -> io::Result<Self> {
+        let place = Self {
+            directory: open_place(root)?,
+            start: start.to_vec(),
+            confined: true,
+        };
+        match place.open_as(b"/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+            Err(error) if error.raw_os_error() == Some(Errno::NOSYS.raw_os_error()) => {
+                Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "a root that cannot be left needs openat2 (Linux 5.6)",
+                ))
+            }
+            Err(error) => Err(error),
+            Ok(_) => Ok(place),
+        }
+    }
+
+    /// The directory itself, for rules of a sandbox.
+    #[must_use]
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Where relative paths begin.
+    #[must_use]
+    pub fn start(&self) -> &[u8] {
+        &self.start
+    }
+
+    /// `path` as an absolute one: the start stands before a relative one.
+    #[must_use]
+    pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        if path.first() == Some(&b'/') {
+            return path.to_vec();
+        }
+        let mut whole = self.start.clone();
+        if whole.last() != Some(&b'/') {
+            whole.push(b'/');
+        }
+        whole.extend_from_slice(path);
+        whole
+    }
+
+    fn open_as(&self, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        if !self.confined {
+            return Ok(rustix::fs::openat(&self.directory, path, flags, mode)?);
+        }
+        if path.is_empty() {
+            return Err(Errno::NOENT.into());
+        }
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let path = self.absolute(path);
+        for _ in 0..MAX_TRIES {
+            match rustix::fs::openat2(&self.directory, path.as_slice(), flags, mode, resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return Ok(other?),
+            }
+        }
+        Err(Errno::AGAIN.into())
+    }
+
+    /// Lets `act` work on the last component of `path` in its directory, which is looked up
+    /// within the place. A link there is what `act` makes of it.
+    fn at<T>(
+        &self,
+        path: &[u8],
+        act: impl FnOnce(BorrowedFd<'_>, &[u8]) -> rustix::io::Result<T>,
+    ) -> io::Result<T> {
+        if !self.confined {
+            return Ok(act(self.directory.as_fd(), path)?);
+        }
+        let (parent, name) = resolve::split(path)?;
+        let parent = self.open_as(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        Ok(act(parent.as_fd(), name)?)
+    }
+
+    /// A descriptor that stands for what `path` leads to, whatever it is.
+    fn handle(&self, path: &[u8], links: Links) -> io::Result<OwnedFd> {
+        let mut flags = OFlags::PATH;
+        if links == Links::Stay {
+            flags |= OFlags::NOFOLLOW;
+        }
+        self.open_as(path, flags, Mode::empty())
+    }
+
+    /// Opens a file; one that is made has `mode`, as far as the umask lets it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn open(&self, path: &[u8], how: How, mode: u32) -> io::Result<OwnedFd> {
+        // openat2 takes a mode only where a file may be made.
+        let mode = if how.create { mode & 0o7777 } else { 0 };
+        self.open_as(path, how.flags(), Mode::from_raw_mode(mode))
+    }
+
+    /// Opens a directory for reading.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn open_directory(&self, path: &[u8]) -> io::Result<Directory> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let fd = self.open_as(path, flags, Mode::empty())?;
+        Directory::new(fd)
+    }
+
+    /// What is known of a file.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn info(&self, path: &[u8], links: Links) -> io::Result<Info> {
+        if self.confined {
+            return content::info(self.handle(path, links)?);
+        }
+        let flags = match links {
+            Links::Follow => AtFlags::empty(),
+            Links::Stay => AtFlags::SYMLINK_NOFOLLOW,
+        };
+        Ok(Info::from_stat(&rustix::fs::statat(
+            &self.directory,
+            path,
+            flags,
+        )?))
+    }
+
+    /// Sets mode bits. A link has none (`EOPNOTSUPP`).
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set_mode(&self, path: &[u8], mode: u32, links: Links) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        if !self.confined && links == Links::Follow {
+            let done = rustix::fs::chmodat(&self.directory, path, mode, AtFlags::empty());
+            return Ok(done?);
+        }
+        let handle = self.handle(path, links)?;
+        if content::info(&handle)?.kind() == Kind::Symlink {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        match rustix::fs::chmod(resolve::proc_path(&handle), mode) {
+            // No /proc here: only what may be opened can be changed.
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                let how = How {
+                    no_follow: links == Links::Stay,
+                    ..How::READ
+                };
+                Ok(rustix::fs::fchmod(self.open(path, how, 0)?, mode)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Sets user and group.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set_owner(&self, path: &[u8], uid: u32, gid: u32, links: Links) -> io::Result<()> {
+        let uid = rustix::fs::Uid::from_raw(uid);
+        let gid = rustix::fs::Gid::from_raw(gid);
+        if self.confined {
+            let handle = self.handle(path, links)?;
+            let flags = AtFlags::EMPTY_PATH;
+            return Ok(rustix::fs::chownat(
+                handle,
+                "",
+                Some(uid),
+                Some(gid),
+                flags,
+            )?);
+        }
+        let flags = match links {
+            Links::Follow => AtFlags::empty(),
+            Links::Stay => AtFlags::SYMLINK_NOFOLLOW,
+        };
+        Ok(rustix::fs::chownat(
+            &self.directory,
+            path,
+            Some(uid),
+            Some(gid),
+            flags,
+        )?)
+    }
+
+    /// Sets the times of access and modification.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set_times(
+        &self,
+        path: &[u8],
+        accessed: Time,
+        modified: Time,
+        links: Links,
+    ) -> io::Result<()> {
+        let times = info::timestamps(accessed, modified);
+        if self.confined && links == Links::Follow {
+            let handle = self.handle(path, links)?;
+            return set_times_of(&handle, &times);
+        }
+        let flags = match links {
+            Links::Follow => AtFlags::empty(),
+            Links::Stay => AtFlags::SYMLINK_NOFOLLOW,
+        };
+        self.at(path, |directory, name| {
+            rustix::fs::utimensat(directory, name, &times, flags)
+        })
+    }
+
+    /// Cuts or extends a file.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set_len(&self, path: &[u8], len: u64) -> io::Result<()> {
+        let how = How {
+            read: false,
+            write: true,
+            ..How::READ
+        };
+        content::set_len(self.open(path, how, 0)?, len)
+    }
+
+    /// Removes what is not a directory.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn remove_file(&self, path: &[u8]) -> io::Result<()> {
+        self.at(path, |directory, name| {
+            rustix::fs::unlinkat(directory, name, AtFlags::empty())
+        })
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn remove_directory(&self, path: &[u8]) -> io::Result<()> {
+        self.at(path, |directory, name| {
+            rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)
+        })
+    }
+
+    /// Makes a directory with `mode`, as far as the umask lets it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn make_directory(&self, path: &[u8], mode: u32) -> io::Result<()> {
+        self.at(path, |directory, name| {
+            rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(mode & 0o7777))
+        })
+    }
+
+    /// rename(2): what has the new name is replaced.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn rename(&self, old: &[u8], new: &[u8]) -> io::Result<()> {
+        self.rename_as(old, new, RenameFlags::empty())
+    }
+
+    /// Renames where nothing has the new name.
+    ///
+    /// # Errors
+    /// `EEXIST`, else the kernel's error.
+    pub fn rename_new(&self, old: &[u8], new: &[u8]) -> io::Result<()> {
+        match self.rename_as(old, new, RenameFlags::NOREPLACE) {
+            // A file system that does not know the flag.
+            Err(error) if info::is(&error, Errno::INVAL) || info::is(&error, Errno::NOSYS) => {
+                match self.info(new, Links::Stay) {
+                    Ok(_) => Err(Errno::EXIST.into()),
+                    Err(missing) if info::is(&missing, Errno::NOENT) => self.rename(old, new),
+                    Err(other) => Err(other),
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn rename_as(&self, old: &[u8], new: &[u8], flags: RenameFlags) -> io::Result<()> {
+        self.at(old, |from, old| {
+            self.at(new, |to, new| {
+                rustix::fs::renameat_with(from, old, to, new, flags)
+            })
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })
+    }
+
+    /// Gives a file a further name. A link gets one itself.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn hard_link(&self, old: &[u8], new: &[u8]) -> io::Result<()> {
+        self.at(old, |from, old| {
+            self.at(new, |to, new| {
+                rustix::fs::linkat(from, old, to, new, AtFlags::empty())
+            })
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })
+    }
+
+    /// Makes a link that says `target`, as it stands.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn symlink(&self, target: &[u8], link: &[u8]) -> io::Result<()> {
+        self.at(link, |directory, name| {
+            rustix::fs::symlinkat(target, directory, name)
+        })
+    }
+
+    /// What a link says.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no link, else the kernel's error.
+    pub fn read_link(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        let target = self.at(path, |directory, name| {
+            rustix::fs::readlinkat(directory, name, Vec::new())
+        })?;
+        Ok(target.into_bytes())
+    }
+
+    /// The file system that `path` is on.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn file_system(&self, path: &[u8]) -> io::Result<FileSystem> {
+        content::file_system(self.handle(path, Links::Follow)?)
+    }
+
+    /// `path` as an absolute one without `.`, `..` and links. Its last component need not be
+    /// there.
+    ///
+    /// # Errors
+    /// The kernel's error; `ELOOP` for too many links.
+    pub fn real_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        resolve::real_path(self, path)
+    }
+}
+
+fn set_times_of(handle: &OwnedFd, times: &Timestamps) -> io::Result<()> {
+    match rustix::fs::utimensat(handle, "", times, AtFlags::EMPTY_PATH) {
+        // Kernels before 5.8 know no empty path here.
+        Err(Errno::INVAL | Errno::NOENT) => {
+            let path = resolve::proc_path(handle);
+            let done = rustix::fs::utimensat(rustix::fs::CWD, path, times, AtFlags::empty());
+            Ok(done?)
+        }
+        other => Ok(other?),
+    }
+}
+
+fn open_place(path: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// An open directory, read entry by entry.
+pub struct Directory {
+    fd: OwnedFd,
+    entries: rustix::fs::Dir,
+}
+
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Directory").field("fd", &self.fd).finish()
+    }
+}
+
+impl Directory {
+    fn new(fd: OwnedFd) -> io::Result<Self> {
+        let entries = rustix::fs::Dir::read_from(&fd)?;
+        Ok(Self { fd, entries })
+    }
+
+    /// The next name, `.` and `..` among them; none at the end.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn next_name(&mut self) -> io::Result<Option<Vec<u8>>> {
+        match self.entries.read() {
+            None => Ok(None),
+            Some(entry) => Ok(Some(entry?.file_name().to_bytes().to_vec())),
+        }
+    }
+
+    /// What is known of an entry.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn info(&self, name: &[u8], links: Links) -> io::Result<Info> {
+        let flags = match links {
+            Links::Follow => AtFlags::empty(),
+            Links::Stay => AtFlags::SYMLINK_NOFOLLOW,
+        };
+        Ok(Info::from_stat(&rustix::fs::statat(&self.fd, name, flags)?))
+    }
+
+    /// What is known of the directory.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn own_info(&self) -> io::Result<Info> {
+        content::info(&self.fd)
+    }
+
+    /// What an entry that is a link says.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(rustix::fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
+    }
+
+    /// Opens a directory in it; a link is refused.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn open_directory(&self, name: &[u8]) -> io::Result<Self> {
+        let flags = OFlags::RDONLY
+            | OFlags::DIRECTORY
+            | OFlags::NONBLOCK
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC;
+        Self::new(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,99 @@
+//! Paths taken apart.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+
+use super::{Kind, Links, Place, info};
+
+/// Links on one way, as many as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// Longest path that is made here, bytes (`PATH_MAX`).
+const MAX_PATH_BYTES: usize = 4096;
+
+/// The path of an open file below /proc.
+pub(super) fn proc_path(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// The directory that a path's last component is in, and that component.
+pub(super) fn split(path: &[u8]) -> io::Result<(&[u8], &[u8])> {
+    let end = path.iter().rposition(|byte| *byte != b'/');
+    let trimmed = match end {
+        Some(end) => path.get(..=end).unwrap_or(path),
+        None if path.is_empty() => return Err(Errno::NOENT.into()),
+        // The root has no name.
+        None => return Err(Errno::INVAL.into()),
+    };
+    let (parent, name) = match trimmed.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => trimmed.split_at(slash + 1),
+        None => (b".".as_slice(), trimmed),
+    };
+    if matches!(name, b"." | b"..") {
+        return Err(Errno::INVAL.into());
+    }
+    Ok((parent, name))
+}
+
+/// See [`Place::real_path`].
+pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
+    let path = place.absolute(if path.is_empty() { b"." } else { path });
+    let mut resolved = Vec::new();
+    // What is still to be walked, the next component last.
+    let mut ahead = components(&path);
+    let mut links = 0;
+    while let Some(component) = ahead.pop() {
+        match component.as_slice() {
+            b"." => continue,
+            b".." => {
+                let slash = resolved.iter().rposition(|byte| *byte == b'/');
+                resolved.truncate(slash.unwrap_or(0));
+                continue;
+            }
+            _ => {}
+        }
+        let parent = resolved.len();
+        resolved.push(b'/');
+        resolved.extend_from_slice(&component);
+        if resolved.len() > MAX_PATH_BYTES {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        match place.info(&resolved, Links::Stay) {
+            Ok(found) if found.kind() == Kind::Symlink => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = place.read_link(&resolved)?;
+                resolved.truncate(if target.first() == Some(&b'/') {
+                    0
+                } else {
+                    parent
+                });
+                ahead.extend(components(&target));
+            }
+            Ok(found) if found.kind() != Kind::Directory && !ahead.is_empty() => {
+                return Err(Errno::NOTDIR.into());
+            }
+            Ok(_) => {}
+            // The last one may be missing: a client asks before it makes it.
+            Err(error) if info::is(&error, Errno::NOENT) && ahead.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if resolved.is_empty() {
+        resolved.push(b'/');
+    }
+    Ok(resolved)
+}
+
+/// The components of a path, the first one last.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    let parts = path.split(|byte| *byte == b'/').rev();
+    parts
+        .filter(|part| !part.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect()
+}

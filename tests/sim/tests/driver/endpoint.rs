@@ -1,0 +1,176 @@
+//! Endpoints: a channel's bytes made and used in the process, beside descriptors.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes};
+use driver::{Endpoint, Line, Notice, Progress};
+use proto::{Error, Event, Stream, TransportConfig};
+
+use crate::joined::{End, joined, noise, settle};
+
+/// Sends back what it gets, a little at a time; at the end it is over.
+#[derive(Default)]
+struct Echo {
+    held: VecDeque<Bytes>,
+    ended: bool,
+    worked: usize,
+}
+
+impl Endpoint for Echo {
+    fn receive(&mut self, stream: Stream, data: Bytes) {
+        assert_eq!(stream, Stream::Data);
+        self.held.push_back(data);
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+    }
+
+    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+        self.worked += 1;
+        while let Some(front) = self.held.front_mut() {
+            let count = line.space().min(front.len()).min(10_000);
+            if count == 0 {
+                return Ok(Progress::Waiting);
+            }
+            let mut buf = line.take_buffer(count);
+            buf.extend(&front.split_to(count));
+            line.send(buf)?;
+            line.consumed(count)?;
+            if front.is_empty() {
+                self.held.pop_front();
+            }
+        }
+        Ok(if self.ended {
+            Progress::Ended
+        } else {
+            Progress::Waiting
+        })
+    }
+}
+
+/// Sends bytes and keeps what comes back.
+struct Asker {
+    unsent: Bytes,
+    got: Vec<u8>,
+    wanted: usize,
+}
+
+impl Endpoint for Asker {
+    fn receive(&mut self, _: Stream, data: Bytes) {
+        self.got.extend_from_slice(&data);
+    }
+
+    fn end(&mut self) {}
+
+    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+        while self.unsent.has_remaining() {
+            let count = line.space().min(self.unsent.len());
+            if count == 0 {
+                break;
+            }
+            let mut buf = line.take_buffer(count);
+            buf.extend(&self.unsent.split_to(count));
+            line.send(buf)?;
+        }
+        Ok(if self.got.len() == self.wanted {
+            Progress::Ended
+        } else {
+            Progress::Waiting
+        })
+    }
+}
+
+fn ended(notices: &[Notice]) -> usize {
+    notices
+        .iter()
+        .filter(|notice| matches!(notice, Notice::EndpointEnded { .. }))
+        .count()
+}
+
+#[test]
+fn what_an_endpoint_consumes_opens_the_window_again() {
+    let config = TransportConfig::default();
+    let (mut client, mut server, ids) = joined(&config, 1);
+    let id = ids[0];
+    // Several windows' worth in one direction.
+    let bytes = noise(20 << 20, 7);
+    server.driver.attach_endpoint(id, Box::new(Echo::default()));
+    let sent = send_all(&mut client, &mut server, &bytes);
+    assert!(sent == bytes, "{} of {} bytes", sent.len(), bytes.len());
+    client.driver.connection().channel_eof(id).unwrap();
+    let (_, seen) = settle(&mut client, &mut server);
+    assert_eq!(ended(&seen), 1);
+    let echo = server.driver.endpoint::<Echo>(id).unwrap();
+    assert!(echo.held.is_empty() && echo.worked > 10);
+    assert!(server.driver.endpoint::<Asker>(id).is_none());
+    assert!(server.driver.detach_endpoint(id).is_some());
+    assert!(server.driver.detach_endpoint(id).is_none());
+}
+
+/// Sends by hand from the client, and takes what comes back.
+fn send_all(client: &mut End, server: &mut End, bytes: &[u8]) -> Vec<u8> {
+    let id = proto::ChannelId(0);
+    let mut got = Vec::new();
+    let mut sent = 0;
+    let mut quiet = 0;
+    while got.len() < bytes.len() && quiet < 100 {
+        let connection = client.driver.connection();
+        sent += connection
+            .channel_send_slice(id, Stream::Data, &bytes[sent..])
+            .unwrap();
+        quiet += 1;
+        for notice in client.step() {
+            if let Notice::Event(Event::ChannelData { data, .. }) = notice {
+                quiet = 0;
+                got.extend_from_slice(&data);
+                client
+                    .driver
+                    .connection()
+                    .channel_consumed(id, data.len())
+                    .unwrap();
+            }
+        }
+        for notice in server.step() {
+            assert!(
+                !matches!(notice, Notice::Event(Event::ChannelData { .. })),
+                "the endpoint's data"
+            );
+        }
+    }
+    got
+}
+
+#[test]
+fn what_comes_behind_its_end_is_dropped_and_counted() {
+    let config = TransportConfig::default();
+    let (mut client, mut server, ids) = joined(&config, 1);
+    let id = ids[0];
+    let question = Bytes::from_static(b"ask");
+    let asker = Asker {
+        unsent: question.clone(),
+        got: Vec::new(),
+        wanted: 3,
+    };
+    client.driver.attach_endpoint(id, Box::new(asker));
+    server.driver.attach_endpoint(id, Box::new(Echo::default()));
+    let (seen, _) = settle(&mut client, &mut server);
+    assert_eq!(ended(&seen), 1);
+    assert_eq!(client.driver.endpoint::<Asker>(id).unwrap().got, b"ask");
+    // More than a window, to an end that nobody is at any more.
+    drop(server.driver.detach_endpoint(id));
+    let bytes = noise(16 << 20, 3);
+    let mut sent = 0;
+    for _ in 0..1000 {
+        let connection = server.driver.connection();
+        sent += connection
+            .channel_send_slice(id, Stream::Data, &bytes[sent..])
+            .unwrap();
+        settle(&mut client, &mut server);
+        if sent == bytes.len() {
+            break;
+        }
+    }
+    assert_eq!(sent, bytes.len());
+    assert_eq!(client.driver.endpoint::<Asker>(id).unwrap().got, b"ask");
+}
