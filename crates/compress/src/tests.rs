@@ -80,7 +80,7 @@ fn both_halves_are_send() {
 #[test]
 fn each_packet_inflates_at_once_and_history_passes_on() {
     for level in 1..=9 {
-        let (mut sender, mut receiver) = (Compressor::new(level), Decompressor::new());
+        let (mut sender, mut receiver) = (Compressor::with_level(level), Decompressor::new());
         for payload in payloads() {
             let packet = deflate(&mut sender, &payload);
             assert_eq!(
@@ -96,7 +96,7 @@ fn each_packet_inflates_at_once_and_history_passes_on() {
             payloads().iter().map(Vec::len).sum::<usize>() as u64
         );
     }
-    let mut sender = Compressor::new(6);
+    let mut sender = Compressor::with_level(6);
     let first = deflate(&mut sender, &noise(8000, 7));
     let second = deflate(&mut sender, &noise(8000, 7));
     assert!(
@@ -107,7 +107,7 @@ fn each_packet_inflates_at_once_and_history_passes_on() {
 
 #[test]
 fn what_stands_in_the_output_stays() {
-    let (mut sender, mut receiver) = (Compressor::new(6), Decompressor::new());
+    let (mut sender, mut receiver) = (Compressor::with_level(6), Decompressor::new());
     let mut packet = b"head".to_vec();
     sender.compress(b"payload", &mut packet).unwrap();
     assert_eq!(&packet[..4], b"head");
@@ -152,7 +152,7 @@ fn streams_of_stock_zlib_inflate() {
 
 #[test]
 fn a_stream_begins_with_its_header_and_never_again_before_a_reset() {
-    let mut sender = Compressor::new(6);
+    let mut sender = Compressor::with_level(6);
     assert_eq!(deflate(&mut sender, b"one")[..2], [0x78, 0x9c]);
     assert_ne!(deflate(&mut sender, b"two")[..2], [0x78, 0x9c]);
     sender.reset();
@@ -161,7 +161,7 @@ fn a_stream_begins_with_its_header_and_never_again_before_a_reset() {
 
 #[test]
 fn new_keys_reset_their_own_direction() {
-    let (mut sender, mut receiver) = (Compressor::new(6), Decompressor::new());
+    let (mut sender, mut receiver) = (Compressor::with_level(6), Decompressor::new());
     let before = deflate(&mut sender, &text(500));
     assert_eq!(inflate(&mut receiver, &before).unwrap(), text(500));
     sender.reset();
@@ -179,7 +179,7 @@ fn new_keys_reset_their_own_direction() {
 #[test]
 fn incompressible_data_grows_no_more_than_dropbear_takes() {
     for level in 1..=9 {
-        let mut sender = Compressor::new(level);
+        let mut sender = Compressor::with_level(level);
         for seed in 0..8 {
             let payload = noise(32 * 1024, 1000 + seed);
             let packet = deflate(&mut sender, &payload);
@@ -191,7 +191,7 @@ fn incompressible_data_grows_no_more_than_dropbear_takes() {
 
 #[test]
 fn zlib_bomb_ends_at_the_limit() {
-    let bomb = deflate(&mut Compressor::new(9), &vec![0; 64 << 20]);
+    let bomb = deflate(&mut Compressor::with_level(9), &vec![0; 64 << 20]);
     assert!(bomb.len() < 256 * 1024, "fits one packet");
     let mut out = Vec::new();
     let error = Decompressor::new()
@@ -209,7 +209,7 @@ fn zlib_bomb_ends_at_the_limit() {
 #[test]
 fn the_limit_is_exact() {
     for len in [1, 4095, 4096, 4097, 8192, MAX_INFLATED_BYTES] {
-        let packet = deflate(&mut Compressor::new(6), &text(len));
+        let packet = deflate(&mut Compressor::with_level(6), &text(len));
         let mut out = Vec::new();
         Decompressor::new()
             .decompress(&packet, &mut out, len)
@@ -236,7 +236,7 @@ fn the_end_of_the_stream_is_an_error() {
 
 #[test]
 fn a_packet_that_holds_nothing_is_an_error() {
-    let mut sender = Compressor::new(6);
+    let mut sender = Compressor::with_level(6);
     assert_eq!(
         inflate(&mut Decompressor::new(), &[]),
         Err(InflateError::Empty)
@@ -261,7 +261,7 @@ fn a_packet_that_holds_nothing_is_an_error() {
 
 #[test]
 fn damaged_streams_never_panic_and_the_first_error_stays() {
-    let packet = deflate(&mut Compressor::new(6), &text(3000));
+    let packet = deflate(&mut Compressor::with_level(6), &text(3000));
     for at in 0..packet.len() {
         for bit in 0..8 {
             let mut damaged = packet.clone();

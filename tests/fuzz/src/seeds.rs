@@ -374,7 +374,7 @@ fn snapshot() -> Vec<u8> {
 }
 
 fn deflated() -> Vec<Vec<u8>> {
-    let mut compressor = compress::Compressor::new(6);
+    let mut compressor = compress::Compressor::with_level(6);
     let mut list = Vec::new();
     for payload in payloads() {
         let mut out = Vec::new();
@@ -382,7 +382,7 @@ fn deflated() -> Vec<Vec<u8>> {
         list.push(out);
     }
     let bomb = {
-        let mut compressor = compress::Compressor::new(9);
+        let mut compressor = compress::Compressor::with_level(9);
         let mut out = Vec::new();
         compressor
             .compress(&vec![0; 1 << 20], &mut out)

@@ -181,7 +181,7 @@ fn a_peer_that_reads_nothing_is_not_answered_without_end() {
 }
 
 fn bomb(size: usize) -> Vec<u8> {
-    let mut compressor = compress::Compressor::new(9);
+    let mut compressor = compress::Compressor::with_level(9);
     let mut out = Vec::new();
     let mut payload = vec![2];
     payload.put_string(&vec![0; size]);

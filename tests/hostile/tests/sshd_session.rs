@@ -390,7 +390,7 @@ fn a_peer_that_inflates_past_the_limit_is_ended() {
     let mut payload = vec![2];
     payload.put_string(&vec![0; 32 << 20]);
     let mut small = Vec::new();
-    compress::Compressor::new(9)
+    compress::Compressor::with_level(9)
         .compress(&payload, &mut small)
         .expect("deflated");
     liar.send_deflated_as_is(&small);

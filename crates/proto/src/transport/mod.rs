@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use compress::{Compressor, Decompressor};
+use compress::{Compressor, Decompressor, Settings};
 use packet::{BufPool, OpenJob, OpenedPacket, PacketBuf, SealJob, Sequencer, Splitter};
 use wire::Reader;
 use wire::message::{self, Encode};
@@ -53,8 +53,6 @@ const POOLED_BUFFERS: usize = 32;
 /// Room in each for the longest data that a peer takes, with its header, bytes. A smaller one
 /// would be allocated, cleared and faulted in for every packet: 14 % of a client's bulk upload.
 const POOLED_BYTES: usize = 65 * 1024;
-/// Compression level of `zlib@openssh.com`.
-const ZLIB_LEVEL: u8 = 6;
 
 /// Something to write to the socket, in order.
 #[derive(Debug)]
@@ -512,7 +510,8 @@ impl Transport {
             .suites()
             .0
             .is_some_and(|suite| suite.compression == Compression::ZlibOpenssh);
-        self.compressor = (wanted && self.authenticated).then(|| Compressor::new(ZLIB_LEVEL));
+        self.compressor =
+            (wanted && self.authenticated).then(|| Compressor::new(Settings::default()));
     }
 
     fn restart_decompressor(&mut self) {

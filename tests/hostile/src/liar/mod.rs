@@ -118,7 +118,7 @@ impl<V: Victim> Liar<V> {
 
     /// Both sides agreed on compression and the login succeeded.
     pub fn start_compression(&mut self) {
-        self.deflate = Some(Compressor::new(9));
+        self.deflate = Some(Compressor::with_level(9));
         self.inflate = Some(Decompressor::new());
     }
 

@@ -1,0 +1,265 @@
+//! [`Compressor`]: one direction's payloads into one zlib stream, in place or by runs.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::adaptive::{Choice, Policy};
+use crate::deflate::{Carry, Engine, Piece, Window, store};
+use crate::error::DeflateError;
+use crate::provider::{Flush, Provider};
+use crate::run::{Engines, RunDone, RunJob};
+use crate::{DEFAULT_LEVEL, Report};
+
+/// Payloads below this end with a partial flush: it is 3.6 bytes shorter on average, and may
+/// leave bits to the next payload, which bulk must not.
+const PARTIAL_BELOW_BYTES: usize = 1024;
+/// What RFC 1950 §2.2 puts before a stream: deflate, a window of 32 KiB, level 6.
+const ZLIB_HEADER: [u8; 2] = [0x78, 0x9c];
+
+/// How to compress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Effort, 1 to 9; what is outside is brought inside.
+    pub level: u8,
+    /// What does not look worth it is stored, and the level may be [lowered](Compressor::set_level).
+    pub adaptive: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            level: DEFAULT_LEVEL,
+            adaptive: true,
+        }
+    }
+}
+
+/// The sending direction's compression.
+pub struct Compressor {
+    settings: Settings,
+    /// The effort for what comes next; 0 stores.
+    level: u8,
+    /// What was sent last, in plain.
+    window: Window,
+    /// Made for the first payload that needs it.
+    engine: Option<Box<Engine>>,
+    carry: Carry,
+    /// The stream's header has been sent.
+    begun: bool,
+    policy: Policy,
+    engines: Arc<Engines>,
+    report: Report,
+}
+
+impl Compressor {
+    /// Starts a stream.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let settings = Settings {
+            level: settings.level.clamp(1, 9),
+            ..settings
+        };
+        Self {
+            settings,
+            level: settings.level,
+            window: Window::default(),
+            engine: None,
+            carry: Carry::default(),
+            begun: false,
+            policy: Policy::default(),
+            engines: Arc::new(Engines::internal()),
+            report: Report::default(),
+        }
+    }
+
+    /// Starts a stream with effort `level`, 1 to 9, whatever comes of it.
+    #[must_use]
+    pub fn with_level(level: u8) -> Self {
+        Self::new(Settings {
+            level,
+            adaptive: false,
+        })
+    }
+
+    /// Lets `provider` encode what is bulk, until it fails.
+    pub fn set_provider(&mut self, provider: Arc<dyn Provider>) {
+        self.engines = Arc::new(Engines::of(provider));
+    }
+
+    /// Appends `payload`'s compressed form to `out`, flushed so that the peer can inflate all of
+    /// it.
+    ///
+    /// # Errors
+    /// [`DeflateError`]; the stream cannot go on then.
+    pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
+        let before = out.len();
+        self.begin_stream(out);
+        let start = self.remember(payload);
+        let flush = if payload.len() < PARTIAL_BELOW_BYTES {
+            Flush::Partial
+        } else {
+            Flush::Sync
+        };
+        let chosen = self.choose(payload);
+        let mut piece = Piece::Stored;
+        if let Some(level) = chosen {
+            let begun = cpu_ns();
+            // What a new one has not seen is entered when it is needed.
+            let engine = self.engine.get_or_insert_with(|| Box::new(Engine::new()));
+            piece = engine.encode(&self.window, start, level, flush, &mut self.carry, out)?;
+            self.report.cpu_ns += cpu_ns().saturating_sub(begun);
+            self.report.note_level(level);
+            let deflated = (piece == Piece::Deflated).then_some(out.len() - before);
+            self.policy.note(payload.len(), deflated);
+        }
+        match piece {
+            Piece::Deflated => self.report.internal += 1,
+            Piece::Stored => {
+                store(payload, &mut self.carry, out);
+                self.report.stored += 1;
+            }
+        }
+        self.report.totals.count(payload.len(), out.len() - before);
+        Ok(())
+    }
+
+    /// The effort for `payload`; `None` stores it.
+    fn choose(&mut self, payload: &[u8]) -> Option<u8> {
+        if !self.settings.adaptive {
+            return Some(self.level.max(1));
+        }
+        level_for(&mut self.policy, self.level, payload)
+    }
+
+    /// Takes payloads as one run, to be compressed by [`RunJob::run`] anywhere and handed back
+    /// to [`Compressor::finish_run`]; runs may be finished in any order, their bytes belong into
+    /// the order of this call. At most [`MAX_RUN_PAYLOADS`](crate::provider::MAX_RUN_PAYLOADS).
+    pub fn begin_run<'p>(&mut self, payloads: impl Iterator<Item = &'p [u8]> + Clone) -> RunJob {
+        let mut lead = Vec::new();
+        self.begin_stream(&mut lead);
+        let job = RunJob::new(
+            Arc::clone(&self.engines),
+            self.window.history(),
+            payloads.clone(),
+            lead,
+            std::mem::take(&mut self.carry),
+            self.level,
+            self.settings.adaptive.then_some(self.policy),
+        );
+        for payload in payloads {
+            self.remember(payload);
+        }
+        job
+    }
+
+    /// Takes note of what a run has come to.
+    pub fn finish_run(&mut self, done: &RunDone) {
+        self.report.add(&done.report);
+        if let Some(policy) = done.policy {
+            self.policy = policy;
+        }
+    }
+
+    fn begin_stream(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.begun, true) {
+            out.extend_from_slice(&ZLIB_HEADER);
+        }
+    }
+
+    /// Appends `payload` to the window; returns where it begins there.
+    fn remember(&mut self, payload: &[u8]) -> usize {
+        let cut = self.window.make_room(payload.len());
+        if let Some(engine) = &mut self.engine {
+            engine.shift(cut);
+        }
+        let start = self.window.len();
+        self.window.push(payload);
+        start
+    }
+
+    /// NEWKEYS was sent: a new stream begins.
+    pub fn reset(&mut self) {
+        self.window.clear();
+        if let Some(engine) = &mut self.engine {
+            engine.change_window();
+        }
+        self.carry = Carry::default();
+        self.begun = false;
+    }
+
+    /// The level that was asked for.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// The effort for what comes next, 0 to 9 and never above the level asked for; 0 stores.
+    /// Only an adaptive stream takes it.
+    pub fn set_level(&mut self, level: u8) {
+        if self.settings.adaptive {
+            self.level = level.min(self.settings.level);
+        }
+    }
+
+    /// Whether [`Compressor::shed`] would free anything worth it.
+    #[must_use]
+    pub fn has_spare(&self) -> bool {
+        self.engine.is_some() || self.engines.has_spare()
+    }
+
+    /// Frees what is made again when it is needed: all but the history.
+    pub fn shed(&mut self) {
+        self.engine = None;
+        self.engines.shed();
+        self.window.shed();
+    }
+
+    /// Why the provider is not used any more; said once.
+    pub fn take_failure(&mut self) -> Option<crate::provider::RunError> {
+        self.engines.take_failure()
+    }
+
+    /// Whether bulk is encoded by a provider.
+    #[must_use]
+    pub fn has_provider(&self) -> bool {
+        self.engines.has_provider()
+    }
+
+    /// Payload bytes before and after.
+    #[must_use]
+    pub fn totals(&self) -> crate::Totals {
+        self.report.totals
+    }
+
+    /// All that is known of what was done.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.report
+    }
+}
+
+/// The effort for `payload` by what the last ones have shown; `None` stores it.
+pub(crate) fn level_for(policy: &mut Policy, level: u8, payload: &[u8]) -> Option<u8> {
+    match policy.choose(payload) {
+        Choice::Store => None,
+        _ if level == 0 => (payload.len() < PARTIAL_BELOW_BYTES).then_some(1),
+        Choice::Attempt => Some(1),
+        Choice::Deflate => Some(level),
+    }
+}
+
+/// Time that this thread has worked, nanoseconds.
+pub(crate) fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
+}
+
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compressor")
+            .field("settings", &self.settings)
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}

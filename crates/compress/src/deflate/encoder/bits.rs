@@ -1,0 +1,77 @@
+//! Bits in the order of RFC 1951 §3.1.1: the first is the lowest of the first byte.
+
+/// Bits at the end of a stream so far that make no byte yet: fewer than eight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Carry {
+    pub(super) bits: u8,
+    pub(super) count: u8,
+}
+
+impl Carry {
+    /// Whether the stream so far ends on a byte.
+    pub(crate) fn is_empty(self) -> bool {
+        self.count == 0
+    }
+}
+
+/// Writes bits to memory whose size was reckoned before. What does not fit is dropped and
+/// [noticed](BitWriter::finish): that is a defect, and not one of memory.
+pub(super) struct BitWriter<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+    bits: u64,
+    count: u32,
+}
+
+/// Memory for `bits` bits behind a carry, in bytes: whole words are written.
+pub(super) fn space_for(bits: usize) -> usize {
+    bits / 8 + 16
+}
+
+impl<'a> BitWriter<'a> {
+    pub(super) fn new(bytes: &'a mut [u8], carry: Carry) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            bits: u64::from(carry.bits),
+            count: u32::from(carry.count),
+        }
+    }
+
+    /// Adds the low `count` bits of `bits`, above which there are none. Between two flushes at
+    /// most 56.
+    #[inline(always)]
+    pub(super) fn add(&mut self, bits: u32, count: u32) {
+        debug_assert!(count < 32 && bits >> count == 0 && self.count + count <= 64);
+        self.bits |= u64::from(bits) << (self.count & 63);
+        self.count = self.count.wrapping_add(count);
+    }
+
+    /// Writes whole bytes out; fewer than eight bits are left.
+    #[inline(always)]
+    pub(super) fn flush(&mut self) {
+        if let Some(place) = self.bytes.get_mut(self.at..self.at.wrapping_add(8)) {
+            place.copy_from_slice(&self.bits.to_le_bytes());
+        }
+        let whole = self.count >> 3;
+        self.at = self.at.wrapping_add(whole as usize);
+        self.bits >>= (whole << 3) & 63;
+        self.count &= 7;
+    }
+
+    /// The bytes that were written and the bits behind them; `None` if there was no space.
+    pub(super) fn finish(mut self) -> Option<(&'a [u8], Carry)> {
+        self.flush();
+        let carry = Carry {
+            bits: self.bits as u8,
+            count: self.count as u8,
+        };
+        // The last whole word still fitted.
+        let fits = self.at.wrapping_add(8) <= self.bytes.len();
+        let bytes: &'a [u8] = self.bytes;
+        bytes
+            .get(..self.at)
+            .filter(|_| fits)
+            .map(|bytes| (bytes, carry))
+    }
+}

@@ -1,0 +1,270 @@
+//! Where in the window the bytes at hand have stood before: chains of positions with the same
+//! hash of four bytes, newest first, and the last position for each hash of three.
+//!
+//! The tables hold numbers of positions that go on from payload to payload, and nothing is ever
+//! cleared or rebased while a window moves: what a table says is a hint. A position is used only
+//! if it lies in the window at hand, before the bytes at hand, and a match counts only as far as
+//! the bytes there are the same. So nothing that a table may hold, not even another stream's
+//! positions, can make the output wrong or the memory accesses stray.
+
+use crate::deflate::SLACK_BYTES;
+
+const HASH4_BITS: u32 = 15;
+const HASH3_BITS: u32 = 14;
+/// Positions whose predecessor is known.
+const CHAINED: usize = 32 * 1024;
+/// The farthest that a match may be. One less than deflate's: the place in `before` at that
+/// distance is the one of the position at hand.
+const MOST_BACK: usize = CHAINED - 1;
+/// Above this, numbers of positions begin again.
+const LAST_NUMBER: u32 = 0xf000_0000;
+/// A number that is out of reach of the place where an empty table points.
+const FIRST_NUMBER: u32 = 1 << 17;
+
+/// 224 KiB.
+struct Tables {
+    newest4: [u32; 1 << HASH4_BITS],
+    newest3: [u32; 1 << HASH3_BITS],
+    /// How far behind its position the one before it in its chain lies; u16::MAX for too far.
+    before: [u16; CHAINED],
+}
+
+/// See the module's head.
+pub(super) struct Matcher {
+    tables: Box<Tables>,
+    /// The number of the window's first position.
+    first_number: u32,
+}
+
+/// A match, or none when the distance is 0.
+#[derive(Clone, Copy)]
+pub(super) struct Match {
+    pub(super) length: usize,
+    pub(super) distance: usize,
+}
+
+/// How far to search.
+#[derive(Clone, Copy)]
+pub(super) struct Search {
+    /// Only what is longer counts.
+    pub(super) longer_than: usize,
+    /// The most that may be matched.
+    pub(super) most: usize,
+    /// Long enough to stop the search.
+    pub(super) enough: usize,
+    /// Positions to look at.
+    pub(super) depth: u32,
+}
+
+/// A window whose bytes are read without asking for its length each time.
+///
+/// Invariant: `bytes` has at least [`SLACK_BYTES`] bytes behind `end`.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    bytes: &'a [u8],
+    end: usize,
+}
+
+impl<'a> View<'a> {
+    /// # Panics
+    /// When there is no slack behind `end`.
+    pub(super) fn new(bytes: &'a [u8], end: usize) -> Self {
+        assert!(end <= bytes.len() && bytes.len() - end >= SLACK_BYTES);
+        Self { bytes, end }
+    }
+
+    pub(super) fn end(self) -> usize {
+        self.end
+    }
+
+    /// The byte at `at`, which is before the end.
+    #[inline(always)]
+    pub(super) fn byte(self, at: usize) -> u8 {
+        debug_assert!(at < self.end);
+        // SAFETY: callers go through positions before `end` only (debug builds check it), and
+        // `end` lies within `bytes` by the type's invariant.
+        unsafe { *self.bytes.get_unchecked(at) }
+    }
+
+    /// Four bytes from `at`, which is at most four bytes behind the end.
+    #[inline(always)]
+    fn four(self, at: usize) -> u32 {
+        debug_assert!(at <= self.end + 4);
+        // SAFETY: `at + 4 <= end + 8`, and SLACK_BYTES (32) behind `end` are in `bytes`. The
+        // read needs no alignment.
+        unsafe { self.bytes.as_ptr().add(at).cast::<u32>().read_unaligned() }.to_le()
+    }
+
+    /// Eight bytes from `at`, which is at most 16 bytes behind the end.
+    #[inline(always)]
+    fn eight(self, at: usize) -> u64 {
+        debug_assert!(at <= self.end + 16);
+        // SAFETY: `at + 8 <= end + 24`, and SLACK_BYTES (32) behind `end` are in `bytes`. The
+        // read needs no alignment.
+        unsafe { self.bytes.as_ptr().add(at).cast::<u64>().read_unaligned() }.to_le()
+    }
+
+    /// How many bytes from `at` are the same as from `earlier`, at most `most`, the first
+    /// `known` of which are known to be. `earlier < at`, and `at + most` is at most the end.
+    #[inline(always)]
+    pub(super) fn same(self, earlier: usize, at: usize, known: usize, most: usize) -> usize {
+        debug_assert!(earlier < at && at + most <= self.end);
+        let mut count = known;
+        while count < most {
+            let differ = self.eight(at + count) ^ self.eight(earlier + count);
+            if differ != 0 {
+                let more = differ.trailing_zeros() as usize / 8;
+                return (count + more).min(most);
+            }
+            count += 8;
+        }
+        most
+    }
+}
+
+#[inline(always)]
+fn hash4(word: u32) -> usize {
+    (word.wrapping_mul(0x9e37_79b1) >> (32 - HASH4_BITS)) as usize
+}
+
+#[inline(always)]
+fn hash3(word: u32) -> usize {
+    ((word << 8).wrapping_mul(0x9e37_79b1) >> (32 - HASH3_BITS)) as usize
+}
+
+impl Matcher {
+    pub(super) fn new() -> Self {
+        Self {
+            tables: zeroed(),
+            first_number: FIRST_NUMBER,
+        }
+    }
+
+    /// The window lost `cut` bytes at its front.
+    pub(super) fn shift(&mut self, cut: usize) {
+        self.renumber(self.first_number.wrapping_add(cut as u32));
+    }
+
+    /// Another window comes: none of the positions known lies in it. The last one had `bytes`.
+    pub(super) fn forget(&mut self, bytes: usize) {
+        let apart = bytes + 2 * CHAINED;
+        self.renumber(self.first_number.wrapping_add(apart as u32));
+    }
+
+    fn renumber(&mut self, first_number: u32) {
+        self.first_number = if first_number > LAST_NUMBER {
+            FIRST_NUMBER
+        } else {
+            first_number
+        };
+    }
+
+    #[inline(always)]
+    fn number(&self, at: usize) -> u32 {
+        self.first_number.wrapping_add(at as u32)
+    }
+
+    /// Enters `at` into its chain; returns how far back the position before it is.
+    #[inline(always)]
+    fn enter4(&mut self, word: u32, at: usize) -> usize {
+        let number = self.number(at);
+        let newest = &mut self.tables.newest4[hash4(word)];
+        let back = number.wrapping_sub(*newest);
+        *newest = number;
+        self.tables.before[at_slot(number)] = back.min(0xffff) as u16;
+        back as usize
+    }
+
+    #[inline(always)]
+    fn enter3(&mut self, word: u32, at: usize) -> usize {
+        let number = self.number(at);
+        let newest = &mut self.tables.newest3[hash3(word)];
+        let back = number.wrapping_sub(*newest);
+        *newest = number;
+        back as usize
+    }
+
+    /// Enters the positions of `range` without looking for matches. Their last four bytes may
+    /// reach past the end by three.
+    #[inline(always)]
+    pub(super) fn enter<const THREES: bool>(
+        &mut self,
+        view: View<'_>,
+        range: core::ops::Range<usize>,
+    ) {
+        for at in range {
+            let word = view.four(at);
+            self.enter4(word, at);
+            if THREES {
+                self.enter3(word, at);
+            }
+        }
+    }
+
+    /// Enters `at` and finds the longest match for the bytes there, of those the nearest.
+    /// `at + search.most` is at most the end, and `search.most` at least 4.
+    #[inline(always)]
+    pub(super) fn find<const THREES: bool>(
+        &mut self,
+        view: View<'_>,
+        at: usize,
+        search: Search,
+    ) -> Match {
+        let word = view.four(at);
+        let mut back = self.enter4(word, at);
+        // A position further back is not in the window, or too far away.
+        let reach = at.min(MOST_BACK);
+        let mut best = Match {
+            length: search.longer_than.max(3),
+            distance: 0,
+        };
+        if THREES {
+            let back3 = self.enter3(word, at);
+            if search.longer_than < 3 && back3.wrapping_sub(1) < reach {
+                let differ = view.four(at.wrapping_sub(back3)) ^ word;
+                if differ << 8 == 0 {
+                    best.distance = back3;
+                }
+            }
+        }
+        if best.length >= search.most {
+            return best;
+        }
+        let number = self.number(at);
+        let mut depth = search.depth;
+        let mut tail = view.four(at + best.length - 3);
+        while back.wrapping_sub(1) < reach {
+            let earlier = at.wrapping_sub(back);
+            if view.four(earlier + best.length - 3) == tail && view.four(earlier) == word {
+                let length = view.same(earlier, at, 4, search.most);
+                if length > best.length {
+                    best = Match {
+                        length,
+                        distance: back,
+                    };
+                    if length >= search.enough {
+                        break;
+                    }
+                    tail = view.four(at + best.length - 3);
+                }
+            }
+            depth = depth.wrapping_sub(1);
+            if depth == 0 {
+                break;
+            }
+            let slot = at_slot(number.wrapping_sub(back as u32));
+            back = back.wrapping_add(usize::from(self.tables.before[slot]));
+        }
+        best
+    }
+}
+
+#[inline(always)]
+fn at_slot(number: u32) -> usize {
+    number as usize & (CHAINED - 1)
+}
+
+fn zeroed() -> Box<Tables> {
+    // SAFETY: all bits zero is a value of arrays of integers.
+    unsafe { Box::<Tables>::new_zeroed().assume_init() }
+}

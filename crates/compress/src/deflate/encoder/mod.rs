@@ -1,0 +1,182 @@
+//! [`Engine`]: a payload in, a piece of the stream out.
+
+mod bits;
+mod block;
+mod huffman;
+mod matcher;
+mod parse;
+mod split;
+
+pub(crate) use bits::Carry;
+
+use bits::{BitWriter, space_for};
+use block::Block;
+use matcher::{Matcher, View};
+
+use super::Window;
+use crate::error::DeflateError;
+use crate::provider::{Flush, HISTORY_BYTES};
+
+/// What became of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Appended to the output.
+    Deflated,
+    /// Deflate would have lost: nothing was appended, and the caller stores it.
+    Stored,
+}
+
+/// Tables and memory of one encoder. Belongs to one thread at a time and to no stream: it may
+/// change windows between any two payloads.
+pub(crate) struct Engine {
+    matcher: Matcher,
+    block: Block,
+    scratch: Vec<u8>,
+    /// Positions of the window before this are in the matcher's tables, or not worth it.
+    entered: usize,
+    /// Length of the window when it was last seen.
+    seen: usize,
+}
+
+impl Engine {
+    pub(crate) fn new() -> Self {
+        Self {
+            matcher: Matcher::new(),
+            block: Block::new(),
+            scratch: Vec::new(),
+            entered: 0,
+            seen: 0,
+        }
+    }
+
+    /// The window lost `cut` bytes at its front.
+    pub(crate) fn shift(&mut self, cut: usize) {
+        if cut > 0 {
+            self.matcher.shift(cut);
+            self.entered = self.entered.saturating_sub(cut);
+            self.seen = self.seen.saturating_sub(cut);
+        }
+    }
+
+    /// The next payload comes with another window, whose history is entered first.
+    pub(crate) fn change_window(&mut self) {
+        self.matcher.forget(self.seen);
+        self.entered = 0;
+        self.seen = 0;
+    }
+
+    /// Appends to `out` the deflated form of `window` from `start` on, behind `carry`, flushed.
+    /// What stands before `start` is the history.
+    ///
+    /// # Errors
+    /// [`DeflateError`] is a defect of ours; `out` and `carry` are then as before.
+    pub(crate) fn encode(
+        &mut self,
+        window: &Window,
+        start: usize,
+        level: u8,
+        flush: Flush,
+        carry: &mut Carry,
+        out: &mut Vec<u8>,
+    ) -> Result<Piece, DeflateError> {
+        let end = window.len();
+        self.encode_span(window, start, end, level, flush, carry, out)
+    }
+
+    /// The same for the bytes from `start` to `end`, behind which others may stand.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn encode_span(
+        &mut self,
+        window: &Window,
+        start: usize,
+        end: usize,
+        level: u8,
+        flush: Flush,
+        carry: &mut Carry,
+        out: &mut Vec<u8>,
+    ) -> Result<Piece, DeflateError> {
+        let (before, carried) = (out.len(), *carry);
+        let view = View::new(window.with_slack(), end);
+        let effort = parse::effort(level);
+        self.seen = end;
+        let history = self.entered.max(start.saturating_sub(HISTORY_BYTES));
+        let known = start.min(end.saturating_sub(3));
+        if history < known {
+            if effort.threes {
+                self.matcher.enter::<true>(view, history..known);
+            } else {
+                self.matcher.enter::<false>(view, history..known);
+            }
+        }
+        self.entered = self.entered.max(known);
+        let stored = stored_bytes(end - start, carried);
+        let mut at = start;
+        while at < end {
+            self.block.clear();
+            let matcher = &mut self.matcher;
+            let entered = &mut self.entered;
+            let behind = parse::parse(matcher, view, at, entered, &effort, &mut self.block);
+            let plain = window.bytes().get(at..behind).ok_or(DeflateError)?;
+            let written = self.block.write(plain, *carry, &mut self.scratch);
+            let Some((bytes, behind_it)) = written else {
+                out.truncate(before);
+                *carry = carried;
+                return Err(DeflateError);
+            };
+            out.extend_from_slice(bytes);
+            *carry = behind_it;
+            at = behind;
+        }
+        flush_behind(flush, carry, out);
+        if start < end && out.len() - before >= stored {
+            out.truncate(before);
+            *carry = carried;
+            return Ok(Piece::Stored);
+        }
+        Ok(Piece::Deflated)
+    }
+}
+
+/// Bytes that stored blocks for `length` bytes take behind `carry`.
+fn stored_bytes(length: usize, carry: Carry) -> usize {
+    let blocks = length.div_ceil(block::MAX_BLOCK_BYTES).max(1);
+    length + 5 * blocks + usize::from(carry.count > 5)
+}
+
+/// Appends `plain` in stored blocks; the stream ends on a byte then.
+pub(crate) fn store(plain: &[u8], carry: &mut Carry, out: &mut Vec<u8>) {
+    block::store(plain, *carry, out);
+    *carry = Carry::default();
+}
+
+/// Appends an empty block behind which the peer can inflate all that went before.
+pub(crate) fn flush_behind(flush: Flush, carry: &mut Carry, out: &mut Vec<u8>) {
+    match flush {
+        Flush::Sync => {
+            block::store_header(0, *carry, out);
+            *carry = Carry::default();
+        }
+        Flush::Partial => {
+            let mut space = [0; 32];
+            debug_assert!(space.len() >= space_for(10));
+            let mut bits = BitWriter::new(&mut space, *carry);
+            bits.add(0b010, 10);
+            if let Some((bytes, behind)) = bits.finish() {
+                out.extend_from_slice(bytes);
+                *carry = behind;
+            }
+        }
+    }
+}
+
+/// Whether one stored block holds `plain`.
+pub(crate) fn fits_stored(plain: &[u8]) -> bool {
+    plain.len() <= block::MAX_BLOCK_BYTES
+}
+
+/// Appends what comes before `length` stored bytes, for which one block [fits](fits_stored); the
+/// stream ends on a byte behind them.
+pub(crate) fn store_header(length: usize, carry: &mut Carry, out: &mut Vec<u8>) {
+    block::store_header(length, *carry, out);
+    *carry = Carry::default();
+}

@@ -1,0 +1,225 @@
+//! Which matches are taken: the first that is found, or one that a position or two further is
+//! better.
+
+use super::block::{Block, MAX_BLOCK_BYTES};
+use super::matcher::{Matcher, Search, View};
+use super::split::Splitter;
+use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
+
+/// A match of three bytes from farther away costs more than its literals, most likely.
+const FAR_FOR_THREE: usize = 4096;
+/// Positions at the end of a long run that are entered; those before them are like these.
+const RUN_TAIL: usize = 16;
+
+/// What a level does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// Positions further on that are looked at before a match is taken: 0 to 2.
+    pub(super) patience: u8,
+    /// Positions of a chain that are looked at.
+    pub(super) depth: u32,
+    /// A match of so many bytes is taken at once.
+    pub(super) enough: usize,
+    /// Matches of three bytes are looked for.
+    pub(super) threes: bool,
+}
+
+/// The effort of a level, 1 to 9.
+pub(super) fn effort(level: u8) -> Effort {
+    let (patience, depth, enough, threes) = match level {
+        0 | 1 => (0, 2, 32, false),
+        2 => (0, 6, 16, true),
+        3 => (0, 12, 24, true),
+        4 => (1, 10, 24, true),
+        5 => (1, 18, 34, true),
+        6 => (1, 36, 66, true),
+        7 => (1, 100, 130, true),
+        8 => (2, 250, 258, true),
+        _ => (2, 700, 258, true),
+    };
+    Effort {
+        patience,
+        depth,
+        enough,
+        threes,
+    }
+}
+
+/// Chooses what stands for the bytes from `start`, up to where a block should end; returns that
+/// place. The bytes before `entered` are in the matcher's tables; it moves with what is entered.
+pub(super) fn parse(
+    matcher: &mut Matcher,
+    view: View<'_>,
+    start: usize,
+    entered: &mut usize,
+    effort: &Effort,
+    block: &mut Block,
+) -> usize {
+    let mut parser = Parser {
+        matcher,
+        view,
+        start,
+        effort,
+        block,
+        splitter: Splitter::new(),
+    };
+    let end = match (effort.patience, effort.threes) {
+        (0, false) => parser.run::<0, false>(),
+        (0, true) => parser.run::<0, true>(),
+        (1, _) => parser.run::<1, true>(),
+        _ => parser.run::<2, true>(),
+    };
+    *entered = end.min(parser.last_entry());
+    end
+}
+
+struct Parser<'a, 'v> {
+    matcher: &'a mut Matcher,
+    view: View<'v>,
+    start: usize,
+    effort: &'a Effort,
+    block: &'a mut Block,
+    splitter: Splitter,
+}
+
+impl Parser<'_, '_> {
+    /// Positions from here on have fewer than four bytes before the end: they are entered when
+    /// it is known what follows.
+    fn last_entry(&self) -> usize {
+        self.view.end().saturating_sub(3)
+    }
+
+    #[inline(always)]
+    fn search(&self, at: usize, longer_than: usize, depth: u32) -> Search {
+        let most = (self.view.end() - at).min(MAX_MATCH);
+        Search {
+            longer_than,
+            most,
+            enough: self.effort.enough.min(most),
+            depth,
+        }
+    }
+
+    #[inline(always)]
+    fn run<const PATIENCE: u8, const THREES: bool>(&mut self) -> usize {
+        let end = self.view.end().min(self.start + MAX_BLOCK_BYTES);
+        let last_entry = self.last_entry().min(end);
+        let mut at = self.start;
+        let mut symbols = self.splitter.next_check();
+        while at < last_entry {
+            if symbols == 0 {
+                if self.block.is_full()
+                    || self
+                        .splitter
+                        .ends_block(&self.block.frequencies, at - self.start, end - at)
+                {
+                    return at;
+                }
+                symbols = self.splitter.next_check();
+            }
+            symbols -= 1;
+            let search = self.search(at, MIN_MATCH - 1, self.effort.depth);
+            let mut found = self.matcher.find::<THREES>(self.view, at, search);
+            if found.distance == 0 || (found.length == MIN_MATCH && found.distance > FAR_FOR_THREE)
+            {
+                self.block.literal(self.view.byte(at));
+                at += 1;
+                continue;
+            }
+            let mut entered = at + 1;
+            if PATIENCE > 0 {
+                (at, found, entered) = self.wait::<PATIENCE>(at, found, last_entry);
+            }
+            // Nothing of a block may lie behind its end.
+            let length = found.length.min(end - at);
+            if length < MIN_MATCH {
+                break;
+            }
+            self.block.repeat(length, found.distance);
+            at += length;
+            let behind = at.min(last_entry);
+            if entered < behind {
+                self.matcher.enter::<THREES>(self.view, entered..behind);
+            }
+            if length == MAX_MATCH {
+                at = self.repeat_on::<THREES>(at, found.distance, end);
+            }
+        }
+        if at >= last_entry {
+            // Too few for a match.
+            for at in at..end {
+                self.block.literal(self.view.byte(at));
+            }
+            return end;
+        }
+        at
+    }
+
+    /// Looks whether a match one or two positions on is so much better that literals before it
+    /// pay. Returns where a match is taken, which, and up to where positions are entered.
+    #[inline(always)]
+    fn wait<const PATIENCE: u8>(
+        &mut self,
+        mut at: usize,
+        mut found: super::matcher::Match,
+        last_entry: usize,
+    ) -> (usize, super::matcher::Match, usize) {
+        let mut entered = at + 1;
+        while found.length < self.effort.enough && at + 2 < last_entry {
+            let search = self.search(at + 1, found.length - 1, self.effort.depth / 2);
+            let next = self.matcher.find::<true>(self.view, at + 1, search);
+            entered = at + 2;
+            if next.distance > 0 && next.length >= found.length && gain(next, found) > 2 {
+                self.block.literal(self.view.byte(at));
+                at += 1;
+                found = next;
+                continue;
+            }
+            if PATIENCE < 2 || at + 3 >= last_entry {
+                break;
+            }
+            let search = self.search(at + 2, found.length - 1, self.effort.depth / 4);
+            let next = self.matcher.find::<true>(self.view, at + 2, search);
+            entered = at + 3;
+            if next.distance > 0 && next.length >= found.length && gain(next, found) > 6 {
+                self.block.literal(self.view.byte(at));
+                self.block.literal(self.view.byte(at + 1));
+                at += 2;
+                found = next;
+                continue;
+            }
+            break;
+        }
+        (at, found, entered)
+    }
+
+    /// Behind a longest match: goes on at the same distance as long as the bytes do, without
+    /// searching or entering what is all the same.
+    fn repeat_on<const THREES: bool>(
+        &mut self,
+        start: usize,
+        distance: usize,
+        end: usize,
+    ) -> usize {
+        let mut left = self.view.same(start - distance, start, 0, end - start);
+        let mut at = start;
+        while left >= MIN_MATCH && !self.block.is_full() {
+            let length = left.min(MAX_MATCH);
+            self.block.repeat(length, distance);
+            at += length;
+            left -= length;
+        }
+        let behind = at.min(self.last_entry());
+        let tail = behind.saturating_sub(RUN_TAIL).max(start.min(behind));
+        self.matcher.enter::<THREES>(self.view, tail..behind);
+        at
+    }
+}
+
+/// About how many bits `next` saves against `now`: four for each byte more, and what its
+/// distance takes less.
+#[inline(always)]
+fn gain(next: super::matcher::Match, now: super::matcher::Match) -> i32 {
+    let longer = next.length as i32 - now.length as i32;
+    4 * longer + now.distance.ilog2() as i32 - next.distance.ilog2() as i32
+}
