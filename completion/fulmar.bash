@@ -60,6 +60,7 @@ _fulmar() {
         keygen:-F) _fulmar_hosts ;;
         keygen:-f) _fulmar_files ;;
         keygen:-I) : ;;
+        keygen:-M) _fulmar_words 'generate screen auto' ;;
         keygen:-m) _fulmar_words 'RFC4716 PKCS8 PEM' ;;
         keygen:-N) : ;;
         keygen:-n) : ;;
@@ -97,7 +98,7 @@ _fulmar_flags() {
     case $1 in
         ssh) _fulmar_words '-4 -6 -a -B -b -C -c -E -e -F -f -G -I -i -J -k -l -m -N -n -o -P -p -Q -q -s -T -t -V -v -W -x -y' ;;
         sshd) _fulmar_words '-4 -6 -C -c -D -d -E -e -f -G -g -h -i -o -p -q -T -t -V' ;;
-        keygen) _fulmar_words '-A -a -b -C -c -E -e -F -f -H -h -I -i -L -l -m -N -n -O -P -p -q -R -s -t -V -v -y -Z -z' ;;
+        keygen) _fulmar_words '-A -a -b -C -c -E -e -F -f -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -s -t -u -V -v -y -Z -z' ;;
         demo) _fulmar_words '--size' ;;
         bench) _fulmar_words '--cipher --html --json --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
         speed) _fulmar_words '--json' ;;

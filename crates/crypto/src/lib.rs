@@ -21,6 +21,7 @@ pub mod kex;
 pub mod keyfile;
 pub mod legacy;
 pub mod mac;
+pub mod prime;
 pub mod random;
 pub mod sign;
 mod warm;

@@ -1,5 +1,5 @@
 //! Revocation: OpenSSH's binary key revocation lists (PROTOCOL.krl) and plain lists of public
-//! keys, one a line.
+//! keys, one a line. Lists are made and written in `write`.
 //!
 //! Reading fails closed: a list that cannot be understood whole is an error, and the caller
 //! then accepts no key.
@@ -19,6 +19,10 @@ use crate::lines::{lines, trim_start};
 use crate::presented::PresentedKey;
 use crate::public_file;
 use crate::public_key::PublicKey;
+
+mod write;
+
+pub use write::RevokedCertificates;
 
 const MAGIC: u64 = 0x5353_484b_524c_0a00;
 const FORMAT_VERSION: u32 = 1;

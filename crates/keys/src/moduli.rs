@@ -1,16 +1,28 @@
-//! The moduli file of Diffie-Hellman group exchange (moduli(5), RFC 4419 §3): reading it and
-//! choosing a group. The exchange itself is in `proto`; the fallback group in `crypto`.
+//! The moduli file of Diffie-Hellman group exchange (moduli(5), RFC 4419 §3): reading and
+//! writing it, and choosing a group. The exchange itself is in `proto`; the fallback group in
+//! `crypto`, and `tools` makes such files.
+
+use core::fmt;
 
 use wire::Mpint;
 
 use crate::lines::lines;
+use crate::time::CivilTime;
 
-/// Type 2 in the second column: p = 2q + 1 with q prime.
-const TYPE_SAFE_PRIME: &str = "2";
+/// Type in the second column: p = 2q + 1 with q prime.
+pub const TYPE_SAFE_PRIME: u32 = 2;
+/// Type in the second column: the line holds q, and 2q + 1 is a candidate for a modulus.
+pub const TYPE_SOPHIE_GERMAIN: u32 = 4;
+/// Highest type that moduli(5) knows; 0 is a number of unknown kind.
+const MAX_TYPE: u32 = 5;
+/// Bit of the third column: no small prime divides the number.
+pub const TESTED_BY_SIEVE: u32 = 0x02;
+/// Bit of the third column: the number has passed Miller-Rabin's test.
+pub const TESTED_BY_MILLER_RABIN: u32 = 0x04;
 /// Bits of the third column: the candidate has been tested by a probabilistic test.
 const TESTS_PROBABILISTIC: u32 = 0x04 | 0x08 | 0x10;
 /// Bit of the third column: known to be composite.
-const TESTED_COMPOSITE: u32 = 0x01;
+pub const TESTED_COMPOSITE: u32 = 0x01;
 /// RFC 8270 §3 asks for 2048 bits; a file with smaller groups is read, they are not chosen
 /// unless the caller's minimum allows.
 const MAX_BITS: usize = 16_384;
@@ -35,35 +47,91 @@ pub fn parse(file: &[u8]) -> Vec<Group> {
         .collect()
 }
 
-/// `time type tests tries size generator modulus`
 fn parse_line(text: &str) -> Option<Group> {
-    let mut fields = text.split_ascii_whitespace();
-    let _time = fields.next().filter(|time| !time.starts_with('#'))?;
-    if fields.next()? != TYPE_SAFE_PRIME {
+    let row = Row::parse(text)?;
+    if row.kind != TYPE_SAFE_PRIME
+        || row.tests & TESTED_COMPOSITE != 0
+        || row.tests & TESTS_PROBABILISTIC == 0
+    {
         return None;
     }
-    let tests: u32 = fields.next()?.parse().ok()?;
-    if tests & TESTED_COMPOSITE != 0 || tests & TESTS_PROBABILISTIC == 0 {
-        return None;
-    }
-    let _tries: u32 = fields.next()?.parse().ok()?;
-    let size: usize = fields.next()?.parse().ok()?;
-    let generator = hex(fields.next()?)?;
-    let modulus = hex(fields.next()?)?;
+    let modulus = hex(row.modulus)?;
     let modulus = Mpint::from_magnitude(&modulus);
     // The column holds the bits less one, by the habit of its first generator; a line whose
     // number does not fit its modulus is damaged.
-    if modulus.bits() != size.checked_add(1)? || modulus.bits() > MAX_BITS {
-        return None;
-    }
-    if Mpint::from_magnitude(&generator).bits() < 2 || generator.len() > 8 {
+    let bits = usize::try_from(row.size).ok()?.checked_add(1)?;
+    if modulus.bits() != bits || bits > MAX_BITS || row.generator < 2 {
         return None;
     }
     Some(Group {
-        bits: modulus.bits(),
-        generator,
+        bits,
+        generator: Mpint::from_magnitude(&row.generator.to_be_bytes())
+            .magnitude()
+            .to_vec(),
         modulus: modulus.magnitude().to_vec(),
     })
+}
+
+/// A line of a moduli file, or of a list of candidates for one:
+/// `time type tests tries size generator modulus`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// When the line was written, `YYYYMMDDHHMMSS` in UTC.
+    pub time: &'a str,
+    /// What kind of number it is.
+    pub kind: u32,
+    /// Which tests it has passed, a bit for each.
+    pub tests: u32,
+    /// How many tests: small primes of a sieve, or rounds of Miller-Rabin.
+    pub tries: u32,
+    /// Bits of the modulus less one.
+    pub size: u32,
+    /// The generator, 0 where it is not known; hexadecimal in the file.
+    pub generator: u32,
+    /// The modulus (or q), hexadecimal.
+    pub modulus: &'a str,
+}
+
+impl<'a> Row<'a> {
+    /// Takes a line apart; none for comments and lines that are none of the format. Whether the
+    /// modulus is a number of that size is left to the reader.
+    #[must_use]
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let mut fields = text.split_ascii_whitespace();
+        let time = fields.next().filter(|time| !time.starts_with(['#', '!']))?;
+        let mut number = || fields.next()?.parse::<u32>().ok();
+        let (kind, tests, tries, size) = (number()?, number()?, number()?, number()?);
+        let row = Self {
+            time,
+            kind,
+            tests,
+            tries,
+            size,
+            generator: u32::from_str_radix(fields.next()?, 16).ok()?,
+            modulus: fields.next()?,
+        };
+        (kind <= MAX_TYPE).then_some(row)
+    }
+}
+
+impl fmt::Display for Row<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {} {} {} {} {:x} {}",
+            self.time, self.kind, self.tests, self.tries, self.size, self.generator, self.modulus
+        )
+    }
+}
+
+/// A moment, in seconds since 1970, as the first column has it.
+#[must_use]
+pub fn time_column(seconds: u64) -> String {
+    let time = CivilTime::from_utc_seconds(seconds);
+    format!(
+        "{:04}{:02}{:02}{:02}{:02}{:02}",
+        time.year, time.month, time.day, time.hour, time.minute, time.second
+    )
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {
@@ -164,6 +232,29 @@ mod tests {
         assert_eq!(groups.len(), 1);
         assert_eq!(groups[0].bits, 2048);
         assert_eq!(groups[0].generator, [2]);
+    }
+
+    #[test]
+    fn rows_are_written_as_they_were_read() {
+        for text in [
+            "20220714110357 2 6 100 2047 2 E98F",
+            "20220714110357 4 2 203280221 2046 0 C0FFEE",
+            "20220714110357 2 6 100 2047 b E98F",
+        ] {
+            assert_eq!(Row::parse(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "# comment",
+            "!20220714110357 2 6 100 2047 2 E98F",
+            "20220714110357 2 6 100 2047 2",
+            "20220714110357 6 6 100 2047 2 E98F",
+            "20220714110357 2 -6 100 2047 2 E98F",
+            "20220714110357 2 6 100 99999999999 2 E98F",
+        ] {
+            assert_eq!(Row::parse(text), None, "{text}");
+        }
+        assert_eq!(time_column(1_657_796_637), "20220714110357");
     }
 
     #[test]

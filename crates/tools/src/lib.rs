@@ -8,5 +8,6 @@ pub mod install;
 mod json;
 pub mod keygen;
 mod lab;
+mod moduli;
 pub mod speed;
 mod table;

@@ -10,8 +10,10 @@
 
 pub(crate) mod chacha;
 pub(crate) mod ctr;
+pub(crate) mod modexp;
 pub(crate) mod nh;
 mod poly1305;
+pub(crate) mod residue;
 pub(crate) mod sha;
 
 #[cfg(target_arch = "x86_64")]
@@ -185,6 +187,10 @@ pub fn kernels() -> Vec<(&'static str, &'static str)> {
         ("hmac-sha1", sha::Tiers::sha1(features).name()),
         ("hmac-sha2-256", sha::Tiers::sha256(features).name()),
         ("hmac-sha2-512", sha::Tiers::sha512(features).name()),
+        (
+            "modexp of many",
+            modexp::Kernels::choose(features).map_or("aws-lc", |kernels| kernels.name()),
+        ),
     ]
 }
 

@@ -30,6 +30,38 @@ impl Bn {
             .map(Self)
     }
 
+    /// From words of 64 bits, the lowest first. The caller bounds their number.
+    pub(crate) fn from_words(words: &[u64]) -> Result<Self, Failed> {
+        let bytes: Vec<u8> = words
+            .iter()
+            .rev()
+            .flat_map(|word| word.to_be_bytes())
+            .collect();
+        Self::from_bytes(&bytes)
+    }
+
+    /// 2 to the power of `exponent`, which the caller bounds.
+    pub(crate) fn power_of_two(exponent: usize) -> Result<Self, Failed> {
+        let mut bytes = vec![0; exponent / 8 + 1];
+        if let Some(first) = bytes.first_mut() {
+            *first = 1 << (exponent % 8);
+        }
+        Self::from_bytes(&bytes)
+    }
+
+    /// Words of 64 bits, the lowest first.
+    pub(crate) fn to_words(&self) -> Vec<u64> {
+        let bytes = self.to_bytes();
+        bytes
+            .rchunks(8)
+            .map(|chunk| {
+                chunk
+                    .iter()
+                    .fold(0, |word, byte| word << 8 | u64::from(*byte))
+            })
+            .collect()
+    }
+
     pub(crate) fn from_u64(value: u64) -> Result<Self, Failed> {
         let this = Self::new()?;
         // SAFETY: the integer is ours.
@@ -219,7 +251,7 @@ impl Bn {
     }
 
     /// A random number in 2..self-1.
-    fn random_base(&self) -> Result<Self, Failed> {
+    pub(crate) fn random_base(&self) -> Result<Self, Failed> {
         let mut bytes = vec![0; self.bits().div_ceil(8)];
         // A draw is out of range at most with probability 1/2, but for numbers
         // of a few bits.

@@ -1,4 +1,5 @@
-//! `fulmar keygen`: ssh-keygen's work on keys, certificates and known_hosts files.
+//! `fulmar keygen`: ssh-keygen's work on keys, certificates, known_hosts files, revocation lists
+//! and moduli (those in [`crate::moduli`]).
 //!
 //! Flags, messages and exit codes are ssh-keygen's: 255 for what went wrong, 1 for a wrong use,
 //! a refused question or a name not found. Formats and their rules are in `keys`; here are the
@@ -11,6 +12,7 @@ mod files;
 mod generate;
 mod hosts;
 mod options;
+mod revoke;
 mod show;
 
 use std::ffi::OsString;
@@ -46,6 +48,12 @@ usage: keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
               [-O option] [-V validity_interval] [-z serial_number] file ...
        keygen -L [-f input_keyfile]
        keygen -A [-a rounds] [-f prefix_path]
+       keygen -k -f krl_file [-u] [-C comment] [-s ca_public] [-z version_number]
+              file ...
+       keygen -Q [-l] -f krl_file [file ...]
+       keygen -M generate [-O option] output_file
+       keygen -M screen [-f input_file] [-O option] output_file
+       keygen -M auto [-b bits] [-n number] [-O option] output_file
 ";
 
 /// A failure: what to say and the exit status.
@@ -85,7 +93,7 @@ impl fmt::Display for Failure {
 }
 
 /// The system's words for an error, without the number that Rust adds.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
         Some((words, _)) => words.to_owned(),
@@ -130,5 +138,22 @@ fn perform(options: &Options) -> Result<(), Failure> {
         Task::RemoveHost(name) => hosts::remove(options, name),
         Task::HashHosts => hosts::hash(options),
         Task::Certify(authority) => certify::sign(options, authority),
+        Task::MakeRevocationList => revoke::make(options),
+        Task::CheckRevocationList => revoke::check(options),
+        Task::Moduli(mode) => moduli(options, *mode),
     }
+}
+
+fn moduli(options: &Options, mode: crate::moduli::Mode) -> Result<(), Failure> {
+    let count = options.principals.join(",");
+    let request = crate::moduli::Request {
+        options: &options.certificate_options,
+        bits: options.bits,
+        count: (!count.is_empty()).then_some(&*count),
+        input: options.file.as_deref(),
+        output: options.operands.first().map_or(Path::new(""), |path| path),
+        quiet: options.quiet,
+        verbose: options.verbose,
+    };
+    crate::moduli::run(mode, &request).map_err(Failure::new)
 }

@@ -10,6 +10,8 @@ use keys::fingerprint;
 use keys::private_file::FileCipher;
 use zeroize::Zeroizing;
 
+use crate::moduli::Mode;
+
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
@@ -26,6 +28,9 @@ pub(super) enum Task {
     RemoveHost(String),
     HashHosts,
     Certify(PathBuf),
+    MakeRevocationList,
+    CheckRevocationList,
+    Moduli(Mode),
 }
 
 /// The format of `-m`.
@@ -70,6 +75,10 @@ pub(super) struct Options {
     pub(super) cipher: FileCipher,
     /// -I
     pub(super) key_id: Option<String>,
+    /// -s, also beside -k
+    pub(super) authority: Option<PathBuf>,
+    /// -u
+    pub(super) update: bool,
     /// -n
     pub(super) principals: Vec<String>,
     /// -V
@@ -87,9 +96,9 @@ pub(super) struct Options {
 }
 
 /// Flags that take a value.
-const WITH_VALUE: &[u8] = b"abCEfFImNnOPRstVzZ";
+const WITH_VALUE: &[u8] = b"abCEfFImMNnOPRstVzZ";
 /// Flags that take none.
-const WITHOUT_VALUE: &[u8] = b"AceHhiLlpqvy";
+const WITHOUT_VALUE: &[u8] = b"AceHhikLlpQquvy";
 
 /// A flag and its value.
 struct Flag {
@@ -121,6 +130,8 @@ impl Options {
             rounds: None,
             cipher: FileCipher::Aes256Ctr,
             key_id: None,
+            authority: None,
+            update: false,
             principals: Vec::new(),
             validity: None,
             certificate_options: Vec::new(),
@@ -136,13 +147,17 @@ impl Options {
             }
         }
         options.task = choose_task(tasks, &options)?;
-        if !matches!(options.task, Task::Certify(_)) && !options.operands.is_empty() {
-            return Err("Too many arguments.".to_owned());
+        let operands = match options.task {
+            Task::Certify(_) => 1..=usize::MAX,
+            Task::MakeRevocationList | Task::CheckRevocationList => 0..=usize::MAX,
+            Task::Moduli(_) => 1..=1,
+            _ => 0..=0,
+        };
+        match options.operands.len() {
+            count if count < *operands.start() => Err("Too few arguments.".to_owned()),
+            count if count > *operands.end() => Err("Too many arguments.".to_owned()),
+            _ => Ok(options),
         }
-        if matches!(options.task, Task::Certify(_)) && options.operands.is_empty() {
-            return Err("Too few arguments.".to_owned());
-        }
-        Ok(options)
     }
 
     /// Takes one flag in; the task that it names, if it names one.
@@ -163,7 +178,16 @@ impl Options {
             b'y' => return Ok(Some(Task::Public)),
             b'F' => return Ok(Some(Task::FindHost(text(flag.value)?))),
             b'R' => return Ok(Some(Task::RemoveHost(text(flag.value)?))),
-            b's' => return Ok(Some(Task::Certify(flag.value.into()))),
+            b's' => self.authority = Some(flag.value.into()),
+            b'k' => return Ok(Some(Task::MakeRevocationList)),
+            b'Q' => return Ok(Some(Task::CheckRevocationList)),
+            b'M' => {
+                let name = text(flag.value)?;
+                let mode = Mode::from_name(&name);
+                let mode = mode.ok_or(format!("Unsupported moduli option {name}"))?;
+                return Ok(Some(Task::Moduli(mode)));
+            }
+            b'u' => self.update = true,
             b'H' => self.hash = true,
             b'l' => self.fingerprint = true,
             b'h' => self.host_certificate = true,
@@ -232,11 +256,18 @@ impl Options {
     }
 }
 
-/// `-H` and `-l` are tasks only when no other is named.
+/// `-H` and `-l` are tasks only when no other is named, and `-s` beside `-k` is none.
 fn choose_task(mut tasks: Vec<Task>, options: &Options) -> Result<Task, String> {
+    if let Some(authority) = &options.authority
+        && !tasks.contains(&Task::MakeRevocationList)
+    {
+        tasks.push(Task::Certify(authority.clone()));
+    }
     let task = tasks.pop();
     if !tasks.is_empty() {
-        return Err("Too many tasks: give one of -A -c -e -F -i -L -p -R -s -y".to_owned());
+        return Err(
+            "Too many tasks: give one of -A -c -e -F -i -k -L -M -p -Q -R -s -y".to_owned(),
+        );
     }
     Ok(match task {
         Some(task) => task,

@@ -347,7 +347,7 @@ pub(super) fn validity(after: u64, before: u64) -> String {
     }
 }
 
-fn local_time(seconds: u64) -> String {
+pub(super) fn local_time(seconds: u64) -> String {
     let local = sys::time::LocalTime::from_seconds(i64::try_from(seconds).unwrap_or(i64::MAX));
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",

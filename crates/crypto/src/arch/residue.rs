@@ -1,0 +1,166 @@
+//! Where the multiples of many small primes begin: a long number modulo each of them, by
+//! Montgomery's reduction with a prime in each lane.
+//!
+//! The code is the same for every CPU and is compiled once for each vector length; the compiler
+//! makes vectors of its loops over lanes.
+#![forbid(unsafe_code)]
+
+use super::CpuFeatures;
+
+/// Primes that are worked on at a time: enough for the steps of one to hide behind the others'.
+pub(crate) const LANES: usize = 32;
+
+/// A kernel for a fixed long number.
+pub(crate) type Kernel = fn(&[u64], &[u32; LANES]) -> [[u32; LANES]; 2];
+
+/// The widest kernel for these features.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn kernel(features: &CpuFeatures) -> Kernel {
+    use super::x86_64::residue_vectors;
+    if let Some(token) = features.avx512 {
+        residue_vectors::avx512(token)
+    } else if let Some(token) = features.avx2 {
+        residue_vectors::avx2(token)
+    } else {
+        portable
+    }
+}
+
+/// The widest kernel for these features.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn kernel(_: &CpuFeatures) -> Kernel {
+    portable
+}
+
+fn portable(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] {
+    starts(words, primes)
+}
+
+/// A value below 2^32 in each lane.
+type Lane = [u64; LANES];
+
+const LOW: u64 = 0xffff_ffff;
+
+/// For each prime r above 3 the smallest i for which r divides q + 12 i, and the smallest for
+/// which it divides 2 (q + 12 i) + 1. `words` are q's 32-bit words, the lowest first.
+#[inline(always)]
+pub(crate) fn starts(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] {
+    let field = Field::new(primes);
+    let primes_wide = &field.primes;
+    // q times 2^-32 for each word.
+    let mut sum = [0; LANES];
+    for word in words {
+        for sum in &mut sum {
+            *sum = u64::wrapping_add(*sum, word & LOW);
+        }
+        field.reduce(&mut sum);
+    }
+    // Montgomery's 2^(32 words + 32), by squares of his 2: what the sum has lost, and what the
+    // two products below lose.
+    let mut power: Lane = [0; LANES];
+    for (power, prime) in power.iter_mut().zip(primes) {
+        *power = u64::from(u32::MAX % (*prime).max(1)).wrapping_add(1);
+    }
+    field.double(&mut power);
+    let exponent = 32 * (words.len() + 1);
+    for bit in (0..exponent.checked_ilog2().unwrap_or(0)).rev() {
+        let factor = power;
+        field.multiply(&mut power, &factor);
+        if exponent >> bit & 1 == 1 {
+            field.double(&mut power);
+        }
+    }
+    // -1/12 = (r (r mod 12) - 1) / 12, since the square of r is 1 modulo 12.
+    let mut minus_twelfth: Lane = [0; LANES];
+    for (twelfth, prime) in minus_twelfth.iter_mut().zip(primes) {
+        let square = u64::from(*prime).wrapping_mul(u64::from(*prime % 12));
+        *twelfth = square.wrapping_sub(1) / 12;
+    }
+    field.multiply(&mut power, &minus_twelfth);
+    field.multiply(&mut sum, &power);
+    // 2 q + 1 vanishes where q is -1/2, which is 1/24 before where q vanishes.
+    let mut second = [0; LANES];
+    for lane in 0..LANES {
+        let (prime, twelfth) = (primes_wide[lane], minus_twelfth[lane]);
+        let half = twelfth.wrapping_add(prime & (twelfth & 1).wrapping_neg()) >> 1;
+        second[lane] = below(sum[lane].wrapping_add(half), prime);
+    }
+    [sum.map(low), second.map(low)]
+}
+
+/// What is below 2^32 already.
+#[inline(always)]
+fn low(value: u64) -> u32 {
+    #[allow(clippy::cast_possible_truncation)]
+    {
+        value as u32
+    }
+}
+
+/// x modulo r, for x below 2 r: the lesser of x and x - r, which is huge when it is negative.
+#[inline(always)]
+fn below(x: u64, prime: u64) -> u64 {
+    x.min(x.wrapping_sub(prime))
+}
+
+/// The primes and what their arithmetic needs. It wraps around in so many words, since a check
+/// of each lane would leave no vectors; what cannot be exceeded is said beside it.
+struct Field {
+    primes: Lane,
+    /// -1/r modulo 2^32.
+    inverses: Lane,
+}
+
+impl Field {
+    #[inline(always)]
+    fn new(primes: &[u32; LANES]) -> Self {
+        let mut inverses = [0; LANES];
+        for (inverse, prime) in inverses.iter_mut().zip(primes) {
+            let mut x = *prime;
+            // Each step doubles the bits that are right, three at first.
+            for _ in 0..4 {
+                x = x.wrapping_mul(2_u32.wrapping_sub(prime.wrapping_mul(x)));
+            }
+            *inverse = u64::from(x.wrapping_neg());
+        }
+        Self {
+            primes: primes.map(u64::from),
+            inverses,
+        }
+    }
+
+    /// x / 2^32, at most r + 1 where x is the sum of such a result and a word.
+    #[inline(always)]
+    fn reduce(&self, x: &mut Lane) {
+        for ((x, inverse), prime) in x.iter_mut().zip(&self.inverses).zip(&self.primes) {
+            let quotient = (*x & LOW).wrapping_mul(inverse & LOW) & LOW;
+            // At most 2^33 + (2^32 - 1)²: no carry.
+            *x = x.wrapping_add(quotient.wrapping_mul(prime & LOW)) >> 32;
+        }
+    }
+
+    /// a b / 2^32, below r; a may be up to r + 1.
+    #[inline(always)]
+    fn multiply(&self, a: &mut Lane, b: &Lane) {
+        for lane in 0..LANES {
+            let x = (a[lane] & LOW).wrapping_mul(b[lane] & LOW);
+            let quotient = (x & LOW).wrapping_mul(self.inverses[lane] & LOW) & LOW;
+            // Both halves apart: the whole sum may need 65 bits. The low halves cancel, with a
+            // carry unless both are 0: the low half of -x fills with ones above then.
+            let high = quotient.wrapping_mul(self.primes[lane] & LOW) >> 32;
+            let carry = 0_u64.wrapping_sub(x & LOW) >> 63;
+            let sum = (x >> 32).wrapping_add(high).wrapping_add(carry);
+            a[lane] = below(sum, self.primes[lane]);
+        }
+    }
+
+    #[inline(always)]
+    fn double(&self, a: &mut Lane) {
+        for (a, prime) in a.iter_mut().zip(&self.primes) {
+            *a = below(a.wrapping_mul(2), *prime);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! Revocation lists: making and changing them (`-k`), and asking them (`-Q`).
+
+use std::io::Read;
+use std::path::Path;
+
+use keys::krl::RevocationList;
+use keys::{PresentedKey, PublicKey, fingerprint, public_file};
+
+use super::options::Options;
+use super::{Failure, files, reason, show};
+
+/// Longest specification that is read, in bytes.
+const MAX_SPECIFICATION_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Makes a list out of public keys and specifications, or adds to one (`-u`).
+pub(super) fn make(options: &Options) -> Result<(), Failure> {
+    let path = options
+        .file
+        .as_deref()
+        .ok_or(Failure::new("KRL generation requires an output file"))?;
+    let authority = authority(options)?;
+    let mut list = if options.update {
+        if !path.exists() {
+            return Err(Failure::new(format!(
+                "KRL \"{}\" does not exist",
+                path.display()
+            )));
+        }
+        load(path)?
+    } else {
+        RevocationList::default()
+    };
+    if options.serial != 0 {
+        list.version = options.serial;
+    }
+    if let Some(comment) = &options.comment {
+        list.comment.clone_from(comment);
+    }
+    list.generated = sys::time::realtime_seconds();
+    for operand in &options.operands {
+        let (name, text) = specification(operand)?;
+        if !options.quiet {
+            println!("Revoking from {name}");
+        }
+        for (line, number) in text.split(|byte| *byte == b'\n').zip(1_usize..) {
+            let place = format!("{name}:{number}");
+            revoke(&mut list, &authority, line, &place)?;
+        }
+    }
+    sys::file::replace(path, &list.to_bytes(), 0o644)
+        .map_err(|error| Failure::new(format!("write {}: {}", path.display(), reason(&error))))
+}
+
+/// Whose certificates are revoked by serial and name.
+enum Authority {
+    NotGiven,
+    /// `-s none`
+    All,
+    One(PublicKey),
+}
+
+fn authority(options: &Options) -> Result<Authority, Failure> {
+    match options.authority.as_deref() {
+        None => Ok(Authority::NotGiven),
+        Some(path) if path.as_os_str().eq_ignore_ascii_case("none") => Ok(Authority::All),
+        Some(path) => match files::load_public(path) {
+            Ok(public) => Ok(Authority::One(public.key.key().clone())),
+            Err(error) => Err(Failure::new(format!(
+                "Cannot load CA public key {}: {}",
+                path.display(),
+                error.0
+            ))),
+        },
+    }
+}
+
+impl Authority {
+    /// The key, or none for all authorities.
+    fn required(&self, what: &str) -> Result<Option<&PublicKey>, Failure> {
+        match self {
+            Self::NotGiven => Err(Failure::new(format!(
+                "revoking certificates by {what} requires specification of a CA key"
+            ))),
+            Self::All => Ok(None),
+            Self::One(key) => Ok(Some(key)),
+        }
+    }
+}
+
+fn specification(path: &Path) -> Result<(String, Vec<u8>), Failure> {
+    let mut text = Vec::new();
+    let (name, read) = if path.as_os_str() == "-" {
+        let stdin = std::io::stdin().lock().take(MAX_SPECIFICATION_BYTES);
+        (
+            "(standard input)".to_owned(),
+            { stdin }.read_to_end(&mut text),
+        )
+    } else {
+        let file = std::fs::File::open(path).map_err(|error| {
+            Failure::new(format!("fopen {}: {}", path.display(), reason(&error)))
+        })?;
+        let read = file.take(MAX_SPECIFICATION_BYTES).read_to_end(&mut text);
+        (path.display().to_string(), read)
+    };
+    let read = read.map_err(|error| Failure::new(format!("{name}: {}", reason(&error))))?;
+    if u64::try_from(read).is_ok_and(|read| read == MAX_SPECIFICATION_BYTES) {
+        return Err(Failure::new(format!("{name}: is too long")));
+    }
+    Ok((name, text))
+}
+
+/// Takes one line of a specification in.
+fn revoke(
+    list: &mut RevocationList,
+    authority: &Authority,
+    line: &[u8],
+    place: &str,
+) -> Result<(), Failure> {
+    let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
+    let line = line.trim_ascii();
+    if line.is_empty() {
+        return Ok(());
+    }
+    let (word, value) = match line.iter().position(|byte| *byte == b':') {
+        Some(at) => {
+            let (word, value) = line.split_at(at);
+            let value = value.get(1..).unwrap_or_default();
+            (word.to_ascii_lowercase(), value.trim_ascii_start())
+        }
+        None => (Vec::new(), line),
+    };
+    match word.as_slice() {
+        b"serial" => {
+            let authority = authority.required("serial number")?;
+            let (first, last) = serials(&String::from_utf8_lossy(value), place)?;
+            list.revoke_serials(authority, first, last);
+        }
+        b"id" => list.revoke_key_id(authority.required("key ID")?, value),
+        b"hash" => list.revoke_fingerprint(sha256(value, place)?),
+        b"key" => list.revoke_key(key(value, place)?.key()),
+        b"sha1" => list.revoke_key_by_sha1(key(value, place)?.key()),
+        b"sha256" => list.revoke_key_by_sha256(key(value, place)?.key()),
+        _ => match key(line, place)? {
+            PresentedKey::Plain(key) => list.revoke_key(&key),
+            PresentedKey::Certificate(certificate) => {
+                let authority = Some(certificate.authority());
+                match certificate.serial() {
+                    0 => list.revoke_key_id(authority, certificate.key_id()),
+                    serial => list.revoke_serials(authority, serial, serial),
+                }
+            }
+        },
+    }
+    Ok(())
+}
+
+fn key(line: &[u8], place: &str) -> Result<PresentedKey, Failure> {
+    match public_file::parse_line(line) {
+        Ok(file) => Ok(file.key),
+        Err(error) => Err(Failure::new(format!("{place}: invalid key: {error}"))),
+    }
+}
+
+/// A serial, or two with a hyphen between them; decimal, octal behind a 0, hexadecimal behind 0x.
+fn serials(text: &str, place: &str) -> Result<(u64, u64), Failure> {
+    let bad = || Failure::new(format!("{place}: invalid serial \"{text}\""));
+    let number = |text: &str| {
+        if !text.starts_with(|first: char| first.is_ascii_digit()) {
+            return Err(bad());
+        }
+        let (digits, radix) = match text.strip_prefix(['0']) {
+            Some(rest) => match rest.strip_prefix(['x', 'X']) {
+                Some(hex) => (hex, 16),
+                None => (text, 8),
+            },
+            None => (text, 10),
+        };
+        match u64::from_str_radix(digits, radix) {
+            Ok(number) if !digits.starts_with('+') => Ok(number),
+            Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => {
+                Err(Failure::new(format!("{place}: serial out of range")))
+            }
+            _ => Err(bad()),
+        }
+    };
+    let (first, last) = match text.split_once('-') {
+        None => {
+            let serial = number(text)?;
+            (serial, serial)
+        }
+        Some((first, last)) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if last <= first {
+                return Err(Failure::new(format!(
+                    "{place}: invalid serial range {first}:{last}"
+                )));
+            }
+            (first, last)
+        }
+    };
+    if first == 0 {
+        return Err(Failure::new(format!(
+            "{place}: serial 0 stands for certificates without one, which are revoked by id"
+        )));
+    }
+    Ok((first, last))
+}
+
+fn sha256(text: &[u8], place: &str) -> Result<[u8; 32], Failure> {
+    let Some(digits) = text.strip_prefix(b"SHA256:") else {
+        return Err(Failure::new(format!("{place}: unsupported hash algorithm")));
+    };
+    // Fingerprints come without the padding.
+    let mut padded = digits.to_vec();
+    padded.resize(digits.len().next_multiple_of(4), b'=');
+    keys::base64::decode(&padded)
+        .and_then(|digest| digest.as_slice().try_into().ok())
+        .ok_or_else(|| Failure::new(format!("{place}: decode hash failed")))
+}
+
+fn load(path: &Path) -> Result<RevocationList, Failure> {
+    RevocationList::load(path).map_err(|error| match error {
+        keys::krl::KrlError::Io(error) => Failure::new(format!(
+            "Unable to load KRL {}: {}",
+            path.display(),
+            reason(&error)
+        )),
+        error => Failure::new(format!("Invalid KRL file {}: {error}", path.display())),
+    })
+}
+
+/// Says of each key whether a list revokes it, and with `-l` what the list holds.
+pub(super) fn check(options: &Options) -> Result<(), Failure> {
+    let path = options
+        .file
+        .as_deref()
+        .ok_or(Failure::new("KRL checking requires an input file"))?;
+    let list = load(path)?;
+    if options.fingerprint {
+        print(&list);
+    }
+    let mut any = false;
+    for operand in &options.operands {
+        let public = files::load_public(operand).map_err(|error| {
+            Failure::new(format!(
+                "Cannot load public key {}: {}",
+                operand.display(),
+                error.0
+            ))
+        })?;
+        let revoked = list.is_revoked(&public.key);
+        any |= revoked;
+        let comment = match show::printable(public.comment.as_bytes()) {
+            empty if empty.is_empty() => empty,
+            comment => format!(" ({comment})"),
+        };
+        let answer = if revoked { "REVOKED" } else { "ok" };
+        println!("{}{comment}: {answer}", operand.display());
+    }
+    if any {
+        Err(Failure::refused(""))
+    } else {
+        Ok(())
+    }
+}
+
+fn print(list: &RevocationList) {
+    println!("# KRL version {}", list.version);
+    println!("# Generated at {}", show::local_time(list.generated));
+    if !list.comment.is_empty() {
+        println!("# Comment: {}", show::printable(list.comment.as_bytes()));
+    }
+    println!();
+    let named = |blob: &[u8]| {
+        let name = wire_name(blob);
+        (
+            fingerprint::of_blob(blob, crypto::hash::HashAlgorithm::Sha256),
+            name,
+        )
+    };
+    for blob in list.keys() {
+        let (fingerprint, name) = named(blob);
+        println!("hash: {fingerprint} # {name}");
+    }
+    let (sha1, sha256) = list.fingerprints();
+    for digest in sha256 {
+        println!("hash: SHA256:{}", keys::base64::encode_unpadded(digest));
+    }
+    // No keyword takes these: a comment.
+    for digest in sha1 {
+        println!("# hash SHA1:{}", keys::base64::encode_unpadded(digest));
+    }
+    for revoked in list.certificates() {
+        println!();
+        match &revoked.authority {
+            None => println!("# Wildcard CA"),
+            Some(blob) => {
+                let (fingerprint, name) = named(blob);
+                println!("# CA key {name} {fingerprint}");
+            }
+        }
+        for (first, last) in revoked.serials {
+            if first == last {
+                println!("serial: {first}");
+            } else {
+                println!("serial: {first}-{last}");
+            }
+        }
+        for key_id in revoked.key_ids {
+            println!("id: {}", show::printable(&key_id));
+        }
+    }
+}
+
+/// The name of a blob's key type.
+fn wire_name(blob: &[u8]) -> String {
+    PublicKey::from_blob(blob).map_or_else(
+        |_| "unknown".to_owned(),
+        |key| key.key_type().name().to_owned(),
+    )
+}
