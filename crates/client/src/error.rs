@@ -90,6 +90,15 @@ pub enum ClientError {
         /// What the system said.
         error: io::Error,
     },
+    /// The connection ended, perhaps because the server's first packet of the key exchange was
+    /// guessed: another connection, without a guess, may do better. Holds why it ended.
+    Guess(Box<ClientError>),
+    /// The connection ended, perhaps because of what was sent ahead of the server's answers:
+    /// another one, step by step, may do better. Holds why it ended.
+    Ahead(Box<ClientError>),
+    /// The connection broke with a command sent ahead on its way: it may have run, so nothing is
+    /// tried again. Holds why it ended.
+    Unanswered(Box<ClientError>),
     /// Everything has been said already.
     Said,
 }
@@ -139,6 +148,7 @@ impl fmt::Display for ClientError {
                 )
             }
             Self::System { what, error } => write!(f, "ssh: {what}: {error}"),
+            Self::Guess(error) | Self::Ahead(error) | Self::Unanswered(error) => error.fmt(f),
             Self::Said => Ok(()),
         }
     }

@@ -16,6 +16,7 @@ pub mod interaction;
 pub mod local;
 pub mod log;
 pub mod login;
+pub mod login_cache;
 mod program;
 pub mod prompt;
 pub mod session;

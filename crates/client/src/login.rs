@@ -1,17 +1,23 @@
 //! From a connected stream to an authenticated connection: versions, key exchange, the
 //! judgement of the host key, user authentication.
+//!
+//! [`greet`] speaks first; what the owner has to prepare for the login fits in before
+//! [`Greeted::secure`], while the server answers. docs/login.md shows the flights.
 
 use config::client::ClientOptions;
 use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
 use proto::{Connection, Event, Negotiated, TransportConfig};
 use wire::message::reason;
 
+use crate::auth::ahead::Ahead;
+use crate::auth::identity::Keys;
 use crate::auth::{Authenticator, LoggedIn, TOKEN_DEADLINE};
 use crate::connect::Link;
 use crate::error::{ClientError, Peer};
 use crate::host_key::{HostKeyChecker, Verdict};
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2};
+use crate::login_cache::Learnt;
 use crate::text::one_line;
 
 /// The transport settings that the options come to. `host_key_algorithms` is the order that
@@ -50,6 +56,34 @@ pub fn transport_config(
     }
 }
 
+/// A connection on which the first flight has left: version line, KEXINIT, and the guess.
+#[derive(Debug)]
+pub struct Greeted {
+    driver: Driver,
+    peer: Peer,
+    offered: Offered,
+    guessed: bool,
+}
+
+/// What we offered in our own order, whatever was put in front because the server likes it.
+#[derive(Debug)]
+struct Offered {
+    kex: Vec<String>,
+    host_key: Vec<String>,
+    name: String,
+}
+
+/// A name for what is configured: what an earlier login taught holds for the same. Which host keys
+/// are known is no part of it, since the first login changes that.
+fn fingerprint(options: &ClientOptions) -> String {
+    let text = format!(
+        "{} {}",
+        options.kex_algorithms.join(","),
+        options.host_key_algorithms.join(",")
+    );
+    keys::fingerprint::sha256(text.as_bytes())
+}
+
 /// A connection that is secured: the server's host key was accepted.
 #[derive(Debug)]
 pub struct Secured {
@@ -59,25 +93,76 @@ pub struct Secured {
     pub peer: Peer,
     /// The host key changed and the configuration lets it pass.
     pub without_secrets: bool,
+    offered: Offered,
 }
 
-/// Exchanges versions and keys over `link` and has the host key judged.
+fn handshake_failed(peer: &Peer, error: DriverError) -> ClientError {
+    ClientError::Handshake {
+        peer: peer.clone(),
+        error,
+    }
+}
+
+/// Puts a name in front of the others; false where it is not among them.
+fn put_first(names: &mut [String], name: &str) -> bool {
+    match names.iter().position(|each| each == name) {
+        Some(place) => {
+            names.get_mut(..=place).unwrap_or_default().rotate_right(1);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Guesses what the server will agree to, where an earlier login with the same offer taught it.
+/// A type of host key comes to the front among those only that known_hosts has of the host.
+fn guess(
+    config: &mut TransportConfig,
+    expected_host_keys: usize,
+    learnt: &Learnt,
+    offer: &str,
+) -> bool {
+    let (Some(kex), Some(host_key)) = (&learnt.kex, &learnt.host_key) else {
+        return false;
+    };
+    if learnt.careful || learnt.offer != offer {
+        return false;
+    }
+    let (mut methods, mut host_keys) = (config.kex.clone(), config.host_key_algorithms.clone());
+    let expected = host_keys.get_mut(..expected_host_keys).unwrap_or_default();
+    if !(put_first(&mut methods, kex) && put_first(expected, host_key)) {
+        return false;
+    }
+    debug1!("kex: guessing {kex} with {host_key}, as at the last login");
+    config.kex = methods;
+    config.host_key_algorithms = host_keys;
+    config.guess = true;
+    true
+}
+
+/// Says the first words over `link`, without waiting for the server's: with `learnt` also the
+/// first packet of the key exchange that it will agree to.
 ///
 /// # Errors
 /// [`ClientError`].
-pub fn handshake(
+pub fn greet(
     link: (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>),
     peer: Peer,
     options: &ClientOptions,
     checker: &mut HostKeyChecker,
-    interaction: &mut dyn Interaction,
-) -> Result<Secured, ClientError> {
-    let failed = |error: DriverError| ClientError::Handshake {
-        peer: peer.clone(),
-        error,
-    };
+    learnt: Option<&Learnt>,
+) -> Result<Greeted, ClientError> {
+    let failed = |error| handshake_failed(&peer, error);
     checker.set_address(peer.address);
-    let config = transport_config(options, checker.algorithms());
+    let host_keys = checker.offer();
+    let mut config = transport_config(options, host_keys.names);
+    let offered = Offered {
+        kex: config.kex.clone(),
+        host_key: config.host_key_algorithms.clone(),
+        name: fingerprint(options),
+    };
+    let guessed =
+        learnt.is_some_and(|learnt| guess(&mut config, host_keys.expected, learnt, &offered.name));
     let now = sys::time::monotonic_ms();
     let connection =
         Connection::client(config, now).map_err(|error| failed(DriverError::Proto(error)))?;
@@ -91,45 +176,148 @@ pub fn handshake(
         let at = driver.now().saturating_add(u64::from(seconds) * 1000);
         driver.set_timer(TOKEN_DEADLINE, Some(at));
     }
-    let mut without_secrets = false;
-    loop {
-        let event = match driver.next().map_err(failed)? {
-            Notice::Event(event) => event,
-            Notice::Timer {
-                token: TOKEN_DEADLINE,
-            } => return Err(ClientError::TimedOut(peer)),
-            Notice::PeerClosed => return Err(ClientError::Closed(peer)),
-            _ => continue,
-        };
-        match event {
-            Event::Version => {
-                let version = driver.connection().peer_version().unwrap_or_default();
-                debug1!("Remote version string {}", one_line(version));
-            }
-            Event::PreVersionLine(line) => debug1!("banner line: {}", one_line(&line)),
-            Event::HostKey { algorithm, key } => {
-                let verdict = checker.judge(algorithm, &key, interaction);
-                if verdict == Verdict::Refuse {
-                    driver.connection().refuse_host_key();
-                    let _ = driver.flush();
-                    return Err(ClientError::HostKey);
-                }
-                without_secrets = verdict == Verdict::AcceptWithoutSecrets;
-                let accepted = driver.connection().accept_host_key();
-                accepted.map_err(|error| failed(DriverError::Proto(error)))?;
-            }
-            Event::UserauthReady => {
-                debug2!("SERVICE_ACCEPT ssh-userauth");
-                driver.set_timer(TOKEN_DEADLINE, None);
-                return Ok(Secured {
-                    driver,
-                    peer,
-                    without_secrets,
-                });
-            }
-            other => crate::auth::note(other),
+    driver.flush().map_err(failed)?;
+    Ok(Greeted {
+        driver,
+        peer,
+        offered,
+        guessed,
+    })
+}
+
+impl Greeted {
+    /// Exchanges versions and keys and has the host key judged. With `in_steps` the service of
+    /// authentication is granted, too; else it may not even have been asked for, and what is said
+    /// next leaves together with that.
+    ///
+    /// # Errors
+    /// [`ClientError`]; [`ClientError::Guess`] where a guess may be why.
+    pub fn secure(
+        mut self,
+        in_steps: bool,
+        checker: &mut HostKeyChecker,
+        interaction: &mut dyn Interaction,
+    ) -> Result<Secured, ClientError> {
+        match self.exchange_keys(in_steps, checker, interaction) {
+            Ok(without_secrets) => Ok(Secured {
+                driver: self.driver,
+                peer: self.peer,
+                without_secrets,
+                offered: self.offered,
+            }),
+            Err(error) if self.guess_may_be_why(&error) => Err(ClientError::Guess(Box::new(error))),
+            Err(error) => Err(error),
         }
     }
+
+    /// A server that had not spoken did not mind the guess. One that had, and with whose first
+    /// names it was at odds, may have misunderstood all that followed.
+    fn guess_may_be_why(&mut self, error: &ClientError) -> bool {
+        let connection = self.driver.connection();
+        let wrong = connection.guess_was_right() != Some(true);
+        self.guessed
+            && wrong
+            && connection.peer_version().is_some()
+            && matches!(
+                error,
+                ClientError::Handshake { .. } | ClientError::Closed(_)
+            )
+    }
+
+    /// True where a changed host key was let through.
+    fn exchange_keys(
+        &mut self,
+        in_steps: bool,
+        checker: &mut HostKeyChecker,
+        interaction: &mut dyn Interaction,
+    ) -> Result<bool, ClientError> {
+        let peer = self.peer.clone();
+        let failed = |error| handshake_failed(&peer, error);
+        let driver = &mut self.driver;
+        let mut without_secrets = false;
+        let mut keys_are_new = false;
+        loop {
+            // Behind NEWKEYS the server says which signatures it takes: all that has come is heard
+            // before anything is said, and what is said leaves in one piece.
+            let received = driver.next_received().map_err(failed)?;
+            let notice = match received {
+                Some(notice) => notice,
+                None if keys_are_new && !in_steps => {
+                    driver.set_timer(TOKEN_DEADLINE, None);
+                    return Ok(without_secrets);
+                }
+                None => driver.next().map_err(failed)?,
+            };
+            let event = match notice {
+                Notice::Event(event) => event,
+                Notice::Timer {
+                    token: TOKEN_DEADLINE,
+                } => return Err(ClientError::TimedOut(peer)),
+                Notice::PeerClosed => return Err(ClientError::Closed(peer)),
+                _ => continue,
+            };
+            match event {
+                Event::Version => {
+                    let version = driver.connection().peer_version().unwrap_or_default();
+                    debug1!("Remote version string {}", one_line(version));
+                }
+                Event::PreVersionLine(line) => debug1!("banner line: {}", one_line(&line)),
+                Event::HostKey { algorithm, key } => {
+                    let verdict = checker.judge(algorithm, &key, interaction);
+                    if verdict == Verdict::Refuse {
+                        driver.connection().refuse_host_key();
+                        let _ = driver.flush();
+                        return Err(ClientError::HostKey);
+                    }
+                    without_secrets = verdict == Verdict::AcceptWithoutSecrets;
+                    let accepted = driver.connection().accept_host_key();
+                    accepted.map_err(|error| failed(DriverError::Proto(error)))?;
+                }
+                Event::UserauthReady => {
+                    debug2!("SERVICE_ACCEPT ssh-userauth");
+                    driver.set_timer(TOKEN_DEADLINE, None);
+                    return Ok(without_secrets);
+                }
+                other => {
+                    keys_are_new |= matches!(other, Event::KeysChanged { .. });
+                    crate::auth::note(other);
+                }
+            }
+        }
+    }
+}
+
+impl Secured {
+    /// What this connection taught, for the next: `key` is the one that the login rested on.
+    #[must_use]
+    pub fn lesson(&mut self, key: Option<String>, careful: bool) -> Learnt {
+        let offer = self.offered.name.clone();
+        let connection = self.driver.connection();
+        let version = connection.peer_version().unwrap_or_default().to_owned();
+        let (kex, host_key) = match connection.peer_lists() {
+            Some((kex, host_key)) => (
+                expected(&self.offered.kex, kex),
+                expected(&self.offered.host_key, host_key),
+            ),
+            None => (None, None),
+        };
+        Learnt {
+            version,
+            offer,
+            kex,
+            host_key,
+            signature_algorithms: connection.server_sig_algs().map(<[String]>::to_vec),
+            key,
+            careful,
+        }
+    }
+}
+
+/// What both agree on by our own order, where the server names it first: then our order with that
+/// name in front changes nothing but the number of round trips.
+fn expected(ours: &[String], theirs: &[String]) -> Option<String> {
+    let agreed = ours.iter().find(|name| theirs.contains(name))?;
+    (theirs.first() == Some(agreed)).then(|| agreed.clone())
 }
 
 /// Logs in over a secured connection.
@@ -139,6 +327,8 @@ pub fn handshake(
 pub fn authenticate(
     secured: &mut Secured,
     options: &ClientOptions,
+    keys: Keys,
+    ahead: Option<&Ahead<'_>>,
     interaction: &mut dyn Interaction,
 ) -> Result<LoggedIn, ClientError> {
     let host = one_line(&options.hostname);
@@ -148,9 +338,15 @@ pub fn authenticate(
         one_line(&options.user)
     );
     let without = secured.without_secrets;
-    Authenticator::new(&mut secured.driver, options, &secured.peer, interaction)
-        .without_secrets(without)
-        .run()
+    Authenticator::new(
+        &mut secured.driver,
+        options,
+        &secured.peer,
+        interaction,
+        keys,
+    )
+    .without_secrets(without)
+    .run(ahead)
 }
 
 /// Says goodbye; a peer that is gone already is no error.
@@ -161,7 +357,7 @@ pub fn disconnect(driver: &mut Driver) {
     let _ = driver.flush();
 }
 
-/// Takes a link apart for [`handshake`]; the proxy process stays with the caller.
+/// Takes a link apart for [`greet`]; the proxy process stays with the caller.
 #[must_use]
 pub fn split(
     link: Link,

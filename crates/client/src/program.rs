@@ -11,12 +11,15 @@ use config::{Environment, SystemFiles};
 
 use sys::syslog::{Facility, Syslog};
 
+use crate::auth::ahead::{self, Ahead};
+use crate::auth::identity::Keys;
 use crate::error::ClientError;
 use crate::flags::{self, Action, Flags, Setting, destination, query};
 use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
 use crate::local::{self, Here};
 use crate::log::{self, Level, debug1, error, info};
+use crate::login_cache::LoginCache;
 use crate::prompt::Person;
 use crate::session::{FAILURE, Plan, Session, StdioFlags, Streams, What};
 use crate::{connect, login};
@@ -156,53 +159,144 @@ fn warn(flags: &Flags, options: &ClientOptions) {
     }
 }
 
+/// How much of the login is said ahead of the server's answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// What is known to be taken.
+    Fast,
+    /// The key exchange is not guessed.
+    WithoutGuess,
+    /// Step by step.
+    Careful,
+}
+
 fn connect_and_run(flags: &Flags, options: &ClientOptions) -> Result<i32, ClientError> {
     let plan = Plan::decide(options, flags.command.clone(), flags.stdio_forward.clone())
         .map_err(ClientError::Refused)?;
     let mut person = Person::new(options.batch_mode);
+    let mut manner = Manner::Fast;
+    let mut before = None;
+    loop {
+        let (again, why) = match attempt(flags, options, &plan, manner, &mut person) {
+            Err(ClientError::Guess(why)) => (Manner::WithoutGuess, why),
+            Err(ClientError::Ahead(why)) => (Manner::Careful, why),
+            // A server that is gone by now has said before what there is to say.
+            Err(error @ (ClientError::Connect { .. } | ClientError::Resolve { .. })) => {
+                return Err(before.map_or(error, |before: Box<ClientError>| *before));
+            }
+            outcome => return outcome,
+        };
+        debug1!(
+            "{}",
+            crate::text::one_line(&why.to_string().replace('\n', "; "))
+        );
+        debug1!("That may be because of what was sent ahead: trying again, with more care");
+        manner = again;
+        before = Some(why);
+    }
+}
+
+/// One connection, from its first byte to its last.
+fn attempt(
+    flags: &Flags,
+    options: &ClientOptions,
+    plan: &Plan,
+    manner: Manner,
+    person: &mut dyn Interaction,
+) -> Result<i32, ClientError> {
+    let dialing = connect::begin(options, flags.config_file.as_deref())?;
     let mut checker = HostKeyChecker::new(options);
-    let link = connect::dial(options, flags.config_file.as_deref())?;
-    let (streams, peer, mut proxy) = login::split(link);
-    let outcome = serve(streams, peer, options, plan, &mut checker, &mut person);
+    let mut cache = LoginCache::open(options);
+    let (streams, peer, mut proxy) = login::split(dialing.finish()?);
+    let outcome = serve(
+        (streams, peer),
+        options,
+        plan,
+        manner,
+        (&mut checker, cache.as_mut()),
+        person,
+    );
     if let Some(child) = &mut proxy {
         connect::proxy::stop(child);
     }
     outcome
 }
 
+/// What to read from, and to write to where that is another descriptor.
+type Link = (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>);
+
 fn serve(
-    streams: (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>),
-    peer: crate::error::Peer,
+    (streams, peer): (Link, crate::error::Peer),
     options: &ClientOptions,
-    plan: Plan,
-    checker: &mut HostKeyChecker,
+    plan: &Plan,
+    manner: Manner,
+    (checker, cache): (&mut HostKeyChecker, Option<&mut LoginCache>),
     person: &mut dyn Interaction,
 ) -> Result<i32, ClientError> {
-    let socket = sys::io::dup(&streams.0).map_err(ClientError::system("dup"))?;
-    let mut secured = login::handshake(streams, peer, options, checker, person)?;
-    login::authenticate(&mut secured, options, person)?;
-    connect::set_quality(&socket, options, plan.pty.is_some());
-    drop(socket);
+    let learnt = cache.as_deref().and_then(LoginCache::learnt).cloned();
+    let guess = learnt.as_ref().filter(|_| manner == Manner::Fast);
+    let greeted = login::greet(streams, peer, options, checker, guess)?;
+    // While the server answers.
+    let keys = Keys::find(options);
+    let in_steps = manner == Manner::Careful || !ahead::is_wanted(options, learnt.as_ref());
+    let mut secured = greeted.secure(in_steps, checker, person)?;
+    // What was learnt of another server, or of this one before it changed, is no longer known.
+    let version = secured
+        .driver
+        .connection()
+        .peer_version()
+        .map(str::to_owned);
+    let learnt = learnt.filter(|learnt| Some(&learnt.version) == version.as_ref());
+    let said_ahead = (!in_steps).then_some(Ahead {
+        plan,
+        learnt: learnt.as_ref(),
+    });
+    let logged_in = login::authenticate(&mut secured, options, keys, said_ahead.as_ref(), person);
+    let logged_in = match logged_in {
+        Ok(logged_in) => logged_in,
+        Err(ClientError::Unanswered(why)) => {
+            // The command cannot be sent again now; the next time none goes ahead.
+            if let Some(cache) = cache {
+                cache.learn(secured.lesson(None, true));
+            }
+            return Err(*why);
+        }
+        Err(error) => return Err(error),
+    };
+    let careful = manner == Manner::Careful || learnt.as_ref().is_some_and(|learnt| learnt.careful);
+    connect::set_quality(secured.driver.socket(), options, plan.pty.is_some());
     local_command(options)?;
     let flags = StdioFlags::remember();
     let locals = Streams::standard().map_err(ClientError::system("dup"))?;
     if options.fork_after_authentication && !matches!(plan.what, What::Forward { .. }) {
         go_to_background()?;
     }
+    if let Some(cache) = cache.filter(|_| !secured.without_secrets) {
+        cache.learn(secured.lesson(logged_in.key, careful));
+    }
     let peer = secured.peer.clone();
-    let mut session = Session::new(&mut secured.driver, plan, locals, peer, person);
+    let only_opened = logged_in
+        .early
+        .as_ref()
+        .is_some_and(|early| !early.may_have_run());
+    let mut session = Session::new(&mut secured.driver, plan.clone(), locals, peer, person)
+        .with_early(logged_in.early);
     session.rotate_host_keys(checker, options.update_host_keys);
     let outcome = session.run();
+    let nothing_ran = only_opened && !session.is_confirmed();
     drop(session);
     drop(flags);
     debug1!("crypto threads: {}", secured.driver.lane_report());
-    if !matches!(
-        outcome,
-        Err(ClientError::Lost { .. } | ClientError::Closed(_))
-    ) {
-        login::disconnect(&mut secured.driver);
+    match outcome {
+        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) if nothing_ran => {
+            Err(ClientError::Ahead(Box::new(error)))
+        }
+        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => Err(error),
+        outcome => {
+            login::disconnect(&mut secured.driver);
+            outcome
+        }
     }
-    outcome
 }
 
 /// `LocalCommand`, where `PermitLocalCommand` allows it.

@@ -84,6 +84,10 @@ pub struct TransportConfig {
     pub window_memory_bytes: u64,
     /// Group exchange, client: smallest, preferred and largest size in bits.
     pub group_exchange_bits: (u32, u32, u32),
+    /// Client: the first names of `kex` and `host_key_algorithms` are what the server is expected
+    /// to name first, too: the first packet of that method leaves behind KEXINIT
+    /// (`first_kex_packet_follows`, RFC 4253 §7). Without effect where the server chooses a group.
+    pub guess: bool,
 }
 
 fn strings(list: &[&str]) -> Vec<String> {
@@ -108,6 +112,7 @@ impl Default for TransportConfig {
             max_channels: 1024,
             window_memory_bytes: WINDOW_MEMORY_BYTES,
             group_exchange_bits: (2048, 3072, 8192),
+            guess: false,
         }
     }
 }

@@ -228,6 +228,9 @@ pub enum Event {
         /// The peer's words.
         description: String,
     },
+    /// The server logged us in and took no notice of the channel of `open_channel_early`, which is
+    /// gone: open it again.
+    ChannelUnheard(ChannelId),
     /// Data for the sink. It counts against the window until `channel_consumed`.
     ChannelData {
         /// Our number.

@@ -112,27 +112,47 @@ pub fn write_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 /// The kernel's error; the old file is untouched then.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
     let path = path.as_ref();
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let (temporary, mut file) = create_temporary(parent, name, mode)?;
-    let done = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| std::fs::rename(&temporary, path));
-    if done.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-        return done;
-    }
+    put_in_place(path, bytes, mode, File::sync_all)?;
     // The rename itself must survive a crash; some file systems cannot sync directories.
-    if let Ok(directory) = File::open(parent) {
+    if let Ok(directory) = File::open(parent(path)) {
         let _ = directory.sync_all();
     }
     Ok(())
+}
+
+/// As [`replace`] without waiting for the disk: for what may be lost in a crash.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_unsynced(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
+    put_in_place(path.as_ref(), bytes, mode, |_| Ok(()))
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn put_in_place(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let (temporary, mut file) = create_temporary(parent(path), name, mode)?;
+    let done = file
+        .write_all(bytes)
+        .and_then(|()| sync(&file))
+        .and_then(|()| std::fs::rename(&temporary, path));
+    if done.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    done
 }
 
 fn create_temporary(
@@ -331,6 +351,18 @@ fn check_owner_and_mode(
         });
     }
     Ok(())
+}
+
+/// Whether somebody else may have written an open file: it belongs neither to us nor to root, or
+/// its mode lets others write.
+///
+/// # Errors
+/// The kernel's error.
+pub fn others_may_write(file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    let owner = metadata.uid();
+    let trusted = owner == rustix::process::geteuid().as_raw() || owner == 0;
+    Ok(!trusted || metadata.mode() & 0o022 != 0)
 }
 
 /// The rule for private keys: not readable by group or others when it is ours.

@@ -191,6 +191,20 @@ pub fn is_terminal(fd: impl AsFd) -> bool {
     rustix::termios::isatty(fd.as_fd())
 }
 
+/// Whether the descriptor is `/dev/null`: nothing will ever be read from it.
+#[must_use]
+pub fn is_null(fd: impl AsFd) -> bool {
+    /// Linux's number for it (Documentation/admin-guide/devices.txt).
+    const NULL: (u32, u32) = (1, 3);
+    rustix::fs::fstat(fd.as_fd()).is_ok_and(|stat| {
+        let device = (
+            rustix::fs::major(stat.st_rdev),
+            rustix::fs::minor(stat.st_rdev),
+        );
+        rustix::fs::FileType::from_raw_mode(stat.st_mode).is_char_device() && device == NULL
+    })
+}
+
 /// The process's standard input.
 #[must_use]
 pub fn stdin() -> BorrowedFd<'static> {

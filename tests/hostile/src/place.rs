@@ -192,6 +192,18 @@ pub fn client_at(
     arguments: &[&str],
     script: impl FnOnce(&mut Liar<Tcp>) + Send,
 ) -> Outcome {
+    client_through(scratch, arguments, vec![Box::new(script)])
+}
+
+/// What a lying server does on one connection.
+pub type Script<'s> = Box<dyn FnOnce(&mut Liar<Tcp>) + Send + 's>;
+
+/// The same with a script for each connection that the client makes, one after the other; one
+/// more is refused.
+///
+/// # Panics
+/// As [`client_against`], and where the client makes fewer.
+pub fn client_through(scratch: &Scratch, arguments: &[&str], scripts: Vec<Script<'_>>) -> Outcome {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener
         .local_addr()
@@ -216,23 +228,37 @@ pub fn client_at(
             &scratch.join("known_hosts").display(),
         ))
         .arg(option("GlobalKnownHostsFile", &"none"))
-        .arg(option("StrictHostKeyChecking", &"accept-new"))
-        .arg(option("BatchMode", &"yes"))
+        .arg(option("BatchMode", &"yes"));
+    // What is said first counts.
+    if !arguments
+        .iter()
+        .any(|each| each.starts_with("-oStrictHostKeyChecking"))
+    {
+        command.arg(option("StrictHostKeyChecking", &"accept-new"));
+    }
+    command
         .env_remove("SSH_AUTH_SOCK")
         .env_remove("DISPLAY")
         .args(arguments);
     thread::scope(|scope| {
         let server = scope.spawn(move || {
             listener.set_nonblocking(true).expect("a listener");
-            let mut accepted = None;
-            until(CLIENT_LIMIT, || {
-                accepted = listener.accept().ok();
-                accepted.is_some()
-            });
-            let (stream, _) = accepted.expect("the client connects");
-            stream.set_nonblocking(false).expect("a blocking socket");
-            let mut liar = Liar::new(Tcp::new(stream), Role::Server);
-            script(&mut liar);
+            let mut scripts = scripts.into_iter().peekable();
+            let mut listener = Some(listener);
+            while let Some(script) = scripts.next() {
+                let mut accepted = None;
+                until(CLIENT_LIMIT, || {
+                    accepted = listener.as_ref().and_then(|each| each.accept().ok());
+                    accepted.is_some()
+                });
+                let (stream, _) = accepted.expect("the client connects");
+                if scripts.peek().is_none() {
+                    listener = None;
+                }
+                stream.set_nonblocking(false).expect("a blocking socket");
+                let mut liar = Liar::new(Tcp::new(stream), Role::Server);
+                script(&mut liar);
+            }
         });
         let outcome = run(&mut command, Input::Nothing, CLIENT_LIMIT).expect("fulmar ssh ends");
         server.join().expect("the liar's script");

@@ -13,7 +13,7 @@ use keys::private_file::{self, PrivateFileError};
 use keys::{KeyType, PresentedKey, PrivateKey, Signature, SignatureAlgorithm};
 use zeroize::Zeroizing;
 
-pub use collect::collect;
+pub use collect::Keys;
 
 use crate::interaction::{Interaction, Question};
 use crate::log::{debug2, error};
@@ -123,6 +123,13 @@ impl Identity {
                     .any(|name| name == each.name() || name == each.plain().name())
             }),
             None => wanted.next_back(),
+        }
+    }
+
+    /// The server took this key the last time: its agent may be asked at once.
+    pub(super) fn is_wanted(&mut self) {
+        if let Source::Agent { unasked, .. } = &mut self.source {
+            *unasked = true;
         }
     }
 

@@ -1,9 +1,10 @@
 //! Proving who the user is: which method next, with which key or secret (RFC 4252, 4256).
 //!
 //! The messages and the rules of their order are `proto`'s. A key that can sign without
-//! anybody's help goes out signed at once, before anything is asked of the server: that saves
-//! two round trips of a login. Keys are found in [`identity`]; one file per method.
+//! anybody's help goes out signed at once, before anything is asked of the server; what else goes
+//! out ahead of its answers is in [`ahead`]. Keys are found in [`identity`]; one file per method.
 
+pub mod ahead;
 pub mod identity;
 mod keyboard_interactive;
 mod password;
@@ -19,19 +20,25 @@ use wire::names;
 use crate::error::{ClientError, Peer};
 use crate::interaction::Interaction;
 use crate::log::{self, debug1, debug2, debug3, error, info, verbose};
+use crate::session::EarlyChannel;
 use crate::text::{Lines, escape, one_line};
-use identity::Identity;
+use ahead::{Ahead, WayBack};
+use identity::{Identity, Keys};
 
 /// Timer of `ConnectTimeout`; it runs until the keys are agreed on.
 pub const TOKEN_DEADLINE: u64 = 9;
 
 /// What the login rests on, for what follows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct LoggedIn {
     /// The method that ended the login.
     pub method: &'static str,
     /// Whether anything was proven.
     pub proof: AuthProof,
+    /// Fingerprint of the key, where nothing but one key was needed.
+    pub key: Option<String>,
+    /// The session's channel, where it went ahead of the login.
+    pub early: Option<EarlyChannel>,
 }
 
 /// The server's answer to one request.
@@ -63,6 +70,19 @@ pub struct Authenticator<'c> {
     without_secrets: bool,
     identities: VecDeque<Identity>,
     used: Vec<Identity>,
+    /// Keys whose signed requests went ahead and are not answered yet, in their order.
+    flying: VecDeque<Identity>,
+    /// How many went ahead.
+    ahead_requests: usize,
+    /// The channel that went behind them.
+    early: Option<EarlyChannel>,
+    /// A channel followed a login that failed, and the server has not shown yet that it lives on.
+    early_refused: bool,
+    /// What the server took last time, as long as it has not said what it takes.
+    expected_algorithms: Option<Vec<String>>,
+    /// Fingerprint of the key that was offered last.
+    offered: Option<String>,
+    partly: bool,
     agent: Option<identity::Agent>,
     /// The methods that can continue; unknown before the first refusal.
     allowed: Option<Vec<String>>,
@@ -72,18 +92,15 @@ pub struct Authenticator<'c> {
 }
 
 impl<'c> Authenticator<'c> {
-    /// A login with the identities that the options name.
+    /// A login with `keys`.
     pub fn new(
         driver: &'c mut Driver,
         options: &'c ClientOptions,
         peer: &'c Peer,
         interaction: &'c mut dyn Interaction,
+        keys: Keys,
     ) -> Self {
-        let (identities, agent) = if Self::publickey_enabled(options) {
-            identity::collect(options)
-        } else {
-            (VecDeque::new(), None)
-        };
+        let Keys { identities, agent } = keys;
         Self {
             driver,
             options,
@@ -92,6 +109,13 @@ impl<'c> Authenticator<'c> {
             without_secrets: false,
             identities,
             used: Vec::new(),
+            flying: VecDeque::new(),
+            ahead_requests: 0,
+            early: None,
+            early_refused: false,
+            expected_algorithms: None,
+            offered: None,
+            partly: false,
             agent,
             allowed: None,
             tried_none: false,
@@ -107,23 +131,37 @@ impl<'c> Authenticator<'c> {
         self
     }
 
-    fn publickey_enabled(options: &ClientOptions) -> bool {
-        options.pubkey_authentication != PubkeyAuthentication::No
-            && options
-                .preferred_authentications
-                .iter()
-                .any(|name| name == names::METHOD_PUBLICKEY)
-    }
-
-    /// Logs in.
+    /// Logs in; with `ahead`, what may be said before the server's answers is said at once.
     ///
     /// # Errors
-    /// [`ClientError::Denied`] when no method is left, or why the connection ended.
-    pub fn run(mut self) -> Result<LoggedIn, ClientError> {
+    /// [`ClientError::Denied`] when no method is left, [`ClientError::Ahead`] when the connection
+    /// ended because of what went ahead, perhaps, or why it ended otherwise.
+    pub fn run(mut self, ahead: Option<&Ahead<'_>>) -> Result<LoggedIn, ClientError> {
+        self.try_run(ahead).map_err(|error| {
+            let answered = match &error {
+                ClientError::Lost {
+                    error: DriverError::Proto(proto::Error::Disconnected { .. }),
+                    ..
+                } => true,
+                ClientError::Lost { .. } | ClientError::Closed(_) => false,
+                _ => return error,
+            };
+            match self.way_back(answered) {
+                WayBack::None => error,
+                WayBack::Open => ClientError::Ahead(Box::new(error)),
+                WayBack::Barred => ClientError::Unanswered(Box::new(error)),
+            }
+        })
+    }
+
+    fn try_run(&mut self, ahead: Option<&Ahead<'_>>) -> Result<LoggedIn, ClientError> {
         // `host-bound` is `yes`, as with OpenSSH: bound where the server knows that form.
         if self.options.pubkey_authentication == PubkeyAuthentication::Unbound {
             let unbound = self.driver.connection().leave_signatures_unbound();
             self.sent(unbound)?;
+        }
+        if let Some(ahead) = ahead {
+            self.send_ahead(ahead)?;
         }
         loop {
             let Some(method) = self.next_method() else {
@@ -150,7 +188,7 @@ impl<'c> Authenticator<'c> {
         }
     }
 
-    fn logged_in(&self, method: &'static str, proof: AuthProof) -> LoggedIn {
+    fn logged_in(&mut self, method: &'static str, proof: AuthProof) -> LoggedIn {
         verbose!("Authenticated to {} using \"{method}\".", self.peer);
         if proof == AuthProof::Nothing {
             info!(
@@ -158,7 +196,13 @@ impl<'c> Authenticator<'c> {
                  secrets that it asks for now."
             );
         }
-        LoggedIn { method, proof }
+        let by_key = method == names::METHOD_PUBLICKEY && !self.partly;
+        LoggedIn {
+            method,
+            proof,
+            key: self.offered.take().filter(|_| by_key),
+            early: self.early.take(),
+        }
     }
 
     fn refused(&mut self, method: &str, methods: Vec<String>, partial_success: bool) {
@@ -167,6 +211,7 @@ impl<'c> Authenticator<'c> {
             verbose!(
                 "Authenticated using \"{method}\" with partial success; still needed: {shown}"
             );
+            self.partly = true;
             // A second factor may be another key: those not used up may be offered again.
             self.identities.extend(std::mem::take(&mut self.used));
             self.password_attempts = 0;
@@ -187,6 +232,9 @@ impl<'c> Authenticator<'c> {
     /// The next method in the user's order that the server would take and that has something
     /// to offer.
     fn next_method(&self) -> Option<&'static str> {
+        if !self.flying.is_empty() {
+            return Some(names::METHOD_PUBLICKEY);
+        }
         let Some(allowed) = &self.allowed else {
             // Unasked: sign at once if that needs nobody.
             return Some(if self.starts_with_a_key() {
@@ -274,6 +322,14 @@ impl<'c> Authenticator<'c> {
 
     /// Waits for the answer to the oldest open request; shows what comes before it.
     fn answer(&mut self) -> Result<Answer, ClientError> {
+        let answer = self.next_answer()?;
+        if self.flying.is_empty() {
+            self.early_refused = false;
+        }
+        Ok(answer)
+    }
+
+    fn next_answer(&mut self) -> Result<Answer, ClientError> {
         loop {
             let notice = self.driver.next().map_err(|error| self.lost(error))?;
             let event = match notice {

@@ -4,37 +4,30 @@
 //! that nobody types a passphrase or touches a key in vain.
 
 use driver::DriverError;
+use keys::SignatureAlgorithm;
 
+use super::identity::Identity;
 use super::{Answer, Authenticator};
 use crate::error::ClientError;
 use crate::log::{debug1, debug2};
 
 impl Authenticator<'_> {
     pub(super) fn publickey(&mut self) -> Result<Option<Answer>, ClientError> {
+        if !self.flying.is_empty() {
+            return self.landed().map(Some);
+        }
         let Some(mut identity) = self.identities.pop_front() else {
             return Ok(None);
         };
         identity.prepare();
-        let server = self
-            .driver
-            .connection()
-            .server_sig_algs()
-            .map(<[String]>::to_vec);
-        let min_rsa_bits = usize::try_from(self.options.required_rsa_size).unwrap_or(usize::MAX);
-        let algorithm = identity.algorithm(
-            &self.options.pubkey_accepted_algorithms,
-            server.as_deref(),
-            min_rsa_bits,
-        );
-        let Some(algorithm) = algorithm else {
-            debug1!("Skipping {identity:?}: no signature algorithm that both sides accept");
-            return Ok(None);
-        };
-        let name = algorithm.name();
-        debug1!("Offering public key: {identity:?}");
-        let user = self.options.user.as_bytes();
         if !identity.signs_alone() {
+            let Some(algorithm) = self.choose_algorithm(&identity) else {
+                return Ok(None);
+            };
+            let name = algorithm.name();
+            debug1!("Offering public key: {identity:?}");
             debug2!("USERAUTH_REQUEST publickey query, {name}");
+            let user = self.options.user.as_bytes();
             let sent = self
                 .driver
                 .connection()
@@ -48,6 +41,67 @@ impl Authenticator<'_> {
                 }
             }
         }
+        if !self.send_signed(&mut identity)? {
+            return Ok(None);
+        }
+        let answer = self.answer()?;
+        self.judged(identity, &answer);
+        Ok(Some(answer))
+    }
+
+    /// The answer to the oldest request that went ahead.
+    fn landed(&mut self) -> Result<Answer, ClientError> {
+        let answer = self.answer()?;
+        let Some(identity) = self.flying.pop_front() else {
+            return Ok(answer);
+        };
+        self.judged(identity, &answer);
+        if matches!(answer, Answer::Success(_)) {
+            self.flying.clear();
+        } else if self.flying.is_empty() && self.early.take().is_some() {
+            debug1!("The login failed, and with it the session that went ahead");
+            self.early_refused = true;
+        }
+        Ok(answer)
+    }
+
+    fn judged(&mut self, identity: Identity, answer: &Answer) {
+        self.offered = Some(identity.fingerprint());
+        if matches!(
+            answer,
+            Answer::Failure {
+                partial_success: false,
+                ..
+            }
+        ) {
+            self.used.push(identity);
+        }
+    }
+
+    fn choose_algorithm(&mut self, identity: &Identity) -> Option<SignatureAlgorithm> {
+        let told = self.driver.connection().server_sig_algs();
+        let min_rsa_bits = usize::try_from(self.options.required_rsa_size).unwrap_or(usize::MAX);
+        let algorithm = identity.algorithm(
+            &self.options.pubkey_accepted_algorithms,
+            told.or(self.expected_algorithms.as_deref()),
+            min_rsa_bits,
+        );
+        if algorithm.is_none() {
+            debug1!("Skipping {identity:?}: no signature algorithm that both sides accept");
+        }
+        algorithm
+    }
+
+    /// Sends the signed request; false when there is no signature, which has been said.
+    pub(super) fn send_signed(&mut self, identity: &mut Identity) -> Result<bool, ClientError> {
+        let Some(algorithm) = self.choose_algorithm(identity) else {
+            return Ok(false);
+        };
+        let name = algorithm.name();
+        if identity.signs_alone() {
+            debug1!("Offering public key: {identity:?}");
+        }
+        let user = self.options.user.as_bytes();
         let data = self
             .driver
             .connection()
@@ -62,7 +116,7 @@ impl Authenticator<'_> {
             self.interaction,
         );
         let Some(signature) = signature else {
-            return Ok(None);
+            return Ok(false);
         };
         debug2!("USERAUTH_REQUEST publickey signed, {name}");
         let sent = self
@@ -70,16 +124,6 @@ impl Authenticator<'_> {
             .connection()
             .auth_publickey(user, name, identity.blob(), &signature);
         self.sent(sent)?;
-        let answer = self.answer()?;
-        if matches!(
-            answer,
-            Answer::Failure {
-                partial_success: false,
-                ..
-            }
-        ) {
-            self.used.push(identity);
-        }
-        Ok(Some(answer))
+        Ok(true)
     }
 }

@@ -47,54 +47,85 @@ pub fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     order
 }
 
-/// Connects to whichever of `addresses` answers first. `timeout` bounds the whole race.
-///
-/// # Errors
-/// [`AllFailed`] when every address refused or time ran out.
-pub fn race(
-    addresses: &[SocketAddr],
-    from: &ConnectFrom,
-    timeout: Option<Duration>,
-) -> Result<Won, AllFailed> {
-    let deadline = timeout.and_then(|length| Instant::now().checked_add(length));
-    let mut waiting: VecDeque<SocketAddr> = interleave(addresses).into();
-    let mut running: Vec<(SocketAddr, OwnedFd)> = Vec::new();
-    let mut failed = Vec::new();
-    let mut next_start = Instant::now();
-    loop {
+/// A race under way.
+#[derive(Debug)]
+pub struct Race {
+    from: ConnectFrom,
+    deadline: Option<Instant>,
+    waiting: VecDeque<SocketAddr>,
+    running: Vec<(SocketAddr, OwnedFd)>,
+    failed: Vec<(SocketAddr, io::Error)>,
+    next_start: Instant,
+    won: Option<Won>,
+}
+
+impl Race {
+    /// Starts the first attempt. `timeout` bounds the whole race.
+    #[must_use]
+    pub fn start(addresses: &[SocketAddr], from: &ConnectFrom, timeout: Option<Duration>) -> Self {
         let now = Instant::now();
-        if deadline.is_some_and(|deadline| now >= deadline) {
-            let expired = running
-                .into_iter()
-                .map(|(address, _)| address)
-                .chain(waiting);
-            failed.extend(expired.map(|address| (address, io::ErrorKind::TimedOut.into())));
-            return Err(AllFailed(failed));
-        }
-        if (running.is_empty() || now >= next_start)
-            && let Some(address) = waiting.pop_front()
-        {
-            debug1!("Connecting to {} port {}.", address.ip(), address.port());
-            next_start = now + ATTEMPT_DELAY;
-            match connect_start(address, from) {
-                Ok(Connecting::Done(socket)) => return Ok(Won { socket, address }),
-                Ok(Connecting::InProgress(socket)) => running.push((address, socket)),
-                Err(error) => failed.push((address, error)),
-            }
-            continue;
-        }
-        if running.is_empty() {
-            return Err(AllFailed(failed));
-        }
-        let wake = (!waiting.is_empty()).then_some(next_start);
-        let until = match (wake, deadline) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
+        let mut race = Self {
+            from: from.clone(),
+            deadline: timeout.and_then(|length| now.checked_add(length)),
+            waiting: interleave(addresses).into(),
+            running: Vec::new(),
+            failed: Vec::new(),
+            next_start: now,
+            won: None,
         };
-        if let Some(won) = wait(&mut running, &mut failed, until) {
-            return Ok(won);
+        race.start_next(now);
+        race
+    }
+
+    /// Starts an attempt, if there is another address and it is its time.
+    fn start_next(&mut self, now: Instant) -> bool {
+        if !self.running.is_empty() && now < self.next_start {
+            return false;
         }
-        // An attempt that has failed hands its turn on at once.
+        let Some(address) = self.waiting.pop_front() else {
+            return false;
+        };
+        debug1!("Connecting to {} port {}.", address.ip(), address.port());
+        self.next_start = now + ATTEMPT_DELAY;
+        match connect_start(address, &self.from) {
+            Ok(Connecting::Done(socket)) => self.won = Some(Won { socket, address }),
+            Ok(Connecting::InProgress(socket)) => self.running.push((address, socket)),
+            Err(error) => self.failed.push((address, error)),
+        }
+        true
+    }
+
+    /// Connects to whichever address answers first.
+    ///
+    /// # Errors
+    /// [`AllFailed`] when every address refused or time ran out.
+    pub fn run(mut self) -> Result<Won, AllFailed> {
+        loop {
+            if let Some(won) = self.won.take() {
+                return Ok(won);
+            }
+            let now = Instant::now();
+            if self.deadline.is_some_and(|deadline| now >= deadline) {
+                let running = self.running.into_iter().map(|(address, _)| address);
+                let expired = running.chain(self.waiting);
+                let expired = expired.map(|address| (address, io::ErrorKind::TimedOut.into()));
+                self.failed.extend(expired);
+                return Err(AllFailed(self.failed));
+            }
+            if self.start_next(now) {
+                continue;
+            }
+            if self.running.is_empty() {
+                return Err(AllFailed(self.failed));
+            }
+            let wake = (!self.waiting.is_empty()).then_some(self.next_start);
+            let until = match (wake, self.deadline) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            // An attempt that has failed hands its turn on at once.
+            self.won = wait(&mut self.running, &mut self.failed, until);
+        }
     }
 }
 
@@ -148,6 +179,14 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    fn race(
+        addresses: &[SocketAddr],
+        from: &ConnectFrom,
+        timeout: Option<Duration>,
+    ) -> Result<Won, AllFailed> {
+        Race::start(addresses, from, timeout).run()
+    }
 
     fn addresses(list: &[&str]) -> Vec<SocketAddr> {
         list.iter().map(|text| text.parse().unwrap()).collect()

@@ -31,35 +31,81 @@ pub struct Link {
     pub proxy: Option<Child>,
 }
 
-/// Connects as the options say. `config_file` is passed on to a jump (`-F`).
+/// A connection that is being made. What has to be prepared for it fits in before
+/// [`Dialing::finish`].
+#[derive(Debug)]
+pub struct Dialing<'c> {
+    options: &'c ClientOptions,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Through a proxy: nothing to wait for.
+    Done(Link),
+    Racing {
+        addresses: Vec<SocketAddr>,
+        from: ConnectFrom,
+        race: eyeballs::Race,
+    },
+}
+
+/// Begins to connect as the options say. `config_file` is passed on to a jump (`-F`).
 ///
 /// # Errors
 /// [`ClientError`].
-pub fn dial(options: &ClientOptions, config_file: Option<&str>) -> Result<Link, ClientError> {
+pub fn begin<'c>(
+    options: &'c ClientOptions,
+    config_file: Option<&str>,
+) -> Result<Dialing<'c>, ClientError> {
     let peer = Peer {
         host: options.hostname.clone(),
         port: options.port,
         address: None,
     };
-    match &options.proxy {
-        Proxy::Direct => direct(options),
+    let stage = match &options.proxy {
+        Proxy::Direct => {
+            let addresses = resolve(options)?;
+            let from = source(options, &addresses)?;
+            let race = eyeballs::Race::start(&addresses, &from, timeout(options));
+            Stage::Racing {
+                addresses,
+                from,
+                race,
+            }
+        }
         Proxy::Command(line) if options.proxy_use_fdpass => {
             let (socket, child) = proxy::fdpass(line)?;
             prepare(&socket, options);
-            Ok(Link {
+            Stage::Done(Link {
                 read: socket,
                 write: None,
                 peer,
                 proxy: Some(child),
             })
         }
-        Proxy::Command(line) => {
-            let proxied = proxy::command(line)?;
-            Ok(through(proxied, peer))
-        }
+        Proxy::Command(line) => Stage::Done(through(proxy::command(line)?, peer)),
         Proxy::Jump(hops) => {
             let proxied = proxy::jump(hops, options, config_file)?;
-            Ok(through(proxied, peer))
+            Stage::Done(through(proxied, peer))
+        }
+    };
+    Ok(Dialing { options, stage })
+}
+
+impl Dialing<'_> {
+    /// Waits for the connection.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn finish(self) -> Result<Link, ClientError> {
+        match self.stage {
+            Stage::Done(link) => Ok(link),
+            Stage::Racing {
+                addresses,
+                from,
+                race,
+            } => direct(self.options, &addresses, &from, race),
         }
     }
 }
@@ -73,20 +119,30 @@ fn through(proxied: proxy::Proxied, peer: Peer) -> Link {
     }
 }
 
-fn direct(options: &ClientOptions) -> Result<Link, ClientError> {
-    let addresses = resolve(options)?;
-    let from = source(options)?;
-    let timeout = options
+fn timeout(options: &ClientOptions) -> Option<Duration> {
+    options
         .connect_timeout_s
-        .map(|seconds| Duration::from_secs(u64::from(seconds)));
+        .map(|seconds| Duration::from_secs(u64::from(seconds)))
+}
+
+fn direct(
+    options: &ClientOptions,
+    addresses: &[SocketAddr],
+    from: &ConnectFrom,
+    first: eyeballs::Race,
+) -> Result<Link, ClientError> {
     let attempts = options.connection_attempts.max(1);
+    let mut race = Some(first);
     let mut reason = String::from("no address");
     for attempt in 1..=attempts {
         if attempt > 1 {
             debug1!("Trying again ({attempt} of {attempts})...");
             std::thread::sleep(Duration::from_secs(1));
         }
-        match eyeballs::race(&addresses, &from, timeout) {
+        let race = race
+            .take()
+            .unwrap_or_else(|| eyeballs::Race::start(addresses, from, timeout(options)));
+        match race.run() {
             Ok(won) => {
                 debug1!("Connection established.");
                 if options.use_mptcp && !sys::socket::is_multipath(&won.socket) {
@@ -184,7 +240,7 @@ fn resolve(options: &ClientOptions) -> Result<Vec<SocketAddr>, ClientError> {
     Ok(resolved.addresses)
 }
 
-fn source(options: &ClientOptions) -> Result<ConnectFrom, ClientError> {
+fn source(options: &ClientOptions, targets: &[SocketAddr]) -> Result<ConnectFrom, ClientError> {
     let address = match &options.bind_address {
         None => None,
         Some(text) => Some(bind_address(text, family(options))?),
@@ -193,6 +249,8 @@ fn source(options: &ClientOptions) -> Result<ConnectFrom, ClientError> {
         address,
         interface: options.bind_interface.clone(),
         multipath: options.use_mptcp,
+        // Such a connection seems to be there at once, so it would win every race.
+        fast_open: options.tcp_fast_open && targets.len() == 1,
     })
 }
 

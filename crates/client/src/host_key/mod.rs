@@ -37,6 +37,15 @@ pub enum Verdict {
     Refuse,
 }
 
+/// The host key algorithms to offer, in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostKeyOffer {
+    /// Their names.
+    pub names: Vec<String>,
+    /// How many in front may change places and still lead to a key that is known.
+    pub expected: usize,
+}
+
 /// What was learned about the host key, for what follows the login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
@@ -151,9 +160,18 @@ impl HostKeyChecker {
     /// first, so that a known host is recognised, unless the user chose the order.
     #[must_use]
     pub fn algorithms(&self) -> Vec<String> {
+        self.offer().names
+    }
+
+    /// The same, with the number of those in front that lead to a key that is expected.
+    #[must_use]
+    pub fn offer(&self) -> HostKeyOffer {
         let all = &self.rules.host_key_algorithms;
         if self.rules.order_is_the_users {
-            return all.clone();
+            return HostKeyOffer {
+                names: all.clone(),
+                expected: 1,
+            };
         }
         let mut known = known_hosts::known_types(&self.user_files, &self.name);
         let others = [
@@ -175,8 +193,12 @@ impl HostKeyChecker {
         if !first.is_empty() {
             debug3!("host key algorithms preferred: {}", first.join(","));
         }
+        let expected = first.len();
         first.extend(last);
-        first
+        HostKeyOffer {
+            names: first,
+            expected,
+        }
     }
 
     /// Judges the key that the server proved to hold. Asks and tells through `interaction`.

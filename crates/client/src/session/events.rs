@@ -79,6 +79,9 @@ impl Session<'_> {
                 debug2!("channel {}: open confirmed", channel.0);
                 self.confirmed(channel)?;
             }
+            Event::ChannelUnheard(channel) if Some(channel) == self.channel => {
+                self.reopen(channel)?;
+            }
             Event::ChannelRefused {
                 channel,
                 reason,

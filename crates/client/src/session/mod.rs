@@ -4,6 +4,7 @@
 //! RFC 4254 §5 and §6. Bytes of pipes and files move inside the driver; typed input passes
 //! through the escape filter here. The exit code is the command's, 255 when it has none.
 
+mod early;
 mod events;
 mod input;
 mod plan;
@@ -19,8 +20,8 @@ use driver::{Driver, DriverError};
 use proto::channel::Request;
 use proto::{ChannelId, Connection, Error, Stream};
 use sys::signals::SignalFd;
-use wire::Put;
 
+pub use early::{EarlyChannel, Reach, send_early};
 pub use plan::{Plan, What, environment};
 pub use stdio::{StdioFlags, Streams};
 
@@ -30,7 +31,6 @@ use crate::host_key::update::Rotation;
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2};
 use crate::terminal::RawMode;
-use crate::text::one_line;
 use input::TypedInput;
 use rhythm::Rhythm;
 
@@ -81,7 +81,10 @@ pub struct Session<'c> {
     checker: Option<&'c mut HostKeyChecker>,
     update_host_keys: YesNoAsk,
     interaction: &'c mut dyn Interaction,
+    early: Option<EarlyChannel>,
     channel: Option<ChannelId>,
+    /// The channel was confirmed.
+    confirmed: bool,
     asked: VecDeque<Asked>,
     ended: Option<Ended>,
     closed: bool,
@@ -112,7 +115,9 @@ impl<'c> Session<'c> {
             checker: None,
             update_host_keys: YesNoAsk::No,
             interaction,
+            early: None,
             channel: None,
+            confirmed: false,
             asked: VecDeque::new(),
             ended: None,
             closed: false,
@@ -124,6 +129,19 @@ impl<'c> Session<'c> {
             signals: None,
             rotation: None,
         }
+    }
+
+    /// Goes on with a channel that was asked for ahead of the login.
+    #[must_use]
+    pub fn with_early(mut self, early: Option<EarlyChannel>) -> Self {
+        self.early = early;
+        self
+    }
+
+    /// Whether the server has confirmed the session's channel.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
     }
 
     /// Lets the server rotate its host keys (`UpdateHostKeys`).
@@ -221,100 +239,76 @@ impl<'c> Session<'c> {
     // ---- opening --------------------------------------------------------------------------
 
     fn open(&mut self) -> Result<(), ClientError> {
-        let id = match &self.plan.what {
-            What::Nothing => {
-                debug1!("Entering interactive session without a command.");
-                self.send_no_more_sessions()?;
-                return Ok(());
-            }
-            What::Forward { host, port } => {
-                let mut fields = Vec::new();
-                fields.put_string(host.as_bytes());
-                fields.put_u32(u32::from(*port));
-                // The originator of standard input has no address (RFC 4254 §7.2 wants one).
-                fields.put_string(b"127.0.0.1");
-                fields.put_u32(65535);
-                self.driver
-                    .connection()
-                    .open_channel(wire::names::CHANNEL_DIRECT_TCPIP, &fields)
-            }
-            _ => self
-                .driver
-                .connection()
-                .open_channel(wire::names::CHANNEL_SESSION, &[]),
+        // An early channel whose login failed is gone; another may have succeeded since.
+        let early = self
+            .early
+            .take()
+            .filter(|early| self.driver.connection().early_channel() == Some(early.id));
+        let Some((kind, fields)) = early::channel_type(&self.plan.what) else {
+            debug1!("Entering interactive session without a command.");
+            return self.send_no_more_sessions();
         };
-        let id = id.map_err(|error| self.misuse(error))?;
+        let id = match early {
+            Some(early) => {
+                let id = early.id;
+                self.early = Some(early);
+                id
+            }
+            None => self.command(|connection| connection.open_channel(kind, &fields))?,
+        };
         self.channel = Some(id);
         self.attach_sinks(id)?;
-        self.send_no_more_sessions()?;
+        if !self.early.as_ref().is_some_and(|early| early.started) {
+            self.send_no_more_sessions()?;
+        }
         debug1!("Entering interactive session.");
+        Ok(())
+    }
+
+    /// The server logged us in and took no notice of the channel: it is asked for again.
+    fn reopen(&mut self, unheard: ChannelId) -> Result<(), ClientError> {
+        debug1!(
+            "channel {}: not heard by the server; opening it again",
+            unheard.0
+        );
+        self.streams.output = self.driver.detach_sink(unheard, Stream::Data);
+        self.streams.errors = self.driver.detach_sink(unheard, Stream::Stderr);
+        self.early = None;
+        self.asked.clear();
+        if let Some((kind, fields)) = early::channel_type(&self.plan.what) {
+            let id = self.command(|connection| connection.open_channel(kind, &fields))?;
+            self.channel = Some(id);
+            self.attach_sinks(id)?;
+        }
         Ok(())
     }
 
     /// Nobody shares this connection, so the server may refuse further sessions.
     fn send_no_more_sessions(&mut self) -> Result<(), ClientError> {
-        let connection = self.driver.connection();
-        let knows = connection.is_fulmar_peer()
-            || connection
-                .peer_version()
-                .is_some_and(|version| version.contains("OpenSSH"));
-        if knows {
-            debug1!("Requesting no-more-sessions@openssh.com");
-            self.command(Connection::send_no_more_sessions)?;
-        }
-        Ok(())
+        self.command(early::send_no_more_sessions)
     }
 
-    /// The channel is confirmed: everything that it needs goes out at once.
+    /// The channel is confirmed: everything that it needs goes out at once, unless it went ahead.
     fn confirmed(&mut self, channel: ChannelId) -> Result<(), ClientError> {
+        self.confirmed = true;
         if matches!(self.plan.what, What::Forward { .. }) {
             self.started = true;
             return self.attach_source(channel);
         }
-        if let Some(pty) = &self.plan.pty {
-            let size = crate::terminal::window_size();
-            let request = Request::Pty {
-                term: pty.term.clone(),
-                columns: size.columns,
-                rows: size.rows,
-                width_px: size.width_px,
-                height_px: size.height_px,
-                modes: pty.modes.clone(),
-            };
-            debug2!("channel {}: request pty-req", channel.0);
-            self.request(channel, &request, true)?;
-            self.asked.push_back(Asked::Pty);
-        }
-        for (name, value) in std::mem::take(&mut self.plan.environment) {
-            debug1!(
-                "channel {}: setting env {}",
-                channel.0,
-                one_line(&String::from_utf8_lossy(&name))
-            );
-            let request = Request::Env { name, value };
-            self.request(channel, &request, false)?;
-        }
-        let request = match &self.plan.what {
-            What::Exec(command) => {
-                debug1!(
-                    "Sending command: {}",
-                    one_line(&String::from_utf8_lossy(command))
-                );
-                Request::Exec {
-                    command: command.clone(),
+        let heard = self.driver.connection().channel_heard_early(channel);
+        match self.early.take().filter(|early| early.started && heard) {
+            Some(early) => {
+                self.asked = early.asked;
+                if early.input_ended {
+                    self.streams.input = None;
+                    return Ok(());
                 }
             }
-            What::Subsystem(name) => {
-                debug1!(
-                    "Sending subsystem: {}",
-                    one_line(&String::from_utf8_lossy(name))
-                );
-                Request::Subsystem { name: name.clone() }
+            None => {
+                let asked = early::start(self.driver.connection(), &self.plan, channel);
+                self.asked = asked.map_err(|error| self.misuse(error))?;
             }
-            _ => Request::Shell,
-        };
-        self.request(channel, &request, true)?;
-        self.asked.push_back(Asked::Start);
+        }
         if self.plan.pty.is_some() {
             self.enter_raw_mode();
         }

@@ -2,8 +2,8 @@
 
 use crate::algorithms::{Class, Side};
 use crate::client::options::{
-    ClientOptions, EscapeChar, IdentityAgent, IdentityFile, Proxy, PubkeyAuthentication,
-    RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
+    ClientOptions, EscapeChar, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
 };
 use crate::client::resolve::Knowledge;
 use crate::client::table::{CLIENT_TABLE, Row};
@@ -257,6 +257,9 @@ fn typed(
         visual_host_key: flag(Row::VisualHostKey),
         crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
         window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
+        login_cache: flag(Row::LoginCache),
+        pipeline_login: PipelineLogin::from_word(word(Row::PipelineLogin)),
+        tcp_fast_open: flag(Row::TCPFastOpen),
         tokens,
         warnings,
         values,

@@ -29,6 +29,18 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Fulmar's own",
     },
     Difference {
+        keyword: "logincache",
+        reason: "Fulmar's own",
+    },
+    Difference {
+        keyword: "pipelinelogin",
+        reason: "Fulmar's own",
+    },
+    Difference {
+        keyword: "tcpfastopen",
+        reason: "Fulmar's own",
+    },
+    Difference {
         keyword: "channeltimeout",
         reason: "newer than 9.2",
     },

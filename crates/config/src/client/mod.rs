@@ -16,8 +16,8 @@ pub(crate) mod table;
 use std::path::{Path, PathBuf};
 
 pub use options::{
-    ClientOptions, EscapeChar, IdentityAgent, IdentityFile, JumpHost, Proxy, PubkeyAuthentication,
-    RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
+    ClientOptions, EscapeChar, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
 };
 pub use table::CLIENT_TABLE;
 

@@ -77,6 +77,18 @@ words! {
     } default No
 }
 
+words! {
+    /// `PipelineLogin`: what is sent ahead of the server's answers.
+    PipelineLogin {
+        /// What the server is known to take.
+        Auto = "auto",
+        /// Everything.
+        Yes = "true",
+        /// Nothing.
+        No = "false",
+    } default Auto
+}
+
 /// A file with a private key, in the order of trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFile {
@@ -261,6 +273,12 @@ pub struct ClientOptions {
     pub crypto_threads: Option<usize>,
     /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
     pub window_memory_bytes: u64,
+    /// `LoginCache`: remember what each server answered, to guess it the next time.
+    pub login_cache: bool,
+    /// `PipelineLogin`.
+    pub pipeline_login: PipelineLogin,
+    /// `TCPFastOpen`: send the first bytes with the SYN.
+    pub tcp_fast_open: bool,
     /// Expands templates with the facts of this connection.
     pub tokens: Tokens,
     /// What was accepted but is not carried out; each keyword once.

@@ -44,6 +44,13 @@ const PUBKEY: Kind = Kind::Choice(&[
     ("unbound", "unbound"),
     ("host-bound", "host-bound"),
 ]);
+const YES_NO_AUTO: Kind = Kind::Choice(&[
+    ("auto", "auto"),
+    ("true", "true"),
+    ("yes", "true"),
+    ("false", "false"),
+    ("no", "false"),
+]);
 const REQUEST_TTY: Kind = Kind::Choice(&[
     ("true", "true"),
     ("yes", "true"),
@@ -191,6 +198,9 @@ keyword_table! {
         UseMPTCP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
+        LoginCache [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        PipelineLogin [] YES_NO_AUTO, "auto", Carried, Everywhere, First, Line;
+        TCPFastOpen [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         RefuseConnection [] Kind::Text, "", Carried, Everywhere, First, Never;
         Host [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;

@@ -466,6 +466,45 @@ impl Driver {
         }
     }
 
+    /// What has come already, and nothing more: opens it and gives what concerns the caller,
+    /// without writing and without waiting. A caller that knows what it wants to say when it has
+    /// heard everything says it in one flight.
+    ///
+    /// # Errors
+    /// As [`Driver::next`].
+    pub fn next_received(&mut self) -> Result<Option<Notice>, DriverError> {
+        if let Some(notice) = self.next_notice() {
+            return Ok(Some(notice));
+        }
+        if self.failure.is_none()
+            && let Err(error) = self.take_received()
+        {
+            self.give_up(error);
+        }
+        match (self.next_notice(), self.failure.take()) {
+            (Some(notice), failure) => {
+                self.failure = failure;
+                Ok(Some(notice))
+            }
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn take_received(&mut self) -> Result<(), DriverError> {
+        let now = self.now();
+        let _ = self.open_received(now, false)?;
+        self.take_events();
+        if self.notices.is_empty() {
+            // What the last read left out may have come since.
+            self.link.set_ready(true, false);
+            if self.link.pump_in(&mut self.connection)? {
+                let _ = self.open_received(now, false)?;
+            }
+        }
+        Ok(())
+    }
+
     fn next_notice(&mut self) -> Option<Notice> {
         self.take_events();
         self.notices.pop_front()
@@ -513,13 +552,17 @@ impl Driver {
 
     fn turn(&mut self) {
         if let Err(error) = self.try_turn() {
-            if let DriverError::Proto(error) = &error {
-                self.connection.fail(error);
-                // The goodbye is a courtesy: a peer that does not read it changes nothing.
-                let _ = self.write_out();
-            }
-            self.failure = Some(error);
+            self.give_up(error);
         }
+    }
+
+    fn give_up(&mut self, error: DriverError) {
+        if let DriverError::Proto(error) = &error {
+            self.connection.fail(error);
+            // The goodbye is a courtesy: a peer that does not read it changes nothing.
+            let _ = self.write_out();
+        }
+        self.failure = Some(error);
     }
 
     fn try_turn(&mut self) -> Result<(), DriverError> {

@@ -250,7 +250,9 @@ fn hash_name_with(name: &str, salt: &[u8; HASH_BYTES]) -> String {
     )
 }
 
-fn hashed_name_matches(field: &[u8], name: &str) -> bool {
+/// Whether `field`, as [`hash_name`] makes it, stands for `name`.
+#[must_use]
+pub fn hashed_name_matches(field: &[u8], name: &str) -> bool {
     let Some(rest) = field.strip_prefix(HASH_MAGIC) else {
         return false;
     };

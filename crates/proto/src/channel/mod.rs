@@ -21,10 +21,12 @@ use wire::message::{
 use crate::transport::Transport;
 use crate::{ChannelId, Error, Event, Millis, Stream};
 
+mod early;
 pub(crate) mod global;
 mod request;
 mod window;
 
+use early::{Early, Kind};
 pub(crate) use global::Globals;
 pub use request::Request;
 use window::{MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, Memory, Path, ReceiveWindow, SendWindow};
@@ -78,6 +80,7 @@ pub(crate) struct Channels {
     refused: VecDeque<u32>,
     memory: Memory,
     path: Path,
+    early: Early,
 }
 
 impl Channel {
@@ -117,6 +120,7 @@ impl Channels {
             refused: VecDeque::new(),
             memory: Memory::new(window_memory_bytes),
             path: Path::default(),
+            early: Early::default(),
         }
     }
 
@@ -183,6 +187,7 @@ impl Channels {
 
     /// The owner knows that the channel is gone.
     pub(crate) fn remove(&mut self, id: ChannelId) {
+        self.early.end(id);
         if let Some(channel) = self.slots.get_mut(index(id)).and_then(Option::take) {
             channel.receive.release(&mut self.memory);
         }
@@ -332,6 +337,7 @@ impl Channels {
         channel.state = State::Open;
         channel.remote = message.sender_channel;
         channel.send = SendWindow::new(message.window, message.max_packet);
+        self.confirm_early(id);
         if message.max_packet == 0 {
             return Err(Error::PeerMisbehaved("maximum packet size of 0"));
         }
@@ -440,11 +446,16 @@ impl Channels {
         id: ChannelId,
     ) -> Result<(), Error> {
         let channel = self.by_id(id)?;
-        if channel.state != State::Open || channel.sending != Half::Open {
+        let early = channel.state == State::Opening && self.early.is(id);
+        let channel = self.by_id(id)?;
+        if !(channel.state == State::Open || early) || channel.sending != Half::Open {
             return Ok(());
         }
         channel.sending = Half::Eof;
         let recipient_channel = channel.remote;
+        if early {
+            self.early.note(transport, Kind::Other);
+        }
         transport.send_message(&ChannelEof { recipient_channel })
     }
 
@@ -494,7 +505,9 @@ impl Channels {
         if channel.state == State::Finished || channel.sending == Half::Closed {
             return Ok(());
         }
-        if channel.state != State::Open {
+        let early = channel.state == State::Opening && self.early.is(id);
+        let channel = self.by_id(id)?;
+        if channel.state != State::Open && !early {
             return Err(Error::Misuse("request on a channel that takes none"));
         }
         if want_reply {
@@ -503,8 +516,12 @@ impl Channels {
             }
             channel.open_requests += 1;
         }
+        let remote = channel.remote;
+        if early {
+            self.early.note(transport, Kind::Request { want_reply });
+        }
         transport.send_message(&ChannelRequest {
-            recipient_channel: channel.remote,
+            recipient_channel: remote,
             name: request.name().as_bytes(),
             want_reply,
             fields: Rest(&request.encode_fields()),

@@ -27,6 +27,7 @@ use crate::{
     TransportConfig,
 };
 
+mod ahead;
 mod alive;
 mod ping;
 
@@ -278,8 +279,8 @@ impl Connection {
             .handle_opened(opened, self.stage.standing())?;
         match upward {
             Upward::Handled => Ok(()),
-            Upward::Unimplemented => {
-                self.globals.handle_unimplemented();
+            Upward::Unimplemented(sequence) => {
+                self.handle_unimplemented(sequence);
                 Ok(())
             }
             Upward::FirstKeys => self.first_keys(),
@@ -289,9 +290,25 @@ impl Connection {
 
     fn first_keys(&mut self) -> Result<(), Error> {
         self.stage = Stage::Service;
-        match &self.auth {
-            Auth::Client(_) => ClientAuth::begin(&mut self.transport),
+        match &mut self.auth {
+            Auth::Client(client) => client.begin(&mut self.transport),
             Auth::Server(_) => Ok(()),
+        }
+    }
+
+    /// The number says which of our packets it was: one sent ahead, or what stands for a sign of
+    /// life.
+    fn handle_unimplemented(&mut self, sequence: u32) {
+        let needless = match &mut self.auth {
+            Auth::Client(client) => client.handle_unimplemented(sequence),
+            Auth::Server(_) => false,
+        };
+        let mut early = || {
+            self.channels
+                .handle_unimplemented(&mut self.transport, sequence)
+        };
+        if !needless && !early() {
+            self.globals.handle_unimplemented();
         }
     }
 
@@ -323,6 +340,8 @@ impl Connection {
                 if transport.authenticated {
                     self.stage = Stage::Connected;
                     self.alive.heard(transport.now);
+                } else if client.is_answered() {
+                    self.channels.forget_early();
                 }
                 Ok(())
             }
@@ -863,9 +882,11 @@ impl Connection {
     /// Client: this connection will open no more sessions.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before login.
+    /// [`Error::Misuse`] before login, except behind an early channel.
     pub fn send_no_more_sessions(&mut self) -> Result<(), Error> {
-        self.connected()?;
+        if self.stage != Stage::Connected {
+            self.channels.send_early(&self.transport)?;
+        }
         self.globals.send_no_more_sessions(&mut self.transport)
     }
 

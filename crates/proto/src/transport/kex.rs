@@ -3,19 +3,20 @@
 //! and the switch of keys in `newkeys`.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crypto::hash::Digest;
-use crypto::kex::{DhGroup, DhPolicy, Initiator, KexFamily, Primality, SharedSecret};
-use wire::Mpint;
+use crypto::kex::{DhGroup, DhPolicy, Initiator, KexAlgorithm, KexFamily, Primality, SharedSecret};
 use wire::message::{
     KexDhInit, KexDhReply, KexEcdhInit, KexEcdhReply, KexGexGroup, KexGexInit, KexGexReply,
     KexGexRequest, KexInit,
 };
+use wire::{Mpint, NameList};
 use zeroize::Zeroizing;
 
 use super::derive::{EpochKeys, PublicValues, Transcript, encode_secret, exchange_hash};
-use super::negotiate::{self, Agreement};
+use super::negotiate::{self, Agreement, PeerLists};
 use super::{Transport, Upward, host_key};
 use crate::permits::Standing;
 use crate::{Error, Event, Millis, Role};
@@ -24,8 +25,13 @@ use crate::{Error, Event, Millis, Role};
 pub(super) enum Kex {
     /// None is under way.
     Idle,
-    /// Our KEXINIT is out, the peer's has not come.
-    InitSent { ours: Vec<u8>, since: Millis },
+    /// Our KEXINIT is out, the peer's has not come. A client may have guessed the method, and
+    /// then its first packet is out, too.
+    InitSent {
+        ours: Vec<u8>,
+        guess: Option<Box<Guess>>,
+        since: Millis,
+    },
     /// Both are known.
     Running(Box<Running>),
     /// Between two of these, while one message is dealt with: an exchange is under way. Stays
@@ -45,6 +51,13 @@ pub(super) struct Running {
     skip_next: bool,
     client_init: Vec<u8>,
     server_init: Vec<u8>,
+}
+
+/// A client's first packet of a method that is not agreed on yet.
+pub(super) struct Guess {
+    kex: KexAlgorithm,
+    initiator: Initiator,
+    public: Vec<u8>,
 }
 
 /// What comes next.
@@ -145,15 +158,52 @@ impl Kex {
 impl Transport {
     /// Sends our KEXINIT.
     pub(super) fn start_exchange(&mut self) -> Result<(), Error> {
-        let ours = negotiate::proposal(&self.offer, self.role, self.session.is_none());
+        let guess = self.guess()?;
+        let first = self.session.is_none();
+        let ours = negotiate::proposal(&self.offer, self.role, first, guess.is_some());
         let mut buf = self.take_buffer(ours.len());
         buf.extend(&ours);
+        let guessed = guess
+            .as_ref()
+            .map(|guess| (guess.kex.family(), guess.public.clone()));
         // The state changes first: what `send` may start must see that an exchange is under way.
         self.kex = Kex::InitSent {
             ours,
+            guess,
             since: self.now,
         };
-        self.send(buf, false)
+        self.send(buf, false)?;
+        match guessed {
+            Some((family, public)) => self.send_client_init(family, &public),
+            None => Ok(()),
+        }
+    }
+
+    /// The first packet of the method that the server is expected to agree to: in the first
+    /// exchange only.
+    fn guess(&self) -> Result<Option<Box<Guess>>, Error> {
+        if self.role == Role::Server || self.session.is_some() || !self.config.guess {
+            return Ok(None);
+        }
+        let kex = self.offer.kex.first().copied();
+        let Some(kex) = kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange) else {
+            return Ok(None);
+        };
+        let (initiator, public) = Initiator::new(kex)?;
+        Ok(Some(Box::new(Guess {
+            kex,
+            initiator,
+            public,
+        })))
+    }
+
+    fn send_client_init(&mut self, family: KexFamily, public: &[u8]) -> Result<(), Error> {
+        match family {
+            KexFamily::Dh => self.send_message(&KexDhInit {
+                public: Mpint::from_magnitude(public),
+            }),
+            _ => self.send_message(&KexEcdhInit { public }),
+        }
     }
 
     /// A message of the key exchange, numbers 20 to 49.
@@ -188,16 +238,24 @@ impl Transport {
             }
             self.start_exchange()?;
         }
-        let Kex::InitSent { ours, since } = core::mem::replace(&mut self.kex, Kex::Moving) else {
+        let Kex::InitSent { ours, guess, since } = core::mem::replace(&mut self.kex, Kex::Moving)
+        else {
             return Err(Error::Bug("own KEXINIT missing"));
         };
         let first = self.session.is_none();
-        let (agreement, markers) = negotiate::agree(
-            &self.offer,
-            self.role,
-            &KexInit::decode(&ours)?,
-            &KexInit::decode(payload)?,
-        )?;
+        let theirs = KexInit::decode(payload)?;
+        if first && self.role == Role::Client {
+            let owned = |list: NameList<'_>| list.iter().map(String::from).collect();
+            self.peer_lists = Some(PeerLists {
+                kex: owned(theirs.kex),
+                host_key: owned(theirs.host_key),
+            });
+        }
+        let (agreement, markers) =
+            negotiate::agree(&self.offer, self.role, &KexInit::decode(&ours)?, &theirs)?;
+        // Both halves of the rule count: a server passes the packet over where either differs.
+        self.guess_was_right = guess.as_ref().map(|_| markers.same_first);
+        let guess = guess.filter(|guess| markers.same_first && guess.kex == agreement.kex);
         // Strict KEX is promised by both first KEXINITs, and then nothing may have come before
         // the peer's (Terrapin: a prefix cut from the stream would show here).
         let strict_kex = match &self.session {
@@ -226,7 +284,7 @@ impl Transport {
             server_init,
         });
         match self.role {
-            Role::Client => self.begin_as_client(running),
+            Role::Client => self.begin_as_client(running, guess),
             Role::Server => {
                 self.begin_as_server(running);
                 Ok(())
@@ -234,7 +292,19 @@ impl Transport {
         }
     }
 
-    fn begin_as_client(&mut self, mut running: Box<Running>) -> Result<(), Error> {
+    fn begin_as_client(
+        &mut self,
+        mut running: Box<Running>,
+        guess: Option<Box<Guess>>,
+    ) -> Result<(), Error> {
+        if let Some(guess) = guess {
+            let Guess {
+                initiator, public, ..
+            } = *guess;
+            running.step = Step::ClientReply { initiator, public };
+            self.kex = Kex::Running(running);
+            return Ok(());
+        }
         let kex = running.agreement.kex;
         if kex.family() == KexFamily::DhGroupExchange {
             let (min, preferred, max) = self.config.group_exchange_bits;
@@ -247,12 +317,7 @@ impl Transport {
             });
         }
         let (initiator, public) = Initiator::new(kex)?;
-        let sent = match kex.family() {
-            KexFamily::Dh => self.send_message(&KexDhInit {
-                public: Mpint::from_magnitude(&public),
-            }),
-            _ => self.send_message(&KexEcdhInit { public: &public }),
-        };
+        let sent = self.send_client_init(kex.family(), &public);
         running.step = Step::ClientReply { initiator, public };
         self.kex = Kex::Running(running);
         sent

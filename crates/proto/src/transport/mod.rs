@@ -36,6 +36,7 @@ mod version;
 pub(crate) use derive::EpochKeys;
 pub(crate) use ext_info::PeerExtensions;
 use kex::Kex;
+use negotiate::PeerLists;
 pub(crate) use negotiate::{Agreement, DirectionSuite};
 
 /// Bytes of messages held back during a key exchange; a peer that provokes more is cut off.
@@ -107,6 +108,11 @@ pub(crate) struct Transport {
     held: VecDeque<(PacketBuf, bool)>,
     held_bytes: usize,
     kex: Kex,
+    /// Client: the server's lists of key exchange methods and host key types in its first KEXINIT.
+    pub(crate) peer_lists: Option<PeerLists>,
+    /// Client: whether the guess of the first exchange was right; `None` without one, or before
+    /// the server's KEXINIT.
+    pub(crate) guess_was_right: Option<bool>,
     pub(crate) session: Option<Session>,
     pub(crate) current: CurrentKeys,
     pub(crate) authenticated: bool,
@@ -144,7 +150,7 @@ pub(crate) enum Upward {
     /// The first key exchange is complete.
     FirstKeys,
     /// The peer did not understand the packet with this sequence number.
-    Unimplemented,
+    Unimplemented(u32),
 }
 
 impl Transport {
@@ -204,6 +210,8 @@ impl Transport {
             held: VecDeque::new(),
             held_bytes: 0,
             kex: Kex::Idle,
+            peer_lists: None,
+            guess_was_right: None,
             session: None,
             current: CurrentKeys::default(),
             authenticated: false,
@@ -319,9 +327,9 @@ impl Transport {
                 return Err(goodbye(payload)?);
             }
             3 => {
-                message::Unimplemented::decode(payload)?;
+                let sequence = message::Unimplemented::decode(payload)?.sequence;
                 self.spend_ignored()?;
-                return Ok(Upward::Unimplemented);
+                return Ok(Upward::Unimplemented(sequence));
             }
             4 => {
                 let debug = message::Debug::decode(payload)?;
@@ -536,6 +544,13 @@ impl Transport {
             Role::Client => &mut self.current.s2c,
             Role::Server => &mut self.current.c2s,
         }
+    }
+
+    /// What we send will be compressed from the login on.
+    pub(crate) fn will_compress(&self) -> bool {
+        self.suites()
+            .0
+            .is_some_and(|suite| suite.compression != Compression::None)
     }
 
     pub(crate) fn is_fulmar_peer(&self) -> bool {

@@ -31,18 +31,27 @@ pub(crate) struct Agreement {
     pub(crate) s2c: DirectionSuite,
 }
 
+/// A server's lists as it sent them, unknown names and markers included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PeerLists {
+    pub(crate) kex: Vec<String>,
+    pub(crate) host_key: Vec<String>,
+}
+
 /// What the peer's KEXINIT says beside algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerMarkers {
     pub(crate) strict_kex: bool,
     pub(crate) ext_info: bool,
+    /// Both sides name the same method and the same host key type first: a guess is right.
+    pub(crate) same_first: bool,
     /// A guessed packet follows and the guess is wrong: pass it over.
     pub(crate) wrong_guess_follows: bool,
 }
 
 /// Our KEXINIT as payload. Markers stand in the first one only: strict KEX and EXT_INFO are
-/// settled once for a connection.
-pub(crate) fn proposal(offer: &Offer, role: Role, first: bool) -> Vec<u8> {
+/// settled once for a connection. `guessed`: a packet of the first method follows.
+pub(crate) fn proposal(offer: &Offer, role: Role, first: bool, guessed: bool) -> Vec<u8> {
     let markers: &[&str] = match (first, role) {
         (false, _) => &[],
         (true, Role::Client) => &[names::EXT_INFO_CLIENT, names::STRICT_KEX_CLIENT],
@@ -74,7 +83,7 @@ pub(crate) fn proposal(offer: &Offer, role: Role, first: bool) -> Vec<u8> {
         compression_s2c: list(&compression),
         language_c2s: NameList::default(),
         language_s2c: NameList::default(),
-        first_kex_packet_follows: false,
+        first_kex_packet_follows: guessed,
         reserved: 0,
     }
     .encode()
@@ -132,12 +141,13 @@ pub(crate) fn agree(
         Role::Client => (names::STRICT_KEX_SERVER, names::EXT_INFO_SERVER),
         Role::Server => (names::STRICT_KEX_CLIENT, names::EXT_INFO_CLIENT),
     };
-    let guess_right = client.kex.first() == server.kex.first()
+    let same_first = client.kex.first() == server.kex.first()
         && client.host_key.first() == server.host_key.first();
     let markers = PeerMarkers {
         strict_kex: theirs.kex.contains(strict),
         ext_info: theirs.kex.contains(ext_info),
-        wrong_guess_follows: theirs.first_kex_packet_follows && !guess_right,
+        same_first,
+        wrong_guess_follows: theirs.first_kex_packet_follows && !same_first,
     };
     Ok((
         Agreement {

@@ -46,10 +46,16 @@ enum Open {
 /// State of the client's authentication.
 #[derive(Debug, Default)]
 pub(crate) struct ClientAuth {
-    ready: bool,
+    /// The service was asked for: requests that hold no secret may follow at once.
+    asked: bool,
+    /// It was granted.
+    granted: bool,
     /// Signatures are not bound to the host key, whatever the server knows.
     pub(crate) unbound: bool,
-    open: VecDeque<Open>,
+    /// Each with the sequence number of its packet.
+    open: VecDeque<(u32, Open)>,
+    /// Packets of requests behind the one that succeeded: a server may not know what they are.
+    needless: Vec<u32>,
     banners: u32,
 }
 
@@ -58,8 +64,9 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl ClientAuth {
-    /// Right behind our first NEWKEYS (and EXT_INFO).
-    pub(crate) fn begin(transport: &mut Transport) -> Result<(), Error> {
+    /// The first keys are in use in both directions.
+    pub(crate) fn begin(&mut self, transport: &mut Transport) -> Result<(), Error> {
+        self.asked = true;
         transport.send_message(&ServiceRequest {
             service: names::SERVICE_USERAUTH.as_bytes(),
         })
@@ -80,7 +87,7 @@ impl ClientAuth {
                 ));
             }
         }
-        self.ready = true;
+        self.granted = true;
         transport.events.push_back(Event::UserauthReady);
         Ok(())
     }
@@ -94,7 +101,12 @@ impl ClientAuth {
         open: Open,
         fields: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        if !self.ready || transport.authenticated {
+        // A server that answers out of order must not draw a secret out of us.
+        let may_be_sent = match open {
+            Open::None | Open::Query { .. } | Open::Publickey => self.asked,
+            Open::Password | Open::Interactive { .. } => self.granted,
+        };
+        if !may_be_sent || transport.authenticated {
             return Err(Error::Misuse(
                 "authentication request outside authentication",
             ));
@@ -115,7 +127,8 @@ impl ClientAuth {
         if matches!(open, Open::Password) {
             buf.conceal_length(SECRET_STEP_BYTES);
         }
-        self.open.push_back(open);
+        self.open
+            .push_back((transport.sequencer.next_sequence(), open));
         transport.send(buf, false)
     }
 
@@ -231,7 +244,9 @@ impl ClientAuth {
         responses: &[Zeroizing<Vec<u8>>],
     ) -> Result<(), Error> {
         match self.open.front_mut() {
-            Some(Open::Interactive { waits_for_us, .. }) if *waits_for_us => *waits_for_us = false,
+            Some((_, Open::Interactive { waits_for_us, .. })) if *waits_for_us => {
+                *waits_for_us = false;
+            }
             _ => return Err(Error::Misuse("no prompt waits for a response")),
         }
         let room: usize = responses.iter().map(|each| each.len() + 4).sum();
@@ -253,7 +268,25 @@ impl ClientAuth {
         transport.send(buf, false)
     }
 
+    /// A signed request is the last that is open: what is sent behind it may find us logged in.
+    pub(crate) fn expects_login(&self) -> bool {
+        matches!(self.open.back(), Some((_, Open::Publickey)))
+    }
+
+    /// No request waits for its answer.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.open.is_empty()
+    }
+
     // ---- answers --------------------------------------------------------------------------
+
+    /// Whether the packet was a request that no answer is awaited to any more.
+    pub(crate) fn handle_unimplemented(&mut self, sequence: u32) -> bool {
+        let place = self.needless.iter().position(|each| *each == sequence);
+        place
+            .map(|place| self.needless.swap_remove(place))
+            .is_some()
+    }
 
     pub(crate) fn handle(
         &mut self,
@@ -296,7 +329,7 @@ impl ClientAuth {
 
     fn handle_success(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
         message::UserauthSuccess::decode(payload)?;
-        let proof = match self.open.pop_front() {
+        let proof = match self.open.pop_front().map(|(_, open)| open) {
             None => {
                 return Err(Error::PeerMisbehaved(
                     "USERAUTH_SUCCESS that answers nothing",
@@ -317,7 +350,8 @@ impl ClientAuth {
             Some(Open::None | Open::Interactive { asked: false, .. }) => AuthProof::Nothing,
             Some(Open::Interactive { .. } | Open::Password | Open::Publickey) => AuthProof::Proven,
         };
-        self.open.clear();
+        self.needless
+            .extend(self.open.drain(..).map(|(sequence, _)| sequence));
         transport.set_authenticated();
         transport.events.push_back(Event::AuthSuccess(proof));
         Ok(())
@@ -328,7 +362,7 @@ impl ClientAuth {
         transport: &mut Transport,
         payload: &[u8],
     ) -> Result<(), Error> {
-        match self.open.front_mut() {
+        match self.open.front_mut().map(|(_, open)| open) {
             Some(Open::Query { algorithm, key }) => {
                 let ok = UserauthPkOk::decode(payload)?;
                 if ok.algorithm != &algorithm[..] || ok.key != &key[..] {

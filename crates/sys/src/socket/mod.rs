@@ -130,6 +130,9 @@ pub struct ConnectFrom {
     pub interface: Option<String>,
     /// `UseMPTCP`: by Multipath TCP where the kernel has it.
     pub multipath: bool,
+    /// TCP Fast Open (RFC 7413): where the kernel has a cookie of the target, the connection is
+    /// there at once and the first bytes written leave with the SYN.
+    pub fast_open: bool,
 }
 
 /// A connection attempt that was started.
@@ -158,6 +161,10 @@ pub fn connect_start(target: SocketAddr, from: &ConnectFrom) -> io::Result<Conne
             ));
         }
         rustix::net::bind(&fd, &SocketAddr::new(address, 0))?;
+    }
+    if from.fast_open {
+        // A kernel without it connects as ever.
+        let _ = options::set_fastopen_connect(&fd);
     }
     match rustix::net::connect(&fd, &target) {
         Ok(()) => Ok(Connecting::Done(fd)),

@@ -108,6 +108,14 @@ pub fn set_fastopen_queue(listener: impl AsFd, queue: i32) -> io::Result<()> {
     )
 }
 
+/// Lets the connection that is made next use TCP Fast Open (`TCP_FASTOPEN_CONNECT`).
+///
+/// # Errors
+/// The kernel's error; harmless to ignore.
+pub fn set_fastopen_connect(fd: impl AsFd) -> io::Result<()> {
+    set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
+}
+
 /// Sets how long a connection may have unacknowledged data before it fails.
 ///
 /// # Errors

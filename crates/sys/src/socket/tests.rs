@@ -107,6 +107,7 @@ fn the_source_address_is_bound_and_must_match_the_family() {
         address: Some(Ipv4Addr::new(127, 0, 0, 9).into()),
         interface: None,
         multipath: false,
+        fast_open: false,
     };
     let (Connecting::Done(fd) | Connecting::InProgress(fd)) = connect_start(target, &from).unwrap();
     assert_eq!(
@@ -117,12 +118,14 @@ fn the_source_address_is_bound_and_must_match_the_family() {
         address: Some(Ipv6Addr::LOCALHOST.into()),
         interface: None,
         multipath: false,
+        fast_open: false,
     };
     assert!(connect_start(target, &from).is_err());
     let from = ConnectFrom {
         address: None,
         interface: Some("an-interface-name-too-long".into()),
         multipath: false,
+        fast_open: false,
     };
     assert!(connect_start(target, &from).is_err());
 }

@@ -8,7 +8,7 @@ use crypto::mac::MacAlgorithm;
 use keys::{PrivateKey, SignatureAlgorithm};
 use packet::{OpenKeys, SealKeys};
 use proto::Role;
-use wire::message::{KexDhInit, KexDhReply, KexEcdhInit, KexEcdhReply, KexInit, NewKeys};
+use wire::message::{Encode, KexDhInit, KexDhReply, KexEcdhInit, KexEcdhReply, KexInit, NewKeys};
 use wire::{Mpint, NameList, Put, names};
 
 use super::{Liar, Offer};
@@ -61,12 +61,19 @@ impl<V: Victim> Liar<V> {
     pub fn hello(&mut self) {
         let line = format!("{}\r\n", self.version);
         self.send_bytes(line.as_bytes());
+        self.victim_version = self.read_line();
+    }
+
+    /// The victim's version line.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn read_line(&mut self) -> String {
         loop {
             let buffer = self.splitter.receive_buffer();
             if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
                 let line = buffer.split_to(end + 1);
-                self.victim_version = String::from_utf8_lossy(&line).trim_end().to_owned();
-                return;
+                return String::from_utf8_lossy(&line).trim_end().to_owned();
             }
             let bytes = self.victim.collect().expect("a version line");
             self.splitter.handle_bytes(&bytes);
@@ -81,6 +88,7 @@ impl<V: Victim> Liar<V> {
     /// Sends a KEXINIT made elsewhere and remembers it.
     pub fn kexinit_payload(&mut self, payload: Vec<u8>) -> bool {
         self.state.ours = payload;
+        self.settle_strictness();
         let payload = self.state.ours.clone();
         self.send(&payload)
     }
@@ -91,7 +99,12 @@ impl<V: Victim> Liar<V> {
     /// When none comes.
     pub fn expect_kexinit(&mut self) {
         self.state.theirs = self.expect(20);
-        if self.session_id.is_none() {
+        self.settle_strictness();
+    }
+
+    fn settle_strictness(&mut self) {
+        let both = !self.state.ours.is_empty() && !self.state.theirs.is_empty();
+        if self.session_id.is_none() && both {
             let (client, server) = self.both();
             self.strict = client.kex.contains(names::STRICT_KEX_CLIENT)
                 && server.kex.contains(names::STRICT_KEX_SERVER);
@@ -199,14 +212,41 @@ impl<V: Victim> Liar<V> {
     /// # Panics
     /// Without an INIT that fits the method.
     pub fn reply(&mut self, lies: &Reply) -> bool {
+        let init = self.expect(30);
+        let reply = self.sealed_reply(&init, lies);
+        self.send_bytes(&reply)
+    }
+
+    /// Server: answers a KEX_*_INIT that was taken before.
+    pub fn reply_to(&mut self, init: &[u8], lies: &Reply) -> bool {
+        let reply = self.sealed_reply(init, lies);
+        self.send_bytes(&reply)
+    }
+
+    /// Server: answers with NEWKEYS and `more` behind it, all in one piece.
+    ///
+    /// # Panics
+    /// Without an INIT that fits the method.
+    pub fn reply_and_more(&mut self, more: &[Vec<u8>]) -> bool {
+        let init = self.expect(30);
+        let mut bytes = self.sealed_reply(&init, &Reply::default());
+        bytes.extend(self.seal(&NewKeys {}.encode()));
+        let keys = self.state.seal.take().expect("derived keys");
+        self.set_sending(keys);
+        for payload in more {
+            bytes.extend(self.seal(payload));
+        }
+        self.send_bytes(&bytes)
+    }
+
+    fn sealed_reply(&mut self, payload: &[u8], lies: &Reply) -> Vec<u8> {
         let method = self.method();
-        let payload = self.expect(30);
         let client = match method.family() {
             KexFamily::Dh => {
-                let init = KexDhInit::decode(&payload).expect("KEXDH_INIT");
+                let init = KexDhInit::decode(payload).expect("KEXDH_INIT");
                 init.public.magnitude().to_vec()
             }
-            _ => KexEcdhInit::decode(&payload)
+            _ => KexEcdhInit::decode(payload)
                 .expect("KEX_ECDH_INIT")
                 .public
                 .to_vec(),
@@ -222,18 +262,21 @@ impl<V: Victim> Liar<V> {
                 .expect("a signature")
         });
         let public = lies.public.as_ref().unwrap_or(&server);
-        match method.family() {
-            KexFamily::Dh => self.say(&KexDhReply {
+        let reply = match method.family() {
+            KexFamily::Dh => KexDhReply {
                 host_key: &host_key,
                 public: Mpint::from_magnitude(public),
                 signature: &signature,
-            }),
-            _ => self.say(&KexEcdhReply {
+            }
+            .encode(),
+            _ => KexEcdhReply {
                 host_key: &host_key,
                 public,
                 signature: &signature,
-            }),
-        }
+            }
+            .encode(),
+        };
+        self.seal(&reply)
     }
 
     /// H of the last exchange.

@@ -33,6 +33,8 @@ pub struct Liar<V> {
     pub victim_version: String,
     /// The victim's goodbye.
     pub goodbye: Option<(u32, String)>,
+    /// Sequence number of the packet that came last.
+    pub received: u32,
     /// H of the first exchange.
     pub session_id: Option<Vec<u8>>,
     /// Both promised strict key exchange in the first KEXINIT.
@@ -55,6 +57,7 @@ impl<V: Victim> Liar<V> {
             version: "SSH-2.0-Liar_1.0".into(),
             victim_version: String::new(),
             goodbye: None,
+            received: 0,
             session_id: None,
             strict: false,
             host_key: HostKey::default(),
@@ -135,6 +138,7 @@ impl<V: Victim> Liar<V> {
         loop {
             if let Some(job) = self.splitter.next().expect("an honest frame") {
                 let opened = job.run().expect("an honest packet");
+                self.received = opened.sequence();
                 let payload = match &mut self.inflate {
                     None => opened.payload().to_vec(),
                     Some(inflate) => {

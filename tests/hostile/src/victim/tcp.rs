@@ -14,6 +14,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 pub struct Tcp {
     stream: TcpStream,
     ended: bool,
+    piece_bytes: usize,
 }
 
 impl Tcp {
@@ -33,7 +34,13 @@ impl Tcp {
         Self {
             stream,
             ended: false,
+            piece_bytes: usize::MAX,
         }
+    }
+
+    /// From now on sends no more than so many bytes at once.
+    pub fn set_piece(&mut self, bytes: usize) {
+        self.piece_bytes = bytes;
     }
 
     /// Connects to a port on this machine.
@@ -77,7 +84,10 @@ impl Tcp {
 
 impl Victim for Tcp {
     fn deliver(&mut self, bytes: &[u8]) -> bool {
-        match self.stream.write_all(bytes) {
+        let sent = bytes
+            .chunks(self.piece_bytes)
+            .try_for_each(|piece| self.stream.write_all(piece));
+        match sent {
             Ok(()) => true,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 panic!(

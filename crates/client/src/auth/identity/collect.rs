@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use agent::AgentClient;
-use config::client::{ClientOptions, IdentityAgent};
+use config::client::{ClientOptions, IdentityAgent, PubkeyAuthentication};
 use keys::private_file::{self, PrivateFileError};
 use keys::{PresentedKey, PublicKey};
 use sys::file::Links;
@@ -24,17 +24,38 @@ const MAX_AGENT_KEYS: usize = 256;
 const MAX_PUBLIC_FILE: u64 = 1024 * 1024;
 
 /// Everything that may be tried, in order, and the agent that signs for some of it.
-#[must_use]
-pub fn collect(options: &ClientOptions) -> (VecDeque<Identity>, Option<Agent>) {
-    let mut agent = connect_agent(options);
-    let in_agent = agent.as_mut().map(list).unwrap_or_default();
-    let files = files(options);
-    let certificates = certificates(options, &files);
-    let mut order = arrange(&certificates, &files, &in_agent, options.identities_only);
-    if let Some(first) = order.front_mut() {
-        first.prepare();
+#[derive(Debug, Default)]
+pub struct Keys {
+    pub(in crate::auth) identities: VecDeque<Identity>,
+    pub(in crate::auth) agent: Option<Agent>,
+}
+
+impl Keys {
+    /// Finds them: reads files, and asks the agent for its list. None where the options want no
+    /// public key authentication.
+    #[must_use]
+    pub fn find(options: &ClientOptions) -> Self {
+        if !is_enabled(options) {
+            return Self::default();
+        }
+        let mut agent = connect_agent(options);
+        let in_agent = agent.as_mut().map(list).unwrap_or_default();
+        let files = files(options);
+        let certificates = certificates(options, &files);
+        let mut identities = arrange(&certificates, &files, &in_agent, options.identities_only);
+        if let Some(first) = identities.front_mut() {
+            first.prepare();
+        }
+        Self { identities, agent }
     }
-    (order, agent)
+}
+
+fn is_enabled(options: &ClientOptions) -> bool {
+    options.pubkey_authentication != PubkeyAuthentication::No
+        && options
+            .preferred_authentications
+            .iter()
+            .any(|name| name == wire::names::METHOD_PUBLICKEY)
 }
 
 /// A key in the agent.

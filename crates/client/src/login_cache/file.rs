@@ -1,0 +1,160 @@
+//! The file of the login cache: a line for each user at each server.
+//!
+//! ```text
+//! user@host offer kex host-key server-sig-algs key flag version line
+//! ```
+//!
+//! The name is hashed as in known_hosts where `HashKnownHosts` says so; `-` stands for what is not
+//! known. Lines that are not of this form are dropped with the next change, and the oldest when
+//! there are too many.
+
+use std::io;
+use std::path::Path;
+
+use keys::known_hosts::{hash_name, hashed_name_matches};
+use sys::file::Links;
+
+use super::Learnt;
+
+/// The file's name, beside known_hosts.
+pub(super) const NAME: &str = "login_cache";
+
+const HEADER: &str = "# What ssh learnt at logins, to make the next ones faster (LoginCache in ssh_config). \
+     It may be deleted.\n";
+/// Logins that are remembered.
+const MAX_LINES: usize = 256;
+/// Longest line, bytes: names of algorithms, and a version line of at most 255.
+const MAX_LINE_BYTES: usize = 2048;
+/// Longest file that is read, bytes.
+const MAX_FILE_BYTES: u64 = (MAX_LINES * MAX_LINE_BYTES) as u64;
+
+/// The text of a file that nobody else could have written.
+pub(super) fn read(path: &Path) -> io::Result<String> {
+    let file = sys::file::open_regular(path, Links::Refuse)?;
+    if sys::file::others_may_write(&file)? {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "others may write it, so it is not used",
+        ));
+    }
+    let bytes = sys::file::read_file_bounded(&file, MAX_FILE_BYTES)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// Whether `text` can stand as one field of a line.
+pub(super) fn is_field(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn is_about(field: &str, name: &str) -> bool {
+    if field.starts_with('|') {
+        hashed_name_matches(field.as_bytes(), name)
+    } else {
+        field == name
+    }
+}
+
+/// What the text says of `name`: the last word counts.
+pub(super) fn find(text: &str, name: &str) -> Option<Learnt> {
+    text.lines()
+        .rev()
+        .filter(|line| line.len() <= MAX_LINE_BYTES)
+        .filter_map(|line| line.split_once(' '))
+        .find(|(field, _)| is_about(field, name))
+        .and_then(|(_, rest)| parse(rest))
+}
+
+fn parse(rest: &str) -> Option<Learnt> {
+    let mut fields = rest.splitn(7, ' ');
+    let mut field = || fields.next().filter(|field| is_field(field));
+    let known = |field: &str| (field != "-").then(|| field.to_owned());
+    let offer = field()?.to_owned();
+    let kex = known(field()?);
+    let host_key = known(field()?);
+    let signature_algorithms =
+        known(field()?).map(|list| list.split(',').map(str::to_owned).collect());
+    let key = known(field()?);
+    let careful = match field()? {
+        "-" => false,
+        "careful" => true,
+        _ => return None,
+    };
+    let version = fields.next()?.to_owned();
+    Some(Learnt {
+        version,
+        offer,
+        kex,
+        host_key,
+        signature_algorithms,
+        key,
+        careful,
+    })
+}
+
+/// The line of an entry, with its end; `None` where the server's words do not fit into one.
+pub(super) fn line(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
+    let name = if hash {
+        hash_name(name)
+    } else {
+        name.to_owned()
+    };
+    let list = learnt
+        .signature_algorithms
+        .as_ref()
+        .map(|list| list.join(","));
+    let fields = [
+        Some(&name),
+        Some(&learnt.offer),
+        learnt.kex.as_ref(),
+        learnt.host_key.as_ref(),
+        list.as_ref(),
+        learnt.key.as_ref(),
+    ];
+    let mut line = String::new();
+    for field in fields {
+        let field = field.map_or("-", String::as_str);
+        if !is_field(field) {
+            return None;
+        }
+        line.push_str(field);
+        line.push(' ');
+    }
+    let flag = if learnt.careful { "careful " } else { "- " };
+    line.push_str(flag);
+    if learnt.version.bytes().any(|byte| byte.is_ascii_control()) {
+        return None;
+    }
+    line.push_str(&learnt.version);
+    line.push('\n');
+    (line.len() <= MAX_LINE_BYTES).then_some(line)
+}
+
+/// The text with one entry exchanged for `line`.
+pub(super) fn with(text: &str, name: &str, line: &str) -> String {
+    let others: Vec<&str> = text
+        .lines()
+        .filter(|line| line.len() <= MAX_LINE_BYTES)
+        .filter(|line| {
+            line.split_once(' ')
+                .is_some_and(|(field, rest)| !is_about(field, name) && parse(rest).is_some())
+        })
+        .collect();
+    let surplus = (others.len() + 1).saturating_sub(MAX_LINES);
+    let mut out = String::from(HEADER);
+    for other in others.iter().skip(surplus) {
+        out.push_str(other);
+        out.push('\n');
+    }
+    out.push_str(line);
+    out
+}
+
+/// Puts an entry into the file, which is made where it is not there (0600). Of two programs that
+/// do so at once, one may forget what the other learnt.
+pub(super) fn store(path: &Path, name: &str, learnt: &Learnt, hash: bool) -> io::Result<()> {
+    let Some(line) = line(name, learnt, hash) else {
+        return Ok(());
+    };
+    let before = read(path).unwrap_or_default();
+    sys::file::replace_unsynced(path, with(&before, name, &line).as_bytes(), 0o600)
+}

@@ -1,0 +1,171 @@
+//! The session's channel ahead of its time: asked for, and where the server reads on also started,
+//! behind a login that has not been answered yet.
+//!
+//! Which servers take that is decided in [`crate::auth::ahead`]; what the connection makes of a
+//! login that fails is `proto`'s.
+
+use std::collections::VecDeque;
+
+use proto::channel::Request;
+use proto::{ChannelId, Connection, Error};
+use wire::Put;
+
+use super::{Asked, Plan, What};
+use crate::log::{debug1, debug2};
+use crate::text::one_line;
+
+/// How much of the session goes ahead of the server's answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// Nothing.
+    Nothing,
+    /// The channel is asked for.
+    Open,
+    /// And what runs on it is started.
+    Whole,
+}
+
+/// A channel that was asked for ahead of its time.
+#[derive(Debug)]
+pub struct EarlyChannel {
+    pub(super) id: ChannelId,
+    /// Requests that went with it, whose answers will come.
+    pub(super) asked: VecDeque<Asked>,
+    /// What runs on it was started.
+    pub(super) started: bool,
+    /// EOF was sent: there is no input.
+    pub(super) input_ended: bool,
+}
+
+impl EarlyChannel {
+    /// A command may be running on the other side, or have run, whatever becomes of the
+    /// connection.
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
+        self.started
+    }
+}
+
+/// Asks for the plan's channel, if it has one, behind the login that is open on the connection.
+///
+/// # Errors
+/// [`Error::Misuse`] where nothing may go ahead.
+pub fn send_early(
+    connection: &mut Connection,
+    plan: &Plan,
+    reach: Reach,
+) -> Result<Option<EarlyChannel>, Error> {
+    let Some((kind, fields)) = channel_type(&plan.what).filter(|_| reach >= Reach::Open) else {
+        return Ok(None);
+    };
+    let id = connection.open_channel_early(kind, &fields)?;
+    debug2!("channel {}: CHANNEL_OPEN {kind} ahead of the login", id.0);
+    let mut early = EarlyChannel {
+        id,
+        asked: VecDeque::new(),
+        started: false,
+        input_ended: false,
+    };
+    if reach == Reach::Whole && !matches!(plan.what, What::Forward { .. }) {
+        early.asked = start(connection, plan, id)?;
+        early.started = true;
+        if has_no_input(plan) {
+            connection.channel_eof(id)?;
+            early.input_ended = true;
+        }
+        send_no_more_sessions(connection)?;
+    }
+    Ok(Some(early))
+}
+
+/// Nobody shares this connection, so a server that knows the request may refuse further sessions.
+pub(super) fn send_no_more_sessions(connection: &mut Connection) -> Result<(), Error> {
+    let knows = connection.is_fulmar_peer()
+        || connection
+            .peer_version()
+            .is_some_and(|version| version.contains("OpenSSH"));
+    if knows {
+        debug1!("Requesting no-more-sessions@openssh.com");
+        connection.send_no_more_sessions()?;
+    }
+    Ok(())
+}
+
+/// Nothing will ever be read from standard input.
+fn has_no_input(plan: &Plan) -> bool {
+    plan.stdin_null || sys::io::is_null(sys::io::stdin())
+}
+
+/// Type and fields of the CHANNEL_OPEN; `None` for a session without a channel.
+pub(super) fn channel_type(what: &What) -> Option<(&'static str, Vec<u8>)> {
+    match what {
+        What::Nothing => None,
+        What::Forward { host, port } => {
+            let mut fields = Vec::new();
+            fields.put_string(host.as_bytes());
+            fields.put_u32(u32::from(*port));
+            // The originator of standard input has no address (RFC 4254 §7.2 wants one).
+            fields.put_string(b"127.0.0.1");
+            fields.put_u32(65535);
+            Some((wire::names::CHANNEL_DIRECT_TCPIP, fields))
+        }
+        _ => Some((wire::names::CHANNEL_SESSION, Vec::new())),
+    }
+}
+
+/// Sends what a session needs and what starts it; gives the requests that will be answered.
+pub(super) fn start(
+    connection: &mut Connection,
+    plan: &Plan,
+    channel: ChannelId,
+) -> Result<VecDeque<Asked>, Error> {
+    let mut asked = VecDeque::new();
+    if let Some(pty) = &plan.pty {
+        let size = crate::terminal::window_size();
+        let request = Request::Pty {
+            term: pty.term.clone(),
+            columns: size.columns,
+            rows: size.rows,
+            width_px: size.width_px,
+            height_px: size.height_px,
+            modes: pty.modes.clone(),
+        };
+        debug2!("channel {}: request pty-req", channel.0);
+        connection.channel_request(channel, &request, true)?;
+        asked.push_back(Asked::Pty);
+    }
+    for (name, value) in &plan.environment {
+        debug1!(
+            "channel {}: setting env {}",
+            channel.0,
+            one_line(&String::from_utf8_lossy(name))
+        );
+        let request = Request::Env {
+            name: name.clone(),
+            value: value.clone(),
+        };
+        connection.channel_request(channel, &request, false)?;
+    }
+    let request = match &plan.what {
+        What::Exec(command) => {
+            debug1!(
+                "Sending command: {}",
+                one_line(&String::from_utf8_lossy(command))
+            );
+            Request::Exec {
+                command: command.clone(),
+            }
+        }
+        What::Subsystem(name) => {
+            debug1!(
+                "Sending subsystem: {}",
+                one_line(&String::from_utf8_lossy(name))
+            );
+            Request::Subsystem { name: name.clone() }
+        }
+        _ => Request::Shell,
+    };
+    connection.channel_request(channel, &request, true)?;
+    asked.push_back(Asked::Start);
+    Ok(asked)
+}

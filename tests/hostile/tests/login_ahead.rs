@@ -1,0 +1,825 @@
+//! A lying server against what the real `fulmar ssh` says ahead of its answers: the guess of the
+//! key exchange, signed requests, the session and its command, and the cache behind them.
+//!
+//! docs/login.md tells what goes ahead and when; each test is named after the rule that it guards.
+
+use std::fs;
+
+use hostile::liar::{Liar, Offer, Reply};
+use hostile::place::{Script, client_at, client_through, user_key};
+use hostile::victim::Tcp;
+use interop::process::Outcome;
+use interop::scratch::Scratch;
+use keys::PrivateKey;
+use wire::message::{
+    ChannelClose, ChannelEof, ChannelOpen, ChannelOpenConfirmation, ChannelRequest, ChannelSuccess,
+    Disconnect, Encode, ExtInfo, ServiceAccept, Unimplemented, UserauthFailure, UserauthRequest,
+    UserauthSuccess,
+};
+use wire::{NameList, Put, Rest};
+
+const COMMAND: [&str; 3] = ["-v", "user@127.0.0.1", "the command"];
+const OPENSSH: &str = "SSH-2.0-OpenSSH_9.9 Liar";
+const DROPBEAR: &str = "SSH-2.0-dropbear_2099.1";
+const OTHER: &str = "SSH-2.0-Other_1";
+
+/// What a server sees of a client that sends everything at once: service, key, session,
+/// command, end of input, no more sessions.
+const ALL: [u8; 6] = [5, 50, 90, 98, 96, 80];
+
+fn failure(methods: &str) -> Vec<u8> {
+    UserauthFailure {
+        methods: NameList::new(methods).expect("a list"),
+        partial_success: false,
+    }
+    .encode()
+}
+
+fn accept() -> ServiceAccept<'static> {
+    ServiceAccept {
+        service: b"ssh-userauth",
+    }
+}
+
+/// The next `count` payloads.
+fn take(liar: &mut Liar<Tcp>, count: usize) -> Vec<Vec<u8>> {
+    (0..count)
+        .map(|_| liar.next_payload().expect("one more message"))
+        .collect()
+}
+
+fn numbers(payloads: &[Vec<u8>]) -> Vec<u8> {
+    payloads
+        .iter()
+        .filter_map(|payload| payload.first().copied())
+        .collect()
+}
+
+/// The blob of the key in a signed request.
+fn key_of(request: &[u8]) -> Vec<u8> {
+    let request = UserauthRequest::decode(request).expect("a request");
+    assert_eq!(request.method, b"publickey");
+    let mut reader = wire::Reader::new(request.method_fields.0);
+    assert!(reader.bool().expect("a flag"), "not signed");
+    reader.string().expect("an algorithm");
+    reader.string().expect("a key").to_vec()
+}
+
+/// Confirms the session, answers its command and ends with `status`.
+fn serve_started(liar: &mut Liar<Tcp>, number: u32, status: u32) {
+    liar.say(&ChannelOpenConfirmation {
+        recipient_channel: 0,
+        sender_channel: number,
+        window: 1 << 20,
+        max_packet: 32_768,
+        fields: Rest(b""),
+    });
+    if number != 0 {
+        let again = liar.expect(98);
+        let request = ChannelRequest::decode(&again).expect("a request");
+        assert_eq!(
+            (request.name, request.recipient_channel),
+            (&b"exec"[..], number)
+        );
+    }
+    liar.say(&ChannelSuccess {
+        recipient_channel: 0,
+    });
+    end(liar, status);
+}
+
+fn end(liar: &mut Liar<Tcp>, status: u32) {
+    liar.request(0, "exit-status", false, &status.to_be_bytes());
+    liar.say(&ChannelEof {
+        recipient_channel: 0,
+    });
+    liar.say(&ChannelClose {
+        recipient_channel: 0,
+    });
+    while liar.next_payload().is_some() {}
+}
+
+/// Serves a client that goes step by step; the command ends with `status`.
+fn serve_in_steps(liar: &mut Liar<Tcp>, status: u32) {
+    liar.expect(5);
+    assert!(waits(liar), "said more than the service request");
+    liar.say(&accept());
+    let request = take(liar, 1);
+    assert_eq!(key_of(&request[0]), user_key().public().blob());
+    assert!(waits(liar), "said more than the request");
+    liar.say(&UserauthSuccess {});
+    let opened = liar.expect(90);
+    assert_eq!(
+        ChannelOpen::decode(&opened)
+            .expect("an open")
+            .sender_channel,
+        0
+    );
+    liar.say(&ChannelOpenConfirmation {
+        recipient_channel: 0,
+        sender_channel: 0,
+        window: 1 << 20,
+        max_packet: 32_768,
+        fields: Rest(b""),
+    });
+    liar.expect(98);
+    liar.say(&ChannelSuccess {
+        recipient_channel: 0,
+    });
+    end(liar, status);
+}
+
+/// The client says nothing for a moment.
+fn waits(liar: &mut Liar<Tcp>) -> bool {
+    liar.victim
+        .collect_within(std::time::Duration::from_millis(200))
+        .is_none()
+}
+
+fn exchange_as(liar: &mut Liar<Tcp>, version: &str, offer: &Offer) {
+    liar.version = version.into();
+    liar.exchange(offer);
+}
+
+fn said(outcome: &Outcome) -> String {
+    outcome.stderr.text()
+}
+
+fn ended(outcome: &Outcome, status: i32) {
+    assert_eq!(outcome.status, status, "{}", outcome.summary());
+}
+
+#[test]
+fn a_server_that_reads_on_gets_everything_at_once() {
+    for strict in [true, false] {
+        for version in [OPENSSH, "SSH-2.0-Fulmar_9.9"] {
+            let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+                let offer = if strict {
+                    Offer::default()
+                } else {
+                    Offer::lax()
+                };
+                exchange_as(liar, version, &offer);
+                assert_eq!(numbers(&take(liar, 6)), ALL);
+                liar.say(&accept());
+                liar.say(&UserauthSuccess {});
+                serve_started(liar, 0, 7);
+            });
+            ended(&outcome, 7);
+        }
+    }
+}
+
+#[test]
+fn a_channel_under_another_number_gets_its_requests_again() {
+    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(liar, 6)), ALL);
+        liar.say(&accept());
+        liar.say(&UserauthSuccess {});
+        serve_started(liar, 5, 3);
+    });
+    ended(&outcome, 3);
+}
+
+#[test]
+fn an_unknown_server_gets_no_session_before_its_answer() {
+    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+        exchange_as(liar, OTHER, &Offer::default());
+        assert_eq!(numbers(&take(liar, 2)), [5, 50]);
+        assert!(waits(liar));
+        liar.say(&accept());
+        liar.say(&UserauthSuccess {});
+        liar.expect(90);
+        serve_unstarted(liar, 4);
+    });
+    ended(&outcome, 4);
+}
+
+/// Confirms a session whose command has not come.
+fn serve_unstarted(liar: &mut Liar<Tcp>, status: u32) {
+    liar.say(&ChannelOpenConfirmation {
+        recipient_channel: 0,
+        sender_channel: 0,
+        window: 1 << 20,
+        max_packet: 32_768,
+        fields: Rest(b""),
+    });
+    liar.expect(98);
+    liar.say(&ChannelSuccess {
+        recipient_channel: 0,
+    });
+    end(liar, status);
+}
+
+#[test]
+fn an_unknown_server_that_took_the_key_before_gets_the_channel_alone() {
+    let scratch = Scratch::new();
+    for count in [2, 3] {
+        let outcome = client_at(&scratch, &ALIAS, |liar| {
+            exchange_as(liar, OTHER, &Offer::default());
+            assert_eq!(numbers(&take(liar, count)), ALL[..count]);
+            assert!(waits(liar));
+            liar.say(&accept());
+            liar.say(&UserauthSuccess {});
+            if count == 2 {
+                liar.expect(90);
+            }
+            serve_unstarted(liar, 0);
+        });
+        ended(&outcome, 0);
+    }
+}
+
+/// Nothing that follows the check of the host key has been sent where it fails.
+#[test]
+fn a_host_key_that_changed_gets_nothing() {
+    let scratch = Scratch::new();
+    let other = PrivateKey::from_ed25519_seed(&[77; 32]);
+    scratch.write(
+        "known_hosts",
+        format!("liar {}\n", other.public().to_line()),
+    );
+    for version in [OPENSSH, OTHER] {
+        let arguments = ["-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
+        let outcome = client_at(&scratch, &arguments, |liar| {
+            liar.version = version.into();
+            liar.hello();
+            liar.kexinit(&Offer::default());
+            liar.expect_kexinit();
+            liar.agree();
+            liar.newkeys();
+            assert_eq!(liar.rest(), Vec::<Vec<u8>>::new());
+            assert!(liar.goodbye.is_some(), "no word of why");
+        });
+        ended(&outcome, 255);
+        assert!(said(&outcome).contains("HAS CHANGED"), "{}", said(&outcome));
+        assert!(!scratch.join("login_cache").exists());
+    }
+}
+
+/// A changed host key that is let through gets a key's signature at most, and nothing ahead.
+#[test]
+fn a_changed_host_key_that_is_let_through_gets_no_session_ahead() {
+    let scratch = Scratch::new();
+    let other = PrivateKey::from_ed25519_seed(&[77; 32]);
+    scratch.write(
+        "known_hosts",
+        format!("liar {}\n", other.public().to_line()),
+    );
+    let arguments = [
+        "-oHostKeyAlias=liar",
+        "-oStrictHostKeyChecking=no",
+        "user@127.0.0.1",
+        "the command",
+    ];
+    let outcome = client_at(&scratch, &arguments, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(liar, 2)), [5, 50]);
+        assert!(waits(liar));
+        liar.say(&accept());
+        liar.say(&UserauthSuccess {});
+        liar.expect(90);
+        serve_unstarted(liar, 0);
+    });
+    // Such a login teaches nothing.
+    assert!(!scratch.join("login_cache").exists());
+    ended(&outcome, 0);
+}
+
+#[test]
+fn a_refused_key_takes_its_session_with_it_and_the_connection_goes_on() {
+    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        let first = liar.received;
+        assert_eq!(numbers(&take(liar, 6)), ALL);
+        let last = liar.received;
+        liar.say(&accept());
+        liar.send(&failure("publickey,password"));
+        // As OpenSSH: what came behind the request is not understood.
+        let behind = last.saturating_sub(3)..=last;
+        assert!(first <= last || !liar.strict);
+        for sequence in behind {
+            liar.say(&Unimplemented { sequence });
+        }
+        // Nobody can be asked, so `none` is the last try.
+        let none = liar.expect(50);
+        assert_eq!(
+            UserauthRequest::decode(&none).expect("a request").method,
+            b"none"
+        );
+        liar.send(&failure("publickey,password"));
+        assert!(liar.ends());
+    });
+    ended(&outcome, 255);
+    assert!(
+        said(&outcome).contains("Permission denied (publickey,password)"),
+        "{}",
+        said(&outcome)
+    );
+}
+
+/// Three keys at once, the second of which is the right one: its session is served.
+#[test]
+fn up_to_three_keys_go_at_once_and_late_answers_are_known_by_their_number() {
+    let scratch = Scratch::new();
+    let keys: Vec<PrivateKey> = (31..=34)
+        .map(|seed| PrivateKey::from_ed25519_seed(&[seed; 32]))
+        .collect();
+    let mut arguments = vec!["-v".to_owned()];
+    for (index, key) in keys.iter().enumerate() {
+        let text = keys::private_file::write_openssh(key, "k", None).expect("a key file");
+        let name = format!("key{index}");
+        let path = scratch.write(&name, text.as_bytes());
+        private(&path);
+        arguments.extend(["-i".to_owned(), path.display().to_string()]);
+    }
+    // The harness names an identity of its own first: a file that is no key.
+    scratch.write("identity", "no key\n");
+    arguments.extend(["user@127.0.0.1".to_owned(), "the command".to_owned()]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = client_at(&scratch, &arguments, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        let all = take(liar, 8);
+        assert_eq!(numbers(&all), [5, 50, 50, 50, 90, 98, 96, 80]);
+        for (request, key) in all[1..4].iter().zip(&keys) {
+            assert_eq!(key_of(request), key.public().blob());
+        }
+        let last = liar.received;
+        liar.say(&accept());
+        liar.send(&failure("publickey"));
+        liar.say(&UserauthSuccess {});
+        // The third key's request finds the user logged in.
+        liar.say(&Unimplemented { sequence: last - 4 });
+        serve_started(liar, 0, 6);
+    });
+    ended(&outcome, 6);
+}
+
+fn private(path: &std::path::Path) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(path, mode).expect("its mode");
+}
+
+/// As dropbear: refuses the key and does not live through the session behind it.
+#[test]
+fn a_server_that_dies_of_what_went_ahead_is_asked_again_in_steps() {
+    let refuse: Script<'_> = Box::new(|liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(liar, 6)), ALL);
+        liar.say(&accept());
+        liar.send(&failure("publickey"));
+    });
+    let serve: Script<'_> = Box::new(|liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        serve_in_steps(liar, 9);
+    });
+    let outcome = client_through(
+        &Scratch::new(),
+        &["user@127.0.0.1", "the command"],
+        vec![refuse, serve],
+    );
+    ended(&outcome, 9);
+    // Unseen: nothing is said of it without -v.
+    let said = said(&outcome);
+    assert!(
+        said.lines().all(|line| line.contains("Permanently added")),
+        "{said}"
+    );
+}
+
+/// The same with a server that says so: as asyncssh, "Channel not open".
+#[test]
+fn a_disconnect_before_any_answer_is_tried_again_in_steps() {
+    let refuse: Script<'_> = Box::new(|liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(liar, 6)), ALL);
+        liar.say(&Disconnect {
+            reason: 2,
+            description: b"Channel not open",
+            language: b"",
+        });
+    });
+    let serve: Script<'_> = Box::new(|liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        serve_in_steps(liar, 8);
+    });
+    let outcome = client_through(&Scratch::new(), &COMMAND, vec![refuse, serve]);
+    ended(&outcome, 8);
+    assert!(
+        said(&outcome).contains("with more care"),
+        "{}",
+        said(&outcome)
+    );
+}
+
+/// Whoever can cut the line must not be able to make a command run twice: the login may have
+/// succeeded, and the answer be lost.
+#[test]
+fn a_command_that_may_have_run_is_never_sent_again() {
+    let scratch = Scratch::new();
+    let alias = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
+    let outcome = client_at(&scratch, &alias, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(liar, 6)), ALL);
+        // The connection ends here; a second one would be refused.
+    });
+    ended(&outcome, 255);
+    let text = said(&outcome);
+    assert!(
+        text.contains("Connection closed by") || text.contains("reset"),
+        "{text}"
+    );
+    assert!(!text.contains("Connection refused"), "{text}");
+    // The next login goes in steps, so that the user is not stuck with such a server.
+    let outcome = client_at(&scratch, &alias, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        serve_in_steps(liar, 0);
+    });
+    ended(&outcome, 0);
+}
+
+#[test]
+fn too_many_keys_end_as_they_do_in_steps() {
+    let script = || -> Script<'_> {
+        Box::new(|liar| {
+            exchange_as(liar, OPENSSH, &Offer::default());
+            liar.expect(5);
+            liar.say(&accept());
+            liar.expect(50);
+            liar.say(&Disconnect {
+                reason: 2,
+                description: b"Too many authentication failures",
+                language: b"",
+            });
+        })
+    };
+    let outcome = client_through(&Scratch::new(), &COMMAND, vec![script(), script()]);
+    ended(&outcome, 255);
+    assert!(
+        said(&outcome).contains("Too many authentication failures"),
+        "{}",
+        said(&outcome)
+    );
+}
+
+#[test]
+fn a_server_that_answers_in_single_bytes_is_heard() {
+    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+        liar.victim.set_piece(1);
+        exchange_as(liar, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(liar, 6)), ALL);
+        liar.say(&accept());
+        liar.say(&UserauthSuccess {});
+        serve_started(liar, 0, 2);
+    });
+    ended(&outcome, 2);
+}
+
+fn ext_info(algorithms: &str) -> Vec<u8> {
+    let mut extensions = Vec::new();
+    extensions.put_string(b"server-sig-algs");
+    extensions.put_string(algorithms.as_bytes());
+    ExtInfo {
+        count: 1,
+        extensions: Rest(&extensions),
+    }
+    .encode()
+}
+
+#[test]
+fn ext_info_may_come_late_or_twice() {
+    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(liar, 6)), ALL);
+        liar.send(&ext_info("ssh-ed25519"));
+        liar.say(&accept());
+        liar.send(&ext_info("ssh-ed25519,rsa-sha2-512"));
+        liar.say(&UserauthSuccess {});
+        serve_started(liar, 0, 0);
+    });
+    ended(&outcome, 0);
+}
+
+/// Where both have come, the list that stands behind NEWKEYS decides which signature is made.
+#[test]
+fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
+    for (list, expected) in [
+        ("rsa-sha2-256", "rsa-sha2-256"),
+        ("rsa-sha2-512,rsa-sha2-256", "rsa-sha2-512"),
+    ] {
+        let scratch = Scratch::new();
+        let rsa = PrivateKey::generate(keys::KeySpec::Rsa { bits: 2048 }).expect("a key");
+        let text = keys::private_file::write_openssh(&rsa, "rsa", None).expect("a key file");
+        private(&scratch.write("identity", text.as_bytes()));
+        let outcome = client_at(&scratch, &COMMAND, |liar| {
+            liar.version = OPENSSH.into();
+            liar.hello();
+            liar.kexinit(&Offer::default());
+            liar.expect_kexinit();
+            // The reply waits for the client, so the rest is there when it looks.
+            liar.reply_and_more(&[ext_info(list)]);
+            liar.expect_newkeys();
+            let all = take(liar, 6);
+            assert_eq!(numbers(&all), ALL);
+            let request = UserauthRequest::decode(&all[1]).expect("a request");
+            let mut reader = wire::Reader::new(request.method_fields.0);
+            reader.bool().expect("a flag");
+            assert_eq!(
+                String::from_utf8_lossy(reader.string().expect("an algorithm")),
+                expected
+            );
+            liar.say(&accept());
+            liar.say(&UserauthSuccess {});
+            serve_started(liar, 0, 0);
+        });
+        ended(&outcome, 0);
+    }
+}
+
+/// As HPN-SSH with its own cipher: new keys as soon as the login is over.
+#[test]
+fn a_rekey_between_the_login_and_the_sessions_answers_is_gone_through() {
+    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        assert_eq!(numbers(&take(liar, 6)), ALL);
+        liar.say(&accept());
+        liar.say(&UserauthSuccess {});
+        liar.exchange(&Offer::default());
+        serve_started(liar, 0, 5);
+    });
+    ended(&outcome, 5);
+}
+
+#[test]
+fn nothing_goes_ahead_where_it_is_not_wanted() {
+    let arguments = ["-oPipelineLogin=no", "user@127.0.0.1", "the command"];
+    let outcome = client_at(&Scratch::new(), &arguments, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        serve_in_steps(liar, 0);
+    });
+    ended(&outcome, 0);
+}
+
+#[test]
+fn nothing_goes_ahead_into_a_compressed_stream() {
+    let arguments = ["-C", "user@127.0.0.1", "the command"];
+    let outcome = client_at(&Scratch::new(), &arguments, |liar| {
+        let offer = Offer {
+            compression: "zlib@openssh.com".into(),
+            ..Offer::default()
+        };
+        exchange_as(liar, OPENSSH, &offer);
+        assert_eq!(numbers(&take(liar, 2)), [5, 50]);
+        assert!(waits(liar));
+        liar.say(&accept());
+        liar.say(&UserauthSuccess {});
+        liar.start_compression();
+        liar.expect(90);
+        serve_unstarted(liar, 0);
+    });
+    ended(&outcome, 0);
+}
+
+#[test]
+fn dropbear_gets_the_session_with_a_key_that_it_took_before() {
+    let scratch = Scratch::new();
+    let alias = ["-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
+    for count in [2, 5] {
+        let outcome = client_at(&scratch, &alias, |liar| {
+            exchange_as(liar, DROPBEAR, &Offer::default());
+            // It knows no `no-more-sessions`.
+            assert_eq!(numbers(&take(liar, count)), ALL[..count]);
+            assert!(waits(liar));
+            liar.say(&accept());
+            liar.say(&UserauthSuccess {});
+            if count == 2 {
+                liar.expect(90);
+                serve_unstarted(liar, 0);
+            } else {
+                serve_started(liar, 0, 0);
+            }
+        });
+        ended(&outcome, 0);
+    }
+}
+
+// ---- the guess --------------------------------------------------------------------------------
+
+const ALIAS: [&str; 4] = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
+
+/// One honest login, after which the client knows what this server names first.
+fn teach(scratch: &Scratch, version: &str) {
+    let outcome = client_at(scratch, &ALIAS, |liar| {
+        exchange_as(liar, version, &Offer::default());
+        assert!(!liar.victims_kexinit().first_kex_packet_follows);
+        let all = take(liar, 6);
+        assert_eq!(numbers(&all), ALL);
+        liar.say(&accept());
+        liar.say(&UserauthSuccess {});
+        serve_started(liar, 0, 0);
+    });
+    ended(&outcome, 0);
+    let text = fs::read_to_string(scratch.join("login_cache")).expect("the cache");
+    assert!(text.contains(" curve25519-sha256 ssh-ed25519 "), "{text}");
+}
+
+fn serve_all(liar: &mut Liar<Tcp>, status: u32) {
+    assert_eq!(numbers(&take(liar, 6)), ALL);
+    liar.say(&accept());
+    liar.say(&UserauthSuccess {});
+    serve_started(liar, 0, status);
+}
+
+#[test]
+fn what_a_server_named_first_is_guessed_the_next_time() {
+    let scratch = Scratch::new();
+    teach(&scratch, OPENSSH);
+    let outcome = client_at(&scratch, &ALIAS, |liar| {
+        // The client has said everything before the server says anything.
+        liar.victim_version = liar.read_line();
+        liar.expect_kexinit();
+        let lists = liar.victims_kexinit();
+        assert!(lists.first_kex_packet_follows);
+        assert_eq!(lists.kex.first(), Some("curve25519-sha256"));
+        assert_eq!(lists.host_key.first(), Some("ssh-ed25519"));
+        let guessed = liar.expect(30);
+        liar.version = OPENSSH.into();
+        liar.send_bytes(format!("{OPENSSH}\r\n").as_bytes());
+        liar.kexinit(&Offer::default());
+        liar.reply_to(&guessed, &Reply::default());
+        liar.newkeys();
+        liar.expect_newkeys();
+        serve_all(liar, 1);
+    });
+    ended(&outcome, 1);
+}
+
+/// Each half of the rule alone makes the guess wrong (RFC 4253 §7.1).
+#[test]
+fn a_wrong_guess_is_passed_over_and_corrected() {
+    for offer in [
+        Offer::kex("ecdh-sha2-nistp256,curve25519-sha256"),
+        Offer {
+            host_key: "rsa-sha2-512,ssh-ed25519".into(),
+            ..Offer::default()
+        },
+    ] {
+        let scratch = Scratch::new();
+        teach(&scratch, OPENSSH);
+        let outcome = client_at(&scratch, &ALIAS, |liar| {
+            liar.version = OPENSSH.into();
+            liar.hello();
+            liar.kexinit(&offer);
+            liar.expect_kexinit();
+            assert!(liar.victims_kexinit().first_kex_packet_follows);
+            liar.expect(30);
+            liar.agree();
+            liar.newkeys();
+            liar.expect_newkeys();
+            serve_all(liar, 4);
+        });
+        ended(&outcome, 4);
+        // What it names first is not what both agree on by our order: no guess the next time.
+        let text = fs::read_to_string(scratch.join("login_cache")).expect("the cache");
+        assert!(
+            text.contains(" - ssh-ed25519 ") || text.contains(" curve25519-sha256 - "),
+            "{text}"
+        );
+    }
+}
+
+/// As paramiko, which ends the connection, and asyncssh, which answers the guess although the
+/// host key half differs.
+#[test]
+fn a_server_that_cannot_take_a_wrong_guess_is_asked_again_without() {
+    let offer = Offer {
+        host_key: "rsa-sha2-512,ssh-ed25519".into(),
+        ..Offer::default()
+    };
+    for answers in [false, true] {
+        let scratch = Scratch::new();
+        teach(&scratch, OPENSSH);
+        let first: Script<'_> = Box::new(|liar| {
+            liar.version = OPENSSH.into();
+            liar.hello();
+            liar.kexinit(&offer);
+            liar.expect_kexinit();
+            if answers {
+                liar.agree();
+                liar.newkeys();
+                while liar.next_payload().is_some() {}
+            }
+        });
+        let second: Script<'_> = Box::new(|liar| {
+            exchange_as(liar, OPENSSH, &offer);
+            assert!(!liar.victims_kexinit().first_kex_packet_follows);
+            serve_all(liar, 3);
+        });
+        let outcome = client_through(&scratch, &ALIAS, vec![first, second]);
+        ended(&outcome, 3);
+    }
+}
+
+/// A forged signature behind a right guess is no misunderstanding.
+#[test]
+fn a_false_proof_of_the_host_key_is_not_tried_again() {
+    let scratch = Scratch::new();
+    teach(&scratch, OPENSSH);
+    let outcome = client_at(&scratch, &ALIAS, |liar| {
+        liar.version = OPENSSH.into();
+        liar.hello();
+        liar.kexinit(&Offer::default());
+        liar.expect_kexinit();
+        let mut lie = Vec::new();
+        lie.put_string(b"ssh-ed25519");
+        lie.put_string(&[1; 64]);
+        liar.reply(&Reply {
+            signature: Some(lie),
+            ..Reply::default()
+        });
+        while liar.next_payload().is_some() {}
+    });
+    ended(&outcome, 255);
+    assert!(
+        said(&outcome).contains("could not prove that it holds its host key"),
+        "{}",
+        said(&outcome)
+    );
+}
+
+/// Whatever stands in the file, nothing is offered that is not configured, and a server that is
+/// not as it says is served as ever.
+#[test]
+fn a_stale_or_forged_cache_only_reorders_what_is_configured() {
+    let scratch = Scratch::new();
+    teach(&scratch, OPENSSH);
+    let path = scratch.join("login_cache");
+    let honest = fs::read_to_string(&path).expect("the cache");
+    let forged = |from: &str, to: &str| {
+        assert!(honest.contains(from), "{honest}");
+        honest.replace(from, to)
+    };
+    for (text, guesses) in [
+        (forged(" curve25519-sha256 ", " none "), false),
+        (
+            forged(" curve25519-sha256 ", " diffie-hellman-group1-sha1 "),
+            false,
+        ),
+        (forged(" ssh-ed25519 ", " ssh-dss "), false),
+        (forged(" SHA256:", " SHA256:x"), false),
+        (
+            forged(" curve25519-sha256 ", " diffie-hellman-group14-sha256 "),
+            true,
+        ),
+        (forged("OpenSSH_9.9", "OpenSSH_1.0"), true),
+        ("\0\0\0\n".repeat(1000), false),
+        (honest.repeat(2), true),
+        ("x".repeat(10 << 20), false),
+        (String::new(), false),
+    ] {
+        fs::write(&path, &text).expect("a forged cache");
+        let outcome = client_at(&scratch, &ALIAS, |liar| {
+            liar.version = OPENSSH.into();
+            liar.hello();
+            liar.kexinit(&Offer::default());
+            liar.expect_kexinit();
+            let lists = liar.victims_kexinit();
+            assert_eq!(lists.first_kex_packet_follows, guesses, "{text:.200}");
+            for bad in ["none", "diffie-hellman-group1-sha1", "ssh-dss"] {
+                assert!(!lists.kex.contains(bad) && !lists.host_key.contains(bad));
+            }
+            let right = lists.kex.first() == Some("curve25519-sha256");
+            if guesses && !right {
+                liar.expect(30);
+            }
+            liar.agree();
+            liar.newkeys();
+            liar.expect_newkeys();
+            serve_all(liar, 0);
+        });
+        ended(&outcome, 0);
+        let after = fs::read_to_string(&path).expect("the cache");
+        assert!(
+            after == honest || text.ends_with(&honest),
+            "not mended: {text:.200}: {after:.400}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_kept_where_it_is_not_wanted() {
+    for no in ["-oLoginCache=no", "-oUserKnownHostsFile=/dev/null"] {
+        let scratch = Scratch::new();
+        let arguments = [no, "-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
+        let outcome = client_at(&scratch, &arguments, |liar| {
+            exchange_as(liar, OPENSSH, &Offer::default());
+            serve_all(liar, 0);
+        });
+        ended(&outcome, 0);
+        if no.contains("LoginCache") {
+            assert!(!scratch.join("login_cache").exists());
+        }
+        assert!(!std::path::Path::new("/dev/login_cache").exists());
+    }
+}
