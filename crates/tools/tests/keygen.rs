@@ -3,6 +3,11 @@
 //!
 //! The test program runs itself with `FULMAR_KEYGEN` set to be the program under test.
 
+#[path = "keygen/krl.rs"]
+mod krl;
+#[path = "keygen/moduli.rs"]
+mod moduli;
+
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -63,6 +68,30 @@ fn main() {
         (
             "damaged_files_end_in_a_message",
             damaged_files_end_in_a_message,
+        ),
+        (
+            "revocation_lists_are_the_same",
+            krl::revocation_lists_are_the_same,
+        ),
+        (
+            "bad_specifications_leave_the_list_as_it_was",
+            krl::bad_specifications_leave_the_list_as_it_was,
+        ),
+        (
+            "lists_and_checkpoints_are_those_of_ssh_keygen",
+            moduli::lists_and_checkpoints_are_those_of_ssh_keygen,
+        ),
+        (
+            "tested_moduli_are_screened_again",
+            moduli::tested_moduli_are_screened_again,
+        ),
+        (
+            "moduli_are_made_in_one_step",
+            moduli::moduli_are_made_in_one_step,
+        ),
+        (
+            "what_makes_no_moduli_is_refused",
+            moduli::what_makes_no_moduli_is_refused,
         ),
     ];
     let wanted: Vec<String> = std::env::args()

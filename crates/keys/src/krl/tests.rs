@@ -183,3 +183,75 @@ fn bits_are_counted_from_the_lowest() {
     assert!(!bit_of(&bits, Some(0)) && !bit_of(&bits, Some(9)));
     assert!(!bit_of(&bits, Some(u64::MAX)) && !bit_of(&bits, None));
 }
+
+#[test]
+fn what_is_written_revokes_the_same() {
+    // Runs of every length and distance, from splitmix64.
+    let mut state = 1_u64;
+    let mut next = |bound: u64| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)) % bound
+    };
+    for scale in [3, 40, 300, 5000, 1 << 40] {
+        let mut list = RevocationList {
+            version: 9,
+            generated: 1_700_000_000,
+            comment: "a comment".to_owned(),
+            ..RevocationList::default()
+        };
+        let mut at = 0;
+        let authority = key(100);
+        let mut edges = vec![0, 1, u64::MAX];
+        for _ in 0..300 {
+            let first = at + 1 + next(scale);
+            let last = if next(3) == 0 {
+                first + next(scale)
+            } else {
+                first
+            };
+            list.revoke_serials(Some(authority.public()), first, last);
+            edges.extend([first - 1, first, last, last + 1, first.midpoint(last)]);
+            at = last;
+        }
+        list.revoke_serials(None, u64::MAX - 1, u64::MAX);
+        list.revoke_key_id(Some(authority.public()), b"id");
+        list.revoke_key(key(1).public());
+        list.revoke_key_by_sha1(key(2).public());
+        list.revoke_key_by_sha256(key(3).public());
+        let bytes = list.to_bytes();
+        let read = RevocationList::parse(&bytes).unwrap();
+        assert_eq!(read.certificates(), list.certificates());
+        assert_eq!(read.to_bytes(), bytes);
+        assert_eq!((read.version, read.generated), (9, 1_700_000_000));
+        assert_eq!(read.comment, "a comment");
+        for serial in edges {
+            for signer in [100, 101] {
+                let certificate = certificate(5, signer, serial, "");
+                let expected = list.is_revoked(&certificate);
+                assert_eq!(read.is_revoked(&certificate), expected, "{serial}");
+            }
+        }
+        assert!((1..=3).all(|seed| read.is_revoked(&plain(seed))));
+        assert!(read.is_revoked(&certificate(5, 100, 0, "id")));
+        assert!(!read.is_revoked(&plain(4)));
+        // A dense list takes about a bit for a serial, a sparse one its 8 bytes.
+        if scale == 3 {
+            assert!(bytes.len() < 600, "{}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn ranges_to_the_end_are_kept() {
+    let mut list = RevocationList::default();
+    list.revoke_serials(None, 0, u64::MAX);
+    list.revoke_serials(None, 7, 9);
+    // Ends before it begins.
+    list.revoke_serials(Some(key(1).public()), 9, 7);
+    let read = RevocationList::parse(&list.to_bytes()).unwrap();
+    assert_eq!(read.certificates()[0].serials, [(1, u64::MAX)]);
+    assert!(read.certificates()[1].serials.is_empty());
+    assert!(read.is_revoked(&certificate(5, 100, u64::MAX, "")));
+    assert!(!read.is_revoked(&certificate(5, 100, 0, "")));
+}

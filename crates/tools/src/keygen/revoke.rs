@@ -283,12 +283,14 @@ fn print(list: &RevocationList) {
         println!("hash: {fingerprint} # {name}");
     }
     let (sha1, sha256) = list.fingerprints();
+    // In the form that `hash:` takes; ssh-keygen shows these in hexadecimal, which it does not.
     for digest in sha256 {
         println!("hash: SHA256:{}", keys::base64::encode_unpadded(digest));
     }
     // No keyword takes these: a comment.
     for digest in sha1 {
-        println!("# hash SHA1:{}", keys::base64::encode_unpadded(digest));
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        println!("# hash SHA1:{hex}");
     }
     for revoked in list.certificates() {
         println!();
