@@ -24,6 +24,7 @@ pub mod pam;
 pub mod process;
 pub mod pty;
 pub mod sandbox;
+pub mod shared;
 pub mod signals;
 pub mod socket;
 pub mod syslog;

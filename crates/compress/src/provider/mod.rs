@@ -8,8 +8,20 @@
 //!
 //! The zlib header before a stream's first run, the carrying of bits between small payloads and
 //! the choice of what is stored instead are the caller's (`lib.rs`), not the engine's.
+//!
+//! [`Library`] is any shared library with zlib's ABI, in the process that loads it; `accelerator`
+//! makes a [`Provider`] of a process that does so. [`self_test`] is what an engine must pass
+//! before it is used, [`Verifier`] what each run of it may have to.
 
 use std::fmt;
+
+mod library;
+mod selftest;
+mod verify;
+
+pub use library::{Library, LibraryEncoder, LibraryError};
+pub use selftest::{SELF_TEST_LIMIT, self_test};
+pub use verify::Verifier;
 
 /// The most payloads in one run. More would gain nothing: with eight, indexing the history anew
 /// for each run costs 2 to 4 % of the time.

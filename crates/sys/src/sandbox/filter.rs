@@ -14,9 +14,9 @@ use seccompiler::{
 };
 
 #[cfg(target_arch = "x86_64")]
-const ARCH: TargetArch = TargetArch::x86_64;
+pub(super) const ARCH: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
-const ARCH: TargetArch = TargetArch::aarch64;
+pub(super) const ARCH: TargetArch = TargetArch::aarch64;
 
 /// Allowed whatever the arguments are.
 const ALLOWED: &[i64] = &[
@@ -104,12 +104,14 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
 }
 
 /// A small non-negative constant of libc's.
-fn number(value: i32) -> u64 {
+pub(super) fn number(value: i32) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
 /// All conditions must hold; arguments are 32 bits wide.
-fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
+pub(super) fn rule(
+    conditions: &[(u8, SeccompCmpOp, u64)],
+) -> Result<SeccompRule, seccompiler::BackendError> {
     let mut all = Vec::with_capacity(conditions.len());
     for (argument, operator, value) in conditions {
         all.push(SeccompCondition::new(

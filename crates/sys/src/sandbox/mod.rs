@@ -12,6 +12,7 @@
 
 pub mod files;
 mod filter;
+mod provider;
 
 use std::fmt;
 use std::io;
@@ -21,6 +22,8 @@ use std::path::{Path, PathBuf};
 use crate::process::{self, Credentials, Limit, Resource};
 use crate::signals::Signal;
 use crate::users;
+
+pub use provider::provider;
 
 /// How the process is kept away from files.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,473 @@
+//! A shared library that speaks zlib's ABI, loaded into this process.
+//!
+//! Nothing that it says is believed that can be seen: every output is bounded by its buffer, every
+//! pointer and length that it leaves behind is compared with what went in. But it runs here, so a
+//! process that holds anything of value does not load one; `accelerator` does it in a process of
+//! its own.
+//!
+//! Needed are `deflateInit2_`, `deflate` and `deflateEnd`. `deflateReset`, `deflateParams`,
+//! `deflateSetDictionary` and `zlibVersion` are used where they are (ISA-L's has only the third).
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
+
+/// The version of zlib's headers whose layout we use. Implementations compare the first character.
+const ABI_VERSION: &CStr = c"1.2.11";
+/// zlib.h's `Z_OK`.
+const Z_OK: c_int = 0;
+/// zlib.h's `Z_SYNC_FLUSH`.
+const Z_SYNC_FLUSH: c_int = 2;
+/// zlib.h's `Z_DEFLATED`.
+const Z_DEFLATED: c_int = 8;
+/// Raw deflate with a window of 32 KiB.
+const RAW_WINDOW_BITS: c_int = -15;
+/// zlib's default use of memory.
+const MEMORY_LEVEL: c_int = 8;
+/// What a sync flush ends with: an empty stored block's length and its complement.
+const SYNC_END: [u8; 4] = [0, 0, 0xff, 0xff];
+/// The longest stored block.
+const STORED_BLOCK_BYTES: usize = 65535;
+
+/// `z_stream` as zlib.h lays it out on LP64.
+#[repr(C)]
+struct ZStream {
+    next_in: *const u8,
+    avail_in: c_uint,
+    total_in: c_ulong,
+    next_out: *mut u8,
+    avail_out: c_uint,
+    total_out: c_ulong,
+    msg: *const c_char,
+    state: *mut c_void,
+    zalloc: Option<unsafe extern "C" fn(*mut c_void, c_uint, c_uint) -> *mut c_void>,
+    zfree: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    opaque: *mut c_void,
+    data_type: c_int,
+    adler: c_ulong,
+    reserved: c_ulong,
+}
+
+impl ZStream {
+    fn empty() -> Self {
+        Self {
+            next_in: std::ptr::null(),
+            avail_in: 0,
+            total_in: 0,
+            next_out: std::ptr::null_mut(),
+            avail_out: 0,
+            total_out: 0,
+            msg: std::ptr::null(),
+            state: std::ptr::null_mut(),
+            zalloc: None,
+            zfree: None,
+            opaque: std::ptr::null_mut(),
+            data_type: 0,
+            adler: 0,
+            reserved: 0,
+        }
+    }
+}
+
+type Init2 = unsafe extern "C" fn(
+    *mut ZStream,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const c_char,
+    c_int,
+) -> c_int;
+type Deflate = unsafe extern "C" fn(*mut ZStream, c_int) -> c_int;
+type OneStream = unsafe extern "C" fn(*mut ZStream) -> c_int;
+type SetDictionary = unsafe extern "C" fn(*mut ZStream, *const u8, c_uint) -> c_int;
+type Params = unsafe extern "C" fn(*mut ZStream, c_int, c_int) -> c_int;
+type Version = unsafe extern "C" fn() -> *const c_char;
+
+/// Why a library cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LibraryError {
+    /// The path is not absolute: what would be loaded depends on the loader's settings.
+    NotAbsolute,
+    /// The loader's words.
+    Load(String),
+    /// It has no such function.
+    Missing(&'static str),
+}
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAbsolute => f.write_str("not an absolute path"),
+            Self::Load(text) => f.write_str(text),
+            Self::Missing(name) => write!(f, "no zlib: it has no {name}"),
+        }
+    }
+}
+
+impl std::error::Error for LibraryError {}
+
+/// A loaded library. It stays loaded until the process ends.
+pub struct Library {
+    init: Init2,
+    deflate: Deflate,
+    end: OneStream,
+    reset: Option<OneStream>,
+    set_dictionary: Option<SetDictionary>,
+    params: Option<Params>,
+    path: PathBuf,
+    version: Option<String>,
+}
+
+impl Library {
+    /// Loads the library at `path`, which must be absolute. Its constructors run.
+    ///
+    /// # Errors
+    /// [`LibraryError`].
+    pub fn load(path: &Path) -> Result<Self, LibraryError> {
+        if !path.is_absolute() {
+            return Err(LibraryError::NotAbsolute);
+        }
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| LibraryError::Load("a NUL byte in the path".to_owned()))?;
+        // Its own symbols before all others': a process that also had another zlib crashed in a
+        // library that found the wrong one.
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | deep_bind();
+        // SAFETY: a terminated string. What the library's constructors do is the reason why
+        // this runs in a process that holds nothing.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+        let handle = NonNull::new(handle).ok_or_else(|| LibraryError::Load(loader_error()))?;
+        let need = |name: &'static CStr| {
+            symbol(handle, name).ok_or(LibraryError::Missing(name.to_str().unwrap_or_default()))
+        };
+        let deflate = need(c"deflate")?;
+        // SAFETY: by the library's claim, a library by the name of zlib's functions, these have
+        // zlib.h's types; function pointers and data pointers have one size here.
+        let mut library = unsafe {
+            use std::mem::transmute;
+            Self {
+                init: transmute::<NonNull<c_void>, Init2>(need(c"deflateInit2_")?),
+                deflate: transmute::<NonNull<c_void>, Deflate>(deflate),
+                end: transmute::<NonNull<c_void>, OneStream>(need(c"deflateEnd")?),
+                reset: symbol(handle, c"deflateReset")
+                    .map(|it| transmute::<NonNull<c_void>, OneStream>(it)),
+                set_dictionary: symbol(handle, c"deflateSetDictionary")
+                    .map(|it| transmute::<NonNull<c_void>, SetDictionary>(it)),
+                params: symbol(handle, c"deflateParams")
+                    .map(|it| transmute::<NonNull<c_void>, Params>(it)),
+                path: file_of(deflate).unwrap_or_else(|| path.to_owned()),
+                version: None,
+            }
+        };
+        if let Some(version) = symbol(handle, c"zlibVersion") {
+            // SAFETY: as above; the string is zlib's own, static.
+            let text = unsafe {
+                let version = std::mem::transmute::<NonNull<c_void>, Version>(version);
+                text_at(version())
+            };
+            library.version = text;
+        }
+        Ok(library)
+    }
+
+    /// The file that `deflate` lies in, by the loader's word: not always the one that was asked
+    /// for.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says of its version; libnxz tells what it was built with.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// Functions that it does not have and we can do without.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        let all = [
+            ("deflateReset", self.reset.is_none()),
+            ("deflateSetDictionary", self.set_dictionary.is_none()),
+            ("deflateParams", self.params.is_none()),
+            ("zlibVersion", self.version.is_none()),
+        ];
+        all.iter()
+            .filter(|(_, missing)| *missing)
+            .map(|(name, _)| *name)
+            .collect()
+    }
+
+    /// An encoder for one thread.
+    #[must_use]
+    pub fn encoder(self: &Arc<Self>) -> LibraryEncoder {
+        LibraryEncoder {
+            library: Arc::clone(self),
+            stream: Box::new(ZStream::empty()),
+            level: None,
+        }
+    }
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library")
+            .field("path", &self.path)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn deep_bind() -> c_int {
+    libc::RTLD_DEEPBIND
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn deep_bind() -> c_int {
+    0
+}
+
+fn symbol(handle: NonNull<c_void>, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the handle came from dlopen and is never closed.
+    NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) })
+}
+
+/// The file that holds the code at `address`.
+fn file_of(address: NonNull<c_void>) -> Option<PathBuf> {
+    // SAFETY: all-zero is a valid Dl_info, which dladdr fills.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` lives through the call; the address is only looked up.
+    if unsafe { libc::dladdr(address.as_ptr(), &raw mut found) } == 0 || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr gave a terminated string that lives as long as the library is loaded.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    let name = std::ffi::OsString::from_vec(name.to_bytes().to_vec());
+    Some(PathBuf::from(name))
+}
+
+fn loader_error() -> String {
+    // SAFETY: dlerror returns null or a string valid until the next call; it is copied at once.
+    unsafe { text_at(libc::dlerror()) }.unwrap_or_else(|| "unknown loader error".to_owned())
+}
+
+/// # Safety
+/// `text` is null or points at a terminated string.
+unsafe fn text_at(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: by the caller's promise.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let text = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes));
+    Some(text.chars().filter(|c| !c.is_control()).collect())
+}
+
+/// One stream of a library, begun anew for each run.
+pub struct LibraryEncoder {
+    library: Arc<Library>,
+    /// In a box, for its state points back at it.
+    stream: Box<ZStream>,
+    /// The effort that it was initialised with; none before.
+    level: Option<u8>,
+}
+
+// SAFETY: a zlib stream belongs to no thread, and this one is used by one at a time.
+unsafe impl Send for LibraryEncoder {}
+
+impl LibraryEncoder {
+    fn begin(&mut self, level: u8) -> Result<(), RunError> {
+        let library = Arc::clone(&self.library);
+        if self
+            .level
+            .is_some_and(|before| before == level || library.params.is_some())
+            && let Some(reset) = library.reset
+        {
+            // SAFETY: the stream was initialised by this library and not ended.
+            let code = unsafe { reset(&raw mut *self.stream) };
+            self.expect("deflateReset", code)?;
+            if self.level != Some(level)
+                && let Some(params) = library.params
+            {
+                self.offer(&[], &mut []);
+                // SAFETY: as above; nothing is to be read or written.
+                let code = unsafe { params(&raw mut *self.stream, c_int::from(level), 0) };
+                self.expect("deflateParams", code)?;
+                self.level = Some(level);
+            }
+            return Ok(());
+        }
+        self.end();
+        *self.stream = ZStream::empty();
+        let size = c_int::try_from(size_of::<ZStream>()).unwrap_or(c_int::MAX);
+        // SAFETY: zlib.h: a stream of zeros, whose allocators are zlib's own then.
+        let code = unsafe {
+            (library.init)(
+                &raw mut *self.stream,
+                c_int::from(level),
+                Z_DEFLATED,
+                RAW_WINDOW_BITS,
+                MEMORY_LEVEL,
+                0,
+                ABI_VERSION.as_ptr(),
+                size,
+            )
+        };
+        self.expect("deflateInit2_", code)?;
+        self.level = Some(level);
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if self.level.take().is_some() {
+            // SAFETY: the stream was initialised and is not used again before the next time.
+            unsafe { (self.library.end)(&raw mut *self.stream) };
+        }
+    }
+
+    /// Lays input and space before the stream.
+    fn offer(&mut self, input: &[u8], space: &mut [u8]) {
+        self.stream.next_in = input.as_ptr();
+        self.stream.avail_in = c_uint::try_from(input.len()).unwrap_or(0);
+        self.stream.next_out = space.as_mut_ptr();
+        self.stream.avail_out = c_uint::try_from(space.len()).unwrap_or(c_uint::MAX);
+    }
+
+    fn remember(&mut self, history: &[u8]) -> Result<(), RunError> {
+        // Without it the run refers to itself alone: longer, but right.
+        let Some(set) = self.library.set_dictionary.filter(|_| !history.is_empty()) else {
+            return Ok(());
+        };
+        let len = c_uint::try_from(history.len()).unwrap_or(0);
+        // SAFETY: the stream was initialised; the history lives through the call, which copies.
+        let code = unsafe { set(&raw mut *self.stream, history.as_ptr(), len) };
+        self.expect("deflateSetDictionary", code)
+    }
+
+    /// Deflates one payload into `space`; returns how many bytes it took.
+    fn deflate(&mut self, payload: &[u8], space: &mut [u8]) -> Result<usize, RunError> {
+        self.offer(payload, space);
+        let (input, output) = (self.stream.next_in, self.stream.next_out);
+        // SAFETY: the stream was initialised, input and space live through the call.
+        let code = unsafe { (self.library.deflate)(&raw mut *self.stream, Z_SYNC_FLUSH) };
+        self.expect("deflate", code)?;
+        let left = usize::try_from(self.stream.avail_out).unwrap_or(usize::MAX);
+        let made = space.len().checked_sub(left);
+        let made = made.ok_or_else(|| fault("deflate says that space has grown"))?;
+        if left == 0 {
+            return Err(fault("deflate's output is longer than deflate allows"));
+        }
+        if self.stream.avail_in != 0 || self.stream.next_in != input.wrapping_add(payload.len()) {
+            return Err(fault("deflate has not taken all input"));
+        }
+        if self.stream.next_out != output.wrapping_add(made) {
+            return Err(fault("deflate gives two lengths of its output"));
+        }
+        let end = space.get(..made).unwrap_or_default();
+        if !end.ends_with(&SYNC_END) {
+            return Err(fault("deflate's output does not end with a flush"));
+        }
+        // What was offered is not ours to lend any longer.
+        self.offer(&[], &mut []);
+        Ok(made)
+    }
+
+    fn expect(&mut self, function: &str, code: c_int) -> Result<(), RunError> {
+        if code == Z_OK {
+            return Ok(());
+        }
+        let system = io::Error::last_os_error();
+        // A failing library's `msg` is a pointer of its making: not followed.
+        let mut text = format!("{function} failed with {code}");
+        if system.raw_os_error().is_some_and(|number| number != 0) {
+            text.push_str(&format!(" ({system})"));
+        }
+        Err(RunError(text))
+    }
+
+    fn encode(
+        &mut self,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
+    ) -> Result<(), RunError> {
+        clear_errno();
+        self.begin(run.level.clamp(1, 9))?;
+        self.remember(run.history())?;
+        for payload in run.payloads() {
+            let start = out.len();
+            // zlib's own bound (deflateBound) and more: libraries store in blocks of 16 KiB and
+            // less, and what comes out too long for a peer is replaced below.
+            out.resize(start + payload.len() + payload.len() / 64 + 128, 0);
+            let space = out.get_mut(start..).unwrap_or_default();
+            let made = self.deflate(payload, space)?;
+            out.truncate(start + made);
+            if made > payload.len() + MAX_GROWTH_BYTES {
+                out.truncate(start);
+                store(payload, out);
+            }
+            ends.push(out.len());
+        }
+        Ok(())
+    }
+}
+
+impl RunEncoder for LibraryEncoder {
+    /// Every payload ends with a sync flush, whatever `run.flush` would allow: so any of them can
+    /// be replaced by stored blocks.
+    fn encode_run(
+        &mut self,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
+    ) -> Result<(), RunError> {
+        let result = self.encode(run, out, ends);
+        if result.is_err() {
+            // What state it is in is nobody's guess.
+            self.end();
+        }
+        result
+    }
+}
+
+impl Drop for LibraryEncoder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Appends `payload` as stored blocks (RFC 1951 §3.2.4).
+fn store(payload: &[u8], out: &mut Vec<u8>) {
+    for block in payload.chunks(STORED_BLOCK_BYTES) {
+        let len = u16::try_from(block.len()).unwrap_or(u16::MAX);
+        out.push(0);
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&(!len).to_le_bytes());
+        out.extend_from_slice(block);
+    }
+}
+
+fn fault(text: &str) -> RunError {
+    RunError(text.to_owned())
+}
+
+fn clear_errno() {
+    // SAFETY: the location is this thread's own.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        *libc::__errno_location() = 0;
+    }
+}
+
+#[cfg(test)]
+#[path = "library_tests.rs"]
+mod tests;

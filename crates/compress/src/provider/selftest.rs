@@ -1,0 +1,116 @@
+//! What an engine has to show before it is used: runs that are inflated and compared.
+
+use std::time::{Duration, Instant};
+
+use super::verify::Verifier;
+use super::{Flush, HISTORY_BYTES, MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
+
+/// How long all of the self-test may take; whoever asks for it sees to that, since an engine
+/// that hangs does not come back.
+pub const SELF_TEST_LIMIT: Duration = Duration::from_secs(2);
+
+/// A payload's size in the self-test, as most packets' in bulk, bytes.
+const PAYLOAD_BYTES: usize = 32 * 1024;
+
+/// Makes `encoder` encode text, the same again behind itself (its history must be used or at
+/// least do no harm), and what cannot be compressed; compares all of it. Returns how long
+/// 32 KiB of text took at `level`.
+///
+/// # Errors
+/// [`RunError`]: the encoder's, or what is wrong with its output.
+pub fn self_test(encoder: &mut dyn RunEncoder, level: u8) -> Result<Duration, RunError> {
+    let (text, noise) = (text(), noise());
+    let (half, rest) = text.split_at(HISTORY_BYTES);
+    let mut behind = half.to_vec();
+    behind.extend_from_slice(rest);
+    let mut unlike = rest.to_vec();
+    unlike.extend_from_slice(&noise);
+    let mut verifier = Verifier::new();
+    let mut took = Duration::MAX;
+    for (what, window, history_bytes, pieces) in [
+        ("text", half, 0, 1),
+        ("text behind its history", &behind, HISTORY_BYTES, 4),
+        ("random data", &unlike, HISTORY_BYTES, 2),
+        ("text again", half, 0, 1),
+    ] {
+        let len = window.len() - history_bytes;
+        let ends: Vec<usize> = (1..=pieces)
+            .map(|piece| history_bytes + len * piece / pieces)
+            .collect();
+        let run = Run {
+            window,
+            history_bytes,
+            ends: &ends,
+            level,
+            flush: Flush::Sync,
+        };
+        let begun = Instant::now();
+        check(encoder, &run, &mut verifier)
+            .map_err(|RunError(why)| RunError(format!("self-test, {what}: {why}")))?;
+        if what.starts_with("text") && pieces == 1 {
+            took = took.min(begun.elapsed());
+        }
+    }
+    Ok(took)
+}
+
+fn check(
+    encoder: &mut dyn RunEncoder,
+    run: &Run<'_>,
+    verifier: &mut Verifier,
+) -> Result<(), RunError> {
+    let (mut out, mut ends) = (Vec::new(), Vec::new());
+    encoder.encode_run(run, &mut out, &mut ends)?;
+    verifier.verify(run, &out, &ends)?;
+    let most = run.window.len() - run.history_bytes + run.ends.len() * MAX_GROWTH_BYTES;
+    if out.len() > most {
+        return Err(RunError("its output is longer than a peer takes".into()));
+    }
+    Ok(())
+}
+
+/// Twice [`PAYLOAD_BYTES`] of lines that resemble each other.
+fn text() -> Vec<u8> {
+    const WORDS: &[&str] = &[
+        "compression",
+        "channel",
+        "window",
+        "packet",
+        "the",
+        "of",
+        "between",
+        "two",
+        "bytes",
+        "history",
+        "peer",
+        "and",
+        "flush",
+        "boundary",
+        "stream",
+        "\n",
+    ];
+    let mut state = 0x9e37_79b9_u32;
+    let mut out = Vec::with_capacity(2 * PAYLOAD_BYTES + 16);
+    while out.len() < 2 * PAYLOAD_BYTES {
+        let word = WORDS.get(next(&mut state) as usize % WORDS.len());
+        out.extend_from_slice(word.copied().unwrap_or_default().as_bytes());
+        out.push(b' ');
+    }
+    out.truncate(2 * PAYLOAD_BYTES);
+    out
+}
+
+fn noise() -> Vec<u8> {
+    let mut state = 0x2545_f491_u32;
+    (0..PAYLOAD_BYTES)
+        .map(|_| next(&mut state).to_le_bytes()[1])
+        .collect()
+}
+
+/// xorshift (Marsaglia 2003): the same bytes each time, which no engine finds a pattern in.
+fn next(state: &mut u32) -> u32 {
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    *state
+}

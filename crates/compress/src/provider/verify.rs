@@ -1,0 +1,109 @@
+//! What an engine that is not ours has made is inflated and compared before it is used.
+
+use zlib_rs::{Inflate, InflateFlush, Status};
+
+use super::{Run, RunError};
+
+/// log2 of the window, bytes.
+const WINDOW_BITS: u8 = 15;
+
+/// Inflates runs again, one at a time.
+pub struct Verifier {
+    /// None before the first use, and after what did not inflate.
+    stream: Option<Inflate>,
+    plain: Vec<u8>,
+}
+
+impl Verifier {
+    /// Takes its memory with the first run.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            stream: None,
+            plain: Vec::new(),
+        }
+    }
+
+    /// Whether `out`, in pieces that end at `ends`, is `run` in raw deflate: each piece inflates
+    /// to its payload by itself, all of it is used, and the stream goes on behind it.
+    ///
+    /// # Errors
+    /// [`RunError`] with what is wrong.
+    pub fn verify(&mut self, run: &Run<'_>, out: &[u8], ends: &[usize]) -> Result<(), RunError> {
+        if ends.len() != run.ends.len() || ends.last() != Some(&out.len()) {
+            return Err(wrong("has pieces missing"));
+        }
+        let mut stream = match self.stream.take() {
+            Some(mut stream) => {
+                stream.reset(false);
+                stream
+            }
+            None => Inflate::new(false, WINDOW_BITS),
+        };
+        if !run.history().is_empty() {
+            let set = stream.set_dictionary(run.history());
+            set.map_err(|_| wrong("cannot be inflated: no dictionary"))?;
+        }
+        let mut start = 0;
+        for (payload, end) in run.payloads().zip(ends) {
+            let piece = out.get(start..*end).ok_or_else(|| wrong("has no order"))?;
+            self.inflate(&mut stream, piece, payload)?;
+            start = *end;
+        }
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    fn inflate(
+        &mut self,
+        stream: &mut Inflate,
+        mut piece: &[u8],
+        payload: &[u8],
+    ) -> Result<(), RunError> {
+        // One byte more than is right shows that there is more.
+        self.plain.clear();
+        self.plain.resize(payload.len() + 1, 0);
+        let mut made = 0;
+        while !piece.is_empty() {
+            let (taken_before, made_before) = (stream.total_in(), stream.total_out());
+            let space = self.plain.get_mut(made..).unwrap_or_default();
+            let status = stream
+                .decompress(piece, space, InflateFlush::SyncFlush)
+                .map_err(|_| wrong("is no deflate"))?;
+            if status == Status::StreamEnd {
+                return Err(wrong("ends the stream"));
+            }
+            let taken = delta(taken_before, stream.total_in());
+            let more = delta(made_before, stream.total_out());
+            made += more;
+            piece = piece.get(taken..).unwrap_or_default();
+            if made > payload.len() || (taken == 0 && more == 0) {
+                return Err(wrong("inflates to other bytes"));
+            }
+        }
+        if self.plain.get(..made) == Some(payload) {
+            Ok(())
+        } else {
+            Err(wrong("inflates to other bytes"))
+        }
+    }
+
+    /// Frees what the next run can make again.
+    pub fn shed(&mut self) {
+        *self = Self::new();
+    }
+}
+
+impl Default for Verifier {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn wrong(what: &str) -> RunError {
+    RunError(format!("its output {what}"))
+}
+
+fn delta(before: u64, after: u64) -> usize {
+    usize::try_from(after.wrapping_sub(before)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,240 @@
+//! The cage of a process that runs a library of others for us: it computes on memory that it
+//! shares, and need only load code and reach a device.
+//!
+//! It can read what programs need to start and what describes the hardware, execute nothing,
+//! write no file, open no socket, start no process and reach no other one. Unlike before
+//! authentication, a forbidden call fails and does not kill, as if the kernel did not know it
+//! (ENOSYS): such libraries look around when they start, and do without what they may not have.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompCmpOp, SeccompFilter};
+
+use super::files::Wall;
+use super::filter::{ARCH, number, rule};
+use crate::process::{self, Limit, Resource};
+
+/// What may be read, and loaded as code: libraries with what they depend on, and the loader's
+/// cache.
+const CODE: &[&str] = &["/lib", "/lib64", "/usr", "/opt", "/etc/ld.so.cache"];
+/// What may be read: the hardware, described by the kernel.
+const READ: &[&str] = &[
+    "/sys",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/device-tree",
+    "/proc/self/auxv",
+    "/proc/self/maps",
+];
+/// Devices that may be opened for writing and asked for anything: compression engines (POWER's
+/// NX, IBM's GenWQE, QAT by VFIO or its own driver) and those that every program may have.
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+    "/dev/crypto",
+    "/dev/nx-gzip",
+    "/dev/genwqe0_card",
+    "/dev/vfio",
+    "/dev/qat_adf_ctl",
+    "/dev/qat_dev_processes",
+    "/dev/usdm_drv",
+    "/dev/hugepages",
+];
+
+/// Descriptors that the process may have open.
+const MAX_OPEN_FILES: u64 = 256;
+
+/// Calls that are allowed whatever their arguments are: memory, files by the rules above, the
+/// device that is open, threads' locks, clocks, and the socket and the memory that it is given.
+const ALLOWED: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_recvmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_close,
+    libc::SYS_lseek,
+    libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    libc::SYS_getdents64,
+    libc::SYS_getcwd,
+    libc::SYS_ioctl,
+    libc::SYS_fcntl,
+    libc::SYS_dup,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_futex,
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_mlock,
+    libc::SYS_munlock,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_times,
+    libc::SYS_getrusage,
+    libc::SYS_getcpu,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_rseq,
+    libc::SYS_membarrier,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// What only x86-64 still has; aarch64 has the successors alone.
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_HERE: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_wait,
+    libc::SYS_time,
+    libc::SYS_arch_prctl,
+];
+#[cfg(target_arch = "aarch64")]
+const ALLOWED_HERE: &[i64] = &[];
+
+/// Closes the cage around this process, which has one thread yet; `libraries` are what it will
+/// load. Says whether the kernel keeps files out of reach; calls are filtered on every kernel.
+///
+/// # Errors
+/// The kernel's error; end the process then.
+pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
+    process::disable_core_dumps()?;
+    process::set_no_new_privs()?;
+    process::set_dumpable(false)?;
+    for (resource, value) in [
+        (Resource::FileSize, 0),
+        (Resource::Core, 0),
+        (Resource::OpenFiles, MAX_OPEN_FILES),
+    ] {
+        let ceiling = process::limit(resource)?.hard;
+        process::set_limit(resource, Limit::both(value.min(ceiling)))?;
+    }
+    let wall = files(libraries)?;
+    let program = program().map_err(io::Error::other)?;
+    seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)?;
+    Ok(wall)
+}
+
+fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
+    let code = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
+    let device = code | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let named = |paths: &'static [&str]| paths.iter().map(Path::new);
+    let beside = libraries.iter().filter_map(|path| path.as_ref().parent());
+    let rules = named(CODE)
+        .chain(named(READ))
+        .chain(beside)
+        .map(|path| (path, code))
+        .chain(named(DEVICES).map(|path| (path, device)));
+    let mut set = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI::V5))
+        .and_then(|set| set.handle_access(AccessNet::from_all(ABI::V4)))
+        .and_then(|set| set.scope(Scope::from_all(ABI::V6)))
+        .and_then(Ruleset::create)
+        .map_err(io::Error::other)?;
+    for (path, rights) in rules {
+        // What this machine does not have needs no rule.
+        let Ok(opened) = PathFd::new(path) else {
+            continue;
+        };
+        let rights = if path.is_dir() {
+            rights
+        } else {
+            rights & AccessFs::from_file(ABI::V5)
+        };
+        set = set
+            .add_rule(PathBeneath::new(opened, rights))
+            .map_err(io::Error::other)?;
+    }
+    let restricted = set.restrict_self().map_err(io::Error::other)?;
+    Ok(match restricted.ruleset {
+        RulesetStatus::FullyEnforced => Wall::Whole,
+        RulesetStatus::PartiallyEnforced => Wall::Partial,
+        RulesetStatus::NotEnforced => Wall::None,
+    })
+}
+
+fn program() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules = BTreeMap::new();
+    for call in ALLOWED.iter().chain(ALLOWED_HERE) {
+        rules.insert(*call, Vec::new());
+    }
+    // Threads and no processes. The flags of clone3 lie where a filter cannot see them; the C
+    // library takes clone where the kernel has no clone3.
+    let threads = SeccompCmpOp::MaskedEq(number(libc::CLONE_THREAD));
+    let thread = number(libc::CLONE_THREAD);
+    rules.insert(libc::SYS_clone, vec![rule(&[(0, threads, thread)])?]);
+    // abort(3), to this process alone.
+    let own = number(process::pid());
+    rules.insert(libc::SYS_tgkill, vec![rule(&[(0, SeccompCmpOp::Eq, own)])?]);
+    // Limits of this process alone.
+    rules.insert(
+        libc::SYS_prlimit64,
+        vec![rule(&[(0, SeccompCmpOp::Eq, 0)])?],
+    );
+    let mut control = Vec::new();
+    for command in [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA] {
+        control.push(rule(&[(0, SeccompCmpOp::Eq, number(command))])?);
+    }
+    rules.insert(libc::SYS_prctl, control);
+    SeccompFilter::new(
+        rules,
+        SeccompAction::Errno(u32::try_from(libc::ENOSYS).unwrap_or(1)),
+        SeccompAction::Allow,
+        ARCH,
+    )?
+    .try_into()
+}
