@@ -15,6 +15,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("keys", 1, &[]),
     ("privsep", 1, &["crypto"]),
     ("sftp", 1, &["sys"]),
+    ("accelerator", 1, &[]),
     ("proto", 2, &["sys"]),
     ("agent", 2, &[]),
     ("config", 2, &["packet", "sys"]),
