@@ -19,9 +19,14 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("proto", 2, &["sys"]),
     ("agent", 2, &[]),
     ("config", 2, &["packet", "sys"]),
+    ("transfer", 2, &[]),
     ("driver", 3, &[]),
     // The privileged process parses its own RPC and nothing of the network's.
-    ("monitor", 3, &["proto", "packet", "compress", "sftp"]),
+    (
+        "monitor",
+        3,
+        &["proto", "packet", "compress", "sftp", "transfer"],
+    ),
     ("client", 4, &["monitor"]),
     ("server", 4, &["monitor"]),
     ("tools", 5, &[]),
