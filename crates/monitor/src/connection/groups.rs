@@ -11,26 +11,32 @@ const MAX_GROUP_BITS: usize = 8192;
 /// The group for a client's wish; both fields empty when none fits.
 pub(crate) fn choose_group(request: &ChooseGroup, moduli_file: &str, log: &Log) -> Group {
     let bits = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    let groups = match sys::file::read_bounded(moduli_file, 8 << 20, sys::file::Links::Follow) {
-        Ok(text) => keys::moduli::parse(&text),
+    let file = match sys::file::read_bounded(moduli_file, 8 << 20, sys::file::Links::Follow) {
+        Ok(file) => Some(file),
         Err(error) => {
             log.info(&format!(
                 "could not open {moduli_file} ({error}), using the built-in group"
             ));
-            Vec::new()
+            None
         }
     };
-    let chosen = keys::moduli::choose(
-        &groups,
-        bits(request.min_bits).max(MIN_GROUP_BITS),
-        bits(request.preferred_bits),
-        bits(request.max_bits).min(MAX_GROUP_BITS),
-        u64::from_be_bytes(crypto::random::bytes()),
-    );
+    let chosen = file.and_then(|file| {
+        let chosen = keys::moduli::choose(
+            &file,
+            bits(request.min_bits).max(MIN_GROUP_BITS),
+            bits(request.preferred_bits),
+            bits(request.max_bits).min(MAX_GROUP_BITS),
+            u64::from_be_bytes(crypto::random::bytes()),
+        );
+        if chosen.is_none() {
+            log.info(&format!("WARNING: no suitable primes in {moduli_file}"));
+        }
+        chosen
+    });
     match chosen {
         Some(group) => Group {
-            p: group.modulus.clone(),
-            g: group.generator.clone(),
+            p: group.modulus,
+            g: group.generator,
         },
         None => built_in_group(request, bits(request.preferred_bits)),
     }
