@@ -25,8 +25,9 @@ fn main() {
             .map(|_| u64::from_le_bytes(crypto::random::bytes()))
             .collect();
         words[0] |= 1;
-        for level in [Level::Portable, Level::Avx2, Level::Avx512] {
-            let features = detect().limited_to(level);
+        // Levels without a kernel of their own repeat the one below.
+        for level in Level::ALL {
+            let features = detect().limited_to(*level);
             let tests = PrimalityTests::with_features(&features);
             let numbers = vec![words.as_slice(); tests.lanes()];
             let time = milliseconds(|| {

@@ -9,7 +9,7 @@
 //! one packet, key stream and one-time key, is not: it tells of that packet only.
 #![forbid(unsafe_code)]
 
-mod portable;
+pub(super) mod portable;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -17,11 +17,17 @@ use self::portable::Portable;
 use super::CpuFeatures;
 use crate::{IntegrityFailed, constant_time};
 
+#[cfg(target_arch = "aarch64")]
+use super::aarch64::chacha_neon::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::x86_64::{chacha_avx2::Avx2, chacha_avx512::Avx512};
 
 /// Bytes of a ChaCha20 block.
 pub(super) const BLOCK_LEN: usize = 64;
+
+/// "expand 32-byte k", as little-endian words.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
 /// A block of key stream.
 pub(super) type Block = [u8; BLOCK_LEN];
@@ -112,6 +118,8 @@ pub(super) trait Tier {
 #[derive(Clone, Copy)]
 enum Kernel {
     Portable(Portable),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
@@ -129,6 +137,8 @@ macro_rules! with_tier {
     ($kernel:expr, $tier:ident => $call:expr) => {
         match $kernel {
             Kernel::Portable($tier) => $call,
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon($tier) => $call,
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2($tier) => $call,
             #[cfg(target_arch = "x86_64")]
@@ -210,7 +220,15 @@ impl Kernel {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    fn choose(features: &CpuFeatures) -> Self {
+        match features.neon {
+            Some(token) => Self::Neon(Neon::new(token)),
+            None => Self::Portable(Portable::new()),
+        }
+    }
+
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     fn choose(_: &CpuFeatures) -> Self {
         Self::Portable(Portable::new())
     }
@@ -218,6 +236,8 @@ impl Kernel {
     fn name(self) -> &'static str {
         match self {
             Self::Portable(_) => "aws-lc",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => "neon",
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]

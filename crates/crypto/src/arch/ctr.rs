@@ -6,6 +6,8 @@ use super::CpuFeatures;
 use crate::awslc::Failed;
 use crate::awslc::aes::AesKey;
 
+#[cfg(target_arch = "aarch64")]
+use super::aarch64::ctr_aes;
 #[cfg(target_arch = "x86_64")]
 use super::x86_64::{ctr_aesni, ctr_vaes256, ctr_vaes512};
 
@@ -13,6 +15,9 @@ use super::x86_64::{ctr_aesni, ctr_vaes256, ctr_vaes512};
 pub(crate) enum CtrKernel {
     /// aws-lc's.
     Portable(AesKey),
+    /// One block an instruction.
+    #[cfg(target_arch = "aarch64")]
+    Aes(ctr_aes::Key),
     /// One block an instruction.
     #[cfg(target_arch = "x86_64")]
     AesNi(ctr_aesni::Key),
@@ -39,7 +44,20 @@ impl CtrKernel {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    /// Takes 16, 24 or 32 bytes of key.
+    ///
+    /// aws-lc's kernel keeps three blocks in flight, and ours eight: cores that start
+    /// two or four rounds in a cycle, each of two or three cycles, are full with no
+    /// less.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, Failed> {
+        match features.aes {
+            Some(token) => ctr_aes::Key::new(token, key).map(Self::Aes),
+            None => AesKey::for_encryption(key).map(Self::Portable),
+        }
+    }
+
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     pub(crate) fn with_features(key: &[u8], _: &CpuFeatures) -> Result<Self, Failed> {
         AesKey::for_encryption(key).map(Self::Portable)
     }
@@ -48,6 +66,8 @@ impl CtrKernel {
     pub(crate) fn apply(&self, counter: u128, data: &mut [u8]) {
         match self {
             Self::Portable(key) => key.ctr(counter, data),
+            #[cfg(target_arch = "aarch64")]
+            Self::Aes(key) => key.apply(counter, data),
             #[cfg(target_arch = "x86_64")]
             Self::AesNi(key) => key.apply(counter, data),
             #[cfg(target_arch = "x86_64")]
@@ -61,6 +81,8 @@ impl CtrKernel {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Portable(_) => "aws-lc",
+            #[cfg(target_arch = "aarch64")]
+            Self::Aes(_) => "armv8-aes",
             #[cfg(target_arch = "x86_64")]
             Self::AesNi(_) => "aesni",
             #[cfg(target_arch = "x86_64")]

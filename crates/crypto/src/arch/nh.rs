@@ -25,6 +25,8 @@ pub(crate) struct NhKey {
 
 enum Kernel {
     Portable,
+    #[cfg(target_arch = "aarch64")]
+    Neon(super::HaveNeon),
     #[cfg(target_arch = "x86_64")]
     Avx2(super::x86_64::nh_avx2::Key),
     #[cfg(target_arch = "x86_64")]
@@ -50,6 +52,8 @@ impl NhKey {
     pub(crate) fn kernel(&self) -> &'static str {
         match &self.kernel {
             Kernel::Portable => "portable",
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon(_) => "neon",
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]
@@ -63,6 +67,8 @@ impl NhKey {
         let mut out = [0; 4];
         match &self.kernel {
             Kernel::Portable => self.portable(0, data, &mut out),
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon(token) => self.neon(*token, data.as_chunks().0, &mut out),
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2(key) => key.hash(data.as_chunks().0, &mut out),
             #[cfg(target_arch = "x86_64")]
@@ -78,6 +84,12 @@ impl NhKey {
         // The widest steps first, then single chunks, then the padded rest.
         let chunks = match &self.kernel {
             Kernel::Portable => data,
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon(token) => {
+                let (chunks, rest) = data.as_chunks();
+                self.neon(*token, chunks, &mut out);
+                rest
+            }
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2(key) => {
                 let (steps, rest) = data.as_chunks();
@@ -118,6 +130,12 @@ impl NhKey {
             portable::<4>(key, data, out);
         }
     }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    fn neon(&self, token: super::HaveNeon, chunks: &[[u8; CHUNK_LEN]], out: &mut [u64; 4]) {
+        super::aarch64::nh_neon::hash(token, &self.words[..], self.streams, chunks, out);
+    }
 }
 
 impl Drop for NhKey {
@@ -139,7 +157,12 @@ impl Kernel {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    fn choose(_: &[u32; MAX_WORDS], _: usize, features: &CpuFeatures) -> Self {
+        features.neon.map_or(Self::Portable, Self::Neon)
+    }
+
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     fn choose(_: &[u32; MAX_WORDS], _: usize, _: &CpuFeatures) -> Self {
         Self::Portable
     }

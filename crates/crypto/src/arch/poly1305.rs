@@ -1,6 +1,6 @@
 //! Poly1305 (RFC 8439 §2.5) on 64-bit words: what short messages, and the ends
 //! of long ones, are authenticated by. The kernels for long messages are in
-//! `x86_64`.
+//! `x86_64` and `aarch64`.
 //!
 //! In constant time: no branch or address depends on key or message.
 #![forbid(unsafe_code)]
@@ -39,7 +39,7 @@ impl Poly1305 {
     }
 
     /// The clamped `r`, lower word first.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
     #[inline]
     pub(crate) fn r(&self) -> [u64; 2] {
         self.r
@@ -47,7 +47,7 @@ impl Poly1305 {
 
     /// Goes on from the accumulator of a kernel that has taken in what comes
     /// before. Its topmost word must be below 8.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
     #[inline]
     pub(crate) fn resume(&mut self, accumulator: [u64; 3]) {
         self.accumulator = accumulator;
@@ -116,6 +116,43 @@ pub(super) fn fold(accumulator: [u64; 3]) -> [u64; 3] {
     let (low, carry) = join([a0, a1]).overflowing_add(u128::from(excess));
     let [a0, a1] = words(low);
     [a0, a1, (a2 & 3).wrapping_add(u64::from(carry))]
+}
+
+/// The lowest 26 bits: a limb of the kernels whose products have 64.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+pub(super) const LOW_26: u64 = (1 << 26) - 1;
+
+/// The limbs of 26 bits of a number below 2^128.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+#[inline]
+pub(super) fn limbs_26([low, high]: [u64; 2]) -> [u64; 5] {
+    [
+        low & LOW_26,
+        low >> 26 & LOW_26,
+        (low >> 52 | high << 12) & LOW_26,
+        high >> 14 & LOW_26,
+        high >> 40,
+    ]
+}
+
+/// The number of limbs below 2^31, in words of 64 bits; the topmost is at most 4.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+#[inline]
+pub(super) fn words_of_limbs_26(limbs: [u64; 5]) -> [u64; 3] {
+    let mut words = [0u64; 3];
+    let mut carry = 0u64;
+    for (i, limb) in limbs.into_iter().enumerate() {
+        let sum = limb.wrapping_add(carry);
+        let (limb, at) = (sum & LOW_26, 26 * i);
+        carry = sum >> 26;
+        words[at / 64] |= limb << (at % 64);
+        if at % 64 > 64 - 26 {
+            words[at / 64 + 1] |= limb >> (64 - at % 64);
+        }
+    }
+    // 2^130 is bit 2 of the topmost word.
+    words[2] = words[2].wrapping_add(carry << 2);
+    fold(words)
 }
 
 #[inline]

@@ -7,9 +7,22 @@ use crate::test_support::Noise;
 
 #[test]
 fn levels_take_features_away_downwards() {
-    let all = probe();
-    assert_eq!(all.limited_to(Level::Avx512), all);
+    let all = CpuFeatures::probe();
+    assert_eq!(all.limited_to(BEST), all);
     assert_eq!(all.limited_to(Level::Portable), CpuFeatures::default());
+    let mut before = 0;
+    for level in Level::ALL {
+        let features = all.limited_to(*level);
+        let count = features.rows().iter().filter(|(_, has)| *has).count();
+        assert!(count >= before, "{level:?}");
+        before = count;
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_level_avx2_knows_no_wider_vectors() {
+    let all = CpuFeatures::probe();
     let avx2 = all.limited_to(Level::Avx2);
     assert_eq!(avx2.avx2, all.avx2);
     assert_eq!(avx2.aes_ni, all.aes_ni);
@@ -38,8 +51,9 @@ fn nh_kernels_agree_on_every_length() {
     for streams in [2, 4] {
         let key = noise_key(&mut noise);
         let portable = NhKey::with_features(&key, streams, &CpuFeatures::default());
-        for level in Level::ALL {
-            let kernel = NhKey::with_features(&key, streams, &probe().limited_to(level));
+        for features in sets() {
+            let kernel = NhKey::with_features(&key, streams, &features);
+            let level = kernel.kernel();
             for len in 0..=BLOCK_LEN {
                 // All-ones words make every addition wrap.
                 for data in [noise.bytes(len), vec![0xff; len]] {
@@ -72,8 +86,7 @@ fn ctr_kernels_agree_on_every_length_and_wrap() {
     for key_len in [16, 24, 32] {
         let key = noise.bytes(key_len);
         let judge = crate::awslc::aes::AesKey::for_encryption(&key).expect("length fits");
-        for level in Level::ALL {
-            let features = probe().limited_to(level);
+        for features in sets() {
             let kernel = CtrKernel::with_features(&key, &features).expect("length fits");
             let mut check = |counter: u128, len: usize, skip: usize| {
                 let plain = noise.bytes(len + skip);
@@ -100,8 +113,7 @@ fn ctr_kernels_agree_on_every_length_and_wrap() {
 
 #[test]
 fn ctr_kernels_refuse_other_key_lengths() {
-    for level in Level::ALL {
-        let features = probe().limited_to(level);
+    for features in sets() {
         for len in [0, 15, 17, 31, 33, 64] {
             assert!(CtrKernel::with_features(&vec![0; len], &features).is_err());
         }

@@ -88,7 +88,7 @@ struct Tier {
 fn tiers(algorithm: Algorithm) -> Vec<Tier> {
     let mut tiers: Vec<Tier> = Vec::new();
     for level in Level::ALL {
-        if let Some(tier) = tier(algorithm, &arch::detect().limited_to(level))
+        if let Some(tier) = tier(algorithm, &arch::detect().limited_to(*level))
             && tiers.iter().all(|other| other.kernel != tier.kernel)
         {
             tiers.push(tier);

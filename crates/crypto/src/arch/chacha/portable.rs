@@ -11,10 +11,10 @@ const SHORT_LEN: usize = 2048;
 
 /// What any CPU can do.
 #[derive(Clone, Copy)]
-pub(super) struct Portable(());
+pub(in crate::arch) struct Portable(());
 
 impl Portable {
-    pub(super) fn new() -> Self {
+    pub(in crate::arch) fn new() -> Self {
         // The library chooses among its kernels by what it finds here.
         aws_lc_rs::init();
         Self(())

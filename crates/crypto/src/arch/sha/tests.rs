@@ -1,20 +1,9 @@
 //! Published vectors through every kernel, and each kernel against aws-lc's.
 
 use super::*;
-use crate::arch::{Level, probe};
+use crate::arch::sets_for_hashes;
 use crate::hash::HashAlgorithm;
 use crate::test_support::{Noise, hex};
-
-/// What each level leaves, with and without the SHA extensions, which hide other
-/// kernels.
-fn feature_sets() -> Vec<CpuFeatures> {
-    let levels = Level::ALL.map(|level| probe().limited_to(level));
-    let without_sha = levels.map(|features| CpuFeatures {
-        sha_ni: None,
-        ..features
-    });
-    levels.into_iter().chain(without_sha).collect()
-}
 
 /// A hash whose kernels are under test.
 trait Function<W, const BLOCK: usize> {
@@ -101,7 +90,7 @@ fn known<F: Function<W, BLOCK>, W: Copy + Default, const BLOCK: usize>(vectors: 
         &million,
     ];
     let mut noise = Noise::new(1);
-    for features in feature_sets() {
+    for features in sets_for_hashes() {
         for (input, vector) in inputs.iter().zip(&vectors) {
             for copies in [1, 2, 3, 10, 17] {
                 for got in digests::<F, W, BLOCK>(&features, &vec![*input; copies], &mut noise) {
@@ -169,7 +158,7 @@ fn agrees<F: Function<W, BLOCK>, W: Copy + Default, const BLOCK: usize>() {
             );
         }
     };
-    for features in feature_sets() {
+    for features in sets_for_hashes() {
         for count in 0..=MAX_MESSAGES {
             check(&vec![500; count], &features, &mut noise);
             let lengths: Vec<_> = (0..count).map(|_| noise.below(2000)).collect();
@@ -242,7 +231,7 @@ fn one_lane_of<W: Copy + Default, const BLOCK: usize>(
 fn every_lane_of_every_kernel_agrees_with_the_single_one() {
     #[allow(clippy::cast_possible_truncation)] // Half of the noise will do.
     let half = |word: u64| word as u32;
-    for features in feature_sets() {
+    for features in sets_for_hashes() {
         for tiers in [Tiers::sha1(&features), Tiers::sha256(&features)] {
             kernel_agrees(tiers.one, tiers.two, half);
             kernel_agrees(tiers.one, tiers.four, half);

@@ -5,8 +5,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::arch::chacha::Nonce;
 
-/// "expand 32-byte k", as little-endian words.
-pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+pub(super) use crate::arch::chacha::CONSTANTS;
 
 /// The word of the state that counts blocks.
 pub(super) const COUNTER: usize = 12;

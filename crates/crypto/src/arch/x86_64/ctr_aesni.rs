@@ -4,8 +4,9 @@ use core::arch::x86_64::*;
 
 use zeroize::Zeroize;
 
-use super::aes::{Schedule, for_each_run, xor_front};
+use super::aes::expand;
 use crate::arch::HaveAesNi;
+use crate::arch::aes::{Schedule, for_each_run, xor_front};
 use crate::awslc::Failed;
 
 const BLOCK_LEN: usize = 16;
@@ -18,7 +19,7 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn new(token: HaveAesNi, key: &[u8]) -> Result<Self, Failed> {
-        let schedule = Schedule::expand(token, key)?;
+        let schedule = expand(token, key)?;
         Ok(Self { token, schedule })
     }
 

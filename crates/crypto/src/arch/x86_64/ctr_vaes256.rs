@@ -8,8 +8,9 @@ use core::arch::x86_64::*;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::aes::{MAX_ROUND_KEYS, Schedule, for_each_run, xor_front};
+use super::aes::expand;
 use crate::arch::HaveVaesAvx2;
+use crate::arch::aes::{MAX_ROUND_KEYS, for_each_run, xor_front};
 use crate::awslc::Failed;
 
 const VECTOR_LEN: usize = 32;
@@ -28,7 +29,7 @@ struct DoubleKeys([[u8; VECTOR_LEN]; MAX_ROUND_KEYS]);
 
 impl Key {
     pub(crate) fn new(token: HaveVaesAvx2, key: &[u8]) -> Result<Self, Failed> {
-        let schedule = Schedule::expand(token.aes_ni(), key)?;
+        let schedule = expand(token.aes_ni(), key)?;
         let mut keys = DoubleKeys([[0; VECTOR_LEN]; MAX_ROUND_KEYS]);
         for (double, single) in keys.0.iter_mut().zip(&schedule.keys) {
             double[..16].copy_from_slice(single);

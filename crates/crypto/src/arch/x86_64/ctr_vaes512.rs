@@ -6,8 +6,9 @@
 
 use core::arch::x86_64::*;
 
-use super::aes::{MAX_ROUND_KEYS, Schedule, for_each_run};
+use super::aes::expand;
 use crate::arch::HaveVaesAvx512;
+use crate::arch::aes::{MAX_ROUND_KEYS, Schedule, for_each_run};
 use crate::awslc::Failed;
 
 const VECTOR_LEN: usize = 64;
@@ -20,7 +21,7 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn new(token: HaveVaesAvx512, key: &[u8]) -> Result<Self, Failed> {
-        let schedule = Schedule::expand(token.aes_ni(), key)?;
+        let schedule = expand(token.aes_ni(), key)?;
         Ok(Self { token, schedule })
     }
 

@@ -9,7 +9,7 @@ use core::arch::x86_64::*;
 use core::hint::black_box;
 
 use crate::arch::HaveAvx2;
-use crate::arch::poly1305::{Poly1305, fold};
+use crate::arch::poly1305::{LOW_26, Poly1305, limbs_26, words_of_limbs_26};
 
 /// Bytes of a block.
 const BLOCK_LEN: usize = 16;
@@ -21,8 +21,6 @@ const SHARING: usize = 4;
 const MIN_LEN: usize = 384;
 /// From so many whole steps on, the powers above r^4 pay.
 const MANY_STEPS: usize = 8;
-
-const LOW_26: u64 = (1 << 26) - 1;
 
 /// A number in each lane.
 type Limbs = [__m256i; 5];
@@ -99,7 +97,7 @@ impl Powers {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn new(r: [u64; 2]) -> Self {
-        let r1 = Power::new(broadcast(limbs_of(r)));
+        let r1 = Power::new(broadcast(limbs_26(r)));
         let r2 = r1.times(&r1);
         // Lanes 0 to 3 hold blocks 0, 2, 1 and 3 of a step: they want r^4, r^2, r^3
         // and r^1. Lane by lane, that is the product of r or r^2, and of 1 or r^2.
@@ -214,21 +212,12 @@ impl Sum {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn across(&self) -> [u64; 3] {
-        let mut words = [0u64; 3];
-        let mut carry = 0u64;
-        for (i, limb) in self.carry().into_iter().enumerate() {
-            // Four lanes of 28 bits at most: 30 bits, and a carry.
-            let sum = across(limb).wrapping_add(carry);
-            let (limb, at) = (sum & LOW_26, 26 * i);
-            carry = sum >> 26;
-            words[at / 64] |= limb << (at % 64);
-            if at % 64 > 64 - 26 {
-                words[at / 64 + 1] |= limb >> (64 - at % 64);
-            }
+        let mut sums = [0; 5];
+        for (sum, limb) in sums.iter_mut().zip(self.carry()) {
+            // Four lanes of 28 bits at most.
+            *sum = across(limb);
         }
-        // 2^130 is bit 2 of the topmost word.
-        words[2] = words[2].wrapping_add(carry << 2);
-        fold(words)
+        words_of_limbs_26(sums)
     }
 }
 
@@ -265,17 +254,6 @@ fn opaque<const N: usize>(mut limbs: [__m256i; N]) -> [__m256i; N] {
 #[target_feature(enable = "avx2")]
 fn times_5(x: __m256i) -> __m256i {
     _mm256_add_epi64(x, _mm256_slli_epi64::<2>(x))
-}
-
-/// The limbs of a number below 2^128.
-fn limbs_of([low, high]: [u64; 2]) -> [u64; 5] {
-    [
-        low & LOW_26,
-        low >> 26 & LOW_26,
-        (low >> 52 | high << 12) & LOW_26,
-        high >> 14 & LOW_26,
-        high >> 40,
-    ]
 }
 
 /// 2^128, which stands above every block, within the fifth limb.

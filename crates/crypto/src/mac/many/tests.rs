@@ -3,17 +3,8 @@
 
 use super::super::{MACS, MacAlgorithm, MacKey};
 use super::*;
-use crate::arch::{Level, detect};
+use crate::arch::{detect, sets_for_hashes};
 use crate::test_support::{Noise, hex};
-
-fn feature_sets() -> Vec<CpuFeatures> {
-    let levels = Level::ALL.map(|level| detect().limited_to(level));
-    let without_sha = levels.map(|features| CpuFeatures {
-        sha_ni: None,
-        ..features
-    });
-    levels.into_iter().chain(without_sha).collect()
-}
 
 /// The tag over `message`, whose first four bytes stand for the sequence number,
 /// among `copies` of it between packets of other lengths.
@@ -25,7 +16,7 @@ fn check(hash: HashAlgorithm, key: &[u8], message: &[u8], tag: &str) {
         false => key.to_vec(),
     };
     let noise = Noise::new(1).bytes(700);
-    for features in feature_sets() {
+    for features in sets_for_hashes() {
         let many = Many::new(hash, &key, &features).expect("a hash with kernels");
         for copies in 1..=40 {
             let mut packets = vec![(number, data); copies];
@@ -174,7 +165,7 @@ fn rfc_4231_and_rfc_2202_come_out_of_every_kernel() {
 /// Keys of every MAC on every level.
 fn keys(noise: &mut Noise) -> Vec<MacKey> {
     let mut keys = Vec::new();
-    for features in feature_sets() {
+    for features in sets_for_hashes() {
         for spec in MACS {
             let key = noise.bytes(spec.key_len);
             keys.push(MacKey::with_features(spec.algorithm, &key, &features).expect("length fits"));

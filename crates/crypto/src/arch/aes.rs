@@ -1,0 +1,83 @@
+//! What the AES-CTR kernels of all CPUs share: the key schedule (FIPS 197 §5.2)
+//! and the wrap of the counter's low half.
+#![forbid(unsafe_code)]
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::awslc::Failed;
+
+/// Round keys of the longest key.
+pub(super) const MAX_ROUND_KEYS: usize = 15;
+
+/// The expanded key, in the order of the rounds. Wiped on drop.
+#[derive(Zeroize, ZeroizeOnDrop)]
+#[repr(align(16))]
+pub(super) struct Schedule {
+    pub(super) keys: [[u8; 16]; MAX_ROUND_KEYS],
+    /// 10, 12 or 14; there is one round key more.
+    pub(super) rounds: usize,
+}
+
+impl Schedule {
+    /// Expands a key of 16, 24 or 32 bytes. `substitute` is SubWord, which must not
+    /// look anything up in a table.
+    pub(super) fn expand(key: &[u8], substitute: impl Fn(u32) -> u32) -> Result<Self, Failed> {
+        let rounds = match key.len() {
+            16 => 10,
+            24 => 12,
+            32 => 14,
+            _ => return Err(Failed),
+        };
+        let mut words = [0u32; 4 * MAX_ROUND_KEYS];
+        for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        let key_words = key.len() / 4;
+        let mut constant = 1u32;
+        for i in key_words..4 * (rounds + 1) {
+            let mut word = words[i - 1];
+            if i % key_words == 0 {
+                // The words are little-endian: RotWord is a rotation to the right.
+                word = substitute(word).rotate_right(8) ^ constant;
+                constant = (constant << 1) ^ (if constant & 0x80 == 0 { 0 } else { 0x11b });
+            } else if key_words > 6 && i % key_words == 4 {
+                word = substitute(word);
+            }
+            words[i] = words[i - key_words] ^ word;
+        }
+        let mut this = Self {
+            keys: [[0; 16]; MAX_ROUND_KEYS],
+            rounds,
+        };
+        for (key, words) in this.keys.iter_mut().zip(words.as_chunks::<4>().0) {
+            for (bytes, word) in key.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+                *bytes = word.to_le_bytes();
+            }
+        }
+        words.zeroize();
+        Ok(this)
+    }
+}
+
+/// Calls `run` for the parts of `data` within which the low 64 bits of the
+/// counter do not wrap: one, or seldom two.
+#[inline]
+pub(super) fn for_each_run(counter: u128, data: &mut [u8], mut run: impl FnMut(u128, &mut [u8])) {
+    let until_wrap = (1u128 << 64) - (counter & u128::from(u64::MAX));
+    match usize::try_from(until_wrap.saturating_mul(16)) {
+        Ok(len) if len < data.len() => {
+            let (first, second) = data.split_at_mut(len);
+            run(counter, first);
+            run(counter.wrapping_add(until_wrap), second);
+        }
+        _ => run(counter, data),
+    }
+}
+
+/// XORs the key stream into `data`, which is no longer.
+#[inline]
+pub(super) fn xor_front(data: &mut [u8], stream: &[u8]) {
+    for (byte, key) in data.iter_mut().zip(stream) {
+        *byte ^= key;
+    }
+}
