@@ -57,6 +57,11 @@ impl DecapsulationKey {
     /// A fresh key pair.
     pub(crate) fn generate() -> Result<(Self, Vec<u8>), Failed> {
         let seed: Zeroizing<[u8; KEYGEN_SEED_LEN]> = Zeroizing::new(random::bytes());
+        Self::from_seed(&seed)
+    }
+
+    /// The key pair of a seed, d ‖ z of FIPS 203 §7.1.
+    pub(crate) fn from_seed(seed: &[u8; KEYGEN_SEED_LEN]) -> Result<(Self, Vec<u8>), Failed> {
         let mut seed_len = KEYGEN_SEED_LEN;
         let mut pointer = core::ptr::null_mut();
         // SAFETY: the context is ours; the seed is valid for its length; the
@@ -123,6 +128,14 @@ pub(crate) fn encapsulate(
     public: &[u8; PUBLIC_LEN],
 ) -> Result<(Vec<u8>, Zeroizing<[u8; SECRET_LEN]>), Failed> {
     let seed: Zeroizing<[u8; ENCAPSULATION_SEED_LEN]> = Zeroizing::new(random::bytes());
+    encapsulate_seed(public, &seed)
+}
+
+/// The same of a seed, m of FIPS 203 §7.2.
+pub(crate) fn encapsulate_seed(
+    public: &[u8; PUBLIC_LEN],
+    seed: &[u8; ENCAPSULATION_SEED_LEN],
+) -> Result<(Vec<u8>, Zeroizing<[u8; SECRET_LEN]>), Failed> {
     let mut seed_len = ENCAPSULATION_SEED_LEN;
     let mut ciphertext = vec![0; CIPHERTEXT_LEN];
     let mut ciphertext_len = CIPHERTEXT_LEN;

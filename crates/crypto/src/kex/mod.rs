@@ -398,3 +398,5 @@ fn string(bytes: Zeroizing<Vec<u8>>) -> SharedSecret {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
