@@ -53,12 +53,15 @@ impl Pieces {
         }
     }
 
-    /// The first of them, at most `max` pieces.
-    #[must_use]
-    pub fn slices(&mut self, max: usize) -> Vec<IoSlice<'_>> {
+    /// Fills `room` with the first of them; gives the number of pieces.
+    pub fn slices<'a>(&'a mut self, room: &mut [IoSlice<'a>]) -> usize {
         self.sweep();
-        let pieces = self.whole.iter().take(max);
-        pieces.map(|piece| IoSlice::new(piece)).collect()
+        let mut count = 0;
+        for (slice, piece) in room.iter_mut().zip(&self.whole) {
+            *slice = IoSlice::new(piece);
+            count += 1;
+        }
+        count
     }
 
     /// The first `count` bytes were taken.
@@ -146,7 +149,9 @@ mod tests {
             let (mut queue, all) = filled(MIXED);
             let mut seen = Vec::new();
             while !queue.is_empty() {
-                let first = queue.slices(1)[0].to_vec();
+                let mut room = [IoSlice::new(&[]); 1];
+                assert_eq!(queue.slices(&mut room), 1);
+                let first = room[0].to_vec();
                 let taken = step.min(first.len());
                 seen.extend_from_slice(&first[..taken]);
                 queue.advance(taken);

@@ -1,6 +1,9 @@
 //! [`BufPool`]: a bounded stock of [`PacketBuf`] allocations, so that a steady sender allocates
 //! nothing.
 //!
+//! As many are kept as were out at once: how many that is depends on how far the packets' way
+//! is, through few hands or many, and they may come back one by one or all together.
+//!
 //! Two sizes are kept, because a control message must not take (and shorten the initialised
 //! part of) a buffer that bulk data is read into.
 
@@ -26,19 +29,52 @@ const KEPT_BULK: usize = 2;
 /// may hold.
 #[derive(Debug)]
 pub struct BufPool {
-    small: Vec<PacketBuf>,
-    bulk: Vec<PacketBuf>,
+    small: Stock,
+    bulk: Stock,
     bulk_payload_bytes: usize,
     max_buffers: usize,
 }
 
+/// The buffers of one size.
+#[derive(Debug, Default)]
+struct Stock {
+    free: Vec<PacketBuf>,
+    /// Taken and not given back.
+    out: usize,
+    /// The most that were out at once.
+    most_out: usize,
+}
+
+impl Stock {
+    fn take(&mut self) -> Option<PacketBuf> {
+        self.out = self.out.saturating_add(1);
+        self.most_out = self.most_out.max(self.out);
+        self.free.pop()
+    }
+
+    fn give(&mut self, mut buf: PacketBuf, max_buffers: usize) {
+        self.out = self.out.saturating_sub(1);
+        if self.free.len() < max_buffers && self.free.len() + self.out < self.most_out {
+            buf.clear();
+            self.free.push(buf);
+        }
+    }
+
+    /// Frees all but `kept`, and forgets how many were needed.
+    fn shed(&mut self, kept: usize) {
+        self.free.truncate(kept);
+        self.free.shrink_to_fit();
+        self.most_out = self.out.saturating_add(self.free.len());
+    }
+}
+
 impl BufPool {
-    /// Keeps at most `max_buffers` of each of the two sizes.
+    /// Keeps at most `max_buffers` of each of the two sizes, and no more than were out at once.
     #[must_use]
     pub fn new(max_buffers: usize) -> Self {
         Self {
-            small: Vec::new(),
-            bulk: Vec::new(),
+            small: Stock::default(),
+            bulk: Stock::default(),
             bulk_payload_bytes: BULK_PAYLOAD_BYTES,
             max_buffers,
         }
@@ -48,7 +84,7 @@ impl BufPool {
     #[must_use]
     pub fn with_bulk_payload(mut self, bytes: usize) -> Self {
         self.bulk_payload_bytes = bytes.max(SMALL_PAYLOAD_BYTES + 1);
-        self.bulk.clear();
+        self.bulk.free.clear();
         self
     }
 
@@ -62,24 +98,24 @@ impl BufPool {
             return PacketBuf::with_capacity(capacity);
         };
         stock
-            .pop()
+            .take()
             .unwrap_or_else(|| PacketBuf::with_capacity(size))
     }
 
     /// Whether [`BufPool::shed`] would free anything.
     #[must_use]
     pub fn has_spare(&self) -> bool {
-        self.small.len() > KEPT_SMALL || self.bulk.len() > KEPT_BULK
+        self.small.free.len() > KEPT_SMALL || self.bulk.free.len() > KEPT_BULK
     }
 
     /// Frees all but a few buffers.
     pub fn shed(&mut self) {
-        self.small.truncate(KEPT_SMALL);
-        self.bulk.truncate(KEPT_BULK);
+        self.small.shed(KEPT_SMALL);
+        self.bulk.shed(KEPT_BULK);
     }
 
     /// Takes a buffer back, or frees it when the stock is full or its size is not kept.
-    pub fn give(&mut self, mut buf: PacketBuf) {
+    pub fn give(&mut self, buf: PacketBuf) {
         let payload = buf.allocated().saturating_sub(HEADROOM + TAILROOM);
         let bulk = self.bulk_payload_bytes..2 * self.bulk_payload_bytes;
         let small = SMALL_PAYLOAD_BYTES..4 * SMALL_PAYLOAD_BYTES;
@@ -90,9 +126,6 @@ impl BufPool {
         } else {
             return;
         };
-        if stock.len() < self.max_buffers {
-            buf.clear();
-            stock.push(buf);
-        }
+        stock.give(buf, self.max_buffers);
     }
 }

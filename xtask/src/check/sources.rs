@@ -12,6 +12,7 @@ const UNSAFE_PLACES: &[&str] = &[
     // The allocators that count allocations.
     "crates/packet/tests/allocations.rs",
     "tests/hostile/tests/memory.rs",
+    "tests/sim/tests/allocations/",
     "tests/sim/tests/memory/",
     "crates/sys/",
 ];

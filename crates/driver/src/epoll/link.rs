@@ -257,13 +257,13 @@ impl Link {
             let skip = std::mem::take(&mut offset);
             packet.wire().get(skip..).unwrap_or_default()
         });
-        let slices: Vec<IoSlice<'_>> = line
-            .into_iter()
-            .chain(packets)
-            .take(MAX_SLICES)
-            .map(IoSlice::new)
-            .collect();
-        match sys::io::writev(self.write_fd(), &slices) {
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let mut filled = 0;
+        for (slice, bytes) in slices.iter_mut().zip(line.into_iter().chain(packets)) {
+            *slice = IoSlice::new(bytes);
+            filled += 1;
+        }
+        match sys::io::writev(self.write_fd(), &slices[..filled]) {
             Ok(count) => {
                 self.sent += u64::try_from(count).unwrap_or_default();
                 self.advance(count, connection);

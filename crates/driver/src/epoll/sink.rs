@@ -1,6 +1,6 @@
 //! A descriptor that takes a channel's bytes: written from the packets in which they came.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
@@ -80,7 +80,9 @@ impl Sink {
     pub(super) fn drain(&mut self) -> (usize, Outcome) {
         let mut written = 0;
         while self.ready && !self.queue.is_empty() {
-            match sys::io::writev(&self.fd, &self.queue.slices(MAX_SLICES)) {
+            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+            let count = self.queue.slices(&mut slices);
+            match sys::io::writev(&self.fd, &slices[..count]) {
                 Ok(count) => {
                     written += count;
                     self.growth.count(&self.fd, count);

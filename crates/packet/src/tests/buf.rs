@@ -1,5 +1,6 @@
 //! Buffers and their pool.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::prelude::v1::*;
 
@@ -104,17 +105,55 @@ fn the_pool_recycles_and_is_bounded() {
         place.wrapping_add(3),
         "the same memory, headroom restored"
     );
-    // More than the bound, and sizes that are not kept, are freed.
-    pool.give(again);
-    for _ in 0..5 {
-        pool.give(PacketBuf::with_capacity(33 * 1024));
-        pool.give(PacketBuf::with_capacity(1 << 20));
-    }
-    let kept = (0..5)
-        .filter(|_| pool.take(33 * 1024).capacity() >= 33 * 1024)
-        .count();
-    assert_eq!(kept, 5, "taking never fails");
+    // Sizes that are not kept are freed.
+    pool.give(PacketBuf::with_capacity(1 << 20));
+    assert!(pool.take(1 << 20).capacity() >= 1 << 20);
     let mut wide = BufPool::new(2).with_bulk_payload(200 * 1024);
     let buf = wide.take(150 * 1024);
     assert!(buf.capacity() >= 200 * 1024);
+}
+
+#[test]
+fn the_pool_keeps_as_many_as_were_out_at_once_up_to_its_bound() {
+    let take = |pool: &mut BufPool, count: usize| -> Vec<PacketBuf> {
+        (0..count).map(|_| pool.take(33 * 1024)).collect()
+    };
+    let places = |bufs: &[PacketBuf]| -> BTreeSet<usize> {
+        bufs.iter()
+            .map(|buf| buf.payload().as_ptr() as usize)
+            .collect()
+    };
+    let mut pool = BufPool::new(50);
+    // One at a time needs one.
+    for _ in 0..10 {
+        let buf = pool.take(33 * 1024);
+        pool.give(PacketBuf::with_capacity(33 * 1024));
+        pool.give(buf);
+    }
+    assert!(!pool.has_spare(), "kept more than were out at once");
+    // A burst needs as many, however they come back.
+    let mut bufs = take(&mut pool, 40);
+    let first = places(&bufs);
+    for round in 0..20 {
+        let later = bufs.split_off(round * 7 % 40);
+        bufs.into_iter().for_each(|buf| pool.give(buf));
+        later.into_iter().for_each(|buf| pool.give(buf));
+        bufs = take(&mut pool, 40);
+        assert_eq!(places(&bufs), first, "round {round}");
+    }
+    // No more than the bound stay of a larger one.
+    bufs.extend(take(&mut pool, 40));
+    let all = places(&bufs);
+    bufs.into_iter().for_each(|buf| pool.give(buf));
+    let held: Vec<_> = (0..80)
+        .map(|_| PacketBuf::with_capacity(33 * 1024))
+        .collect();
+    let again = take(&mut pool, 80);
+    assert_eq!(places(&again).intersection(&all).count(), 50);
+    drop(held);
+    // And next to nothing when there is a pause.
+    again.into_iter().for_each(|buf| pool.give(buf));
+    assert!(pool.has_spare());
+    pool.shed();
+    assert!(!pool.has_spare());
 }

@@ -49,8 +49,9 @@ const ANSWERS_HIGH_WATER_BYTES: usize = 1024 * 1024;
 const MAX_INFLATED_BYTES: usize = 256 * 1024 + 1024;
 /// Messages without effect that a peer may send before login.
 const IGNORED_BUDGET: u32 = 1024;
-/// Buffers kept for the next packets: what a full output queue holds.
-const POOLED_BUFFERS: usize = 32;
+/// Buffers kept for the next packets, if so many were out at once: a full output queue holds 16
+/// of the usual 32 KiB, and an owner with many threads on their way as many for each batch.
+const POOLED_BUFFERS: usize = 256;
 /// Room in each for the longest data that a peer takes, with its header, bytes. A smaller one
 /// would be allocated, cleared and faulted in for every packet: 14 % of a client's bulk upload.
 const POOLED_BYTES: usize = 65 * 1024;
