@@ -8,7 +8,8 @@
 //!
 //! Client and server block, as `std::net` does, and impose no runtime. Each connection has one
 //! thread of its own that moves bytes, answers key exchanges and keeps the connection alive;
-//! any number of your threads may use any number of its channels. What you read from a channel
+//! while bulk data flows and cores are idle, others may help it to encrypt ([`CryptoThreads`]).
+//! Any number of your threads may use any number of its channels. What you read from a channel
 //! has come within the window that was granted, and writing **waits** while the peer's window
 //! is closed: nothing queues without end on either side ([`MAX_BUFFERED_BYTES`] for each
 //! channel and direction; more only for a reader who was fast over a long path).
@@ -55,6 +56,8 @@ pub mod server;
 
 pub use ::keys;
 pub use ::proto;
+#[cfg(any(feature = "client", feature = "server"))]
+pub use driver::CryptoThreads;
 
 pub use error::{Error, Fault, HostKeyProblem};
 #[cfg(any(feature = "client", feature = "server"))]

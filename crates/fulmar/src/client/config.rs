@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use driver::CryptoThreads;
 use proto::TransportConfig;
 
 use super::host_key::{HostKeyPolicy, KnownHosts};
@@ -27,6 +28,10 @@ pub struct Config {
     /// How long the server may take for each answer during authentication; `None` for as long
     /// as it likes, since it may be waiting for a person.
     pub auth_timeout: Option<Duration>,
+    /// How many threads may encrypt and decrypt: as many as are worth it. Those beside the
+    /// connection's own come with bulk data, where cores are idle, and go when it is over;
+    /// `AtMost(1)` for none. What is sent is the same with any number.
+    pub crypto_threads: CryptoThreads,
 }
 
 impl Config {
@@ -39,6 +44,7 @@ impl Config {
             connect_timeout: CONNECT_TIMEOUT,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             auth_timeout: None,
+            crypto_threads: CryptoThreads::Auto,
         }
     }
 }
@@ -57,6 +63,7 @@ impl fmt::Debug for Config {
             .field("connect_timeout", &self.connect_timeout)
             .field("handshake_timeout", &self.handshake_timeout)
             .field("auth_timeout", &self.auth_timeout)
+            .field("crypto_threads", &self.crypto_threads)
             .finish_non_exhaustive()
     }
 }

@@ -94,11 +94,12 @@ impl Session {
             banner: Arc::clone(&banner),
         };
         let (seed, handle) = link::prepare()?;
+        let threads = config.crypto_threads;
         std::thread::Builder::new()
             .name("fulmar-client".into())
             .spawn(move || {
                 // Whoever waits has been told how it ended.
-                let _ = link::run(seed, socket, connection, &mut role);
+                let _ = link::run(seed, socket, connection, threads, &mut role);
             })?;
         let mut session = Self {
             handle: Arc::new(handle),

@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use driver::{Driver, Notice};
+use driver::{CryptoThreads, Driver, LaneTerms, Notice};
 use proto::channel::Request;
 use proto::{ChannelId, Connection, Event};
 use sys::epoll::EventFd;
@@ -138,16 +138,19 @@ pub(crate) fn prepare() -> io::Result<(Seed, Handle)> {
     Ok((seed, handle))
 }
 
-/// Works a connection on this thread until it ends.
+/// Works a connection on this thread until it ends. So many `threads` may seal and open its
+/// packets, this one counted.
 pub(crate) fn run(
     seed: Seed,
     socket: OwnedFd,
     connection: Connection,
+    threads: CryptoThreads,
     role: &mut dyn Role,
 ) -> Result<(), Error> {
     let failure = Arc::clone(&seed.failure);
     match Core::new(seed, socket, connection) {
         Ok(mut core) => {
+            core.driver.set_lane_terms(LaneTerms::new(threads));
             role.begin(&mut core);
             core.work(role)
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use driver::CryptoThreads;
 use keys::PrivateKey;
 use proto::{ServerHostKey, TransportConfig};
 
@@ -35,6 +36,10 @@ pub struct Config {
     pub max_connections: usize,
     /// Connections at once that are not logged in; 64. More are closed at once.
     pub max_logins: usize,
+    /// How many threads may encrypt and decrypt for each connection: as many as are worth it.
+    /// Those beside the connection's own come with bulk data, where cores are idle, and go when
+    /// it is over; `AtMost(1)` for none. What is sent is the same with any number.
+    pub crypto_threads: CryptoThreads,
 }
 
 impl Config {
@@ -58,6 +63,7 @@ impl Config {
             failure_delay: Duration::from_millis(50),
             max_connections: 256,
             max_logins: 64,
+            crypto_threads: CryptoThreads::Auto,
         }
     }
 
@@ -89,6 +95,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("host_keys", &self.host_keys)
             .field("transport", &self.transport)
+            .field("crypto_threads", &self.crypto_threads)
             .finish_non_exhaustive()
     }
 }

@@ -218,7 +218,8 @@ impl Server {
         )?;
         let (seed, handle) = link::prepare()?;
         let mut role = ServerRole::new(Arc::clone(&self.shared), handle, peer, slot);
-        match link::run(seed, socket, connection, &mut role) {
+        let threads = self.shared.config.crypto_threads;
+        match link::run(seed, socket, connection, threads, &mut role) {
             Err(Error::Closed | Error::Protocol(proto::Error::Disconnected { .. })) => Ok(()),
             outcome => outcome,
         }
