@@ -3,7 +3,7 @@
 //! It is as plain as a client can be (one key, one command) so that what is measured is the
 //! server.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -153,10 +153,12 @@ impl Session {
             if self.connection.has_output() {
                 continue;
             }
-            let count = self
-                .stream
-                .read(&mut chunk)
-                .map_err(|e| format!("{goal:?}: {e}"))?;
+            let count = match self.stream.read(&mut chunk) {
+                // With a time limit a read ends so when the process was stopped for a while,
+                // whether it handles signals or not (signal(7)).
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| format!("{goal:?}: {error}"))?,
+            };
             let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else {
                 return Err(format!("{goal:?}: the server closed the connection"));
             };
