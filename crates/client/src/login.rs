@@ -297,7 +297,11 @@ impl Secured {
         let (kex, host_key) = match connection.peer_lists() {
             Some((kex, host_key)) => (
                 expected(&self.offered.kex, kex),
-                expected(&self.offered.host_key, host_key),
+                // Which of them lead to a key that is known is looked at when it is used.
+                host_key
+                    .first()
+                    .filter(|name| self.offered.host_key.contains(name))
+                    .cloned(),
             ),
             None => (None, None),
         };

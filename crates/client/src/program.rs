@@ -9,6 +9,7 @@ use config::error::Severity;
 use config::tokens::Purpose;
 use config::{Environment, SystemFiles};
 
+use driver::DriverError;
 use sys::syslog::{Facility, Syslog};
 
 use crate::auth::ahead::{self, Ahead};
@@ -21,7 +22,7 @@ use crate::local::{self, Here};
 use crate::log::{self, Level, debug1, error, info};
 use crate::login_cache::LoginCache;
 use crate::prompt::Person;
-use crate::session::{FAILURE, Plan, Session, StdioFlags, Streams, What};
+use crate::session::{EarlyChannel, FAILURE, Plan, Session, StdioFlags, Streams, What};
 use crate::{connect, login};
 
 /// Our version as `-V` prints it.
@@ -275,23 +276,33 @@ fn serve(
         cache.learn(secured.lesson(logged_in.key, careful));
     }
     let peer = secured.peer.clone();
-    let only_opened = logged_in
-        .early
-        .as_ref()
-        .is_some_and(|early| !early.may_have_run());
+    let early = logged_in.early.as_ref().map(EarlyChannel::may_have_run);
     let mut session = Session::new(&mut secured.driver, plan.clone(), locals, peer, person)
         .with_early(logged_in.early);
     session.rotate_host_keys(checker, options.update_host_keys);
     let outcome = session.run();
-    let nothing_ran = only_opened && !session.is_confirmed();
+    let unconfirmed = !session.is_confirmed();
     drop(session);
     drop(flags);
     debug1!("crypto threads: {}", secured.driver.lane_report());
     match outcome {
-        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) if nothing_ran => {
-            Err(ClientError::Ahead(Box::new(error)))
+        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => {
+            // Nothing runs on a channel that was not confirmed; that it was not is certain where
+            // the server itself says goodbye, for its packets cannot be left out unseen.
+            let said = matches!(
+                &error,
+                ClientError::Lost {
+                    error: DriverError::Proto(proto::Error::Disconnected { .. }),
+                    ..
+                }
+            );
+            let nothing_ran = early.is_some_and(|may_have_run| !may_have_run || said);
+            if unconfirmed && nothing_ran {
+                Err(ClientError::Ahead(Box::new(error)))
+            } else {
+                Err(error)
+            }
         }
-        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => Err(error),
         outcome => {
             login::disconnect(&mut secured.driver);
             outcome

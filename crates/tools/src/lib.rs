@@ -9,6 +9,5 @@ mod json;
 pub mod keygen;
 mod lab;
 mod moduli;
-pub mod sftp_server;
 pub mod speed;
 mod table;

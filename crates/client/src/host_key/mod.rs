@@ -248,10 +248,9 @@ impl HostKeyChecker {
 
     /// All files, the user's first, and what the command says of this key.
     fn lookup(&self, key: &PresentedKey) -> HostKeyStatus {
-        let mut files = self.user_files.clone();
-        files.extend(self.global_files.iter().cloned());
-        files.extend(self.command_output("HOSTNAME", Some(key)));
-        known_hosts::lookup(&files, &self.name, key)
+        let printed = self.command_output("HOSTNAME", Some(key));
+        let files = self.user_files.iter().chain(&self.global_files);
+        known_hosts::lookup(files.chain(&printed), &self.name, key)
     }
 
     /// `None`: no authority is known for the host, so its plain key decides.

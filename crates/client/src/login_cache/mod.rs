@@ -26,7 +26,7 @@ pub struct Learnt {
     pub offer: String,
     /// The key exchange method that the server names first, where it is also what both agree on.
     pub kex: Option<String>,
-    /// The same of the host key type.
+    /// The host key algorithm that the server names first.
     pub host_key: Option<String>,
     /// `server-sig-algs`.
     pub signature_algorithms: Option<Vec<String>>,

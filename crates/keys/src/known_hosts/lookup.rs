@@ -72,7 +72,11 @@ pub enum HostKeyStatus {
 /// A certificate is judged by `@cert-authority` lines alone; when the answer is
 /// [`HostKeyStatus::Unknown`], the caller may look its plain key up.
 #[must_use]
-pub fn lookup(files: &[KnownHosts], name: &str, key: &PresentedKey) -> HostKeyStatus {
+pub fn lookup<'f>(
+    files: impl IntoIterator<Item = &'f KnownHosts>,
+    name: &str,
+    key: &PresentedKey,
+) -> HostKeyStatus {
     let mut seen = Seen::default();
     let plain = key.key().blob();
     let plain_type = key.key().key_type().name();
@@ -153,7 +157,7 @@ pub struct KnownTypes {
 
 /// Collects [`KnownTypes`] of `name` over all `files`.
 #[must_use]
-pub fn known_types(files: &[KnownHosts], name: &str) -> KnownTypes {
+pub fn known_types<'f>(files: impl IntoIterator<Item = &'f KnownHosts>, name: &str) -> KnownTypes {
     let mut known = KnownTypes::default();
     for (_, entry) in entries_for(files, name) {
         match (entry.marker, KeyType::from_blob_name(entry.key_type)) {
@@ -168,10 +172,10 @@ pub fn known_types(files: &[KnownHosts], name: &str) -> KnownTypes {
 }
 
 fn entries_for<'f>(
-    files: &'f [KnownHosts],
+    files: impl IntoIterator<Item = &'f KnownHosts>,
     name: &str,
 ) -> impl Iterator<Item = (&'f KnownHosts, Entry<'f>)> {
-    files.iter().flat_map(move |file| {
+    files.into_iter().flat_map(move |file| {
         file.entries()
             .filter(move |entry| entry.matches(name))
             .map(move |entry| (file, entry))

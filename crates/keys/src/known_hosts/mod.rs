@@ -51,10 +51,11 @@ impl KnownHosts {
     /// Those of the file system; [`std::io::ErrorKind::FileTooLarge`] past
     /// [`MAX_FILE_BYTES`].
     pub fn load(path: &Path) -> std::io::Result<Self> {
-        let mut text = Vec::new();
-        std::fs::File::open(path)?
-            .take(MAX_FILE_BYTES + 1)
-            .read_to_end(&mut text)?;
+        let file = std::fs::File::open(path)?;
+        // Room for all of it and for seeing its end: two reads for a file of any size.
+        let size = file.metadata()?.len().min(MAX_FILE_BYTES);
+        let mut text = Vec::with_capacity(usize::try_from(size).unwrap_or(0).saturating_add(64));
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
         if u64::try_from(text.len()).is_ok_and(|len| len > MAX_FILE_BYTES) {
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }

@@ -173,7 +173,7 @@ impl Search<'_> {
         let goal = 2.0 * moduli * self.seconds_for_test() * tests / seconds_for_prime(start);
         let mut limit = 1e6_f64;
         for _ in 0..30 {
-            limit = (goal / limit.ln().powi(2)).max(1e6);
+            limit = (goal / ln(limit).powi(2)).max(1e6);
         }
         as_u64(limit).min(SIEVE_LIMIT)
     }
@@ -319,6 +319,18 @@ fn as_f64(value: u64) -> f64 {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn as_u64(value: f64) -> u64 {
     value as u64
+}
+
+/// The natural logarithm of a number from 1 on, to six digits: the library's is in libm, which
+/// every program of ours would load for it.
+fn ln(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let exponent = i32::try_from((bits >> 52) & 0x7ff).unwrap_or_default() - 1023;
+    let mantissa = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));
+    let ratio = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = ratio * ratio;
+    let series = 1.0 + square * (1.0 / 3.0 + square * (0.2 + square * (1.0 / 7.0 + square / 9.0)));
+    f64::from(exponent) * core::f64::consts::LN_2 + 2.0 * ratio * series
 }
 
 #[cfg(test)]

@@ -26,6 +26,10 @@ pub struct PythonClient {
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncsshServer;
 
+/// paramiko as a server: one Ed25519 host key, and what its library offers.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamikoServer;
+
 fn python() -> Result<PathBuf, String> {
     let path = fixture::target_folder().join("peers-venv/bin/python");
     if path.is_file() {
@@ -251,6 +255,37 @@ impl Server for AsyncsshServer {
         let daemon = Daemon::start(&mut command, port, scratch)?;
         Ok(Running {
             daemon,
+            user: current_user(),
+            known_hosts,
+            guest: None,
+        })
+    }
+}
+
+impl Server for ParamikoServer {
+    fn name(&self) -> String {
+        "paramiko server".into()
+    }
+
+    fn offers(&self) -> Result<Algorithms, String> {
+        PythonClient::new("paramiko").offers()
+    }
+
+    /// What it offers cannot be told.
+    fn start(&self, _: &Algorithms, _: Option<u64>) -> Result<Running, String> {
+        let scratch = Scratch::new();
+        let port = free_port();
+        let known = fixture::known_hosts(&format!("[127.0.0.1]:{port}"));
+        let known_hosts = scratch.write("known_hosts", known);
+        let authorized = scratch.write("authorized_keys", fixture::authorized_keys());
+        let mut command = Command::new(python()?);
+        command
+            .arg(script("paramiko_server.py"))
+            .arg(format!("port={port}"))
+            .arg(format!("keys={}", fixture::folder().display()))
+            .arg(format!("authorized_keys={}", authorized.display()));
+        Ok(Running {
+            daemon: Daemon::start(&mut command, port, scratch)?,
             user: current_user(),
             known_hosts,
             guest: None,

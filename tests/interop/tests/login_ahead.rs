@@ -1,0 +1,168 @@
+//! What our client says ahead of the answers, against every server that can be had: each login
+//! runs its command once, whatever went ahead, and says nothing of it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use interop::peers::ours::Kind;
+use interop::peers::python::ParamikoServer;
+use interop::peers::{Running, Server, foreign_servers, openssh};
+use interop::process::{Input, Outcome};
+use interop::report::skipped;
+use interop::site::finish;
+
+/// The servers, ours among them, that are installed; with the words of what goes ahead to them at
+/// a first login, and at one with a key that they took before.
+fn servers() -> Vec<(Arc<dyn Server>, Running, [&'static str; 2])> {
+    let mut all = foreign_servers();
+    all.push(Arc::new(ParamikoServer));
+    all.push(Arc::new(openssh::Sshd(Kind::Fulmar)));
+    let mut running = Vec::new();
+    for server in all {
+        let name = server.name();
+        // OpenSSH's own order of algorithms, not that of a list of all that it can do.
+        let started = if name.starts_with("openssh") {
+            openssh::start(Kind::OpenSsh, "")
+        } else {
+            server
+                .offers()
+                .and_then(|offers| server.start(&offers, None))
+        };
+        let ahead = if name.contains("dropbear") {
+            ["1 signed requests\n", "a session and what it runs"]
+        } else if name.contains("asyncssh") || name.contains("paramiko") {
+            ["1 signed requests\n", "1 signed requests, a session\n"]
+        } else {
+            ["a session and what it runs"; 2]
+        };
+        match started {
+            Ok(started) => running.push((server, started, ahead)),
+            Err(why) => skipped(&name, &why),
+        }
+    }
+    assert!(running.len() > 1, "no server but ours");
+    running
+}
+
+/// Logs in with these options before the usual ones; the command leaves a line in `marks`.
+fn login(running: &Running, options: &str) -> Outcome {
+    let scratch = running.daemon.scratch();
+    // Away from its certificate, which some of them do not take.
+    let identity = scratch.write("identity", interop::fixture::text("user_ed25519"));
+    private(&identity);
+    let config = format!(
+        "{options}Host target\nHostName 127.0.0.1\nPort {}\nUser {}\nHost *\n{}",
+        running.daemon.port,
+        running.user,
+        openssh::client_config(&running.known_hosts, &identity.display().to_string())
+    );
+    let path = scratch.write("ssh_config", config);
+    let mut command = Kind::Fulmar.ssh().expect("our client");
+    command
+        .arg("-F")
+        .arg(path)
+        .args(["target", "echo in; exit 3"]);
+    finish(&mut command, Input::Nothing)
+}
+
+fn private(path: &Path) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(path, mode).expect("its mode");
+}
+
+fn served(outcome: &Outcome, what: &str) {
+    assert_eq!(outcome.status, 3, "{what}: {}", outcome.summary());
+    assert_eq!(
+        outcome.stdout.text(),
+        "in\n",
+        "{what}: {}",
+        outcome.summary()
+    );
+}
+
+#[test]
+fn every_server_takes_what_goes_ahead_to_it() {
+    for (server, running, ahead) in servers() {
+        let name = server.name();
+        for (turn, words) in ahead.iter().enumerate() {
+            let outcome = login(&running, "LogLevel DEBUG1\n");
+            let what = format!("{name}, login {turn}");
+            served(&outcome, &what);
+            let said = outcome.stderr.text();
+            assert!(said.contains(words), "{what}: {said}");
+            assert!(!said.contains("trying again"), "{what}: {said}");
+            // A server is not guessed whose first host key is of a type that is not known.
+            let guesses = said.contains("kex: guessing");
+            assert!(!guesses || turn > 0, "{what}: {said}");
+            if !name.contains("paramiko") {
+                let cache = fs::read_to_string(running.known_hosts.with_file_name("login_cache"));
+                assert_eq!(guesses, turn > 0, "{what}: {said}{cache:?}");
+            }
+        }
+        // And in silence.
+        let outcome = login(&running, "");
+        served(&outcome, &name);
+        assert_eq!(outcome.stderr.text(), "", "{name}");
+    }
+}
+
+#[test]
+fn every_server_is_served_in_steps_and_with_everything_ahead() {
+    for (server, running, _) in servers() {
+        let name = server.name();
+        for wish in ["no", "yes"] {
+            let outcome = login(&running, &format!("PipelineLogin {wish}\nLoginCache no\n"));
+            served(&outcome, &format!("{name}, PipelineLogin {wish}"));
+        }
+    }
+}
+
+/// A key that is refused costs its connection at worst, and that is not seen.
+#[test]
+fn a_refused_key_with_a_session_behind_it_is_not_seen() {
+    for (server, running, _) in servers() {
+        let name = server.name();
+        let scratch = running.daemon.scratch();
+        let stranger = keys::PrivateKey::from_ed25519_seed(&[91; 32]);
+        let text = keys::private_file::write_openssh(&stranger, "x", None).expect("a key file");
+        let path = scratch.write("stranger", text.as_bytes());
+        private(&path);
+        // paramiko breaks the connection off without a word: a command that was sent ahead is not
+        // sent again then.
+        let wishes: &[&str] = if name.contains("paramiko") {
+            &["auto"]
+        } else {
+            &["auto", "yes"]
+        };
+        for wish in wishes {
+            let options = format!(
+                "PipelineLogin {wish}\nLoginCache no\nIdentityFile {}\n",
+                path.display()
+            );
+            served(&login(&running, &options), &format!("{name}, {wish}"));
+        }
+    }
+}
+
+/// A guess that has become wrong, by each half of the rule.
+#[test]
+fn a_wrong_guess_is_not_seen() {
+    for (server, running, _) in servers() {
+        let name = server.name();
+        served(&login(&running, ""), &name);
+        let path = running.known_hosts.with_file_name("login_cache");
+        let honest = fs::read_to_string(&path).expect("the cache");
+        let line = honest.lines().last().expect("an entry");
+        let fields: Vec<&str> = line.splitn(8, ' ').collect();
+        for (place, false_name) in [(2, "ecdh-sha2-nistp521"), (3, "ecdsa-sha2-nistp521")] {
+            let mut forged = fields.clone();
+            forged[place] = false_name;
+            fs::write(&path, forged.join(" ") + "\n").expect("a forged cache");
+            let outcome = login(&running, "LogLevel DEBUG1\n");
+            let said = outcome.stderr.text();
+            let what = format!("{name}, {false_name}: {said}");
+            served(&outcome, &what);
+        }
+    }
+}
