@@ -213,12 +213,21 @@ fn revoked_keys_and_certificates_let_nobody_in() {
             .to_string();
         let krl = scratch.join("krl").display().to_string();
         let ca = fixture::file("user_ca.pub").display().to_string();
-        fixture::run_keygen(&["-q", "-k", "-f", &krl, "-s", &ca, &spec]).expect("a KRL");
-        let site = certified(client, server, &format!("RevokedKeys {krl}\n"));
         let (_kept, good) = serial("43");
-        assert_in(&login(&site, "", &good), "serial 43");
-        let (_kept, bad) = serial("41");
-        assert_out(&login(&site, "", &bad), "serial 41");
+        let (_kept_too, bad) = serial("41");
+        let make = ["-q", "-k", "-f", &krl, "-s", &ca, &spec];
+        let ours = [&["keygen"][..], &make].concat();
+        for maker in ["ssh-keygen", "fulmar keygen"] {
+            let _ = std::fs::remove_file(&krl);
+            match maker {
+                "ssh-keygen" => fixture::run_keygen(&make),
+                _ => interop::process::tool(interop::peers::ours::binary(), &ours),
+            }
+            .expect("a KRL");
+            let site = certified(client, server, &format!("RevokedKeys {krl}\n"));
+            assert_in(&login(&site, "", &good), &format!("serial 43, {maker}"));
+            assert_out(&login(&site, "", &bad), &format!("serial 41, {maker}"));
+        }
     });
 }
 
