@@ -18,6 +18,8 @@ const LEAST_DYNAMIC_BYTES: usize = 40;
 /// The longest code of a literal or length: four of them and seven bits that are left over fit
 /// into a word.
 const MAX_LITLEN_BITS: usize = 14;
+/// Fewer literals say nothing of what one takes.
+const LEAST_LITERALS: u32 = 64;
 const MAX_PRECODE_BITS: usize = 7;
 const STORED_HEADER_BYTES: usize = 5;
 
@@ -70,6 +72,7 @@ pub(super) struct Block {
     pub(super) frequencies: Frequencies,
     /// Literals behind the last match.
     literals: u32,
+    literal_bits: Option<usize>,
 }
 
 static STATIC_LITLEN: [Word; 288] = huffman::words(&STATIC_LITLEN_BITS);
@@ -81,6 +84,7 @@ impl Block {
             sequences: Vec::new(),
             frequencies: Frequencies::new(),
             literals: 0,
+            literal_bits: None,
         }
     }
 
@@ -89,6 +93,13 @@ impl Block {
         self.sequences.clear();
         self.frequencies = Frequencies::new();
         self.literals = 0;
+        self.literal_bits = None;
+    }
+
+    /// Eighths of a bit that a literal took on average, where the block had codes of its own and
+    /// some literals.
+    pub(super) fn literal_bits(&self) -> Option<usize> {
+        self.literal_bits
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -136,6 +147,7 @@ impl Block {
         if plain.len() >= LEAST_DYNAMIC_BYTES {
             let codes = self.codes();
             let header = Header::new(&codes);
+            self.literal_bits = self.average_literal(&codes);
             let bits = header.bits() + self.symbol_bits(&codes);
             if bits < least {
                 least = bits;
@@ -190,6 +202,16 @@ impl Block {
             &mut codes.distance_bits[..DISTANCE_SYMBOLS],
         );
         codes
+    }
+
+    fn average_literal(&self, codes: &Codes) -> Option<usize> {
+        let literals = self.frequencies.litlen[..END_OF_BLOCK].iter();
+        let (count, bits) = literals
+            .zip(&codes.litlen_bits)
+            .fold((0, 0), |(count, sum), (times, bits)| {
+                (count + times, sum + times * u32::from(*bits))
+            });
+        (count >= LEAST_LITERALS).then(|| (bits * 8 / count) as usize)
     }
 
     /// Bits that all symbols and their extra bits take, the end of the block included.

@@ -9,7 +9,7 @@
 
 use crate::deflate::SLACK_BYTES;
 
-const HASH4_BITS: u32 = 15;
+const HASH4_BITS: u32 = 16;
 const HASH3_BITS: u32 = 14;
 /// Positions whose predecessor is known.
 const CHAINED: usize = 32 * 1024;
@@ -21,7 +21,7 @@ const LAST_NUMBER: u32 = 0xf000_0000;
 /// A number that is out of reach of the place where an empty table points.
 const FIRST_NUMBER: u32 = 1 << 17;
 
-/// 224 KiB.
+/// 384 KiB.
 struct Tables {
     newest4: [u32; 1 << HASH4_BITS],
     newest3: [u32; 1 << HASH3_BITS],
@@ -184,6 +184,16 @@ impl Matcher {
         back as usize
     }
 
+    /// Asks for the lists that the position `at` belongs to.
+    #[inline(always)]
+    fn prefetch<const THREES: bool>(&self, view: View<'_>, at: usize) {
+        let word = view.four(at);
+        touch(&self.tables.newest4[hash4(word)]);
+        if THREES {
+            touch(&self.tables.newest3[hash3(word)]);
+        }
+    }
+
     /// Enters the positions of `range` without looking for matches. Their last four bytes may
     /// reach past the end by three.
     #[inline(always)]
@@ -212,6 +222,7 @@ impl Matcher {
     ) -> Match {
         let word = view.four(at);
         let mut back = self.enter4(word, at);
+        self.prefetch::<THREES>(view, at + 1);
         // A position further back is not in the window, or too far away.
         let reach = at.min(MOST_BACK);
         let mut best = Match {
@@ -257,6 +268,20 @@ impl Matcher {
         }
         best
     }
+}
+
+/// Brings a place that will be needed into the nearest cache.
+#[inline(always)]
+fn touch(place: &u32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint and reads nothing, and SSE is in every x86-64.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(
+            core::ptr::from_ref(place).cast(),
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }
 
 #[inline(always)]

@@ -17,6 +17,9 @@ use super::Window;
 use crate::error::DeflateError;
 use crate::provider::{Flush, HISTORY_BYTES};
 
+/// What a literal is expected to take before anything is known, eighths of a bit.
+const USUAL_LITERAL_BITS: usize = 8 * 6;
+
 /// What became of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
@@ -36,6 +39,8 @@ pub(crate) struct Engine {
     entered: usize,
     /// Length of the window when it was last seen.
     seen: usize,
+    /// Eighths of a bit that a literal took in the last block with codes of its own.
+    literal_bits: usize,
 }
 
 impl Engine {
@@ -46,6 +51,7 @@ impl Engine {
             scratch: Vec::new(),
             entered: 0,
             seen: 0,
+            literal_bits: USUAL_LITERAL_BITS,
         }
     }
 
@@ -63,6 +69,7 @@ impl Engine {
         self.matcher.forget(self.seen);
         self.entered = 0;
         self.seen = 0;
+        self.literal_bits = USUAL_LITERAL_BITS;
     }
 
     /// Appends to `out` the deflated form of `window` from `start` on, behind `carry`, flushed.
@@ -115,7 +122,15 @@ impl Engine {
             self.block.clear();
             let matcher = &mut self.matcher;
             let entered = &mut self.entered;
-            let behind = parse::parse(matcher, view, at, entered, &effort, &mut self.block);
+            let behind = parse::parse(
+                matcher,
+                view,
+                at,
+                entered,
+                &effort,
+                self.literal_bits,
+                &mut self.block,
+            );
             let plain = window.bytes().get(at..behind).ok_or(DeflateError)?;
             let written = self.block.write(plain, *carry, &mut self.scratch);
             let Some((bytes, behind_it)) = written else {
@@ -124,6 +139,9 @@ impl Engine {
                 return Err(DeflateError);
             };
             out.extend_from_slice(bytes);
+            if let Some(bits) = self.block.literal_bits() {
+                self.literal_bits = bits;
+            }
             *carry = behind_it;
             at = behind;
         }

@@ -2,12 +2,17 @@
 //! better.
 
 use super::block::{Block, MAX_BLOCK_BYTES};
-use super::matcher::{Matcher, Search, View};
+use super::matcher::{Match, Matcher, Search, View};
 use super::split::Splitter;
 use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
 
-/// A match of three bytes from farther away costs more than its literals, most likely.
-const FAR_FOR_THREE: usize = 4096;
+/// What a match takes beside the bits of its distance, in eighths of a bit: its length's symbol,
+/// and its distance's without what is as much as the distance's own bits.
+const MATCH_BITS: usize = 8 * 10;
+/// A length is looked for if it pays from as far away as this, as the logarithm to base 2.
+const WORTH_SEARCH: usize = 9;
+/// Matches of this length always pay.
+const LONG_MATCH: usize = 8;
 /// Positions at the end of a long run that are entered; those before them are like these.
 const RUN_TAIL: usize = 16;
 
@@ -30,10 +35,10 @@ pub(super) fn effort(level: u8) -> Effort {
         0 | 1 => (0, 2, 32, false),
         2 => (0, 6, 16, true),
         3 => (0, 12, 24, true),
-        4 => (1, 10, 24, true),
-        5 => (1, 18, 34, true),
-        6 => (1, 36, 66, true),
-        7 => (1, 100, 130, true),
+        4 => (1, 7, 24, true),
+        5 => (1, 12, 34, true),
+        6 => (1, 16, 64, true),
+        7 => (1, 60, 130, true),
         8 => (2, 250, 258, true),
         _ => (2, 700, 258, true),
     };
@@ -45,29 +50,65 @@ pub(super) fn effort(level: u8) -> Effort {
     }
 }
 
+/// How far away a match of each length may be to pay, where a literal takes so many bits.
+struct Worth {
+    farthest: [usize; LONG_MATCH],
+    /// Shorter ones are not looked for.
+    least: usize,
+}
+
+impl Worth {
+    /// `literal_bits` is in eighths.
+    fn new(literal_bits: usize) -> Self {
+        let mut farthest = [0; LONG_MATCH];
+        let mut least = LONG_MATCH;
+        for length in (MIN_MATCH..LONG_MATCH).rev() {
+            let left = (length * literal_bits).saturating_sub(MATCH_BITS) / 8;
+            farthest[length] = 1 << left.min(15);
+            if left >= WORTH_SEARCH {
+                least = length;
+            }
+        }
+        Self { farthest, least }
+    }
+
+    #[inline(always)]
+    fn pays(&self, found: Match) -> bool {
+        let farthest = self.farthest.get(found.length);
+        found.distance > 0 && farthest.is_none_or(|farthest| found.distance <= *farthest)
+    }
+}
+
 /// Chooses what stands for the bytes from `start`, up to where a block should end; returns that
 /// place. The bytes before `entered` are in the matcher's tables; it moves with what is entered.
+/// Literals are expected to take `literal_bits` eighths of a bit.
 pub(super) fn parse(
     matcher: &mut Matcher,
     view: View<'_>,
     start: usize,
     entered: &mut usize,
     effort: &Effort,
+    literal_bits: usize,
     block: &mut Block,
 ) -> usize {
+    let worth = Worth::new(literal_bits);
+    let threes = effort.threes && worth.least == MIN_MATCH;
     let mut parser = Parser {
         matcher,
         view,
         start,
         effort,
+        worth,
         block,
         splitter: Splitter::new(),
     };
-    let end = match (effort.patience, effort.threes) {
+    let end = match (effort.patience, threes) {
         (0, false) => parser.run::<0, false>(),
         (0, true) => parser.run::<0, true>(),
-        (1, _) => parser.run::<1, true>(),
-        _ => parser.run::<2, true>(),
+        (1, false) => parser.run::<1, false>(),
+        (1, true) => parser.run::<1, true>(),
+        (_, false) => parser.run::<2, false>(),
+        (_, true) => parser.run::<2, true>(),
     };
     *entered = end.min(parser.last_entry());
     end
@@ -78,6 +119,7 @@ struct Parser<'a, 'v> {
     view: View<'v>,
     start: usize,
     effort: &'a Effort,
+    worth: Worth,
     block: &'a mut Block,
     splitter: Splitter,
 }
@@ -105,6 +147,7 @@ impl Parser<'_, '_> {
         let end = self.view.end().min(self.start + MAX_BLOCK_BYTES);
         let last_entry = self.last_entry().min(end);
         let mut at = self.start;
+        let least = self.worth.least;
         let mut symbols = self.splitter.next_check();
         while at < last_entry {
             if symbols == 0 {
@@ -118,17 +161,16 @@ impl Parser<'_, '_> {
                 symbols = self.splitter.next_check();
             }
             symbols -= 1;
-            let search = self.search(at, MIN_MATCH - 1, self.effort.depth);
+            let search = self.search(at, least - 1, self.effort.depth);
             let mut found = self.matcher.find::<THREES>(self.view, at, search);
-            if found.distance == 0 || (found.length == MIN_MATCH && found.distance > FAR_FOR_THREE)
-            {
+            if !self.worth.pays(found) {
                 self.block.literal(self.view.byte(at));
                 at += 1;
                 continue;
             }
             let mut entered = at + 1;
             if PATIENCE > 0 {
-                (at, found, entered) = self.wait::<PATIENCE>(at, found, last_entry);
+                (at, found, entered) = self.wait::<PATIENCE, THREES>(at, found, last_entry);
             }
             // Nothing of a block may lie behind its end.
             let length = found.length.min(end - at);
@@ -158,16 +200,16 @@ impl Parser<'_, '_> {
     /// Looks whether a match one or two positions on is so much better that literals before it
     /// pay. Returns where a match is taken, which, and up to where positions are entered.
     #[inline(always)]
-    fn wait<const PATIENCE: u8>(
+    fn wait<const PATIENCE: u8, const THREES: bool>(
         &mut self,
         mut at: usize,
-        mut found: super::matcher::Match,
+        mut found: Match,
         last_entry: usize,
-    ) -> (usize, super::matcher::Match, usize) {
+    ) -> (usize, Match, usize) {
         let mut entered = at + 1;
         while found.length < self.effort.enough && at + 2 < last_entry {
             let search = self.search(at + 1, found.length - 1, self.effort.depth / 2);
-            let next = self.matcher.find::<true>(self.view, at + 1, search);
+            let next = self.matcher.find::<THREES>(self.view, at + 1, search);
             entered = at + 2;
             if next.distance > 0 && next.length >= found.length && gain(next, found) > 2 {
                 self.block.literal(self.view.byte(at));
@@ -179,7 +221,7 @@ impl Parser<'_, '_> {
                 break;
             }
             let search = self.search(at + 2, found.length - 1, self.effort.depth / 4);
-            let next = self.matcher.find::<true>(self.view, at + 2, search);
+            let next = self.matcher.find::<THREES>(self.view, at + 2, search);
             entered = at + 3;
             if next.distance > 0 && next.length >= found.length && gain(next, found) > 6 {
                 self.block.literal(self.view.byte(at));
@@ -219,7 +261,7 @@ impl Parser<'_, '_> {
 /// About how many bits `next` saves against `now`: four for each byte more, and what its
 /// distance takes less.
 #[inline(always)]
-fn gain(next: super::matcher::Match, now: super::matcher::Match) -> i32 {
+fn gain(next: Match, now: Match) -> i32 {
     let longer = next.length as i32 - now.length as i32;
     4 * longer + now.distance.ilog2() as i32 - next.distance.ilog2() as i32
 }
