@@ -17,7 +17,7 @@ _fulmar_options() {
     compopt -o nospace
     case $1 in
         ssh) _fulmar_words 'AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= Ciphers= ClearAllForwardings= Compression= ConnectTimeout= ConnectionAttempts= CryptoThreads= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WindowMemory=' ;;
-        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AllowGroups= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= ExposeAuthInfo= FingerprintHash= ForceCommand= HostCertificate= HostKey= HostKeyAlgorithms= IPQoS= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitOpen= PermitRootLogin= PermitTTY= PermitUserEnvironment= PermitUserRC= PidFile= Port= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WindowMemory=' ;;
+        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AllowGroups= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= ExposeAuthInfo= FingerprintHash= ForceCommand= HostCertificate= HostKey= HostKeyAlgorithms= IPQoS= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitOpen= PermitRootLogin= PermitTTY= PermitUserEnvironment= PermitUserRC= PidFile= Port= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WindowMemory=' ;;
     esac
 }
 
@@ -25,7 +25,7 @@ _fulmar() {
     local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
     local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _fulmar_words 'ssh sshd keygen demo bench speed install help version'
+        _fulmar_words 'ssh sshd sftp-server keygen demo bench speed install help version'
         return
     fi
     case $program:$previous in
@@ -53,6 +53,13 @@ _fulmar() {
         sshd:-h) _fulmar_files ;;
         sshd:-o) _fulmar_options sshd ;;
         sshd:-p) : ;;
+        sftp-server:-d) _fulmar_folders ;;
+        sftp-server:-f) : ;;
+        sftp-server:-l) _fulmar_words 'QUIET FATAL ERROR INFO VERBOSE DEBUG' ;;
+        sftp-server:-P) : ;;
+        sftp-server:-p) : ;;
+        sftp-server:-Q) _fulmar_words 'requests' ;;
+        sftp-server:-u) : ;;
         keygen:-a) : ;;
         keygen:-b) : ;;
         keygen:-C) : ;;
@@ -98,6 +105,7 @@ _fulmar_flags() {
     case $1 in
         ssh) _fulmar_words '-4 -6 -a -B -b -C -c -E -e -F -f -G -I -i -J -k -l -m -N -n -o -P -p -Q -q -s -T -t -V -v -W -x -y' ;;
         sshd) _fulmar_words '-4 -6 -C -c -D -d -E -e -f -G -g -h -i -o -p -q -T -t -V' ;;
+        sftp-server) _fulmar_words '-d -e -f -h -l -P -p -Q -R -u' ;;
         keygen) _fulmar_words '-A -a -b -C -c -E -e -F -f -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -s -t -u -V -v -y -Z -z' ;;
         demo) _fulmar_words '--size' ;;
         bench) _fulmar_words '--cipher --html --json --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;

@@ -28,6 +28,12 @@ const PROGRAMS: &[Program] = &[
         main: monitor::sshd_main,
     },
     Program {
+        name: "sftp-server",
+        links: &["sftp-server"],
+        help: Some("serve files to an SFTP client, started by an sshd"),
+        main: tools::sftp_server::run,
+    },
+    Program {
         name: "keygen",
         links: &["ssh-keygen"],
         help: Some("make, change and show keys and certificates"),
@@ -121,10 +127,12 @@ fn usage() -> String {
     let mut text = String::from("usage: fulmar program [arguments]\n\nprograms:\n");
     for program in PROGRAMS {
         if let Some(help) = program.help {
-            text.push_str(&format!("  {:<9} {help}\n", program.name));
+            text.push_str(&format!("  {:<11} {help}\n", program.name));
         }
     }
-    text.push_str("\nA link to fulmar by the name ssh, sshd or ssh-keygen is that program.\n");
+    text.push_str(
+        "\nA link to fulmar by the name ssh, sshd, sftp-server or ssh-keygen is that program.\n",
+    );
     text
 }
 

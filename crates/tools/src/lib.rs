@@ -9,5 +9,6 @@ mod json;
 pub mod keygen;
 mod lab;
 mod moduli;
+pub mod sftp_server;
 pub mod speed;
 mod table;

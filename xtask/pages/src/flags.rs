@@ -51,6 +51,27 @@ const fn flag(name: &'static str, argument: Argument, help: &'static str) -> Fla
     }
 }
 
+const SFTP_SERVER: &[Flag] = &[
+    flag("d", Folder, "where relative paths begin"),
+    flag("e", None, "log to standard error"),
+    flag("f", Free("facility"), "facility of the system's log"),
+    flag("h", None, "print the flags"),
+    flag(
+        "l",
+        Words(&["QUIET", "FATAL", "ERROR", "INFO", "VERBOSE", "DEBUG"]),
+        "what is logged",
+    ),
+    flag("P", Free("requests"), "requests that are refused"),
+    flag(
+        "p",
+        Free("requests"),
+        "the only requests that are carried out",
+    ),
+    flag("Q", Words(&["requests"]), "print the names of requests"),
+    flag("R", None, "nothing can be changed"),
+    flag("u", Free("umask"), "bits that new files do not get"),
+];
+
 const SSH: &[Flag] = &[
     flag("4", None, "IPv4 only"),
     flag("6", None, "IPv6 only"),
@@ -210,6 +231,12 @@ pub(super) const PROGRAMS: &[Program] = &[
         name: "sshd",
         help: "let others log in to this machine",
         flags: SSHD,
+        operand: None,
+    },
+    Program {
+        name: "sftp-server",
+        help: "serve files to an SFTP client, started by an sshd",
+        flags: SFTP_SERVER,
         operand: None,
     },
     Program {

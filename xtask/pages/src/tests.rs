@@ -10,6 +10,7 @@ const PAGES: &[&str] = &[
     "man/fulmar.1",
     "man/fulmar-ssh.1",
     "man/fulmar-sshd.8",
+    "man/fulmar-sftp-server.8",
     "man/fulmar-keygen.1",
     "man/fulmar-bench.1",
     "man/fulmar-tools.1",
@@ -61,9 +62,11 @@ fn offered(program: &str, valued: bool) -> String {
 fn the_table_of_flags_is_the_parsers() {
     let ssh = read("crates/client/src/flags/mod.rs");
     let keygen = read("crates/tools/src/keygen/options.rs");
+    let sftp_server = read("crates/transfer/src/serve/options.rs");
     for (source, program, left_out, names) in [
         (&ssh, "ssh", SSH_NOT_OFFERED, ["PLAIN", "VALUED"]),
         (&keygen, "keygen", "", ["WITHOUT_VALUE", "WITH_VALUE"]),
+        (&sftp_server, "sftp-server", "", ["PLAIN", "VALUED"]),
     ] {
         for (name, valued) in names.into_iter().zip([false, true]) {
             let theirs = list(source, name);
@@ -90,7 +93,7 @@ fn the_table_of_flags_is_the_parsers() {
         .filter(|each| each.is_ascii_alphanumeric() && !SSHD_NOT_OFFERED.contains(*each));
     let ours = offered("sshd", false) + &offered("sshd", true);
     assert_eq!(sorted(ours.chars()), sorted(theirs), "sshd");
-    for program in &PROGRAMS[3..] {
+    for program in &PROGRAMS[4..] {
         let file = match program.name {
             "bench" => "options.rs",
             _ => "mod.rs",
@@ -120,13 +123,14 @@ fn the_pages_name_every_flag_and_program() {
     let overview = read("man/fulmar.1");
     for program in PROGRAMS {
         assert!(
-            overview.contains(&format!(".B {}\n", program.name)),
+            overview.contains(&format!(".B {}\n", program.name.replace('-', "\\-"))),
             "fulmar.1 leaves out {}",
             program.name
         );
         let path = match program.name {
             "ssh" => "man/fulmar-ssh.1",
             "sshd" => "man/fulmar-sshd.8",
+            "sftp-server" => "man/fulmar-sftp-server.8",
             "keygen" => "man/fulmar-keygen.1",
             "bench" => "man/fulmar-bench.1",
             _ => "man/fulmar-tools.1",

@@ -120,6 +120,7 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
         use_mptcp: flag(Row::UseMPTCP),
         version_addendum: unless_none(Row::VersionAddendum),
         crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
+        sftp_root: unless_none(Row::SftpRoot),
         window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
         values,
         aes_hardware,

@@ -42,6 +42,10 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Fulmar's own",
     },
     Difference {
+        keyword: "sftproot",
+        reason: "Fulmar's own",
+    },
+    Difference {
         keyword: "channeltimeout",
         reason: "9.2 prints it only when it is set",
     },

@@ -305,6 +305,8 @@ pub struct ServerOptions {
     pub version_addendum: Option<String>,
     /// `CryptoThreads`: how many threads may seal and open packets in all; none is `auto`.
     pub crypto_threads: Option<usize>,
+    /// `SftpRoot`: template; tokens %% %h %U %u. What internal-sftp shows as `/`.
+    pub sftp_root: Option<String>,
     /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
     pub window_memory_bytes: u64,
     pub(crate) values: Values,

@@ -164,6 +164,7 @@ keyword_table! {
         UseMPTCP [] Kind::Flag, "no", Carried, Global, First, Line;
         CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
+        SftpRoot [] Kind::Path, "none", Carried, Everywhere, First, Line;
         DebianBanner [] Kind::Flag, "", Fulfilled, Global, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;

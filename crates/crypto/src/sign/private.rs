@@ -176,10 +176,11 @@ impl PrivateKey {
                 .map_err(|_| SignError::Internal)?,
             Secret::Rsa(key) => key.sign(scheme.hash(), message)?,
         };
-        // An RSA fault gives the primes away. For Ed25519 and ECDSA the check
-        // would cost more than the signature and guard less: the nonces are
-        // derived from key and message inside the library.
-        if let Secret::Rsa(_) = self.secret {
+        // A signature with a fault in it can give the key away: an RSA key its primes (Boneh,
+        // DeMillo and Lipton), an Ed25519 key its scalar, beside a right signature of the same
+        // message, whose nonce is the same. For RSA the library has looked itself, at the end of
+        // its private operation.
+        if !matches!(self.secret, Secret::Rsa(_)) {
             self.public
                 .verify(scheme, message, &signature)
                 .map_err(|_| SignError::Internal)?;
@@ -191,5 +192,42 @@ impl PrivateKey {
 impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PrivateKey({:?}, ..)", self.kind())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a fault in the computation leads to: a signature that is not this key's.
+    #[test]
+    fn a_wrong_signature_does_not_leave() {
+        for (kind, scheme) in [
+            (KeyKind::Ed25519, SignatureScheme::Ed25519),
+            (KeyKind::EcdsaP256, SignatureScheme::EcdsaP256Sha256),
+            (KeyKind::EcdsaP384, SignatureScheme::EcdsaP384Sha384),
+            (KeyKind::EcdsaP521, SignatureScheme::EcdsaP521Sha512),
+        ] {
+            let [right, wrong] = [0, 1].map(|_| PrivateKey::generate(kind, 0).expect("a key"));
+            assert!(right.sign(scheme, b"m").is_ok());
+            let faulty = PrivateKey {
+                secret: wrong.secret.clone(),
+                public: right.public.clone(),
+            };
+            assert_eq!(faulty.sign(scheme, b"m"), Err(SignError::Internal));
+        }
+        // The half of the public key in an Ed25519 secret, changed: the known attack.
+        let key = PrivateKey::ed25519_from_seed(&[7; 32]);
+        let Secret::Ed25519(private) = &key.secret else {
+            unreachable!("made of a seed");
+        };
+        let mut private = private.clone();
+        Arc::make_mut(&mut private)[63] ^= 1;
+        let faulty = PrivateKey {
+            secret: Secret::Ed25519(private),
+            public: key.public.clone(),
+        };
+        let signed = faulty.sign(SignatureScheme::Ed25519, b"m");
+        assert_eq!(signed, Err(SignError::Internal));
     }
 }

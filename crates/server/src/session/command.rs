@@ -35,13 +35,25 @@ pub(super) struct Launch {
     pub is_forced: bool,
 }
 
+/// What is done for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// A program runs.
+    Run(Launch),
+    /// This process serves files.
+    InternalSftp {
+        /// Behind the name.
+        arguments: Vec<String>,
+        /// Nothing else can be asked for on this connection.
+        is_forced: bool,
+    },
+}
+
 /// Why nothing can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// No subsystem has this name.
     UnknownSubsystem,
-    /// The built-in SFTP server is not part of this version.
-    InternalSftp,
     /// A command with a NUL byte cannot be handed to a shell.
     NulByte,
 }
@@ -51,9 +63,6 @@ impl Refusal {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::UnknownSubsystem => "no such subsystem",
-            Self::InternalSftp => {
-                "internal-sftp is not available in this version: set `Subsystem sftp /usr/lib/openssh/sftp-server`"
-            }
             Self::NulByte => "the command contains a NUL byte",
         }
     }
@@ -68,7 +77,7 @@ pub(super) fn plan(
     shell: &str,
     forced: Option<&str>,
     subsystems: &[Subsystem],
-) -> Result<Launch, Refusal> {
+) -> Result<Plan, Refusal> {
     let (asked, is_subsystem) = match wanted {
         Wanted::Shell => (None, false),
         Wanted::Exec(command) => (Some(command.clone()), false),
@@ -89,8 +98,17 @@ pub(super) fn plan(
     };
     // An explicit empty command is a login shell to OpenSSH as well.
     let command = command.filter(|command| !command.is_empty());
-    if command.as_deref().is_some_and(is_internal_sftp) && (is_subsystem || forced.is_some()) {
-        return Err(Refusal::InternalSftp);
+    // A program of that name that the user asks for is the user's.
+    let internal = command
+        .as_deref()
+        .filter(|command| is_internal_sftp(command) && (is_subsystem || forced.is_some()));
+    if let Some(command) = internal {
+        let mut words = super::sftp::words(&String::from_utf8_lossy(command));
+        words.remove(0);
+        return Ok(Plan::InternalSftp {
+            arguments: words,
+            is_forced: forced.is_some(),
+        });
     }
     let name = base_name(shell);
     let argv = match &command {
@@ -101,26 +119,26 @@ pub(super) fn plan(
             vec![login]
         }
     };
-    Ok(Launch {
+    Ok(Plan::Run(Launch {
         program: PathBuf::from(shell),
         argv,
         original_command,
         is_login_shell: command.is_none(),
         is_subsystem,
         is_forced: forced.is_some(),
-    })
+    }))
 }
 
 /// What runs instead of anything else when the password has expired.
-pub(super) fn change_password() -> Launch {
-    Launch {
+pub(super) fn change_password() -> Plan {
+    Plan::Run(Launch {
         program: PathBuf::from("/usr/bin/passwd"),
         argv: vec![b"passwd".to_vec()],
         original_command: None,
         is_login_shell: false,
         is_subsystem: false,
         is_forced: true,
-    }
+    })
 }
 
 fn is_internal_sftp(command: &[u8]) -> bool {
@@ -147,6 +165,13 @@ mod tests {
         ]
     }
 
+    fn run(plan: Result<Plan, Refusal>) -> Launch {
+        match plan {
+            Ok(Plan::Run(launch)) => launch,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn argv(launch: &Launch) -> Vec<&str> {
         launch
             .argv
@@ -157,10 +182,15 @@ mod tests {
 
     #[test]
     fn a_shell_is_a_login_shell_and_a_command_goes_through_the_shell() {
-        let shell = plan(&Wanted::Shell, "/bin/bash", None, &[]).unwrap();
+        let shell = run(plan(&Wanted::Shell, "/bin/bash", None, &[]));
         assert_eq!(argv(&shell), ["-bash"]);
         assert!(shell.is_login_shell && !shell.is_forced);
-        let exec = plan(&Wanted::Exec(b"ls -l".to_vec()), "/bin/bash", None, &[]).unwrap();
+        let exec = run(plan(
+            &Wanted::Exec(b"ls -l".to_vec()),
+            "/bin/bash",
+            None,
+            &[],
+        ));
         assert_eq!(argv(&exec), ["bash", "-c", "ls -l"]);
         assert!(!exec.is_login_shell);
     }
@@ -175,7 +205,7 @@ mod tests {
                 Some("/usr/lib/openssh/sftp-server -l INFO"),
             ),
         ] {
-            let launch = plan(&wanted, "/bin/sh", Some("date"), &subsystems()).unwrap();
+            let launch = run(plan(&wanted, "/bin/sh", Some("date"), &subsystems()));
             assert_eq!(argv(&launch), ["sh", "-c", "date"]);
             assert_eq!(
                 launch.original_command.as_deref(),
@@ -193,18 +223,30 @@ mod tests {
             Err(Refusal::UnknownSubsystem)
         );
         assert_eq!(
-            plan(Wanted::Subsystem(b"own".to_vec()), None),
-            Err(Refusal::InternalSftp)
-        );
-        assert_eq!(
-            plan(Wanted::Shell, Some("internal-sftp -R")),
-            Err(Refusal::InternalSftp)
-        );
-        assert_eq!(
             plan(Wanted::Exec(b"a\0b".to_vec()), None),
             Err(Refusal::NulByte)
         );
-        // A program of that name that the user has is the user's business.
-        assert!(plan(Wanted::Exec(b"internal-sftp".to_vec()), None).is_ok());
+    }
+
+    #[test]
+    fn internal_sftp_is_this_process_unless_a_user_asks_for_it_as_a_command() {
+        let plan = |wanted: Wanted, forced| plan(&wanted, "/bin/sh", forced, &subsystems());
+        let internal = |arguments: &[&str], is_forced| {
+            let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+            Ok(Plan::InternalSftp {
+                arguments,
+                is_forced,
+            })
+        };
+        let subsystem = Wanted::Subsystem(b"own".to_vec());
+        assert_eq!(plan(subsystem.clone(), None), internal(&[], false));
+        assert_eq!(
+            plan(Wanted::Shell, Some("internal-sftp -R -d \"/a b\"")),
+            internal(&["-R", "-d", "/a b"], true)
+        );
+        let asked = run(plan(Wanted::Exec(b"internal-sftp".to_vec()), None));
+        assert_eq!(argv(&asked), ["sh", "-c", "internal-sftp"]);
+        let other = run(plan(subsystem, Some("internal-sftpd")));
+        assert_eq!(argv(&other), ["sh", "-c", "internal-sftpd"]);
     }
 }

@@ -31,6 +31,12 @@ pub(super) struct Context<'a> {
     /// The network socket, for IPQoS.
     pub(super) network: OwnedFd,
     pub(super) next_serial: Cell<u64>,
+    /// The log, for what lives in the driver's care.
+    pub(super) lasting_log: Logger<'static>,
+    /// The umask before internal-sftp set its own, for commands.
+    pub(super) umask: Cell<Option<u32>>,
+    /// The kernel forbids this process every file but those below SftpRoot.
+    pub(super) is_walled: Cell<bool>,
 }
 
 impl Context<'_> {
@@ -39,6 +45,14 @@ impl Context<'_> {
         let serial = self.next_serial.get();
         self.next_serial.set(serial + 1);
         serial
+    }
+
+    /// Sets this process's umask; commands get the one that was there.
+    pub(super) fn set_umask(&self, mask: u32) {
+        let before = sys::process::set_umask(mask);
+        if self.umask.get().is_none() {
+            self.umask.set(Some(before));
+        }
     }
 
     /// IPQoS for what the last command makes of the connection. A socket that is not IP's has none.

@@ -21,8 +21,12 @@ pub(super) fn command(
     environment: &Environment,
     home: &str,
     end: CommandEnd,
+    umask: Option<u32>,
 ) -> Result<Child, SpawnError> {
     let mut command = Command::new(&launch.program);
+    if let Some(mask) = umask {
+        command.umask(mask);
+    }
     command.args(launch.argv.iter().map(|word| OsStr::from_bytes(word)));
     spawn(command, environment, home, end)
 }

@@ -4,7 +4,7 @@
 //! then reads the snapshot of the connection. [`serve`] is its loop; [`channel`] a session
 //! channel (RFC 4254 §6) and [`forward`] a `direct-tcpip` one. Around a command stand
 //! [`command`] (what is run), [`environment`], [`stdio`] and [`terminal`] (its streams),
-//! [`launch`] (its start), [`text`] (what is shown before it) and [`exit`] (what is told after).
+//! [`launch`] (its start), [`sftp`] (no command at all: this process serves files), [`text`] (what is shown before it) and [`exit`] (what is told after).
 //!
 //! Invariant: user, forced command, restrictions and environment come from the monitor's
 //! `SessionGrant`; nothing of the snapshot decides what may be done.
@@ -19,6 +19,7 @@ mod forward;
 mod launch;
 mod permits;
 mod serve;
+mod sftp;
 mod start;
 mod stdio;
 mod terminal;

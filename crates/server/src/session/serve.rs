@@ -106,7 +106,12 @@ impl<'a> Serve<'a> {
                 }
                 Ok(())
             }
-            Notice::EndpointEnded { .. } => Ok(()),
+            Notice::EndpointEnded { channel } => {
+                if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+                    session.endpoint_ended(&mut self.driver, &self.context)?;
+                }
+                Ok(())
+            }
             Notice::PeerClosed => Err(SessionError::PeerClosed),
         }
     }

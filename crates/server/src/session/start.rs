@@ -83,6 +83,9 @@ pub(super) fn begin(
         auth_info,
         network: for_options,
         next_serial: Cell::new(0),
+        lasting_log: log,
+        umask: Cell::new(None),
+        is_walled: Cell::new(false),
     };
     Ok((Serve::new(driver, context), log, who))
 }

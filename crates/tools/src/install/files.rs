@@ -12,7 +12,7 @@ use super::Settings;
 pub(super) const SHARED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/share.rs"));
 
 /// Programs that the binary is when it is called by their names.
-const LINKS: &[&str] = &["ssh", "sshd", "ssh-keygen"];
+const LINKS: &[&str] = &["ssh", "sshd", "sftp-server", "ssh-keygen"];
 
 /// One file to write.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ fn own_configuration(settings: &Settings) -> io::Result<Vec<Planned>> {
         path: directory.join("sshd_config"),
         text: format!(
             "# Configuration of fulmar-sshd; the keywords are those of sshd_config(5).\n\
-             HostKey {}\nUsePAM yes\nSubsystem sftp /usr/lib/openssh/sftp-server\nAcceptEnv LANG LC_*\n",
+             HostKey {}\nUsePAM yes\nSubsystem sftp internal-sftp\nAcceptEnv LANG LC_*\n",
             key_path.display()
         ),
         mode: 0o644,

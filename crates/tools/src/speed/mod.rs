@@ -1,11 +1,13 @@
 //! `fulmar speed`: what this machine's kernels and primitives do, one row each.
 //!
 //! Packets of 32 KiB, one core, best of several short runs: a ceiling, not a transfer rate.
+//! Signatures and key exchanges stand beside the machine's `openssl speed`.
 //! `fulmar bench` measures whole programs.
 
 mod algorithms;
-mod operations;
 mod packets;
+mod peers;
+mod public_key;
 mod report;
 mod select;
 mod time;
@@ -19,7 +21,7 @@ use time::SLICE;
 
 const USAGE: &str = "usage: fulmar speed [--json] [name ...]\n\
      A name is one of SSH's or of openssl speed's, or a part of one:\n\
-     fulmar speed aes-256-ctr chacha20-poly1305 umac rsa\n";
+     fulmar speed aes-256-ctr chacha20-poly1305 umac rsa x25519 dh\n";
 
 /// Runs the program; gives its exit status: 0, or 2 for arguments that it does not know.
 #[must_use]
@@ -49,12 +51,16 @@ pub fn run(args: Vec<OsString>) -> i32 {
         }
     }
     let selection = Selection::new(&names);
+    let alone = peers::is_alone();
+    let public_key = public_key::rows(&selection, !alone);
+    let compared = public_key.iter().any(|row| row.openssl.is_some());
     let report = Report {
         first_random,
         warm_up,
         algorithms: algorithms::rows(&selection, SLICE),
         packets: packets::rows(&selection),
-        operations: operations::rows(&selection),
+        public_key,
+        openssl: compared.then(peers::openssl_version).flatten(),
     };
     if report.is_empty() {
         eprintln!(

@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use super::algorithms::{AlgorithmRow, MANY, PACKET_BYTES};
-use super::operations::OperationRow;
 use super::packets::{PAYLOAD_BYTES, PacketRow};
+use super::public_key::{Kind, PublicKeyRow};
 use super::{cpu_features, kernels};
 use crate::json::Json;
 use crate::table::Table;
+
+const SIGNATURE_NOTE: &str =
+    "Hash and verification before the signature leaves are part of sign; openssl does neither.\n";
+const EXCHANGE_NOTE: &str = "keygen: a client's first message; respond: all that a server does; \
+     agree: a client's end, which is openssl's op.\n\
+     Diffie-Hellman: our exponents have 512 bits, openssl's 225 to 400.\n";
 
 /// All that was measured.
 pub(super) struct Report {
@@ -15,12 +21,14 @@ pub(super) struct Report {
     pub(super) warm_up: Duration,
     pub(super) algorithms: Vec<AlgorithmRow>,
     pub(super) packets: Vec<PacketRow>,
-    pub(super) operations: Vec<OperationRow>,
+    pub(super) public_key: Vec<PublicKeyRow>,
+    /// Who `openssl speed` is, if it was asked.
+    pub(super) openssl: Option<String>,
 }
 
 impl Report {
     pub(super) fn is_empty(&self) -> bool {
-        self.algorithms.is_empty() && self.packets.is_empty() && self.operations.is_empty()
+        self.algorithms.is_empty() && self.packets.is_empty() && self.public_key.is_empty()
     }
 
     pub(super) fn text(&self) -> String {
@@ -50,17 +58,21 @@ impl Report {
             text += "\n";
             text += &table.render();
         }
-        if !self.operations.is_empty() {
-            let mut table = Table::new(&["operation", "per second", "microseconds"]);
-            for row in &self.operations {
-                table.row(vec![
-                    row.name.clone(),
-                    format!("{:.0}", row.per_second),
-                    format!("{:.1}", 1e6 / row.per_second),
-                ]);
+        let openssl = self.openssl.as_deref().unwrap_or("openssl");
+        for kind in [Kind::Signature, Kind::Exchange] {
+            let rows: Vec<_> = self
+                .public_key
+                .iter()
+                .filter(|row| row.kind == kind)
+                .collect();
+            if !rows.is_empty() {
+                text += "\n";
+                text += &public_key_table(kind, &rows, openssl).render();
+                text += match kind {
+                    Kind::Signature => SIGNATURE_NOTE,
+                    Kind::Exchange => EXCHANGE_NOTE,
+                };
             }
-            text += "\n";
-            text += &table.render();
         }
         text
     }
@@ -76,7 +88,14 @@ impl Report {
             ("warm_up_ms", Json::Number(milliseconds(self.warm_up))),
             ("algorithms", list(&self.algorithms, algorithm_json)),
             ("packets", list(&self.packets, packet_json)),
-            ("operations", list(&self.operations, operation_json)),
+            (
+                "openssl",
+                Json::text(self.openssl.as_deref().unwrap_or_default()),
+            ),
+            (
+                "operations",
+                Json::List(self.public_key.iter().flat_map(operations_json).collect()),
+            ),
         ])
     }
 }
@@ -118,11 +137,72 @@ fn packet_json(row: &PacketRow) -> Json {
     ])
 }
 
-fn operation_json(row: &OperationRow) -> Json {
-    Json::object(vec![
-        ("name", Json::text(&row.name)),
-        ("per_second", Json::Number(row.per_second)),
-    ])
+/// A line for us, and one for each of the others with how many times as fast ours is.
+fn public_key_table(kind: Kind, rows: &[&PublicKeyRow], openssl: &str) -> Table {
+    let operations = kind.operations();
+    let rates: Vec<String> = operations.iter().map(|each| format!("{each}/s")).collect();
+    let mut heading = vec![""];
+    heading.extend(operations);
+    heading.extend(rates.iter().map(String::as_str));
+    heading.extend(operations.iter().map(|_| "ours"));
+    let mut table = Table::new(&heading);
+    for row in rows {
+        let others = [(openssl, &row.openssl), ("portable", &row.portable)];
+        table.row(public_key_cells(row.name.to_owned(), &row.ours, None));
+        for (name, rates) in others {
+            if let Some(rates) = rates {
+                table.row(public_key_cells(
+                    format!("  {name}"),
+                    rates,
+                    Some(&row.ours),
+                ));
+            }
+        }
+    }
+    table
+}
+
+fn public_key_cells(name: String, rates: &[f64], ours: Option<&[f64]>) -> Vec<String> {
+    let known = |rate: &f64, text: String| {
+        if rate.is_finite() {
+            text
+        } else {
+            String::new()
+        }
+    };
+    let mut cells = vec![name];
+    cells.extend(
+        rates
+            .iter()
+            .map(|rate| known(rate, format!("{:.6}s", 1.0 / rate))),
+    );
+    cells.extend(rates.iter().map(|rate| known(rate, format!("{rate:.1}"))));
+    for (ours, rate) in ours.into_iter().flatten().zip(rates) {
+        cells.push(known(rate, format!("{:.2}x", ours / rate)));
+    }
+    cells
+}
+
+fn operations_json(row: &PublicKeyRow) -> Vec<Json> {
+    let operations = row.kind.operations().iter().enumerate();
+    let known = |rates: &Option<Vec<f64>>, at: usize| {
+        let rate = rates.as_ref().and_then(|rates| rates.get(at));
+        Json::Number(rate.copied().unwrap_or(f64::NAN))
+    };
+    operations
+        .map(|(at, operation)| {
+            Json::object(vec![
+                ("name", Json::text(row.name)),
+                ("operation", Json::text(*operation)),
+                (
+                    "per_second",
+                    Json::Number(row.ours.get(at).copied().unwrap_or(f64::NAN)),
+                ),
+                ("openssl_per_second", known(&row.openssl, at)),
+                ("portable_per_second", known(&row.portable, at)),
+            ])
+        })
+        .collect()
 }
 
 fn list<T>(rows: &[T], json: impl Fn(&T) -> Json) -> Json {

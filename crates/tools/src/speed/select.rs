@@ -6,7 +6,13 @@ pub(super) struct Selection(Vec<String>);
 
 impl Selection {
     pub(super) fn new(names: &[String]) -> Self {
-        Self(names.iter().map(|name| plain(name)).collect())
+        let whole = |name: &String| match plain(name).as_str() {
+            // Parts of others' names that mean one thing alone.
+            "dh" => "ffdh".to_owned(),
+            "x25519" => "ecdhx25519".to_owned(),
+            other => other.to_owned(),
+        };
+        Self(names.iter().map(whole).collect())
     }
 
     /// Whether the row of this name was asked for.

@@ -93,7 +93,8 @@ fn a_report_says_which_kernel_is_in_use() {
             },
         ],
         packets: Vec::new(),
-        operations: Vec::new(),
+        public_key: Vec::new(),
+        openssl: None,
     };
     assert!(!report.is_empty());
     let text = report.text();
@@ -106,4 +107,58 @@ fn a_report_says_which_kernel_is_in_use() {
     assert!(json.contains(
         r#"{"name":"aes-128-ctr","kernel":"vaes-512","packet_bytes":32768,"bytes_per_second":17000000000,"times_portable":2,"in_use":true}"#
     ), "{json}");
+}
+
+#[test]
+fn public_key_figures_stand_beside_the_others() {
+    let report = Report {
+        first_random: Duration::ZERO,
+        warm_up: Duration::ZERO,
+        algorithms: Vec::new(),
+        packets: Vec::new(),
+        public_key: vec![
+            public_key::PublicKeyRow {
+                name: "rsa-2048",
+                kind: public_key::Kind::Signature,
+                ours: vec![4000.0, 60_000.0],
+                openssl: Some(vec![2000.0, 60_000.0]),
+                portable: Some(vec![1000.0, 40_000.0]),
+            },
+            public_key::PublicKeyRow {
+                name: "curve25519-sha256",
+                kind: public_key::Kind::Exchange,
+                ours: vec![100_000.0, 20_000.0, 40_000.0],
+                openssl: Some(vec![f64::NAN, f64::NAN, 20_000.0]),
+                portable: None,
+            },
+        ],
+        openssl: Some("openssl 3.0.19".to_owned()),
+    };
+    assert!(!report.is_empty());
+    let text = report.text();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    for line in [
+        "sign verify sign/s verify/s ours ours",
+        "rsa-2048 0.000250s 0.000017s 4000.0 60000.0",
+        "openssl 3.0.19 0.000500s 0.000017s 2000.0 60000.0 2.00x 1.00x",
+        "portable 0.001000s 0.000025s 1000.0 40000.0 4.00x 1.50x",
+        "openssl 3.0.19 0.000050s 20000.0 2.00x",
+    ] {
+        assert!(lines.iter().any(|each| each == line), "{line}: {text}");
+    }
+    let json = report.json().render();
+    for part in [
+        r#""openssl":"openssl 3.0.19""#,
+        r#"{"name":"rsa-2048","operation":"sign","per_second":4000,"openssl_per_second":2000,"portable_per_second":1000}"#,
+        r#"{"name":"curve25519-sha256","operation":"keygen","per_second":100000,"openssl_per_second":null,"portable_per_second":null}"#,
+    ] {
+        assert!(json.contains(part), "{part}: {json}");
+    }
+    let baseline = peers::Baseline::parse(&json);
+    assert_eq!(baseline.rate("rsa-2048", "verify"), Some(60_000.0));
+    assert_eq!(baseline.rate("curve25519-sha256", "agree"), Some(40_000.0));
+    assert_eq!(baseline.rate("rsa-2048", "agree"), None);
 }

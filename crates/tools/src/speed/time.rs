@@ -34,3 +34,25 @@ pub(super) fn rates(works: &mut [(f64, &mut dyn FnMut())], slice: Duration) -> V
     }
     best
 }
+
+/// Calls that are prepared at a time.
+const PREPARED: u8 = 16;
+
+/// The rate of work that uses up what `prepare` makes, without the making.
+pub(super) fn rate_of_prepared<T>(
+    mut prepare: impl FnMut() -> Option<T>,
+    mut work: impl FnMut(T),
+) -> f64 {
+    let begun = Instant::now();
+    let mut best = 0.0_f64;
+    while best == 0.0 || begun.elapsed() < SLICE {
+        let prepared: Option<Vec<T>> = (0..PREPARED).map(|_| prepare()).collect();
+        let Some(prepared) = prepared else {
+            return f64::NAN;
+        };
+        let begun = Instant::now();
+        prepared.into_iter().for_each(&mut work);
+        best = best.max(f64::from(PREPARED) / begun.elapsed().as_secs_f64());
+    }
+    best
+}

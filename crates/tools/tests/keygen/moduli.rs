@@ -69,7 +69,7 @@ pub(super) fn lists_and_checkpoints_are_those_of_ssh_keygen(folder: &Folder) {
             4_294_967_291,
         ] {
             let rest = modulo(q, prime);
-            assert!(rest != 0 && (2 * rest + 1) % prime != 0, "{q}");
+            assert!(rest != 0 && !(2 * rest + 1).is_multiple_of(prime), "{q}");
         }
     }
     assert!(

@@ -30,6 +30,7 @@ use super::command::{Launch, Wanted};
 use super::context::Context;
 use super::environment::Environment;
 use super::exit;
+use super::sftp::SftpEndpoint;
 use super::stdio::{self, CommandEnd, Outputs};
 use super::terminal::{Size, Terminal};
 use super::token::Token;
@@ -55,6 +56,8 @@ enum Stage {
     },
     /// It runs.
     Running { child: Child },
+    /// Files are served by this process.
+    Serving,
     /// It has ended; `told` when the client knows how.
     Ended { status: ExitStatus, told: bool },
     /// CLOSE was sent.
@@ -273,6 +276,25 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
+    /// The server of files is done.
+    pub(super) fn endpoint_ended(
+        &mut self,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        let status = driver
+            .endpoint::<SftpEndpoint>(self.id)
+            .map_or(0, |endpoint| endpoint.status());
+        drop(driver.detach_endpoint(self.id));
+        if matches!(self.stage, Stage::Serving) {
+            self.stage = Stage::Ended {
+                status: ExitStatus::Exited(status),
+                told: false,
+            };
+        }
+        self.advance(driver, context)
+    }
+
     /// One of the command's outputs has ended.
     pub(super) fn source_ended(
         &mut self,
@@ -394,6 +416,12 @@ impl SessionChannel {
         drop(driver.detach_source(self.id, Stream::Stderr));
         match &self.stage {
             Stage::Ended { .. } => self.advance(driver, context),
+            Stage::Serving => {
+                if let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) {
+                    endpoint.desert();
+                }
+                Ok(())
+            }
             Stage::Running { .. } if output_is_over => {
                 let at = driver.now().saturating_add(STATUS_MS);
                 driver.set_timer(Token::Drain(self.serial).number(), Some(at));
@@ -420,6 +448,7 @@ impl SessionChannel {
     pub(super) fn hang_up(mut self, driver: &mut Driver, context: &Context<'_>) -> Option<Orphan> {
         driver.set_timer(Token::Drain(self.serial).number(), None);
         self.release_terminal(driver, context);
+        drop(driver.detach_endpoint(self.id));
         let (Stage::Running { child } | Stage::Preparing { rc: child, .. }) = self.stage else {
             return None;
         };

@@ -8,9 +8,10 @@ use proto::Stream;
 use sys::process::{Child, ExitStatus};
 
 use super::{SessionChannel, Stage, reply};
-use crate::session::command::{self, Launch, Wanted};
+use crate::session::command::{self, Launch, Plan, Wanted};
 use crate::session::context::Context;
 use crate::session::environment::{self, ChannelFacts, Environment};
+use crate::session::sftp::SftpEndpoint;
 use crate::session::stdio::{self, CommandEnd};
 use crate::session::token::Token;
 use crate::session::{launch, text};
@@ -42,9 +43,16 @@ impl SessionChannel {
             }
             _ => None,
         };
-        let Some(launch) = planned else {
-            reply(driver, self.id, want_reply, false);
-            return Ok(());
+        let launch = match planned {
+            Some(Plan::Run(launch)) => launch,
+            Some(Plan::InternalSftp {
+                arguments,
+                is_forced,
+            }) => return self.serve_files(&arguments, is_forced, want_reply, driver, context),
+            None => {
+                reply(driver, self.id, want_reply, false);
+                return Ok(());
+            }
         };
         let ends = match &mut self.terminal {
             Some(terminal) => terminal.ends(),
@@ -77,6 +85,49 @@ impl SessionChannel {
             driver.attach_sink(self.id, Stream::Data, ours.stdin)?;
             self.unattached = Some(ours.outputs);
             self.run(launch, end, driver, context)?;
+        }
+        self.advance(driver, context)
+    }
+
+    /// internal-sftp: this process is the server.
+    fn serve_files(
+        &mut self,
+        arguments: &[String],
+        is_forced: bool,
+        want_reply: bool,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        let grant = &context.grant;
+        context.log.verbose(&format!(
+            "Starting session: {} 'sftp' for {} from {} port {} id {}",
+            if is_forced {
+                "forced-command (config) 'internal-sftp'"
+            } else {
+                "subsystem"
+            },
+            grant.user,
+            grant.remote_address,
+            grant.remote_port,
+            self.id.0
+        ));
+        context.set_quality(false);
+        reply(driver, self.id, want_reply, true);
+        self.serial = context.serial();
+        self.signals_refused = true;
+        if let Some(words) = context.nologin() {
+            self.fail(words, NOLOGIN_STATUS);
+            return self.advance(driver, context);
+        }
+        match SftpEndpoint::start(arguments, is_forced, context) {
+            Ok(endpoint) => {
+                driver.attach_endpoint(self.id, Box::new(endpoint));
+                self.stage = Stage::Serving;
+            }
+            Err(words) => {
+                context.log.error(&words);
+                self.fail(format!("{words}\n").into_bytes(), 1);
+            }
         }
         self.advance(driver, context)
     }
@@ -171,7 +222,13 @@ impl SessionChannel {
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
-        match launch::command(launch, environment, &context.grant.home, end) {
+        match launch::command(
+            launch,
+            environment,
+            &context.grant.home,
+            end,
+            context.umask.get(),
+        ) {
             Ok(child) => {
                 self.watch(&child, driver)?;
                 self.stage = Stage::Running { child };

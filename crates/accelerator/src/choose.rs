@@ -1,0 +1,142 @@
+//! Which libraries are tried, and whose they must be.
+
+use std::path::{Path, PathBuf};
+
+use sys::file::InsecurePath;
+use sys::process::{Credentials, SelfExe};
+
+use crate::process::Accelerator;
+
+/// The most libraries that a configuration may name.
+pub const MAX_LIBRARIES: usize = 16;
+
+/// Where each platform's accelerator is, if none is named. AIX has zlibNX, POWER libnxz, and the
+/// ordinary zlib of s390x uses the processor's own instruction; none of x86-64 and aarch64 is known.
+const DEFAULTS: &[(&str, &[&str])] = &[
+    (
+        "aix",
+        &[
+            "/usr/opt/zlibNX/lib/libz.a(libz.so.1)",
+            "/usr/opt/zlibNX/lib/libz.a",
+        ],
+    ),
+    (
+        "powerpc64",
+        &[
+            "/usr/lib64/libnxz.so.0",
+            "/usr/lib64/libnxz.so.1",
+            "/usr/lib/powerpc64le-linux-gnu/libnxz.so.0",
+            "/usr/lib/powerpc64le-linux-gnu/libnxz.so.1",
+        ],
+    ),
+    (
+        "s390x",
+        &["/usr/lib64/libz.so.1", "/usr/lib/s390x-linux-gnu/libz.so.1"],
+    ),
+];
+
+/// The platform's paths.
+#[must_use]
+pub fn default_libraries() -> Vec<PathBuf> {
+    let here = [std::env::consts::OS, std::env::consts::ARCH];
+    let found = DEFAULTS.iter().find(|(name, _)| here.contains(name));
+    let paths = found.map(|(_, paths)| *paths).unwrap_or_default();
+    paths.iter().map(PathBuf::from).collect()
+}
+
+/// What a configuration asks for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Absolute paths in the order of trying; none means [`default_libraries`].
+    pub libraries: Vec<PathBuf>,
+    /// Each must belong to root, with every folder above it, and be writable by nobody else.
+    pub root_owned: bool,
+    /// Every run is inflated and compared before it is used.
+    pub verify: bool,
+    /// The effort of the self-test, 1 to 9.
+    pub level: u8,
+    /// Threads that encode at once.
+    pub lanes: usize,
+    /// Who loads it; none is who asks.
+    pub user: Option<Credentials>,
+}
+
+/// Whether nobody but root can have put the library there.
+///
+/// # Errors
+/// [`InsecurePath`]: what breaks the rule.
+pub fn secure_library(path: &Path) -> Result<(), InsecurePath> {
+    // The folders as named, and then what the name leads to.
+    sys::file::secure_chroot(path.parent().unwrap_or(path))?;
+    let file = std::fs::File::open(path)?;
+    sys::file::secure_path(&file, path, Path::new("/"), 0)
+}
+
+impl Accelerator {
+    /// Loads the first library that works, in a process of its own, and tests it.
+    ///
+    /// # Errors
+    /// Why none works, in one line for a user: each path with its reason.
+    pub fn open(request: &Request, binary: &SelfExe) -> Result<Self, String> {
+        let named = !request.libraries.is_empty();
+        let libraries = if named {
+            request.libraries.clone()
+        } else {
+            default_libraries()
+        };
+        if libraries.is_empty() {
+            return Err(format!(
+                "no accelerator's library is known for {} on {}; name one with HwCompressionLibrary",
+                std::env::consts::ARCH,
+                std::env::consts::OS
+            ));
+        }
+        let mut reasons = Vec::new();
+        for path in libraries.iter().take(MAX_LIBRARIES) {
+            match open_one(request, path, binary) {
+                Ok(accelerator) => return Ok(accelerator),
+                Err(why) => {
+                    // The loader's own words begin with the path.
+                    let shown = path.display().to_string();
+                    let why = why.strip_prefix(&format!("{shown}: ")).unwrap_or(&why);
+                    reasons.push(format!("{shown}: {why}"));
+                }
+            }
+        }
+        Err(reasons.join("; "))
+    }
+}
+
+fn open_one(request: &Request, path: &Path, binary: &SelfExe) -> Result<Accelerator, String> {
+    if !path.is_absolute() {
+        return Err("not an absolute path".to_owned());
+    }
+    if request.root_owned {
+        secure_library(path).map_err(|error| match error {
+            InsecurePath::Io(error) => error.to_string(),
+            other => other.to_string(),
+        })?;
+    }
+    Accelerator::start(request, path, binary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_others_could_have_put_there_is_none_of_roots() {
+        let folder = std::env::temp_dir();
+        let path = folder.join(format!("fulmar-library-{}.so", std::process::id()));
+        std::fs::write(&path, b"").unwrap();
+        assert!(secure_library(&path).is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(secure_library(Path::new("/nonexistent.so")).is_err());
+        let libc = [
+            "/lib/x86_64-linux-gnu/libc.so.6",
+            "/lib/aarch64-linux-gnu/libc.so.6",
+        ];
+        let libc = libc.iter().map(Path::new).find(|path| path.exists());
+        secure_library(libc.unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,380 @@
+//! [`Accelerator`]: the process that has loaded a library, and its lanes.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use compress::provider::{Provider, Run, RunEncoder, RunError, SELF_TEST_LIMIT, self_test};
+use sys::process::{Child, ExitStatus, SelfExe};
+use sys::signals::Signal;
+
+use crate::choose::Request;
+use crate::lane::{Lane, LaneFault, RUN_LIMIT, answer};
+use crate::layout::{CONTROL_FD, FIRST_LANE_FD, MAX_LANES, Reply, text};
+
+/// Variables of the environment that libraries look at. All others stay here.
+const ENVIRONMENT: &[&str] = &["NX_GZIP_", "DFLTCC", "ZLIB_", "QAT_"];
+
+/// How much of what a library has printed is passed on when it fails, bytes.
+const PRINTED_BYTES: usize = 300;
+
+/// A library in use. The process ends when the last of it and its encoders is dropped.
+pub struct Accelerator {
+    shared: Arc<Shared>,
+    description: Description,
+}
+
+/// What is told about it.
+#[derive(Debug, Clone, Default)]
+struct Description {
+    path: PathBuf,
+    version: String,
+    missing: String,
+    cage: String,
+    devices: Vec<String>,
+    took: Duration,
+    verify: bool,
+}
+
+struct Shared {
+    child: Mutex<Child>,
+    /// The library's messages, or what it prints instead.
+    printed: OwnedFd,
+    /// Closed, it ends the process.
+    control: OwnedFd,
+    lanes: Mutex<Vec<Lane>>,
+    returned: Condvar,
+    /// It failed once.
+    over: AtomicBool,
+    verify: bool,
+}
+
+impl Accelerator {
+    /// Starts the process, has it load `library`, and tests that.
+    pub(crate) fn start(
+        request: &Request,
+        library: &Path,
+        binary: &SelfExe,
+    ) -> Result<Self, String> {
+        let deadline = Instant::now() + SELF_TEST_LIMIT;
+        let shared = spawn(request, library, binary)?;
+        let explain = |fault| shared.explain(fault);
+        let mut description = match answer(&shared.control, left(deadline)).map_err(explain)? {
+            Reply::Says(texts) => described(texts),
+            Reply::Failed(why) => return Err(shared.with_printed(why)),
+            Reply::Done(_) => return Err("its answer makes no sense".to_owned()),
+        };
+        let mut encoder = RemoteEncoder::take(&shared)?;
+        encoder.verify = true;
+        encoder.deadline = Some(deadline);
+        description.took = self_test(&mut encoder, request.level).map_err(|RunError(why)| why)?;
+        drop(encoder);
+        let asked = sys::socket::send_with_fds(&shared.control, b"?", &[]);
+        asked.map_err(|error| explain(error.into()))?;
+        if let Reply::Says(devices) = answer(&shared.control, left(deadline)).map_err(explain)? {
+            description.devices = devices.into_iter().filter(|it| !it.is_empty()).collect();
+        }
+        description.verify = request.verify;
+        Ok(Self {
+            shared,
+            description,
+        })
+    }
+
+    /// The library's file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.description.path
+    }
+
+    /// Devices that it has opened; none says that it is software, or uses an instruction.
+    #[must_use]
+    pub fn devices(&self) -> &[String] {
+        &self.description.devices
+    }
+
+    /// How long 32 KiB of text took in the self-test.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.description.took
+    }
+
+    /// All that is known of it, in one line: file, version, devices, self-test, cage.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let Description {
+            devices,
+            missing,
+            took,
+            cage,
+            ..
+        } = &self.description;
+        let mut line = format!("{}: ", self.name());
+        match devices.as_slice() {
+            [] => line.push_str("no device open"),
+            devices => line.push_str(&format!("device {} open", devices.join(", "))),
+        }
+        line.push_str(&format!(
+            ", self-test ok, 32 KiB in {} us",
+            took.as_micros()
+        ));
+        if !missing.is_empty() {
+            line.push_str(&format!(", without {missing}"));
+        }
+        let checked = if self.description.verify {
+            "each run inflated and compared"
+        } else {
+            "runs not compared"
+        };
+        line.push_str(&format!(", own process ({cage}), {checked}"));
+        line
+    }
+}
+
+impl Provider for Accelerator {
+    fn name(&self) -> String {
+        let path = self.description.path.display();
+        match self.description.version.as_str() {
+            "" => path.to_string(),
+            version => format!("{path} (zlibVersion {version})"),
+        }
+    }
+
+    fn encoder(&self) -> Result<Box<dyn RunEncoder>, RunError> {
+        let encoder = RemoteEncoder::take(&self.shared).map_err(RunError)?;
+        Ok(Box::new(encoder))
+    }
+}
+
+impl fmt::Debug for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Accelerator")
+            .field(&self.description)
+            .finish()
+    }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+fn described(texts: Vec<String>) -> Description {
+    let mut texts = texts.into_iter();
+    let mut next = || texts.next().unwrap_or_default();
+    Description {
+        path: PathBuf::from(next()),
+        version: next(),
+        missing: next(),
+        cage: next(),
+        ..Description::default()
+    }
+}
+
+fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shared>, String> {
+    let failed = |error: std::io::Error| format!("cannot start its process: {error}");
+    let (control, theirs) = sys::socket::seqpacket_pair().map_err(failed)?;
+    let (printed, prints) = sys::io::pipe().map_err(failed)?;
+    // A library that prints more than anybody reads waits for nobody.
+    sys::io::set_nonblocking(&prints, true).map_err(failed)?;
+    sys::io::set_nonblocking(&printed, true).map_err(failed)?;
+    let mut command = binary.command().map_err(failed)?;
+    let count = request.lanes.clamp(1, MAX_LANES);
+    command
+        .arg("fulmar")
+        .arg(crate::ROLE)
+        .arg(count.to_string())
+        .arg(library)
+        .fd(sys::io::null().map_err(failed)?, 0)
+        .fd(sys::io::null().map_err(failed)?, 1)
+        .fd(prints, 2)
+        .fd(theirs, CONTROL_FD)
+        .current_dir("/")
+        .no_new_privs();
+    let mut lanes = Vec::new();
+    let mut next = FIRST_LANE_FD;
+    for _ in 0..count {
+        let (lane, socket, memory) = Lane::new().map_err(failed)?;
+        command.fd(socket, next).fd(memory, next + 1);
+        lanes.push(lane);
+        next += 2;
+    }
+    environment(&mut command);
+    if let Some(user) = &request.user {
+        command.credentials(user.clone());
+    }
+    let child = command.spawn().map_err(|error| failed(error.into()))?;
+    Ok(Arc::new(Shared {
+        child: Mutex::new(child),
+        printed,
+        control,
+        lanes: Mutex::new(lanes),
+        returned: Condvar::new(),
+        over: AtomicBool::new(false),
+        verify: request.verify,
+    }))
+}
+
+/// What libraries read of the environment, with what makes them do the work at all levels and
+/// keep their configuration and logs out of the user's folders.
+fn environment(command: &mut sys::process::Command) {
+    command
+        .env("LC_ALL", "C")
+        .env("NX_GZIP_CONFIG", "/dev/null")
+        .env("NX_GZIP_LOGFILE", "/dev/null")
+        // Distributions build s390x's zlib to use the instruction at level 1 only.
+        .env("DFLTCC_LEVEL_MASK", "0x3fe");
+    for (name, value) in std::env::vars_os() {
+        let known = name
+            .to_str()
+            .is_some_and(|name| ENVIRONMENT.iter().any(|prefix| name.starts_with(prefix)));
+        if known {
+            command.env(name, value);
+        }
+    }
+}
+
+impl Shared {
+    fn lanes(&self) -> MutexGuard<'_, Vec<Lane>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A lane that nobody uses. All are in use for no longer than a run takes.
+    fn take_lane(&self) -> Result<Lane, String> {
+        let mut lanes = self.lanes();
+        loop {
+            if self.over.load(Ordering::Acquire) {
+                return Err("it has failed before".to_owned());
+            }
+            if let Some(lane) = lanes.pop() {
+                return Ok(lane);
+            }
+            lanes = self
+                .returned
+                .wait(lanes)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn give_lane(&self, lane: Lane) {
+        self.lanes().push(lane);
+        self.returned.notify_one();
+    }
+
+    /// Ends the process for good and says why, in words for a user.
+    fn explain(&self, fault: LaneFault) -> String {
+        let first = !self.over.swap(true, Ordering::AcqRel);
+        // Who waits for a lane must see it.
+        drop(self.lanes());
+        self.returned.notify_all();
+        match fault {
+            LaneFault::Wrong(why) => {
+                self.stop();
+                self.with_printed(why)
+            }
+            LaneFault::Late(limit) => {
+                self.stop();
+                let limit = format!("no answer within {} ms", limit.as_millis());
+                self.with_printed(limit)
+            }
+            // Somebody else has stopped it meanwhile.
+            LaneFault::Ended if !first => "it has failed before".to_owned(),
+            LaneFault::Ended => {
+                let why = match self.stop() {
+                    Some(ExitStatus::Signaled { signal, .. }) => {
+                        format!("its process was killed by {signal:?}")
+                    }
+                    Some(ExitStatus::Exited(code)) => format!("its process exited with {code}"),
+                    None => "its process has ended".to_owned(),
+                };
+                self.with_printed(why)
+            }
+        }
+    }
+
+    /// Ends the process; says how it had ended by itself if it had.
+    fn stop(&self) -> Option<ExitStatus> {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that closes its socket by crashing is gone a moment later.
+        let _ = sys::io::wait_readable(child.pidfd(), Some(Duration::from_millis(20)));
+        let ended = child.try_wait().ok().flatten();
+        if ended.is_none() {
+            let _ = child.signal(Signal::KILL);
+            let _ = child.wait();
+        }
+        ended
+    }
+
+    /// Adds the last line that the library printed, which is often the only reason it gives.
+    fn with_printed(&self, why: String) -> String {
+        let mut printed = vec![0; 4096];
+        let len = sys::io::read(&self.printed, &mut printed).unwrap_or(0);
+        let printed = printed.get(..len).unwrap_or_default();
+        let lines = printed.split(|byte| *byte == b'\n');
+        let last = lines.filter(|line| !line.is_empty()).next_back();
+        match last.map(|line| text(line.get(..PRINTED_BYTES).unwrap_or(line))) {
+            Some(line) => format!("{why} (it says: {line})"),
+            None => why,
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = child.signal(Signal::KILL);
+        let _ = child.wait();
+    }
+}
+
+/// A lane on loan.
+struct RemoteEncoder {
+    shared: Arc<Shared>,
+    /// None once it has failed.
+    lane: Option<Lane>,
+    verify: bool,
+    /// The end of all runs together, where there is one.
+    deadline: Option<Instant>,
+}
+
+impl RemoteEncoder {
+    fn take(shared: &Arc<Shared>) -> Result<Self, String> {
+        Ok(Self {
+            lane: Some(shared.take_lane()?),
+            verify: shared.verify,
+            shared: Arc::clone(shared),
+            deadline: None,
+        })
+    }
+}
+
+impl RunEncoder for RemoteEncoder {
+    fn encode_run(
+        &mut self,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
+    ) -> Result<(), RunError> {
+        let Some(mut lane) = self.lane.take() else {
+            return Err(RunError("it has failed before".to_owned()));
+        };
+        let limit = self.deadline.map_or(RUN_LIMIT, left);
+        match lane.encode(run, self.verify, limit, out, ends) {
+            Ok(()) => {
+                self.lane = Some(lane);
+                Ok(())
+            }
+            Err(fault) => Err(RunError(self.shared.explain(fault))),
+        }
+    }
+}
+
+impl Drop for RemoteEncoder {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            self.shared.give_lane(lane);
+        }
+    }
+}

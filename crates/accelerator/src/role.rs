@@ -1,0 +1,186 @@
+//! The process that loads the library: it has lanes, a thread for each, and nothing else.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use compress::provider::{Flush, Library, LibraryEncoder, Run, RunEncoder, RunError};
+use sys::sandbox::files::Wall;
+use sys::shared::SharedMemory;
+
+use crate::layout::{
+    CONTROL_FD, FIRST_LANE_FD, LANE_BYTES, MAX_LANES, MESSAGE_BYTES, OUTPUT_BYTES, Reply,
+    RunRequest, WINDOW_BYTES,
+};
+
+/// The program of the role: `arguments` are the number of lanes and the library's path. Returns
+/// its exit status.
+#[must_use]
+pub fn main(arguments: Vec<std::ffi::OsString>) -> i32 {
+    let Ok(control) = sys::io::inherited(CONTROL_FD) else {
+        eprintln!("{}: started by other processes of Fulmar only", crate::ROLE);
+        return 2;
+    };
+    match serve(&control, &arguments) {
+        Ok(()) => 0,
+        Err(why) => {
+            // Nobody listens any more when this fails.
+            let _ = say(&control, &Reply::Failed(why));
+            1
+        }
+    }
+}
+
+fn serve(control: &OwnedFd, arguments: &[std::ffi::OsString]) -> Result<(), String> {
+    let [count, library] = arguments else {
+        return Err("a number of lanes and a library are needed".to_owned());
+    };
+    let count = count.to_str().and_then(|count| count.parse().ok());
+    let count: usize = count
+        .filter(|count| (1..=MAX_LANES).contains(count))
+        .ok_or("bad lanes")?;
+    let lanes = (0..count)
+        .map(Lane::inherited)
+        .collect::<io::Result<Vec<Lane>>>()
+        .map_err(|error| format!("shared memory: {error}"))?;
+    let _ = sys::process::set_name("provider");
+    let path = PathBuf::from(library);
+    let wall = sys::sandbox::provider(&[&path]).map_err(|error| format!("sandbox: {error}"))?;
+    let library = Arc::new(Library::load(&path).map_err(|error| error.to_string())?);
+    let hello = vec![
+        library.path().display().to_string(),
+        library.version().unwrap_or_default().to_owned(),
+        library.missing().join(", "),
+        cage(wall).to_owned(),
+    ];
+    for lane in lanes {
+        let encoder = library.encoder();
+        let started = std::thread::Builder::new().spawn(move || lane.serve(encoder));
+        started.map_err(|error| format!("cannot start a thread: {error}"))?;
+    }
+    say(control, &Reply::Says(hello)).map_err(|error| error.to_string())?;
+    // Whatever the lanes do or do not, the process ends with who started it.
+    let mut message = [0; MESSAGE_BYTES];
+    loop {
+        match sys::io::read(control, &mut message) {
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(_) => {}
+        }
+        let _ = say(control, &Reply::Says(devices()));
+    }
+}
+
+fn cage(wall: Wall) -> &'static str {
+    match wall {
+        Wall::Whole => "seccomp and Landlock",
+        Wall::Partial => "seccomp and what this kernel has of Landlock",
+        Wall::None => "seccomp (this kernel has no Landlock)",
+    }
+}
+
+fn say(socket: &OwnedFd, reply: &Reply) -> io::Result<()> {
+    sys::socket::send_with_fds(socket, &reply.encode(), &[]).map(drop)
+}
+
+/// Devices that the library has opened: what tells an accelerator from software.
+fn devices() -> Vec<String> {
+    let mut found = Vec::new();
+    // The folder itself need not be readable here, its links are.
+    for number in 0..256 {
+        let Ok(target) = std::fs::read_link(format!("/proc/self/fd/{number}")) else {
+            continue;
+        };
+        let ordinary = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"];
+        let name = target.display().to_string();
+        if target.starts_with("/dev")
+            && !target.starts_with("/dev/shm")
+            && !target.starts_with("/dev/pts")
+            && !ordinary.iter().any(|path| target == Path::new(path))
+            && !found.contains(&name)
+        {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// One run at a time: its memory, and the socket that says what lies there.
+struct Lane {
+    socket: OwnedFd,
+    memory: SharedMemory,
+}
+
+impl Lane {
+    fn inherited(index: usize) -> io::Result<Self> {
+        let first = FIRST_LANE_FD + 2 * i32::try_from(index).unwrap_or(i32::MAX / 4);
+        Ok(Self {
+            socket: sys::io::inherited(first)?,
+            memory: SharedMemory::from_fd(sys::io::inherited(first + 1)?, LANE_BYTES)?,
+        })
+    }
+
+    fn serve(mut self, mut encoder: LibraryEncoder) {
+        let mut message = [0; MESSAGE_BYTES];
+        let mut buffers = Buffers::default();
+        loop {
+            let idle = sys::io::wait_readable(&self.socket, Some(Duration::from_secs(1)));
+            if idle.is_ok_and(|ready| !ready) {
+                buffers = Buffers::default();
+            }
+            let len = match sys::io::read(&self.socket, &mut message) {
+                Ok(0) | Err(_) => return,
+                Ok(len) => len,
+            };
+            let request = RunRequest::decode(message.get(..len).unwrap_or_default());
+            let reply = match request {
+                None => Reply::Failed("no such run".to_owned()),
+                Some(request) => match self.run(&mut encoder, &request, &mut buffers) {
+                    Ok(ends) => Reply::Done(ends),
+                    Err(why) => Reply::Failed(why),
+                },
+            };
+            if say(&self.socket, &reply).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn run(
+        &mut self,
+        encoder: &mut LibraryEncoder,
+        request: &RunRequest,
+        buffers: &mut Buffers,
+    ) -> Result<Vec<usize>, String> {
+        let Buffers { window, out } = buffers;
+        window.clear();
+        out.clear();
+        let len = request.ends.last().copied().unwrap_or_default();
+        let lost = |error: io::Error| format!("shared memory: {error}");
+        self.memory.read_into(0, len, window).map_err(lost)?;
+        let run = Run {
+            window,
+            history_bytes: request.history_bytes,
+            ends: &request.ends,
+            level: request.level,
+            flush: Flush::Sync,
+        };
+        let mut ends = Vec::new();
+        encoder
+            .encode_run(&run, out, &mut ends)
+            .map_err(|RunError(why)| why)?;
+        if out.len() > OUTPUT_BYTES {
+            return Err("its output is too long".to_owned());
+        }
+        self.memory.write(WINDOW_BYTES, out).map_err(lost)?;
+        Ok(ends)
+    }
+}
+
+/// Kept from run to run, and freed in an idle second.
+#[derive(Default)]
+struct Buffers {
+    window: Vec<u8>,
+    out: Vec<u8>,
+}

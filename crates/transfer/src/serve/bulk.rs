@@ -1,0 +1,119 @@
+//! `read-range` (docs/PROTOCOL.md): a range of a file as DATA after DATA, one to a packet, each
+//! read in place.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use sftp::Code;
+use sftp::extension::ReadRange;
+use sftp::message::reply::{DATA_HEAD_BYTES, encode_extended};
+use sftp::own::{Hole, read_flag};
+use sys::fs::content;
+
+use super::status::Failed;
+use super::{Buffers, Done, Job, Level, Outbox, Serve, Slice, shown};
+
+/// Most bytes that one slice sends.
+const SLICE_BYTES: usize = 256 * 1024;
+
+/// A range on its way.
+pub(super) struct Bulk {
+    pub(super) id: u32,
+    fd: Arc<OwnedFd>,
+    offset: u64,
+    left: u64,
+    holes: bool,
+    /// Where the data that the next bytes belong to end, when holes are told.
+    data_until: u64,
+}
+
+impl Bulk {
+    pub(super) fn slice(
+        &mut self,
+        out: &mut Outbox,
+        buffers: &mut dyn Buffers,
+    ) -> Result<Slice, Failed> {
+        let mut sent = 0;
+        while sent < SLICE_BYTES {
+            if self.left == 0 {
+                return Ok(Slice::Done);
+            }
+            if self.holes && self.offset >= self.data_until && self.hole(out, buffers)? {
+                continue;
+            }
+            let packet = buffers.max_bytes().saturating_sub(DATA_HEAD_BYTES).max(1);
+            let mut wanted = self.left.min(packet as u64);
+            if self.holes {
+                wanted = wanted.min(self.data_until.saturating_sub(self.offset).max(1));
+            }
+            let wanted = u32::try_from(wanted).unwrap_or(sftp::MAX_DATA_BYTES);
+            let (fd, offset) = (&self.fd, self.offset);
+            let count = out.data(self.id, wanted, buffers, &mut |room, done| {
+                content::read_at(fd, room, offset.saturating_add(done))
+            })?;
+            if count == 0 {
+                // The file ends here.
+                return Ok(Slice::Done);
+            }
+            self.offset = self.offset.saturating_add(u64::from(count));
+            self.left -= u64::from(count).min(self.left);
+            sent += usize::try_from(count).unwrap_or(SLICE_BYTES);
+        }
+        Ok(Slice::More(sent))
+    }
+
+    /// Tells a hole if there is one here; says whether the range goes on behind it.
+    fn hole(&mut self, out: &mut Outbox, buffers: &mut dyn Buffers) -> Result<bool, Failed> {
+        let end = content::info(&*self.fd)?.size;
+        if self.offset >= end {
+            self.data_until = u64::MAX;
+            return Ok(false);
+        }
+        // A file system that does not tell says that all is data.
+        let data = content::next_data(&*self.fd, self.offset).unwrap_or(Some(self.offset));
+        let data = data.unwrap_or(end).max(self.offset);
+        let len = (data - self.offset).min(self.left);
+        if len == 0 {
+            let hole = content::next_hole(&*self.fd, self.offset).unwrap_or(u64::MAX);
+            self.data_until = hole.max(self.offset + 1);
+            return Ok(false);
+        }
+        let mut message = Vec::new();
+        encode_extended(self.id, &mut message, |fields| Hole { len }.write(fields));
+        out.put(&message, buffers);
+        self.offset = self.offset.saturating_add(len);
+        self.left -= len;
+        Ok(true)
+    }
+}
+
+impl Serve {
+    pub(super) fn read_range(&mut self, id: u32, request: &ReadRange<'_>) -> Done {
+        if request.flags & !read_flag::HOLES != 0 {
+            return Err(Failed::new(Code::OP_UNSUPPORTED, "unknown flags"));
+        }
+        let file = self.handles.file(request.handle)?;
+        let fd = file.fd.clone();
+        // What is read in the end is known at its end only; the range says how much was asked.
+        let size = content::info(&*fd)?.size;
+        let there = size.saturating_sub(request.offset).min(request.len);
+        file.read = file.read.saturating_add(there);
+        if self.log.wants(Level::Debug1) {
+            let line = format!(
+                "request {id}: read-range \"{}\" off {} len {}",
+                shown(&file.path),
+                request.offset,
+                request.len
+            );
+            self.log.line(Level::Debug1, &line);
+        }
+        self.begin_job(Job::Bulk(Bulk {
+            id,
+            fd,
+            offset: request.offset,
+            left: request.len,
+            holes: request.flags & read_flag::HOLES != 0,
+            data_until: 0,
+        }))
+    }
+}

@@ -1,0 +1,121 @@
+//! The line of `ls -l` that a NAME carries for each file (OpenSSH's ls_file), with names of users
+//! and groups looked up once.
+
+use std::collections::BTreeMap;
+
+use sys::fs::Info;
+use sys::time::LocalTime;
+
+/// Names that are remembered of each kind.
+const MAX_NAMES: usize = 4096;
+/// A file older than this shows its year, not its time: half a year, in seconds.
+const RECENT_SECONDS: i64 = 365 * 24 * 3600 / 2;
+
+/// Names for numbers.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    users: BTreeMap<u32, String>,
+    groups: BTreeMap<u32, String>,
+}
+
+impl Names {
+    /// The user's name, or the number.
+    pub(super) fn user(&mut self, uid: u32) -> &str {
+        if self.users.len() >= MAX_NAMES {
+            self.users.clear();
+        }
+        self.users.entry(uid).or_insert_with(|| {
+            let found = sys::users::by_uid(uid).ok().flatten();
+            found.map_or_else(|| uid.to_string(), |user| user.name)
+        })
+    }
+
+    /// The group's name, or the number.
+    pub(super) fn group(&mut self, gid: u32) -> &str {
+        if self.groups.len() >= MAX_NAMES {
+            self.groups.clear();
+        }
+        self.groups.entry(gid).or_insert_with(|| {
+            let found = sys::users::group_by_gid(gid).ok().flatten();
+            found.map_or_else(|| gid.to_string(), |group| group.name)
+        })
+    }
+
+    /// `-rw-r--r--    1 root     root         1234 Jan  1 12:34 name`.
+    pub(super) fn line(&mut self, name: &[u8], info: &Info) -> Vec<u8> {
+        let user = self.user(info.uid).to_owned();
+        let group = self.group(info.gid);
+        let mut line = format!(
+            "{} {:3} {user:<8} {group:<8} {:8} {} ",
+            mode_letters(info.mode),
+            info.links,
+            info.size,
+            date(info.modified.seconds)
+        )
+        .into_bytes();
+        line.extend_from_slice(name);
+        line
+    }
+}
+
+fn date(seconds: i64) -> String {
+    let now = i64::try_from(sys::time::realtime_seconds()).unwrap_or(i64::MAX);
+    let at = LocalTime::from_seconds(seconds);
+    let recent = seconds <= now && now.saturating_sub(seconds) < RECENT_SECONDS;
+    let last = if recent {
+        format!("{:02}:{:02}", at.hour, at.minute)
+    } else {
+        format!("{:5}", at.year)
+    };
+    format!("{} {:2} {last}", at.month_name(), at.day)
+}
+
+/// strmode(3), without its last blank.
+fn mode_letters(mode: u32) -> String {
+    let kind = match mode & 0o170_000 {
+        0o040_000 => 'd',
+        0o120_000 => 'l',
+        0o020_000 => 'c',
+        0o060_000 => 'b',
+        0o010_000 => 'p',
+        0o140_000 => 's',
+        _ => '-',
+    };
+    let mut letters = String::from(kind);
+    for (shift, special, lower, upper) in [
+        (6, 0o4000, 's', 'S'),
+        (3, 0o2000, 's', 'S'),
+        (0, 0o1000, 't', 'T'),
+    ] {
+        let bits = mode >> shift;
+        letters.push(if bits & 4 != 0 { 'r' } else { '-' });
+        letters.push(if bits & 2 != 0 { 'w' } else { '-' });
+        letters.push(match (bits & 1 != 0, mode & special != 0) {
+            (true, true) => lower,
+            (false, true) => upper,
+            (true, false) => 'x',
+            (false, false) => '-',
+        });
+    }
+    letters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_written_as_ls_writes_them() {
+        for (mode, letters) in [
+            (0o100_644, "-rw-r--r--"),
+            (0o040_755, "drwxr-xr-x"),
+            (0o120_777, "lrwxrwxrwx"),
+            (0o104_755, "-rwsr-xr-x"),
+            (0o102_644, "-rw-r-Sr--"),
+            (0o041_777, "drwxrwxrwt"),
+            (0o041_776, "drwxrwxrwT"),
+        ] {
+            assert_eq!(mode_letters(mode), letters);
+        }
+    }
+}

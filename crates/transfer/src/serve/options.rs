@@ -1,0 +1,302 @@
+//! Flags of `sftp-server` and of `internal-sftp` (sftp-server(8)).
+
+use std::fmt;
+
+use sftp::server::{Permits, REQUESTS};
+
+use super::Level;
+
+/// How the server is to behave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Lines go to standard error (`-e`).
+    pub to_stderr: bool,
+    /// Facility of the system log (`-f`).
+    pub facility: String,
+    /// Which lines are written (`-l`).
+    pub level: Level,
+    /// Where relative paths begin (`-d`), with `%d`, `%u` and `%%` as they stand.
+    pub start: Option<String>,
+    /// Nothing may be changed (`-R`).
+    pub read_only: bool,
+    /// Bits that new files do not get (`-u`).
+    pub umask: Option<u32>,
+    /// Only these requests (`-p`).
+    pub allowed: Option<Vec<String>>,
+    /// Not these requests (`-P`).
+    pub denied: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            to_stderr: false,
+            facility: "AUTH".to_owned(),
+            level: Level::Error,
+            start: None,
+            read_only: false,
+            umask: None,
+            allowed: None,
+            denied: Vec::new(),
+        }
+    }
+}
+
+/// What the arguments ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// To serve.
+    Serve(Box<Options>),
+    /// The names of requests (`-Q requests`).
+    ListRequests,
+    /// The usage (`-h`).
+    Usage,
+}
+
+/// Why arguments cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OptionsError {
+    /// There is no such flag.
+    Unknown(String),
+    /// The flag needs a value.
+    NoValue(char),
+    /// The value is none that the flag takes.
+    BadValue {
+        /// The flag.
+        flag: char,
+        /// What it was given.
+        value: String,
+    },
+    /// An argument that belongs to no flag.
+    Extra(String),
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(flag) => write!(f, "unknown option {flag}"),
+            Self::NoValue(flag) => write!(f, "option -{flag} needs a value"),
+            Self::BadValue { flag: 'f', value } => {
+                write!(f, "Invalid log facility \"{value}\"")
+            }
+            Self::BadValue { flag: 'l', value } => write!(f, "Invalid log level \"{value}\""),
+            Self::BadValue { flag: 'u', value } => write!(f, "Invalid umask \"{value}\""),
+            Self::BadValue { flag: 'Q', value } => write!(f, "Invalid query type \"{value}\""),
+            Self::BadValue { flag, value } => {
+                write!(
+                    f,
+                    "Invalid request \"{value}\" for -{flag} (see -Q requests)"
+                )
+            }
+            Self::Extra(word) => write!(f, "unexpected argument {word}"),
+        }
+    }
+}
+
+impl std::error::Error for OptionsError {}
+
+/// Flags without a value: matched one by one below, named here for the table of completions.
+#[cfg(test)]
+const PLAIN: &[u8] = b"ehR";
+/// Flags with a value.
+const VALUED: &[u8] = b"dflPpQu";
+
+/// Facilities that `-f` takes.
+const FACILITIES: &[&str] = &[
+    "DAEMON", "USER", "AUTH", "AUTHPRIV", "LOCAL0", "LOCAL1", "LOCAL2", "LOCAL3", "LOCAL4",
+    "LOCAL5", "LOCAL6", "LOCAL7",
+];
+
+/// Names of the levels that `-l` takes.
+#[must_use]
+pub fn levels() -> &'static [&'static str] {
+    &[
+        "QUIET", "FATAL", "ERROR", "INFO", "VERBOSE", "DEBUG", "DEBUG1", "DEBUG2", "DEBUG3",
+    ]
+}
+
+impl Options {
+    /// Reads the arguments behind the program's name.
+    ///
+    /// # Errors
+    /// [`OptionsError`].
+    pub fn parse<S: AsRef<str>>(
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Wanted, OptionsError> {
+        let mut options = Self::default();
+        let mut words = arguments.into_iter();
+        while let Some(word) = words.next() {
+            let word = word.as_ref();
+            let Some(flags) = word.strip_prefix('-').filter(|flags| !flags.is_empty()) else {
+                return Err(OptionsError::Extra(word.to_owned()));
+            };
+            let mut flags = flags.chars();
+            while let Some(flag) = flags.next() {
+                let is_in = |list: &[u8]| list.iter().any(|each| char::from(*each) == flag);
+                match flag {
+                    'h' => return Ok(Wanted::Usage),
+                    'e' => options.to_stderr = true,
+                    'R' => options.read_only = true,
+                    // As a login shell, `sftp-server -c command`: the rest is the command.
+                    'c' => return Ok(Wanted::Serve(Box::new(options))),
+                    _ if is_in(VALUED) => {
+                        let rest: String = flags.by_ref().collect();
+                        let value = if rest.is_empty() {
+                            let next = words.next();
+                            next.ok_or(OptionsError::NoValue(flag))?.as_ref().to_owned()
+                        } else {
+                            rest
+                        };
+                        if flag == 'Q' {
+                            return if value == "requests" {
+                                Ok(Wanted::ListRequests)
+                            } else {
+                                Err(OptionsError::BadValue { flag, value })
+                            };
+                        }
+                        options.set(flag, value)?;
+                    }
+                    _ => return Err(OptionsError::Unknown(format!("-{flag}"))),
+                }
+            }
+        }
+        Ok(Wanted::Serve(Box::new(options)))
+    }
+
+    fn set(&mut self, flag: char, value: String) -> Result<(), OptionsError> {
+        let bad = |value: &str| OptionsError::BadValue {
+            flag,
+            value: value.to_owned(),
+        };
+        match flag {
+            'd' => self.start = Some(value),
+            'f' => {
+                let known = |name: &&&str| name.eq_ignore_ascii_case(&value);
+                let name = FACILITIES.iter().find(known);
+                self.facility = (*name.ok_or_else(|| bad(&value))?).to_owned();
+            }
+            'l' => self.level = Level::from_name(&value).ok_or_else(|| bad(&value))?,
+            'u' => {
+                let mask = u32::from_str_radix(&value, 8).ok();
+                let mask = mask.filter(|mask| *mask <= 0o777);
+                self.umask = Some(mask.ok_or_else(|| bad(&value))?);
+            }
+            'p' => self
+                .allowed
+                .get_or_insert_default()
+                .extend(names(&value).map_err(|name| bad(&name))?),
+            _ => self
+                .denied
+                .extend(names(&value).map_err(|name| bad(&name))?),
+        }
+        Ok(())
+    }
+
+    /// Which requests may be asked.
+    #[must_use]
+    pub fn permits(&self) -> Permits {
+        let allowed = self.allowed.as_ref();
+        let allowed = allowed.map(|names| names.iter().map(String::as_str));
+        let denied = self.denied.iter().map(String::as_str);
+        Permits::new(self.read_only, allowed, denied)
+            // The names were looked at when they were read.
+            .unwrap_or_else(|_| nothing())
+    }
+
+    /// The start directory with `%d` (home), `%u` (user) and `%%` put in; the home without `-d`.
+    #[must_use]
+    pub fn start(&self, user: &str, home: &str) -> String {
+        let Some(start) = &self.start else {
+            return home.to_owned();
+        };
+        let mut out = String::new();
+        let mut letters = start.chars();
+        while let Some(letter) = letters.next() {
+            if letter != '%' {
+                out.push(letter);
+                continue;
+            }
+            match letters.next() {
+                Some('d') => out.push_str(home),
+                Some('u') => out.push_str(user),
+                Some('%') => out.push('%'),
+                Some(other) => out.extend(['%', other]),
+                None => out.push('%'),
+            }
+        }
+        out
+    }
+}
+
+/// Nothing is permitted.
+fn nothing() -> Permits {
+    Permits::new(true, Some([""; 0]), []).unwrap_or_else(|_| Permits::everything())
+}
+
+/// A list of requests by name.
+fn names(list: &str) -> Result<Vec<String>, String> {
+    list.split(',')
+        .filter(|name| !name.is_empty())
+        .map(|name| {
+            if REQUESTS.iter().any(|info| info.name == name) {
+                Ok(name.to_owned())
+            } else {
+                Err(name.to_owned())
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Options, OptionsError> {
+        match Options::parse(words) {
+            Ok(Wanted::Serve(options)) => Ok(*options),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[test]
+    fn flags_are_read_alone_joined_and_with_their_values() {
+        let options = parse(&["-eR", "-lINFO", "-u", "027", "-f", "local3", "-d/srv/%u"]).unwrap();
+        assert!(options.to_stderr && options.read_only);
+        assert_eq!(options.level, Level::Info);
+        assert_eq!(options.umask, Some(0o027));
+        assert_eq!(options.facility, "LOCAL3");
+        assert_eq!(options.start("mia", "/home/mia"), "/srv/mia");
+        assert_eq!(Options::default().start("mia", "/home/mia"), "/home/mia");
+        for flag in PLAIN {
+            let word = format!("-{}", char::from(*flag));
+            assert!(Options::parse([word]).is_ok());
+        }
+        let twice = parse(&["-P", "remove,rmdir", "-P", "mkdir"]).unwrap();
+        assert_eq!(twice.denied, ["remove", "rmdir", "mkdir"]);
+        assert!(matches!(
+            Options::parse(["-Q", "requests"]),
+            Ok(Wanted::ListRequests)
+        ));
+        // As a login shell.
+        assert!(parse(&["-R", "-c", "anything --else"]).unwrap().read_only);
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_named() {
+        for (words, text) in [
+            (&["-x"][..], "unknown option -x"),
+            (&["-u"], "option -u needs a value"),
+            (&["-u", "1777"], "Invalid umask \"1777\""),
+            (&["-l", "LOUD"], "Invalid log level \"LOUD\""),
+            (
+                &["-P", "open,steal"],
+                "Invalid request \"steal\" for -P (see -Q requests)",
+            ),
+            (&["-Q", "colours"], "Invalid query type \"colours\""),
+            (&["stray"], "unexpected argument stray"),
+        ] {
+            assert_eq!(parse(words).unwrap_err().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Answers in the packet buffers that will carry them, in order.
+
+use std::collections::VecDeque;
+use std::io;
+
+use packet::PacketBuf;
+use sftp::message::reply::{DATA_HEAD_BYTES, data_head};
+
+/// A buffer with less room than this gets no more data of a READ: they begin in a fresh one.
+const LEAST_ROOM_BYTES: usize = 4096;
+/// A buffer for short answers grows to this size, bytes: a thousand answers of a client that asks
+/// ahead leave in a few packets, and one alone takes a small buffer.
+const SHORT_BYTES: usize = 960;
+
+/// Where buffers come from.
+pub trait Buffers {
+    /// An empty one with room for `capacity` bytes.
+    fn take(&mut self, capacity: usize) -> PacketBuf;
+
+    /// Most bytes that one message may carry.
+    fn max_bytes(&self) -> usize;
+}
+
+/// What waits to be sent. See the module's head.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    queue: VecDeque<PacketBuf>,
+    len: usize,
+}
+
+impl Outbox {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The next bytes to send, `space` at most (which is not 0): the buffer that holds them where
+    /// it fits, else a copy of its beginning.
+    pub fn next(&mut self, space: usize, buffers: &mut dyn Buffers) -> Option<PacketBuf> {
+        let front = self.queue.front_mut()?;
+        if front.len() <= space {
+            self.len -= front.len();
+            return self.queue.pop_front();
+        }
+        // The peer's window ends within it.
+        let mut first = buffers.take(space);
+        first.extend(front.payload().get(..space).unwrap_or_default());
+        let rest = front.payload().get(space..).unwrap_or_default();
+        let mut behind = buffers.take(rest.len());
+        behind.extend(rest);
+        *front = behind;
+        self.len -= space;
+        Some(first)
+    }
+
+    /// Puts bytes behind the rest.
+    pub(super) fn put(&mut self, mut bytes: &[u8], buffers: &mut dyn Buffers) {
+        let max = buffers.max_bytes().max(1);
+        self.len += bytes.len();
+        while !bytes.is_empty() {
+            let room = match self.queue.back() {
+                Some(back) => {
+                    let limit = if back.capacity() < max {
+                        back.capacity()
+                    } else {
+                        max
+                    };
+                    limit.saturating_sub(back.len())
+                }
+                None => 0,
+            };
+            if room < bytes.len().min(max) {
+                // One short answer alone takes a small buffer; several in a row take large ones.
+                let alone = self.queue.is_empty() && bytes.len() <= SHORT_BYTES;
+                let size = if alone { SHORT_BYTES.min(max) } else { max };
+                self.queue.push_back(buffers.take(size));
+                continue;
+            }
+            let count = room.min(bytes.len());
+            let (now, later) = bytes.split_at(count);
+            if let Some(back) = self.queue.back_mut() {
+                back.extend(now);
+            }
+            bytes = later;
+        }
+    }
+
+    /// Puts a DATA behind the rest, with at most `len` bytes of data that `read` writes in place:
+    /// it is given room and the number of bytes read before, and gives 0 at the end. Gives the
+    /// number of bytes of data; with 0, or an error before the first byte, there is no DATA.
+    pub(super) fn data(
+        &mut self,
+        id: u32,
+        len: u32,
+        buffers: &mut dyn Buffers,
+        read: &mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>,
+    ) -> io::Result<u32> {
+        let max = buffers.max_bytes().max(DATA_HEAD_BYTES + 1);
+        let wanted = usize::try_from(len).unwrap_or(usize::MAX);
+        let least = DATA_HEAD_BYTES + wanted.min(LEAST_ROOM_BYTES);
+        let fits = self
+            .queue
+            .back()
+            .is_some_and(|back| back.capacity().min(max).saturating_sub(back.len()) >= least);
+        if !fits {
+            let size = if DATA_HEAD_BYTES + wanted <= SHORT_BYTES {
+                SHORT_BYTES
+            } else {
+                max
+            };
+            self.queue.push_back(buffers.take(size.min(max)));
+        }
+        let first = self.queue.len() - 1;
+        let Some(front) = self.queue.back_mut() else {
+            return Ok(0);
+        };
+        let head_at = front.len();
+        front.extend(&[0; DATA_HEAD_BYTES]);
+        let mut done = 0;
+        let mut failed = None;
+        while done < wanted {
+            let back_len = self.queue.back().map_or(max, PacketBuf::len);
+            let capacity = self.queue.back().map_or(0, PacketBuf::capacity).min(max);
+            let room = capacity.saturating_sub(back_len).min(wanted - done);
+            if room == 0 {
+                self.queue.push_back(buffers.take(max));
+                continue;
+            }
+            let Some(back) = self.queue.back_mut() else {
+                break;
+            };
+            match back.fill_with(room, |room| read(room, done as u64)) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        // The last one may have been taken for nothing.
+        if self.queue.len() - 1 > first && self.queue.back().is_some_and(PacketBuf::is_empty) {
+            self.queue.pop_back();
+        }
+        let count = u32::try_from(done).unwrap_or(len);
+        let Some(front) = self.queue.get_mut(first) else {
+            return Ok(0);
+        };
+        if count == 0 {
+            front.truncate(head_at);
+            if front.is_empty() {
+                self.queue.pop_back();
+            }
+            return failed.map_or(Ok(0), Err);
+        }
+        if let Some(head) = front
+            .payload_mut()
+            .get_mut(head_at..head_at + DATA_HEAD_BYTES)
+        {
+            head.copy_from_slice(&data_head(id, count));
+        }
+        self.len += DATA_HEAD_BYTES + done;
+        Ok(count)
+    }
+}

@@ -1,0 +1,134 @@
+//! Small files in one request each: `put-file` and `get-file` (docs/PROTOCOL.md).
+
+use std::os::fd::OwnedFd;
+
+use sftp::extension::{GetFile, PutFile};
+use sftp::message::open_flag;
+use sftp::own::{File, get_flag, put_flag};
+use sftp::{Attributes, Code};
+use sys::fs::{How, Kind, content};
+
+use super::status::Failed;
+use super::{Buffers, Done, Level, Serve, attributes, handles, paths, shown};
+
+impl Serve {
+    pub(super) fn put_file(
+        &mut self,
+        id: u32,
+        request: &PutFile<'_>,
+        buffers: &mut dyn Buffers,
+    ) -> Done {
+        let has = |flag: u32| request.flags & flag != 0;
+        let exclusive = if has(put_flag::EXCLUSIVE) {
+            open_flag::EXCLUSIVE
+        } else {
+            0
+        };
+        let flags = open_flag::WRITE | open_flag::CREATE | open_flag::TRUNCATE | exclusive;
+        let mode = request.attributes.permissions.unwrap_or(0o666) & 0o7777;
+        let fd = handles::open(
+            &self.place,
+            request.path,
+            flags,
+            mode,
+            &*self.log,
+            || Ok(()),
+        )?;
+        let done = write_whole(&fd, request);
+        self.moved += request.data.len();
+        self.note_closed(request.path, 0, request.data.len());
+        done?;
+        self.ok(id, buffers);
+        Ok(())
+    }
+
+    pub(super) fn get_file(
+        &mut self,
+        id: u32,
+        request: &GetFile<'_>,
+        buffers: &mut dyn Buffers,
+    ) -> Done {
+        if self.log.wants(Level::Info) {
+            let name = shown(request.path);
+            self.log.line(
+                Level::Info,
+                &format!("open \"{name}\" flags READ mode 0666"),
+            );
+        }
+        let how = How {
+            no_follow: request.flags & get_flag::NO_FOLLOW != 0,
+            ..How::READ
+        };
+        let fd = self.place.open(request.path, how, 0)?;
+        let info = content::info(&fd)?;
+        let limit = request.max_len.min(sftp::MAX_DATA_BYTES);
+        let mut content = Vec::new();
+        let is_whole = info.kind() == Kind::Regular
+            && info.size <= u64::from(limit)
+            && read_whole(&fd, info.size, limit, &mut content)?;
+        if !is_whole {
+            content.clear();
+        }
+        let mut known = attributes(&info, self.exact_times);
+        if is_whole {
+            // What is sent is what is told, if the file has just changed.
+            known.size = Some(content.len() as u64);
+        }
+        self.moved += content.len();
+        self.note_closed(request.path, content.len(), 0);
+        self.answer_extended(id, buffers, |out| {
+            File {
+                attributes: known,
+                is_whole,
+                data: &content,
+            }
+            .write(out);
+        });
+        Ok(())
+    }
+
+    fn note_closed(&self, path: &[u8], read: usize, written: usize) {
+        if self.log.wants(Level::Info) {
+            let name = shown(path);
+            self.log.line(
+                Level::Info,
+                &format!("close \"{name}\" bytes read {read} written {written}"),
+            );
+        }
+    }
+}
+
+fn write_whole(fd: &OwnedFd, request: &PutFile<'_>) -> Done {
+    let has = |flag: u32| request.flags & flag != 0;
+    content::write_all_at(fd, request.data, 0)?;
+    if has(put_flag::EXACT) {
+        // Its size is that of its content.
+        let wanted = Attributes {
+            size: None,
+            ..request.attributes
+        };
+        paths::set_attributes(fd, &wanted)?;
+    }
+    if has(put_flag::SYNC) {
+        content::sync(fd)?;
+    }
+    Ok(())
+}
+
+/// Reads a file of about `size` bytes to its end; false when it is longer than `limit` meanwhile.
+fn read_whole(fd: &OwnedFd, size: u64, limit: u32, content: &mut Vec<u8>) -> Result<bool, Failed> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let size = usize::try_from(size).map_err(|_| Failed::code(Code::FAILURE))?;
+    content.resize(size.min(limit), 0);
+    let mut done = 0;
+    while let Some(room) = content.get_mut(done..).filter(|room| !room.is_empty()) {
+        match content::read_at(fd, room, done as u64)? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    let shrank = done < content.len();
+    content.truncate(done);
+    // A file that grew is read as far as it reached when it was opened: it is as good a moment.
+    Ok(shrank || done <= limit)
+}
