@@ -25,7 +25,7 @@ _fulmar() {
     local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
     local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _fulmar_words 'ssh sshd sftp-server keygen demo bench speed install help version'
+        _fulmar_words 'ssh sshd sftp-server scp sftp keygen demo bench speed install help version'
         return
     fi
     case $program:$previous in
@@ -60,6 +60,33 @@ _fulmar() {
         sftp-server:-p) : ;;
         sftp-server:-Q) _fulmar_words 'requests' ;;
         sftp-server:-u) : ;;
+        scp:-c) _fulmar_query cipher ;;
+        scp:-D) _fulmar_files ;;
+        scp:-F) _fulmar_files ;;
+        scp:-i) _fulmar_files ;;
+        scp:-J) _fulmar_hosts ;;
+        scp:-l) : ;;
+        scp:-M) : ;;
+        scp:-n) : ;;
+        scp:-o) _fulmar_options ssh ;;
+        scp:-P) : ;;
+        scp:-S) _fulmar_files ;;
+        scp:-X) : ;;
+        scp:--limit) : ;;
+        sftp:-B) : ;;
+        sftp:-b) _fulmar_files ;;
+        sftp:-c) _fulmar_query cipher ;;
+        sftp:-D) _fulmar_files ;;
+        sftp:-F) _fulmar_files ;;
+        sftp:-i) _fulmar_files ;;
+        sftp:-J) _fulmar_hosts ;;
+        sftp:-l) : ;;
+        sftp:-o) _fulmar_options ssh ;;
+        sftp:-P) : ;;
+        sftp:-R) : ;;
+        sftp:-S) _fulmar_files ;;
+        sftp:-s) : ;;
+        sftp:-X) : ;;
         keygen:-a) : ;;
         keygen:-b) : ;;
         keygen:-C) : ;;
@@ -106,6 +133,8 @@ _fulmar_flags() {
         ssh) _fulmar_words '-4 -6 -a -B -b -C -c -E -e -F -f -G -I -i -J -k -l -m -N -n -o -P -p -Q -q -s -T -t -V -v -W -x -y' ;;
         sshd) _fulmar_words '-4 -6 -C -c -D -d -E -e -f -G -g -h -i -o -p -q -T -t -V' ;;
         sftp-server) _fulmar_words '-d -e -f -h -l -P -p -Q -R -u' ;;
+        scp) _fulmar_words '-3 -4 -6 -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
+        sftp) _fulmar_words '-4 -6 -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
         keygen) _fulmar_words '-A -a -b -C -c -E -e -F -f -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -s -t -u -V -v -y -Z -z' ;;
         demo) _fulmar_words '--size' ;;
         bench) _fulmar_words '--cipher --html --json --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
@@ -116,6 +145,8 @@ _fulmar_flags() {
 _fulmar_operand() {
     case $1 in
         ssh) _fulmar_hosts ;;
+        scp) _fulmar_files ;;
+        sftp) _fulmar_hosts ;;
         keygen) _fulmar_files ;;
         bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan all up down' ;;
     esac

@@ -34,6 +34,18 @@ const PROGRAMS: &[Program] = &[
         main: tools::sftp_server::run,
     },
     Program {
+        name: "scp",
+        links: &["scp"],
+        help: Some("copy files from and to other machines"),
+        main: tools::scp::run,
+    },
+    Program {
+        name: "sftp",
+        links: &["sftp"],
+        help: Some("work with the files of another machine"),
+        main: tools::sftp::run,
+    },
+    Program {
         name: "keygen",
         links: &["ssh-keygen"],
         help: Some("make, change and show keys and certificates"),
@@ -131,7 +143,8 @@ fn usage() -> String {
         }
     }
     text.push_str(
-        "\nA link to fulmar by the name ssh, sshd, sftp-server or ssh-keygen is that program.\n",
+        "\nA link to fulmar by the name ssh, sshd, sftp-server, scp, sftp or ssh-keygen is that \
+         program.\n",
     );
     text
 }

@@ -199,6 +199,23 @@ pub fn open_append(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
+/// The next data at or behind `offset`, as `(begin, end)`; none when only a hole follows. The
+/// file's own position moves.
+///
+/// # Errors
+/// The kernel's error, where the file system knows no holes.
+pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<(u64, u64)>> {
+    use rustix::fs::SeekFrom;
+    let file = file.as_fd();
+    let begin = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(begin) => begin,
+        Err(rustix::io::Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let end = rustix::fs::seek(file, SeekFrom::Hole(begin))?;
+    Ok(Some((begin, end)))
+}
+
 /// Takes the exclusive lock of an open file (flock(2)); it goes with the last
 /// descriptor. With `wait` false, `WouldBlock` when another process has it.
 ///

@@ -3,12 +3,15 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod copy;
 pub mod demo;
 pub mod install;
 mod json;
 pub mod keygen;
 mod lab;
 mod moduli;
+pub mod scp;
+pub mod sftp;
 pub mod sftp_server;
 pub mod speed;
 mod table;

@@ -183,6 +183,76 @@ const KEYGEN: &[Flag] = &[
     flag("z", Free("serial"), "number of a certificate or list"),
 ];
 
+const SCP: &[Flag] = &[
+    flag("3", None, "remote to remote through this machine"),
+    flag("4", None, "IPv4 only"),
+    flag("6", None, "IPv6 only"),
+    flag("B", None, "ask for nothing"),
+    flag("C", None, "compress"),
+    flag("c", Query("cipher"), "ciphers, best first"),
+    flag("D", File, "local SFTP server instead"),
+    flag("d", None, "the target must be a directory"),
+    flag("F", File, "the only configuration file"),
+    flag("i", File, "key to log in with"),
+    flag("J", Host, "hosts to go through"),
+    flag("l", Free("kilobits"), "most kilobits a second"),
+    flag("M", Free("server"), "subsystem or path of the SFTP server"),
+    flag("n", Free("number"), "connections for one copy, or auto"),
+    flag("O", None, "the old protocol"),
+    flag("o", SshOption, "an option of ssh_config"),
+    flag("P", Free("port"), "port of the server"),
+    flag("p", None, "keep modes and times"),
+    flag("q", None, "no progress"),
+    flag("R", None, "remote to remote by the first of them"),
+    flag("r", None, "directories, with everything in them"),
+    flag("S", File, "program that connects"),
+    flag("s", None, "SFTP, the default"),
+    flag("T", None, "with -O, take names that were not asked for"),
+    flag("v", None, "say more"),
+    flag("X", Free("option"), "of no effect"),
+    flag("Z", None, "go on with what is there, once it is proven"),
+    flag("atomic", None, "the target appears whole or not at all"),
+    flag("json", None, "results as JSON"),
+    flag("limit", Free("rate"), "most bytes a second"),
+    flag("sparse", None, "holes stay holes"),
+    flag("verify", None, "compare both ends afterwards"),
+];
+
+/// Flags that `scp` refuses by name, that its other side gives, or that mean nothing.
+#[cfg(test)]
+pub(super) const SCP_NOT_OFFERED: &str = "1278Aft";
+
+const SFTP: &[Flag] = &[
+    flag("4", None, "IPv4 only"),
+    flag("6", None, "IPv6 only"),
+    flag("a", None, "go on with what is there"),
+    flag("B", Free("bytes"), "of no effect"),
+    flag("b", File, "commands of this file"),
+    flag("C", None, "compress"),
+    flag("c", Query("cipher"), "ciphers, best first"),
+    flag("D", File, "local SFTP server instead"),
+    flag("F", File, "the only configuration file"),
+    flag("f", None, "wait until files are on the disk"),
+    flag("i", File, "key to log in with"),
+    flag("J", Host, "hosts to go through"),
+    flag("l", Free("kilobits"), "most kilobits a second"),
+    flag("N", None, "not quiet"),
+    flag("o", SshOption, "an option of ssh_config"),
+    flag("P", Free("port"), "port of the server"),
+    flag("p", None, "keep modes and times"),
+    flag("q", None, "say less"),
+    flag("R", Free("number"), "of no effect"),
+    flag("r", None, "directories, with everything in them"),
+    flag("S", File, "program that connects"),
+    flag("s", Free("server"), "subsystem or path of the SFTP server"),
+    flag("v", None, "say more"),
+    flag("X", Free("option"), "of no effect"),
+];
+
+/// Flags that `sftp` refuses by name or that mean nothing.
+#[cfg(test)]
+pub(super) const SFTP_NOT_OFFERED: &str = "12Ah";
+
 const DEMO: &[Flag] = &[flag("size", Free("MiB"), "MiB sent each way")];
 
 const BENCH: &[Flag] = &[
@@ -238,6 +308,18 @@ pub(super) const PROGRAMS: &[Program] = &[
         help: "serve files to an SFTP client, started by an sshd",
         flags: SFTP_SERVER,
         operand: None,
+    },
+    Program {
+        name: "scp",
+        help: "copy files from and to other machines",
+        flags: SCP,
+        operand: File,
+    },
+    Program {
+        name: "sftp",
+        help: "work with the files of another machine",
+        flags: SFTP,
+        operand: Host,
     },
     Program {
         name: "keygen",

@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::flags::{PROGRAMS, SSH_NOT_OFFERED, SSHD_NOT_OFFERED};
+use super::flags::{
+    PROGRAMS, SCP_NOT_OFFERED, SFTP_NOT_OFFERED, SSH_NOT_OFFERED, SSHD_NOT_OFFERED,
+};
 use super::{Made, all, config_page, root};
 
 const PAGES: &[&str] = &[
@@ -11,6 +13,8 @@ const PAGES: &[&str] = &[
     "man/fulmar-ssh.1",
     "man/fulmar-sshd.8",
     "man/fulmar-sftp-server.8",
+    "man/fulmar-scp.1",
+    "man/fulmar-sftp.1",
     "man/fulmar-keygen.1",
     "man/fulmar-bench.1",
     "man/fulmar-tools.1",
@@ -53,6 +57,7 @@ fn offered(program: &str, valued: bool) -> String {
     program
         .flags
         .iter()
+        .filter(|flag| flag.name.len() == 1)
         .filter(|flag| (flag.argument != super::flags::Argument::None) == valued)
         .map(|flag| flag.name)
         .collect()
@@ -63,8 +68,12 @@ fn the_table_of_flags_is_the_parsers() {
     let ssh = read("crates/client/src/flags/mod.rs");
     let keygen = read("crates/tools/src/keygen/options.rs");
     let sftp_server = read("crates/transfer/src/serve/options.rs");
+    let scp = read("crates/tools/src/scp/options.rs");
+    let sftp = read("crates/tools/src/sftp/options.rs");
     for (source, program, left_out, names) in [
         (&ssh, "ssh", SSH_NOT_OFFERED, ["PLAIN", "VALUED"]),
+        (&scp, "scp", SCP_NOT_OFFERED, ["PLAIN", "VALUED"]),
+        (&sftp, "sftp", SFTP_NOT_OFFERED, ["PLAIN", "VALUED"]),
         (&keygen, "keygen", "", ["WITHOUT_VALUE", "WITH_VALUE"]),
         (&sftp_server, "sftp-server", "", ["PLAIN", "VALUED"]),
     ] {
@@ -93,7 +102,11 @@ fn the_table_of_flags_is_the_parsers() {
         .filter(|each| each.is_ascii_alphanumeric() && !SSHD_NOT_OFFERED.contains(*each));
     let ours = offered("sshd", false) + &offered("sshd", true);
     assert_eq!(sorted(ours.chars()), sorted(theirs), "sshd");
-    for program in &PROGRAMS[4..] {
+    let by_letters = ["ssh", "sshd", "scp", "sftp", "sftp-server", "keygen"];
+    for program in PROGRAMS
+        .iter()
+        .filter(|program| !by_letters.contains(&program.name))
+    {
         let file = match program.name {
             "bench" => "options.rs",
             _ => "mod.rs",
@@ -131,6 +144,8 @@ fn the_pages_name_every_flag_and_program() {
             "ssh" => "man/fulmar-ssh.1",
             "sshd" => "man/fulmar-sshd.8",
             "sftp-server" => "man/fulmar-sftp-server.8",
+            "scp" => "man/fulmar-scp.1",
+            "sftp" => "man/fulmar-sftp.1",
             "keygen" => "man/fulmar-keygen.1",
             "bench" => "man/fulmar-bench.1",
             _ => "man/fulmar-tools.1",

@@ -12,7 +12,7 @@ use super::Settings;
 pub(super) const SHARED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/share.rs"));
 
 /// Programs that the binary is when it is called by their names.
-const LINKS: &[&str] = &["ssh", "sshd", "sftp-server", "ssh-keygen"];
+const LINKS: &[&str] = &["ssh", "sshd", "sftp-server", "scp", "sftp", "ssh-keygen"];
 
 /// One file to write.
 #[derive(Debug)]

@@ -1,0 +1,361 @@
+//! What a copy shows: errors, a line for each file and a total while it runs, JSON at its end.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use transfer::report::{FileResult, Limit, Report};
+use transfer::text;
+
+use super::units;
+use crate::json::Json;
+
+/// How often the line is painted.
+const REPAINT: Duration = Duration::from_millis(250);
+/// The rate is what came in so long a time.
+const RATE_SPAN: Duration = Duration::from_secs(1);
+/// Files that `--json` names one by one; the rest is counted.
+const MAX_NAMED: usize = 100_000;
+
+/// What is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Show {
+    /// Errors only.
+    #[default]
+    Nothing,
+    /// One line that is painted again, for a terminal.
+    Line,
+}
+
+#[derive(Debug)]
+struct Current {
+    name: String,
+    size: Option<u64>,
+}
+
+/// Hears what a copy does. See the module's head.
+#[derive(Debug)]
+pub(crate) struct Console {
+    /// Before each error.
+    prefix: &'static str,
+    show: Show,
+    json: bool,
+    remembers: bool,
+    started: Instant,
+    painted: Instant,
+    rate_since: Instant,
+    rate_bytes: u64,
+    rate: u64,
+    peak: u64,
+    limit: Limit,
+    current: Option<Current>,
+    current_bytes: u64,
+    current_started: Instant,
+    /// Bytes that were moved, and how much there is as far as that is known.
+    bytes: u64,
+    known_bytes: u64,
+    files: u64,
+    failed: u64,
+    line_is_open: bool,
+    results: Vec<FileResult>,
+    /// Where what failed came from, as far as that is remembered.
+    failed_from: Vec<Vec<u8>>,
+}
+
+impl Console {
+    pub(crate) fn new(prefix: &'static str, show: Show, json: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            prefix,
+            show,
+            json,
+            remembers: json,
+            started: now,
+            painted: now,
+            rate_since: now,
+            rate_bytes: 0,
+            rate: 0,
+            peak: 0,
+            limit: Limit::Unknown,
+            current: None,
+            current_bytes: 0,
+            current_started: now,
+            bytes: 0,
+            known_bytes: 0,
+            files: 0,
+            failed: 0,
+            line_is_open: false,
+            results: Vec::new(),
+            failed_from: Vec::new(),
+        }
+    }
+
+    /// As `wanted` says, if standard output is a terminal.
+    pub(crate) fn on_terminal(wanted: bool) -> Show {
+        match wanted && std::io::stdout().is_terminal() {
+            true => Show::Line,
+            false => Show::Nothing,
+        }
+    }
+
+    pub(crate) fn set_show(&mut self, show: Show) {
+        self.show = show;
+    }
+
+    /// scp's last word on each source of which something failed.
+    pub(crate) fn failed_sources<'s>(
+        &mut self,
+        sources: impl Iterator<Item = &'s [u8]>,
+        target: &[u8],
+    ) {
+        for source in sources {
+            let failed = self.failed_from.iter().any(|from| from.starts_with(source));
+            if failed {
+                let kind = match std::path::Path::new(crate::scp::place::os(source).as_os_str())
+                    .is_dir()
+                {
+                    true => "directory",
+                    false => "file",
+                };
+                let (source, target) = (text::name(source), text::name(target));
+                self.say(&format!("failed to upload {kind} {source} to {target}"));
+            }
+        }
+    }
+
+    /// Counting begins anew.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new(self.prefix, self.show, self.json);
+    }
+
+    /// How many files and directories failed.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// An error of the program's own.
+    pub(crate) fn error(&mut self, line: &str) {
+        self.failed += 1;
+        self.say(line);
+    }
+
+    fn say(&mut self, line: &str) {
+        self.close_line();
+        eprintln!("{}{line}", self.prefix);
+    }
+
+    fn close_line(&mut self) {
+        if std::mem::take(&mut self.line_is_open) {
+            println!();
+        }
+    }
+
+    fn limit_words(&self) -> &'static str {
+        match self.limit {
+            Limit::Unknown => "",
+            Limit::Peer => "  limited by network or server",
+            Limit::Server => "  waiting for server",
+            Limit::Asked => "  limited as asked",
+            Limit::Here => "  limited by this side",
+        }
+    }
+
+    fn measure(&mut self, now: Instant) {
+        let span = now.duration_since(self.rate_since);
+        if span >= RATE_SPAN {
+            let moved = self.bytes - self.rate_bytes;
+            self.rate = per_second(moved, span);
+            self.peak = self.peak.max(self.rate);
+            self.rate_since = now;
+            self.rate_bytes = self.bytes;
+        }
+    }
+
+    fn paint(&mut self, last: bool) {
+        let Some(current) = &self.current else { return };
+        let now = Instant::now();
+        let name = current.name.clone();
+        let size = current.size;
+        let done = self.current_bytes;
+        let share = match size {
+            Some(0) | None => 100,
+            Some(size) => (u128::from(done) * 100 / u128::from(size)).min(100),
+        };
+        let spent = now.duration_since(self.current_started);
+        let (rate, time) = match last {
+            true => (per_second(done, spent), units::clock(spent.as_secs())),
+            false => {
+                let left = size.unwrap_or(done).saturating_sub(done);
+                let eta = match self.rate {
+                    0 => "--:--".to_owned(),
+                    rate => units::clock(left / rate),
+                };
+                (self.rate, format!("{eta} ETA{}", self.limit_words()))
+            }
+        };
+        let width = sys::terminal::window_size(sys::io::stdout())
+            .map_or(80, |size| usize::from(size.columns));
+        let tail = format!(
+            "{share:>3}% {:>6} {:>8}/s   {time}",
+            units::bytes(done),
+            units::bytes(rate)
+        );
+        let room = width.saturating_sub(tail.chars().count() + 2).max(10);
+        let shown: String = name.chars().take(room).collect();
+        let line = format!("\r{shown:<room$} {tail}");
+        let line: String = line.chars().take(width).collect();
+        let mut out = std::io::stdout().lock();
+        // A terminal that is gone takes the process with it soon enough.
+        let _ = write!(out, "{line}\x1b[K");
+        if last {
+            let _ = writeln!(out);
+        }
+        let _ = out.flush();
+        self.line_is_open = !last;
+        self.painted = now;
+    }
+
+    /// The total, where more than one file was copied, and JSON where it was asked for.
+    pub(crate) fn finish(&mut self) {
+        self.close_line();
+        let spent = self.started.elapsed();
+        let rate = per_second(self.bytes, spent);
+        if self.show != Show::Nothing && self.files > 1 {
+            let peak = self.peak.max(rate);
+            println!(
+                "total: {} files, {} in {}, {}/s (peak {}/s){}",
+                self.files,
+                units::bytes(self.bytes),
+                units::clock(spent.as_secs()),
+                units::bytes(rate),
+                units::bytes(peak),
+                self.limit_words()
+            );
+        }
+        if self.json {
+            println!("{}", self.to_json(spent).render());
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn to_json(&self, spent: Duration) -> Json {
+        let file = |result: &FileResult| {
+            let mut pairs = vec![
+                ("from", Json::text(text::name(&result.from))),
+                ("to", Json::text(text::name(&result.to))),
+                ("bytes", Json::Number(result.bytes as f64)),
+                ("resumed_bytes", Json::Number(result.resumed_bytes as f64)),
+                ("ok", Json::Bool(result.error.is_none())),
+            ];
+            if let Some(error) = &result.error {
+                pairs.push(("error", Json::text(error)));
+            }
+            if let Some(verified) = result.verified {
+                pairs.push(("verified", Json::text(verified)));
+            }
+            Json::object(pairs)
+        };
+        Json::object(vec![
+            ("ok", Json::Bool(self.failed == 0)),
+            ("files", Json::Number(self.files as f64)),
+            ("failed", Json::Number(self.failed as f64)),
+            ("bytes", Json::Number(self.bytes as f64)),
+            ("seconds", Json::Number(spent.as_secs_f64())),
+            (
+                "results",
+                Json::List(self.results.iter().map(file).collect()),
+            ),
+        ])
+    }
+
+    /// The files that were copied well, for those who look at them again.
+    pub(crate) fn good(&self) -> impl Iterator<Item = &FileResult> {
+        self.results.iter().filter(|result| result.error.is_none())
+    }
+
+    /// Remembers what becomes of each file.
+    pub(crate) fn remember(&mut self) {
+        self.remembers = true;
+    }
+
+    /// Files were compared: how.
+    pub(crate) fn verified(&mut self, how: &'static str) {
+        for result in &mut self.results {
+            if result.error.is_none() {
+                result.verified = Some(how);
+            }
+        }
+    }
+}
+
+fn per_second(bytes: u64, span: Duration) -> u64 {
+    let nanoseconds = span.as_nanos().max(1);
+    u64::try_from(u128::from(bytes) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
+}
+
+impl Report for Console {
+    fn begins(&mut self, name: &[u8], size: Option<u64>) {
+        self.known_bytes += size.unwrap_or(0);
+        if self.show == Show::Nothing {
+            return;
+        }
+        if self.current.is_none() {
+            self.current = Some(Current {
+                name: text::name(transfer::plan::base_name(name)),
+                size,
+            });
+            self.current_bytes = 0;
+            self.current_started = Instant::now();
+        }
+    }
+
+    fn moved(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.current_bytes += bytes;
+    }
+
+    fn ends(&mut self, result: &FileResult) {
+        self.files += 1;
+        if let Some(error) = &result.error {
+            self.failed += 1;
+            self.say(error);
+            if self.failed_from.len() < MAX_NAMED {
+                self.failed_from.push(result.from.clone());
+            }
+        } else if self.show != Show::Nothing {
+            let name = text::name(transfer::plan::base_name(&result.from));
+            let size = result.bytes + result.resumed_bytes;
+            self.current_bytes = size;
+            self.current = Some(Current {
+                name,
+                size: Some(size),
+            });
+            self.paint(true);
+            self.current_started = Instant::now();
+        }
+        self.current = None;
+        if self.remembers && self.results.len() < MAX_NAMED {
+            self.results.push(result.clone());
+        }
+    }
+
+    fn fails(&mut self, line: &str) {
+        self.failed += 1;
+        self.say(line);
+    }
+
+    fn says(&mut self, line: &str) {
+        self.say(line);
+    }
+
+    fn tick(&mut self, limit: Limit) {
+        if self.show != Show::Line {
+            return;
+        }
+        self.limit = limit;
+        let now = Instant::now();
+        self.measure(now);
+        if now.duration_since(self.painted) >= REPAINT {
+            self.paint(false);
+        }
+    }
+}

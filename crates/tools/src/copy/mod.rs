@@ -1,0 +1,9 @@
+//! What `scp` and `sftp` share: the way to a server, what is shown while a copy runs, and what it
+//! comes to.
+
+pub(crate) mod console;
+pub(crate) mod units;
+pub(crate) mod way;
+
+pub(crate) use console::Console;
+pub(crate) use way::{AnyRemote, Server, Way, auto_connections};

@@ -1,0 +1,83 @@
+//! Amounts as the field writes them.
+
+/// Bytes in at most four figures and a unit: `999B`, `12.0KB`, `150GB`.
+pub(crate) fn bytes(amount: u64) -> String {
+    const UNITS: [&str; 6] = ["", "KB", "MB", "GB", "TB", "PB"];
+    #[allow(clippy::cast_precision_loss)]
+    let mut value = amount as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or_default();
+    match unit {
+        0 => format!("{amount}B"),
+        _ if value < 99.95 => format!("{value:.1}{name}"),
+        _ => format!("{value:.0}{name}"),
+    }
+}
+
+/// A time as `12:34` or `1:02:03`.
+pub(crate) fn clock(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes:02}:{seconds:02}"),
+        _ => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// A rate as `--limit` takes it, bytes a second: a number, with `k`, `M` or `G` for powers of
+/// 1024.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    let bad = || format!("bad rate \"{text}\": write bytes a second, as 500k, 20M or 1G");
+    let at = text
+        .find(|byte: char| !byte.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(at);
+    let factor = match unit {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return Err(bad()),
+    };
+    let number: u64 = digits.parse().map_err(|_| bad())?;
+    number
+        .checked_mul(factor)
+        .filter(|rate| *rate > 0)
+        .ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_short() {
+        for (amount, text) in [
+            (0, "0B"),
+            (999, "999B"),
+            (1000, "1.0KB"),
+            (10 << 10, "10.0KB"),
+            (1536 << 20, "1.5GB"),
+            (999 << 20, "999MB"),
+        ] {
+            assert_eq!(bytes(amount), text);
+        }
+        assert_eq!(clock(61), "01:01");
+        assert_eq!(clock(3723), "1:02:03");
+    }
+
+    #[test]
+    fn rates_are_bytes_with_units() {
+        assert_eq!(rate("500k"), Ok(512_000));
+        assert_eq!(rate("7"), Ok(7));
+        for bad in ["", "0", "k", "1x", "-1", "99999999999G"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The way to a server: which `ssh`, with which arguments.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::Command;
+
+use transfer::connect::Children;
+use transfer::engine::Transport;
+use transfer::remote::Remote;
+
+/// How a server is reached.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Way {
+    /// `-S`: the program that connects; ours without it.
+    pub(crate) program: Option<PathBuf>,
+    /// Its options.
+    pub(crate) options: Vec<OsString>,
+    /// `-D`: a local SFTP server instead, with its arguments.
+    pub(crate) direct: Option<OsString>,
+    /// `-s`: the subsystem or the path of the server there.
+    pub(crate) subsystem: Option<OsString>,
+    /// Messages of the way.
+    pub(crate) verbose: bool,
+}
+
+/// Who is at the end of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Server {
+    /// The user, when named.
+    pub(crate) user: Option<String>,
+    /// The host.
+    pub(crate) host: String,
+    /// The port, when named.
+    pub(crate) port: Option<u16>,
+}
+
+/// A server that can be asked, whatever the way.
+pub(crate) type AnyRemote = Remote<Children>;
+
+impl Way {
+    /// The program that connects, with what it always gets.
+    pub(crate) fn ssh(&self) -> Result<Command, String> {
+        let mut command = match &self.program {
+            Some(program) => Command::new(program),
+            None => {
+                let own = std::env::current_exe()
+                    .map_err(|error| format!("the path of this program: {error}"))?;
+                let mut command = Command::new(own);
+                command.arg("ssh");
+                command
+            }
+        };
+        command.args([
+            "-x",
+            "-oPermitLocalCommand=no",
+            "-oClearAllForwardings=yes",
+            "-oForwardAgent=no",
+            "-oRemoteCommand=none",
+            "-oRequestTTY=no",
+        ]);
+        command.args(&self.options);
+        Ok(command)
+    }
+
+    /// `ssh` with a server and a command for it.
+    pub(crate) fn command(
+        &self,
+        server: &Server,
+        subsystem: bool,
+        words: &OsStr,
+    ) -> Result<Command, String> {
+        let mut command = self.ssh()?;
+        if let Some(port) = server.port {
+            command.arg("-p").arg(port.to_string());
+        }
+        if let Some(user) = &server.user {
+            command.arg("-l").arg(user);
+        }
+        if subsystem {
+            command.arg("-s");
+        }
+        command.arg("--").arg(&server.host).arg(words);
+        Ok(command)
+    }
+
+    fn sftp_command(&self, server: &Server) -> Result<Command, String> {
+        if let Some(direct) = &self.direct {
+            let text = direct.to_string_lossy().into_owned();
+            let mut words = text.split_ascii_whitespace();
+            let program = words.next().ok_or("-D: name a program")?;
+            let mut command = Command::new(program);
+            command.args(words);
+            return Ok(command);
+        }
+        match &self.subsystem {
+            // A path is a program to run there, a word a subsystem.
+            Some(path) if path.to_string_lossy().contains('/') => self.command(server, false, path),
+            Some(name) => self.command(server, true, name),
+            None => self.command(server, true, OsStr::new("sftp")),
+        }
+    }
+
+    /// Adds `count` connections to the server to what there is.
+    pub(crate) fn add(
+        &self,
+        children: &mut Children,
+        server: &Server,
+        count: usize,
+    ) -> Result<(), String> {
+        for _ in 0..count {
+            let mut command = self.sftp_command(server)?;
+            if self.verbose {
+                eprintln!("Executing: {command:?}");
+            }
+            children.add(&mut command).map_err(|error| {
+                let program = command.get_program().to_string_lossy().into_owned();
+                format!("{program}: {}", transfer::text::reason(&error))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Connects `count` times and greets the servers.
+    pub(crate) fn connect(&self, server: &Server, count: usize) -> Result<AnyRemote, String> {
+        let mut children = Children::default();
+        self.add(&mut children, server, count)?;
+        Remote::new(children).map_err(|error| error.to_string())
+    }
+}
+
+/// How many connections `-n auto` comes to: one for each two processors, as each needs one at
+/// both ends.
+pub(crate) fn auto_connections() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, 8)
+}
+
+/// Ends the connections.
+pub(crate) fn finish<T: Transport>(remote: &mut Remote<T>, end: impl FnOnce(&mut T)) {
+    end(remote.engine().transport());
+}

@@ -1,0 +1,111 @@
+//! From a server.
+
+use std::path::{Path, PathBuf};
+
+use transfer::get::{Get, Item};
+use transfer::plan::{base_name, glob, shown};
+use transfer::text;
+
+use super::options::Options;
+use super::place::{Place, os};
+use super::{Fatal, connect, copy_here, hang_up, lost, prepared};
+use crate::copy::AnyRemote;
+use crate::copy::{Console, Server};
+
+/// Copies every source to a local path.
+pub(super) fn perform(
+    options: &Options,
+    console: &mut Console,
+    sources: &[Place],
+    target: &Path,
+) -> Result<(), Fatal> {
+    // One connection serves all sources of a server that follow each other.
+    let mut open: Option<(Server, AnyRemote)> = None;
+    for source in sources {
+        let (server, path) = match source {
+            Place::Local(from) => {
+                copy_here(options, from, target, console);
+                continue;
+            }
+            Place::Remote { server, path } => (server, path),
+        };
+        if options.old_protocol {
+            super::old::get(options, console, (server, path), target)?;
+            continue;
+        }
+        let same = matches!(&open, Some((there, _)) if there == server);
+        if !same {
+            if let Some((_, remote)) = open.take() {
+                hang_up(remote);
+            }
+            open = Some((server.clone(), connect(options, server)?));
+        }
+        if let Some((_, remote)) = &mut open {
+            get(options, console, remote, path, target)?;
+        }
+    }
+    if let Some((_, mut remote)) = open {
+        if options.copy.verify {
+            super::verify::perform(&mut remote, console, super::verify::Side::From)?;
+        }
+        hang_up(remote);
+    }
+    Ok(())
+}
+
+fn get(
+    options: &Options,
+    console: &mut Console,
+    remote: &mut AnyRemote,
+    path: &[u8],
+    target: &Path,
+) -> Result<(), Fatal> {
+    let pattern = prepared(remote, path)?;
+    let mut suspects = Vec::new();
+    let found = glob::expand(remote, &pattern, &mut |name| {
+        suspects.push(text::name(name))
+    })
+    .map_err(|error| lost(&error))?;
+    for name in suspects {
+        console.error(&format!(
+            "Server sent suspect path \"{name}\" during readdir"
+        ));
+    }
+    if found.is_empty() {
+        console.error(&format!("{}: No such file or directory", text::name(path)));
+        return Ok(());
+    }
+    let there = std::fs::metadata(target);
+    let mut into = there.as_ref().is_ok_and(std::fs::Metadata::is_dir);
+    if found.len() > 1 && !into {
+        let to = shown(target);
+        if there.is_ok() {
+            console.error(&format!(
+                "Multiple files match pattern, but destination \"{to}\" is not a directory"
+            ));
+            return Ok(());
+        }
+        if let Err(error) = std::fs::create_dir(target) {
+            console.error(&format!("local mkdir \"{to}\": {}", text::reason(&error)));
+            return Ok(());
+        }
+        into = true;
+    }
+    let mut items = Vec::new();
+    for each in found {
+        let name = base_name(&each.path);
+        let to: PathBuf = match (into, name) {
+            // What is above or here goes into the target, not beside it.
+            (true, b".." | b"." | b"/" | b"") | (false, _) => target.to_path_buf(),
+            (true, name) => target.join(os(name)),
+        };
+        items.push(Item {
+            from: each.path,
+            to,
+            attributes: None,
+        });
+    }
+    let links = remote.engine().links();
+    let mut work = Get::new(options.copy.clone(), items, links, console);
+    remote.engine().run(&mut work).map_err(|error| lost(&error))
+}

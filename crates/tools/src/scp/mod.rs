@@ -1,0 +1,200 @@
+//! `scp`: copies files from and to servers, over SFTP or (`-O`) by the old protocol.
+
+mod between;
+mod down;
+mod old;
+mod options;
+pub(crate) mod place;
+mod up;
+mod verify;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use sys::signals::Signal;
+use transfer::remote::RemoteError;
+use transfer::text;
+
+use crate::copy::{AnyRemote, Console, Server};
+use options::{Options, Role};
+use place::Place;
+
+/// Exit status when anything failed, and when the connection did.
+const STATUS_FAILED: i32 = 1;
+const STATUS_CONNECTION: i32 = 255;
+
+/// Why the program ends at once.
+#[derive(Debug)]
+struct Fatal {
+    line: String,
+    status: i32,
+}
+
+impl Fatal {
+    fn new(line: impl Into<String>) -> Self {
+        Self {
+            line: line.into(),
+            status: STATUS_FAILED,
+        }
+    }
+
+    fn connection(line: impl Into<String>) -> Self {
+        Self {
+            line: line.into(),
+            status: STATUS_CONNECTION,
+        }
+    }
+}
+
+/// Runs the program on its arguments, without its own name; gives its exit status.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> i32 {
+    let _ = sys::signals::ignore(Signal::PIPE);
+    let options = match Options::parse(args) {
+        Ok(options) => options,
+        Err(why) => {
+            if !why.is_empty() {
+                eprintln!("scp: {why}");
+            }
+            eprint!("{}", options::USAGE);
+            return STATUS_FAILED;
+        }
+    };
+    if let Some(role) = options.role {
+        return old::serve(&options, role);
+    }
+    if options.operands.len() < 2 {
+        eprint!("{}", options::USAGE);
+        return STATUS_FAILED;
+    }
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        // What fails here leaves the default, which ends us without a word.
+        let _ = sys::signals::note(signal);
+    }
+    let show = Console::on_terminal(!options.quiet);
+    let mut console = Console::new("scp: ", show, options.json);
+    if options.copy.verify {
+        console.remember();
+    }
+    let status = match perform(&options, &mut console) {
+        Ok(()) if console.failed() == 0 => 0,
+        Ok(()) => STATUS_FAILED,
+        Err(fatal) => {
+            if !fatal.line.is_empty() {
+                console.error(&fatal.line);
+            }
+            fatal.status
+        }
+    };
+    console.finish();
+    status
+}
+
+fn perform(options: &Options, console: &mut Console) -> Result<(), Fatal> {
+    let places: Result<Vec<Place>, String> = options
+        .operands
+        .iter()
+        .map(|word| Place::parse(word))
+        .collect();
+    let mut places = places.map_err(Fatal::new)?;
+    let target = places.pop().unwrap_or(Place::Local(".".into()));
+    let into_directory = options.target_is_directory || places.len() > 1;
+    match target {
+        Place::Remote { server, path } => {
+            up::perform(options, console, &places, (&server, &path), into_directory)
+        }
+        Place::Local(target) => {
+            let target = Path::new(&target);
+            if into_directory {
+                must_be_directory(target)?;
+            }
+            down::perform(options, console, &places, target)
+        }
+    }
+}
+
+fn must_be_directory(path: &Path) -> Result<(), Fatal> {
+    let shown = transfer::plan::shown(path);
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_dir() => Ok(()),
+        Ok(_) => Err(Fatal::new(format!("{shown}: Not a directory"))),
+        Err(error) => Err(Fatal::new(format!("{shown}: {}", text::reason(&error)))),
+    }
+}
+
+/// Connects; a failure ends the program, as the way has said why.
+fn connect(options: &Options, server: &Server) -> Result<AnyRemote, Fatal> {
+    let mut remote = options
+        .way
+        .connect(server, options.connections)
+        .map_err(Fatal::connection)?;
+    if options.copy.preserve {
+        remote
+            .ask_exact_times()
+            .map_err(|error| Fatal::connection(error.to_string()))?;
+    }
+    Ok(remote)
+}
+
+/// Ends a connection.
+fn hang_up(mut remote: AnyRemote) {
+    crate::copy::way::finish(&mut remote, |children| {
+        children.finish();
+    });
+}
+
+/// The server's form of a path with `~`.
+fn prepared(remote: &mut AnyRemote, path: &[u8]) -> Result<Vec<u8>, Fatal> {
+    let home = match path {
+        b"" | b"~" => return Ok(b".".to_vec()),
+        [b'~', b'/', rest @ ..] => rest,
+        [b'~', ..] => {
+            return match remote.expand(path) {
+                Ok(path) => Ok(path),
+                Err(RemoteError::Unsupported(_)) => Err(Fatal::connection(
+                    "server expand-path extension is required for ~user paths in SFTP mode",
+                )),
+                Err(error) => Err(Fatal::connection(format!("{}: {error}", text::name(path)))),
+            };
+        }
+        _ => return Ok(path.to_vec()),
+    };
+    let begin = home.iter().position(|byte| *byte != b'/');
+    Ok(begin
+        .and_then(|begin| home.get(begin..))
+        .unwrap_or(b".")
+        .to_vec())
+}
+
+fn lost(error: &transfer::engine::EngineError) -> Fatal {
+    Fatal::connection(error.to_string())
+}
+
+/// Local to local: `cp` does it.
+fn copy_here(options: &Options, from: &OsString, to: &Path, console: &mut Console) {
+    let mut command = Command::new("cp");
+    if options.copy.recursive {
+        command.arg("-r");
+    }
+    if options.copy.preserve {
+        command.arg("-p");
+    }
+    command.arg("--").arg(from).arg(to);
+    match command.status() {
+        Ok(status) if status.success() => {}
+        Ok(_) => console.error(&format!(
+            "failed to copy {}",
+            text::name(from.as_encoded_bytes())
+        )),
+        Err(error) => console.error(&format!("cp: {}", text::reason(&error))),
+    }
+}
+
+/// The role's own name on a command line of the old protocol.
+fn role_flag(role: Role) -> &'static str {
+    match role {
+        Role::Source => "-f",
+        Role::Sink => "-t",
+    }
+}

@@ -1,0 +1,150 @@
+//! The old protocol (`-O`): we start `scp` at the other side, or were started by it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use transfer::connect::spawn;
+use transfer::scp::{Conversation, OldError, Patterns, Terms};
+
+use super::options::{Options, Role};
+use super::place::os;
+use super::{Fatal, STATUS_FAILED, role_flag};
+use crate::copy::console::Show;
+use crate::copy::{Console, Server};
+
+/// Bytes read ahead.
+const BUFFER_BYTES: usize = 256 << 10;
+
+fn terms(options: &Options, is_remote: bool) -> Terms {
+    Terms {
+        preserve: options.copy.preserve,
+        recursive: options.copy.recursive,
+        target_is_directory: options.target_is_directory,
+        is_remote,
+        patterns: None,
+        limit_bytes: options.copy.limit_bytes,
+    }
+}
+
+/// `-f` and `-t`: the other side talks to us over our standard streams.
+pub(super) fn serve(options: &Options, role: Role) -> i32 {
+    let mut console = Console::new("scp: ", Show::Nothing, false);
+    let streams = sys::io::dup(sys::io::stdin()).and_then(|input| {
+        Ok((
+            File::from(input),
+            File::from(sys::io::dup(sys::io::stdout())?),
+        ))
+    });
+    let Ok((input, mut output)) = streams else {
+        return STATUS_FAILED;
+    };
+    let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
+    let mut talk = Conversation::new(&mut input, &mut output, terms(options, true), &mut console);
+    let paths: Vec<&Path> = options.operands.iter().map(Path::new).collect();
+    let result = match (role, paths.as_slice()) {
+        (Role::Source, paths) => talk.begin_sending().and_then(|_| talk.send(paths)),
+        (Role::Sink, [target]) => talk.receive(target),
+        (Role::Sink, _) => Err(OldError::Protocol("ambiguous target".to_owned())),
+    };
+    match result {
+        Ok(()) if talk.failures() == 0 => 0,
+        _ => STATUS_FAILED,
+    }
+}
+
+/// The command for the other side.
+fn command_line(options: &Options, role: Role, directory: bool, path: &[u8]) -> OsString {
+    let mut words = OsString::from("scp");
+    for (given, flag) in [
+        (options.verbose > 0, " -v"),
+        (options.copy.recursive, " -r"),
+        (options.copy.preserve, " -p"),
+        (directory, " -d"),
+    ] {
+        if given {
+            words.push(flag);
+        }
+    }
+    words.push(" ");
+    words.push(role_flag(role));
+    words.push(" ");
+    if path.first() == Some(&b'-') {
+        words.push("-- ");
+    }
+    words.push(os(path));
+    words
+}
+
+/// Starts the other side and talks to it.
+fn talk(
+    options: &Options,
+    console: &mut Console,
+    (server, words): (&Server, &OsString),
+    terms: Terms,
+    go: impl FnOnce(&mut Conversation<'_>) -> Result<(), OldError>,
+) -> Result<(), Fatal> {
+    let mut command = options
+        .way
+        .command(server, false, words)
+        .map_err(Fatal::new)?;
+    let (mut child, input, output) =
+        spawn(&mut command).map_err(|error| Fatal::new(transfer::text::reason(&error)))?;
+    let mut received = BufReader::with_capacity(BUFFER_BYTES, File::from(output));
+    let mut sent = File::from(input);
+    let mut conversation = Conversation::new(&mut received, &mut sent, terms, console);
+    let result = go(&mut conversation);
+    let failures = conversation.failures();
+    drop(sent);
+    drop(received);
+    let status = child.wait();
+    match result {
+        Ok(()) if failures == 0 => match status {
+            Ok(status) if status.success() => Ok(()),
+            _ => Err(Fatal::new("the other side's scp failed")),
+        },
+        // It was said; the exit status says it, too.
+        Ok(()) | Err(OldError::Over) => Err(Fatal::new("")),
+        Err(error) => Err(Fatal::new(error.to_string())),
+    }
+}
+
+/// Sends local files.
+pub(super) fn put(
+    options: &Options,
+    console: &mut Console,
+    sources: &[&OsString],
+    (server, path): (&Server, &[u8]),
+    into_directory: bool,
+) -> Result<(), Fatal> {
+    let words = command_line(options, Role::Sink, into_directory, path);
+    let paths: Vec<&Path> = sources.iter().map(Path::new).collect();
+    talk(
+        options,
+        console,
+        (server, &words),
+        terms(options, false),
+        |talk| match talk.begin_sending()? {
+            true => talk.send(&paths),
+            false => Ok(()),
+        },
+    )
+}
+
+/// Receives what a path comes to there.
+pub(super) fn get(
+    options: &Options,
+    console: &mut Console,
+    (server, path): (&Server, &[u8]),
+    target: &Path,
+) -> Result<(), Fatal> {
+    let words = command_line(options, Role::Source, false, path);
+    let mut terms = terms(options, false);
+    if !options.unchecked_names {
+        terms.patterns = Patterns::of(path);
+    }
+    talk(options, console, (server, &words), terms, |talk| {
+        talk.receive(target)
+    })
+}

@@ -1,0 +1,101 @@
+//! To a server.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use transfer::plan::{base_name, joined, shown};
+use transfer::put::{Item, Put};
+use transfer::text;
+
+use super::options::Options;
+use super::place::Place;
+use super::{Fatal, connect, hang_up, lost, prepared};
+use crate::copy::AnyRemote;
+use crate::copy::{Console, Server};
+
+/// Copies every source to a path of the server.
+pub(super) fn perform(
+    options: &Options,
+    console: &mut Console,
+    sources: &[Place],
+    (server, path): (&Server, &[u8]),
+    into_directory: bool,
+) -> Result<(), Fatal> {
+    let mut local: Vec<&OsString> = Vec::new();
+    for source in sources {
+        match source {
+            Place::Local(source) => local.push(source),
+            Place::Remote {
+                server: from,
+                path: source,
+            } => super::between::perform(
+                options,
+                console,
+                (from, source),
+                (server, path),
+                into_directory,
+            )?,
+        }
+    }
+    if local.is_empty() {
+        return Ok(());
+    }
+    if options.old_protocol {
+        return super::old::put(options, console, &local, (server, path), into_directory);
+    }
+    let mut remote = connect(options, server)?;
+    let result = put(options, console, &mut remote, &local, path, into_directory);
+    if result.is_ok() {
+        hang_up(remote);
+    }
+    result
+}
+
+fn put(
+    options: &Options,
+    console: &mut Console,
+    remote: &mut AnyRemote,
+    sources: &[&OsString],
+    path: &[u8],
+    into_directory: bool,
+) -> Result<(), Fatal> {
+    let target = prepared(remote, path)?;
+    let mut is_directory = remote.is_directory(&target).map_err(|error| lost(&error))?;
+    let mut items = Vec::new();
+    for source in sources {
+        let from = PathBuf::from(source);
+        let metadata = std::fs::metadata(&from).map_err(|error| Fatal {
+            line: format!("stat local \"{}\": {}", shown(&from), text::reason(&error)),
+            status: super::STATUS_CONNECTION,
+        })?;
+        if into_directory && !is_directory {
+            let mode = metadata.permissions().mode() & 0o777 | 0o700;
+            remote.mkdir(&target, mode).map_err(|error| {
+                Fatal::connection(format!("remote mkdir \"{}\": {error}", text::name(&target)))
+            })?;
+            is_directory = true;
+        }
+        let name = base_name(source.as_encoded_bytes());
+        // `..` goes into the target, not beside it.
+        let name: &[u8] = if name == b".." { b"." } else { name };
+        let to = match is_directory {
+            true => joined(&target, name),
+            false => target.clone(),
+        };
+        items.push(Item {
+            from,
+            to,
+            fresh: false,
+        });
+    }
+    let links = remote.engine().links();
+    let mut work = Put::new(options.copy.clone(), items, links, console);
+    let run = remote.engine().run(&mut work);
+    console.failed_sources(sources.iter().map(|source| source.as_encoded_bytes()), path);
+    run.map_err(|error| lost(&error))?;
+    if options.copy.verify {
+        super::verify::perform(remote, console, super::verify::Side::To)?;
+    }
+    Ok(())
+}

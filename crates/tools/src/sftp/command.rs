@@ -1,0 +1,335 @@
+//! What a line means.
+
+use transfer::plan::glob::unescaped;
+
+use super::words;
+
+/// How entries are shown and sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct LsFlags {
+    pub(super) long: bool,
+    pub(super) one_column: bool,
+    pub(super) numeric: bool,
+    pub(super) all: bool,
+    pub(super) units: bool,
+    pub(super) by_size: bool,
+    pub(super) by_time: bool,
+    pub(super) unsorted: bool,
+    pub(super) reverse: bool,
+}
+
+/// How files are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct CopyFlags {
+    /// `-a`
+    pub(super) resume: bool,
+    /// `-f`
+    pub(super) sync: bool,
+    /// `-p`
+    pub(super) preserve: bool,
+    /// `-r`
+    pub(super) recursive: bool,
+}
+
+/// A command. Paths that may be patterns are as they were written; others are literal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    Bye,
+    Cd(Option<Vec<u8>>),
+    Chgrp(Vec<u8>, u32, bool),
+    Chmod(Vec<u8>, u32, bool),
+    Chown(Vec<u8>, u32, bool),
+    Copy(Vec<u8>, Vec<u8>),
+    Df {
+        path: Option<Vec<u8>>,
+        units: bool,
+        inodes: bool,
+    },
+    Get(CopyFlags, Vec<u8>, Option<Vec<u8>>),
+    Put(CopyFlags, Vec<u8>, Option<Vec<u8>>),
+    Help,
+    Lcd(Option<Vec<u8>>),
+    Lls(Vec<u8>),
+    Lmkdir(Vec<u8>),
+    Link(Vec<u8>, Vec<u8>),
+    Symlink(Vec<u8>, Vec<u8>),
+    Lpwd,
+    Ls(LsFlags, Option<Vec<u8>>),
+    Lumask(u32),
+    Mkdir(Vec<u8>),
+    Progress,
+    Pwd,
+    Rename(Vec<u8>, Vec<u8>, bool),
+    Rm(Vec<u8>),
+    Rmdir(Vec<u8>),
+    Version,
+    Shell(Vec<u8>),
+}
+
+/// How, from where, and to where if that was said.
+type Copied = (CopyFlags, Vec<u8>, Option<Vec<u8>>);
+
+/// The words behind a command.
+struct Args {
+    name: String,
+    words: std::collections::VecDeque<Vec<u8>>,
+}
+
+impl Args {
+    /// Takes the flags before the first other word.
+    fn flags(&mut self, known: &[u8]) -> Result<Vec<u8>, String> {
+        let mut found = Vec::new();
+        while let Some(word) = self.words.front() {
+            let Some(cluster) = word.strip_prefix(b"-").filter(|rest| !rest.is_empty()) else {
+                break;
+            };
+            if cluster == b"-" {
+                self.words.pop_front();
+                break;
+            }
+            for flag in cluster {
+                if !known.contains(flag) {
+                    let flag = char::from(*flag).escape_default();
+                    return Err(format!("{}: Invalid flag -{flag}", self.name));
+                }
+                found.push(*flag);
+            }
+            self.words.pop_front();
+        }
+        Ok(found)
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.words.pop_front().filter(|word| !word.is_empty())
+    }
+
+    fn one(&mut self) -> Result<Vec<u8>, String> {
+        self.next()
+            .ok_or_else(|| format!("You must specify a path after a {} command.", self.name))
+    }
+
+    fn two(&mut self) -> Result<(Vec<u8>, Vec<u8>), String> {
+        match (self.next(), self.next()) {
+            (Some(first), Some(second)) => Ok((unescaped(&first), unescaped(&second))),
+            _ => Err(format!(
+                "You must specify two paths after a {} command.",
+                self.name
+            )),
+        }
+    }
+
+    fn copy(&mut self, resume: bool) -> Result<Copied, String> {
+        let found = self.flags(b"afPpRr")?;
+        let has = |flags: &[u8]| found.iter().any(|flag| flags.contains(flag));
+        let flags = CopyFlags {
+            resume: resume || has(b"a"),
+            sync: has(b"f"),
+            preserve: has(b"pP"),
+            recursive: has(b"rR"),
+        };
+        let first = self.next().ok_or_else(|| {
+            format!(
+                "You must specify at least one path after a {} command.",
+                self.name
+            )
+        })?;
+        Ok((flags, first, self.next().map(|path| unescaped(&path))))
+    }
+
+    /// A number and a path, with `-h` before them.
+    fn number(&mut self, radix: u32) -> Result<(Vec<u8>, u32, bool), String> {
+        let of_link = !self.flags(b"h")?.is_empty();
+        let number = self
+            .next()
+            .and_then(|word| u32::from_str_radix(std::str::from_utf8(&word).ok()?, radix).ok())
+            .ok_or_else(|| {
+                format!(
+                    "You must supply a numeric argument to the {} command.",
+                    self.name
+                )
+            })?;
+        Ok((self.one()?, number, of_link))
+    }
+}
+
+fn ls_flags(found: &[u8]) -> LsFlags {
+    let mut flags = LsFlags::default();
+    for flag in found {
+        match flag {
+            b'1' => {
+                (flags.long, flags.numeric, flags.units) = (false, false, false);
+                flags.one_column = true;
+            }
+            b'S' => (flags.by_size, flags.by_time, flags.unsorted) = (true, false, false),
+            b't' => (flags.by_size, flags.by_time, flags.unsorted) = (false, true, false),
+            b'f' => (flags.by_size, flags.by_time, flags.unsorted) = (false, false, true),
+            b'a' => flags.all = true,
+            b'h' => flags.units = true,
+            b'l' => (flags.one_column, flags.long) = (false, true),
+            b'n' => (flags.one_column, flags.long, flags.numeric) = (false, true, true),
+            _ => flags.reverse = true,
+        }
+    }
+    flags
+}
+
+/// Reads a line that holds a command; none for an empty line or a comment.
+///
+/// # Errors
+/// What is wrong with it, in OpenSSH's words.
+pub(super) fn parse(line: &[u8]) -> Result<Option<Command>, String> {
+    let trimmed = line.trim_ascii();
+    if let Some(rest) = trimmed.strip_prefix(b"!") {
+        return Ok(Some(Command::Shell(rest.trim_ascii().to_vec())));
+    }
+    let mut words: std::collections::VecDeque<Vec<u8>> = words::split(trimmed)?.into();
+    let Some(name) = words.pop_front() else {
+        return Ok(None);
+    };
+    let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
+    let mut args = Args { name, words };
+    command(&mut args, trimmed).map(Some)
+}
+
+fn command(args: &mut Args, line: &[u8]) -> Result<Command, String> {
+    let name = args.name.clone();
+    Ok(match name.as_str() {
+        "bye" | "exit" | "quit" => Command::Bye,
+        "cd" | "chdir" => Command::Cd(args.next()),
+        "chgrp" => {
+            let (path, number, of_link) = args.number(10)?;
+            Command::Chgrp(path, number, of_link)
+        }
+        "chmod" => {
+            let (path, number, of_link) = args.number(8)?;
+            if number > 0o7777 {
+                return Err("You must supply a numeric argument to the chmod command.".to_owned());
+            }
+            Command::Chmod(path, number, of_link)
+        }
+        "chown" => {
+            let (path, number, of_link) = args.number(10)?;
+            Command::Chown(path, number, of_link)
+        }
+        "copy" | "cp" => {
+            let (from, to) = args.two()?;
+            Command::Copy(from, to)
+        }
+        "df" => {
+            let found = args.flags(b"hi")?;
+            Command::Df {
+                path: args.next(),
+                units: found.contains(&b'h'),
+                inodes: found.contains(&b'i'),
+            }
+        }
+        "get" | "mget" | "reget" => {
+            let (flags, from, to) = args.copy(name == "reget")?;
+            Command::Get(flags, from, to)
+        }
+        "put" | "mput" | "reput" => {
+            let (flags, from, to) = args.copy(name == "reput")?;
+            Command::Put(flags, from, to)
+        }
+        "help" | "?" => Command::Help,
+        "lcd" | "lchdir" => Command::Lcd(args.next().map(|path| unescaped(&path))),
+        "lls" => {
+            let rest = line.get(3..).unwrap_or_default().trim_ascii();
+            Command::Lls(rest.to_vec())
+        }
+        "lmkdir" => Command::Lmkdir(unescaped(&args.one()?)),
+        "ln" => {
+            let symbolic = !args.flags(b"s")?.is_empty();
+            let (from, to) = args.two()?;
+            match symbolic {
+                true => Command::Symlink(from, to),
+                false => Command::Link(from, to),
+            }
+        }
+        "symlink" => {
+            let (from, to) = args.two()?;
+            Command::Symlink(from, to)
+        }
+        "lpwd" => Command::Lpwd,
+        "ls" | "dir" => {
+            let found = args.flags(b"1Safhlnrt")?;
+            Command::Ls(ls_flags(&found), args.next())
+        }
+        "lumask" => {
+            let mask = args
+                .next()
+                .and_then(|word| u32::from_str_radix(std::str::from_utf8(&word).ok()?, 8).ok())
+                .filter(|mask| *mask <= 0o777);
+            match mask {
+                Some(mask) => Command::Lumask(mask),
+                None => {
+                    return Err(
+                        "You must supply a numeric argument to the lumask command.".to_owned()
+                    );
+                }
+            }
+        }
+        "mkdir" => Command::Mkdir(unescaped(&args.one()?)),
+        "progress" => Command::Progress,
+        "pwd" => Command::Pwd,
+        "rename" => {
+            let plain = !args.flags(b"l")?.is_empty();
+            let (from, to) = args.two()?;
+            Command::Rename(from, to, plain)
+        }
+        "rm" => Command::Rm(args.one()?),
+        "rmdir" => Command::Rmdir(unescaped(&args.one()?)),
+        "version" => Command::Version,
+        _ => return Err("Invalid command.".to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_commands() {
+        let read = |line: &str| parse(line.as_bytes()).unwrap();
+        assert_eq!(read("  "), None);
+        assert_eq!(read("# x"), None);
+        assert_eq!(read("BYE"), Some(Command::Bye));
+        assert_eq!(read("! ls -l"), Some(Command::Shell(b"ls -l".to_vec())));
+        assert_eq!(
+            read("lls -l 'a b'"),
+            Some(Command::Lls(b"-l 'a b'".to_vec()))
+        );
+        assert_eq!(
+            read("chmod -h 644 x*"),
+            Some(Command::Chmod(b"x*".to_vec(), 0o644, true))
+        );
+        let flags = CopyFlags {
+            resume: true,
+            recursive: true,
+            ..CopyFlags::default()
+        };
+        assert_eq!(
+            read("reget -r a \"b c\""),
+            Some(Command::Get(flags, b"a".to_vec(), Some(b"b c".to_vec())))
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_known_words() {
+        let wrong = |line: &str| parse(line.as_bytes()).unwrap_err();
+        assert_eq!(wrong("foo"), "Invalid command.");
+        assert_eq!(
+            wrong("get"),
+            "You must specify at least one path after a get command."
+        );
+        assert_eq!(wrong("get -x a"), "get: Invalid flag -x");
+        assert_eq!(
+            wrong("ln a"),
+            "You must specify two paths after a ln command."
+        );
+        assert_eq!(
+            wrong("chmod 9 x"),
+            "You must supply a numeric argument to the chmod command."
+        );
+    }
+}

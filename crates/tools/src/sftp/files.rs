@@ -1,0 +1,178 @@
+//! `get` and `put`.
+
+use std::path::{Path, PathBuf};
+
+use transfer::get::{Get, Item as GetItem};
+use transfer::options::{Options, Resume};
+use transfer::plan::{base_name, glob, joined};
+use transfer::put::{Item as PutItem, Put};
+use transfer::text;
+
+use super::command::CopyFlags;
+use super::os;
+use super::perform::{Failure, Sftp, said};
+
+impl Sftp {
+    fn options(&mut self, flags: CopyFlags) -> Result<Options, Failure> {
+        let defaults = self.defaults;
+        let options = Options {
+            recursive: flags.recursive || defaults.recursive,
+            preserve: flags.preserve || defaults.preserve,
+            sync: flags.sync || defaults.sync,
+            resume: match flags.resume || defaults.resume {
+                true => Resume::BySize,
+                false => Resume::Never,
+            },
+            ..self.copy.clone()
+        };
+        if options.preserve {
+            self.exact_times()?;
+        }
+        Ok(options)
+    }
+
+    pub(super) fn get(
+        &mut self,
+        flags: CopyFlags,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        let options = self.options(flags)?;
+        let pattern = self.absolute(from);
+        let found = self.found(&pattern)?;
+        if found.is_empty() {
+            let shown = text::name(&glob::unescaped(&pattern));
+            return Err(Failure::Line(format!("File \"{shown}\" not found.")));
+        }
+        let into = to.is_none_or(|to| Path::new(os(to)).is_dir());
+        if found.len() > 1 && !into {
+            let shown = text::name(to.unwrap_or_default());
+            return Err(Failure::Line(format!(
+                "Multiple source paths, but destination \"{shown}\" is not a directory"
+            )));
+        }
+        let mut items = Vec::new();
+        for each in found {
+            let target = to.map_or_else(PathBuf::new, |to| PathBuf::from(os(to)));
+            let to = match (into, base_name(&each.path)) {
+                (false, _) => target,
+                // What is above or here goes into the target, not beside it.
+                (true, b"." | b".." | b"/" | b"") => target.join("."),
+                (true, name) => target.join(os(name)),
+            };
+            if !self.quiet {
+                let verb = match options.resume {
+                    Resume::Never => "Fetching",
+                    _ => "Resuming",
+                };
+                let to = transfer::plan::shown(&to);
+                println!("{verb} {} to {to}", text::name(&each.path));
+            }
+            items.push(GetItem {
+                from: each.path,
+                to,
+                attributes: None,
+            });
+        }
+        self.console.restart();
+        let mut work = Get::new(options, items, 1, &mut self.console);
+        let run = self.remote.engine().run(&mut work);
+        let failed = work.failures() > 0;
+        self.console.finish();
+        run?;
+        said(failed)
+    }
+
+    pub(super) fn put(
+        &mut self,
+        flags: CopyFlags,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        let options = self.options(flags)?;
+        let sources = local_matches(from);
+        let target = match to {
+            Some(to) => self.absolute(to),
+            None => self.here.clone(),
+        };
+        let into = to.is_none() || self.remote.is_directory(&target)?;
+        if sources.len() > 1 && !into {
+            let shown = text::name(&target);
+            return Err(Failure::Line(format!(
+                "Multiple paths match, but destination \"{shown}\" is not a directory"
+            )));
+        }
+        let mut items = Vec::new();
+        let mut failed = false;
+        for source in sources {
+            let name = source.as_os_str().as_encoded_bytes().to_vec();
+            if let Err(error) = std::fs::metadata(&source) {
+                eprintln!("stat {}: {}", text::name(&name), text::reason(&error));
+                failed = true;
+                continue;
+            }
+            let to = match (into, base_name(&name)) {
+                (false, _) => target.clone(),
+                (true, b"." | b".." | b"/" | b"") => joined(&target, b"."),
+                (true, name) => joined(&target, name),
+            };
+            if !self.quiet {
+                let verb = match options.resume {
+                    Resume::Never => "Uploading",
+                    _ => "Resuming upload of",
+                };
+                println!("{verb} {} to {}", text::name(&name), text::name(&to));
+            }
+            items.push(PutItem {
+                from: source,
+                to,
+                fresh: false,
+            });
+        }
+        self.console.restart();
+        let mut work = Put::new(options, items, 1, &mut self.console);
+        let run = self.remote.engine().run(&mut work);
+        failed |= work.failures() > 0;
+        self.console.finish();
+        run?;
+        said(failed)
+    }
+}
+
+/// What a pattern comes to here; itself, if nothing.
+fn local_matches(pattern: &[u8]) -> Vec<PathBuf> {
+    let literal = || vec![PathBuf::from(os(&glob::unescaped(pattern)))];
+    if !glob::is_pattern(pattern) {
+        return literal();
+    }
+    let absolute = pattern.first() == Some(&b'/');
+    let mut found = vec![PathBuf::from(if absolute { "/" } else { "" })];
+    for part in pattern
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
+    {
+        let mut next = Vec::new();
+        for path in &found {
+            if !glob::is_pattern(part) {
+                next.push(path.join(os(&glob::unescaped(part))));
+                continue;
+            }
+            let folder = match path.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => path,
+            };
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                if glob::fits(part, entry.file_name().as_encoded_bytes()) {
+                    next.push(path.join(entry.file_name()));
+                }
+            }
+        }
+        found = next;
+    }
+    found.retain(|path| path.symlink_metadata().is_ok());
+    found.sort();
+    match found.is_empty() {
+        true => literal(),
+        false => found,
+    }
+}

@@ -1,0 +1,204 @@
+//! The way to a server: a child that is `ssh`, with our ends of its pipes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use sys::io::PollFd;
+
+use crate::engine::{EngineError, Exchange, Transport};
+
+/// Bytes that are gathered for one write, and read at once.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Room that a pipe is asked for, bytes.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// One child and its pipes.
+#[derive(Debug)]
+struct Link {
+    child: Child,
+    input: Option<OwnedFd>,
+    output: OwnedFd,
+    /// Gathered, and how much of it is written.
+    out: Vec<u8>,
+    filled: usize,
+    written: usize,
+    received: BytesMut,
+}
+
+/// Children that carry SFTP; each is a connection.
+#[derive(Debug, Default)]
+pub struct Children {
+    links: Vec<Link>,
+}
+
+/// Starts a program with pipes as its input and output, and gives our ends: what it reads, and
+/// what it writes. Its errors go where ours go.
+///
+/// # Errors
+/// The system's.
+pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd, OwnedFd)> {
+    let (their_input, input) = sys::io::pipe()?;
+    let (output, their_output) = sys::io::pipe()?;
+    for pipe in [&input, &their_output] {
+        // A system that grants no more goes on as it is.
+        let _ = sys::io::set_pipe_size(pipe, PIPE_BYTES);
+    }
+    command.stdin(Stdio::from(their_input));
+    command.stdout(Stdio::from(their_output));
+    let child = command.spawn()?;
+    // The command holds the child's ends until it is dropped or told otherwise.
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::null());
+    Ok((child, input, output))
+}
+
+impl Children {
+    /// Starts one more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn add(&mut self, command: &mut Command) -> io::Result<()> {
+        let (child, input, output) = spawn(command)?;
+        sys::io::set_nonblocking(&input, true)?;
+        sys::io::set_nonblocking(&output, true)?;
+        self.links.push(Link {
+            child,
+            input: Some(input),
+            output,
+            out: vec![0; CHUNK_BYTES],
+            filled: 0,
+            written: 0,
+            received: BytesMut::new(),
+        });
+        Ok(())
+    }
+
+    /// Ends all of them: their input ends, and they are waited for. Gives the first status that
+    /// is no success.
+    pub fn finish(&mut self) -> Option<ExitStatus> {
+        let mut worst = None;
+        for link in &mut self.links {
+            link.input = None;
+        }
+        for link in &mut self.links {
+            if let Ok(status) = link.child.wait()
+                && !status.success()
+            {
+                worst.get_or_insert(status);
+            }
+        }
+        self.links.clear();
+        worst
+    }
+
+    /// Ends all of them at once, whatever they are at.
+    pub fn kill(&mut self) {
+        for link in &mut self.links {
+            let _ = link.child.kill();
+            let _ = link.child.wait();
+        }
+        self.links.clear();
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        // Their input ends with us, and so they do; nobody waits for one that hangs.
+        for link in &mut self.links {
+            link.input = None;
+            let _ = link.child.try_wait();
+        }
+    }
+}
+
+fn would_block(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+impl Link {
+    fn has_output(&self) -> bool {
+        self.written < self.filled
+    }
+
+    /// Writes what can be written; true when that was something.
+    fn write(&mut self, index: usize, exchange: &mut dyn Exchange) -> Result<bool, EngineError> {
+        let mut moved = false;
+        loop {
+            if !self.has_output() {
+                self.written = 0;
+                self.filled = exchange.fill(index, &mut self.out);
+                if self.filled == 0 {
+                    return Ok(moved);
+                }
+            }
+            let Some(input) = &self.input else {
+                return Err(EngineError::Closed);
+            };
+            let rest = self.out.get(self.written..self.filled).unwrap_or_default();
+            match sys::io::write(input, rest) {
+                Ok(count) => {
+                    self.written += count;
+                    moved |= count > 0;
+                    // Answers are as urgent as what is left.
+                    if self.has_output() {
+                        return Ok(moved);
+                    }
+                }
+                Err(error) if would_block(&error) => return Ok(moved),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn read(&mut self, index: usize, exchange: &mut dyn Exchange) -> Result<bool, EngineError> {
+        self.received.reserve(CHUNK_BYTES);
+        match sys::io::read_into(&self.output, &mut self.received) {
+            Ok(0) => Err(EngineError::Closed),
+            Ok(_) => {
+                exchange.feed(index, self.received.split().freeze())?;
+                Ok(true)
+            }
+            Err(error) if would_block(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn watched(&self) -> [Option<(BorrowedFd<'_>, bool, bool)>; 2] {
+        let input = self.input.as_ref().filter(|_| self.has_output());
+        [
+            Some((self.output.as_fd(), true, false)),
+            input.map(|input| (input.as_fd(), false, true)),
+        ]
+    }
+}
+
+impl Transport for Children {
+    fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
+        let mut moved = false;
+        for (index, link) in self.links.iter_mut().enumerate() {
+            moved |= link.write(index, exchange)?;
+            moved |= link.read(index, exchange)?;
+        }
+        if moved {
+            return Ok(true);
+        }
+        let mut fds: Vec<PollFd<'_>> = self
+            .links
+            .iter()
+            .flat_map(Link::watched)
+            .flatten()
+            .map(|(fd, reads, writes)| PollFd::new(fd, reads, writes))
+            .collect();
+        Ok(sys::io::poll(&mut fds, Some(wait))? > 0)
+    }
+}

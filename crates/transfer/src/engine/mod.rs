@@ -1,0 +1,378 @@
+//! The engine: requests and answers over one or more connections, without I/O of its own toward
+//! the server.
+//!
+//! A [`Transport`] moves bytes: it asks an [`Exchange`] for what is to go out ([`Exchange::fill`]
+//! writes straight into its packets) and hands in what came ([`Exchange::feed`]). Between them
+//! stand a [`Session`] for each connection, which knows the protocol, and one [`Work`], which
+//! knows what is wanted: a tree to put, a tree to get, or a single request.
+//!
+//! Invariants: a server's answer is believed only if its id was asked for and its data are no
+//! more than was asked for; requests, handles and bytes in flight are bounded; a work that is
+//! neither done nor waiting for anything ends with an error instead of waiting for ever.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use wire::DecodeError;
+
+use sftp::frame::FrameError;
+use sftp::message::Reply;
+
+mod outgoing;
+mod session;
+
+pub use outgoing::{Body, Spoiled};
+pub use session::{Server, Session, attributes_of, status_text};
+
+/// What an open request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// `limits@openssh.com`, asked by the session itself.
+    Limits,
+    /// OPEN of a file.
+    Open,
+    /// READ.
+    Read,
+    /// READ_RANGE: DATA after DATA.
+    ReadRange,
+    /// WALK: a part of a tree after the other.
+    Walk,
+    /// PUT_FILE.
+    PutFile,
+    /// GET_FILE.
+    GetFile,
+    /// WRITE.
+    Write,
+    /// CLOSE.
+    Close,
+    /// FSETSTAT that cuts a file to its length.
+    Truncate,
+    /// FSETSTAT or SETSTAT of mode and times.
+    Attributes,
+    /// STAT or LSTAT.
+    Stat,
+    /// FSTAT.
+    Fstat,
+    /// MKDIR.
+    Mkdir,
+    /// OPENDIR.
+    Opendir,
+    /// READDIR.
+    Readdir,
+    /// RENAME or posix-rename.
+    Rename,
+    /// REMOVE.
+    Remove,
+    /// fsync@openssh.com
+    Sync,
+    /// statvfs of a full disk.
+    Space,
+    /// A hash of a range.
+    Hash,
+    /// A single request of a caller who waits for it.
+    Plain,
+}
+
+impl Op {
+    /// Answered by many messages, of which STATUS is the last.
+    #[must_use]
+    pub fn has_many(self) -> bool {
+        matches!(self, Self::ReadRange | Self::Walk)
+    }
+}
+
+/// What an answer is recognized by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// The work's own number.
+    pub job: usize,
+    /// What was asked.
+    pub op: Op,
+    /// Where in the file, for READ and WRITE.
+    pub offset: u64,
+    /// Bytes that it is about, for READ and WRITE; 0 else.
+    pub len: u32,
+}
+
+impl Token {
+    /// A request without data.
+    #[must_use]
+    pub fn new(job: usize, op: Op) -> Self {
+        Self {
+            job,
+            op,
+            offset: 0,
+            len: 0,
+        }
+    }
+
+    /// A READ or WRITE.
+    #[must_use]
+    pub fn data(job: usize, op: Op, offset: u64, len: u32) -> Self {
+        Self {
+            job,
+            op,
+            offset,
+            len,
+        }
+    }
+}
+
+/// How a server broke the protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Broken {
+    /// What is no message.
+    Frame(FrameError),
+    /// A message that cannot be read.
+    Undecodable(DecodeError),
+    /// An older version of the protocol.
+    Version(u32),
+    /// A rule, in words.
+    Rule(&'static str),
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            // A shell that greets ends up here: its first letters are the length.
+            Self::Frame(FrameError::TooLong(len)) => write!(
+                f,
+                "Received message too long {len}\nEnsure the remote shell produces no output for \
+                 non-interactive sessions."
+            ),
+            Self::Frame(error) => write!(f, "the server broke the protocol: {error}"),
+            Self::Undecodable(error) => write!(f, "the server sent what cannot be read: {error}"),
+            Self::Version(version) => write!(f, "the server speaks version {version}, not 3"),
+            Self::Rule(rule) => write!(f, "the server broke the protocol: {rule}"),
+        }
+    }
+}
+
+/// Why a run ended early.
+#[derive(Debug)]
+pub enum EngineError {
+    /// A connection ended.
+    Closed,
+    /// The server broke the protocol.
+    Broken(Broken),
+    /// Moving bytes failed.
+    Io(io::Error),
+    /// A signal ended it.
+    Interrupted,
+    /// A defect of ours: nothing is open and the work is not done.
+    Stuck,
+}
+
+impl std::fmt::Display for EngineError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Closed => f.write_str("Connection closed"),
+            Self::Broken(broken) => broken.fmt(f),
+            Self::Io(error) => write!(f, "Connection failed: {error}"),
+            Self::Interrupted => f.write_str("Interrupted"),
+            Self::Stuck => f.write_str("internal error: the copy waits for nothing"),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}
+
+impl From<Broken> for EngineError {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl From<io::Error> for EngineError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// What is wanted of the servers.
+pub trait Work {
+    /// Sends more on this connection, if there is something to send now; false when not.
+    fn poll(&mut self, link: usize, session: &mut Session) -> bool;
+
+    /// An answer that is no DATA.
+    fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>);
+
+    /// Bytes of a READ's answer, `at` bytes behind its first.
+    fn data(&mut self, link: usize, token: Token, at: u32, bytes: &[u8]) {
+        let _ = (link, token, at, bytes);
+    }
+
+    /// A READ's answer is whole: so many bytes.
+    fn data_ends(&mut self, link: usize, session: &mut Session, token: Token, len: u32) {
+        let _ = (link, session, token, len);
+    }
+
+    /// A file gave other than a WRITE promised.
+    fn spoiled(&mut self, spoiled: Spoiled) {
+        let _ = spoiled;
+    }
+
+    /// All of it is done.
+    fn is_done(&self) -> bool;
+
+    /// When [`Work::poll`] will have something although nothing comes in.
+    fn wakes_at(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Called in each turn, for what is to be shown.
+    fn tick(&mut self, sessions: &[Session]) {
+        let _ = sessions;
+    }
+
+    /// The connections are gone: what was not done has failed.
+    fn lost(&mut self, why: &EngineError) {
+        let _ = why;
+    }
+}
+
+/// The inner side of a transport.
+pub trait Exchange {
+    /// Writes what is to go out on the connection into `room`; 0 when there is nothing now.
+    fn fill(&mut self, link: usize, room: &mut [u8]) -> usize;
+
+    /// Takes in what came on the connection.
+    ///
+    /// # Errors
+    /// [`Broken`]: the connection is of no more use.
+    fn feed(&mut self, link: usize, bytes: Bytes) -> Result<(), Broken>;
+}
+
+/// The outer side: what moves bytes to servers and back.
+pub trait Transport {
+    /// How many connections there are; they are numbered from 0.
+    fn links(&self) -> usize;
+
+    /// Moves what can be moved, and waits for at most `wait` if that is nothing. True when
+    /// something was moved.
+    ///
+    /// # Errors
+    /// [`EngineError`], also when any of the connections has ended.
+    fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError>;
+
+    /// Where more waits for the work to be done, one line for `-v`.
+    fn report(&self) -> Option<String> {
+        None
+    }
+}
+
+struct Pairing<'e> {
+    sessions: &'e mut [Session],
+    work: &'e mut dyn Work,
+}
+
+impl Exchange for Pairing<'_> {
+    fn fill(&mut self, link: usize, room: &mut [u8]) -> usize {
+        let Some(session) = self.sessions.get_mut(link) else {
+            return 0;
+        };
+        let mut filled = 0;
+        while filled < room.len() {
+            let more = session.has_output() || session.is_open() && self.work.poll(link, session);
+            if !more {
+                break;
+            }
+            filled += session.fill(room.get_mut(filled..).unwrap_or_default());
+            for spoiled in session.take_spoiled() {
+                self.work.spoiled(spoiled);
+            }
+        }
+        filled
+    }
+
+    fn feed(&mut self, link: usize, bytes: Bytes) -> Result<(), Broken> {
+        match self.sessions.get_mut(link) {
+            Some(session) => session.feed(link, bytes, self.work),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How long a turn waits when nothing else says so: what is shown is brought up to date.
+const TURN: Duration = Duration::from_millis(200);
+/// Turns in which nothing is open and nothing happens before that is called a defect.
+const MAX_IDLE_TURNS: u32 = 50;
+
+/// Connections with their sessions.
+#[derive(Debug)]
+pub struct Engine<T> {
+    transport: T,
+    sessions: Vec<Session>,
+}
+
+impl<T: Transport> Engine<T> {
+    /// Greets the servers of all connections with the first run.
+    pub fn new(transport: T) -> Self {
+        let sessions = (0..transport.links()).map(|_| Session::default()).collect();
+        Self {
+            transport,
+            sessions,
+        }
+    }
+
+    /// What a connection's server told; meaningful once something was asked.
+    pub fn server(&self, link: usize) -> Option<&Server> {
+        self.sessions.get(link).map(Session::server)
+    }
+
+    /// How many connections there are.
+    pub fn links(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The transport.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Runs `work` to its end.
+    ///
+    /// # Errors
+    /// [`EngineError`]; `work` has heard of it.
+    pub fn run(&mut self, work: &mut dyn Work) -> Result<(), EngineError> {
+        let result = self.turns(work);
+        if let Err(error) = &result {
+            for session in &mut self.sessions {
+                session.forget();
+            }
+            work.lost(error);
+        }
+        result
+    }
+
+    fn turns(&mut self, work: &mut dyn Work) -> Result<(), EngineError> {
+        let mut idle = 0;
+        while !work.is_done() {
+            let wait = work.wakes_at().map_or(TURN, |at| {
+                at.saturating_duration_since(Instant::now()).min(TURN)
+            });
+            let mut pairing = Pairing {
+                sessions: &mut self.sessions,
+                work,
+            };
+            let moved = self.transport.turn(&mut pairing, wait)?;
+            work.tick(&self.sessions);
+            if sys::signals::noted() {
+                return Err(EngineError::Interrupted);
+            }
+            let waits = work.wakes_at().is_some()
+                || self.sessions.iter().any(|session| {
+                    !session.is_open() || session.open_requests() > 0 || session.has_output()
+                });
+            idle = if moved || waits { 0 } else { idle + 1 };
+            if idle > MAX_IDLE_TURNS {
+                return Err(EngineError::Stuck);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,383 @@
+//! One connection to an SFTP server: versions, what the server can, which requests are open.
+
+use bytes::Bytes;
+use sftp::extension::{Extended, GetLimits, LIMITS, Limits};
+use sftp::frame::{Piece, Side, Splitter};
+use sftp::message::{Init, Reply, Request, Version};
+use sftp::requests::Requests;
+use sftp::{Attributes, Code};
+
+use super::outgoing::{Body, Outgoing, Spoiled};
+use super::{Broken, Op, Token, Work};
+
+/// Requests that may be open on a connection. Servers get slow past 10,000 (HPN).
+const MAX_OPEN_REQUESTS: u32 = 4096;
+/// Handles that a server gives which says nothing of its limits.
+const SAFE_HANDLES: usize = 96;
+/// Handles that are used, however many a server gives.
+const MAX_HANDLES: usize = 512;
+/// Data in flight at the beginning, and the most that it grows to, bytes.
+const FIRST_FLIGHT_BYTES: u64 = 16 << 20;
+const MAX_FLIGHT_BYTES: u64 = 64 << 20;
+
+/// What a server tells of itself.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Extensions by name, each with its version.
+    pub extensions: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Most data in one READ, bytes.
+    pub max_read: u32,
+    /// Most data in one WRITE, bytes.
+    pub max_write: u32,
+    /// Handles that may be open at once.
+    pub max_handles: usize,
+}
+
+impl Server {
+    /// Whether it has this extension in this version.
+    #[must_use]
+    pub fn has(&self, name: &str, version: &str) -> bool {
+        self.extensions
+            .iter()
+            .any(|(each, data)| each == name.as_bytes() && data == version.as_bytes())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// VERSION has not come.
+    Greeting,
+    /// The limits have not come; small requests may go.
+    Asking,
+    Ready,
+}
+
+/// A connection. See the module's head.
+#[derive(Debug)]
+pub struct Session {
+    splitter: Splitter,
+    outgoing: Outgoing,
+    phase: Phase,
+    server: Server,
+    open: Requests<Token>,
+    last_id: u32,
+    /// The DATA that is coming in: whose, and its whole length.
+    arriving: Option<(Token, u32)>,
+    flight: u64,
+    flight_limit: u64,
+    flight_was_full: bool,
+    handles: usize,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        let mut outgoing = Outgoing::default();
+        outgoing.add(|out| {
+            Init {
+                version: sftp::VERSION,
+            }
+            .encode_into(out);
+        });
+        Self {
+            splitter: Splitter::new(Side::Client),
+            outgoing,
+            phase: Phase::Greeting,
+            server: Server {
+                extensions: Vec::new(),
+                max_read: sftp::SAFE_DATA_BYTES,
+                max_write: sftp::SAFE_DATA_BYTES,
+                max_handles: SAFE_HANDLES,
+            },
+            open: Requests::default(),
+            last_id: 0,
+            arriving: None,
+            flight: 0,
+            flight_limit: FIRST_FLIGHT_BYTES,
+            flight_was_full: false,
+            handles: 0,
+        }
+    }
+}
+
+impl Session {
+    /// Requests may go.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase != Phase::Greeting
+    }
+
+    /// The server's limits are known.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// What the server told.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Requests without an answer.
+    #[must_use]
+    pub fn open_requests(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Bytes that READs and WRITEs without an answer are about.
+    #[must_use]
+    pub fn flight_bytes(&self) -> u64 {
+        self.flight
+    }
+
+    /// Another request may go out.
+    #[must_use]
+    pub fn takes_request(&self) -> bool {
+        let oldest = self.open.iter().next();
+        let span = oldest.map_or(0, |(first, _)| self.last_id.wrapping_sub(first));
+        self.is_open() && span < MAX_OPEN_REQUESTS
+    }
+
+    /// Another READ or WRITE may go out.
+    #[must_use]
+    pub fn takes_data(&mut self) -> bool {
+        let takes = self.flight < self.flight_limit;
+        self.flight_was_full |= !takes;
+        takes && self.is_ready() && self.takes_request()
+    }
+
+    /// Another file or directory may be opened.
+    #[must_use]
+    pub fn takes_handle(&self) -> bool {
+        self.handles < self.server.max_handles && self.takes_request()
+    }
+
+    /// A handle is asked for, and so counts.
+    pub fn handle_begins(&mut self) {
+        self.handles += 1;
+    }
+
+    /// A handle is closed, or was not given.
+    pub fn handle_ends(&mut self) {
+        self.handles = self.handles.saturating_sub(1);
+    }
+
+    fn next_id(&mut self, token: Token) -> u32 {
+        self.flight += u64::from(token.len);
+        self.last_id = self.open.insert(token);
+        self.last_id
+    }
+
+    /// Sends a request; its answer comes with `token`.
+    pub fn send(&mut self, token: Token, request: &Request<'_>) {
+        let id = self.next_id(token);
+        self.outgoing.add(|out| request.encode_into(id, out));
+    }
+
+    /// Sends a request that is written by `write`, which gets the id.
+    pub fn send_with(&mut self, token: Token, write: impl FnOnce(u32, &mut Vec<u8>)) {
+        let id = self.next_id(token);
+        self.outgoing.add(|out| write(id, out));
+    }
+
+    /// Sends a WRITE whose data are a part of a file.
+    pub fn send_file(&mut self, token: Token, handle: &[u8], at: u64, body: Body) {
+        let id = self.next_id(token);
+        let len = body.len;
+        self.outgoing.add_with_body(body, |out| {
+            sftp::message::request::write_head(id, handle, at, len, out);
+        });
+    }
+
+    /// Something waits to go out.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    pub(super) fn fill(&mut self, room: &mut [u8]) -> usize {
+        self.outgoing.fill(room)
+    }
+
+    pub(super) fn take_spoiled(&mut self) -> Vec<Spoiled> {
+        self.outgoing.take_spoiled()
+    }
+
+    /// Forgets the requests without an answer: there will be none.
+    pub(super) fn forget(&mut self) {
+        self.open = Requests::default();
+        self.flight = 0;
+        self.arriving = None;
+    }
+
+    /// Takes in what the server sent.
+    pub(super) fn feed(
+        &mut self,
+        link: usize,
+        bytes: Bytes,
+        work: &mut dyn Work,
+    ) -> Result<(), Broken> {
+        self.splitter.push(bytes);
+        while let Some(piece) = self.splitter.next_piece().map_err(Broken::Frame)? {
+            self.take(link, piece, work)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, link: usize, piece: Piece, work: &mut dyn Work) -> Result<(), Broken> {
+        match piece {
+            Piece::Message(message) if self.phase == Phase::Greeting => self.greeted(&message),
+            _ if self.phase == Phase::Greeting => Err(Broken::Rule("no VERSION came first")),
+            Piece::Message(message) => {
+                let (id, reply) =
+                    Reply::decode(&message).map_err(|error| Broken::Undecodable(error.error))?;
+                // What is answered by many messages ends with STATUS.
+                let stays = matches!(reply, Reply::Extended(_))
+                    && self.open.find(id).is_some_and(|token| token.op.has_many());
+                let token = self.answered(id, stays)?;
+                if token.op == Op::Limits {
+                    self.limits(&reply);
+                    return Ok(());
+                }
+                work.reply(link, self, token, &reply);
+                Ok(())
+            }
+            Piece::Data { id, len } => {
+                let stays = self.open.find(id).is_some_and(|token| token.op.has_many());
+                let token = self.answered(id, stays)?;
+                match token.op {
+                    Op::Read if len > token.len => {
+                        Err(Broken::Rule("more data than were asked for"))
+                    }
+                    Op::Read if len == 0 => Err(Broken::Rule("data of no length")),
+                    Op::Read | Op::ReadRange => {
+                        self.arriving = Some((token, len));
+                        if len == 0 {
+                            self.data_ends(link, work);
+                        }
+                        Ok(())
+                    }
+                    _ => Err(Broken::Rule("data that nobody asked for")),
+                }
+            }
+            Piece::Payload { bytes, left } => {
+                if let Some((token, len)) = self.arriving {
+                    let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    let at = len.saturating_sub(left).saturating_sub(count);
+                    work.data(link, token, at, &bytes);
+                    if left == 0 {
+                        self.data_ends(link, work);
+                    }
+                }
+                Ok(())
+            }
+            Piece::Write { .. } => Err(Broken::Rule("a request from the server")),
+        }
+    }
+
+    fn data_ends(&mut self, link: usize, work: &mut dyn Work) {
+        if let Some((token, len)) = self.arriving.take() {
+            work.data_ends(link, self, token, len);
+        }
+    }
+
+    fn greeted(&mut self, message: &[u8]) -> Result<(), Broken> {
+        let version = Version::decode(message).map_err(Broken::Undecodable)?;
+        if version.version < sftp::VERSION {
+            return Err(Broken::Version(version.version));
+        }
+        self.server.extensions = version.extensions;
+        self.phase = Phase::Ready;
+        if self.server.has(LIMITS, "1") {
+            self.phase = Phase::Asking;
+            let request = Request::Extended(Extended::GetLimits(GetLimits {}));
+            self.send(Token::new(usize::MAX, Op::Limits), &request);
+        }
+        Ok(())
+    }
+
+    fn limits(&mut self, reply: &Reply<'_>) {
+        self.phase = Phase::Ready;
+        let Reply::Extended(fields) = reply else {
+            return;
+        };
+        let Ok(limits) = Limits::decode(fields) else {
+            return;
+        };
+        let bounded = |bytes: u64| {
+            u32::try_from(bytes)
+                .unwrap_or(u32::MAX)
+                .clamp(1024, sftp::MAX_DATA_BYTES)
+        };
+        // 0 means that the server does not know.
+        if limits.max_read_bytes > 0 {
+            self.server.max_read = bounded(limits.max_read_bytes);
+        }
+        if limits.max_write_bytes > 0 {
+            self.server.max_write = bounded(limits.max_write_bytes);
+        }
+        if limits.max_handles > 0 {
+            let handles = usize::try_from(limits.max_handles).unwrap_or(usize::MAX);
+            // The server's own descriptors count, too.
+            self.server.max_handles = handles.saturating_sub(16).clamp(2, MAX_HANDLES);
+        }
+    }
+
+    /// Finds whose answer it is; the request is forgotten unless it `stays`.
+    fn answered(&mut self, id: u32, stays: bool) -> Result<Token, Broken> {
+        const UNKNOWN: Broken = Broken::Rule("an answer to nothing that was asked");
+        if stays {
+            return self.open.find(id).copied().ok_or(UNKNOWN);
+        }
+        let token = self.open.answered(id).ok_or(UNKNOWN)?;
+        self.flight = self.flight.saturating_sub(u64::from(token.len));
+        if token.len > 0 && self.flight_was_full && self.flight_limit < MAX_FLIGHT_BYTES {
+            // What is in flight doubles in a round trip while it is what binds.
+            self.flight_limit += u64::from(token.len);
+            self.flight_was_full = self.flight >= self.flight_limit;
+        }
+        Ok(token)
+    }
+}
+
+/// What a STATUS says, for people: the code's words, and what the server adds to them.
+#[must_use]
+pub fn status_text(code: Code, message: &[u8]) -> String {
+    let words = words_of(code);
+    let said = String::from_utf8_lossy(message);
+    let said = said.trim().trim_end_matches('.');
+    // OpenSSH and others repeat the code's words, some in other letters.
+    let repeats = said.is_empty()
+        || said.eq_ignore_ascii_case(words)
+        || said.eq_ignore_ascii_case(code.text())
+        || said.eq_ignore_ascii_case("SSH_FX_FAILURE");
+    match (code, repeats) {
+        (_, true) => words.to_owned(),
+        (Code::FAILURE, false) => crate::text::one_line(said),
+        (_, false)
+            if said
+                .to_ascii_lowercase()
+                .contains(&words.to_ascii_lowercase()) =>
+        {
+            words.to_owned()
+        }
+        (_, false) => format!("{words} ({})", crate::text::one_line(said)),
+    }
+}
+
+/// OpenSSH's client says one of them in more words than its server.
+fn words_of(code: Code) -> &'static str {
+    match code {
+        Code::NO_SUCH_FILE => "No such file or directory",
+        code => code.text(),
+    }
+}
+
+/// The attributes of an answer that should hold them.
+#[must_use]
+pub fn attributes_of(reply: &Reply<'_>) -> Option<Attributes> {
+    match reply {
+        Reply::Attrs(attributes) => Some(*attributes),
+        _ => None,
+    }
+}

@@ -1,0 +1,727 @@
+//! One file's way from the server, as a state machine.
+
+use std::path::Path;
+
+use sftp::extension::{self, Extended};
+use sftp::message::{Reply, Request, open_flag, request};
+use sftp::{Attributes, Code, own};
+
+use super::Item;
+use crate::engine::{EngineError, Op, Session, Token, status_text};
+use crate::options::{Options, Resume};
+use crate::plan::pace::Pace;
+use crate::plan::shown;
+use crate::report::FileResult;
+use crate::sink::{Opening, Sink};
+use crate::text;
+
+/// Files of this size and more come over all connections, bytes.
+pub(super) const SPREAD_BYTES: u64 = 16 << 20;
+/// Files up to this size come whole in one answer, where the server has that, bytes.
+const SMALL_BYTES: u64 = 64 << 10;
+/// Blocks by which a part that is there is proven, bytes.
+const PROOF_BLOCK_BYTES: u64 = 4 << 20;
+/// What is compared of a part where the server has no hashes: its end, bytes.
+const TAIL_BYTES: u64 = 32 << 10;
+
+/// What became of an opportunity to ask.
+pub(super) enum Step {
+    /// Something was asked.
+    Sent {
+        /// More could follow at once.
+        more: bool,
+    },
+    /// There is something, and no room for it now.
+    Full,
+    /// Answers are waited for.
+    Nothing,
+    /// The file is done, or failed.
+    Over,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Begin,
+    /// The whole file was asked for in one request.
+    Whole,
+    ToOpen,
+    Opening,
+    ToProve,
+    Proving,
+    Reading,
+    /// CLOSE was sent, or is to be.
+    Closing,
+    Over,
+}
+
+#[derive(Debug)]
+struct Part {
+    link: usize,
+    handle: Option<Vec<u8>>,
+    asked: bool,
+    /// It was told to read.
+    reads: bool,
+    closing: bool,
+}
+
+/// One file. See the module's head.
+#[derive(Debug)]
+pub(super) struct Job {
+    item: Item,
+    parent: Option<usize>,
+    parts: Vec<Part>,
+    stage: Stage,
+    sink: Option<Sink>,
+    attributes: Attributes,
+    /// Where the file ends, as far as that is known before it is read.
+    end: Option<u64>,
+    /// First byte that was not asked for.
+    next: u64,
+    /// Ranges that came short: asked for again first.
+    again: Vec<(u64, u32)>,
+    /// The file's end was seen here.
+    eof: Option<u64>,
+    /// It is closed in the flight that reads it.
+    closes_early: bool,
+    moved: u64,
+    resumed: u64,
+    waiting: u32,
+    error: Option<String>,
+    tail: Vec<u8>,
+    wakes: Vec<usize>,
+    options: Options,
+}
+
+impl Job {
+    pub(super) fn new(
+        item: Item,
+        parent: Option<usize>,
+        attributes: Attributes,
+        links: Vec<usize>,
+        options: &Options,
+    ) -> Self {
+        let parts = links.into_iter().map(|link| Part {
+            link,
+            handle: None,
+            asked: false,
+            reads: false,
+            closing: false,
+        });
+        Self {
+            item,
+            parent,
+            parts: parts.collect(),
+            stage: Stage::Begin,
+            sink: None,
+            attributes,
+            // A file of /proc says that it has nothing.
+            end: attributes.size.filter(|size| *size > 0),
+            next: 0,
+            again: Vec::new(),
+            eof: None,
+            closes_early: false,
+            moved: 0,
+            resumed: 0,
+            waiting: 0,
+            error: None,
+            tail: Vec::new(),
+            wakes: Vec::new(),
+            options: options.clone(),
+        }
+    }
+
+    /// Bytes that are not asked for yet.
+    pub(super) fn unasked(&self) -> u64 {
+        match self.stage {
+            Stage::Whole | Stage::Closing | Stage::Over => 0,
+            _ => self.end.unwrap_or(0).saturating_sub(self.next),
+        }
+    }
+
+    pub(super) fn parent(&self) -> Option<usize> {
+        self.parent
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    pub(super) fn take_wakes(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.wakes)
+    }
+
+    /// Finishes the target, or cuts what has failed.
+    pub(super) fn into_result(mut self) -> FileResult {
+        if let Some(sink) = self.sink.take() {
+            if self.error.is_some() {
+                sink.give_up(self.options.resume != Resume::Never);
+            } else {
+                let kept = self.options.preserve.then(|| {
+                    let mode = self.attributes.permissions.unwrap_or(0o644);
+                    (mode, self.attributes.best_times())
+                });
+                self.error = sink.finish(kept, self.options.sync).err();
+            }
+        }
+        FileResult {
+            from: self.item.from,
+            to: self.item.to.as_os_str().as_encoded_bytes().to_vec(),
+            bytes: self.moved,
+            resumed_bytes: self.resumed,
+            verified: None,
+            error: self.error,
+        }
+    }
+
+    fn fail(&mut self, error: String) {
+        self.error.get_or_insert(error);
+    }
+
+    fn shown_from(&self) -> String {
+        text::name(&self.item.from)
+    }
+
+    pub(super) fn lose(&mut self, why: &EngineError) {
+        let error = format!("read remote \"{}\": {why}", self.shown_from());
+        self.fail(error);
+        self.stage = Stage::Over;
+    }
+
+    fn handle(&self, part: usize) -> Option<Vec<u8>> {
+        self.parts.get(part)?.handle.clone()
+    }
+
+    // ---- asking ---------------------------------------------------------------------------
+
+    /// Asks for what comes next on this link; `job` is its own number in tokens.
+    pub(super) fn step(
+        &mut self,
+        job: usize,
+        link: usize,
+        session: &mut Session,
+        pace: &mut Pace,
+    ) -> Step {
+        let first = self.parts.first().is_some_and(|part| part.link == link);
+        if !session.takes_request() {
+            return Step::Full;
+        }
+        match self.stage {
+            Stage::Begin if first => {
+                let small = self.end.is_some_and(|end| end <= SMALL_BYTES);
+                let plain = self.options.resume == Resume::Never && pace.lets_go();
+                if small && plain && session.server().has(own::GET_FILE, "1") {
+                    return self.ask_whole(job, session, pace);
+                }
+                self.stage = Stage::ToOpen;
+                Step::Sent { more: true }
+            }
+            Stage::ToOpen if first => self.open(job, link, session),
+            Stage::ToProve if first => self.prove(job, session),
+            Stage::Reading => self.read(job, link, session, pace),
+            Stage::Closing => self.close(job, link, session),
+            Stage::Over => Step::Over,
+            _ => Step::Nothing,
+        }
+    }
+
+    fn ask_whole(&mut self, job: usize, session: &mut Session, pace: &mut Pace) -> Step {
+        let size = u32::try_from(self.end.unwrap_or(0)).unwrap_or(u32::MAX);
+        let request = Extended::GetFile(extension::GetFile {
+            path: &self.item.from,
+            flags: 0,
+            max_len: u32::try_from(SMALL_BYTES).unwrap_or(u32::MAX),
+        });
+        let token = Token::data(job, Op::GetFile, 0, size);
+        session.send(token, &Request::Extended(request));
+        pace.went(u64::from(size));
+        self.waiting += 1;
+        self.stage = Stage::Whole;
+        Step::Sent { more: false }
+    }
+
+    fn open(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
+        if !session.takes_handle() {
+            return Step::Full;
+        }
+        let request = Request::Open(request::Open {
+            path: &self.item.from,
+            flags: open_flag::READ,
+            attributes: Attributes::NONE,
+        });
+        session.send(Token::new(job, Op::Open), &request);
+        session.handle_begins();
+        self.waiting += 1;
+        if self.stage == Stage::ToOpen {
+            self.stage = Stage::Opening;
+        }
+        if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
+            part.asked = true;
+        }
+        Step::Sent { more: false }
+    }
+
+    fn prove(&mut self, job: usize, session: &mut Session) -> Step {
+        let here = self.sink.as_ref().map_or(0, Sink::len_before);
+        let here = here.min(self.end.unwrap_or(0));
+        let Some(handle) = self.handle(0) else {
+            return Step::Nothing;
+        };
+        self.stage = Stage::Proving;
+        self.waiting += 1;
+        if session.server().has(own::HASH_RANGE, "1") {
+            let request = Extended::HashRange(extension::HashRange {
+                handle: &handle,
+                offset: 0,
+                len: here,
+                block_len: proof_block(here),
+            });
+            session.send(Token::new(job, Op::Hash), &Request::Extended(request));
+        } else {
+            let len = here.min(TAIL_BYTES);
+            let request = Request::Read(request::Read {
+                handle: &handle,
+                offset: here - len,
+                len: u32::try_from(len).unwrap_or(u32::MAX),
+            });
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
+            let token = Token::data(job, Op::Read, here - u64::from(len), len);
+            session.send(token, &request);
+        }
+        Step::Sent { more: false }
+    }
+
+    fn read(&mut self, job: usize, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
+        if self.error.is_some() {
+            return match self.waiting {
+                0 => self.finish(job, session),
+                _ => Step::Nothing,
+            };
+        }
+        let Some(part) = self.parts.iter().find(|part| part.link == link) else {
+            return Step::Nothing;
+        };
+        if !part.asked {
+            return self.open(job, link, session);
+        }
+        let Some(handle) = part.handle.clone().filter(|_| !part.closing) else {
+            return Step::Nothing;
+        };
+        if !session.takes_data() || !pace.lets_go() {
+            return Step::Full;
+        }
+        let max = session.server().max_read;
+        let (offset, len) = match self.again.pop() {
+            Some(again) => again,
+            None => match self.next_range(max) {
+                Some(range) => range,
+                None if self.waiting == 0 => return self.finish(job, session),
+                None => return Step::Nothing,
+            },
+        };
+        let request = Request::Read(request::Read {
+            handle: &handle,
+            offset,
+            len,
+        });
+        session.send(Token::data(job, Op::Read, offset, len), &request);
+        pace.went(u64::from(len));
+        self.waiting += 1;
+        // A file that one READ brings is closed in the same flight; should the server give less
+        // than was asked, it is opened again.
+        let one = self.end.is_some_and(|end| end < u64::from(max));
+        if one && self.parts.len() == 1 && self.closes_early {
+            self.close(job, link, session);
+            return Step::Sent { more: false };
+        }
+        Step::Sent { more: true }
+    }
+
+    /// The next range to ask for: one byte more than there should be, which shows a file that
+    /// has grown. Of a file whose length is not known one range at a time.
+    fn next_range(&mut self, max: u32) -> Option<(u64, u32)> {
+        if self.eof.is_some() {
+            return None;
+        }
+        let left = match self.end {
+            Some(end) => (end + 1).checked_sub(self.next).filter(|left| *left > 0)?,
+            None if self.waiting > 0 => return None,
+            None => u64::from(max),
+        };
+        let len = u32::try_from(left).unwrap_or(u32::MAX).min(max);
+        let range = (self.next, len);
+        self.next += u64::from(len);
+        Some(range)
+    }
+
+    /// Everything has come, or it failed: CLOSE.
+    fn finish(&mut self, job: usize, session: &mut Session) -> Step {
+        let end = self.end.or(self.eof);
+        let front = self.sink.as_ref().map_or(0, Sink::front);
+        if self.error.is_none() && end.is_some_and(|end| end != front) {
+            let (from, end) = (self.shown_from(), end.unwrap_or(0));
+            self.fail(format!(
+                "read remote \"{from}\": {front} bytes came where {end} should"
+            ));
+        }
+        self.stage = Stage::Closing;
+        let links: Vec<usize> = self.parts.iter().skip(1).map(|part| part.link).collect();
+        self.wakes.extend(links);
+        if let Some(first) = self.parts.first().map(|part| part.link) {
+            self.close(job, first, session);
+        }
+        if self.waiting == 0 {
+            self.stage = Stage::Over;
+            return Step::Over;
+        }
+        Step::Sent { more: false }
+    }
+
+    fn close(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
+        let Some(part) = self.parts.iter_mut().find(|part| part.link == link) else {
+            return Step::Nothing;
+        };
+        let Some(handle) = part.handle.as_ref().filter(|_| !part.closing) else {
+            return Step::Nothing;
+        };
+        part.closing = true;
+        session.send(
+            Token::new(job, Op::Close),
+            &Request::Close(request::Close { handle }),
+        );
+        self.waiting += 1;
+        Step::Sent { more: false }
+    }
+
+    // ---- answers --------------------------------------------------------------------------
+
+    /// Takes an answer in; gives the number of bytes that came with it.
+    pub(super) fn reply(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        asked: Token,
+        reply: &Reply<'_>,
+    ) -> u64 {
+        self.waiting = self.waiting.saturating_sub(1);
+        let from = self.shown_from();
+        let mut moved = 0;
+        match (asked.op, reply) {
+            (Op::GetFile, Reply::Extended(fields)) => moved = self.whole(fields),
+            (Op::GetFile, Reply::Status(status)) => {
+                let why = status_text(status.code, status.message);
+                self.fail(format!("remote open \"{from}\": {why}"));
+                self.stage = Stage::Over;
+            }
+            (Op::Open, Reply::Handle(handle)) => {
+                if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
+                    part.handle = Some(handle.handle.to_vec());
+                }
+                if self.stage == Stage::Opening {
+                    self.opened();
+                }
+            }
+            (Op::Open, reply) => {
+                session.handle_ends();
+                let why = match reply {
+                    Reply::Status(status) => status_text(status.code, status.message),
+                    _ => "no handle came".to_owned(),
+                };
+                self.fail(format!("remote open \"{from}\": {why}"));
+            }
+            (Op::Read, Reply::Status(_)) if self.stage == Stage::Proving => self.proven(asked, 0),
+            (Op::Read, Reply::Status(status)) if status.code == Code::EOF => {
+                self.ends_at(asked.offset);
+            }
+            (Op::Read, Reply::Status(status)) => {
+                let why = status_text(status.code, status.message);
+                self.fail(format!("read remote \"{from}\": {why}"));
+            }
+            (Op::Hash, reply) => {
+                let good = self.equal_hashes(reply);
+                self.go_on_at(good);
+            }
+            (Op::Close, reply) => {
+                session.handle_ends();
+                if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
+                    part.handle = None;
+                }
+                if let Reply::Status(status) = reply
+                    && !status.code.is_ok()
+                {
+                    let why = status_text(status.code, status.message);
+                    self.fail(format!("close remote \"{from}\": {why}"));
+                }
+            }
+            _ => self.fail(format!(
+                "read remote \"{from}\": an answer of the wrong kind"
+            )),
+        }
+        self.go_on();
+        moved
+    }
+
+    /// What follows from the answers so far.
+    fn go_on(&mut self) {
+        match self.stage {
+            Stage::Opening if self.waiting == 0 && self.error.is_some() => self.stage = Stage::Over,
+            Stage::Reading if self.closes_early && self.waiting == 0 && self.is_closed() => {
+                self.closed_early();
+            }
+            Stage::Reading => {
+                let opened: Vec<usize> = self
+                    .parts
+                    .iter_mut()
+                    .filter(|part| part.handle.is_some() && !part.reads)
+                    .map(|part| {
+                        part.reads = true;
+                        part.link
+                    })
+                    .collect();
+                self.wakes.extend(opened);
+                let idle = self.waiting == 0 || !self.again.is_empty();
+                if idle || (self.end.is_none() && self.eof.is_none()) {
+                    self.wakes.extend(self.parts.first().map(|part| part.link));
+                }
+            }
+            Stage::Closing if self.waiting == 0 => {
+                if self.is_closed() {
+                    self.stage = Stage::Over;
+                } else {
+                    let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
+                    self.wakes.extend(links);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.parts.iter().all(|part| part.handle.is_none())
+    }
+
+    /// Read and closed in one flight: is it whole?
+    fn closed_early(&mut self) {
+        let front = self.sink.as_ref().map_or(0, Sink::front);
+        if self.error.is_none() && self.end.is_some_and(|end| front < end) && self.eof.is_none() {
+            self.closes_early = false;
+            for part in &mut self.parts {
+                (part.asked, part.reads, part.closing) = (false, false, false);
+            }
+            self.stage = Stage::ToOpen;
+            self.wakes.extend(self.parts.first().map(|part| part.link));
+            return;
+        }
+        self.stage = Stage::Over;
+    }
+
+    /// The server's file ended here.
+    fn ends_at(&mut self, offset: u64) {
+        let from = self.shown_from();
+        match self.end {
+            Some(end) if offset < end => {
+                self.fail(format!(
+                    "read remote \"{from}\": file changed while it was copied: it had {end} bytes \
+                     and ends at {offset} or before"
+                ));
+            }
+            _ => {
+                self.eof = Some(self.eof.map_or(offset, |eof| eof.min(offset)));
+            }
+        }
+    }
+
+    /// A small file, whole.
+    fn whole(&mut self, fields: &[u8]) -> u64 {
+        let from = self.shown_from();
+        let Ok(file) = own::File::decode(fields) else {
+            self.fail(format!(
+                "read remote \"{from}\": an answer that cannot be read"
+            ));
+            self.stage = Stage::Over;
+            return 0;
+        };
+        if !file.is_whole {
+            // It has become another since the directory was read.
+            self.attributes = file.attributes;
+            self.end = file.attributes.size.filter(|size| *size > 0);
+            self.stage = Stage::ToOpen;
+            self.wakes.extend(self.parts.first().map(|part| part.link));
+            return 0;
+        }
+        self.attributes = file.attributes;
+        self.end = Some(u64::try_from(file.data.len()).unwrap_or_default());
+        self.open_sink();
+        self.data(0, file.data);
+        self.stage = Stage::Over;
+        u64::try_from(file.data.len()).unwrap_or_default()
+    }
+
+    fn open_sink(&mut self) {
+        let opening = match self.options.resume {
+            Resume::Never => Opening::Anew {
+                len: self.attributes.size,
+                modified: self
+                    .attributes
+                    .best_times()
+                    .map(|times| times.modified.seconds),
+            },
+            _ => Opening::GoOn,
+        };
+        let mode = self.attributes.permissions.unwrap_or(0o666);
+        let temporary = self.options.atomic || self.parts.len() > 1;
+        let to: &Path = &self.item.to;
+        match Sink::open(to, mode, opening, temporary, self.options.sparse) {
+            Ok(sink) => self.sink = Some(sink),
+            Err(error) => {
+                let error = format!("open local \"{}\": {}", shown(to), text::reason(&error));
+                self.fail(error);
+            }
+        }
+    }
+
+    /// The server's file is open.
+    fn opened(&mut self) {
+        if self.sink.is_none() {
+            self.open_sink();
+        }
+        self.stage = Stage::Reading;
+        self.closes_early = self.options.resume == Resume::Never && self.sink.is_some();
+        let here = self.sink.as_ref().map_or(0, Sink::len_before);
+        match self.options.resume {
+            Resume::BySize if here > 0 => {
+                if self.end.is_some_and(|end| here > end) {
+                    // In OpenSSH's words.
+                    let to = shown(&self.item.to);
+                    self.fail(format!(
+                        "Unable to resume download of \"{to}\": local file is larger than remote"
+                    ));
+                    self.sink = None;
+                } else {
+                    self.go_on_at(here);
+                }
+            }
+            Resume::Proven if here > 0 && self.end.is_some() => self.stage = Stage::ToProve,
+            _ => self.next = self.sink.as_ref().map_or(0, Sink::front),
+        }
+        if let Some(first) = self.parts.first_mut() {
+            first.reads = true;
+        }
+        let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
+        self.wakes.extend(links);
+    }
+
+    /// What is here up to `offset` is a part of the copy.
+    fn go_on_at(&mut self, offset: u64) {
+        self.resumed = offset;
+        self.next = offset;
+        self.stage = Stage::Reading;
+        if let Some(sink) = &mut self.sink
+            && let Err(error) = sink.go_on_at(offset)
+        {
+            let to = shown(&self.item.to);
+            self.fail(format!("local truncate \"{to}\": {}", text::reason(&error)));
+        }
+        let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
+        self.wakes.extend(links);
+    }
+
+    /// The end of what is equal on both sides.
+    fn equal_hashes(&mut self, reply: &Reply<'_>) -> u64 {
+        let Some(sink) = &self.sink else { return 0 };
+        let here = sink.len_before().min(self.end.unwrap_or(0));
+        let Reply::Extended(fields) = reply else {
+            return 0;
+        };
+        let Ok(theirs) = own::Hashes::decode(fields) else {
+            return 0;
+        };
+        let block = proof_block(here);
+        let Ok(ours) = crate::source::hash::blocks(sink.file(), 0, here, block) else {
+            return 0;
+        };
+        if theirs.len != here {
+            return 0;
+        }
+        let equal = theirs
+            .hashes
+            .chunks(own::HASH_BYTES)
+            .zip(ours.chunks(own::HASH_BYTES))
+            .take_while(|(theirs, ours)| theirs == ours)
+            .count();
+        let equal = u64::try_from(equal).unwrap_or(0);
+        equal.saturating_mul(block).min(here)
+    }
+
+    /// The end of what is here was sent, so many bytes of it.
+    fn proven(&mut self, asked: Token, len: u32) {
+        use std::os::unix::fs::FileExt;
+        let tail = std::mem::take(&mut self.tail);
+        let mut here = vec![0; tail.len()];
+        let read = self
+            .sink
+            .as_ref()
+            .map(|sink| sink.file().read_exact_at(&mut here, asked.offset));
+        let equal = len == asked.len && matches!(read, Some(Ok(()))) && here == tail;
+        let good = match equal {
+            true => asked.offset + u64::from(asked.len),
+            false => 0,
+        };
+        self.go_on_at(good);
+    }
+
+    /// Bytes of the file.
+    pub(super) fn data(&mut self, offset: u64, bytes: &[u8]) {
+        if self.stage == Stage::Proving {
+            self.tail.extend_from_slice(bytes);
+            return;
+        }
+        self.moved += u64::try_from(bytes.len()).unwrap_or_default();
+        if self.error.is_some() {
+            return;
+        }
+        // What is behind the end that was told is seen by its length, and not written.
+        let keep = match self.end {
+            Some(end) => usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX),
+            None => bytes.len(),
+        };
+        let bytes = bytes.get(..keep).unwrap_or(bytes);
+        if let Some(sink) = &mut self.sink
+            && !bytes.is_empty()
+            && let Err(error) = sink.write(offset, bytes)
+        {
+            let to = shown(&self.item.to);
+            self.fail(format!("write local \"{to}\": {}", text::reason(&error)));
+        }
+    }
+
+    /// A READ's answer is whole: so many bytes.
+    pub(super) fn data_ends(&mut self, asked: Token, len: u32) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if self.stage == Stage::Proving {
+            self.proven(asked, len);
+            return;
+        }
+        let until = asked.offset + u64::from(len);
+        match self.end {
+            Some(end) if until > end => {
+                let from = self.shown_from();
+                self.fail(format!(
+                    "read remote \"{from}\": file changed while it was copied: it had {end} bytes \
+                     and has more"
+                ));
+            }
+            Some(end) if until < end && len < asked.len => {
+                self.again.push((until, asked.len - len));
+            }
+            // Behind the last byte nothing came: that is its end.
+            Some(_) => {}
+            None => self.next = until,
+        }
+        self.go_on();
+    }
+}
+
+/// Length of the blocks by which so many bytes are proven.
+fn proof_block(len: u64) -> u64 {
+    PROOF_BLOCK_BYTES.max(len.div_ceil(own::MAX_HASH_BLOCKS).next_multiple_of(4096))
+}

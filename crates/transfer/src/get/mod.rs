@@ -1,0 +1,398 @@
+//! Files and trees from a server.
+//!
+//! A [`Get`] walks ahead: directories are read while files of others are on their way, small
+//! files are opened, read and closed in one flight behind their handle, large ones are asked for
+//! block by block as far as what is in flight allows. [`file`] is one file's way, [`tree`] the
+//! directories'.
+//!
+//! Invariants: nothing is written outside the target, whatever names come; what a failed file
+//! leaves is cut to what has come without a gap.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use sftp::Attributes;
+use sftp::attributes::mode;
+use sftp::message::{Reply, Request, request};
+
+use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
+use crate::options::Options;
+use crate::plan::pace::Pace;
+use crate::plan::slab::Slab;
+use crate::report::{FileResult, Limit, Report};
+use crate::text;
+
+mod file;
+mod tree;
+
+use file::{Job, Step};
+use tree::Dir;
+
+/// Bytes of files that have begun and are not asked for, at most: further files wait.
+const MAX_BEGUN_BYTES: u64 = 32 << 20;
+/// Files at most that have begun.
+const MAX_BEGUN_FILES: usize = 2048;
+/// Entries of directories that are read and not begun, at most: further reading waits.
+const MAX_FOUND: usize = 8192;
+
+/// One thing to get.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// The server's file or directory.
+    pub from: Vec<u8>,
+    /// What it is to be called here: a path of its own, not the directory to put it in.
+    pub to: PathBuf,
+    /// What is known of it, as STAT told; none when that is to be asked.
+    pub attributes: Option<Attributes>,
+}
+
+/// Something that was found and is to begin.
+#[derive(Debug)]
+struct Found {
+    item: Item,
+    parent: Option<usize>,
+    depth: usize,
+}
+
+/// Numbers of jobs, directories and questions share the tokens' numbers.
+const KINDS: usize = 3;
+const JOB: usize = 0;
+const DIR: usize = 1;
+const LOOK: usize = 2;
+
+fn number(kind: usize, index: usize) -> usize {
+    index * KINDS + kind
+}
+
+/// The work. See the module's head.
+pub struct Get<'r> {
+    options: Options,
+    report: &'r mut dyn Report,
+    found: VecDeque<Found>,
+    jobs: Slab<Job>,
+    dirs: Slab<Dir>,
+    /// What a link leads to is asked for.
+    looks: Slab<Found>,
+    ready: Vec<VecDeque<usize>>,
+    links: usize,
+    begun_bytes: u64,
+    pace: Pace,
+    failures: usize,
+    lost: bool,
+    limit: Limit,
+}
+
+impl<'r> Get<'r> {
+    /// A work that gets `items` over `links` connections.
+    pub fn new(
+        options: Options,
+        items: Vec<Item>,
+        links: usize,
+        report: &'r mut dyn Report,
+    ) -> Self {
+        let found = items.into_iter().map(|item| Found {
+            item,
+            parent: None,
+            depth: 0,
+        });
+        let pace = Pace::new(options.limit_bytes);
+        Self {
+            found: found.collect(),
+            options,
+            report,
+            jobs: Slab::default(),
+            dirs: Slab::default(),
+            looks: Slab::default(),
+            ready: vec![VecDeque::new(); links.max(1)],
+            links: links.max(1),
+            begun_bytes: 0,
+            pace,
+            failures: 0,
+            lost: false,
+            limit: Limit::Unknown,
+        }
+    }
+
+    /// How many files and directories failed.
+    #[must_use]
+    pub fn failures(&self) -> usize {
+        self.failures
+    }
+
+    fn fail(&mut self, line: &str) {
+        self.failures += 1;
+        self.report.fails(line);
+    }
+
+    fn wake(&mut self, link: usize, number: usize) {
+        if let Some(queue) = self.ready.get_mut(link) {
+            queue.push_back(number);
+        }
+    }
+
+    /// Lets the first that is ready send; false when none can.
+    fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
+        let queued = self.ready.get(link).map_or(0, VecDeque::len);
+        for _ in 0..queued {
+            let Some(this) = self.ready.get_mut(link).and_then(VecDeque::pop_front) else {
+                return false;
+            };
+            if this % KINDS == DIR {
+                if self.send_directory(this / KINDS, session) {
+                    return true;
+                }
+                self.wake(link, this);
+                continue;
+            }
+            let index = this / KINDS;
+            let Some(job) = self.jobs.get_mut(index) else {
+                continue;
+            };
+            let before = job.unasked();
+            let step = job.step(number(JOB, index), link, session, &mut self.pace);
+            self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unasked();
+            for link in job.take_wakes() {
+                self.wake(link, this);
+            }
+            match step {
+                Step::Sent { more } => {
+                    if more && let Some(queue) = self.ready.get_mut(link) {
+                        queue.push_front(this);
+                    }
+                    return true;
+                }
+                Step::Full => {
+                    self.limit = Limit::Server;
+                    self.wake(link, this);
+                }
+                Step::Nothing => {}
+                Step::Over => {
+                    self.end(index);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Begins another file or directory; false when there is none, or no room for it.
+    fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
+        let room = self.begun_bytes < MAX_BEGUN_BYTES
+            && self.jobs.len() < MAX_BEGUN_FILES
+            && session.takes_handle()
+            && session.is_ready();
+        if !room {
+            return false;
+        }
+        let Some(found) = self.found.pop_front() else {
+            return false;
+        };
+        self.begin(link, session, found);
+        true
+    }
+
+    fn begin(&mut self, link: usize, session: &mut Session, found: Found) {
+        let Some(attributes) = found.item.attributes else {
+            let path = found.item.from.clone();
+            let index = self.looks.insert(found);
+            let token = Token::new(number(LOOK, index), Op::Stat);
+            session.send(token, &Request::Stat(request::Stat { path: &path }));
+            return;
+        };
+        let shown = text::name(&found.item.from);
+        if attributes.is(mode::DIRECTORY) {
+            if self.options.recursive {
+                self.begin_directory(link, found, &attributes);
+            } else {
+                self.fail_item(&found, format!("download \"{shown}\": not a regular file"));
+            }
+            return;
+        }
+        if attributes.is(mode::SYMLINK) && self.options.follow_links {
+            let item = Item {
+                attributes: None,
+                ..found.item
+            };
+            self.found.push_front(Found { item, ..found });
+            return;
+        }
+        let regular = attributes.permissions.is_none_or(|permissions| {
+            // Some servers tell no type.
+            matches!(permissions & mode::TYPE, mode::REGULAR | 0)
+        });
+        if !regular {
+            if found.parent.is_some() {
+                self.report
+                    .says(&format!("download \"{shown}\": not a regular file"));
+                self.child_done(found.parent);
+            } else {
+                self.fail_item(&found, format!("download \"{shown}\": not a regular file"));
+            }
+            return;
+        }
+        self.report.begins(&found.item.from, attributes.size);
+        let spread = self.links > 1 && attributes.size.unwrap_or(0) >= file::SPREAD_BYTES;
+        let links = match spread {
+            true => std::iter::once(link)
+                .chain((0..self.links).filter(|other| *other != link))
+                .collect(),
+            false => vec![link],
+        };
+        let job = Job::new(found.item, found.parent, attributes, links, &self.options);
+        self.begun_bytes += job.unasked();
+        let index = self.jobs.insert(job);
+        self.wake(link, number(JOB, index));
+    }
+
+    fn fail_item(&mut self, found: &Found, error: String) {
+        self.failures += 1;
+        self.report.ends(&FileResult {
+            from: found.item.from.clone(),
+            to: found.item.to.as_os_str().as_encoded_bytes().to_vec(),
+            bytes: 0,
+            resumed_bytes: 0,
+            verified: None,
+            error: Some(error),
+        });
+        self.child_done(found.parent);
+    }
+
+    fn end(&mut self, index: usize) {
+        let Some(job) = self.jobs.remove(index) else {
+            return;
+        };
+        self.begun_bytes = self.begun_bytes.saturating_sub(job.unasked());
+        let parent = job.parent();
+        let result = job.into_result();
+        self.failures += usize::from(result.error.is_some());
+        self.report.ends(&result);
+        self.child_done(parent);
+    }
+
+    /// What a link leads to is known.
+    fn looked(&mut self, link: usize, session: &mut Session, index: usize, reply: &Reply<'_>) {
+        let Some(mut found) = self.looks.remove(index) else {
+            return;
+        };
+        match reply {
+            Reply::Attrs(attributes) => {
+                found.item.attributes = Some(*attributes);
+                // A link to itself is what STAT never gives, so that this comes to an end.
+                let is_link = attributes.is(mode::SYMLINK);
+                if is_link {
+                    let shown = text::name(&found.item.from);
+                    self.fail_item(&found, format!("download \"{shown}\": not a regular file"));
+                } else {
+                    self.begin(link, session, found);
+                }
+            }
+            Reply::Status(status) => {
+                let shown = text::name(&found.item.from);
+                let why = status_text(status.code, status.message);
+                self.fail_item(&found, format!("stat remote \"{shown}\": {why}"));
+            }
+            _ => {
+                let shown = text::name(&found.item.from);
+                self.fail_item(
+                    &found,
+                    format!("stat remote \"{shown}\": no attributes came"),
+                );
+            }
+        }
+    }
+
+    /// An answer was dealt with: the job's links are woken, or it is over.
+    fn after(&mut self, index: usize) {
+        let Some(job) = self.jobs.get_mut(index) else {
+            return;
+        };
+        if job.is_over() {
+            self.end(index);
+            return;
+        }
+        for link in job.take_wakes() {
+            self.wake(link, number(JOB, index));
+        }
+    }
+}
+
+impl Work for Get<'_> {
+    fn poll(&mut self, link: usize, session: &mut Session) -> bool {
+        self.step_ready(link, session) || self.begin_next(link, session)
+    }
+
+    fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
+        let index = token.job / KINDS;
+        match token.job % KINDS {
+            DIR => self.directory_reply(link, session, index, token, reply),
+            LOOK => self.looked(link, session, index, reply),
+            _ => {
+                let Some(job) = self.jobs.get_mut(index) else {
+                    return;
+                };
+                let before = job.unasked();
+                let moved = job.reply(link, session, token, reply);
+                self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unasked();
+                if moved > 0 {
+                    self.report.moved(moved);
+                }
+                self.after(index);
+            }
+        }
+    }
+
+    fn data(&mut self, _link: usize, token: Token, at: u32, bytes: &[u8]) {
+        if let Some(job) = self.jobs.get_mut(token.job / KINDS) {
+            job.data(token.offset + u64::from(at), bytes);
+            self.report
+                .moved(u64::try_from(bytes.len()).unwrap_or_default());
+        }
+    }
+
+    fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
+        let index = token.job / KINDS;
+        if let Some(job) = self.jobs.get_mut(index) {
+            let before = job.unasked();
+            job.data_ends(token, len);
+            self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unasked();
+            self.after(index);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.lost
+            || (self.found.is_empty()
+                && self.jobs.is_empty()
+                && self.dirs.is_empty()
+                && self.looks.is_empty())
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        self.pace.wakes_at()
+    }
+
+    fn tick(&mut self, sessions: &[Session]) {
+        let waits = sessions.iter().any(|session| session.open_requests() > 0);
+        if self.pace.wakes_at().is_some() {
+            self.limit = Limit::Asked;
+        } else if waits {
+            self.limit = Limit::Server;
+        } else {
+            self.limit = Limit::Here;
+        }
+        self.report.tick(self.limit);
+    }
+
+    fn lost(&mut self, why: &EngineError) {
+        self.lost = true;
+        let open: Vec<usize> = self.jobs.indexes().collect();
+        for index in open {
+            if let Some(job) = self.jobs.get_mut(index) {
+                job.lose(why);
+            }
+            self.end(index);
+        }
+        self.failures = self.failures.max(1);
+    }
+}

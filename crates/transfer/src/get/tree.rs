@@ -1,0 +1,270 @@
+//! Directories: read at the server, made here, and given their mode and times when everything in
+//! them is done.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::PathBuf;
+
+use sftp::Attributes;
+use sftp::message::{Reply, Request, request};
+
+use super::{DIR, Found, Get, Item, MAX_FOUND, number};
+use crate::engine::{Op, Session, Token, status_text};
+use crate::options::MAX_DEPTH;
+use crate::plan::{joined, names, shown};
+use crate::text;
+
+/// READDIRs of one directory without an answer.
+const READS_AHEAD: u32 = 2;
+
+/// A directory under way.
+#[derive(Debug)]
+pub(super) struct Dir {
+    from: Vec<u8>,
+    to: PathBuf,
+    parent: Option<usize>,
+    depth: usize,
+    attributes: Attributes,
+    /// It was made here and now.
+    fresh: bool,
+    asked: bool,
+    handle: Option<Vec<u8>>,
+    /// READDIRs without an answer.
+    reading: u32,
+    at_end: bool,
+    closing: bool,
+    /// What is not done in it, its own reading included.
+    left: usize,
+}
+
+impl Get<'_> {
+    pub(super) fn begin_directory(&mut self, link: usize, found: Found, attributes: &Attributes) {
+        let shown_from = text::name(&found.item.from);
+        if found.depth >= MAX_DEPTH {
+            self.fail(&format!(
+                "Maximum directory depth exceeded: {MAX_DEPTH} levels: \"{shown_from}\""
+            ));
+            self.child_done(found.parent);
+            return;
+        }
+        let mode = attributes.permissions.unwrap_or(0o777) & 0o777;
+        let made = std::fs::DirBuilder::new()
+            .mode(mode | 0o700)
+            .create(&found.item.to);
+        let fresh = made.is_ok();
+        if let Err(error) = made {
+            let there = error.kind() == io::ErrorKind::AlreadyExists && found.item.to.is_dir();
+            if !there {
+                let to = shown(&found.item.to);
+                self.fail(&format!("mkdir {to}: {}", text::reason(&error)));
+                self.child_done(found.parent);
+                return;
+            }
+        }
+        let index = self.dirs.insert(Dir {
+            from: found.item.from,
+            to: found.item.to,
+            parent: found.parent,
+            depth: found.depth,
+            attributes: *attributes,
+            fresh,
+            asked: false,
+            handle: None,
+            reading: 0,
+            at_end: false,
+            closing: false,
+            left: 1,
+        });
+        self.wake(link, number(DIR, index));
+    }
+
+    /// Sends what a directory needs next; false when there is no room for it now.
+    pub(super) fn send_directory(&mut self, index: usize, session: &mut Session) -> bool {
+        let crowded = self.found.len() >= MAX_FOUND;
+        let Some(dir) = self.dirs.get_mut(index) else {
+            return true;
+        };
+        let token = |op| Token::new(number(DIR, index), op);
+        if !dir.asked {
+            if !session.takes_handle() {
+                return false;
+            }
+            dir.asked = true;
+            session.handle_begins();
+            let request = Request::Opendir(request::Opendir { path: &dir.from });
+            session.send(token(Op::Opendir), &request);
+            return true;
+        }
+        let Some(handle) = &dir.handle else {
+            return true;
+        };
+        if dir.at_end {
+            if dir.reading == 0 && !dir.closing {
+                dir.closing = true;
+                session.send(token(Op::Close), &Request::Close(request::Close { handle }));
+            }
+            return true;
+        }
+        if crowded || !session.takes_request() {
+            return false;
+        }
+        while dir.reading < READS_AHEAD {
+            dir.reading += 1;
+            let request = Request::Readdir(request::Readdir { handle });
+            session.send(token(Op::Readdir), &request);
+        }
+        true
+    }
+
+    pub(super) fn directory_reply(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        index: usize,
+        token: Token,
+        reply: &Reply<'_>,
+    ) {
+        let Some(dir) = self.dirs.get_mut(index) else {
+            return;
+        };
+        let from = text::name(&dir.from);
+        match (token.op, reply) {
+            (Op::Opendir, Reply::Handle(handle)) => dir.handle = Some(handle.handle.to_vec()),
+            (Op::Opendir, reply) => {
+                session.handle_ends();
+                let why = why(reply);
+                self.fail(&format!("remote readdir(\"{from}\"): {why}"));
+                self.child_done(Some(index));
+                return;
+            }
+            (Op::Readdir, Reply::Names(entries)) => {
+                dir.reading = dir.reading.saturating_sub(1);
+                // A server that sends nothing for ever is told from one that has ended.
+                dir.at_end |= entries.count() == 0;
+                let entries = *entries;
+                self.entries(index, &entries);
+            }
+            (Op::Readdir, reply) => {
+                dir.reading = dir.reading.saturating_sub(1);
+                let first = !dir.at_end;
+                dir.at_end = true;
+                let ended = matches!(reply, Reply::Status(status)
+                    if status.code == sftp::Code::EOF);
+                if !ended && first {
+                    let why = why(reply);
+                    self.fail(&format!("remote readdir(\"{from}\"): {why}"));
+                }
+            }
+            (Op::Close, _) => {
+                session.handle_ends();
+                self.child_done(Some(index));
+                return;
+            }
+            _ => {}
+        }
+        self.wake(link, number(DIR, index));
+    }
+
+    fn entries(&mut self, index: usize, entries: &sftp::message::reply::Names<'_>) {
+        let Some(dir) = self.dirs.get_mut(index) else {
+            return;
+        };
+        let (from, to, depth) = (dir.from.clone(), dir.to.clone(), dir.depth + 1);
+        let mut suspect = Vec::new();
+        let mut broken = false;
+        for entry in entries.iter() {
+            let Ok(entry) = entry else {
+                broken = true;
+                break;
+            };
+            if matches!(entry.name, b"." | b"..") {
+                continue;
+            }
+            if !names::is_plain(entry.name) {
+                suspect.push(entry.name.to_vec());
+                continue;
+            }
+            dir.left += 1;
+            self.found.push_back(Found {
+                item: Item {
+                    from: joined(&from, entry.name),
+                    to: to.join(std::ffi::OsStr::from_bytes(entry.name)),
+                    // Some servers tell nothing in listings.
+                    attributes: entry.attributes.permissions.map(|_| entry.attributes),
+                },
+                parent: Some(index),
+                depth,
+            });
+        }
+        let shown_from = text::name(&from);
+        for name in suspect {
+            let name = text::name(&name);
+            self.fail(&format!(
+                "Server sent suspect path \"{name}\" during readdir of \"{shown_from}\""
+            ));
+        }
+        if broken {
+            if let Some(dir) = self.dirs.get_mut(index) {
+                dir.at_end = true;
+            }
+            self.fail(&format!(
+                "remote readdir(\"{shown_from}\"): an answer that cannot be read"
+            ));
+        }
+    }
+
+    /// Something in a directory is done; the last of it settles the directory.
+    pub(super) fn child_done(&mut self, parent: Option<usize>) {
+        let mut parent = parent;
+        while let Some(index) = parent {
+            let Some(dir) = self.dirs.get_mut(index) else {
+                return;
+            };
+            dir.left = dir.left.saturating_sub(1);
+            if dir.left > 0 {
+                return;
+            }
+            let Some(dir) = self.dirs.remove(index) else {
+                return;
+            };
+            self.settle(&dir);
+            parent = dir.parent;
+        }
+    }
+
+    fn settle(&mut self, dir: &Dir) {
+        let mode = dir.attributes.permissions.map(|mode| mode & 0o777);
+        let closed_to_owner = dir.fresh && mode.is_some_and(|mode| mode & 0o700 != 0o700);
+        if !self.options.preserve && !closed_to_owner {
+            return;
+        }
+        let to = shown(&dir.to);
+        if self.options.preserve
+            && let Some(times) = dir.attributes.best_times()
+            && let Err(error) =
+                File::open(&dir.to).and_then(|file| crate::sink::set_times(&file, &times))
+        {
+            self.fail(&format!(
+                "local set times on \"{to}\": {}",
+                text::reason(&error)
+            ));
+        }
+        if let Some(mode) = mode
+            && let Err(error) = std::fs::set_permissions(&dir.to, Permissions::from_mode(mode))
+        {
+            self.fail(&format!(
+                "local set mode on \"{to}\": {}",
+                text::reason(&error)
+            ));
+        }
+    }
+}
+
+fn why(reply: &Reply<'_>) -> String {
+    match reply {
+        Reply::Status(status) => status_text(status.code, status.message),
+        _ => "an answer of the wrong kind".to_owned(),
+    }
+}

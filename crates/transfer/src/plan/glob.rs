@@ -1,0 +1,269 @@
+//! Patterns of names, `*`, `?` and `[…]`, as glob(7) has them: they match the server's names
+//! here, so that no shell there sees them.
+
+use sftp::attributes::mode;
+
+use super::{joined, names};
+use crate::engine::{EngineError, Transport};
+use crate::remote::{Remote, RemoteError};
+
+/// Paths that one pattern may come to.
+const MAX_MATCHES: usize = 100_000;
+
+/// What a pattern came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Match {
+    /// The path.
+    pub path: Vec<u8>,
+    /// It is a directory, or a link to one.
+    pub is_directory: bool,
+}
+
+/// Whether a word holds what a pattern is made of.
+#[must_use]
+pub fn is_pattern(word: &[u8]) -> bool {
+    let mut bytes = word.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                bytes.next();
+            }
+            b'*' | b'?' | b'[' => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// A word without the backslashes that keep bytes from being a pattern.
+#[must_use]
+pub fn unescaped(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut bytes = word.iter().peekable();
+    while let Some(byte) = bytes.next() {
+        match (byte, bytes.peek()) {
+            (b'\\', Some(_)) => out.extend(bytes.next()),
+            (byte, _) => out.push(*byte),
+        }
+    }
+    out
+}
+
+/// A word in which nothing is a pattern.
+#[must_use]
+pub fn escaped(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    for byte in word {
+        if matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    out
+}
+
+/// Whether a name fits a pattern. Time is at most the product of both lengths.
+#[must_use]
+pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    // A leading dot must be asked for.
+    let asks_dot = matches!(pattern, [b'.', ..] | [b'\\', b'.', ..]);
+    if name.first() == Some(&b'.') && !asks_dot {
+        return false;
+    }
+    let (mut at, mut of) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        let rest = pattern.get(of..).unwrap_or_default();
+        if rest.first() == Some(&b'*') {
+            star = Some((of + 1, at));
+            of += 1;
+            continue;
+        }
+        match name.get(at) {
+            None if rest.is_empty() => return true,
+            None => return false,
+            Some(byte) => {
+                if let Some(used) = fits_one(rest, *byte) {
+                    of += used;
+                    at += 1;
+                    continue;
+                }
+            }
+        }
+        // The last star takes one byte more.
+        match star {
+            Some((behind, from)) => {
+                of = behind;
+                at = from + 1;
+                star = Some((behind, at));
+            }
+            None => return false,
+        }
+    }
+}
+
+/// The length of the pattern's first part, if the byte fits it.
+fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
+    match pattern {
+        [] => None,
+        [b'?', ..] => Some(1),
+        [b'\\', quoted, ..] => (*quoted == byte).then_some(2),
+        [b'[', class @ ..] => match class_of(class, byte) {
+            Some((true, used)) => Some(used + 1),
+            Some((false, _)) => None,
+            // Without its end it stands for itself.
+            None => (byte == b'[').then_some(1),
+        },
+        [first, ..] => (*first == byte).then_some(1),
+    }
+}
+
+/// Whether the byte is in the class, and the class's length with its `]`.
+fn class_of(class: &[u8], byte: u8) -> Option<(bool, usize)> {
+    let mut at = 0;
+    let negated = matches!(class.first(), Some(b'!' | b'^'));
+    at += usize::from(negated);
+    let begin = at;
+    let mut within = false;
+    loop {
+        let mut first = *class.get(at)?;
+        if first == b']' && at > begin {
+            return Some((within != negated, at + 1));
+        }
+        if first == b'\\' {
+            at += 1;
+            first = *class.get(at)?;
+        }
+        at += 1;
+        let mut last = first;
+        if class.get(at) == Some(&b'-') && class.get(at + 1).is_some_and(|next| *next != b']') {
+            last = *class.get(at + 1)?;
+            at += 2;
+            if last == b'\\' {
+                last = *class.get(at)?;
+                at += 1;
+            }
+        }
+        within |= (first..=last).contains(&byte);
+    }
+}
+
+/// What a pattern comes to at the server, sorted; empty when nothing is there. Names that lead
+/// elsewhere are left out, and `suspect` hears of them.
+///
+/// # Errors
+/// [`EngineError`]; directories that cannot be read hold nothing.
+pub fn expand<T: Transport>(
+    remote: &mut Remote<T>,
+    pattern: &[u8],
+    suspect: &mut dyn FnMut(&[u8]),
+) -> Result<Vec<Match>, EngineError> {
+    let absolute = pattern.first() == Some(&b'/');
+    let mut found: Vec<Vec<u8>> = vec![if absolute { b"/".to_vec() } else { Vec::new() }];
+    let parts: Vec<&[u8]> = pattern
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
+        .collect();
+    let mut literal = false;
+    for (index, part) in parts.iter().enumerate() {
+        let is_last = index + 1 == parts.len();
+        if !is_pattern(part) {
+            let name = unescaped(part);
+            for path in &mut found {
+                *path = joined(path, &name);
+            }
+            literal = true;
+            continue;
+        }
+        literal = false;
+        let mut next = Vec::new();
+        for path in &found {
+            let shown: &[u8] = if path.is_empty() { b"." } else { path };
+            let entries = match remote.list(shown, false, suspect) {
+                Ok(entries) => entries,
+                Err(RemoteError::Engine(error)) => return Err(error),
+                Err(_) => continue,
+            };
+            for entry in entries {
+                let leads = is_last
+                    || entry.attributes.permissions.is_none()
+                    || entry.attributes.is(mode::DIRECTORY)
+                    || entry.attributes.is(mode::SYMLINK);
+                if leads && names::is_plain(&entry.name) && fits(part, &entry.name) {
+                    next.push(joined(path, &entry.name));
+                }
+            }
+            if next.len() > MAX_MATCHES {
+                break;
+            }
+        }
+        found = next;
+    }
+    found.sort();
+    found.truncate(MAX_MATCHES);
+    let mut matches = Vec::new();
+    for path in found {
+        let asked: &[u8] = if path.is_empty() { b"." } else { &path };
+        let there = match remote.stat(asked) {
+            Ok(attributes) => Some(attributes.is(mode::DIRECTORY)),
+            Err(RemoteError::Engine(error)) => return Err(error),
+            // A link that leads nowhere is there.
+            Err(_) => match remote.lstat(asked) {
+                Ok(_) => Some(false),
+                Err(RemoteError::Engine(error)) => return Err(error),
+                Err(_) => (!literal).then_some(false),
+            },
+        };
+        if let Some(is_directory) = there {
+            matches.push(Match { path, is_directory });
+        }
+    }
+    Ok(matches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_as_globs_do() {
+        for (pattern, name, fit) in [
+            ("*", "abc", true),
+            ("*", ".abc", false),
+            (".*", ".abc", true),
+            ("a*c", "abc", true),
+            ("a*c", "abd", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("?b?", "abc", true),
+            ("?", "", false),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]x]", "]", true),
+            ("[a", "[a", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("a\\", "a\\", true),
+            ("[\\]]", "]", true),
+        ] {
+            assert_eq!(
+                fits(pattern.as_bytes(), name.as_bytes()),
+                fit,
+                "{pattern} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_many_stars_takes_no_time() {
+        let pattern = "*a".repeat(500) + "b";
+        assert!(!fits(pattern.as_bytes(), &[b'a'; 4096]));
+    }
+
+    #[test]
+    fn what_is_escaped_is_no_pattern_and_comes_back() {
+        let word = b"a*b?[c]\\d";
+        assert!(is_pattern(word) && !is_pattern(&escaped(word)));
+        assert_eq!(unescaped(&escaped(word)), word);
+        assert!(fits(&escaped(word), word));
+    }
+}

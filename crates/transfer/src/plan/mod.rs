@@ -1,0 +1,64 @@
+//! Which files there are and what they may be called.
+
+pub mod glob;
+pub mod names;
+pub mod pace;
+pub mod slab;
+
+use std::path::Path;
+
+/// A local path for people.
+#[must_use]
+pub fn shown(path: &Path) -> String {
+    crate::text::name(path.as_os_str().as_encoded_bytes())
+}
+
+/// `name` in the directory `parent`, as OpenSSH joins them.
+#[must_use]
+pub fn joined(parent: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = parent.to_vec();
+    if !path.is_empty() && path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// The last name of a path; slashes behind it do not count.
+#[must_use]
+pub fn base_name(path: &[u8]) -> &[u8] {
+    let end = path
+        .iter()
+        .rposition(|byte| *byte != b'/')
+        .map_or(0, |at| at + 1);
+    let path = path.get(..end).unwrap_or_default();
+    if path.is_empty() {
+        return b"/";
+    }
+    let begin = path
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |at| at + 1);
+    path.get(begin..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_basename_says() {
+        for (path, name) in [
+            ("a/b", "b"),
+            ("a/b//", "b"),
+            ("/", "/"),
+            ("a", "a"),
+            ("a/..", ".."),
+        ] {
+            assert_eq!(base_name(path.as_bytes()), name.as_bytes(), "{path}");
+        }
+        assert_eq!(joined(b"", b"x"), b"x");
+        assert_eq!(joined(b"/", b"x"), b"/x");
+        assert_eq!(joined(b"a", b"x"), b"a/x");
+    }
+}

@@ -1,0 +1,67 @@
+//! Things by number; a number is given again once its thing is gone.
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Puts a thing in; gives its number.
+    pub fn insert(&mut self, thing: T) -> usize {
+        if let Some(index) = self.free.pop()
+            && let Some(slot) = self.slots.get_mut(index)
+        {
+            *slot = Some(thing);
+            return index;
+        }
+        self.slots.push(Some(thing));
+        self.slots.len() - 1
+    }
+
+    /// The thing of this number.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.slots.get_mut(index)?.as_mut()
+    }
+
+    /// The thing of this number.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        self.slots.get(index)?.as_ref()
+    }
+
+    /// Takes the thing out.
+    pub fn remove(&mut self, index: usize) -> Option<T> {
+        let thing = self.slots.get_mut(index)?.take()?;
+        self.free.push(index);
+        Some(thing)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// There is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers that have a thing.
+    pub fn indexes(&self) -> impl Iterator<Item = usize> + '_ {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(index, slot)| slot.as_ref().map(|_| index))
+    }
+}

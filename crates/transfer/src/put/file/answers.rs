@@ -1,0 +1,303 @@
+//! What a file's answers make of it.
+
+use sftp::attributes::mode;
+use sftp::extension;
+use sftp::message::Reply;
+use sftp::{Code, own};
+
+use super::{Job, Stage, as_usize, proof_block};
+use crate::engine::{Op, Session, Token, status_text};
+use crate::options::Resume;
+use crate::text;
+
+impl Job {
+    /// Takes an answer in; gives the number of bytes that are at the other end now.
+    pub(in crate::put) fn reply(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        asked: Token,
+        reply: &Reply<'_>,
+    ) -> u64 {
+        self.waiting = self.waiting.saturating_sub(1);
+        let to = self.shown_to();
+        let failed = match reply {
+            Reply::Status(status) if !status.code.is_ok() => {
+                Some((status.code, status_text(status.code, status.message)))
+            }
+            _ => None,
+        };
+        let mut moved = 0;
+        match asked.op {
+            Op::Stat => {
+                if let Reply::Attrs(attributes) = reply {
+                    self.there = Some(*attributes);
+                }
+                if self.stage == Stage::Looking {
+                    self.looked();
+                }
+            }
+            Op::Open => match (reply, failed) {
+                (Reply::Handle(handle), _) => {
+                    if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
+                        part.handle = Some(handle.handle.to_vec());
+                    }
+                }
+                (_, failed) => {
+                    session.handle_ends();
+                    let why = failed.map_or("no handle came".to_owned(), |(_, why)| why);
+                    self.fail(format!("dest open \"{to}\": {why}"));
+                    self.bad_from = self.bad_from.min(self.resumed);
+                }
+            },
+            Op::Write | Op::PutFile => match failed {
+                None => {
+                    moved = u64::from(asked.len);
+                    self.moved += moved;
+                    moved += std::mem::take(&mut self.skipped);
+                }
+                Some((code, why)) => {
+                    self.bad_from = self.bad_from.min(asked.offset);
+                    self.ask_space |= code == Code::FAILURE && why == code.text();
+                    let verb = match asked.op {
+                        Op::PutFile if code != Code::FAILURE => "dest open",
+                        _ => "write remote",
+                    };
+                    self.fail(format!("{verb} \"{to}\": {why}"));
+                }
+            },
+            Op::Read | Op::Hash => self.proven(asked, reply),
+            Op::Fstat => self.check_length(reply),
+            Op::Space => self.check_space(reply),
+            Op::Truncate if failed.is_some() => {
+                let why = failed.map(|(_, why)| why).unwrap_or_default();
+                self.fail(format!("truncate remote \"{to}\": {why}"));
+            }
+            Op::Attributes => {
+                if let Some((_, why)) = failed {
+                    self.fail(format!("remote fsetstat \"{to}\": {why}"));
+                }
+            }
+            Op::Sync => {
+                if let Some((_, why)) = failed {
+                    self.fail(format!("remote fsync \"{to}\": {why}"));
+                }
+            }
+            Op::Close => {
+                session.handle_ends();
+                if let Some((_, why)) = failed {
+                    self.fail(format!("close remote \"{to}\": {why}"));
+                }
+            }
+            Op::Rename => {
+                if let Some((_, why)) = failed {
+                    self.fail(format!(
+                        "rename remote \"{}\": {why}",
+                        text::name(&self.path)
+                    ));
+                }
+            }
+            _ => {}
+        }
+        self.go_on();
+        moved
+    }
+
+    /// What follows from the answers so far.
+    fn go_on(&mut self) {
+        match self.stage {
+            Stage::Opening if self.waiting == 0 => {
+                if self.error.is_some() {
+                    self.stage = Stage::Over;
+                } else {
+                    self.opened();
+                }
+            }
+            Stage::Writing => {
+                let over = self.next >= self.end || self.error.is_some();
+                if over && self.waiting == 0 {
+                    self.wake_first();
+                } else if self.error.is_none() {
+                    // A part that was just opened begins; another's queue knows of it already.
+                    let opened: Vec<usize> = self
+                        .parts
+                        .iter_mut()
+                        .filter(|part| part.handle.is_some() && !part.writes)
+                        .map(|part| {
+                            part.writes = true;
+                            part.link
+                        })
+                        .collect();
+                    self.wakes.extend(opened);
+                }
+            }
+            Stage::Cutting if self.waiting == 0 => self.wake_first(),
+            Stage::Finishing | Stage::Closing if self.waiting == 0 => {
+                if self.ask_space {
+                    self.wake_first();
+                } else if !self.is_closed() {
+                    self.wake_all();
+                } else {
+                    self.closed();
+                }
+            }
+            Stage::Moving if self.waiting == 0 => self.stage = Stage::Over,
+            _ => {}
+        }
+    }
+
+    /// The length of what is there is known, before it is opened to go on.
+    fn looked(&mut self) {
+        let there = self.size_there();
+        if self.options.resume == Resume::BySize && there >= self.end && there > 0 {
+            // In OpenSSH's words.
+            self.fail("destination file bigger or same size as source file".to_owned());
+            self.stage = Stage::Over;
+            return;
+        }
+        self.stage = Stage::ToOpen;
+        self.wake_first();
+    }
+
+    /// The target is open.
+    fn opened(&mut self) {
+        let there = self.size_there();
+        match self.options.resume {
+            Resume::BySize => self.resume_at(there),
+            Resume::Proven if there > 0 => {
+                self.stage = Stage::ToProve;
+                self.wake_first();
+                return;
+            }
+            _ if there > 0 && !self.cuts_on_open => {
+                if self.may_be_the_source() {
+                    self.in_place = true;
+                    self.cut_at_end = there > self.end;
+                } else {
+                    self.cut_first = Some(0);
+                }
+            }
+            _ => {}
+        }
+        self.stage = Stage::Writing;
+        if let Some(first) = self.parts.first_mut() {
+            first.writes = true;
+        }
+        // The others open it now that it is there.
+        self.wake_all();
+    }
+
+    fn resume_at(&mut self, offset: u64) {
+        self.next = offset;
+        self.resumed = offset;
+        self.skipped = offset;
+        if self.size_there() > offset {
+            self.cut_first = Some(offset);
+        }
+    }
+
+    /// A file copied onto itself has its own size and time: cutting it would lose it.
+    fn may_be_the_source(&self) -> bool {
+        let (Some(source), Some(there)) = (&self.source, &self.there) else {
+            return false;
+        };
+        let seconds = u32::try_from(source.times.modified.seconds).ok();
+        there.size == Some(source.len)
+            && there
+                .times
+                .is_none_or(|times| Some(times.modified) == seconds)
+    }
+
+    fn proven(&mut self, asked: Token, reply: &Reply<'_>) {
+        let there = self.size_there().min(self.end);
+        let good = match (asked.op, reply) {
+            (Op::Hash, Reply::Extended(fields)) => self.compare_hashes(fields, there),
+            (Op::Read, _) => {
+                let tail = std::mem::take(&mut self.tail);
+                let here = self
+                    .source
+                    .as_ref()
+                    .and_then(|source| source.read(asked.offset, tail.len()).ok());
+                let whole = tail.len() == as_usize(u64::from(asked.len));
+                if whole && here.as_ref() == Some(&tail) {
+                    there
+                } else {
+                    0
+                }
+            }
+            _ => 0,
+        };
+        self.proof = None;
+        self.resume_at(good);
+        self.stage = Stage::Writing;
+        self.wake_all();
+    }
+
+    /// The end of what is equal on both sides.
+    fn compare_hashes(&mut self, fields: &[u8], there: u64) -> u64 {
+        let here = self.proof.take().and_then(|thread| thread.join().ok());
+        let (Ok(theirs), Some(Ok(ours))) = (own::Hashes::decode(fields), here) else {
+            return 0;
+        };
+        if theirs.len != there {
+            return 0;
+        }
+        let equal = theirs
+            .hashes
+            .chunks(own::HASH_BYTES)
+            .zip(ours.chunks(own::HASH_BYTES))
+            .take_while(|(theirs, ours)| theirs == ours)
+            .count();
+        let equal = u64::try_from(equal).unwrap_or(0);
+        equal.saturating_mul(proof_block(there)).min(there)
+    }
+
+    /// Bytes of the end of what is there.
+    pub(in crate::put) fn data(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+    }
+
+    /// The end of what is there has come.
+    pub(in crate::put) fn data_ends(&mut self, asked: Token) {
+        self.waiting = self.waiting.saturating_sub(1);
+        let status = sftp::message::reply::Status {
+            code: Code::OK,
+            message: b"",
+        };
+        self.proven(asked, &Reply::Status(status));
+    }
+
+    fn check_length(&mut self, reply: &Reply<'_>) {
+        let Reply::Attrs(attributes) = reply else {
+            return;
+        };
+        let regular = attributes.permissions.is_none() || attributes.is(mode::REGULAR);
+        if let Some(size) = attributes.size.filter(|_| regular)
+            && size != self.end
+            && self.error.is_none()
+        {
+            let (to, end) = (self.shown_to(), self.end);
+            self.fail(format!(
+                "write remote \"{to}\": the server holds {size} bytes where {end} were written"
+            ));
+        }
+    }
+
+    fn check_space(&mut self, reply: &Reply<'_>) {
+        let Reply::Extended(fields) = reply else {
+            return;
+        };
+        let Ok(there) = extension::FileSystem::decode(fields) else {
+            return;
+        };
+        // Less than the largest WRITE: it may have been taken in part.
+        let left = there
+            .blocks_available
+            .saturating_mul(there.fragment_size.max(1));
+        let full = left < u64::from(sftp::MAX_DATA_BYTES)
+            || (there.files > 0 && there.files_available == 0);
+        if full && let Some(error) = &mut self.error {
+            *error = format!("{error} (No space left on device)");
+        }
+    }
+}

@@ -1,0 +1,754 @@
+//! One file's way to the server, as a state machine: what it sends next when its link has room,
+//! and what an answer makes of it.
+
+use std::thread::JoinHandle;
+
+use sftp::attributes::mode;
+use sftp::extension::{self, Extended};
+use sftp::message::{Request, open_flag, request};
+use sftp::{Attributes, own};
+
+mod answers;
+
+use super::{Item, job_number};
+use crate::engine::{Body, EngineError, Op, Session, Spoiled, Token};
+use crate::options::{Options, Resume};
+use crate::plan::pace::Pace;
+use crate::plan::shown;
+use crate::report::FileResult;
+use crate::source::Source;
+use crate::text;
+
+/// Files of this size and more go over all connections, bytes.
+pub(super) const SPREAD_BYTES: u64 = 16 << 20;
+/// Files up to this size are read as a whole and go in one WRITE, bytes.
+const SMALL_BYTES: u64 = 64 << 10;
+/// Blocks by which a part that is there is proven, bytes.
+const PROOF_BLOCK_BYTES: u64 = 4 << 20;
+/// What is compared of a part where the server has no hashes: its end, bytes.
+const TAIL_BYTES: u64 = 32 << 10;
+
+/// What became of an opportunity to send.
+pub(super) enum Step {
+    /// Something was sent.
+    Sent {
+        /// More could follow at once.
+        more: bool,
+    },
+    /// There is something, and no room for it now.
+    Full,
+    /// Answers are waited for.
+    Nothing,
+    /// The file is done, or failed.
+    Over,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is known of either end.
+    Begin,
+    /// What is there is asked for.
+    Looking,
+    /// OPEN is to be sent.
+    ToOpen,
+    Opening,
+    /// What is there is to be proven.
+    ToProve,
+    Proving,
+    Writing,
+    /// Everything was sent, CLOSE too.
+    Finishing,
+    /// It failed: open requests are waited for.
+    Cutting,
+    /// It failed: everything was sent, CLOSE too.
+    Closing,
+    /// A temporary file gets its name, or goes.
+    ToMove,
+    Moving,
+    Over,
+}
+
+/// The file on one of the connections.
+#[derive(Debug)]
+struct Part {
+    link: usize,
+    handle: Option<Vec<u8>>,
+    asked: bool,
+    /// It was told to write.
+    writes: bool,
+    closing: bool,
+}
+
+/// One file. See the module's head.
+#[derive(Debug)]
+pub(super) struct Job {
+    item: Item,
+    parent: Option<usize>,
+    parts: Vec<Part>,
+    stage: Stage,
+    source: Option<Source>,
+    /// The content of a small file.
+    small: Option<Vec<u8>>,
+    /// What is written: the target, or a temporary file beside it.
+    path: Vec<u8>,
+    temporary: bool,
+    /// First byte that was not sent, and where the file ends.
+    next: u64,
+    end: u64,
+    /// Where the data that `next` lies in end, for a file with holes.
+    data_end: Option<u64>,
+    resumed: u64,
+    moved: u64,
+    /// Requests without an answer.
+    waiting: u32,
+    /// What is known of the target before.
+    there: Option<Attributes>,
+    cut_at_end: bool,
+    /// The first byte that the server does not hold for sure.
+    bad_from: u64,
+    error: Option<String>,
+    /// The server said "Failure": a full disk may be why.
+    ask_space: bool,
+    proof: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
+    tail: Vec<u8>,
+    /// The target may be the source.
+    in_place: bool,
+    /// OPEN cuts what is there.
+    cuts_on_open: bool,
+    /// What is there is cut to this length before the first WRITE.
+    cut_first: Option<u64>,
+    /// Bytes that need no sending: holes, and what was there.
+    skipped: u64,
+    options: Options,
+    wakes: Vec<usize>,
+}
+
+impl Job {
+    pub(super) fn new(
+        item: Item,
+        parent: Option<usize>,
+        len: u64,
+        links: Vec<usize>,
+        options: &Options,
+    ) -> Self {
+        let temporary = options.atomic || links.len() > 1;
+        let path = match temporary {
+            true => temporary_name(&item.to),
+            false => item.to.clone(),
+        };
+        let parts = links.into_iter().map(|link| Part {
+            link,
+            handle: None,
+            asked: false,
+            writes: false,
+            closing: false,
+        });
+        Self {
+            parts: parts.collect(),
+            stage: Stage::Begin,
+            source: None,
+            small: None,
+            path,
+            temporary,
+            next: 0,
+            end: len,
+            data_end: None,
+            resumed: 0,
+            moved: 0,
+            waiting: 0,
+            there: None,
+            cut_at_end: false,
+            bad_from: u64::MAX,
+            error: None,
+            ask_space: false,
+            proof: None,
+            tail: Vec::new(),
+            in_place: false,
+            cuts_on_open: false,
+            cut_first: None,
+            skipped: 0,
+            options: options.clone(),
+            wakes: Vec::new(),
+            item,
+            parent,
+        }
+    }
+
+    /// Bytes that are not sent yet.
+    pub(super) fn unsent(&self) -> u64 {
+        match self.stage {
+            Stage::Begin
+            | Stage::Looking
+            | Stage::ToOpen
+            | Stage::Opening
+            | Stage::ToProve
+            | Stage::Proving
+            | Stage::Writing => self.end.saturating_sub(self.next),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn parent(&self) -> Option<usize> {
+        self.parent
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    /// The links on which it has something to send since this was asked last.
+    pub(super) fn take_wakes(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.wakes)
+    }
+
+    pub(super) fn into_result(self) -> FileResult {
+        FileResult {
+            from: self.item.from.as_os_str().as_encoded_bytes().to_vec(),
+            to: self.item.to,
+            bytes: self.moved,
+            resumed_bytes: self.resumed,
+            verified: None,
+            error: self.error,
+        }
+    }
+
+    fn shown_from(&self) -> String {
+        shown(&self.item.from)
+    }
+
+    fn shown_to(&self) -> String {
+        text::name(&self.item.to)
+    }
+
+    fn fail(&mut self, error: String) {
+        self.error.get_or_insert(error);
+    }
+
+    /// The connections are gone.
+    pub(super) fn lose(&mut self, why: &EngineError) {
+        let error = format!("write remote \"{}\": {why}", self.shown_to());
+        self.fail(error);
+        self.stage = Stage::Over;
+    }
+
+    /// The source gave other than it promised.
+    pub(super) fn spoiled(&mut self, spoiled: &Spoiled) {
+        self.bad_from = self.bad_from.min(spoiled.at);
+        let why = match &spoiled.error {
+            Some(error) => text::reason(error),
+            None => format!(
+                "file changed while it was copied: it had {} bytes and ends at {}",
+                self.end, spoiled.at
+            ),
+        };
+        let error = format!("read local \"{}\": {why}", self.shown_from());
+        self.fail(error);
+    }
+
+    // ---- sending --------------------------------------------------------------------------
+
+    /// Sends what comes next on this link; `job` is its own number.
+    pub(super) fn step(
+        &mut self,
+        job: usize,
+        link: usize,
+        session: &mut Session,
+        pace: &mut Pace,
+    ) -> Step {
+        let first = self.parts.first().is_some_and(|part| part.link == link);
+        if !session.takes_request() {
+            return Step::Full;
+        }
+        match self.stage {
+            Stage::Begin if first => match self.begin(session) {
+                Ok(()) => {
+                    self.small.is_some().then(|| self.put_whole(job, session));
+                    if self.stage == Stage::Begin {
+                        self.look(job, session);
+                    }
+                    Step::Sent {
+                        more: self.stage == Stage::ToOpen,
+                    }
+                }
+                Err(error) => {
+                    self.fail(error);
+                    self.stage = Stage::Over;
+                    Step::Over
+                }
+            },
+            Stage::ToOpen if first => self.open(job, link, session),
+            Stage::ToProve if first => self.prove(job, session),
+            Stage::Writing => self.write(job, link, session, pace),
+            Stage::Cutting if self.waiting == 0 && first => self.cut(job, session),
+            Stage::Finishing | Stage::Closing => {
+                if first && self.ask_for_space(job, session) {
+                    return Step::Sent { more: true };
+                }
+                match self.close(job, link, session) {
+                    Step::Nothing if first && self.waiting == 0 && self.is_closed() => {
+                        self.closed()
+                    }
+                    step => step,
+                }
+            }
+            Stage::ToMove if first => self.settle(job, session),
+            Stage::Over => Step::Over,
+            _ => Step::Nothing,
+        }
+    }
+
+    /// Opens the local file, and reads a small one.
+    fn begin(&mut self, session: &Session) -> Result<(), String> {
+        let from = self.shown_from();
+        let reading =
+            |error: std::io::Error| format!("read local \"{from}\": {}", text::reason(&error));
+        let source = Source::open(&self.item.from).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidInput => format!("local \"{from}\" is not a regular file"),
+            _ => format!("open local \"{from}\": {}", text::reason(&error)),
+        })?;
+        self.end = source.len;
+        let limit = SMALL_BYTES.min(u64::from(session.server().max_write));
+        if self.options.resume != Resume::Never || self.parts.len() > 1 || self.end > limit {
+            self.source = Some(source);
+            return Ok(());
+        }
+        // One byte more than there should be shows that a file has grown; a size of nothing may
+        // be a file of /proc, which tells none.
+        let wanted = if self.end == 0 { limit } else { self.end };
+        let max = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let bytes = source.read(0, max + 1).map_err(reading)?;
+        let had = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        if self.end == 0 && had <= limit {
+            self.end = had;
+        }
+        if had != self.end {
+            return Err(format!(
+                "read local \"{from}\": file changed while it was copied: it had {} bytes and \
+                 has {had}{}",
+                self.end,
+                if had > self.end { " or more" } else { "" }
+            ));
+        }
+        self.small = Some(bytes);
+        self.source = Some(source);
+        Ok(())
+    }
+
+    fn mode(&self) -> Attributes {
+        let mode = self.source.as_ref().map_or(0o644, |source| source.mode);
+        Attributes::with_permissions(mode & 0o777)
+    }
+
+    /// Mode and times as they are set behind the content.
+    fn kept(&self, session: &Session) -> Attributes {
+        let exact = session.server().has(own::EXACT_TIMES, "1");
+        match &self.source {
+            Some(source) => Attributes {
+                times: Some(source.times.into()),
+                exact_times: exact.then_some(source.times),
+                ..self.mode()
+            },
+            None => self.mode(),
+        }
+    }
+
+    /// Sends a small file as one request, where the server has that.
+    fn put_whole(&mut self, job: usize, session: &mut Session) {
+        if self.temporary || !session.server().has(own::PUT_FILE, "1") {
+            return;
+        }
+        let Some(data) = self.small.take() else {
+            return;
+        };
+        let mut flags = 0;
+        let mut attributes = self.mode();
+        if self.options.preserve {
+            flags |= own::put_flag::EXACT;
+            attributes = self.kept(session);
+        }
+        if self.options.sync {
+            flags |= own::put_flag::SYNC;
+        }
+        let token = Token::data(job_number(job), Op::PutFile, 0, as_u32(data.len()));
+        let request = Extended::PutFile(extension::PutFile {
+            path: &self.path,
+            flags,
+            attributes,
+            data: &data,
+        });
+        session.send(token, &Request::Extended(request));
+        self.waiting += 1;
+        self.next = self.end;
+        self.stage = Stage::Finishing;
+    }
+
+    /// Asks what is there, where that matters: a target that may be the source itself must not
+    /// be cut by opening it (one that is read as a whole first may), and what is gone on with
+    /// must be known.
+    fn look(&mut self, job: usize, session: &mut Session) {
+        self.stage = Stage::ToOpen;
+        let resumes = self.options.resume != Resume::Never;
+        if !resumes && (self.item.fresh || self.temporary || self.small.is_some()) {
+            self.cuts_on_open = true;
+            return;
+        }
+        if resumes {
+            self.stage = Stage::Looking;
+        }
+        self.waiting += 1;
+        let request = Request::Stat(request::Stat { path: &self.path });
+        session.send(token(job, Op::Stat), &request);
+    }
+
+    fn open(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
+        if !session.takes_handle() {
+            return Step::Full;
+        }
+        let mut flags = open_flag::WRITE;
+        if self.stage == Stage::ToOpen {
+            flags |= open_flag::CREATE;
+            if self.cuts_on_open {
+                flags |= open_flag::TRUNCATE;
+            } else if self.options.resume == Resume::Proven && self.size_there() > 0 {
+                flags |= open_flag::READ;
+            }
+            self.stage = Stage::Opening;
+        }
+        let request = Request::Open(request::Open {
+            path: &self.path,
+            flags,
+            attributes: self.mode(),
+        });
+        session.send(token(job, Op::Open), &request);
+        session.handle_begins();
+        self.waiting += 1;
+        if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
+            part.asked = true;
+        }
+        Step::Sent { more: false }
+    }
+
+    /// The length of a regular file that is there already.
+    fn size_there(&self) -> u64 {
+        match &self.there {
+            Some(there) if there.permissions.is_none() || there.is(mode::REGULAR) => {
+                there.size.unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Asks for a proof of what is there.
+    fn prove(&mut self, job: usize, session: &mut Session) -> Step {
+        let there = self.size_there().min(self.end);
+        let (Some(handle), Some(source)) = (self.handle(0), self.source.clone()) else {
+            return Step::Nothing;
+        };
+        self.stage = Stage::Proving;
+        self.waiting += 1;
+        if session.server().has(own::HASH_RANGE, "1") {
+            let block_len = proof_block(there);
+            let request = Extended::HashRange(extension::HashRange {
+                handle: &handle,
+                offset: 0,
+                len: there,
+                block_len,
+            });
+            session.send(token(job, Op::Hash), &Request::Extended(request));
+            // Both ends read at once.
+            self.proof = Some(std::thread::spawn(move || {
+                crate::source::hash::blocks(source.file(), 0, there, block_len)
+            }));
+        } else {
+            let len = there.min(TAIL_BYTES);
+            let len_u32 = u32::try_from(len).unwrap_or(u32::MAX);
+            let token = Token::data(job_number(job), Op::Read, there - len, len_u32);
+            let request = Request::Read(request::Read {
+                handle: &handle,
+                offset: there - len,
+                len: len_u32,
+            });
+            session.send(token, &request);
+        }
+        Step::Sent { more: false }
+    }
+
+    fn handle(&self, part: usize) -> Option<Vec<u8>> {
+        self.parts.get(part)?.handle.clone()
+    }
+
+    fn write(&mut self, job: usize, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
+        if self.error.is_some() {
+            self.stage = Stage::Cutting;
+            return match self.waiting {
+                0 => self.cut(job, session),
+                _ => Step::Nothing,
+            };
+        }
+        let Some(part) = self.parts.iter().find(|part| part.link == link) else {
+            return Step::Nothing;
+        };
+        if !part.asked {
+            return self.open(job, link, session);
+        }
+        let Some(handle) = &part.handle else {
+            return Step::Nothing;
+        };
+        let handle = handle.clone();
+        if let Some(len) = self.cut_first {
+            if self.parts.first().is_some_and(|part| part.link != link) {
+                return Step::Full;
+            }
+            self.cut_first = None;
+            self.set_length(job, session, &handle, len);
+        }
+        if self.options.sparse {
+            self.skip_holes();
+        }
+        if self.next >= self.end {
+            return match self.waiting {
+                0 => self.finish(job, session),
+                _ => Step::Nothing,
+            };
+        }
+        if !session.takes_data() || !pace.lets_go() {
+            return Step::Full;
+        }
+        let until = self.data_end.unwrap_or(self.end).min(self.end);
+        let len = (until - self.next).min(u64::from(session.server().max_write));
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let token = Token::data(job_number(job), Op::Write, self.next, len);
+        let data = self
+            .small
+            .as_ref()
+            .and_then(|small| small.get(as_usize(self.next)..));
+        match (data, &self.source) {
+            (Some(data), _) => {
+                let request = Request::Write(request::Write {
+                    handle: &handle,
+                    offset: self.next,
+                    data: data.get(..as_usize(u64::from(len))).unwrap_or(data),
+                });
+                session.send(token, &request);
+            }
+            (None, Some(source)) => {
+                let body = Body {
+                    file: source.file().clone(),
+                    offset: self.next,
+                    len,
+                    job: job_number(job),
+                };
+                session.send_file(token, &handle, self.next, body);
+            }
+            (None, None) => return Step::Nothing,
+        }
+        pace.went(u64::from(len));
+        self.waiting += 1;
+        self.next += u64::from(len);
+        if self.small.is_some() {
+            // It is all: the rest goes in the same flight.
+            return self.finish(job, session);
+        }
+        Step::Sent { more: true }
+    }
+
+    fn skip_holes(&mut self) {
+        if self.data_end.is_some_and(|end| self.next < end) {
+            return;
+        }
+        let Some(source) = &self.source else { return };
+        let (begin, end) = source.data_from(self.next).unwrap_or((self.end, self.end));
+        self.skipped += begin.saturating_sub(self.next);
+        self.next = begin;
+        self.data_end = Some(end);
+        self.cut_at_end = true;
+    }
+
+    /// Everything is written: length, attributes and CLOSE in one flight.
+    fn finish(&mut self, job: usize, session: &mut Session) -> Step {
+        let Some(handle) = self.handle(0) else {
+            return Step::Nothing;
+        };
+        let changed = match &self.source {
+            // A file that is copied onto itself is written to.
+            Some(source) if self.small.is_none() => source.check_unchanged(!self.in_place),
+            _ => Ok(()),
+        };
+        if let Err(why) = changed {
+            let from = self.shown_from();
+            self.fail(format!("read local \"{from}\": {why}"));
+            // Beyond what both can have in common nobody knows what it holds: the beginning stays.
+            self.stage = Stage::Cutting;
+            return self.cut(job, session);
+        }
+        self.stage = Stage::Finishing;
+        if self.cut_at_end {
+            self.set_length(job, session, &handle, self.end);
+        }
+        if self.small.is_none() {
+            self.waiting += 1;
+            let request = Request::Fstat(request::Fstat { handle: &handle });
+            session.send(token(job, Op::Fstat), &request);
+        }
+        if self.options.preserve {
+            self.waiting += 1;
+            let request = Request::Fsetstat(request::Fsetstat {
+                handle: &handle,
+                attributes: self.kept(session),
+            });
+            session.send(token(job, Op::Attributes), &request);
+        }
+        if self.options.sync && session.server().has(extension::FSYNC, "1") {
+            self.waiting += 1;
+            let request = Extended::Fsync(extension::Fsync { handle: &handle });
+            session.send(token(job, Op::Sync), &Request::Extended(request));
+        }
+        self.close_all(job, session);
+        Step::Sent { more: false }
+    }
+
+    fn set_length(&mut self, job: usize, session: &mut Session, handle: &[u8], len: u64) {
+        self.waiting += 1;
+        let request = Request::Fsetstat(request::Fsetstat {
+            handle,
+            attributes: Attributes {
+                size: Some(len),
+                ..Attributes::NONE
+            },
+        });
+        session.send(token(job, Op::Truncate), &request);
+    }
+
+    /// It failed: the target is cut to what it holds for sure.
+    fn cut(&mut self, job: usize, session: &mut Session) -> Step {
+        self.stage = Stage::Closing;
+        // First: what is cut is free again.
+        self.ask_for_space(job, session);
+        if let Some(handle) = self.handle(0) {
+            let sure = self.bad_from.min(self.next);
+            if !self.temporary && sure < u64::MAX {
+                self.set_length(job, session, &handle, sure);
+            }
+        }
+        self.close_all(job, session);
+        if self.waiting == 0 && self.is_closed() {
+            return self.closed();
+        }
+        Step::Sent { more: false }
+    }
+
+    /// Asks whether the disk is full, once, if that may be why it failed.
+    fn ask_for_space(&mut self, job: usize, session: &mut Session) -> bool {
+        if !std::mem::take(&mut self.ask_space) || !session.server().has(extension::STATVFS, "2") {
+            return false;
+        }
+        self.waiting += 1;
+        let request = Extended::Statvfs(extension::Statvfs { path: &self.path });
+        session.send(token(job, Op::Space), &Request::Extended(request));
+        true
+    }
+
+    /// Closes the first part here and wakes the links of the others.
+    fn close_all(&mut self, job: usize, session: &mut Session) {
+        let links: Vec<usize> = self.parts.iter().skip(1).map(|part| part.link).collect();
+        self.wakes.extend(links);
+        if let Some(first) = self.parts.first().map(|part| part.link) {
+            self.close(job, first, session);
+        }
+    }
+
+    fn close(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
+        let Some(part) = self.parts.iter_mut().find(|part| part.link == link) else {
+            return Step::Nothing;
+        };
+        let Some(handle) = part.handle.as_ref().filter(|_| !part.closing) else {
+            return Step::Nothing;
+        };
+        part.closing = true;
+        let request = Request::Close(request::Close { handle });
+        session.send(token(job, Op::Close), &request);
+        self.waiting += 1;
+        Step::Sent { more: false }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.parts
+            .iter()
+            .all(|part| part.handle.is_none() || part.closing)
+    }
+
+    /// Every answer has come and every handle is closed.
+    fn closed(&mut self) -> Step {
+        if self.temporary && self.parts.first().is_some_and(|part| part.handle.is_some()) {
+            self.stage = Stage::ToMove;
+            self.wake_first();
+            return Step::Nothing;
+        }
+        self.stage = Stage::Over;
+        Step::Over
+    }
+
+    /// Gives a temporary file its name, or removes it.
+    fn settle(&mut self, job: usize, session: &mut Session) -> Step {
+        self.stage = Stage::Moving;
+        self.waiting += 1;
+        let (old, new) = (&self.path, &self.item.to);
+        if self.error.is_some() && self.options.resume == Resume::Never {
+            let request = Request::Remove(request::Remove { path: old });
+            session.send(token(job, Op::Remove), &request);
+        } else if self.error.is_some() {
+            // What has come so far can be gone on with.
+            self.waiting -= 1;
+            self.stage = Stage::Over;
+            return Step::Over;
+        } else if session.server().has(extension::POSIX_RENAME, "1") {
+            let request = Extended::PosixRename(extension::PosixRename { old, new });
+            session.send(token(job, Op::Rename), &Request::Extended(request));
+        } else {
+            self.waiting += 1;
+            let request = Request::Remove(request::Remove { path: new });
+            session.send(token(job, Op::Remove), &request);
+            let request = Request::Rename(request::Rename { old, new });
+            session.send(token(job, Op::Rename), &request);
+        }
+        Step::Sent { more: false }
+    }
+
+    fn wake_first(&mut self) {
+        let first = self.parts.first().map(|part| part.link);
+        self.wakes.extend(first);
+    }
+
+    fn wake_all(&mut self) {
+        let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
+        self.wakes.extend(links);
+    }
+}
+
+fn token(job: usize, op: Op) -> Token {
+    Token::new(job_number(job), op)
+}
+
+fn as_u32(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+fn as_usize(len: u64) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
+}
+
+/// Length of the blocks by which so many bytes are proven.
+fn proof_block(len: u64) -> u64 {
+    PROOF_BLOCK_BYTES.max(len.div_ceil(own::MAX_HASH_BLOCKS).next_multiple_of(4096))
+}
+
+/// A temporary file beside the target, the same each time: what it holds can be gone on with.
+fn temporary_name(target: &[u8]) -> Vec<u8> {
+    let name = crate::plan::base_name(target);
+    let at = target.len().saturating_sub(name.len());
+    let mut path = target.get(..at).unwrap_or_default().to_vec();
+    path.push(b'.');
+    path.extend_from_slice(name);
+    path.extend_from_slice(b".fulmar-part");
+    path
+}

@@ -1,0 +1,359 @@
+//! Files and trees to a server.
+//!
+//! A [`Put`] walks ahead: directories are made as they are found, files begin while the link has
+//! room and the server has handles, and what is small goes as OPEN, then WRITE and CLOSE in one
+//! flight, many files at once. [`file`] is one file's way, [`tree`] the directories'.
+//!
+//! Invariants: a large file's bytes go out in order of their offset, so that what has arrived at
+//! a cut is a prefix; where the server refuses one, the target is cut to the bytes before it.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use sftp::Code;
+use sftp::message::Reply;
+
+use crate::engine::{EngineError, Session, Spoiled, Token, Work};
+use crate::options::Options;
+use crate::plan::pace::Pace;
+use crate::plan::slab::Slab;
+use crate::report::{FileResult, Limit, Report};
+
+mod file;
+mod tree;
+
+use file::{Job, Step};
+use tree::{Dir, Listing};
+
+/// Bytes of files that have begun and are not sent, at most: further files wait.
+const MAX_BEGUN_BYTES: u64 = 32 << 20;
+/// Files at most that have begun.
+const MAX_BEGUN_FILES: usize = 2048;
+
+/// One thing to be put.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// The local file or directory.
+    pub from: PathBuf,
+    /// What it is to be called at the server: a path of its own, not the directory to put it in.
+    pub to: Vec<u8>,
+    /// Nothing of this name is there.
+    pub fresh: bool,
+}
+
+/// Numbers of jobs and directories share the tokens' numbers: directories are odd.
+fn job_number(index: usize) -> usize {
+    index * 2
+}
+
+fn dir_number(index: usize) -> usize {
+    index * 2 + 1
+}
+
+/// The work. See the module's head.
+pub struct Put<'r> {
+    options: Options,
+    report: &'r mut dyn Report,
+    items: VecDeque<Item>,
+    jobs: Slab<Job>,
+    dirs: Slab<Dir>,
+    /// The directory that is being read.
+    listing: Option<Listing>,
+    /// Directories that are there and not read yet; the last is next.
+    to_list: Vec<usize>,
+    /// Jobs (even) and directories (odd) that have something to send, by link.
+    ready: Vec<VecDeque<usize>>,
+    links: usize,
+    begun_bytes: u64,
+    pace: Pace,
+    failures: usize,
+    lost: bool,
+    limit: Limit,
+}
+
+impl<'r> Put<'r> {
+    /// A work that puts `items` over `links` connections.
+    pub fn new(
+        options: Options,
+        items: Vec<Item>,
+        links: usize,
+        report: &'r mut dyn Report,
+    ) -> Self {
+        let pace = Pace::new(options.limit_bytes);
+        Self {
+            options,
+            report,
+            items: items.into(),
+            jobs: Slab::default(),
+            dirs: Slab::default(),
+            listing: None,
+            to_list: Vec::new(),
+            ready: vec![VecDeque::new(); links.max(1)],
+            links: links.max(1),
+            begun_bytes: 0,
+            pace,
+            failures: 0,
+            lost: false,
+            limit: Limit::Unknown,
+        }
+    }
+
+    /// How many files and directories failed.
+    #[must_use]
+    pub fn failures(&self) -> usize {
+        self.failures
+    }
+
+    fn fail(&mut self, line: &str) {
+        self.failures += 1;
+        self.report.fails(line);
+    }
+
+    fn wake(&mut self, link: usize, number: usize) {
+        if let Some(queue) = self.ready.get_mut(link) {
+            queue.push_back(number);
+        }
+    }
+
+    /// Lets the first that is ready send; false when none can.
+    fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
+        let queued = self.ready.get(link).map_or(0, VecDeque::len);
+        for _ in 0..queued {
+            let Some(number) = self.ready.get_mut(link).and_then(VecDeque::pop_front) else {
+                return false;
+            };
+            if number % 2 == 1 {
+                if !session.takes_request() {
+                    self.wake(link, number);
+                    return false;
+                }
+                self.send_directory(number / 2, session);
+                return true;
+            }
+            let Some(job) = self.jobs.get_mut(number / 2) else {
+                continue;
+            };
+            let before = job.unsent();
+            let step = job.step(number / 2, link, session, &mut self.pace);
+            self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unsent();
+            for link in job.take_wakes() {
+                self.wake(link, number);
+            }
+            match step {
+                Step::Sent { more } => {
+                    if more {
+                        // At the front: one file's bytes go out in a row.
+                        if let Some(queue) = self.ready.get_mut(link) {
+                            queue.push_front(number);
+                        }
+                    }
+                    return true;
+                }
+                Step::Full => {
+                    self.limit = Limit::Peer;
+                    self.wake(link, number);
+                }
+                Step::Nothing => {}
+                Step::Over => {
+                    self.end(number / 2);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Begins another file or directory; false when there is none, or no room for it.
+    fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
+        let room = self.begun_bytes < MAX_BEGUN_BYTES
+            && self.jobs.len() < MAX_BEGUN_FILES
+            && session.takes_handle()
+            && session.is_ready();
+        if !room {
+            return false;
+        }
+        if let Some(found) = self.next_in_tree(link) {
+            return found;
+        }
+        let Some(item) = self.items.pop_front() else {
+            return false;
+        };
+        self.begin(link, item, None, 0);
+        true
+    }
+
+    fn begin(&mut self, link: usize, item: Item, parent: Option<usize>, depth: usize) {
+        let follow = parent.is_none() || self.options.follow_links;
+        let metadata = match follow {
+            true => std::fs::metadata(&item.from),
+            false => std::fs::symlink_metadata(&item.from),
+        };
+        let shown = crate::plan::shown(&item.from);
+        let metadata = match metadata {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                let why = crate::text::reason(&error);
+                self.fail_item(&item, parent, format!("local stat \"{shown}\": {why}"));
+                return;
+            }
+        };
+        if metadata.is_dir() {
+            if self.options.recursive {
+                self.begin_directory(link, item, &metadata, parent, depth);
+            } else {
+                let line = format!("local \"{shown}\" is not a regular file");
+                self.fail_item(&item, parent, line);
+            }
+            return;
+        }
+        if !metadata.is_file() {
+            if parent.is_some() {
+                self.report.says(&format!("{shown}: not a regular file"));
+                self.child_done(parent);
+            } else {
+                let line = format!("local \"{shown}\" is not a regular file");
+                self.fail_item(&item, parent, line);
+            }
+            return;
+        }
+        self.report.begins(
+            item.from.as_os_str().as_encoded_bytes(),
+            Some(metadata.len()),
+        );
+        let spread = self.links > 1 && metadata.len() >= file::SPREAD_BYTES;
+        let links = match spread {
+            // The first opens, and so makes, the file.
+            true => std::iter::once(link)
+                .chain((0..self.links).filter(|other| *other != link))
+                .collect(),
+            false => vec![link],
+        };
+        let job = Job::new(item, parent, metadata.len(), links, &self.options);
+        self.begun_bytes += job.unsent();
+        let index = self.jobs.insert(job);
+        self.wake(link, job_number(index));
+    }
+
+    /// Something that never became a job failed.
+    fn fail_item(&mut self, item: &Item, parent: Option<usize>, error: String) {
+        self.failures += 1;
+        self.report.ends(&FileResult {
+            from: item.from.as_os_str().as_encoded_bytes().to_vec(),
+            to: item.to.clone(),
+            bytes: 0,
+            resumed_bytes: 0,
+            verified: None,
+            error: Some(error),
+        });
+        self.child_done(parent);
+    }
+
+    /// A job is over.
+    fn end(&mut self, index: usize) {
+        let Some(job) = self.jobs.remove(index) else {
+            return;
+        };
+        self.begun_bytes = self.begun_bytes.saturating_sub(job.unsent());
+        let parent = job.parent();
+        let result = job.into_result();
+        self.failures += usize::from(result.error.is_some());
+        self.report.ends(&result);
+        self.child_done(parent);
+    }
+}
+
+impl Work for Put<'_> {
+    fn poll(&mut self, link: usize, session: &mut Session) -> bool {
+        self.step_ready(link, session) || self.begin_next(link, session)
+    }
+
+    fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
+        let index = token.job / 2;
+        if token.job % 2 == 1 {
+            self.directory_reply(link, index, token, reply);
+            return;
+        }
+        let Some(job) = self.jobs.get_mut(index) else {
+            return;
+        };
+        let before = job.unsent();
+        let moved = job.reply(link, session, token, reply);
+        self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unsent();
+        let wakes = job.take_wakes();
+        let over = job.is_over();
+        if moved > 0 {
+            self.report.moved(moved);
+        }
+        if over {
+            self.end(index);
+            return;
+        }
+        for link in wakes {
+            self.wake(link, job_number(index));
+        }
+        if !reply_is_ok(reply) {
+            self.limit = Limit::Server;
+        }
+    }
+
+    fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &[u8]) {
+        if let Some(job) = self.jobs.get_mut(token.job / 2) {
+            job.data(bytes);
+        }
+    }
+
+    fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, _len: u32) {
+        let index = token.job / 2;
+        if let Some(job) = self.jobs.get_mut(index) {
+            job.data_ends(token);
+            for link in job.take_wakes() {
+                self.wake(link, job_number(index));
+            }
+        }
+    }
+
+    fn spoiled(&mut self, spoiled: Spoiled) {
+        if let Some(job) = self.jobs.get_mut(spoiled.job / 2) {
+            job.spoiled(&spoiled);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.lost
+            || (self.items.is_empty()
+                && self.jobs.is_empty()
+                && self.dirs.is_empty()
+                && self.listing.is_none())
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        self.pace.wakes_at()
+    }
+
+    fn tick(&mut self, sessions: &[Session]) {
+        let waits = sessions.iter().any(|session| session.open_requests() > 0);
+        if self.pace.wakes_at().is_some() {
+            self.limit = Limit::Asked;
+        } else if !waits {
+            self.limit = Limit::Here;
+        }
+        self.report.tick(self.limit);
+    }
+
+    fn lost(&mut self, why: &EngineError) {
+        self.lost = true;
+        let open: Vec<usize> = self.jobs.indexes().collect();
+        for index in open {
+            if let Some(job) = self.jobs.get_mut(index) {
+                job.lose(why);
+            }
+            self.end(index);
+        }
+        self.failures = self.failures.max(1);
+    }
+}
+
+fn reply_is_ok(reply: &Reply<'_>) -> bool {
+    !matches!(reply, Reply::Status(status) if status.code != Code::OK)
+}

@@ -1,0 +1,250 @@
+//! Directories: made at the server as they are found, read ahead here, and given their mode and
+//! times when everything in them is done.
+
+use std::fs::{Metadata, ReadDir};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use sftp::attributes::mode;
+use sftp::message::{Reply, Request, request};
+use sftp::{Attributes, ExactTimes, own};
+
+use super::{Item, Put, dir_number};
+use crate::engine::{Op, Session, Token, status_text};
+use crate::options::MAX_DEPTH;
+use crate::plan::{joined, shown};
+use crate::text;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// MKDIR is to be sent, or was.
+    Making,
+    /// It may be there: STAT is to be sent, or was.
+    Looking,
+    /// Files go into it.
+    There,
+    /// Mode and times are to be set, or were.
+    Settling,
+}
+
+/// A directory under way.
+#[derive(Debug)]
+pub(super) struct Dir {
+    from: PathBuf,
+    to: Vec<u8>,
+    parent: Option<usize>,
+    depth: usize,
+    mode: u32,
+    times: ExactTimes,
+    stage: Stage,
+    /// It was made here and now.
+    fresh: bool,
+    /// What is not done in it, its own reading included.
+    left: usize,
+    /// Why MKDIR failed.
+    refused: String,
+}
+
+/// A directory that is being read.
+#[derive(Debug)]
+pub(super) struct Listing {
+    dir: usize,
+    entries: ReadDir,
+}
+
+impl Put<'_> {
+    pub(super) fn begin_directory(
+        &mut self,
+        link: usize,
+        item: Item,
+        metadata: &Metadata,
+        parent: Option<usize>,
+        depth: usize,
+    ) {
+        if depth >= MAX_DEPTH {
+            self.fail(&format!(
+                "Maximum directory depth exceeded: {MAX_DEPTH} levels: \"{}\"",
+                shown(&item.from)
+            ));
+            self.child_done(parent);
+            return;
+        }
+        let index = self.dirs.insert(Dir {
+            from: item.from,
+            to: item.to,
+            parent,
+            depth,
+            mode: metadata.mode(),
+            times: crate::source::times_of(metadata),
+            stage: Stage::Making,
+            fresh: false,
+            left: 1,
+            refused: String::new(),
+        });
+        self.wake(link, dir_number(index));
+    }
+
+    /// Sends what a directory needs next.
+    pub(super) fn send_directory(&mut self, index: usize, session: &mut Session) {
+        let Some(dir) = self.dirs.get(index) else {
+            return;
+        };
+        let token = |op| Token::new(dir_number(index), op);
+        match dir.stage {
+            Stage::Making => {
+                // Its owner must be able to fill it.
+                let attributes = Attributes::with_permissions(dir.mode & 0o777 | 0o700);
+                let path = &dir.to;
+                let request = Request::Mkdir(request::Mkdir { path, attributes });
+                session.send(token(Op::Mkdir), &request);
+            }
+            Stage::Looking => {
+                let request = Request::Stat(request::Stat { path: &dir.to });
+                session.send(token(Op::Stat), &request);
+            }
+            Stage::Settling => {
+                let mut attributes = Attributes::with_permissions(dir.mode & 0o777);
+                if self.options.preserve {
+                    attributes.times = Some(dir.times.into());
+                    let exact = session.server().has(own::EXACT_TIMES, "1");
+                    attributes.exact_times = exact.then_some(dir.times);
+                }
+                let path = &dir.to;
+                let request = Request::Setstat(request::Setstat { path, attributes });
+                session.send(token(Op::Attributes), &request);
+            }
+            Stage::There => {}
+        }
+    }
+
+    pub(super) fn directory_reply(
+        &mut self,
+        link: usize,
+        index: usize,
+        token: Token,
+        reply: &Reply<'_>,
+    ) {
+        let Some(dir) = self.dirs.get_mut(index) else {
+            return;
+        };
+        let failed = match reply {
+            Reply::Status(status) if !status.code.is_ok() => {
+                Some(status_text(status.code, status.message))
+            }
+            _ => None,
+        };
+        let to = text::name(&dir.to);
+        match (token.op, failed, reply) {
+            (Op::Mkdir, None, _) => {
+                dir.fresh = true;
+                dir.stage = Stage::There;
+                self.to_list.push(index);
+            }
+            // Version 3 has no code for "it is there already".
+            (Op::Mkdir, Some(why), _) => {
+                dir.refused = why;
+                dir.stage = Stage::Looking;
+                self.wake(link, dir_number(index));
+            }
+            (Op::Stat, None, Reply::Attrs(there)) if there.is(mode::DIRECTORY) => {
+                dir.stage = Stage::There;
+                self.to_list.push(index);
+            }
+            (Op::Stat, None, _) => {
+                self.fail(&format!("remote \"{to}\" exists but is not a directory"));
+                self.drop_directory(index);
+            }
+            (Op::Stat, Some(_), _) => {
+                let line = format!("remote mkdir \"{to}\": {}", dir.refused);
+                self.fail(&line);
+                self.drop_directory(index);
+            }
+            (Op::Attributes, failed, _) => {
+                if let Some(why) = failed {
+                    self.fail(&format!("remote setstat \"{to}\": {why}"));
+                }
+                self.drop_directory(index);
+            }
+            _ => {}
+        }
+    }
+
+    fn drop_directory(&mut self, index: usize) {
+        if let Some(dir) = self.dirs.remove(index) {
+            self.child_done(dir.parent);
+        }
+    }
+
+    /// Something in a directory is done; the last of it settles the directory.
+    pub(super) fn child_done(&mut self, parent: Option<usize>) {
+        let Some(index) = parent else { return };
+        let preserve = self.options.preserve;
+        let Some(dir) = self.dirs.get_mut(index) else {
+            return;
+        };
+        dir.left = dir.left.saturating_sub(1);
+        if dir.left > 0 {
+            return;
+        }
+        let closed_to_owner = dir.fresh && dir.mode & 0o700 != 0o700;
+        if preserve || closed_to_owner {
+            dir.stage = Stage::Settling;
+            self.wake(0, dir_number(index));
+        } else {
+            self.drop_directory(index);
+        }
+    }
+
+    /// Begins the next entry of the directory that is being read, or reads another; none when
+    /// there is no directory to read now.
+    pub(super) fn next_in_tree(&mut self, link: usize) -> Option<bool> {
+        if self.listing.is_none() {
+            let index = self.to_list.pop()?;
+            let from = self.dirs.get(index)?.from.clone();
+            match std::fs::read_dir(&from) {
+                Ok(entries) => {
+                    self.listing = Some(Listing {
+                        dir: index,
+                        entries,
+                    });
+                }
+                Err(error) => {
+                    let why = text::reason(&error);
+                    self.fail(&format!("opendir local \"{}\": {why}", shown(&from)));
+                    self.child_done(Some(index));
+                    return Some(true);
+                }
+            }
+        }
+        let listing = self.listing.as_mut()?;
+        let index = listing.dir;
+        match listing.entries.next() {
+            Some(Ok(entry)) => {
+                let dir = self.dirs.get_mut(index)?;
+                dir.left += 1;
+                let item = Item {
+                    from: entry.path(),
+                    to: joined(&dir.to, entry.file_name().as_encoded_bytes()),
+                    fresh: dir.fresh,
+                };
+                let depth = dir.depth + 1;
+                self.begin(link, item, Some(index), depth);
+            }
+            Some(Err(error)) => {
+                let from = self.dirs.get(index).map(|dir| shown(&dir.from));
+                let why = text::reason(&error);
+                self.fail(&format!(
+                    "readdir local \"{}\": {why}",
+                    from.unwrap_or_default()
+                ));
+                self.listing = None;
+                self.child_done(Some(index));
+            }
+            None => {
+                self.listing = None;
+                self.child_done(Some(index));
+            }
+        }
+        Some(true)
+    }
+}

@@ -1,0 +1,448 @@
+//! Files from one server to another, through us: link 0 is where they come from, link 1 where
+//! they go.
+
+use std::collections::VecDeque;
+
+use sftp::message::{Reply, Request, open_flag, request};
+use sftp::{Attributes, Code};
+
+use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
+use crate::plan::pace::Pace;
+use crate::plan::slab::Slab;
+use crate::report::{FileResult, Limit, Report};
+use crate::text;
+
+/// Files under way at once.
+const MAX_FILES: usize = 32;
+/// Bytes that have come and are not sent on, at most.
+const MAX_HELD_BYTES: usize = 16 << 20;
+
+/// One file.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// Where it is on the first server.
+    pub from: Vec<u8>,
+    /// What it is to be called on the second.
+    pub to: Vec<u8>,
+    /// As the first server told them.
+    pub attributes: Attributes,
+}
+
+#[derive(Debug)]
+struct Job {
+    item: Item,
+    end: Option<u64>,
+    source: Option<Vec<u8>>,
+    target: Option<Vec<u8>>,
+    asked: [bool; 2],
+    closing: [bool; 2],
+    next: u64,
+    at_end: bool,
+    /// What has come of the READs under way, by offset.
+    arriving: Vec<(u64, Vec<u8>)>,
+    to_write: VecDeque<(u64, Vec<u8>)>,
+    waiting: u32,
+    /// The first byte that the target does not hold for sure.
+    bad_from: u64,
+    written_to: u64,
+    moved: u64,
+    settled: bool,
+    error: Option<String>,
+}
+
+/// The work. See the module's head.
+pub struct Relay<'r> {
+    items: VecDeque<Item>,
+    jobs: Slab<Job>,
+    preserve: bool,
+    pace: Pace,
+    held: usize,
+    report: &'r mut dyn Report,
+    failures: usize,
+    lost: bool,
+}
+
+impl<'r> Relay<'r> {
+    /// A work that carries `items` over; with `preserve`, modes and times too.
+    pub fn new(
+        items: Vec<Item>,
+        preserve: bool,
+        limit_bytes: u64,
+        report: &'r mut dyn Report,
+    ) -> Self {
+        Self {
+            items: items.into(),
+            jobs: Slab::default(),
+            preserve,
+            pace: Pace::new(limit_bytes),
+            held: 0,
+            report,
+            failures: 0,
+            lost: false,
+        }
+    }
+
+    /// How many files failed.
+    #[must_use]
+    pub fn failures(&self) -> usize {
+        self.failures
+    }
+
+    fn end(&mut self, index: usize) {
+        let Some(job) = self.jobs.remove(index) else {
+            return;
+        };
+        self.failures += usize::from(job.error.is_some());
+        self.report.ends(&FileResult {
+            from: job.item.from,
+            to: job.item.to,
+            bytes: job.moved,
+            resumed_bytes: 0,
+            verified: None,
+            error: job.error,
+        });
+    }
+}
+
+impl Job {
+    fn fail(&mut self, error: String) {
+        self.error.get_or_insert(error);
+    }
+
+    fn reads_done(&self) -> bool {
+        self.error.is_some() || self.at_end || self.end.is_some_and(|end| self.next >= end)
+    }
+
+    fn idle(&self) -> bool {
+        self.waiting == 0 && (self.to_write.is_empty() || self.error.is_some())
+    }
+
+    fn is_over(&self) -> bool {
+        self.idle()
+            && (self.closing[0] || self.source.is_none())
+            && (self.closing[1] || self.target.is_none())
+            && self.asked == [true, true]
+            && (self.reads_done())
+    }
+
+    /// Asks the first server.
+    fn read(&mut self, index: usize, session: &mut Session, held: usize, pace: &mut Pace) -> bool {
+        if !self.asked[0] {
+            if !session.takes_handle() {
+                return false;
+            }
+            self.asked[0] = true;
+            self.waiting += 1;
+            session.handle_begins();
+            let request = Request::Open(request::Open {
+                path: &self.item.from,
+                flags: open_flag::READ,
+                attributes: Attributes::NONE,
+            });
+            session.send(Token::new(index, Op::Open), &request);
+            return true;
+        }
+        let Some(handle) = self.source.clone() else {
+            return false;
+        };
+        if self.reads_done() {
+            if self.waiting > 0
+                || !self.to_write.is_empty() && self.error.is_none()
+                || self.closing[0]
+            {
+                return false;
+            }
+            self.closing[0] = true;
+            self.waiting += 1;
+            let request = Request::Close(request::Close { handle: &handle });
+            session.send(Token::new(index, Op::Close), &request);
+            return true;
+        }
+        // The target must be there, or its refusal.
+        if self.target.is_none()
+            || held >= MAX_HELD_BYTES
+            || !session.takes_data()
+            || !pace.lets_go()
+        {
+            return false;
+        }
+        if self.end.is_none() && self.waiting > 0 {
+            return false;
+        }
+        let left = self.end.map_or(u64::MAX, |end| end - self.next);
+        let len = u32::try_from(left)
+            .unwrap_or(u32::MAX)
+            .min(session.server().max_read);
+        let request = Request::Read(request::Read {
+            handle: &handle,
+            offset: self.next,
+            len,
+        });
+        session.send(Token::data(index, Op::Read, self.next, len), &request);
+        pace.went(u64::from(len));
+        self.waiting += 1;
+        self.next += u64::from(len);
+        true
+    }
+
+    /// Tells the second server.
+    fn write(
+        &mut self,
+        index: usize,
+        session: &mut Session,
+        preserve: bool,
+        held: &mut usize,
+    ) -> bool {
+        if !self.asked[1] {
+            if !session.takes_handle() {
+                return false;
+            }
+            self.asked[1] = true;
+            self.waiting += 1;
+            session.handle_begins();
+            let mode = self.item.attributes.permissions.unwrap_or(0o666) & 0o777;
+            let request = Request::Open(request::Open {
+                path: &self.item.to,
+                flags: open_flag::WRITE | open_flag::CREATE | open_flag::TRUNCATE,
+                attributes: Attributes::with_permissions(mode),
+            });
+            session.send(Token::new(index, Op::Open), &request);
+            return true;
+        }
+        let Some(handle) = self.target.clone() else {
+            return false;
+        };
+        if self.error.is_none()
+            && session.takes_data()
+            && let Some((offset, mut data)) = self.to_write.pop_front()
+        {
+            let max = usize::try_from(session.server().max_write).unwrap_or(usize::MAX);
+            if data.len() > max {
+                let rest = data.split_off(max);
+                let behind = offset + u64::try_from(data.len()).unwrap_or_default();
+                self.to_write.push_front((behind, rest));
+            }
+            *held = held.saturating_sub(data.len());
+            let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let request = Request::Write(request::Write {
+                handle: &handle,
+                offset,
+                data: &data,
+            });
+            session.send(Token::data(index, Op::Write, offset, len), &request);
+            self.waiting += 1;
+            self.written_to = self.written_to.max(offset + u64::from(len));
+            return true;
+        }
+        if !self.reads_done() || !self.idle() || self.closing[1] {
+            return false;
+        }
+        if !std::mem::replace(&mut self.settled, true) {
+            let mut attributes = Attributes::NONE;
+            if self.error.is_some() {
+                attributes.size = Some(self.bad_from.min(self.written_to));
+            } else if preserve {
+                attributes.permissions = self.item.attributes.permissions.map(|mode| mode & 0o777);
+                attributes.times = self.item.attributes.times;
+            }
+            if attributes != Attributes::NONE {
+                self.waiting += 1;
+                let request = Request::Fsetstat(request::Fsetstat {
+                    handle: &handle,
+                    attributes,
+                });
+                session.send(Token::new(index, Op::Attributes), &request);
+            }
+        }
+        self.closing[1] = true;
+        self.waiting += 1;
+        let request = Request::Close(request::Close { handle: &handle });
+        session.send(Token::new(index, Op::Close), &request);
+        true
+    }
+}
+
+impl Work for Relay<'_> {
+    fn poll(&mut self, link: usize, session: &mut Session) -> bool {
+        if link > 1 || !session.is_ready() {
+            return false;
+        }
+        let indexes: Vec<usize> = self.jobs.indexes().collect();
+        for index in indexes {
+            let Some(job) = self.jobs.get_mut(index) else {
+                continue;
+            };
+            let sent = match link {
+                0 => job.read(index, session, self.held, &mut self.pace),
+                _ => job.write(index, session, self.preserve, &mut self.held),
+            };
+            if sent {
+                return true;
+            }
+        }
+        if link == 0
+            && self.jobs.len() < MAX_FILES
+            && let Some(item) = self.items.pop_front()
+        {
+            let end = item.attributes.size.filter(|size| *size > 0);
+            self.report.begins(&item.from, end);
+            self.jobs.insert(Job {
+                item,
+                end,
+                source: None,
+                target: None,
+                asked: [false; 2],
+                closing: [false; 2],
+                next: 0,
+                at_end: false,
+                arriving: Vec::new(),
+                to_write: VecDeque::new(),
+                waiting: 0,
+                bad_from: u64::MAX,
+                written_to: 0,
+                moved: 0,
+                settled: false,
+                error: None,
+            });
+            return true;
+        }
+        false
+    }
+
+    fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
+        let Some(job) = self.jobs.get_mut(token.job) else {
+            return;
+        };
+        job.waiting = job.waiting.saturating_sub(1);
+        let from = text::name(&job.item.from);
+        let to = text::name(&job.item.to);
+        let failed = match reply {
+            Reply::Status(status) if !status.code.is_ok() => {
+                Some((status.code, status_text(status.code, status.message)))
+            }
+            _ => None,
+        };
+        let mut moved = 0;
+        match (token.op, reply, failed) {
+            (Op::Open, Reply::Handle(handle), _) => {
+                let handle = Some(handle.handle.to_vec());
+                match link {
+                    0 => job.source = handle,
+                    _ => job.target = handle,
+                }
+            }
+            (Op::Open, _, failed) => {
+                session.handle_ends();
+                let why = failed.map_or("no handle came".to_owned(), |(_, why)| why);
+                let error = match link {
+                    0 => format!("remote open \"{from}\": {why}"),
+                    _ => format!("dest open \"{to}\": {why}"),
+                };
+                job.fail(error);
+                job.bad_from = 0;
+            }
+            (Op::Read, _, Some((Code::EOF, _))) => {
+                job.at_end = true;
+                if job.end.is_some_and(|end| token.offset < end) {
+                    job.fail(format!(
+                        "read remote \"{from}\": file changed while it was copied"
+                    ));
+                }
+            }
+            (Op::Read, _, failed) => {
+                let why = failed.map(|(_, why)| why).unwrap_or_default();
+                job.fail(format!("read remote \"{from}\": {why}"));
+            }
+            (Op::Write, _, None) => {
+                moved = u64::from(token.len);
+                job.moved += moved;
+            }
+            (Op::Write, _, Some((_, why))) => {
+                job.bad_from = job.bad_from.min(token.offset);
+                job.fail(format!("write remote \"{to}\": {why}"));
+            }
+            (Op::Close, _, failed) => {
+                session.handle_ends();
+                if let (1, Some((_, why))) = (link, failed) {
+                    job.fail(format!("close remote \"{to}\": {why}"));
+                }
+            }
+            (Op::Attributes, _, Some((_, why))) => {
+                job.fail(format!("remote fsetstat \"{to}\": {why}"));
+            }
+            _ => {}
+        }
+        if job.is_over() {
+            self.end(token.job);
+        }
+        if moved > 0 {
+            self.report.moved(moved);
+        }
+    }
+
+    fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &[u8]) {
+        self.held += bytes.len();
+        if let Some(job) = self.jobs.get_mut(token.job) {
+            match job
+                .arriving
+                .iter_mut()
+                .find(|(offset, _)| *offset == token.offset)
+            {
+                Some((_, gathered)) => gathered.extend_from_slice(bytes),
+                None => job.arriving.push((token.offset, bytes.to_vec())),
+            }
+        }
+    }
+
+    fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
+        let Some(job) = self.jobs.get_mut(token.job) else {
+            return;
+        };
+        job.waiting = job.waiting.saturating_sub(1);
+        let at = job
+            .arriving
+            .iter()
+            .position(|(offset, _)| *offset == token.offset);
+        if let Some(at) = at {
+            let arrived = job.arriving.swap_remove(at);
+            job.to_write.push_back(arrived);
+        }
+        if job.end.is_none() {
+            job.next = token.offset + u64::from(len);
+        } else if len < token.len {
+            job.fail(format!(
+                "read remote \"{}\": the server sent less than was asked for",
+                text::name(&job.item.from)
+            ));
+        }
+        if job.error.is_some() {
+            let dropped: usize = job.to_write.drain(..).map(|(_, data)| data.len()).sum();
+            self.held = self.held.saturating_sub(dropped);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.lost || (self.items.is_empty() && self.jobs.is_empty())
+    }
+
+    fn wakes_at(&self) -> Option<std::time::Instant> {
+        self.pace.wakes_at()
+    }
+
+    fn tick(&mut self, _sessions: &[Session]) {
+        self.report.tick(Limit::Peer);
+    }
+
+    fn lost(&mut self, why: &EngineError) {
+        self.lost = true;
+        let open: Vec<usize> = self.jobs.indexes().collect();
+        for index in open {
+            if let Some(job) = self.jobs.get_mut(index) {
+                let error = format!("write remote \"{}\": {why}", text::name(&job.item.to));
+                job.fail(error);
+            }
+            self.end(index);
+        }
+        self.failures = self.failures.max(1);
+    }
+}

@@ -1,0 +1,306 @@
+//! The role that receives: the remote end of an upload, the local end of a download.
+
+use std::fs::{File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use sftp::{ExactTimes, Timestamp};
+
+use super::{Conversation, OldError};
+use crate::options::MAX_DEPTH;
+use crate::plan::{names, shown};
+use crate::sink::{self, Opening, Sink};
+use crate::text;
+
+/// A record that names something.
+struct Record<'l> {
+    mode: u32,
+    size: u64,
+    name: &'l [u8],
+}
+
+fn protocol(why: &str) -> OldError {
+    OldError::Protocol(why.to_owned())
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    let digits = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(bytes)
+        .ok()
+        .filter(|_| digits)?
+        .parse()
+        .ok()
+}
+
+/// `Cmmmm size name` or `Dmmmm 0 name`, without its letter.
+fn record(line: &[u8]) -> Result<Record<'_>, OldError> {
+    let mut parts = line.splitn(3, |byte| *byte == b' ');
+    let (Some(mode), Some(size), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(protocol("mode or size not delimited"));
+    };
+    let good = mode.len() == 4 && mode.iter().all(|digit| (b'0'..=b'7').contains(digit));
+    let mode = std::str::from_utf8(mode)
+        .ok()
+        .filter(|_| good)
+        .and_then(|mode| u32::from_str_radix(mode, 8).ok())
+        .ok_or_else(|| protocol("bad mode"))?;
+    let size = number(size)
+        .filter(|size| i64::try_from(*size).is_ok())
+        .ok_or_else(|| protocol("size out of range"))?;
+    Ok(Record { mode, size, name })
+}
+
+/// `Tseconds micros seconds micros`, without its letter.
+fn times(line: &[u8]) -> Result<ExactTimes, OldError> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let [modified, modified_us, accessed, accessed_us] = fields[..] else {
+        return Err(protocol("times not delimited"));
+    };
+    let at = |seconds: &[u8], micros: &[u8]| {
+        let seconds = number(seconds).and_then(|seconds| i64::try_from(seconds).ok());
+        let micros = number(micros).filter(|micros| *micros < 1_000_000);
+        match (seconds, micros) {
+            (Some(seconds), Some(micros)) => Ok(Timestamp {
+                seconds,
+                nanoseconds: u32::try_from(micros * 1000).unwrap_or_default(),
+            }),
+            _ => Err(protocol("time out of range")),
+        }
+    };
+    Ok(ExactTimes {
+        modified: at(modified, modified_us)?,
+        accessed: at(accessed, accessed_us)?,
+    })
+}
+
+impl Conversation<'_> {
+    /// Receives into a file or a directory until the other side ends.
+    ///
+    /// # Errors
+    /// [`OldError`]; a break of the protocol has been told to the other side.
+    pub fn receive(&mut self, target: &Path) -> Result<(), OldError> {
+        if self.terms.target_is_directory && !target.is_dir() {
+            let why = match std::fs::metadata(target) {
+                Ok(_) => "Not a directory".to_owned(),
+                Err(error) => text::reason(&error),
+            };
+            self.complain(&format!("{}: {why}", shown(target)))?;
+            return Err(OldError::Over);
+        }
+        let result = self.receive_into(target, 0);
+        if let Err(OldError::Protocol(why)) = &result {
+            let what = format!("protocol error: {why}");
+            self.failures += 1;
+            // It may be gone: the break is an error all the same.
+            let _ = self.tell(format!("\x01scp: {what}\n").as_bytes());
+        }
+        result
+    }
+
+    fn receive_into(&mut self, target: &Path, depth: usize) -> Result<(), OldError> {
+        if depth > MAX_DEPTH {
+            return Err(protocol("directories too deep"));
+        }
+        self.tell(b"\0")?;
+        let is_directory = target.is_dir();
+        let mut kept_times: Option<ExactTimes> = None;
+        let mut first = true;
+        loop {
+            let Some(kind) = self.byte()? else {
+                return match depth {
+                    0 => Ok(()),
+                    _ => Err(OldError::Lost),
+                };
+            };
+            if kind == b'\n' {
+                return Err(protocol("unexpected <newline>"));
+            }
+            let line = self.line()?;
+            match kind {
+                1 | 2 => {
+                    self.failures += 1;
+                    if !self.terms.is_remote {
+                        self.report.fails(&text::name(&line));
+                    }
+                    if kind == 2 {
+                        return Err(OldError::Over);
+                    }
+                }
+                b'E' if depth == 0 => return Err(protocol("unexpected end of a directory")),
+                b'E' => {
+                    self.tell(b"\0")?;
+                    return Ok(());
+                }
+                b'T' => {
+                    kept_times = Some(times(&line)?);
+                    self.tell(b"\0")?;
+                }
+                b'C' | b'D' => {
+                    let record = record(&line)?;
+                    if !names::is_plain(record.name) || record.name.iter().any(u8::is_ascii_control)
+                    {
+                        let name = text::name(record.name);
+                        return Err(OldError::Protocol(format!("unexpected filename: {name}")));
+                    }
+                    let asked = self.terms.patterns.as_ref();
+                    if depth == 0 && asked.is_some_and(|patterns| !patterns.allow(record.name)) {
+                        return Err(protocol("filename does not match request"));
+                    }
+                    let path = match is_directory {
+                        true => target.join(std::ffi::OsStr::from_bytes(record.name)),
+                        false => target.to_path_buf(),
+                    };
+                    let times = kept_times.take();
+                    match kind {
+                        b'C' => self.receive_file(&path, &record, times)?,
+                        _ => self.receive_directory(path, &record, times, depth)?,
+                    }
+                }
+                // What a shell or a profile there says stands before the protocol.
+                other if first => {
+                    let mut said = vec![other];
+                    said.extend_from_slice(&line);
+                    self.complain(&text::name(&said))?;
+                    return Err(OldError::Over);
+                }
+                _ => return Err(protocol("expected control record")),
+            }
+            first = false;
+        }
+    }
+
+    fn receive_directory(
+        &mut self,
+        path: PathBuf,
+        record: &Record<'_>,
+        times: Option<ExactTimes>,
+        depth: usize,
+    ) -> Result<(), OldError> {
+        if !self.terms.recursive {
+            return Err(protocol("received directory without -r"));
+        }
+        let mode = record.mode & 0o777;
+        let made = std::fs::DirBuilder::new().mode(mode | 0o700).create(&path);
+        let fresh = made.is_ok();
+        if let Err(error) = made
+            && !path.is_dir()
+        {
+            let why = match path.exists() {
+                true => "Not a directory".to_owned(),
+                false => text::reason(&error),
+            };
+            return self.complain(&format!("{}: {why}", shown(&path)));
+        }
+        self.receive_into(&path, depth + 1)?;
+        let to_say = shown(&path);
+        if let Some(times) = times
+            && self.terms.preserve
+            && let Err(error) = File::open(&path).and_then(|file| sink::set_times(&file, &times))
+        {
+            self.complain(&format!("{to_say}: set times: {}", text::reason(&error)))?;
+        }
+        if self.terms.preserve || (fresh && mode & 0o700 != 0o700) {
+            // As OpenSSH does, without a word: the content is there.
+            let _ = std::fs::set_permissions(&path, Permissions::from_mode(mode));
+        }
+        Ok(())
+    }
+
+    fn receive_file(
+        &mut self,
+        path: &Path,
+        record: &Record<'_>,
+        times: Option<ExactTimes>,
+    ) -> Result<(), OldError> {
+        let to = path.as_os_str().as_encoded_bytes().to_vec();
+        let to_say = shown(path);
+        let opening = Opening::Anew {
+            len: Some(record.size),
+            modified: times.map(|times| times.modified.seconds),
+        };
+        let opened = Sink::open(path, record.mode, opening, false, false);
+        let mut sink = match opened {
+            Ok(sink) => sink,
+            Err(error) => {
+                let what = format!("{to_say}: {}", text::reason(&error));
+                return self.complain_of(record.name, &to, 0, &what);
+            }
+        };
+        self.report.begins(record.name, Some(record.size));
+        self.tell(b"\0")?;
+        let failure = match self.receive_content(&mut sink, record.size) {
+            Ok(failure) => failure,
+            Err(error) => {
+                sink.give_up(false);
+                return Err(error);
+            }
+        };
+        // Whether what came is what the other side has.
+        let said = match self.answer() {
+            Ok(said) => said,
+            Err(error) => {
+                sink.give_up(false);
+                return Err(error);
+            }
+        };
+        if let Some(said) = said {
+            // Which of its bytes were good nobody knows.
+            let _ = sink.go_on_at(0);
+            sink.give_up(false);
+            if !self.terms.is_remote {
+                self.ended(record.name, &to, 0, Some(said));
+            }
+            return Ok(());
+        }
+        let finished = match failure {
+            Some(why) => {
+                sink.give_up(false);
+                Err(format!("{to_say}: {why}"))
+            }
+            None => {
+                let kept = self.terms.preserve.then_some((record.mode, times));
+                sink.finish(kept, false)
+            }
+        };
+        match finished {
+            Ok(()) => {
+                self.ended(record.name, &to, record.size, None);
+                self.tell(b"\0")
+            }
+            Err(what) => self.complain_of(record.name, &to, record.size, &what),
+        }
+    }
+
+    /// Takes so many bytes in; what cannot be written is passed over, so that the conversation
+    /// goes on.
+    fn receive_content(&mut self, sink: &mut Sink, size: u64) -> Result<Option<String>, OldError> {
+        let mut failure = None;
+        let mut at = 0;
+        while at < size {
+            let bytes = self.input.fill_buf()?;
+            if bytes.is_empty() {
+                return Err(OldError::Lost);
+            }
+            let left = usize::try_from(size - at).unwrap_or(usize::MAX);
+            let count = bytes.len().min(left);
+            let bytes = bytes.get(..count).unwrap_or_default();
+            if failure.is_none()
+                && let Err(error) = sink.write(at, bytes)
+            {
+                failure = Some(text::reason(&error));
+            }
+            self.input.consume(count);
+            let count = u64::try_from(count).unwrap_or_default();
+            at += count;
+            self.report.moved(count);
+            self.report.tick(crate::report::Limit::Unknown);
+            self.pace.went(count);
+            if let Some(until) = self.pace.wakes_at() {
+                std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            }
+        }
+        Ok(failure)
+    }
+}

@@ -1,0 +1,213 @@
+//! The role that sends: the remote end of a download, the local end of an upload.
+
+use std::fs::Metadata;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
+
+use super::{Conversation, OldError};
+use crate::options::MAX_DEPTH;
+use crate::plan::{base_name, shown};
+use crate::source::Source;
+use crate::text;
+
+/// Bytes read and sent at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+impl Conversation<'_> {
+    /// Sends files and, if wanted, directories; what fails is told, and the rest goes on.
+    ///
+    /// # Errors
+    /// [`OldError`] when nothing more can be sent.
+    pub fn send(&mut self, paths: &[&Path]) -> Result<(), OldError> {
+        for path in paths {
+            self.send_one(path, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the answer that comes before anything is sent.
+    ///
+    /// # Errors
+    /// [`OldError`].
+    pub fn begin_sending(&mut self) -> Result<bool, OldError> {
+        let said = self.answer()?;
+        if let Some(said) = &said
+            && !self.terms.is_remote
+        {
+            self.report.says(said);
+        }
+        Ok(said.is_none())
+    }
+
+    fn send_one(&mut self, path: &Path, depth: usize) -> Result<(), OldError> {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        let to_say = shown(path);
+        if bytes.contains(&b'\n') {
+            return self.complain(&format!("{to_say}: skipping, filename contains a newline"));
+        }
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) => return self.complain(&format!("{to_say}: {}", text::reason(&error))),
+        };
+        if metadata.is_dir() && self.terms.recursive {
+            return self.send_directory(path, &metadata, depth);
+        }
+        let source = match Source::open(path) {
+            Ok(source) => source,
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+                return self.complain(&format!("{to_say}: not a regular file"));
+            }
+            Err(error) => return self.complain(&format!("{to_say}: {}", text::reason(&error))),
+        };
+        self.send_file(path, &source)
+    }
+
+    /// Sends the times, if they are kept; whether the other side takes them.
+    fn send_times(&mut self, metadata: (i64, i64)) -> Result<bool, OldError> {
+        if !self.terms.preserve {
+            return Ok(true);
+        }
+        let (modified, accessed) = (metadata.0.max(0), metadata.1.max(0));
+        self.tell(format!("T{modified} 0 {accessed} 0\n").as_bytes())?;
+        self.accepted()
+    }
+
+    /// Whether the other side accepts the last record; what it says is passed on.
+    fn accepted(&mut self) -> Result<bool, OldError> {
+        match self.answer()? {
+            None => Ok(true),
+            Some(said) => {
+                if !self.terms.is_remote {
+                    self.report.fails(&said);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    fn send_directory(
+        &mut self,
+        path: &Path,
+        metadata: &Metadata,
+        depth: usize,
+    ) -> Result<(), OldError> {
+        let to_say = shown(path);
+        if depth >= MAX_DEPTH {
+            return self.complain(&format!(
+                "Maximum directory depth exceeded: {MAX_DEPTH} levels: {to_say}"
+            ));
+        }
+        let entries = match std::fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => return self.complain(&format!("{to_say}: {}", text::reason(&error))),
+        };
+        if !self.send_times((metadata.mtime(), metadata.atime()))? {
+            return Ok(());
+        }
+        let mut record = format!("D{:04o} 0 ", metadata.mode() & 0o7777).into_bytes();
+        record.extend_from_slice(base_name(path.as_os_str().as_encoded_bytes()));
+        record.push(b'\n');
+        self.tell(&record)?;
+        if !self.accepted()? {
+            return Ok(());
+        }
+        for entry in entries {
+            match entry {
+                Ok(entry) => self.send_one(&entry.path(), depth + 1)?,
+                Err(error) => self.complain(&format!("{to_say}: {}", text::reason(&error)))?,
+            }
+        }
+        self.tell(b"E\n")?;
+        self.accepted().map(drop)
+    }
+
+    fn send_file(&mut self, path: &Path, source: &Source) -> Result<(), OldError> {
+        let from = path.as_os_str().as_encoded_bytes();
+        let name = base_name(from);
+        self.report.begins(from, Some(source.len));
+        let times = (source.times.modified.seconds, source.times.accessed.seconds);
+        if !self.send_times(times)? {
+            return Ok(());
+        }
+        let mut record = format!("C{:04o} {} ", source.mode & 0o7777, source.len).into_bytes();
+        record.extend_from_slice(name);
+        record.push(b'\n');
+        self.tell(&record)?;
+        if let Some(said) = self.answer()? {
+            if !self.terms.is_remote {
+                self.ended(from, name, 0, Some(said));
+            }
+            return Ok(());
+        }
+        let failure = self
+            .send_content(source)?
+            .or_else(|| source.check_unchanged(true).err());
+        match failure {
+            None => self.tell(b"\0")?,
+            Some(why) => {
+                let what = format!("{}: {why}", shown(path));
+                self.complain_of(from, name, source.len, &what)?;
+                // The other side answers all the same.
+                let _ = self.answer()?;
+                return Ok(());
+            }
+        }
+        match self.answer()? {
+            None => self.ended(from, name, source.len, None),
+            Some(said) if !self.terms.is_remote => {
+                self.ended(from, name, source.len, Some(said));
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Sends as many bytes as were promised: zeros where the file gives none, which is told
+    /// behind them.
+    fn send_content(&mut self, source: &Source) -> Result<Option<String>, OldError> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut failure = None;
+        let mut left = source.len;
+        let mut file = &**source.file();
+        while left > 0 {
+            let max = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
+            let room = chunk.get_mut(..max).unwrap_or_default();
+            let count = match failure {
+                Some(_) => {
+                    room.fill(0);
+                    max
+                }
+                None => match file.read(room) {
+                    Ok(0) => {
+                        failure = Some(format!(
+                            "file changed while it was copied: it had {} bytes and ends at {}",
+                            source.len,
+                            source.len - left
+                        ));
+                        continue;
+                    }
+                    Ok(count) => count,
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                    Err(error) => {
+                        failure = Some(text::reason(&error));
+                        continue;
+                    }
+                },
+            };
+            if let Some(at) = self.pace.wakes_at() {
+                std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            }
+            let bytes = chunk.get(..count).unwrap_or_default();
+            self.output.write_all(bytes)?;
+            let count = u64::try_from(count).unwrap_or_default();
+            self.pace.went(count);
+            self.report.moved(count);
+            self.report.tick(crate::report::Limit::Unknown);
+            left -= count;
+        }
+        self.output.flush()?;
+        Ok(failure)
+    }
+}

@@ -1,0 +1,353 @@
+//! Local files that are written with what a server sends.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{File, FileTimes, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sftp::{ExactTimes, Timestamp};
+
+/// Pieces of zeros of this length and more become holes, bytes.
+const HOLE_BYTES: usize = 4096;
+
+/// How a target is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// What is there is cut, unless it has this size and time: then it may be the source.
+    Anew {
+        /// Bytes.
+        len: Option<u64>,
+        /// Seconds.
+        modified: Option<i64>,
+    },
+    /// What is there stays.
+    GoOn,
+}
+
+/// A target. What it holds from its beginning without a gap is known at any time.
+#[derive(Debug)]
+pub struct Sink {
+    file: File,
+    path: PathBuf,
+    /// Where a temporary file goes in the end.
+    target: Option<PathBuf>,
+    /// Everything before is written.
+    front: u64,
+    /// What is written behind a gap: begin and end.
+    ahead: BTreeMap<u64, u64>,
+    len_before: u64,
+    regular: bool,
+    holes: bool,
+}
+
+/// The system's form of a time; one that it cannot have is the nearest.
+#[must_use]
+pub fn system_time(at: Timestamp) -> SystemTime {
+    let part = Duration::from_nanos(u64::from(at.nanoseconds));
+    let whole = Duration::from_secs(at.seconds.unsigned_abs());
+    let base = match at.seconds >= 0 {
+        true => UNIX_EPOCH.checked_add(whole),
+        false => UNIX_EPOCH.checked_sub(whole),
+    };
+    base.and_then(|base| base.checked_add(part))
+        .unwrap_or(UNIX_EPOCH)
+}
+
+/// Sets access and modification times.
+///
+/// # Errors
+/// The system's.
+pub fn set_times(file: &File, times: &ExactTimes) -> io::Result<()> {
+    let times = FileTimes::new()
+        .set_accessed(system_time(times.accessed))
+        .set_modified(system_time(times.modified));
+    file.set_times(times)
+}
+
+/// A temporary file beside the target, the same each time: what it holds can be gone on with.
+fn temporary_path(target: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(".fulmar-part");
+    target.with_file_name(name)
+}
+
+impl Sink {
+    /// Opens the target with this mode if it is made; with `temporary` a file beside it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(
+        target: &Path,
+        mode: u32,
+        opening: Opening,
+        temporary: bool,
+        holes: bool,
+    ) -> io::Result<Self> {
+        let path = match temporary {
+            true => temporary_path(target),
+            false => target.to_path_buf(),
+        };
+        // Reading is for the proof of what is there; a target that can only be written serves.
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(mode & 0o777 | 0o200);
+        let file = match opening {
+            Opening::GoOn => options.clone().read(true).open(&path),
+            Opening::Anew { .. } => options.open(&path),
+        }?;
+        let metadata = file.metadata()?;
+        let regular = metadata.is_file();
+        let mut sink = Self {
+            file,
+            path,
+            target: temporary.then(|| target.to_path_buf()),
+            front: 0,
+            ahead: BTreeMap::new(),
+            len_before: metadata.len(),
+            regular,
+            holes: holes && regular,
+        };
+        if let Opening::Anew { len, modified } = opening {
+            let seconds = crate::source::times_of(&metadata).modified.seconds;
+            let may_be_source = !temporary
+                && len == Some(metadata.len())
+                && modified.is_none_or(|at| at == seconds);
+            if regular && metadata.len() > 0 && (!may_be_source || sink.holes) {
+                sink.cut(0)?;
+            }
+        }
+        Ok(sink)
+    }
+
+    /// The length of what was there.
+    #[must_use]
+    pub fn len_before(&self) -> u64 {
+        self.len_before
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// What was there up to `offset` is a part of the copy; what is behind it goes.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn go_on_at(&mut self, offset: u64) -> io::Result<()> {
+        self.front = offset;
+        if self.len_before > offset {
+            self.cut(offset)?;
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        self.len_before = len;
+        Ok(())
+    }
+
+    /// Everything before is written.
+    #[must_use]
+    pub fn front(&self) -> u64 {
+        self.front
+    }
+
+    /// Writes a piece where it belongs.
+    ///
+    /// # Errors
+    /// The system's; what was written counts.
+    pub fn write(&mut self, offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+        let mut at = offset;
+        if self.holes && bytes.len() >= HOLE_BYTES && is_zero(bytes) {
+            self.note(at, at + as_u64(bytes.len()));
+            return Ok(());
+        }
+        while !bytes.is_empty() {
+            // A device or a pipe has no places.
+            let written = match self.regular {
+                true => self.file.write_at(bytes, at),
+                false => io::Write::write(&mut &self.file, bytes),
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.note(at, at + as_u64(count));
+                    at += as_u64(count);
+                    bytes = bytes.get(count..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, begin: u64, end: u64) {
+        if begin > self.front {
+            let known = self.ahead.entry(begin).or_insert(end);
+            *known = (*known).max(end);
+            return;
+        }
+        self.front = self.front.max(end);
+        while let Some(entry) = self.ahead.first_entry() {
+            if *entry.key() > self.front {
+                break;
+            }
+            self.front = self.front.max(entry.remove());
+        }
+    }
+
+    /// Everything is written: length, mode and times are set, and a temporary file gets its name.
+    ///
+    /// # Errors
+    /// What could not be done, with the operation.
+    pub fn finish(
+        mut self,
+        kept: Option<(u32, Option<ExactTimes>)>,
+        sync: bool,
+    ) -> Result<(), String> {
+        let shown = crate::plan::shown(&self.path);
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            let shown = shown.clone();
+            move |error: io::Error| format!("{what} \"{shown}\": {}", crate::text::reason(&error))
+        };
+        if self.regular && (self.len_before > self.front || self.holes) {
+            let front = self.front;
+            self.cut(front).map_err(failed("local truncate"))?;
+        }
+        if let Some((mode, times)) = kept {
+            let permissions = std::fs::Permissions::from_mode(mode & 0o777);
+            self.file
+                .set_permissions(permissions)
+                .map_err(failed("local set mode on"))?;
+            if let Some(times) = times {
+                set_times(&self.file, &times).map_err(failed("local set times on"))?;
+            }
+        }
+        if sync {
+            self.file.sync_all().map_err(failed("local fsync"))?;
+        }
+        if let Some(target) = &self.target {
+            std::fs::rename(&self.path, target).map_err(failed("local rename"))?;
+        }
+        Ok(())
+    }
+
+    /// It failed: what is there is cut to what has come without a gap; a temporary file goes,
+    /// unless it `stays` to be gone on with.
+    pub fn give_up(mut self, stays: bool) {
+        let front = self.front;
+        // The failure that led here is reported; a second one would say no more.
+        if self.regular {
+            let _ = self.cut(front);
+        }
+        if self.target.is_some() && !stays {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn as_u64(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |all, byte| all | byte) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("fulmar-sink-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        path
+    }
+
+    const ANEW: Opening = Opening::Anew {
+        len: None,
+        modified: None,
+    };
+
+    #[test]
+    fn pieces_in_any_order_become_a_file_and_a_gap_cuts_it() {
+        let path = place("order");
+        let mut sink = Sink::open(&path, 0o600, ANEW, false, false).unwrap();
+        sink.write(3, b"def").unwrap();
+        sink.write(8, b"i").unwrap();
+        assert_eq!(sink.front(), 0);
+        sink.write(0, b"abc").unwrap();
+        assert_eq!(sink.front(), 6);
+        sink.give_up(false);
+        assert_eq!(std::fs::read(&path).unwrap(), b"abcdef");
+
+        let mut sink = Sink::open(&path, 0o600, ANEW, false, false).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+        sink.write(2, b"x").unwrap();
+        sink.write(0, b"yz").unwrap();
+        sink.finish(Some((0o640, None)), true).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"yzx");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_may_be_the_source_is_not_cut_by_opening() {
+        let path = place("self");
+        std::fs::write(&path, b"content").unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        let seconds = crate::source::times_of(&metadata).modified.seconds;
+        let same = Opening::Anew {
+            len: Some(7),
+            modified: Some(seconds),
+        };
+        let mut sink = Sink::open(&path, 0o600, same, false, false).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"content");
+        sink.write(0, b"content").unwrap();
+        sink.finish(None, false).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"content");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_temporary_file_gets_its_name_at_the_end_or_goes() {
+        let path = place("whole");
+        let mut sink = Sink::open(&path, 0o600, ANEW, true, false).unwrap();
+        sink.write(0, b"a").unwrap();
+        assert!(!path.exists());
+        sink.give_up(false);
+        assert!(!path.exists() && !temporary_path(&path).exists());
+        let mut sink = Sink::open(&path, 0o600, ANEW, true, false).unwrap();
+        sink.write(0, b"a").unwrap();
+        sink.finish(None, false).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"a");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn zeros_become_holes_and_the_length_stays() {
+        let path = place("holes");
+        let mut sink = Sink::open(&path, 0o600, ANEW, false, true).unwrap();
+        sink.write(0, &[1; 4096]).unwrap();
+        sink.write(4096, &[0; 1 << 20]).unwrap();
+        sink.finish(None, false).unwrap();
+        use std::os::unix::fs::MetadataExt;
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!(metadata.len(), 4096 + (1 << 20));
+        assert!(metadata.blocks() * 512 < 1 << 20);
+        std::fs::remove_file(path).unwrap();
+    }
+}

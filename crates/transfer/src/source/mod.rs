@@ -1,0 +1,115 @@
+//! Local files that are read to be sent.
+
+pub mod hash;
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use sftp::{ExactTimes, Timestamp};
+use sys::file::{Links, open_regular};
+
+/// A file that is open to be read, as it was when it was opened.
+#[derive(Debug, Clone)]
+pub struct Source {
+    file: Arc<File>,
+    /// Bytes.
+    pub len: u64,
+    /// Type and mode bits.
+    pub mode: u32,
+    /// Access and modification.
+    pub times: ExactTimes,
+    changed: (i64, i64),
+}
+
+/// The times of a file.
+#[must_use]
+pub fn times_of(metadata: &Metadata) -> ExactTimes {
+    let at = |seconds: i64, nanoseconds: i64| Timestamp {
+        seconds,
+        nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
+    };
+    ExactTimes {
+        accessed: at(metadata.atime(), metadata.atime_nsec()),
+        modified: at(metadata.mtime(), metadata.mtime_nsec()),
+    }
+}
+
+impl Source {
+    /// Opens a regular file; nothing else is touched.
+    ///
+    /// # Errors
+    /// `InvalidInput` for what is no regular file, else the system's.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = open_regular(path, Links::Follow)?;
+        let metadata = file.metadata()?;
+        Ok(Self {
+            len: metadata.len(),
+            mode: metadata.mode(),
+            times: times_of(&metadata),
+            changed: (metadata.mtime(), metadata.mtime_nsec()),
+            file: Arc::new(file),
+        })
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Reads at most `max` bytes from `offset`: fewer only where the file ends.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read(&self, offset: u64, max: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; max];
+        let mut read = 0;
+        while let Some(room) = bytes.get_mut(read..).filter(|room| !room.is_empty()) {
+            let at = offset + u64::try_from(read).unwrap_or_default();
+            match self.file.read_at(room, at) {
+                Ok(0) => break,
+                Ok(count) => read += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Whether it is, by size and (with `times`) time, what it was when it was opened.
+    ///
+    /// # Errors
+    /// What has changed, in words.
+    pub fn check_unchanged(&self, times: bool) -> Result<(), String> {
+        let now = self
+            .file
+            .metadata()
+            .map_err(|error| crate::text::reason(&error))?;
+        if now.len() != self.len {
+            return Err(format!(
+                "file changed while it was copied: it had {} bytes and has {}",
+                self.len,
+                now.len()
+            ));
+        }
+        if times && (now.mtime(), now.mtime_nsec()) != self.changed {
+            return Err("file changed while it was copied: it was written to".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Where the next data lie at or behind `offset`, and how far they reach; none when only a
+    /// hole follows. A file system that knows no holes shows none.
+    #[must_use]
+    pub fn data_from(&self, offset: u64) -> Option<(u64, u64)> {
+        match sys::file::next_data(&self.file, offset) {
+            Ok(Some((begin, end))) if begin < self.len => Some((begin, end.min(self.len))),
+            Ok(_) => None,
+            Err(_) => Some((offset, self.len)).filter(|(begin, end)| begin < end),
+        }
+    }
+}
