@@ -67,7 +67,7 @@ fn wire(sealed: Vec<crate::SealedPacket>) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_sealed_batch_has_the_bytes_of_each_job_alone() {
-    for round in 0..60 {
+    for round in 0..super::rounds(60) {
         let mut rng = Rng(100 + round);
         let counts: Vec<_> = (0..1 + rng.below(4)).map(|_| rng.below(45)).collect();
         let serial: Vec<_> = {
@@ -114,7 +114,7 @@ fn outcome(opened: &Result<OpenedPacket, PacketError>) -> Result<(u32, Vec<u8>),
 #[test]
 fn an_opened_batch_is_what_each_job_alone_gives_up_to_the_first_failure() {
     let suites = mixed_suites();
-    for round in 0..120 {
+    for round in 0..super::rounds(120) {
         let mut rng = Rng(500 + round);
         let epochs: Vec<_> = (0..1 + rng.below(4))
             .map(|_| (suites[rng.below(suites.len())], rng.below(45)))

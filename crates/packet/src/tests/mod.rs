@@ -146,3 +146,10 @@ impl Rng {
         }
     }
 }
+
+/// How many rounds of random input a test makes: `usual`, or fewer where the environment says so,
+/// since an emulator takes 20 times as long for each.
+fn rounds(usual: u64) -> u64 {
+    let most = std::env::var("FULMAR_TEST_ROUNDS").ok();
+    usual.min(most.and_then(|most| most.parse().ok()).unwrap_or(usual))
+}
