@@ -276,9 +276,12 @@ fn serve(
         cache.learn(secured.lesson(logged_in.key, careful));
     }
     let peer = secured.peer.clone();
+    let starts_at_once =
+        !in_steps && ahead::reads_on(options, version.as_deref().unwrap_or_default());
     let early = logged_in.early.as_ref().map(EarlyChannel::may_have_run);
     let mut session = Session::new(&mut secured.driver, plan.clone(), locals, peer, person)
-        .with_early(logged_in.early);
+        .with_early(logged_in.early)
+        .starting_at_once(starts_at_once);
     session.rotate_host_keys(checker, options.update_host_keys);
     let outcome = session.run();
     let unconfirmed = !session.is_confirmed();

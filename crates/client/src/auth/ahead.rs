@@ -165,6 +165,16 @@ impl Identity {
     }
 }
 
+/// Whether what runs on the session may follow its CHANNEL_OPEN, once the user is logged in.
+#[must_use]
+pub fn reads_on(options: &ClientOptions, version: &str) -> bool {
+    match options.pipeline_login {
+        PipelineLogin::No => false,
+        PipelineLogin::Yes => true,
+        PipelineLogin::Auto => Server::from_version(version) != Server::Unknown,
+    }
+}
+
 /// Whether anything is to be sent ahead at all.
 #[must_use]
 pub fn is_wanted(options: &ClientOptions, learnt: Option<&Learnt>) -> bool {

@@ -59,7 +59,7 @@ pub fn send_early(
         return Ok(None);
     };
     let id = connection.open_channel_early(kind, &fields)?;
-    debug2!("channel {}: CHANNEL_OPEN {kind} ahead of the login", id.0);
+    debug2!("channel {}: CHANNEL_OPEN {kind}, not waiting", id.0);
     let mut early = EarlyChannel {
         id,
         asked: VecDeque::new(),

@@ -82,6 +82,7 @@ pub struct Session<'c> {
     update_host_keys: YesNoAsk,
     interaction: &'c mut dyn Interaction,
     early: Option<EarlyChannel>,
+    starts_at_once: bool,
     channel: Option<ChannelId>,
     /// The channel was confirmed.
     confirmed: bool,
@@ -116,6 +117,7 @@ impl<'c> Session<'c> {
             update_host_keys: YesNoAsk::No,
             interaction,
             early: None,
+            starts_at_once: false,
             channel: None,
             confirmed: false,
             asked: VecDeque::new(),
@@ -135,6 +137,14 @@ impl<'c> Session<'c> {
     #[must_use]
     pub fn with_early(mut self, early: Option<EarlyChannel>) -> Self {
         self.early = early;
+        self
+    }
+
+    /// Starts what runs on the channel without waiting for its confirmation: for servers that read
+    /// on.
+    #[must_use]
+    pub fn starting_at_once(mut self, at_once: bool) -> Self {
+        self.starts_at_once = at_once;
         self
     }
 
@@ -254,6 +264,7 @@ impl<'c> Session<'c> {
                 self.early = Some(early);
                 id
             }
+            None if self.starts_at_once => self.start_early()?,
             None => self.command(|connection| connection.open_channel(kind, &fields))?,
         };
         self.channel = Some(id);
@@ -263,6 +274,18 @@ impl<'c> Session<'c> {
         }
         debug1!("Entering interactive session.");
         Ok(())
+    }
+
+    fn start_early(&mut self) -> Result<ChannelId, ClientError> {
+        let early = send_early(self.driver.connection(), &self.plan, Reach::Whole);
+        match early.map_err(|error| self.misuse(error))? {
+            Some(early) => {
+                let id = early.id;
+                self.early = Some(early);
+                Ok(id)
+            }
+            None => Err(self.misuse(Error::Bug("a session without a channel"))),
+        }
     }
 
     /// The server logged us in and took no notice of the channel: it is asked for again.

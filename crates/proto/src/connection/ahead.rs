@@ -31,8 +31,8 @@ impl Connection {
 
 /// Commands.
 impl Connection {
-    /// Client: asks for a channel behind a signed request that is still open, on the expectation
-    /// that it succeeds. Until the channel is confirmed, [`Connection::channel_request`],
+    /// Client: asks for a channel after the login, or behind a signed request that is still open, on
+    /// the expectation that it succeeds. Until the channel is confirmed, [`Connection::channel_request`],
     /// [`Connection::channel_eof`] and [`Connection::send_no_more_sessions`] may follow it: they
     /// go to the first channel that the server gives out, which is 0 with those that number from
     /// there. Where no request succeeds, the channel is gone, and no event tells.
@@ -42,10 +42,10 @@ impl Connection {
     /// be compressed: servers inflate what follows their answer as soon as they have sent it.
     pub fn open_channel_early(&mut self, kind: &str, fields: &[u8]) -> Result<ChannelId, Error> {
         let (client, transport) = self.client_auth()?;
-        if transport.authenticated || !client.expects_login() {
+        if !transport.authenticated && !client.expects_login() {
             return Err(Error::Misuse("no signed request is open"));
         }
-        if transport.will_compress() {
+        if !transport.authenticated && transport.will_compress() {
             return Err(Error::Misuse("nothing may follow a login that compresses"));
         }
         self.channels.open_early(&mut self.transport, kind, fields)

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::figures::{Cpu, Emit, Group, Per, Unit};
+use super::figures::{Cpu, Emit, Entry, Group, Per, Unit};
 use super::options::Row;
 use super::rounds::{Bench, Chain, Miss, Sample};
 use super::stats;
@@ -21,6 +21,36 @@ const CROWD: usize = 200;
 const AT_ONCE: usize = 8;
 const AT_ONCE_DROPBEAR: usize = 4;
 
+/// A login of one suite's client to another's server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Visit {
+    pub(super) chain: Chain,
+    /// Options of the client.
+    pub(super) options: &'static [&'static str],
+}
+
+/// The chains, our client twice: as it is, after a login to the same server, and as if it were
+/// the first.
+pub(super) fn visits(bench: &Bench) -> (Vec<Visit>, Vec<Entry>) {
+    let mut both = Vec::new();
+    for (chain, entry) in bench.chains() {
+        let cold = Entry::new(format!("{}, cold", entry.label), entry.part);
+        both.push((
+            Visit {
+                chain,
+                options: &[],
+            },
+            entry,
+        ));
+        let ours = bench.suites.get(chain.client);
+        if ours.is_some_and(|suite| suite.kind == Kind::Ours) {
+            let options = &["-oLoginCache=no"];
+            both.push((Visit { chain, options }, cold));
+        }
+    }
+    both.into_iter().unzip()
+}
+
 /// Measures logins to servers that keep running, one for each chain.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     emit(one_by_one(bench));
@@ -28,10 +58,10 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
 }
 
 fn one_by_one(bench: &Bench) -> Group {
-    let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
-    let mut labs: Vec<Result<Lab, String>> = chains
+    let (visits, entries) = visits(bench);
+    let mut labs: Vec<Result<Lab, String>> = visits
         .iter()
-        .map(|chain| bench.lab(chain.server, &bench.servers, "MaxStartups 1000"))
+        .map(|visit| bench.lab(visit.chain.server, &bench.servers, "MaxStartups 1000"))
         .collect();
     let group = Group {
         row: Row::Login.name(),
@@ -39,15 +69,23 @@ fn one_by_one(bench: &Bench) -> Group {
         unit: Unit::Milliseconds,
         per: Per::Login,
         entries,
-        notes: vec!["from the client's start to its exit; the server runs on".into()],
+        notes: vec![
+            "from the client's start to its exit; the server runs on".into(),
+            "cold: without what the last login taught (LoginCache no)".into(),
+        ],
     };
     let rounds = bench.settings.rounds(ROUNDS);
     let mut group = bench.alternate(group, rounds, |index| {
-        let (Some(chain), Some(lab)) = (chains.get(index), labs.get_mut(index)) else {
+        let (Some(visit), Some(lab)) = (visits.get(index), labs.get_mut(index)) else {
             return Err("no such chain".into());
         };
-        let suite = bench.suites.get(chain.client).ok_or("no such suite")?;
-        once(suite, lab.as_mut().map_err(|why| why.clone())?)
+        let suite = bench
+            .suites
+            .get(visit.chain.client)
+            .ok_or("no such suite")?;
+        let lab = lab.as_mut().map_err(|why| why.clone())?;
+        lab.serve()?;
+        login(suite, lab, visit.options)
     });
     for (entry, lab) in group.entries.iter_mut().zip(&mut labs) {
         let Ok(lab) = lab else { continue };
@@ -109,7 +147,7 @@ fn crowd(suite: &Suite, lab: &mut Lab, clients: usize) -> Result<(Sample, f64), 
     let each = || {
         let mut samples = Vec::new();
         while next.fetch_add(1, Ordering::Relaxed) < CROWD {
-            samples.push(login(suite, shared)?);
+            samples.push(login(suite, shared, &[])?);
         }
         Ok(samples)
     };
@@ -139,14 +177,9 @@ fn crowd(suite: &Suite, lab: &mut Lab, clients: usize) -> Result<(Sample, f64), 
     Ok((sample, stats::quantile(&times, 0.99)))
 }
 
-fn once(suite: &Suite, lab: &mut Lab) -> Result<Sample, Miss> {
-    lab.serve()?;
-    login(suite, lab)
-}
-
 /// One login to a server that runs: ms.
-fn login(suite: &Suite, lab: &Lab) -> Result<Sample, Miss> {
-    let mut client = lab.client(suite, &[], "true");
+fn login(suite: &Suite, lab: &Lab, options: &[&str]) -> Result<Sample, Miss> {
+    let mut client = lab.client(suite, options, "true");
     client
         .stdin(Stdio::null())
         .stdout(Stdio::null())

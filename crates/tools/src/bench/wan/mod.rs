@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sys::tun::{Interface, Tun};
 
 use super::figures::{Emit, Entry, Group, Part, Per, Unit};
+use super::login::visits;
 use super::options::{Algorithms, Direction, Row, Way};
 use super::rounds::{Bench, Chain as Ends, Miss, Sample};
 use super::transfer::{self, Chain, Files, Transfer};
@@ -199,7 +200,7 @@ fn streams(
 fn logins(bench: &Bench, world: &World) -> Result<Group, String> {
     /// Round-trip times that are compared.
     const RTTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(200)];
-    let (chains, entries): (Vec<Ends>, Vec<Entry>) = bench.chains().into_iter().unzip();
+    let (visits, entries) = visits(bench);
     let mut labs = bench.labs(&world.far, "MaxStartups 1000");
     let group = Group {
         row: Row::Wan.name(),
@@ -207,15 +208,19 @@ fn logins(bench: &Bench, world: &World) -> Result<Group, String> {
         unit: Unit::RoundTrips,
         per: Per::Login,
         entries,
-        notes: vec![format!(
-            "slope of the time over round-trip times of {} and {} ms, the handshake of TCP included",
-            RTTS[0].as_millis(),
-            RTTS[1].as_millis()
-        )],
+        notes: vec![
+            format!(
+                "slope of the time over round-trip times of {} and {} ms, the handshake of TCP included",
+                RTTS[0].as_millis(),
+                RTTS[1].as_millis()
+            ),
+            "cold: without what the last login taught (LoginCache no)".into(),
+        ],
     };
     Ok(
         bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-            let ends = chains.get(index).ok_or("no such chain")?;
+            let visit = visits.get(index).ok_or("no such chain")?;
+            let ends = visit.chain;
             let lab = labs.get_mut(ends.server).ok_or("no such server")?;
             let lab = lab.as_mut().map_err(|why| why.clone())?;
             lab.serve()?;
@@ -226,7 +231,7 @@ fn logins(bench: &Bench, world: &World) -> Result<Group, String> {
                     bits_per_second: 0,
                 });
                 let suite = bench.suites.get(ends.client).ok_or("no such suite")?;
-                *seconds = login(&world.near, lab.client(suite, &[], "true"))?;
+                *seconds = login(&world.near, lab.client(suite, visit.options, "true"))?;
             }
             let value = (seconds[1] - seconds[0]) / (RTTS[1] - RTTS[0]).as_secs_f64();
             Ok(Sample { value, cpu: None })
