@@ -15,6 +15,8 @@ const DEFAULT_BITS: u32 = 3072;
 const MEMORY: std::ops::RangeInclusive<u64> = 8..=127;
 /// Fewest rounds of Miller-Rabin that may be asked for (ssh-keygen's).
 const MIN_PRIME_TESTS: u32 = 4;
+/// Most rounds: each takes milliseconds for every modulus.
+const MAX_PRIME_TESTS: u32 = 1_000_000;
 /// Rounds of Miller-Rabin without another word.
 const DEFAULT_PRIME_TESTS: u32 = 100;
 /// Most moduli at a time.
@@ -117,10 +119,13 @@ impl Options {
             }
             ("prime-tests", Screen | Auto) => {
                 let rounds = u32::try_from(number("prime-tests", value)?).unwrap_or(u32::MAX);
-                if !(MIN_PRIME_TESTS..=1_000_000).contains(&rounds) {
-                    return Err(format!("Minimum primality trials is {MIN_PRIME_TESTS}"));
-                }
-                self.prime_tests = rounds;
+                self.prime_tests = match rounds {
+                    ..MIN_PRIME_TESTS => {
+                        return Err(format!("Minimum primality trials is {MIN_PRIME_TESTS}"));
+                    }
+                    MIN_PRIME_TESTS..=MAX_PRIME_TESTS => rounds,
+                    _ => return Err(format!("Maximum primality trials is {MAX_PRIME_TESTS}")),
+                };
             }
             _ => {
                 let work = match mode {
@@ -209,6 +214,7 @@ mod tests {
             (Mode::Screen, "bits=2048"),
             (Mode::Screen, "generator=4"),
             (Mode::Screen, "prime-tests=3"),
+            (Mode::Screen, "prime-tests=1000001"),
             (Mode::Screen, "checkpoint="),
             (Mode::Screen, "lines"),
             (Mode::Auto, "lines=3"),

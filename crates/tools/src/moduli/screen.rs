@@ -43,7 +43,9 @@ pub(super) fn run(request: &Request<'_>) -> Result<(), String> {
     let out = open_output(request)?;
     let total = match (options.lines, input) {
         (Some(lines), _) => Some(options.start_line.saturating_add(lines)),
-        (None, Some(path)) => File::open(path).ok().map(count_lines),
+        // What can be read twice: a pipe's lines would be gone.
+        (None, Some(path)) if path.is_file() => File::open(path).ok().map(count_lines),
+        (None, Some(_)) => None,
         (None, None) => None,
     };
     Screening::new(request, &options, total)?.run(BufReader::new(reader), out)

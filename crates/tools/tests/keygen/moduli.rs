@@ -100,6 +100,9 @@ pub(super) fn lists_and_checkpoints_are_those_of_ssh_keygen(folder: &Folder) {
     }
     screen(&[], &list, "input");
     assert_eq!(without_time(&folder.read("input")), found);
+    // A pipe by a name, which can be read only once.
+    screen(&["-f", "/dev/stdin"], &list, "pipe");
+    assert_eq!(without_time(&folder.read("pipe")), found);
     screen(&["-f", "list", "-O", "lines=700"], "", "parts");
     screen(&["-f", "list", "-O", "start-line=700"], "", "parts");
     assert_eq!(without_time(&folder.read("parts")), found);
