@@ -1,0 +1,278 @@
+//! Our scp and sftp with OpenSSH's server and ours: trees, the old protocol in both roles, cuts
+//! that are gone on with, full disks, batches.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use interop::account::is_root;
+use interop::peers::ours::{self, Kind};
+use interop::process::{Input, Outcome, installed};
+use interop::report::skipped;
+use interop::scratch::{Scratch, until};
+use interop::site::{HOST, Site, finish};
+
+const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
+
+/// Runs the test with each server that can be had.
+fn each_server(test: impl Fn(&Site, &Scratch)) {
+    for (server, subsystem) in [
+        (Kind::OpenSsh, format!("Subsystem sftp {SFTP_SERVER}\n")),
+        (Kind::Fulmar, "Subsystem sftp internal-sftp\n".to_owned()),
+    ] {
+        let there = installed("sshd").is_some() && Path::new(SFTP_SERVER).exists();
+        if server == Kind::OpenSsh && !there {
+            skipped("openssh's SFTP server", &"not installed");
+            continue;
+        }
+        let site = Site::new(Kind::Fulmar, server, &subsystem);
+        test(&site, &Scratch::new());
+    }
+}
+
+fn program(site: &Site, name: &str) -> Command {
+    let mut command = Command::new(ours::binary());
+    command.arg(name).arg("-F").arg(site.config(""));
+    command
+}
+
+fn scp(site: &Site, arguments: &[&str]) -> Outcome {
+    finish(program(site, "scp").args(arguments), Input::Nothing)
+}
+
+fn there(path: &Path) -> String {
+    format!("{HOST}:{}", path.display())
+}
+
+fn here(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            u8::try_from(state >> 24).unwrap()
+        })
+        .collect()
+}
+
+fn tree(scratch: &Scratch) -> PathBuf {
+    let root = scratch.join("tree");
+    for folder in ["d/e/f", "empty", "many"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    fs::write(root.join("d/e/f/large"), bytes(3_000_001)).unwrap();
+    fs::write(root.join("d/nothing"), "").unwrap();
+    for number in 0..300 {
+        fs::write(root.join(format!("many/{number}")), bytes(number * 17)).unwrap();
+    }
+    let name = std::os::unix::ffi::OsStringExt::from_vec(b"odd \xff'\"*".to_vec());
+    let name: std::ffi::OsString = name;
+    fs::write(root.join(name), "odd").unwrap();
+    fs::set_permissions(root.join("d/nothing"), fs::Permissions::from_mode(0o640)).unwrap();
+    let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = fs::File::open(root.join("d/e/f/large")).unwrap();
+    file.set_modified(old).unwrap();
+    root
+}
+
+/// Whether two trees hold the same; with `kept` also the same modes and times in seconds.
+fn same(one: &Path, other: &Path, kept: bool) -> bool {
+    let mut names = 0;
+    for entry in fs::read_dir(one).unwrap() {
+        let entry = entry.unwrap();
+        let beside = other.join(entry.file_name());
+        let (mine, Ok(theirs)) = (entry.metadata().unwrap(), fs::metadata(&beside)) else {
+            return false;
+        };
+        let alike = !kept || (mine.mode(), mine.mtime()) == (theirs.mode(), theirs.mtime());
+        let content = match mine.is_dir() {
+            true => same(&entry.path(), &beside, kept),
+            false => fs::read(entry.path()).unwrap() == fs::read(&beside).unwrap(),
+        };
+        if !alike || !content {
+            return false;
+        }
+        names += 1;
+    }
+    fs::read_dir(other).unwrap().count() == names
+}
+
+#[test]
+fn trees_go_up_and_down_with_modes_and_times() {
+    each_server(|site, scratch| {
+        let root = tree(scratch);
+        let (up, down) = (scratch.join("up"), scratch.join("down"));
+        let outcome = scp(site, &["-rp", &here(&root), &there(&up)]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(same(&root, &up, true));
+        let outcome = scp(site, &["-rp", &there(&up), &here(&down)]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(same(&root, &down, true));
+        // Into a directory that is there, over several connections, and between servers.
+        let outcome = scp(site, &["-r", "-n", "2", &here(&root), &there(&up)]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(same(&root, &up.join("tree"), false));
+        let across = scratch.join("across");
+        let outcome = scp(site, &["-r", &there(&root), &there(&across)]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(same(&root, &across, false));
+    });
+}
+
+#[test]
+fn the_old_protocol_goes_both_ways_with_openssh_at_the_other_end() {
+    if installed("scp").is_none() {
+        return skipped("the old protocol", &"no scp is installed");
+    }
+    each_server(|site, scratch| {
+        let root = tree(scratch);
+        let (up, down) = (scratch.join("up"), scratch.join("down"));
+        let outcome = scp(site, &["-O", "-rp", &here(&root), &there(&up)]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(same(&root, &up, true));
+        let outcome = scp(site, &["-O", "-rp", &there(&up), &here(&down)]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(same(&root, &down, true));
+        let outcome = scp(site, &["-O", &there(&up.join("nothing")), &here(&down)]);
+        assert_eq!(outcome.status, 1, "{}", outcome.summary());
+    });
+}
+
+#[test]
+fn openssh_s_scp_talks_to_our_roles() {
+    if installed("scp").is_none() {
+        return skipped("the roles of the old protocol", &"no scp is installed");
+    }
+    let scratch = Scratch::new();
+    let root = tree(&scratch);
+    // What would log in runs the command here, with our scp in place of the other.
+    let text = format!(
+        "#!/bin/sh\nfor last; do :; done\nexec sh -c \"{} $last\"\n",
+        ours::binary().display()
+    );
+    let carrier = scratch.write("carrier", text);
+    fs::set_permissions(&carrier, fs::Permissions::from_mode(0o755)).unwrap();
+    let (up, down) = (scratch.join("up"), scratch.join("down"));
+    for (from, to) in [(here(&root), there(&up)), (there(&up), here(&down))] {
+        let mut command = Command::new("scp");
+        command
+            .arg("-S")
+            .arg(&carrier)
+            .args(["-O", "-rp", &from, &to]);
+        let outcome = finish(&mut command, Input::Nothing);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    }
+    assert!(same(&root, &up, true) && same(&root, &down, true));
+}
+
+#[test]
+fn a_copy_that_is_killed_leaves_a_prefix_and_is_gone_on_with() {
+    each_server(|site, scratch| {
+        let content = bytes(6_000_000);
+        let from = scratch.write("from", &content);
+        for (name, up) in [("up", true), ("down", false)] {
+            let to = scratch.join(name);
+            let (source, target) = match up {
+                true => (here(&from), there(&to)),
+                false => (there(&from), here(&to)),
+            };
+            let mut child = program(site, "scp")
+                .args(["--limit", "1M", &source, &target])
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let len = || fs::metadata(&to).map_or(0, |metadata| metadata.len());
+            assert!(until(Duration::from_secs(30), || len() > 500_000));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            // The carrier ends with its input, and what is on its way may still arrive.
+            let mut seen = 0;
+            until(Duration::from_secs(5), || {
+                std::mem::replace(&mut seen, len()) == len()
+            });
+            let part = fs::read(&to).unwrap();
+            assert!(part.len() < content.len() && content.starts_with(&part));
+            let outcome = scp(site, &["-Z", "--json", "--verify", &source, &target]);
+            assert_eq!(outcome.status, 0, "{}", outcome.summary());
+            assert!(fs::read(&to).unwrap() == content);
+            let said = outcome.stdout.text();
+            assert!(!said.contains("\"resumed_bytes\":0,"), "{said}");
+            assert!(said.contains("\"verified\""), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_full_disk_is_named_and_leaves_a_prefix() {
+    if !is_root() {
+        return skipped("a full disk", &"needs root");
+    }
+    each_server(|site, scratch| {
+        let content = bytes(6_000_000);
+        let from = scratch.write("from", &content);
+        let small = scratch.join("small");
+        fs::create_dir(&small).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=2m", "none"])
+            .arg(&small)
+            .status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            return skipped("a full disk", &"nothing can be mounted");
+        }
+        let to = small.join("to");
+        let pairs = [(here(&from), there(&to)), (there(&from), here(&to))];
+        let results: Vec<(Outcome, Vec<u8>)> = pairs
+            .iter()
+            .map(|(source, target)| {
+                let outcome = scp(site, &[source, target]);
+                let part = fs::read(&to).unwrap();
+                fs::remove_file(&to).unwrap();
+                (outcome, part)
+            })
+            .collect();
+        let _ = Command::new("umount").arg(&small).status();
+        for (outcome, part) in results {
+            assert_eq!(outcome.status, 1, "{}", outcome.summary());
+            let said = outcome.stderr.text();
+            assert!(said.contains("No space left on device"), "{said}");
+            assert!(said.contains(&*to.to_string_lossy()), "{said}");
+            assert!(part.len() < content.len() && content.starts_with(&part));
+        }
+    });
+}
+
+#[test]
+fn a_batch_ends_with_the_first_failure_that_counts() {
+    each_server(|site, scratch| {
+        let batch = |text: &str| {
+            let file = scratch.write("batch", text);
+            let mut command = program(site, "sftp");
+            command
+                .arg("-q")
+                .arg("-b")
+                .arg(file)
+                .arg(there(scratch.path()));
+            finish(&mut command, Input::Nothing)
+        };
+        fs::write(scratch.join("a b"), "x").unwrap();
+        let outcome = batch("-rm nothing\nmkdir new\nput \"a b\"\nrename 'a b' new/c\nls -1 new\n");
+        // The file to put is looked for where the test runs.
+        assert_eq!(outcome.status, 1, "{}", outcome.summary());
+        let put = format!("put \"{}\" new/d\n", scratch.join("a b").display());
+        let outcome = batch(&format!(
+            "{put}rename 'a b' new/c\nls -1 new\nchmod 600 new/*\n"
+        ));
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(outcome.stdout.text().contains("new/c\nnew/d\n"));
+        let mode = fs::metadata(scratch.join("new/d")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let outcome = batch("rm nothing\nmkdir never\n");
+        assert_eq!(outcome.status, 1, "{}", outcome.summary());
+        assert!(!scratch.join("never").exists());
+    });
+}
