@@ -26,6 +26,9 @@ pub mod stdio;
 mod walk;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::fmt;
 
