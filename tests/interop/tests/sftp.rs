@@ -1,0 +1,303 @@
+//! Others' SFTP clients on our server of files: internal-sftp, and `fulmar sftp-server` behind
+//! OpenSSH's sshd.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use interop::account::current_user;
+use interop::fixture;
+use interop::matrix::noise;
+use interop::peers::ours::{Kind, binary};
+use interop::process::{Input, Outcome, installed};
+use interop::report::skipped;
+use interop::scratch::Scratch;
+use interop::site::{HOST, Site, finish};
+
+/// Servers that serve files by our code, each with these flags.
+fn servers(flags: &str) -> Vec<Site> {
+    let lines = |command: &str| format!("Subsystem sftp {command} {flags}\n");
+    let ours = lines("internal-sftp");
+    let behind = lines(&format!("{} sftp-server", binary().display()));
+    let mut sites = vec![Site::new(Kind::OpenSsh, Kind::Fulmar, &ours)];
+    if Kind::OpenSsh.sshd().is_ok() {
+        sites.push(Site::new(Kind::OpenSsh, Kind::OpenSsh, &behind));
+    }
+    sites
+}
+
+fn has(program: &str) -> bool {
+    let found = installed(program).is_some();
+    if !found {
+        skipped(program, &"not installed");
+    }
+    found
+}
+
+/// OpenSSH's sftp with these commands.
+fn sftp(site: &Site, scratch: &Scratch, batch: &str) -> Outcome {
+    let batch = scratch.write("batch", batch);
+    let mut command = Command::new("sftp");
+    command.arg("-S").arg(site.wrapper()).arg("-b").arg(batch);
+    finish(command.arg(HOST), Input::Nothing)
+}
+
+fn same(ours: &Path, theirs: &Path) {
+    let read = |path: &Path| fs::read(path).unwrap_or_else(|why| panic!("{path:?}: {why}"));
+    assert!(read(ours) == read(theirs), "{ours:?} is not {theirs:?}");
+}
+
+#[test]
+fn openssh_sftp_does_all_it_can() {
+    if !has("sftp") {
+        return;
+    }
+    for site in servers("") {
+        let scratch = Scratch::new();
+        let (data, back) = (
+            scratch.write("data", noise(3_000_001)),
+            scratch.join("back"),
+        );
+        fs::create_dir(scratch.join("there")).unwrap();
+        let batch = format!(
+            "cd {0}/there\nput {1} one\nchmod 640 one\nrename one two\nln two three\n\
+             symlink two link\ncp two four\nmkdir sub\nrename four sub/four\nrm three\n\
+             get -p two {2}\nls -la\ndf -h\nrmdir sub\n",
+            scratch.path().display(),
+            data.display(),
+            back.display()
+        );
+        // The last one fails: the folder is not empty.
+        let outcome = sftp(&site, &scratch, &batch);
+        assert_ne!(outcome.status, 0, "{}", outcome.summary());
+        let said = outcome.stderr.text();
+        assert!(
+            said.contains("Directory not empty") || said.contains("Failure"),
+            "{said}"
+        );
+        same(&data, &back);
+        same(&data, &scratch.join("there/sub/four"));
+        assert_eq!(
+            fs::read_link(scratch.join("there/link")).unwrap(),
+            Path::new("two")
+        );
+        assert!(!scratch.join("there/three").exists());
+        let listed = outcome.stdout.text();
+        assert!(listed.contains("-rw-r-----"), "{listed}");
+    }
+}
+
+#[test]
+fn what_was_cut_goes_on() {
+    if !has("sftp") {
+        return;
+    }
+    for site in servers("") {
+        let scratch = Scratch::new();
+        let bytes = noise(2_000_000);
+        let data = scratch.write("data", &bytes);
+        let up = scratch.write("up", &bytes[..700_001]);
+        let down = scratch.write("down", &bytes[..1_500_000]);
+        let batch = format!(
+            "reput {0} {1}\nreget {0} {2}\n",
+            data.display(),
+            up.display(),
+            down.display()
+        );
+        let outcome = sftp(&site, &scratch, &batch);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        same(&data, &up);
+        same(&data, &down);
+    }
+}
+
+#[test]
+fn names_need_not_be_utf8_and_folders_may_be_large() {
+    if !has("scp") {
+        return;
+    }
+    for site in servers("") {
+        let scratch = Scratch::new();
+        let tree = scratch.join("tree");
+        fs::create_dir(&tree).unwrap();
+        for index in 0..3000 {
+            fs::write(tree.join(format!("{index}")), noise(index % 40)).unwrap();
+        }
+        fs::write(tree.join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
+        let back = scratch.join("back");
+        let mut command = Command::new("scp");
+        command.args(["-q", "-r", "-s", "-S"]).arg(site.wrapper());
+        command.arg(format!("{HOST}:{}", tree.display())).arg(&back);
+        let outcome = finish(&mut command, Input::Nothing);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        let mut diff = Command::new("diff");
+        let found = finish(diff.arg("-r").arg(&tree).arg(&back), Input::Nothing);
+        assert_eq!(found.status, 0, "{}", found.summary());
+    }
+}
+
+#[test]
+fn failures_say_their_cause() {
+    if !has("sftp") {
+        return;
+    }
+    for site in servers("") {
+        let scratch = Scratch::new();
+        let data = scratch.write("data", noise(100_000));
+        let outcome = sftp(
+            &site,
+            &scratch,
+            &format!("put {} /dev/full\n", data.display()),
+        );
+        assert_ne!(outcome.status, 0);
+        let said = outcome.stderr.text();
+        assert!(said.contains("full"), "{said}");
+        let outcome = sftp(&site, &scratch, "get /no/such/file x\n");
+        assert_ne!(outcome.status, 0);
+    }
+}
+
+#[test]
+fn a_read_only_server_and_denied_requests_change_nothing() {
+    if !has("sftp") {
+        return;
+    }
+    for (flags, allowed) in [("-R", false), ("-P remove,rename,posix-rename", true)] {
+        for site in servers(flags) {
+            let scratch = Scratch::new();
+            let data = scratch.write("data", noise(1000));
+            let there = scratch.join("there");
+            let batch = format!(
+                "-put {0} {1}\n-rm {0}\n-rename {0} {0}.moved\n",
+                data.display(),
+                there.display()
+            );
+            let outcome = sftp(&site, &scratch, &batch);
+            assert_eq!(outcome.status, 0, "{}", outcome.summary());
+            assert_eq!(fs::read(&data).unwrap(), noise(1000));
+            assert_eq!(there.exists(), allowed, "{flags}");
+        }
+    }
+}
+
+#[test]
+fn nothing_leads_out_of_a_root() {
+    if !has("sftp") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let root = scratch.join("root");
+    fs::create_dir_all(root.join("in")).unwrap();
+    let secret = scratch.write("secret", "secret");
+    symlink(&secret, root.join("absolute")).unwrap();
+    symlink("../secret", root.join("up")).unwrap();
+    symlink("in/../data", root.join("good")).unwrap();
+    fs::write(root.join("data"), noise(5000)).unwrap();
+    for forced in ["", "ForceCommand internal-sftp\n"] {
+        let lines = format!(
+            "Subsystem sftp internal-sftp\nSftpRoot {}\n{forced}",
+            root.display()
+        );
+        let site = Site::new(Kind::OpenSsh, Kind::Fulmar, &lines);
+        let got = scratch.join("got");
+        let batch = format!(
+            "-get absolute {0}.1\n-get up {0}.2\n-get /../secret {0}.3\n-get {1} {0}.4\n\
+             -put {1} /../made\n-ln {1} in/secret\n-rename /data /../../moved\n\
+             -rename /moved /data\n-chmod 777 up\nget good {0}\npwd\n",
+            got.display(),
+            secret.display()
+        );
+        let outcome = sftp(&site, &scratch, &batch);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        same(&got, &root.join("data"));
+        for number in 1..5 {
+            assert!(!scratch.join(&format!("got.{number}")).exists(), "{number}");
+        }
+        assert!(!scratch.join("made").exists() && !scratch.join("moved").exists());
+        assert!(!root.join("in/secret").exists());
+        assert!(outcome.stdout.text().contains("directory: /\n"));
+        fs::remove_file(got).unwrap();
+    }
+}
+
+#[test]
+fn lftp_mirrors() {
+    if !has("lftp") {
+        return;
+    }
+    for site in servers("") {
+        let scratch = Scratch::new();
+        let tree = scratch.join("tree");
+        fs::create_dir_all(tree.join("below")).unwrap();
+        for index in 0..100 {
+            fs::write(tree.join(format!("below/{index}")), noise(index * 321)).unwrap();
+        }
+        let (there, back) = (scratch.join("there"), scratch.join("back"));
+        let script = format!(
+            "set sftp:connect-program {}; open sftp://{}:x@{HOST}; mirror -R {} {}; \
+             mirror {} {}; bye",
+            site.wrapper().display(),
+            current_user(),
+            tree.display(),
+            there.display(),
+            there.display(),
+            back.display()
+        );
+        let mut command = Command::new("lftp");
+        command.env("HOME", scratch.path()).args(["-e", &script]);
+        let outcome = finish(&mut command, Input::Nothing);
+        let mut diff = Command::new("diff");
+        let found = finish(diff.arg("-r").arg(&tree).arg(&back), Input::Nothing);
+        assert_eq!(
+            found.status,
+            0,
+            "{}\n{}",
+            outcome.summary(),
+            found.summary()
+        );
+    }
+}
+
+#[test]
+fn curl_puts_gets_and_goes_on() {
+    let knows = installed("curl").is_some_and(|curl| {
+        let version = Command::new(curl).arg("-V").output();
+        version.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("sftp"))
+    });
+    if !knows {
+        skipped("curl", &"not installed, or without sftp");
+        return;
+    }
+    for site in servers("") {
+        let scratch = Scratch::new();
+        let bytes = noise(1_000_003);
+        let data = scratch.write("data", &bytes);
+        let there = scratch.join("there");
+        let part = scratch.write("part", &bytes[..300_000]);
+        let url = format!(
+            "sftp://{}@127.0.0.1:{}{}",
+            site.running.user,
+            site.running.daemon.port,
+            there.display()
+        );
+        let curl = || {
+            let mut command = Command::new("curl");
+            command.args(["-sS", "-k", "--key"]);
+            command.arg(fixture::file("user_ed25519")).arg("--pubkey");
+            command.arg(fixture::file("user_ed25519.pub"));
+            command
+        };
+        let outcome = finish(curl().arg("-T").arg(&data).arg(&url), Input::Nothing);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        same(&data, &there);
+        let mut resume = curl();
+        let outcome = finish(
+            resume.args(["-C", "-", "-o"]).arg(&part).arg(&url),
+            Input::Nothing,
+        );
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        same(&data, &part);
+    }
+}
