@@ -276,3 +276,31 @@ fn a_batch_ends_with_the_first_failure_that_counts() {
         assert!(!scratch.join("never").exists());
     });
 }
+
+#[test]
+fn nothing_leaves_the_target_and_no_shell_sees_a_name() {
+    each_server(|site, scratch| {
+        fs::create_dir_all(scratch.join("x/y")).unwrap();
+        fs::write(scratch.join("x/file"), "x").unwrap();
+        let out = scratch.join("out/in");
+        fs::create_dir_all(&out).unwrap();
+        let outcome = scp(site, &["-r", &there(&scratch.join("x/y/..")), &here(&out)]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert_eq!(fs::read(out.join("file")).unwrap(), b"x");
+        let beside = fs::read_dir(scratch.join("out")).unwrap().count();
+        assert_eq!(beside, 1, "nothing beside the target");
+
+        let mark = scratch.join("mark");
+        let odd = format!("a`touch {}`$(touch {})", mark.display(), mark.display());
+        let odd = odd.replace('/', "_");
+        fs::write(scratch.join(&odd), "odd").unwrap();
+        let back = scratch.join("back");
+        let outcome = scp(site, &[&there(&scratch.join(&odd)), &here(&back)]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert_eq!(fs::read(&back).unwrap(), b"odd");
+        let outcome = scp(site, &[&here(&back), &there(&scratch.join("`touch mark`"))]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(!mark.exists() && !Path::new("mark").exists());
+        assert!(scratch.join("`touch mark`").exists());
+    });
+}
