@@ -21,7 +21,8 @@ const ZLIB_HEADER: [u8; 2] = [0x78, 0x9c];
 pub struct Settings {
     /// Effort, 1 to 9; what is outside is brought inside.
     pub level: u8,
-    /// What does not look worth it is stored, and the level may be [lowered](Compressor::set_level).
+    /// What does not look worth it is stored, and the level may be
+    /// [lowered](Compressor::set_level).
     pub adaptive: bool,
 }
 
@@ -102,13 +103,23 @@ impl Compressor {
         };
         let chosen = self.choose(payload);
         let mut piece = Piece::Stored;
-        if let Some(level) = chosen {
+        if let Some(effort) = chosen {
             let begun = cpu_ns();
             // What a new one has not seen is entered when it is needed.
             let engine = self.engine.get_or_insert_with(|| Box::new(Engine::new()));
-            piece = engine.encode(&self.window, start, level, flush, &mut self.carry, out)?;
+            let end = self.window.len();
+            let level = match effort {
+                Effort::Level(level) => Some(level),
+                Effort::Attempt => engine
+                    .gains(&self.window, start, end)
+                    .then_some(self.level.max(1)),
+            };
+            if let Some(level) = level {
+                let carry = &mut self.carry;
+                piece = engine.encode(&self.window, start, level, flush, carry, out)?;
+                self.report.note_level(level);
+            }
             self.report.cpu_ns += cpu_ns().saturating_sub(begun);
-            self.report.note_level(level);
             let deflated = (piece == Piece::Deflated).then_some(out.len() - before);
             self.policy.note(payload.len(), deflated);
         }
@@ -124,11 +135,11 @@ impl Compressor {
     }
 
     /// The effort for `payload`; `None` stores it.
-    fn choose(&mut self, payload: &[u8]) -> Option<u8> {
+    fn choose(&mut self, payload: &[u8]) -> Option<Effort> {
         if !self.settings.adaptive {
-            return Some(self.level.max(1));
+            return Some(Effort::Level(self.level.max(1)));
         }
-        level_for(&mut self.policy, self.level, payload)
+        effort_for(&mut self.policy, self.level, payload)
     }
 
     /// Takes payloads as one run, to be compressed by [`RunJob::run`] anywhere and handed back
@@ -204,14 +215,17 @@ impl Compressor {
     /// Whether [`Compressor::shed`] would free anything worth it.
     #[must_use]
     pub fn has_spare(&self) -> bool {
-        self.engine.is_some() || self.engines.has_spare()
+        self.window.is_spread() || self.engines.has_spare()
     }
 
-    /// Frees what is made again when it is needed: all but the history.
+    /// Frees what bulk data needed: all but the history, and the tables of small payloads
+    /// (384 KiB).
     pub fn shed(&mut self) {
-        self.engine = None;
         self.engines.shed();
-        self.window.shed();
+        let cut = self.window.shed();
+        if let Some(engine) = &mut self.engine {
+            engine.shift(cut);
+        }
     }
 
     /// Why the provider is not used any more; said once.
@@ -238,13 +252,22 @@ impl Compressor {
     }
 }
 
+/// What a payload is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// To be deflated.
+    Level(u8),
+    /// To be deflated if its beginning gains.
+    Attempt,
+}
+
 /// The effort for `payload` by what the last ones have shown; `None` stores it.
-pub(crate) fn level_for(policy: &mut Policy, level: u8, payload: &[u8]) -> Option<u8> {
+pub(crate) fn effort_for(policy: &mut Policy, level: u8, payload: &[u8]) -> Option<Effort> {
     match policy.choose(payload) {
         Choice::Store => None,
-        _ if level == 0 => (payload.len() < PARTIAL_BELOW_BYTES).then_some(1),
-        Choice::Attempt => Some(1),
-        Choice::Deflate => Some(level),
+        _ if level == 0 => (payload.len() < PARTIAL_BELOW_BYTES).then_some(Effort::Level(1)),
+        Choice::Attempt => Some(Effort::Attempt),
+        Choice::Deflate => Some(Effort::Level(level)),
     }
 }
 

@@ -53,6 +53,17 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// What `ssh -v` says of a direction, as OpenSSH words it: bytes before and after.
+    #[must_use]
+    pub fn line(&self, direction: &str) -> String {
+        format!(
+            "compress {direction}: raw data {}, compressed {}, factor {:.2}",
+            self.raw_bytes,
+            self.compressed_bytes,
+            ratio(self.compressed_bytes, self.raw_bytes)
+        )
+    }
+
     fn count(&mut self, raw: usize, compressed: usize) {
         self.packets = self.packets.saturating_add(1);
         self.raw_bytes = self.raw_bytes.saturating_add(raw as u64);
@@ -84,6 +95,26 @@ pub struct Report {
 }
 
 impl Report {
+    /// Who compressed what was sent, for `ssh -v`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let level = match self.levels {
+            (0, _) => "level -".to_owned(),
+            (least, most) if least == most => format!("level {most}"),
+            (least, most) => format!("level {most}..{least}"),
+        };
+        let tenths = self.cpu_ns / 100_000_000;
+        format!(
+            "compress outgoing: {} packets: {} internal, {} hardware, {} stored; {level}; {}.{} s CPU",
+            self.totals.packets,
+            self.internal,
+            self.hardware,
+            self.stored,
+            tenths / 10,
+            tenths % 10
+        )
+    }
+
     fn note_level(&mut self, level: u8) {
         let (least, most) = self.levels;
         let least = if least == 0 { level } else { least.min(level) };
@@ -101,5 +132,15 @@ impl Report {
                 self.note_level(level);
             }
         }
+    }
+}
+
+/// `part` of `whole`, 0 of nothing.
+#[allow(clippy::cast_precision_loss)] // Shown with two digits.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Report;
 use crate::adaptive::Policy;
-use crate::compressor::{cpu_ns, level_for};
+use crate::compressor::{Effort, cpu_ns, effort_for};
 use crate::deflate::{Carry, Engine, Piece, Window, flush_behind, store};
 use crate::error::DeflateError;
 use crate::provider::{Flush, Provider, Run, RunEncoder, RunError};
@@ -213,10 +213,10 @@ impl RunJob {
         })
     }
 
-    fn choose(&mut self, payload: &[u8]) -> Option<u8> {
+    fn choose(&mut self, payload: &[u8]) -> Option<Effort> {
         match &mut self.policy {
-            Some(policy) => level_for(policy, self.level, payload),
-            None => Some(self.level.max(1)),
+            Some(policy) => effort_for(policy, self.level, payload),
+            None => Some(Effort::Level(self.level.max(1))),
         }
     }
 
@@ -232,17 +232,25 @@ impl RunJob {
         for end in mem::take(&mut self.ends) {
             let payload = window.bytes().get(start..end).ok_or(DeflateError)?;
             let mut piece = Piece::Stored;
-            if let Some(level) = self.choose(payload) {
+            if let Some(effort) = self.choose(payload) {
                 let engines = &self.engines;
                 let engine = engine.get_or_insert_with(|| {
                     let mut engine = engines.engine();
                     engine.change_window();
                     engine
                 });
-                let carry = &mut self.carry;
-                piece =
-                    engine.encode_span(window, start, end, level, Flush::Sync, carry, &mut out)?;
-                report.note_level(level);
+                let level = match effort {
+                    Effort::Level(level) => Some(level),
+                    Effort::Attempt => engine
+                        .gains(window, start, end)
+                        .then_some(self.level.max(1)),
+                };
+                if let Some(level) = level {
+                    let (carry, out) = (&mut self.carry, &mut out);
+                    piece =
+                        engine.encode_span(window, start, end, level, Flush::Sync, carry, out)?;
+                    report.note_level(level);
+                }
                 if let Some(policy) = &mut self.policy {
                     let deflated = (piece == Piece::Deflated).then_some(out.len());
                     policy.note(payload.len(), deflated);

@@ -282,3 +282,192 @@ fn damaged_streams_never_panic_and_the_first_error_stays() {
         Err(InflateError::Corrupt)
     );
 }
+
+// ---- runs and engines -------------------------------------------------------------------------
+
+use std::sync::Arc;
+
+use crate::provider::{Provider, Run, RunEncoder, RunError};
+use crate::{Encoded, RunJob, Settings};
+
+/// What a run makes of its payloads.
+fn packets_of(job: RunJob, payloads: &[Vec<u8>]) -> (Vec<Vec<u8>>, crate::RunDone) {
+    let mut packets = Vec::new();
+    let done = job
+        .run(|encoded| {
+            packets.push(match encoded {
+                Encoded::Stored { header } => [header, &payloads[packets.len()]].concat(),
+                Encoded::Deflated(bytes) => bytes.to_vec(),
+            });
+        })
+        .unwrap();
+    (packets, done)
+}
+
+#[test]
+fn runs_made_in_any_order_are_one_stream() {
+    for adaptive in [true, false] {
+        let all = payloads();
+        let mut sender = Compressor::new(Settings { level: 6, adaptive });
+        let mut receiver = Decompressor::new();
+        // Small payloads in place between runs, so that bits are carried into them.
+        let mut jobs = Vec::new();
+        for (index, group) in all.chunks(4).enumerate() {
+            if index % 3 == 2 {
+                let packets: Vec<_> = group
+                    .iter()
+                    .map(|each| deflate(&mut sender, each))
+                    .collect();
+                jobs.push((None, group, packets));
+            } else {
+                let job = sender.begin_run(group.iter().map(Vec::as_slice));
+                assert_eq!(job.bytes(), group.iter().map(Vec::len).sum::<usize>());
+                jobs.push((Some(job), group, Vec::new()));
+            }
+        }
+        for (job, group, packets) in jobs.iter_mut().rev() {
+            if let Some(job) = job.take() {
+                let (made, done) = packets_of(job, group);
+                sender.finish_run(&done);
+                *packets = made;
+            }
+        }
+        for (_, group, packets) in jobs {
+            assert_eq!(group.len(), packets.len());
+            for (payload, packet) in group.iter().zip(packets) {
+                assert_eq!(&inflate(&mut receiver, &packet).unwrap(), payload);
+            }
+        }
+        assert_eq!(sender.totals(), receiver.totals());
+        let report = sender.report();
+        assert_eq!(report.internal + report.stored, report.totals.packets);
+    }
+}
+
+#[test]
+fn runs_lose_nothing_against_one_stream() {
+    let all: Vec<Vec<u8>> = (0..32).map(|at| text(30_000 + at)).collect();
+    let mut serial = Compressor::with_level(6);
+    let by_one: usize = all
+        .iter()
+        .map(|each| deflate(&mut serial, each).len())
+        .sum();
+    let mut sender = Compressor::with_level(6);
+    let mut by_runs = 0;
+    for group in all.chunks(4) {
+        let job = sender.begin_run(group.iter().map(Vec::as_slice));
+        let (packets, done) = packets_of(job, group);
+        sender.finish_run(&done);
+        by_runs += packets.iter().map(Vec::len).sum::<usize>();
+    }
+    assert!(
+        by_runs <= by_one + by_one / 50,
+        "{by_runs} against {by_one}"
+    );
+}
+
+#[test]
+fn what_does_not_compress_costs_little_and_is_stored() {
+    let mut sender = Compressor::new(Settings::default());
+    let mut receiver = Decompressor::new();
+    for seed in 0..100 {
+        let payload = noise(32 * 1024, seed);
+        let packet = deflate(&mut sender, &payload);
+        assert!(packet.len() <= payload.len() + 15);
+        assert_eq!(inflate(&mut receiver, &packet).unwrap(), payload);
+    }
+    let report = sender.report();
+    assert_eq!(report.stored, 100);
+    assert_eq!(report.totals.packets, 100);
+}
+
+/// A foreign engine that goes wrong in one of several ways from its `after`th run on.
+struct Fake {
+    wrong: fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>,
+    after: usize,
+}
+
+struct FakeEncoder {
+    wrong: fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>,
+    left: usize,
+}
+
+impl Provider for Fake {
+    fn name(&self) -> String {
+        "fake".into()
+    }
+
+    fn encoder(&self) -> Result<Box<dyn RunEncoder>, RunError> {
+        Ok(Box::new(FakeEncoder {
+            wrong: self.wrong,
+            left: self.after,
+        }))
+    }
+}
+
+impl RunEncoder for FakeEncoder {
+    fn encode_run(
+        &mut self,
+        run: &Run<'_>,
+        out: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
+    ) -> Result<(), RunError> {
+        for payload in run.payloads() {
+            let length = u16::try_from(payload.len()).unwrap();
+            out.push(0);
+            out.extend(length.to_le_bytes());
+            out.extend((!length).to_le_bytes());
+            out.extend_from_slice(payload);
+            ends.push(out.len());
+        }
+        if self.left == 0 {
+            return (self.wrong)(out, ends);
+        }
+        self.left -= 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn an_engine_that_fails_costs_a_run_and_nothing_else() {
+    let ways: [fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>; 5] = [
+        |_, _| Err(RunError("device gone".into())),
+        |_, ends| {
+            ends.pop();
+            Ok(())
+        },
+        |out, _| {
+            out.push(0);
+            Ok(())
+        },
+        |out, ends| {
+            out.resize(1 << 20, 0);
+            *ends.last_mut().unwrap() = out.len();
+            Ok(())
+        },
+        |_, ends| {
+            ends.reverse();
+            Ok(())
+        },
+    ];
+    for wrong in ways {
+        let mut sender = Compressor::with_level(6);
+        sender.set_provider(Arc::new(Fake { wrong, after: 2 }));
+        let mut receiver = Decompressor::new();
+        for round in 0..5 {
+            // A carry before each run.
+            let small = deflate(&mut sender, b"a keystroke");
+            assert_eq!(inflate(&mut receiver, &small).unwrap(), b"a keystroke");
+            let group = [text(20_000 + round), noise(10_000, 5), text(300)];
+            let job = sender.begin_run(group.iter().map(Vec::as_slice));
+            let (packets, done) = packets_of(job, &group);
+            sender.finish_run(&done);
+            for (payload, packet) in group.iter().zip(packets) {
+                assert_eq!(&inflate(&mut receiver, &packet).unwrap(), payload);
+            }
+            assert_eq!(sender.has_provider(), round < 2);
+            assert_eq!(sender.take_failure().is_some(), round == 2);
+        }
+        assert_eq!(sender.report().hardware, 6);
+    }
+}

@@ -34,5 +34,6 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("client_before_login", connection::client_before_login),
     ("after_login", connection::after_login),
     ("snapshot", connection::snapshot),
+    ("deflate", messages::deflate),
     ("inflate", messages::inflate),
 ];

@@ -119,6 +119,54 @@ pub fn inflate(data: &[u8]) {
     }
 }
 
+/// Payloads through our own deflate, serially and as a run, and back.
+///
+/// # Panics
+/// When they do not come back, or grow by more than a peer takes.
+pub fn deflate(data: &[u8]) {
+    let Some((settings, data)) = data.split_first() else {
+        return;
+    };
+    let level = 1 + settings % 9;
+    let adaptive = settings & 0x80 != 0;
+    let mut compressor = compress::Compressor::new(compress::Settings { level, adaptive });
+    let mut decompressor = compress::Decompressor::new();
+    let mut back = |packet: &[u8], payload: &[u8]| {
+        let mut out = Vec::new();
+        let result = decompressor.decompress(packet, &mut out, payload.len().max(1));
+        assert!(result.is_ok() || payload.is_empty(), "{result:?}");
+        assert!(out == payload);
+        assert!(packet.len() <= payload.len() + 17);
+    };
+    let payloads: Vec<&[u8]> = pieces(data).filter(|payload| !payload.is_empty()).collect();
+    for (index, group) in payloads.chunks(3).enumerate() {
+        if index % 2 == 0 {
+            for payload in group {
+                let mut packet = Vec::new();
+                assert!(compressor.compress(payload, &mut packet).is_ok());
+                back(&packet, payload);
+            }
+            continue;
+        }
+        let job = compressor.begin_run(group.iter().copied());
+        let mut left = group.iter();
+        let done = job.run(|encoded| {
+            let Some(payload) = left.next() else {
+                panic!("more pieces than payloads");
+            };
+            match encoded {
+                compress::Encoded::Stored { header } => back(&[header, payload].concat(), payload),
+                compress::Encoded::Deflated(packet) => back(packet, payload),
+            }
+        });
+        assert_eq!(left.count(), 0);
+        match done {
+            Ok(done) => compressor.finish_run(&done),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// Frames as the unprivileged half could send them to the monitor.
 ///
 /// # Panics

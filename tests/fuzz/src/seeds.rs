@@ -27,6 +27,10 @@ pub fn of(target: &str) -> Seeds {
         "server_before_login" | "client_before_login" => named("script", scripts(5)),
         "after_login" => named("script", scripts(2)),
         "snapshot" => named("snapshot", vec![snapshot()]),
+        "deflate" => named(
+            "payloads",
+            vec![script(5, &payloads()), script(0x80, &payloads())],
+        ),
         "inflate" => named("stream", deflated()),
         _ => Vec::new(),
     }

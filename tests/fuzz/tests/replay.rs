@@ -85,6 +85,7 @@ targets!(
     client_before_login,
     after_login,
     snapshot,
+    deflate,
     inflate,
 );
 

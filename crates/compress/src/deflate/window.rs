@@ -96,6 +96,11 @@ impl Window {
         self.end = 0;
     }
 
+    /// Whether [`Window::shed`] would free anything worth it.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.bytes.len() > 2 * HISTORY_BYTES
+    }
+
     /// Keeps the history and frees what is beyond it.
     pub(crate) fn shed(&mut self) -> usize {
         let cut = self.end.saturating_sub(HISTORY_BYTES);

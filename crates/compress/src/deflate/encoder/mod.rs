@@ -20,6 +20,11 @@ use crate::provider::{Flush, HISTORY_BYTES};
 /// What a literal is expected to take before anything is known, eighths of a bit.
 const USUAL_LITERAL_BITS: usize = 8 * 6;
 
+/// What is tried of a payload that does not look worth it, bytes, and by which part of itself it
+/// must become smaller.
+const PROBE_BYTES: usize = 8 * 1024;
+const PROBE_GAIN_PART: usize = 64;
+
 /// What became of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
@@ -152,6 +157,19 @@ impl Engine {
             return Ok(Piece::Stored);
         }
         Ok(Piece::Deflated)
+    }
+}
+
+impl Engine {
+    /// Whether the beginning of what stands from `start` to `end` becomes smaller with little
+    /// effort. Its bytes are then in the tables already, and match worse than they could.
+    pub(crate) fn gains(&mut self, window: &Window, start: usize, end: usize) -> bool {
+        let end = end.min(start + PROBE_BYTES);
+        let mut out = Vec::new();
+        let carry = &mut Carry::default();
+        let piece = self.encode_span(window, start, end, 1, Flush::Sync, carry, &mut out);
+        let length = end - start;
+        matches!(piece, Ok(Piece::Deflated)) && out.len() < length - length / PROBE_GAIN_PART
     }
 }
 
