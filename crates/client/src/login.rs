@@ -51,6 +51,10 @@ pub fn transport_config(
         alive_interval_ms: seconds(options.server_alive_interval_s),
         alive_count_max: options.server_alive_count_max,
         min_rsa_bits: usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX),
+        deflate: proto::DeflateSettings {
+            level: options.compression_level,
+            adaptive: options.compression_adaptive,
+        },
         window_memory_bytes: options.window_memory_bytes,
         ..TransportConfig::default()
     }
@@ -170,7 +174,10 @@ pub fn greet(
     let mut driver =
         Driver::new(link.0, link.1, connection).map_err(|error| failed(DriverError::Io(error)))?;
     let threads = CryptoThreads::from_option(options.crypto_threads);
-    driver.set_lane_terms(LaneTerms::new(threads));
+    driver.set_lane_terms(LaneTerms {
+        compress_threads: CryptoThreads::from_option(options.compression_threads),
+        ..LaneTerms::new(threads)
+    });
     driver.trim_memory();
     if let Some(seconds) = options.connect_timeout_s {
         let at = driver.now().saturating_add(u64::from(seconds) * 1000);
@@ -393,5 +400,32 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
     }
     if negotiated.strict_kex {
         debug2!("kex: both sides follow strict KEX");
+    }
+}
+
+/// `-v`: what is sent is compressed from now on.
+pub(crate) fn announce_compression(options: &ClientOptions) {
+    let level = options.compression_level;
+    debug1!("Enabling compression at level {level}.");
+    let threads = options
+        .compression_threads
+        .map_or("auto".to_owned(), |threads| threads.to_string());
+    let adaptive = if options.compression_adaptive {
+        ", adaptive"
+    } else {
+        ""
+    };
+    debug1!("compression: deflate engine internal (packet mode), threads {threads}{adaptive}");
+}
+
+/// `-v`: what compression has come to, in both directions.
+pub(crate) fn tell_compression(driver: &mut Driver) {
+    let connection = driver.connection();
+    if let Some(report) = connection.compress_report() {
+        debug1!("{}", report.totals.line("outgoing"));
+        debug1!("{}", report.line());
+    }
+    if let Some(totals) = connection.inflate_totals() {
+        debug1!("{}", totals.line("incoming"));
     }
 }

@@ -275,6 +275,9 @@ fn serve(
     if let Some(cache) = cache.filter(|_| !secured.without_secrets) {
         cache.learn(secured.lesson(logged_in.key, careful));
     }
+    if secured.driver.connection().is_compressing() {
+        login::announce_compression(options);
+    }
     let peer = secured.peer.clone();
     let starts_at_once =
         !in_steps && ahead::reads_on(options, version.as_deref().unwrap_or_default());
@@ -288,6 +291,7 @@ fn serve(
     drop(session);
     drop(flags);
     debug1!("crypto threads: {}", secured.driver.lane_report());
+    login::tell_compression(&mut secured.driver);
     match outcome {
         Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => {
             // Nothing runs on a channel that was not confirmed; that it was not is certain where

@@ -3,6 +3,7 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use compress::Settings as DeflateSettings;
 
 use crypto::cipher::CipherAlgorithm;
 use crypto::kex::KexAlgorithm;
@@ -63,6 +64,8 @@ pub struct TransportConfig {
     pub macs: Vec<String>,
     /// `none`, `zlib@openssh.com`; both directions.
     pub compression: Vec<String>,
+    /// How our direction is compressed where that is agreed.
+    pub deflate: DeflateSettings,
     /// Appended to our version line after a space when not empty.
     pub version_comment: String,
     /// Rekey after so many bytes in either direction; `None` for the cipher's own limit.
@@ -102,6 +105,7 @@ impl Default for TransportConfig {
             ciphers: strings(algorithms::ciphers(crypto::arch::has_fast_aes())),
             macs: strings(algorithms::MACS),
             compression: strings(&[names::COMPRESSION_NONE, names::COMPRESSION_ZLIB_OPENSSH]),
+            deflate: DeflateSettings::default(),
             version_comment: String::new(),
             rekey_bytes: None,
             rekey_ms: None,

@@ -26,8 +26,11 @@ mod snapshot;
 mod transport;
 mod userauth;
 
+pub use compress::{
+    Report as CompressReport, Settings as DeflateSettings, Totals as CompressTotals,
+};
 pub use config::{Role, ServerHostKey, TransportConfig};
-pub use connection::{Connection, Output};
+pub use connection::{CompressJob, Compressed, Connection, Output};
 pub use error::Error;
 pub use event::{
     AuthMethod, AuthProof, AuthRequest, ChannelId, Direction, Event, Negotiated, Prompt, Stream,

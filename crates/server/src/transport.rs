@@ -35,6 +35,10 @@ pub(crate) fn config(options: &ServerOptions) -> TransportConfig {
         min_rsa_bits: usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX),
         peer_signature_algorithms: signature_algorithms(&options.pubkey_accepted_algorithms),
         max_channels: MAX_CHANNELS,
+        deflate: proto::DeflateSettings {
+            level: options.compression_level,
+            adaptive: options.compression_adaptive,
+        },
         window_memory_bytes: options.window_memory_bytes,
         ..TransportConfig::default()
     }

@@ -4,6 +4,7 @@
 
 pub mod bench;
 mod copy;
+mod corpus;
 pub mod demo;
 pub mod install;
 mod json;

@@ -256,6 +256,11 @@ fn typed(
         version_addendum: expanded.version_addendum,
         visual_host_key: flag(Row::VisualHostKey),
         crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
+        compression_level: number_at(v.words(Row::CompressionLevel.index()), 0)
+            .and_then(|level| u8::try_from(level).ok())
+            .unwrap_or(6),
+        compression_adaptive: v.flag(Row::CompressionAdaptive.index()),
+        compression_threads: thread_count(v.words(Row::CompressionThreads.index())),
         window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
         login_cache: flag(Row::LoginCache),
         pipeline_login: PipelineLogin::from_word(word(Row::PipelineLogin)),

@@ -273,6 +273,12 @@ pub struct ClientOptions {
     pub crypto_threads: Option<usize>,
     /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
     pub window_memory_bytes: u64,
+    /// `CompressionLevel`, 1 to 9.
+    pub compression_level: u8,
+    /// `CompressionAdaptive`: store what does not gain, and follow the link.
+    pub compression_adaptive: bool,
+    /// `CompressionThreads`: how many threads may compress in all; none is `auto`.
+    pub compression_threads: Option<usize>,
     /// `LoginCache`: remember what each server answered, to guess it the next time.
     pub login_cache: bool,
     /// `PipelineLogin`.

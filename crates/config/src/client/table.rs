@@ -198,6 +198,9 @@ keyword_table! {
         UseMPTCP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
+        CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
+        CompressionAdaptive [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         LoginCache [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         PipelineLogin [] YES_NO_AUTO, "auto", Carried, Everywhere, First, Line;
         TCPFastOpen [] Kind::Flag, "no", Carried, Everywhere, First, Line;
@@ -210,7 +213,6 @@ keyword_table! {
             "GSSAPIDelegateCredentials" "GSSAPIKeyExchange" "GSSAPIClientIdentity" "GSSAPIServerIdentity"
             "GSSAPITrustDns" "GSSAPIRenewalForcesRekey" "GSSAPIKexAlgorithms" "AFSTokenPassing"
             "KerberosAuthentication" "KerberosTgtPassing" "RSAAuthentication" "RhostsRSAAuthentication"
-            "CompressionLevel"
         ] Kind::Rest, "", Unsupported, Everywhere, First, Never;
         Cipher [
             "FallBackToRsh" "GlobalKnownHostsFile2" "RhostsAuthentication" "UserKnownHostsFile2" "UsePrivilegedPort"

@@ -42,6 +42,18 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Fulmar's own",
     },
     Difference {
+        keyword: "compressionlevel",
+        reason: "ours: OpenSSH's level is always 6",
+    },
+    Difference {
+        keyword: "compressionadaptive",
+        reason: "ours: OpenSSH compresses everything",
+    },
+    Difference {
+        keyword: "compressionthreads",
+        reason: "ours: OpenSSH has one thread",
+    },
+    Difference {
         keyword: "sftproot",
         reason: "Fulmar's own",
     },

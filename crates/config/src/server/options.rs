@@ -309,6 +309,12 @@ pub struct ServerOptions {
     pub sftp_root: Option<String>,
     /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
     pub window_memory_bytes: u64,
+    /// `CompressionLevel`, 1 to 9.
+    pub compression_level: u8,
+    /// `CompressionAdaptive`: store what does not gain, and follow the link.
+    pub compression_adaptive: bool,
+    /// `CompressionThreads`: how many threads may compress in all; none is `auto`.
+    pub compression_threads: Option<usize>,
     pub(crate) values: Values,
     pub(crate) aes_hardware: bool,
 }

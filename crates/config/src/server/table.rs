@@ -165,6 +165,9 @@ keyword_table! {
         CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         SftpRoot [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
+        CompressionAdaptive [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         DebianBanner [] Kind::Flag, "", Fulfilled, Global, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;

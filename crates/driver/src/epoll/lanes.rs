@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use packet::{OpenJob, OpenedPacket, PacketError, SealJob, SealedPacket};
 use pipeline::{Gauge, Lane, Panicked, Pool, Sample, Tally, Work};
+use proto::{CompressJob, Compressed, Connection, Output};
 use sys::epoll::{Epoll, EventFd, Interest};
 
 use super::DriverError;
@@ -33,6 +34,14 @@ const MAX_OPEN_BYTES: usize = 2 << 20;
 /// The owner is done with bulk when it has slept so long, µs.
 const LULL_US: u64 = 50_000;
 
+/// Payloads in a run that a worker compresses: of fewer, indexing the history anew for each run
+/// costs too much, and with more there are not enough runs for all in what may be queued.
+const RUN_PAYLOADS: usize = 4;
+/// Bytes from which on a run is worth giving away; less is compressed in place.
+const RUN_BYTES: usize = 64 * 1024;
+/// The most threads that compress with `CompressionThreads auto`.
+const MOST_DEFLATE_THREADS: usize = 4;
+
 /// How many threads may work on a connection's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CryptoThreads {
@@ -45,8 +54,10 @@ pub enum CryptoThreads {
 /// On which terms a connection's packets are given to workers.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneTerms {
-    /// How many threads.
+    /// How many threads seal and open.
     pub threads: CryptoThreads,
+    /// How many compress, where anything is compressed.
+    pub compress_threads: CryptoThreads,
     /// Cores to reckon with; `None` asks the system when there is bulk.
     pub cores: Option<usize>,
     /// Bytes that must have gone through before workers are thought of.
@@ -64,11 +75,12 @@ impl CryptoThreads {
 }
 
 impl LaneTerms {
-    /// The usual ones.
+    /// The usual ones, for sealing, opening and compressing alike.
     #[must_use]
     pub fn new(threads: CryptoThreads) -> Self {
         Self {
             threads,
+            compress_threads: threads,
             cores: None,
             bulk_bytes: 8 << 20,
             share_bytes: 64 * 1024,
@@ -85,6 +97,8 @@ pub struct LaneReport {
     pub sealed: Tally,
     /// Who opened those that were received.
     pub opened: Tally,
+    /// Who compressed the runs that were given away or could have been.
+    pub compressed: Tally,
 }
 
 impl fmt::Display for LaneReport {
@@ -119,6 +133,21 @@ impl Work for Seal {
     }
 }
 
+struct Deflate;
+
+impl Work for Deflate {
+    type Job = CompressJob;
+    type Done = Compressed;
+
+    fn run(jobs: &mut Vec<CompressJob>, done: &mut Vec<Compressed>) {
+        done.extend(jobs.drain(..).map(CompressJob::run));
+    }
+
+    fn is_failure(done: &Compressed) -> bool {
+        done.is_failure()
+    }
+}
+
 type Opened = Result<OpenedPacket, PacketError>;
 
 struct Open;
@@ -149,6 +178,10 @@ struct Meter {
 pub(super) struct Lanes {
     seal: Lane<Seal>,
     open: Lane<Open>,
+    deflate: Lane<Deflate>,
+    /// Something is compressed.
+    deflates: bool,
+    compressed: VecDeque<Compressed>,
     /// What was opened and the connection has not taken yet.
     opened: VecDeque<Opened>,
     terms: LaneTerms,
@@ -198,6 +231,10 @@ impl Lanes {
         Self {
             seal: Lane::new(BATCH_BYTES, waker()),
             open: Lane::new(BATCH_BYTES, waker()),
+            // A run is a batch.
+            deflate: Lane::new(1, waker()),
+            deflates: false,
+            compressed: VecDeque::new(),
             opened: VecDeque::new(),
             terms: LaneTerms::new(CryptoThreads::AtMost(1)),
             gauge: Gauge::auto(0),
@@ -218,6 +255,7 @@ impl Lanes {
             workers: self.pool.as_ref().map_or(0, Pool::most),
             sealed: self.seal.tally(),
             opened: self.open.tally(),
+            compressed: self.deflate.tally(),
         }
     }
 
@@ -259,8 +297,82 @@ impl Lanes {
         Ok(())
     }
 
+    // ---- compressing ----------------------------------------------------------------------
+
+    /// Fetches runs that are compressed, and gives workers those that wait.
+    pub(super) fn deflate(&mut self, connection: &mut Connection) -> Result<(), DriverError> {
+        self.deflates |= connection.is_compressing();
+        if !self.deflates {
+            return Ok(());
+        }
+        loop {
+            let handed = self.deflate.advance(true, &mut self.compressed)?;
+            for compressed in self.compressed.drain(..) {
+                connection.handle_compressed(compressed)?;
+            }
+            if handed && let Some(pool) = &mut self.pool {
+                pool.summon();
+            }
+            if !self.shares_deflate() || !self.deflate.has_room() {
+                return Ok(());
+            }
+            let Some(job) = connection.poll_compress(RUN_PAYLOADS, RUN_BYTES) else {
+                return Ok(());
+            };
+            let bytes = job.bytes();
+            self.count_deflated(bytes, None);
+            self.deflate.push(job, bytes);
+        }
+    }
+
+    fn shares_deflate(&self) -> bool {
+        self.gauge.workers() > 0
+            && self.terms.compress_threads != CryptoThreads::AtMost(1)
+            && self.deflate.standing() < self.deflate_limit()
+            && self.pool.as_ref().is_some_and(|pool| pool.allowed() > 0)
+    }
+
+    /// Runs under way: one in each hand, and as many to go on with.
+    fn deflate_limit(&self) -> usize {
+        2 * (1 + self.gauge.workers())
+    }
+
+    /// The next packet; what is compressed for it here and now counts as a job.
+    pub(super) fn poll_output(&mut self, connection: &mut Connection) -> Option<Output> {
+        if !self.deflates {
+            return connection.poll_output();
+        }
+        let begun = Instant::now();
+        let output = connection.poll_output();
+        if let Some(Output::Seal(job)) = &output {
+            self.count_deflated(job.packet_bytes(), Some(begun));
+        }
+        output
+    }
+
+    fn count_deflated(&mut self, bytes: usize, begun: Option<Instant>) {
+        self.total_bytes = self.total_bytes.saturating_add(bytes as u64);
+        self.meter.bytes += bytes as u64;
+        if let Some(begun) = begun {
+            self.meter.jobs_us += micros(begun);
+        }
+        self.meter.runs |= self.gauge.wants_samples() && bytes >= self.terms.share_bytes / 16;
+    }
+
+    /// Runs are being compressed: output waits for them.
+    pub(super) fn is_deflating(&self) -> bool {
+        !self.deflate.is_empty()
+    }
+
     /// Waits for the oldest batch of what is to be sent, helping where it can.
     pub(super) fn wait_sealed(&mut self) {
+        while !self.deflate.is_empty() && self.deflate.standing() > 0 && !self.deflate.has_result()
+        {
+            if !self.deflate.help() {
+                // Somebody is at it: a run at most.
+                std::thread::yield_now();
+            }
+        }
         while !self.seal.is_empty() && self.seal.standing() > 0 && !self.seal.has_result() {
             if !self.seal.help() {
                 // Somebody is at it: a batch at most.
@@ -318,6 +430,7 @@ impl Lanes {
 
     fn shares(&self, bytes: usize) -> bool {
         bytes >= self.terms.share_bytes
+            && self.terms.threads != CryptoThreads::AtMost(1)
             && self.gauge.workers() > 0
             && self.pool.as_ref().is_some_and(|pool| pool.allowed() > 0)
     }
@@ -347,7 +460,7 @@ impl Lanes {
     pub(super) fn weigh(&mut self, epoll: &Epoll, token: u64) -> io::Result<()> {
         if self.pool.is_none()
             && self.total_bytes >= self.terms.bulk_bytes
-            && self.terms.threads != CryptoThreads::AtMost(1)
+            && self.wanted_threads() != CryptoThreads::AtMost(1)
         {
             self.begin_bulk(epoll, token)?;
         }
@@ -357,15 +470,26 @@ impl Lanes {
         Ok(())
     }
 
+    /// Compressing is what takes the time where there is any.
+    fn wanted_threads(&self) -> CryptoThreads {
+        match self.terms.compress_threads {
+            CryptoThreads::AtMost(1) => self.terms.threads,
+            threads if self.deflates => threads,
+            _ => self.terms.threads,
+        }
+    }
+
     fn begin_bulk(&mut self, epoll: &Epoll, token: u64) -> io::Result<()> {
         let cores = self.terms.cores.unwrap_or_else(sys::cpu::available);
         let most = cores.saturating_sub(1).min(MOST_WORKERS);
-        self.gauge = match self.terms.threads {
+        self.gauge = match self.wanted_threads() {
+            CryptoThreads::Auto if self.deflates => Gauge::auto(most.min(MOST_DEFLATE_THREADS - 1)),
             CryptoThreads::Auto => Gauge::auto(most),
             CryptoThreads::AtMost(threads) => Gauge::fixed(threads.saturating_sub(1).min(most)),
         };
         if most == 0 {
             self.terms.threads = CryptoThreads::AtMost(1);
+            self.terms.compress_threads = CryptoThreads::AtMost(1);
             return Ok(());
         }
         if self.wake.get().is_none() {
@@ -374,7 +498,7 @@ impl Lanes {
             // Nobody else sets it.
             let _ = self.wake.set(wake);
         }
-        let tasks = vec![self.seal.tasks(), self.open.tasks()];
+        let tasks = vec![self.deflate.tasks(), self.seal.tasks(), self.open.tasks()];
         let mut pool = Pool::new(most, tasks, without_signals);
         pool.allow(self.gauge.workers());
         self.pool = Some(pool);
@@ -400,7 +524,7 @@ impl Lanes {
             return false;
         }
         let begun = self.meter.runs.then(Instant::now);
-        let helped = self.seal.help() || self.open.help();
+        let helped = self.seal.help() || self.open.help() || self.deflate.help();
         if let Some(begun) = begun.filter(|_| helped) {
             self.meter.jobs_us += micros(begun);
         }
@@ -409,7 +533,8 @@ impl Lanes {
 
     /// The owner is about to sleep; false when it must not, as there is a result.
     pub(super) fn sleeps(&mut self) -> Sleep {
-        let may = self.pool.is_none() || (self.seal.owner_sleeps() & self.open.owner_sleeps());
+        let may = self.pool.is_none()
+            || (self.seal.owner_sleeps() & self.open.owner_sleeps() & self.deflate.owner_sleeps());
         Sleep {
             may,
             begun: self.meter.runs.then(Instant::now),
@@ -423,6 +548,7 @@ impl Lanes {
         }
         self.seal.owner_wakes();
         self.open.owner_wakes();
+        self.deflate.owner_wakes();
         if let Some(begun) = sleep.begun {
             let asleep_us = micros(begun);
             self.meter.asleep_us += asleep_us;

@@ -262,6 +262,7 @@ fn workers_come_with_bulk_only_and_only_where_there_are_cores() {
             bulk_bytes,
             share_bytes: 1,
             threads,
+            compress_threads: threads,
         });
         let mut sequencer = Sequencer::with_padding_seed([9; 32]);
         let mut out = VecDeque::new();

@@ -192,6 +192,7 @@ impl Link {
             }
             if self.is_empty() {
                 return Ok(match lanes.unsealed_bytes() {
+                    0 if lanes.is_deflating() => Left::InLane,
                     0 => Left::Nothing,
                     _ => Left::InLane,
                 });
@@ -222,11 +223,12 @@ impl Link {
     fn seal(&mut self, connection: &mut Connection, lanes: &mut Lanes) -> Result<(), DriverError> {
         loop {
             let mut any = false;
+            lanes.deflate(connection)?;
             while lanes.takes_seal()
                 && self.out_bytes + lanes.unsealed_bytes()
                     < lanes.seal_limit_bytes().min(self.pace.limit_bytes())
             {
-                match connection.poll_output() {
+                match lanes.poll_output(connection) {
                     Some(Output::Seal(job)) => lanes.push_seal(job),
                     Some(Output::Raw(line)) => {
                         debug_assert!(self.out.is_empty(), "the version line comes first");

@@ -31,7 +31,7 @@ mod ahead;
 mod alive;
 mod ping;
 
-pub use crate::transport::Output;
+pub use crate::transport::{CompressJob, Compressed, Output};
 use alive::Alive;
 
 /// Events that may wait for the owner before no more input is taken.
@@ -213,6 +213,29 @@ impl Connection {
         !self.transport.splitter.is_full() && !self.transport.is_closed()
     }
 
+    /// What is sent now is compressed.
+    #[must_use]
+    pub fn is_compressing(&self) -> bool {
+        self.transport.is_compressing()
+    }
+
+    /// What compression has done in our direction, if there was any.
+    #[must_use]
+    pub fn compress_report(&mut self) -> Option<compress::Report> {
+        Some(self.transport.compressor()?.report())
+    }
+
+    /// What the peer's direction has brought, if it was compressed.
+    #[must_use]
+    pub fn inflate_totals(&self) -> Option<compress::Totals> {
+        Some(self.transport.decompressor()?.totals())
+    }
+
+    /// The compressor of our direction: its level, and who does its work.
+    pub fn compressor(&mut self) -> Option<&mut compress::Compressor> {
+        self.transport.compressor()
+    }
+
     /// Output waits to be taken.
     #[must_use]
     pub fn has_output(&self) -> bool {
@@ -358,6 +381,14 @@ impl Connection {
         }
     }
 
+    /// The result of a job of [`Connection::poll_compress`], in the order of the jobs.
+    ///
+    /// # Errors
+    /// [`Error::Bug`] when the engine failed.
+    pub fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
+        self.transport.handle_compressed(compressed)
+    }
+
     /// Serial use: takes the version line and every whole packet, opening each in place.
     ///
     /// # Errors
@@ -397,6 +428,17 @@ impl Connection {
     /// The next thing to write; packets are sealed by running their job.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.transport.poll_output()
+    }
+
+    /// Payloads that wait to be compressed, at most `most_payloads` and only if they are
+    /// `least_bytes` or more, as a job for any thread. What is not taken is compressed in place
+    /// by [`Connection::poll_output`], which waits for jobs that are out.
+    pub fn poll_compress(
+        &mut self,
+        most_payloads: usize,
+        least_bytes: usize,
+    ) -> Option<CompressJob> {
+        self.transport.poll_compress(most_payloads, least_bytes)
     }
 
     /// The next thing that happened.

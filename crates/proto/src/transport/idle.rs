@@ -2,6 +2,8 @@
 //! been idle for a moment. Which memory that is, and how little small packets need, is known to
 //! `packet`.
 
+use compress::{Compressor, Decompressor};
+
 use super::Transport;
 use crate::Millis;
 
@@ -18,7 +20,12 @@ impl Transport {
 
     /// When memory is to be given back: once behind each activity.
     pub(super) fn shed_deadline(&self) -> Option<Millis> {
-        let spare = self.pool.has_spare() || self.splitter.has_spare();
+        let deflate = self.compressor.as_ref().is_some_and(Compressor::has_spare);
+        let inflate = self.decompressor.as_ref();
+        let spare = self.pool.has_spare()
+            || self.splitter.has_spare()
+            || deflate
+            || inflate.is_some_and(Decompressor::has_spare);
         self.active_at
             .filter(|_| spare)
             .map(|active_at| active_at.saturating_add(IDLE_MS))
@@ -31,6 +38,12 @@ impl Transport {
         self.active_at = None;
         self.pool.shed();
         self.splitter.shed();
+        if let Some(compressor) = &mut self.compressor {
+            compressor.shed();
+        }
+        if let Some(decompressor) = &mut self.decompressor {
+            decompressor.shed();
+        }
         self.output.shrink_to_fit();
         self.events.shrink_to_fit();
         true

@@ -11,11 +11,12 @@
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use compress::{Compressor, Decompressor, Settings};
-use packet::{BufPool, OpenJob, OpenedPacket, PacketBuf, SealJob, Sequencer, Splitter};
+use compress::{Compressor, Decompressor};
+use packet::{BufPool, OpenJob, OpenedPacket, PacketBuf, SealJob, SealKeys, Sequencer, Splitter};
 use wire::Reader;
 use wire::message::{self, Encode};
 
@@ -30,6 +31,7 @@ mod idle;
 mod kex;
 mod negotiate;
 mod newkeys;
+mod outbox;
 mod rekey;
 mod version;
 
@@ -38,6 +40,8 @@ pub(crate) use ext_info::PeerExtensions;
 use kex::Kex;
 use negotiate::PeerLists;
 pub(crate) use negotiate::{Agreement, DirectionSuite};
+use outbox::Item;
+pub use outbox::{CompressJob, Compressed};
 
 /// Bytes of messages held back during a key exchange; a peer that provokes more is cut off.
 const MAX_HELD_BYTES: usize = 1024 * 1024;
@@ -66,7 +70,7 @@ pub enum Output {
 }
 
 struct Queued {
-    output: Output,
+    item: Item,
     bytes: usize,
     bulk: bool,
 }
@@ -118,6 +122,12 @@ pub(crate) struct Transport {
     pub(crate) current: CurrentKeys,
     pub(crate) authenticated: bool,
     compressor: Option<Compressor>,
+    /// What is queued from now on is compressed.
+    compressing: bool,
+    /// Changes of keys in the queue.
+    keys_queued: usize,
+    /// What could not be reported where it happened.
+    failure: Option<Error>,
     decompressor: Option<Decompressor>,
     last_exchange: Millis,
     /// When a packet came or left last; `None` once memory was given back since.
@@ -217,6 +227,9 @@ impl Transport {
             current: CurrentKeys::default(),
             authenticated: false,
             compressor: None,
+            compressing: false,
+            keys_queued: 0,
+            failure: None,
             decompressor: None,
             last_exchange: now,
             active_at: None,
@@ -234,7 +247,7 @@ impl Transport {
         line.extend_from_slice(b"\r\n");
         let bytes = line.len();
         self.output.push_back(Queued {
-            output: Output::Raw(line),
+            item: Item::Ready(Output::Raw(line)),
             bytes,
             bulk: false,
         });
@@ -271,6 +284,7 @@ impl Transport {
 
     /// The next packet to open, if one is whole and may be taken now.
     pub(crate) fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
+        self.check_failure()?;
         if !self.takes_opened() || (self.serial() && self.outstanding > 0) {
             return Ok(None);
         }
@@ -406,31 +420,112 @@ impl Transport {
         self.check_rekey()
     }
 
-    /// The Order point: compression history and sequence number are fixed here.
-    fn enqueue(&mut self, mut buf: PacketBuf, bulk: bool) -> Result<(), Error> {
-        if let Some(compressor) = &mut self.compressor {
-            let mut out = Vec::with_capacity(buf.len() + 64);
-            compressor
-                .compress(buf.payload(), &mut out)
-                .map_err(|_| Error::Bug("compressor failed"))?;
-            buf.clear();
-            buf.extend(&out);
-        }
+    /// The Order point: compression history and sequence number follow from the place in the
+    /// queue. Where nothing is to be compressed the number is given at once.
+    fn enqueue(&mut self, buf: PacketBuf, bulk: bool) -> Result<(), Error> {
         let bytes = buf.len();
-        let job = self
-            .sequencer
-            .stamp(buf)
-            .map_err(|_| Error::Bug("sequence numbers exhausted"))?;
+        let item = if self.compressing {
+            Item::ToCompress(buf)
+        } else if self.stamps_at_once() {
+            Item::Ready(outbox::stamp(&mut self.sequencer, buf)?)
+        } else {
+            Item::Plain(buf)
+        };
         self.output_bytes += bytes;
         if !bulk {
             self.answer_bytes += bytes;
         }
-        self.output.push_back(Queued {
-            output: Output::Seal(job),
-            bytes,
-            bulk,
-        });
+        self.output.push_back(Queued { item, bytes, bulk });
         Ok(())
+    }
+
+    /// Nothing in the queue waits for its sequence number.
+    fn stamps_at_once(&self) -> bool {
+        self.output
+            .back()
+            .is_none_or(|queued| matches!(queued.item, Item::Ready(_)))
+    }
+
+    /// NEWKEYS of ours is queued: what comes behind it has these keys.
+    fn switch_keys(&mut self, keys: Arc<SealKeys>, reset_sequence: bool) {
+        if self.stamps_at_once() {
+            self.sequencer.set_keys(keys, reset_sequence);
+            self.restart_stream();
+        } else {
+            self.keys_queued += 1;
+            self.output.push_back(Queued {
+                item: Item::Keys {
+                    keys,
+                    reset_sequence,
+                    restart: true,
+                },
+                bytes: 0,
+                bulk: false,
+            });
+        }
+    }
+
+    fn restart_stream(&mut self) {
+        if let Some(compressor) = &mut self.compressor {
+            compressor.reset();
+        }
+    }
+
+    /// Payloads to be compressed on any thread: at most `most_payloads`, and only if they are
+    /// `least_bytes` or more. What is not taken is compressed when its turn comes.
+    pub(crate) fn poll_compress(
+        &mut self,
+        most_payloads: usize,
+        least_bytes: usize,
+    ) -> Option<CompressJob> {
+        let compressor = self.compressor.as_mut().filter(|_| self.compressing)?;
+        outbox::begin_run(&mut self.output, compressor, most_payloads, least_bytes)
+    }
+
+    /// Takes a job's result, in the order of the jobs.
+    pub(crate) fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
+        let compressor = self.compressor.as_mut();
+        let compressor = compressor.ok_or(Error::Bug("compressed without a compressor"))?;
+        outbox::finish_run(&mut self.output, compressor, compressed)
+    }
+
+    pub(crate) fn compressor(&mut self) -> Option<&mut Compressor> {
+        self.compressor.as_mut()
+    }
+
+    pub(crate) fn decompressor(&self) -> Option<&Decompressor> {
+        self.decompressor.as_ref()
+    }
+
+    pub(crate) fn is_compressing(&self) -> bool {
+        self.compressing
+    }
+
+    /// The Stamp point of what has no number yet.
+    fn make_ready(&mut self, item: Item) -> Result<Option<Output>, Error> {
+        match item {
+            Item::Ready(output) => Ok(Some(output)),
+            Item::Plain(buf) => outbox::stamp(&mut self.sequencer, buf).map(Some),
+            Item::ToCompress(mut buf) => {
+                let compressor = self.compressor.as_mut();
+                let compressor = compressor.ok_or(Error::Bug("no compressor"))?;
+                outbox::compress(compressor, &mut buf)?;
+                outbox::stamp(&mut self.sequencer, buf).map(Some)
+            }
+            Item::Keys {
+                keys,
+                reset_sequence,
+                restart,
+            } => {
+                self.keys_queued = self.keys_queued.saturating_sub(1);
+                self.sequencer.set_keys(keys, reset_sequence);
+                if restart {
+                    self.restart_stream();
+                }
+                Ok(None)
+            }
+            Item::InJob => Ok(None),
+        }
     }
 
     fn release_held(&mut self) -> Result<(), Error> {
@@ -442,13 +537,31 @@ impl Transport {
     }
 
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
-        let next = self.output.pop_front()?;
-        self.kex.progressed(self.now);
-        self.output_bytes = self.output_bytes.saturating_sub(next.bytes);
-        if !next.bulk {
-            self.answer_bytes = self.answer_bytes.saturating_sub(next.bytes);
+        loop {
+            if matches!(self.output.front()?.item, Item::InJob) {
+                return None;
+            }
+            let next = self.output.pop_front()?;
+            self.kex.progressed(self.now);
+            self.output_bytes = self.output_bytes.saturating_sub(next.bytes);
+            if !next.bulk {
+                self.answer_bytes = self.answer_bytes.saturating_sub(next.bytes);
+            }
+            match self.make_ready(next.item) {
+                Ok(None) => {}
+                Ok(output) => return output,
+                Err(error) => {
+                    // Nothing behind it could be read by the peer.
+                    self.output.clear();
+                    self.failure = Some(error);
+                    return None;
+                }
+            }
         }
-        Some(next.output)
+    }
+
+    fn check_failure(&mut self) -> Result<(), Error> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     /// True when bulk data may be queued now.
@@ -514,13 +627,17 @@ impl Transport {
         }
     }
 
+    /// What is queued from now on is compressed if that was agreed. One compressor serves all
+    /// epochs, and is told where each begins.
     fn restart_compressor(&mut self) {
         let wanted = self
             .suites()
             .0
             .is_some_and(|suite| suite.compression == Compression::ZlibOpenssh);
-        self.compressor =
-            (wanted && self.authenticated).then(|| Compressor::new(Settings::default()));
+        self.compressing = wanted && self.authenticated;
+        if self.compressing && self.compressor.is_none() {
+            self.compressor = Some(Compressor::new(self.config.deflate));
+        }
     }
 
     fn restart_decompressor(&mut self) {
@@ -528,7 +645,12 @@ impl Transport {
             .suites()
             .1
             .is_some_and(|suite| suite.compression == Compression::ZlibOpenssh);
-        self.decompressor = (wanted && self.authenticated).then(Decompressor::new);
+        match &mut self.decompressor {
+            Some(decompressor) if wanted && self.authenticated => decompressor.reset(),
+            decompressor => {
+                *decompressor = (wanted && self.authenticated).then(Decompressor::new);
+            }
+        }
     }
 
     // ---- keys -----------------------------------------------------------------------------

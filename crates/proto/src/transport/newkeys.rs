@@ -45,7 +45,7 @@ impl Transport {
             Role::Server => (s2c, c2s),
         };
         self.send_message(&NewKeys {})?;
-        self.sequencer.set_keys(ours.seal()?, strict);
+        self.switch_keys(ours.seal()?, strict);
         *self.our_keys_slot() = Some(ours);
         self.restart_compressor();
         running.step = Step::NewKeys { theirs };

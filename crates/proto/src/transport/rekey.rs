@@ -16,7 +16,9 @@ const EXCHANGE_LIMIT_MS: Millis = 120_000;
 impl Transport {
     /// Starts a key exchange when a limit is reached and none is under way.
     pub(super) fn check_rekey(&mut self) -> Result<(), Error> {
-        if self.session.is_none() || !self.authenticated || !matches!(self.kex, Kex::Idle) {
+        let settled = matches!(self.kex, Kex::Idle) && self.keys_queued == 0;
+        if self.session.is_none() || !self.authenticated || !settled {
+            // With keys in the queue the sequencer still counts what the old ones have done.
             return Ok(());
         }
         let limit = self.config.rekey_bytes.unwrap_or(DEFAULT_REKEY_BYTES);

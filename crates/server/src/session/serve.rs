@@ -67,8 +67,23 @@ impl<'a> Serve<'a> {
         }
         let report = self.driver.lane_report();
         self.context.log.debug(&format!("crypto threads: {report}"));
+        self.tell_compression();
         self.hang_up();
         ended
+    }
+
+    /// What compression has come to, in both directions.
+    fn tell_compression(&mut self) {
+        let connection = self.driver.connection();
+        let (report, totals) = (connection.compress_report(), connection.inflate_totals());
+        let log = self.context.log;
+        if let Some(report) = report {
+            log.debug(&report.totals.line("outgoing"));
+            log.debug(&report.line());
+        }
+        if let Some(totals) = totals {
+            log.debug(&totals.line("incoming"));
+        }
     }
 
     fn serve(&mut self) -> Result<(), SessionError> {

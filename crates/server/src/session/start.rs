@@ -69,7 +69,10 @@ pub(super) fn begin(
     let for_options = sys::io::dup(&network)?;
     let mut driver = Driver::new(network, None, connection)?;
     let threads = CryptoThreads::from_option(options.crypto_threads);
-    driver.set_lane_terms(LaneTerms::new(threads));
+    driver.set_lane_terms(LaneTerms {
+        compress_threads: CryptoThreads::from_option(options.compression_threads),
+        ..LaneTerms::new(threads)
+    });
     driver.trim_memory();
     let auth_info = auth_info(&grant, &options, log);
     let context = Context {

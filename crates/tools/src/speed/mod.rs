@@ -5,6 +5,7 @@
 //! `fulmar bench` measures whole programs.
 
 mod algorithms;
+mod compression;
 mod packets;
 mod peers;
 mod public_key;
@@ -21,7 +22,7 @@ use time::SLICE;
 
 const USAGE: &str = "usage: fulmar speed [--json] [name ...]\n\
      A name is one of SSH's or of openssl speed's, or a part of one:\n\
-     fulmar speed aes-256-ctr chacha20-poly1305 umac rsa x25519 dh\n";
+     fulmar speed aes-256-ctr chacha20-poly1305 umac rsa x25519 dh compress\n";
 
 /// Runs the program; gives its exit status: 0, or 2 for arguments that it does not know.
 #[must_use]
@@ -61,6 +62,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         packets: packets::rows(&selection),
         public_key,
         openssl: compared.then(peers::openssl_version).flatten(),
+        compression: compression::rows(&selection),
     };
     if report.is_empty() {
         eprintln!(

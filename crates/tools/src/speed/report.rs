@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::algorithms::{AlgorithmRow, MANY, PACKET_BYTES};
+use super::compression::CompressionRow;
 use super::packets::{PAYLOAD_BYTES, PacketRow};
 use super::public_key::{Kind, PublicKeyRow};
 use super::{cpu_features, kernels};
@@ -24,11 +25,15 @@ pub(super) struct Report {
     pub(super) public_key: Vec<PublicKeyRow>,
     /// Who `openssl speed` is, if it was asked.
     pub(super) openssl: Option<String>,
+    pub(super) compression: Vec<CompressionRow>,
 }
 
 impl Report {
     pub(super) fn is_empty(&self) -> bool {
-        self.algorithms.is_empty() && self.packets.is_empty() && self.public_key.is_empty()
+        self.algorithms.is_empty()
+            && self.packets.is_empty()
+            && self.public_key.is_empty()
+            && self.compression.is_empty()
     }
 
     pub(super) fn text(&self) -> String {
@@ -74,6 +79,24 @@ impl Report {
                 };
             }
         }
+        if !self.compression.is_empty() {
+            let mut table = Table::new(&[
+                "payloads of 32 KiB, one core, engine internal",
+                "ratio",
+                "MB/s of CPU",
+                "inflate MB/s",
+            ]);
+            for row in &self.compression {
+                table.row(vec![
+                    row.name.clone(),
+                    format!("{:.3}", row.ratio),
+                    format!("{:.0}", row.deflate / 1e6),
+                    format!("{:.0}", row.inflate / 1e6),
+                ]);
+            }
+            text += "\n";
+            text += &table.render();
+        }
         text
     }
 
@@ -96,6 +119,7 @@ impl Report {
                 "operations",
                 Json::List(self.public_key.iter().flat_map(operations_json).collect()),
             ),
+            ("compression", list(&self.compression, compression_json)),
         ])
     }
 }
@@ -203,6 +227,16 @@ fn operations_json(row: &PublicKeyRow) -> Vec<Json> {
             ])
         })
         .collect()
+}
+
+fn compression_json(row: &CompressionRow) -> Json {
+    Json::object(vec![
+        ("name", Json::text(&row.name)),
+        ("engine", Json::text("internal")),
+        ("ratio", Json::Number(row.ratio)),
+        ("deflate_bytes_per_cpu_second", Json::Number(row.deflate)),
+        ("inflate_bytes_per_second", Json::Number(row.inflate)),
+    ])
 }
 
 fn list<T>(rows: &[T], json: impl Fn(&T) -> Json) -> Json {

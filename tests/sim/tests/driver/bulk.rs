@@ -69,7 +69,8 @@ fn workers() -> LaneTerms {
     }
 }
 
-fn both_ways(config: &TransportConfig, terms: LaneTerms, up: Vec<u8>, down: Vec<u8>) {
+/// Gives the runs that were compressed apart from the rest.
+fn both_ways(config: &TransportConfig, terms: LaneTerms, up: Vec<u8>, down: Vec<u8>) -> u64 {
     let (client, server, ids) = halves(config, 1);
     let id = ids[0];
     // Up: file to file. Down: pipe to a pipe whose reader dawdles.
@@ -84,6 +85,7 @@ fn both_ways(config: &TransportConfig, terms: LaneTerms, up: Vec<u8>, down: Vec<
         .attach_source(id, Stream::Data, OwnedFd::from(file(&up)))
         .unwrap();
     client.driver.attach_sink(id, Stream::Data, sink).unwrap();
+    let mut compressed = 0;
     thread::scope(|scope| {
         let down = &down;
         scope.spawn(move || {
@@ -121,6 +123,7 @@ fn both_ways(config: &TransportConfig, terms: LaneTerms, up: Vec<u8>, down: Vec<
         while !matches!(client.driver.next(), Err(_) | Ok(Notice::PeerClosed)) {}
         let (server, there) = server.join().unwrap();
         for report in [client.driver.lane_report(), there] {
+            compressed += report.compressed.helped + report.compressed.by_workers;
             let given = report.sealed.helped + report.sealed.by_workers;
             let got = report.opened.helped + report.opened.by_workers;
             let wanted = terms.threads != CryptoThreads::AtMost(1);
@@ -139,6 +142,7 @@ fn both_ways(config: &TransportConfig, terms: LaneTerms, up: Vec<u8>, down: Vec<
     std::io::Seek::rewind(&mut stored).unwrap();
     stored.read_to_end(&mut got).unwrap();
     assert!(got == up, "upwards: {} of {}", got.len(), up.len());
+    compressed
 }
 
 const ALONE: CryptoThreads = CryptoThreads::AtMost(1);
@@ -213,6 +217,34 @@ fn both_directions_at_once_with_workers_and_a_rekey_every_mebibyte_on_both_sides
             ..TransportConfig::default()
         };
         both_ways(&config, workers(), noise(12 << 20, 8), noise(8 << 20, 9));
+    }
+}
+
+/// Bytes that become about half as many.
+fn halved(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = noise(len, seed);
+    for byte in &mut bytes {
+        *byte = b'a' + (*byte & 15);
+    }
+    bytes
+}
+
+/// Runs are compressed side by side, and each stream ends where its keys do.
+#[test]
+fn runs_compressed_by_workers_with_a_rekey_every_mebibyte_on_both_sides() {
+    for rekey_bytes in [Some(1 << 20), None] {
+        let config = TransportConfig {
+            rekey_bytes,
+            compression: vec!["zlib@openssh.com".into()],
+            ..TransportConfig::default()
+        };
+        let compressed = both_ways(
+            &config,
+            workers(),
+            halved(12 << 20, 21),
+            halved(6 << 20, 22),
+        );
+        assert!(compressed > 10, "{compressed} runs");
     }
 }
 
