@@ -1,7 +1,8 @@
 //! What may arrive now: one function over THE message table of `wire`.
 //!
 //! A message that is not permitted ends the connection, except after the first key exchange a
-//! number that nobody knows, which is answered with UNIMPLEMENTED (RFC 4253 §11.4).
+//! number that nobody knows, and what a client sent behind a request to log in that then failed:
+//! both are answered with UNIMPLEMENTED (RFC 4253 §11.4), unread and of a bounded number.
 
 use wire::message::{Phase as Belongs, Sender, info};
 
@@ -30,7 +31,7 @@ pub(crate) enum Standing {
 pub(crate) enum Verdict {
     /// Hand it on.
     Permitted,
-    /// Nobody knows this number: UNIMPLEMENTED.
+    /// Nobody knows this number, or nobody yet: UNIMPLEMENTED.
     Unknown,
     /// End the connection.
     Forbidden,
@@ -51,6 +52,14 @@ pub(crate) fn verdict(number: u8, role: Role, standing: Standing) -> Verdict {
         // Numbers 30–34 belong to either side, by method; the exchange itself checks them.
         _ => row.phase == Belongs::Kex,
     };
+    // A client may put its channel behind the request that it expects to succeed. When that one
+    // fails, the connection goes on as with OpenSSH's server; the client knows its messages by
+    // their sequence numbers.
+    if (role, standing, row.phase) == (Role::Server, Standing::Userauth, Belongs::Connection)
+        && sender
+    {
+        return Verdict::Unknown;
+    }
     let phase = match (row.phase, standing) {
         (Belongs::Kex, _) => true,
         (Belongs::Always, Standing::StrictFirstKex) => number == 1,
@@ -125,6 +134,29 @@ mod tests {
         for number in 80..=100 {
             for standing in [Standing::Service, Standing::Userauth] {
                 assert_ne!(verdict(number, Role::Server, standing), Verdict::Permitted);
+            }
+        }
+    }
+
+    #[test]
+    fn channel_messages_behind_a_login_that_failed_are_unimplemented_and_earlier_forbidden() {
+        for number in (80..=82).chain(90..=100) {
+            assert_eq!(
+                verdict(number, Role::Server, Standing::Userauth),
+                Verdict::Unknown
+            );
+            assert_eq!(
+                verdict(number, Role::Client, Standing::Userauth),
+                Verdict::Forbidden
+            );
+            for standing in [
+                Standing::FirstKex,
+                Standing::StrictFirstKex,
+                Standing::Service,
+                Standing::Rekey,
+            ] {
+                let got = verdict(number, Role::Server, standing);
+                assert_eq!(got, Verdict::Forbidden, "{number} {standing:?}");
             }
         }
     }

@@ -8,7 +8,7 @@ use hostile::victim::{Tcp, Victim};
 use interop::report::{say, skipped};
 use keys::{PrivateKey, SignatureAlgorithm};
 use wire::Put;
-use wire::message::{KexGexRequest, UserauthFailure};
+use wire::message::{Encode, KexGexRequest, ServiceRequest, UserauthFailure};
 
 fn string(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -43,8 +43,17 @@ fn channel_open_and_exec_before_login_leave_no_file() {
     let mut liar = server.connect();
     liar.exchange(&Offer::default());
     shoot(&mut liar);
+    // From here on a client may expect its login to succeed: it is told what was not served.
+    let miss = |liar: &mut Liar<Tcp>| {
+        liar.open("session", 0, 1 << 20, 32_768);
+        liar.request(0, "exec", true, &command);
+        for _ in 0..2 {
+            liar.expect(3);
+        }
+    };
     let mut liar = server.ready();
-    shoot(&mut liar);
+    miss(&mut liar);
+    drop(liar);
     // Behind a request that fails.
     let mut liar = server.ready();
     let mut bytes = liar.seal(&userauth(server.user.as_bytes(), "none", b""));
@@ -55,7 +64,10 @@ fn channel_open_and_exec_before_login_leave_no_file() {
     }
     bytes.extend(liar.seal(&open));
     liar.send_bytes(&bytes);
-    shoot(&mut liar);
+    assert_eq!(liar.answer().first(), Some(&51));
+    liar.expect(3);
+    miss(&mut liar);
+    drop(liar);
     // Success said by the client itself.
     let mut liar = server.ready();
     liar.send(&[52]);
@@ -63,6 +75,102 @@ fn channel_open_and_exec_before_login_leave_no_file() {
     server.leaves_nothing_behind();
     assert!(!file.exists());
     server.still_serves();
+}
+
+/// Everything that a client can send once it has the reply of the key exchange: NEWKEYS, the
+/// service, requests of publickey signed by these keys, and a command on the first channel.
+fn flight(liar: &mut Liar<Tcp>, user: &[u8], keys: &[&PrivateKey], command: &str) -> Vec<u8> {
+    liar.hello();
+    liar.kexinit(&Offer::default());
+    liar.expect_kexinit();
+    liar.init();
+    liar.finish();
+    let mut payloads = vec![
+        ServiceRequest {
+            service: b"ssh-userauth",
+        }
+        .encode(),
+    ];
+    for key in keys {
+        payloads.push(liar.signed_request(user, key, SignatureAlgorithm::Ed25519));
+    }
+    let mut open = vec![90];
+    open.put_string(b"session");
+    for number in [0, 1 << 20, 32_768] {
+        open.put_u32(number);
+    }
+    payloads.push(open);
+    let mut exec = vec![98];
+    exec.put_u32(0);
+    exec.put_string(b"exec");
+    exec.put_bool(true);
+    exec.put_string(command.as_bytes());
+    payloads.push(exec);
+    let mut eof = vec![96];
+    eof.put_u32(0);
+    payloads.push(eof);
+    let mut bytes = liar.sealed_newkeys();
+    for payload in payloads {
+        bytes.extend(liar.seal(&payload));
+    }
+    bytes
+}
+
+#[test]
+fn a_login_in_one_flight_is_served_however_it_arrives() {
+    let server = Server::start(&[]);
+    let user = server.user.as_bytes();
+    let stranger = PrivateKey::from_ed25519_seed(&[99; 32]);
+    let key = user_key();
+    // What follows the request that succeeds is passed over, what failed before it is no harm.
+    let lists: [(&[&PrivateKey], usize); 3] = [
+        (&[&key], 0),
+        (&[&stranger, &key], 1),
+        (&[&key, &stranger], 0),
+    ];
+    for (keys, failures) in lists {
+        for piece in [usize::MAX, 1, 13, 400] {
+            let mut liar = server.connect();
+            let bytes = flight(&mut liar, user, keys, "echo all at once; cat");
+            for part in bytes.chunks(piece.min(bytes.len())) {
+                liar.send_bytes(part);
+            }
+            liar.expect_newkeys();
+            liar.expect(6);
+            for _ in 0..failures {
+                assert_eq!(liar.answer().first(), Some(&51));
+            }
+            assert_eq!(liar.answer(), [52]);
+            let out = liar.output();
+            assert_eq!(String::from_utf8_lossy(&out), "all at once\n", "{piece}");
+        }
+    }
+    server.leaves_nothing_behind();
+}
+
+#[test]
+fn what_follows_a_login_that_failed_is_unimplemented_and_the_login_goes_on() {
+    let server = Server::start(&[]);
+    let user = server.user.as_bytes();
+    let file = server.daemon.scratch().join("written-without-login");
+    let stranger = PrivateKey::from_ed25519_seed(&[99; 32]);
+    let mut liar = server.connect();
+    let command = format!("touch {}", file.display());
+    let bytes = flight(&mut liar, user, &[&stranger], &command);
+    liar.send_bytes(&bytes);
+    liar.expect_newkeys();
+    liar.expect(6);
+    assert_eq!(liar.answer().first(), Some(&51));
+    // Under strict KEX numbers begin anew behind NEWKEYS: service 0, request 1.
+    for sequence in 2_u32..5 {
+        let payload = liar.expect(3);
+        assert_eq!(payload.get(1..), Some(&sequence.to_be_bytes()[..]));
+    }
+    liar.login_publickey(user, &user_key());
+    assert_eq!(liar.run(0, b"echo in"), b"in\n");
+    assert!(!file.exists());
+    drop(liar);
+    server.leaves_nothing_behind();
 }
 
 /// Fifty first lines that no honest client sends.

@@ -296,6 +296,17 @@ impl<V: Victim> Liar<V> {
         sent
     }
 
+    /// The same without sending it, to be delivered with what follows.
+    ///
+    /// # Panics
+    /// When there are no keys.
+    pub fn sealed_newkeys(&mut self) -> Vec<u8> {
+        let bytes = self.seal(&NewKeys {}.encode());
+        let keys = self.state.seal.take().expect("derived keys");
+        self.set_sending(keys);
+        bytes
+    }
+
     /// Takes the victim's NEWKEYS.
     ///
     /// # Panics
