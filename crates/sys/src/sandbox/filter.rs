@@ -4,19 +4,20 @@
 //! Calls are here because the version exchange, key exchange and authentication
 //! need them, or libc does behind their back (memory, locks, signals, exit). None
 //! opens, creates, executes or names anything.
+//!
+//! The program is a search tree over the numbers: when it is installed, the kernel
+//! tries it with every number there is, and a list that is walked from its front
+//! cost more than the rest of the cage.
 
-use std::collections::BTreeMap;
 use std::io;
+use std::mem::offset_of;
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
-};
+use super::bpf::{Label, Program, Target};
 
 #[cfg(target_arch = "x86_64")]
-pub(super) const ARCH: TargetArch = TargetArch::x86_64;
+const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
 #[cfg(target_arch = "aarch64")]
-pub(super) const ARCH: TargetArch = TargetArch::aarch64;
+const ARCH: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
 
 /// Allowed whatever the arguments are.
 const ALLOWED: &[i64] = &[
@@ -56,70 +57,177 @@ const ALLOWED_HERE: &[i64] = &[libc::SYS_poll, libc::SYS_time];
 #[cfg(target_arch = "aarch64")]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// Builds and installs the filter for all threads of this process.
+/// Builds and installs the filter for all threads of this process, which must have set
+/// no_new_privs.
 pub(super) fn install() -> io::Result<()> {
-    let program = program().map_err(io::Error::other)?;
-    seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)
+    program()?.install()
 }
 
-fn program() -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+/// The program, which is built from its end.
+fn program() -> io::Result<Program> {
+    let mut program = Program::default();
+    let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
+    let allow = program.end(libc::SECCOMP_RET_ALLOW);
+    let mut calls: Vec<(u32, Label)> = Vec::with_capacity(64);
     for number in ALLOWED.iter().chain(ALLOWED_HERE) {
-        rules.insert(*number, Vec::new());
+        calls.push((call(*number)?, allow));
     }
-    let no_exec = SeccompCmpOp::MaskedEq(number(libc::PROT_EXEC));
-    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        // Memory never becomes code.
-        rules.insert(call, vec![rule(&[(2, no_exec.clone(), 0)])?]);
+    // Memory never becomes code.
+    let no_exec = {
+        program.if_bits(small(libc::PROT_EXEC), kill, allow)?;
+        program.load(low_half(2))
+    };
+    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
+        calls.push((call(number)?, no_exec));
     }
-    let eq = || SeccompCmpOp::Eq;
-    rules.insert(
-        libc::SYS_setsockopt,
-        vec![
-            rule(&[
-                (1, eq(), number(libc::IPPROTO_TCP)),
-                (2, eq(), number(libc::TCP_QUICKACK)),
-            ])?,
-            rule(&[
-                (1, eq(), number(libc::IPPROTO_TCP)),
-                (2, eq(), number(libc::TCP_NODELAY)),
-            ])?,
-        ],
-    );
-    let mut looks = Vec::new();
-    for command in [libc::F_GETFL, libc::F_GETFD, libc::F_SETFL] {
-        looks.push(rule(&[(1, eq(), number(command))])?);
-    }
-    rules.insert(libc::SYS_fcntl, looks);
+    let option = one_of(
+        &mut program,
+        2,
+        &[libc::TCP_QUICKACK, libc::TCP_NODELAY],
+        allow,
+        kill,
+    )?;
+    let option = one_of(&mut program, 1, &[libc::IPPROTO_TCP], option, kill)?;
+    calls.push((call(libc::SYS_setsockopt)?, option));
+    let looks = [libc::F_GETFL, libc::F_GETFD, libc::F_SETFL];
+    let looks = one_of(&mut program, 1, &looks, allow, kill)?;
+    calls.push((call(libc::SYS_fcntl)?, looks));
     // send(2) is sendto without an address; with one it would reach elsewhere.
-    let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, eq(), 0)?;
-    rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![no_address])?]);
-    SeccompFilter::new(
-        rules,
-        SeccompAction::KillProcess,
-        SeccompAction::Allow,
-        ARCH,
-    )?
-    .try_into()
+    let mut no_address = allow;
+    for half in [low_half(4), low_half(4) + 4] {
+        program.if_equal(0, no_address, kill)?;
+        no_address = program.load(half);
+    }
+    calls.push((call(libc::SYS_sendto)?, no_address));
+    begin(program, calls, kill, kill)
+}
+
+/// Puts the front before a program whose ends stand: calls of another architecture go to
+/// `foreign`, the `calls` to their labels, and all others to `other`.
+pub(super) fn begin(
+    mut program: Program,
+    mut calls: Vec<(u32, Label)>,
+    other: Label,
+    foreign: Label,
+) -> io::Result<Program> {
+    calls.sort_unstable_by_key(|(number, _)| *number);
+    search(&mut program, &calls, other)?;
+    let number = program.load(offset_of!(libc::seccomp_data, nr));
+    program.if_equal(ARCH, number, foreign)?;
+    program.load(offset_of!(libc::seccomp_data, arch));
+    Ok(program)
+}
+
+/// Where a number that was loaded leads: to its call's label, or to `other`.
+fn search(program: &mut Program, calls: &[(u32, Label)], other: Label) -> io::Result<Label> {
+    match calls {
+        [] => Ok(other),
+        [(number, label)] => program.if_equal(*number, *label, other),
+        _ => {
+            let (low, high) = calls.split_at(calls.len() / 2);
+            let first = high.first().map_or(0, |(number, _)| *number);
+            let high = search(program, high, other)?;
+            let low = search(program, low, other)?;
+            program.if_at_least(first, high, low)
+        }
+    }
+}
+
+/// Loads an argument, of which only 32 bits count, and compares it.
+pub(super) fn one_of(
+    program: &mut Program,
+    argument: usize,
+    values: &[i32],
+    yes: Label,
+    no: Label,
+) -> io::Result<Label> {
+    let mut otherwise = no;
+    for value in values {
+        otherwise = program.if_equal(small(*value), yes, otherwise)?;
+    }
+    Ok(program.load(low_half(argument)))
+}
+
+/// Where the lower 32 bits of an argument stand. Both architectures are little-endian.
+pub(super) fn low_half(argument: usize) -> Target {
+    offset_of!(libc::seccomp_data, args) + argument * size_of::<u64>()
 }
 
 /// A small non-negative constant of libc's.
-pub(super) fn number(value: i32) -> u64 {
-    u64::try_from(value).unwrap_or(u64::MAX)
+pub(super) fn small(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// All conditions must hold; arguments are 32 bits wide.
-pub(super) fn rule(
-    conditions: &[(u8, SeccompCmpOp, u64)],
-) -> Result<SeccompRule, seccompiler::BackendError> {
-    let mut all = Vec::with_capacity(conditions.len());
-    for (argument, operator, value) in conditions {
-        all.push(SeccompCondition::new(
-            *argument,
-            SeccompCmpArgLen::Dword,
-            operator.clone(),
-            *value,
-        )?);
+pub(super) fn call(number: i64) -> io::Result<u32> {
+    u32::try_from(number).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        let mut data = Vec::new();
+        data.extend(number.to_ne_bytes());
+        data.extend(arch.to_ne_bytes());
+        data.extend(0_u64.to_ne_bytes());
+        data.extend(arguments.into_iter().flat_map(u64::to_ne_bytes));
+        program().unwrap().run(&data)
     }
-    SeccompRule::new(all)
+
+    fn allows(number: i64, arguments: [u64; 6]) -> bool {
+        match verdict(ARCH, u32::try_from(number).unwrap(), arguments) {
+            libc::SECCOMP_RET_ALLOW => true,
+            libc::SECCOMP_RET_KILL_PROCESS => false,
+            other => panic!("verdict {other:#x}"),
+        }
+    }
+
+    #[test]
+    fn what_the_list_names_is_allowed_and_nothing_else() {
+        let by_argument = [
+            libc::SYS_mmap,
+            libc::SYS_mprotect,
+            libc::SYS_setsockopt,
+            libc::SYS_fcntl,
+            libc::SYS_sendto,
+        ];
+        // With these no call that looks at its arguments is allowed.
+        let bad = [9, 9, 7, 9, 9, 9];
+        for number in (0..1024).chain([0x4000_0000, 0x4000_0001, 0xffff_ffff]) {
+            let listed = ALLOWED.iter().chain(ALLOWED_HERE).any(|n| *n == number);
+            assert_eq!(allows(number, bad), listed, "{number}");
+            let known = listed || by_argument.contains(&number);
+            assert!(known || !allows(number, [0; 6]), "{number}");
+        }
+        assert_eq!(verdict(ARCH ^ 1, 0, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+    }
+
+    #[test]
+    fn arguments_decide_where_they_must() {
+        let at = |index: usize, value: u64| {
+            let mut arguments = [0; 6];
+            arguments[index] = value;
+            arguments
+        };
+        for number in [libc::SYS_mmap, libc::SYS_mprotect] {
+            assert!(allows(number, at(2, 3)));
+            assert!(!allows(number, at(2, 4)) && !allows(number, at(2, 7)));
+        }
+        let (tcp, quick) = (u64::from(small(libc::IPPROTO_TCP)), 12);
+        assert!(allows(libc::SYS_setsockopt, [3, tcp, 1, 0, 0, 0]));
+        assert!(allows(libc::SYS_setsockopt, [3, tcp, quick, 0, 0, 0]));
+        assert!(!allows(libc::SYS_setsockopt, [3, tcp, 13, 0, 0, 0]));
+        assert!(!allows(libc::SYS_setsockopt, [3, 1, 1, 0, 0, 0]));
+        for (command, allowed) in [(1, true), (3, true), (4, true), (0, false), (2, false)] {
+            assert_eq!(
+                allows(libc::SYS_fcntl, at(1, command)),
+                allowed,
+                "{command}"
+            );
+        }
+        assert!(allows(libc::SYS_sendto, [3, 1, 1, 0, 0, 16]));
+        assert!(!allows(libc::SYS_sendto, at(4, 1)));
+        assert!(!allows(libc::SYS_sendto, at(4, 1 << 32)));
+    }
 }

@@ -6,7 +6,6 @@
 //! authentication, a forbidden call fails and does not kill, as if the kernel did not know it
 //! (ENOSYS): such libraries look around when they start, and do without what they may not have.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -14,10 +13,10 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompCmpOp, SeccompFilter};
 
+use super::bpf::Program;
 use super::files::Wall;
-use super::filter::{ARCH, number, rule};
+use super::filter::{begin, call, low_half, one_of, small};
 use crate::process::{self, Limit, Resource};
 
 /// What may be read, and loaded as code: libraries with what they depend on, and the loader's
@@ -163,8 +162,7 @@ pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
         process::set_limit(resource, Limit::both(value.min(ceiling)))?;
     }
     let wall = files(libraries)?;
-    let program = program().map_err(io::Error::other)?;
-    seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)?;
+    program()?.install()?;
     Ok(wall)
 }
 
@@ -207,34 +205,29 @@ fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
     })
 }
 
-fn program() -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules = BTreeMap::new();
-    for call in ALLOWED.iter().chain(ALLOWED_HERE) {
-        rules.insert(*call, Vec::new());
+fn program() -> io::Result<Program> {
+    let mut program = Program::default();
+    let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
+    let unknown = small(libc::ENOSYS) | libc::SECCOMP_RET_ERRNO;
+    let unknown = program.end(unknown);
+    let allow = program.end(libc::SECCOMP_RET_ALLOW);
+    let mut calls = Vec::with_capacity(128);
+    for number in ALLOWED.iter().chain(ALLOWED_HERE) {
+        calls.push((call(*number)?, allow));
     }
     // Threads and no processes. The flags of clone3 lie where a filter cannot see them; the C
     // library takes clone where the kernel has no clone3.
-    let threads = SeccompCmpOp::MaskedEq(number(libc::CLONE_THREAD));
-    let thread = number(libc::CLONE_THREAD);
-    rules.insert(libc::SYS_clone, vec![rule(&[(0, threads, thread)])?]);
+    program.if_bits(small(libc::CLONE_THREAD), allow, unknown)?;
+    let threads = program.load(low_half(0));
+    calls.push((call(libc::SYS_clone)?, threads));
     // abort(3), to this process alone.
-    let own = number(process::pid());
-    rules.insert(libc::SYS_tgkill, vec![rule(&[(0, SeccompCmpOp::Eq, own)])?]);
+    let own = one_of(&mut program, 0, &[process::pid()], allow, unknown)?;
+    calls.push((call(libc::SYS_tgkill)?, own));
     // Limits of this process alone.
-    rules.insert(
-        libc::SYS_prlimit64,
-        vec![rule(&[(0, SeccompCmpOp::Eq, 0)])?],
-    );
-    let mut control = Vec::new();
-    for command in [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA] {
-        control.push(rule(&[(0, SeccompCmpOp::Eq, number(command))])?);
-    }
-    rules.insert(libc::SYS_prctl, control);
-    SeccompFilter::new(
-        rules,
-        SeccompAction::Errno(u32::try_from(libc::ENOSYS).unwrap_or(1)),
-        SeccompAction::Allow,
-        ARCH,
-    )?
-    .try_into()
+    let own = one_of(&mut program, 0, &[0], allow, unknown)?;
+    calls.push((call(libc::SYS_prlimit64)?, own));
+    let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
+    let control = one_of(&mut program, 0, &control, allow, unknown)?;
+    calls.push((call(libc::SYS_prctl)?, control));
+    begin(program, calls, unknown, kill)
 }

@@ -1,0 +1,127 @@
+//! Programs for the kernel's packet filter machine, which seccomp(2) uses: as much of it as
+//! [`filter`](super::filter) needs.
+//!
+//! A jump leads forward by at most 255 instructions, so a program is written from its end: where
+//! a jump leads to has been written before the jump.
+
+use std::io;
+
+/// An offset into what a program looks at (`struct seccomp_data`), in bytes.
+pub(super) type Target = usize;
+
+/// An instruction that stands further behind, by its distance from the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Label(usize);
+
+/// The kernel's limit (`BPF_MAXINSNS`).
+const MAX_INSTRUCTIONS: usize = 4096;
+
+/// A program; its last instruction stands first.
+#[derive(Default)]
+pub(super) struct Program {
+    backwards: Vec<libc::sock_filter>,
+}
+
+impl Program {
+    fn push(&mut self, code: u32, jumps: (u8, u8), k: u32) -> Label {
+        let code = u16::try_from(code).unwrap_or(u16::MAX);
+        let (jt, jf) = jumps;
+        self.backwards.push(libc::sock_filter { code, jt, jf, k });
+        Label(self.backwards.len() - 1)
+    }
+
+    /// Instructions to be passed over from the next one on.
+    fn distance(&self, to: Label) -> io::Result<u8> {
+        let between = self.backwards.len().checked_sub(to.0 + 1);
+        between
+            .and_then(|count| u8::try_from(count).ok())
+            .ok_or_else(|| io::Error::other("system call filter: a jump is too long"))
+    }
+
+    fn jump(&mut self, test: u32, k: u32, yes: Label, no: Label) -> io::Result<Label> {
+        let jumps = (self.distance(yes)?, self.distance(no)?);
+        Ok(self.push(libc::BPF_JMP | test | libc::BPF_K, jumps, k))
+    }
+
+    /// Ends the program with a verdict.
+    pub(super) fn end(&mut self, verdict: u32) -> Label {
+        self.push(libc::BPF_RET | libc::BPF_K, (0, 0), verdict)
+    }
+
+    /// Loads 32 bits and goes on with what was written last.
+    pub(super) fn load(&mut self, from: Target) -> Label {
+        let from = u32::try_from(from).unwrap_or(u32::MAX);
+        self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), from)
+    }
+
+    /// Whether what was loaded is `value`.
+    pub(super) fn if_equal(&mut self, value: u32, yes: Label, no: Label) -> io::Result<Label> {
+        self.jump(libc::BPF_JEQ, value, yes, no)
+    }
+
+    /// Whether what was loaded is `value` or more.
+    pub(super) fn if_at_least(&mut self, value: u32, yes: Label, no: Label) -> io::Result<Label> {
+        self.jump(libc::BPF_JGE, value, yes, no)
+    }
+
+    /// Whether what was loaded has any of `bits`.
+    pub(super) fn if_bits(&mut self, bits: u32, yes: Label, no: Label) -> io::Result<Label> {
+        self.jump(libc::BPF_JSET, bits, yes, no)
+    }
+
+    /// Installs it for all threads of this process.
+    pub(super) fn install(mut self) -> io::Result<()> {
+        self.backwards.reverse();
+        let length = u16::try_from(self.backwards.len())
+            .ok()
+            .filter(|length| usize::from(*length) <= MAX_INSTRUCTIONS)
+            .ok_or_else(|| io::Error::other("system call filter: too long"))?;
+        let program = libc::sock_fprog {
+            len: length,
+            filter: self.backwards.as_mut_ptr(),
+        };
+        // SAFETY: the program points at `length` instructions, which the kernel copies and checks.
+        let outcome = crate::ffi::check_long(unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                libc::SECCOMP_FILTER_FLAG_TSYNC,
+                &raw const program,
+            )
+        })?;
+        if outcome != 0 {
+            // The number of a thread that has a filter of its own.
+            return Err(io::Error::other("system call filter: a thread is outside"));
+        }
+        Ok(())
+    }
+
+    /// What the program says to a call: the kernel's machine in a few lines.
+    #[cfg(test)]
+    pub(super) fn run(&self, data: &[u8]) -> u32 {
+        let word = |at: u32| {
+            let at = usize::try_from(at).unwrap();
+            u32::from_ne_bytes(data[at..at + 4].try_into().unwrap())
+        };
+        let mut loaded = 0;
+        let mut at = self.backwards.len();
+        loop {
+            at -= 1;
+            let each = &self.backwards[at];
+            let code = u32::from(each.code);
+            let jump = |yes: bool| usize::from(if yes { each.jt } else { each.jf });
+            match code & 0x07 {
+                libc::BPF_LD => loaded = word(each.k),
+                libc::BPF_RET => return each.k,
+                _ => {
+                    at -= jump(match code & 0xf0 {
+                        libc::BPF_JEQ => loaded == each.k,
+                        libc::BPF_JGE => loaded >= each.k,
+                        libc::BPF_JSET => loaded & each.k != 0,
+                        other => panic!("test {other:#x}"),
+                    });
+                }
+            }
+        }
+    }
+}
