@@ -1,11 +1,12 @@
 //! ML-KEM-768 (FIPS 203), its randomness from the kernel.
+//!
+//! aws-lc's functions for the method itself, which its header for the library's own use
+//! declares: the way through `EVP_PKEY` brings every kind of key and the table of all object
+//! identifiers into the program, whose 40 KB the loader writes into each process.
 
-use core::ptr::NonNull;
-
-use aws_lc_sys as ffi;
 use zeroize::Zeroizing;
 
-use super::{Failed, check, non_null};
+use super::Failed;
 use crate::random;
 
 /// Length of an encapsulation key in bytes.
@@ -14,44 +15,53 @@ pub(crate) const PUBLIC_LEN: usize = 1184;
 pub(crate) const CIPHERTEXT_LEN: usize = 1088;
 /// Length of the shared secret in bytes.
 pub(crate) const SECRET_LEN: usize = 32;
+/// Length of a decapsulation key in bytes.
+const DECAPSULATION_KEY_LEN: usize = 2400;
 /// d ‖ z of FIPS 203 §7.1.
 const KEYGEN_SEED_LEN: usize = 64;
 /// m of FIPS 203 §7.2.
 const ENCAPSULATION_SEED_LEN: usize = 32;
 
-/// An EVP_PKEY of our own.
-struct Pkey(NonNull<ffi::EVP_PKEY>);
-
-impl Drop for Pkey {
-    fn drop(&mut self) {
-        // SAFETY: the key is ours and not used again.
-        unsafe { ffi::EVP_PKEY_free(self.0.as_ptr()) }
-    }
+// crypto/fipsmodule/ml_kem/ml_kem.h of the version that the workspace pins; its build puts the
+// version before each name, so another version fails to link. All return 0 for success.
+unsafe extern "C" {
+    #[link_name = "aws_lc_0_47_0_ml_kem_768_keypair_deterministic"]
+    fn keypair(
+        public: *mut u8,
+        public_len: *mut usize,
+        secret: *mut u8,
+        secret_len: *mut usize,
+        seed: *const u8,
+    ) -> core::ffi::c_int;
+    #[link_name = "aws_lc_0_47_0_ml_kem_768_encapsulate_deterministic"]
+    fn encapsulate_to(
+        ciphertext: *mut u8,
+        ciphertext_len: *mut usize,
+        shared: *mut u8,
+        shared_len: *mut usize,
+        public: *const u8,
+        seed: *const u8,
+    ) -> core::ffi::c_int;
+    #[link_name = "aws_lc_0_47_0_ml_kem_768_decapsulate"]
+    fn decapsulate_with(
+        shared: *mut u8,
+        shared_len: *mut usize,
+        ciphertext: *const u8,
+        secret: *const u8,
+    ) -> core::ffi::c_int;
 }
 
-/// An operation context of our own.
-struct Context(NonNull<ffi::EVP_PKEY_CTX>);
-
-impl Context {
-    fn for_key(key: &Pkey) -> Result<Self, Failed> {
-        // SAFETY: the context holds a reference of its own to the key.
-        non_null(unsafe { ffi::EVP_PKEY_CTX_new(key.0.as_ptr(), core::ptr::null_mut()) }).map(Self)
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: the context is ours and not used again.
-        unsafe { ffi::EVP_PKEY_CTX_free(self.0.as_ptr()) }
+/// What came back has the length that it must have.
+fn check(result: core::ffi::c_int, lengths: &[(usize, usize)]) -> Result<(), Failed> {
+    if result == 0 && lengths.iter().all(|(have, want)| have == want) {
+        Ok(())
+    } else {
+        Err(Failed)
     }
 }
 
 /// A decapsulation key.
-pub(crate) struct DecapsulationKey(Pkey);
-
-// SAFETY: an EVP_PKEY has no thread affinity (and this one is used by one
-// thread at a time: it is not Sync).
-unsafe impl Send for DecapsulationKey {}
+pub(crate) struct DecapsulationKey(Box<Zeroizing<[u8; DECAPSULATION_KEY_LEN]>>);
 
 impl DecapsulationKey {
     /// A fresh key pair.
@@ -62,35 +72,21 @@ impl DecapsulationKey {
 
     /// The key pair of a seed, d ‖ z of FIPS 203 §7.1.
     pub(crate) fn from_seed(seed: &[u8; KEYGEN_SEED_LEN]) -> Result<(Self, Vec<u8>), Failed> {
-        let mut seed_len = KEYGEN_SEED_LEN;
-        let mut pointer = core::ptr::null_mut();
-        // SAFETY: the context is ours; the seed is valid for its length; the
-        // key comes back through `pointer` and is ours.
-        let key = unsafe {
-            let context = Context(non_null(ffi::EVP_PKEY_CTX_new_id(
-                ffi::EVP_PKEY_KEM,
-                core::ptr::null_mut(),
-            ))?);
-            let raw = context.0.as_ptr();
-            check(ffi::EVP_PKEY_CTX_kem_set_params(raw, ffi::NID_MLKEM768))?;
-            check(ffi::EVP_PKEY_keygen_init(raw))?;
-            check(ffi::EVP_PKEY_keygen_deterministic(
-                raw,
-                &raw mut pointer,
-                seed.as_ptr(),
-                &raw mut seed_len,
-            ))?;
-            Pkey(non_null(pointer)?)
-        };
         let mut public = vec![0; PUBLIC_LEN];
-        let mut len = PUBLIC_LEN;
-        // SAFETY: the key is ours; `public` is valid for `len` bytes.
-        check(unsafe {
-            ffi::EVP_PKEY_get_raw_public_key(key.0.as_ptr(), public.as_mut_ptr(), &raw mut len)
-        })?;
-        if len != PUBLIC_LEN {
-            return Err(Failed);
-        }
+        let mut key = Box::new(Zeroizing::new([0_u8; DECAPSULATION_KEY_LEN]));
+        let (mut public_len, mut key_len) = (public.len(), key.len());
+        // SAFETY: both buffers are valid for the lengths given with them, the seed for its own.
+        let result = unsafe {
+            keypair(
+                public.as_mut_ptr(),
+                &raw mut public_len,
+                key.as_mut_ptr(),
+                &raw mut key_len,
+                seed.as_ptr(),
+            )
+        };
+        let lengths = [(public_len, PUBLIC_LEN), (key_len, DECAPSULATION_KEY_LEN)];
+        check(result, &lengths)?;
         Ok((Self(key), public))
     }
 
@@ -101,24 +97,19 @@ impl DecapsulationKey {
         ciphertext: &[u8; CIPHERTEXT_LEN],
     ) -> Result<Zeroizing<[u8; SECRET_LEN]>, Failed> {
         let mut secret = Zeroizing::new([0; SECRET_LEN]);
-        let mut len = SECRET_LEN;
-        let context = Context::for_key(&self.0)?;
-        // SAFETY: the context is ours; both buffers are valid for the lengths
-        // given with them.
-        check(unsafe {
-            ffi::EVP_PKEY_decapsulate(
-                context.0.as_ptr(),
+        let mut len = secret.len();
+        // SAFETY: the secret's buffer is valid for `len` bytes; ciphertext and key are arrays
+        // of the lengths that the method has.
+        let result = unsafe {
+            decapsulate_with(
                 secret.as_mut_ptr(),
                 &raw mut len,
                 ciphertext.as_ptr(),
-                ciphertext.len(),
+                self.0.as_ptr(),
             )
-        })?;
-        if len == SECRET_LEN {
-            Ok(secret)
-        } else {
-            Err(Failed)
-        }
+        };
+        check(result, &[(len, SECRET_LEN)])?;
+        Ok(secret)
     }
 }
 
@@ -136,33 +127,22 @@ pub(crate) fn encapsulate_seed(
     public: &[u8; PUBLIC_LEN],
     seed: &[u8; ENCAPSULATION_SEED_LEN],
 ) -> Result<(Vec<u8>, Zeroizing<[u8; SECRET_LEN]>), Failed> {
-    let mut seed_len = ENCAPSULATION_SEED_LEN;
     let mut ciphertext = vec![0; CIPHERTEXT_LEN];
-    let mut ciphertext_len = CIPHERTEXT_LEN;
     let mut secret = Zeroizing::new([0; SECRET_LEN]);
-    let mut secret_len = SECRET_LEN;
-    // SAFETY: key and context are ours; every buffer is valid for the length
-    // given with it.
-    unsafe {
-        let key = Pkey(non_null(ffi::EVP_PKEY_kem_new_raw_public_key(
-            ffi::NID_MLKEM768,
-            public.as_ptr(),
-            public.len(),
-        ))?);
-        let context = Context::for_key(&key)?;
-        check(ffi::EVP_PKEY_encapsulate_deterministic(
-            context.0.as_ptr(),
+    let (mut ciphertext_len, mut secret_len) = (ciphertext.len(), secret.len());
+    // SAFETY: both buffers are valid for the lengths given with them; key and seed are arrays
+    // of the lengths that the method has.
+    let result = unsafe {
+        encapsulate_to(
             ciphertext.as_mut_ptr(),
             &raw mut ciphertext_len,
             secret.as_mut_ptr(),
             &raw mut secret_len,
+            public.as_ptr(),
             seed.as_ptr(),
-            &raw mut seed_len,
-        ))?;
-    }
-    if ciphertext_len == CIPHERTEXT_LEN && secret_len == SECRET_LEN {
-        Ok((ciphertext, secret))
-    } else {
-        Err(Failed)
-    }
+        )
+    };
+    let lengths = [(ciphertext_len, CIPHERTEXT_LEN), (secret_len, SECRET_LEN)];
+    check(result, &lengths)?;
+    Ok((ciphertext, secret))
 }

@@ -20,6 +20,14 @@ pub(crate) mod x25519;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed;
 
+/// Lets aws-lc's generator take its seed now. Its first use looks for devices and maps memory,
+/// which a sandbox may forbid later.
+pub(crate) fn seed_generator() {
+    let mut byte = 0_u8;
+    // SAFETY: one byte of room. A failure shows again, with a meaning, where a value is drawn.
+    let _ = unsafe { aws_lc_sys::RAND_bytes(&raw mut byte, 1) };
+}
+
 /// Turns aws-lc's 1 for success into a `Result`.
 fn check(result: core::ffi::c_int) -> Result<(), Failed> {
     if result == 1 {
