@@ -32,6 +32,12 @@ impl Encoder {
         self.out.extend_from_slice(&count.to_be_bytes());
     }
 
+    /// A row of a table of keywords, which has far fewer than 65,536.
+    pub(crate) fn row(&mut self, index: usize) {
+        let index = u16::try_from(index).unwrap_or(u16::MAX);
+        self.out.extend_from_slice(&index.to_be_bytes());
+    }
+
     pub(crate) fn text(&mut self, text: &str) {
         self.count(text.len());
         self.out.extend_from_slice(text.as_bytes());
@@ -109,6 +115,17 @@ impl<'a> Decoder<'a> {
             return Err(SHORT);
         }
         Ok(count)
+    }
+
+    /// A row of a table that has `rows`.
+    pub(crate) fn row(&mut self, rows: usize) -> Result<usize, ConfigError> {
+        let bytes: [u8; 2] = self.take(2)?.try_into().map_err(|_| SHORT)?;
+        let index = usize::from(u16::from_be_bytes(bytes));
+        if index < rows {
+            Ok(index)
+        } else {
+            Err(ConfigError::Damaged("unknown keyword"))
+        }
     }
 
     pub(crate) fn text(&mut self) -> Result<String, ConfigError> {

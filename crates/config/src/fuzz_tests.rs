@@ -165,7 +165,7 @@ fn random_bytes_never_panic() {
 fn random_values_of_every_keyword_never_panic() {
     let mut generator = Generator(0xabcd_ef01_2345_6789);
     for table in [crate::client::CLIENT_TABLE, crate::server::SERVER_TABLE] {
-        for keyword in table {
+        for keyword in table.iter() {
             for _ in 0..40 {
                 let mut line = format!("{} ", keyword.name);
                 for _ in 0..=generator.below(5) {

@@ -45,15 +45,23 @@ macro_rules! keyword_table {
         }
 
         $(#[$meta])*
-        pub static $table: &[Keyword] = &[$(Keyword {
-            name: stringify!($name),
-            aliases: &[$($alias,)*],
-            kind: $kind,
-            default: $default,
-            support: $support,
-            scope: Scope::$scope,
-            repeat: Repeat::$repeat,
-            dump: $dump,
-        },)*];
+        pub const $table: $crate::value::Table = {
+            const KEYS: &[$key] = &[$($key::$name,)*];
+            fn row(index: usize) -> Option<Keyword> {
+                Some(match KEYS.get(index)? {
+                    $($key::$name => Keyword {
+                        name: stringify!($name),
+                        aliases: &[$($alias,)*],
+                        kind: $kind,
+                        default: $default,
+                        support: $support,
+                        scope: Scope::$scope,
+                        repeat: Repeat::$repeat,
+                        dump: $dump,
+                    },)*
+                })
+            }
+            $crate::value::Table::new(KEYS.len(), row)
+        };
     };
 }

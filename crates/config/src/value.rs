@@ -120,6 +120,7 @@ pub enum Dump {
 }
 
 /// One keyword of a table.
+#[derive(Clone, Copy)]
 pub struct Keyword {
     /// Name as documented; compared without case.
     pub name: &'static str,
@@ -140,7 +141,41 @@ pub struct Keyword {
 }
 
 /// The keywords of one kind of file, in the order of the dump.
-pub type Table = &'static [Keyword];
+///
+/// A function and no array: the words of an array are addresses, which the loader would write
+/// into memory of each process that this program is executed as.
+#[derive(Clone, Copy)]
+pub struct Table {
+    rows: usize,
+    row: fn(usize) -> Option<Keyword>,
+}
+
+impl Table {
+    /// With `rows` rows, which `row` gives.
+    pub(crate) const fn new(rows: usize, row: fn(usize) -> Option<Keyword>) -> Table {
+        Table { rows, row }
+    }
+
+    /// How many keywords there are.
+    pub const fn len(self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.rows == 0
+    }
+
+    /// One keyword by its place.
+    pub fn get(self, index: usize) -> Option<Keyword> {
+        (self.row)(index)
+    }
+
+    /// All keywords in their order.
+    pub fn iter(self) -> impl Iterator<Item = Keyword> {
+        (0..self.rows).filter_map(self.row)
+    }
+}
 
 /// Finds a keyword by name or alias, without case; gives its index.
 pub fn find(table: Table, name: &str) -> Option<usize> {
@@ -180,10 +215,10 @@ impl Values {
     }
 
     /// Gives each keyword of `table` that has none its default.
-    pub(crate) fn put_defaults(&mut self, table: &[Keyword]) {
-        for (slot, keyword) in self.slots.iter_mut().zip(table) {
+    pub(crate) fn put_defaults(&mut self, table: Table) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
             if slot.is_none() {
-                *slot = default_of(keyword);
+                *slot = table.get(index).and_then(|keyword| default_of(&keyword));
             }
         }
     }

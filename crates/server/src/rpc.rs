@@ -83,6 +83,12 @@ impl Rpc {
         Ok(sent?)
     }
 
+    /// Sends nothing more.
+    pub(crate) fn finish(&self) {
+        // A socket that is closed already says the same.
+        let _ = sys::socket::shutdown(&self.socket, sys::socket::Direction::Write);
+    }
+
     /// Sends a request and waits for the one answer that it has.
     pub(crate) fn ask<Q: Message, A: Message>(&self, request: &Q) -> Result<A, RpcError> {
         self.send(request)?;

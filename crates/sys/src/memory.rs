@@ -1,4 +1,14 @@
-//! What the allocator keeps for itself.
+//! Memory that a process has used and will not need while it waits.
+
+/// How long a process waits before it gives memory back: a login does not wait so long, and
+/// would only have to take it again.
+pub const REST: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Gives back what was freed ([`trim`]) and the stack below what is in use ([`trim_stack`]).
+pub fn rest() {
+    trim();
+    trim_stack();
+}
 
 /// Gives memory that was freed back to the system, wherever it lies in the heap: the C library
 /// does that by itself only at the heap's end, where one small allocation may stand. Looks
@@ -8,6 +18,34 @@ pub fn trim() {
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Gives the part of the main thread's stack back that calls have used and left: some login's
+/// deepest call, and whatever it left lying there. Nothing on other threads.
+#[inline(never)]
+pub fn trim_stack() {
+    /// What one look gives back at most. The kernel keeps as much free of other mappings below
+    /// each stack (`stack_guard_gap`).
+    const REACH: usize = 1 << 20;
+    if rustix::thread::gettid() != rustix::process::getpid() {
+        return;
+    }
+    let here = 0_u8;
+    let page = rustix::param::page_size();
+    let top = (&raw const here).addr() & !(page - 1);
+    // The page below may hold the frames of this call.
+    let (Some(end), Some(start)) = (top.checked_sub(page), top.checked_sub(page + REACH)) else {
+        return;
+    };
+    // SAFETY: stack below the stack pointer and the red zone, which is dead until a call writes
+    // it anew, or no mapping at all, which is an error without consequence.
+    unsafe {
+        libc::madvise(
+            std::ptr::without_provenance_mut(start),
+            end - start,
+            libc::MADV_DONTNEED,
+        );
     }
 }
 

@@ -68,17 +68,17 @@ fn page(page: &Page) -> Result<String, String> {
         env!("CARGO_PKG_VERSION"),
         page.head
     );
-    let mut rows: Vec<&Keyword> = page.table.iter().filter(|row| is_described(row)).collect();
+    let mut rows: Vec<Keyword> = page.table.iter().filter(is_described).collect();
     rows.sort_by_key(|row| row.name.to_ascii_lowercase());
     for row in rows {
         let words = words
             .iter()
             .find(|words| words.name == row.name)
             .ok_or_else(|| format!("no words for {}", row.name))?;
-        entry(&mut out, row, words, page.has_scopes);
+        entry(&mut out, &row, words, page.has_scopes);
     }
     for words in &words {
-        let known = page.table.iter().filter(|row| is_described(row));
+        let known = page.table.iter().filter(is_described);
         if !known.map(|row| row.name).any(|name| name == words.name) {
             return Err(format!("words for {}, which is no keyword", words.name));
         }

@@ -162,7 +162,7 @@ impl Pass<'_> {
         } else {
             row.kind.read(keyword, words, rest).and_then(|value| {
                 check_names(index, &value, context.source.is_none())?;
-                self.enter(index, row, value, keyword, place, *active)
+                self.enter(index, &row, value, keyword, place, *active)
             })
         };
         if let Err(text) = result {

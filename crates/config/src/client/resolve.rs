@@ -211,7 +211,7 @@ fn rules(values: &Values) -> Rules<'_> {
         [only] if only == "none" => &[][..],
         words => words,
     };
-    let default = |key: Row| CLIENT_TABLE.get(key.index()).and_then(default_of);
+    let default = |key: Row| CLIENT_TABLE.get(key.index()).as_ref().and_then(default_of);
     let max_dots = match values
         .at(Row::CanonicalizeMaxDots.index())
         .cloned()

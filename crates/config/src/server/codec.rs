@@ -2,7 +2,8 @@
 //! the files.
 //!
 //! Length-checked throughout: a damaged blob gives an error, never a partly filled configuration. The form is of
-//! this build only (keywords go by name, so an unknown one is an error), it is not kept on disk.
+//! this build only (keywords go by their row in the table), and both ends are the same program file; it is not
+//! kept on disk.
 
 use crate::codec::{Decoder, Encoder};
 use crate::error::ConfigError;
@@ -10,10 +11,10 @@ use crate::server::matching::Criterion;
 use crate::server::options::ServerOptions;
 use crate::server::table::{Row, SERVER_TABLE};
 use crate::server::{Section, ServerConfig, build};
-use crate::value::{self, Values};
+use crate::value::Values;
 
-const CONFIG_MAGIC: &[u8] = b"fulmar sshd_config 1";
-const OPTIONS_MAGIC: &[u8] = b"fulmar server options 1";
+const CONFIG_MAGIC: &[u8] = b"fulmar sshd_config 2";
+const OPTIONS_MAGIC: &[u8] = b"fulmar server options 2";
 
 /// Keywords that the unprivileged half before login works with. The monitor keeps the rest to itself: file
 /// names, who may log in, and what happens after login.
@@ -65,7 +66,7 @@ impl ServerConfig {
             }
             out.count(section.entries.len());
             for (index, value) in &section.entries {
-                out.text(SERVER_TABLE.get(*index).map_or("", |keyword| keyword.name));
+                out.row(*index);
                 out.value(value);
             }
         }
@@ -93,8 +94,7 @@ impl ServerConfig {
             }
             let mut entries = Vec::new();
             for _ in 0..input.count()? {
-                let index = row_named(&input.text()?)?;
-                entries.push((index, input.value()?));
+                entries.push((input.row(SERVER_TABLE.len())?, input.value()?));
             }
             sections.push(Section {
                 conditions,
@@ -132,15 +132,25 @@ impl ServerConfig {
 impl ServerOptions {
     /// These options as bytes for [`ServerOptions::decode`].
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_where(|_| true)
+    }
+
+    /// [`reduced_for_auth`](Self::reduced_for_auth) as bytes for [`ServerOptions::decode`].
+    pub fn encode_for_auth(&self) -> Vec<u8> {
+        self.encode_where(is_for_auth)
+    }
+
+    fn encode_where(&self, wanted: impl Fn(usize) -> bool) -> Vec<u8> {
+        let rows: Vec<_> = (0..self.values.len())
+            .filter(|index| wanted(*index))
+            .filter_map(|index| Some((index, self.values.at(index)?)))
+            .collect();
         let mut out = Encoder::new(OPTIONS_MAGIC);
         out.flag(self.aes_hardware);
-        let present = |index: &usize| self.values.at(*index).is_some();
-        out.count((0..self.values.len()).filter(present).count());
-        for (index, keyword) in SERVER_TABLE.iter().enumerate() {
-            if let Some(value) = self.values.at(index) {
-                out.text(keyword.name);
-                out.value(value);
-            }
+        out.count(rows.len());
+        for (index, value) in rows {
+            out.row(index);
+            out.value(value);
         }
         out.finish()
     }
@@ -154,7 +164,7 @@ impl ServerOptions {
         let aes_hardware = input.flag()?;
         let mut values = Values::empty(SERVER_TABLE.len());
         for _ in 0..input.count()? {
-            let index = row_named(&input.text()?)?;
+            let index = input.row(SERVER_TABLE.len())?;
             values.put(index, input.value()?);
         }
         input.finish()?;
@@ -176,8 +186,4 @@ impl ServerOptions {
 
 fn is_for_auth(index: usize) -> bool {
     FOR_AUTH.iter().any(|key| key.index() == index)
-}
-
-fn row_named(name: &str) -> Result<usize, ConfigError> {
-    value::find(SERVER_TABLE, name).ok_or(ConfigError::Damaged("unknown keyword"))
 }

@@ -188,8 +188,8 @@ impl Loader<'_> {
         } else if index == Row::Include.index() {
             self.include(&words, place, scope, depth);
         } else {
-            match self.value(row, &keyword, &words, rest) {
-                Ok(value) => self.enter(index, row, value, &keyword, place),
+            match self.value(&row, &keyword, &words, rest) {
+                Ok(value) => self.enter(index, &row, value, &keyword, place),
                 Err(text)
                     if matches!(row.kind, Kind::Integer { .. }) && !text.starts_with("keyword") =>
                 {

@@ -93,6 +93,13 @@ impl ServerConfig {
             .any(|criterion| matches!(criterion, Criterion::Group(_) | Criterion::InvalidUser))
     }
 
+    /// Whether anything depends on the connection or its user: there are Match blocks.
+    pub fn has_conditions(&self) -> bool {
+        self.sections
+            .iter()
+            .any(|section| !section.conditions.is_empty())
+    }
+
     /// What was accepted but is not carried out, each with file and line.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

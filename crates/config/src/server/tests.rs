@@ -36,9 +36,12 @@ fn ann() -> ConnectionSpec {
 
 #[test]
 fn every_default_can_be_read() {
-    for keyword in SERVER_TABLE.iter().chain(crate::client::CLIENT_TABLE) {
+    for keyword in SERVER_TABLE
+        .iter()
+        .chain(crate::client::CLIENT_TABLE.iter())
+    {
         assert_eq!(
-            default_of(keyword).is_some(),
+            default_of(&keyword).is_some(),
             !keyword.default.is_empty(),
             "{}",
             keyword.name
@@ -51,7 +54,7 @@ fn no_name_stands_twice() {
     for table in [SERVER_TABLE, crate::client::CLIENT_TABLE] {
         let mut names: Vec<String> = table
             .iter()
-            .flat_map(|keyword| keyword.aliases.iter().chain([&keyword.name]))
+            .flat_map(|keyword| keyword.aliases.iter().copied().chain([keyword.name]))
             .map(|name| name.to_ascii_lowercase())
             .collect();
         let count = names.len();
@@ -322,7 +325,7 @@ fn a_match_on_the_command_line_does_not_swallow_the_file() {
 
 #[test]
 fn what_restricts_and_is_not_carried_out_refuses_to_start() {
-    for keyword in SERVER_TABLE {
+    for keyword in SERVER_TABLE.iter() {
         if let Support::Restricting(harmless) = keyword.support {
             assert!(!harmless.is_empty(), "{}", keyword.name);
         }
@@ -572,7 +575,7 @@ fn damaged_blobs_are_refused() {
     let mut longer = blob.clone();
     longer.push(0);
     assert!(ServerConfig::decode(&longer).is_err());
-    let mut huge = b"fulmar sshd_config 1".to_vec();
+    let mut huge = b"fulmar sshd_config 2".to_vec();
     huge.extend([0, 0xff, 0xff, 0xff, 0xff]);
     assert!(ServerConfig::decode(&huge).is_err());
     // Any byte may be changed: the result is an error or a configuration, never a panic.
@@ -604,10 +607,7 @@ fn the_unprivileged_half_is_told_less() {
         assert!(contains(&config.encode(), secret), "{secret}");
         assert!(!contains(&blob, secret), "{secret}");
         assert!(
-            !contains(
-                &config.for_connection(&ann()).reduced_for_auth().encode(),
-                secret
-            ),
+            !contains(&config.for_connection(&ann()).encode_for_auth(), secret),
             "{secret}"
         );
     }
@@ -615,7 +615,12 @@ fn the_unprivileged_half_is_told_less() {
     assert_eq!(part.kex_algorithms, whole.kex_algorithms);
     assert_eq!(part.max_auth_tries, 3);
     assert_eq!(part.version_addendum.as_deref(), Some("hi"));
-    let options = config.for_connection(&ann()).reduced_for_auth();
+    let whole = config.for_connection(&ann());
+    let options = whole.reduced_for_auth();
+    assert_eq!(
+        ServerOptions::decode(&whole.encode_for_auth()).unwrap(),
+        options
+    );
     assert_eq!(
         (options.max_auth_tries, options.password_authentication),
         (2, false)

@@ -600,7 +600,7 @@ impl Driver {
         {
             let freed = self.connection.handle_timeout(now)?;
             if freed && self.trims_memory {
-                sys::memory::trim();
+                sys::memory::rest();
             }
         }
         self.link.pump_out(&mut self.connection, &mut self.lanes)?;

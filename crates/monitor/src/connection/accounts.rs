@@ -190,8 +190,10 @@ pub(crate) fn look_up(name: &str, log: &Log) -> Option<Account> {
     };
     let exists = found.is_some();
     let user = found.unwrap_or_else(decoy);
-    let groups = sys::users::groups_of(&user).unwrap_or_else(|_| vec![user.gid]);
-    let group_names = sys::users::group_names_of(&user).unwrap_or_default();
+    let (groups, group_names) = sys::users::groups_and_names_of(&user).unwrap_or_else(|_| {
+        let groups = sys::users::groups_of(&user).unwrap_or_else(|_| vec![user.gid]);
+        (groups, Vec::new())
+    });
     exists.then(|| Account {
         uid: user.uid,
         gid: user.gid,

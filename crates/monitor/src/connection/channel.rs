@@ -11,6 +11,8 @@ use std::time::Duration;
 use privsep::{Frame, FrameSplitter, Log as LogMessage, Message, Phase, ToMonitor, permitted};
 use zeroize::Zeroizing;
 
+use sys::memory::REST;
+
 use super::rate::Rate;
 use crate::log::Log;
 
@@ -66,6 +68,8 @@ pub(crate) struct Channel<'log> {
     /// What stands behind each line of the other side.
     log_suffix: &'static str,
     log_rate: Rate,
+    /// Nothing has come for [`REST`].
+    rests: bool,
 }
 
 impl<'log> Channel<'log> {
@@ -85,6 +89,7 @@ impl<'log> Channel<'log> {
             log,
             log_suffix,
             log_rate: Rate::new(LOG_BURST, LOG_REFILL_MS, sys::time::monotonic_ms()),
+            rests: false,
         })
     }
 
@@ -231,8 +236,18 @@ impl<'log> Channel<'log> {
         Ok(Some(Duration::from_millis(left_ms)))
     }
 
-    fn wait(&self) -> Result<(), End> {
+    fn wait(&mut self) -> Result<(), End> {
+        let left = self.time_left()?;
+        if !self.rests && left.is_none_or(|left| left > REST) {
+            if sys::io::wait_readable(&self.socket, Some(REST))? {
+                return Ok(());
+            }
+            // A session may last for days and ask for little; a client may say nothing at all.
+            sys::memory::rest();
+            self.rests = true;
+        }
         if sys::io::wait_readable(&self.socket, self.time_left()?)? {
+            self.rests = false;
             Ok(())
         } else {
             Err(End::Deadline)

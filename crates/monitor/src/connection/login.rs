@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use config::server::ServerConfig;
 use keys::authorized_keys::KeyOptions;
 use privsep::{
     AuthOutcome, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel, Phase, SignExchangeHash,
@@ -18,6 +17,7 @@ use wire::names;
 use super::admit::{Proof, admit, check_account, record_failure, settle_account, with_pam};
 use super::chains::{Authenticated, Method, Progress};
 use super::channel::{Channel, End};
+use super::configuration::Configuration;
 use super::groups::choose_group;
 use super::kbdint::{Dialogue, Interrupted};
 use super::pam::SayPassword;
@@ -71,7 +71,7 @@ impl Label {
 pub(crate) struct Login<'c> {
     pub(crate) channel: Channel<'c>,
     pub(crate) signer: Signer,
-    pub(crate) config: &'c ServerConfig,
+    pub(crate) config: &'c Configuration,
     pub(crate) addresses: &'c Addresses,
     pub(crate) delay_secret: &'c [u8],
     pub(crate) log: &'c Log,

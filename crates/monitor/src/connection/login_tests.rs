@@ -47,7 +47,7 @@ fn session_hash() -> Vec<u8> {
 
 /// Serves requests that are all sent before the first answer is read.
 fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
-    let config = config(text);
+    let config = Configuration::new(config(text));
     let addresses = addresses();
     let log = Log::to_memory(LogLevel::Debug3);
     let (ours, theirs) = sys::socket::stream_pair().unwrap();

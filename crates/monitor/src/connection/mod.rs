@@ -6,6 +6,7 @@ mod accounts;
 mod admit;
 mod chains;
 mod channel;
+mod configuration;
 mod delay;
 mod groups;
 mod kbdint;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 #[cfg(test)]
 pub(crate) use accounts::Account;
-use config::server::{ServerConfig, ServerOptions};
+use config::server::ServerOptions;
 use privsep::roles::{self, ConnectionNews};
 use privsep::{AuthStart, Message, MonitorSecrets, MonitorStart, Phase};
 use sys::process::{Child, ExitStatus, SelfExe};
@@ -32,8 +33,9 @@ use sys::signals::Signal;
 
 use crate::log::{self, Log};
 use channel::{Channel, End};
+use configuration::Configuration;
 use login::{Login, NotLoggedIn};
-use session::Session;
+use session::{Predecessor, Session};
 use signing::Signer;
 use user::{Addresses, LoginUser};
 
@@ -44,7 +46,7 @@ const MAX_START_BYTES: usize = 16 << 20;
 /// Longest record of secrets, in bytes.
 pub(crate) const MAX_SECRETS_BYTES: usize = 1 << 20;
 /// How long the auth process may take to end after its socket.
-const AUTH_EXIT_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const AUTH_EXIT_WAIT: Duration = Duration::from_secs(2);
 
 /// What the monitor inherits.
 struct Inherited {
@@ -93,6 +95,7 @@ impl Inherited {
 /// The program of role `sshd-monitor`. Returns its exit status.
 #[must_use]
 pub fn monitor_main() -> i32 {
+    let _ = sys::signals::restore_faults();
     let mut inherited = match Inherited::read() {
         Ok(inherited) => inherited,
         Err(error) => {
@@ -100,7 +103,7 @@ pub fn monitor_main() -> i32 {
             return 255;
         }
     };
-    let config = match ServerConfig::decode(&inherited.start.config) {
+    let config = match Configuration::decode(&inherited.start.config) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("{}: configuration: {error}", roles::ROLE_MONITOR);
@@ -109,11 +112,8 @@ pub fn monitor_main() -> i32 {
     };
     // What was only needed to begin with is not kept for as long as the connection lasts.
     inherited.start.config = Vec::new();
-    let (log, use_dns) = {
-        let global = config.global();
-        (open_log(&inherited.start, &global), global.use_dns)
-    };
-    match serve(inherited, &config, use_dns, &log) {
+    let log = open_log(&inherited.start, config.global());
+    match serve(inherited, &config, &log) {
         Ok(()) => 0,
         Err(error) => {
             log.fatal(&error);
@@ -163,13 +163,8 @@ fn no_addresses() -> Addresses {
     }
 }
 
-fn serve(
-    mut inherited: Inherited,
-    config: &ServerConfig,
-    use_dns: bool,
-    log: &Log,
-) -> Result<(), String> {
-    let Ok(addresses) = addresses(&inherited.network, use_dns) else {
+fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<(), String> {
+    let Ok(addresses) = addresses(&inherited.network, config.global().use_dns) else {
         // The client is gone already.
         inherited.tell(ConnectionNews::NoAttempt);
         return Ok(());
@@ -209,8 +204,6 @@ fn serve(
         log,
         user: None,
     };
-    // The auth process is only just being executed: the time is nobody's.
-    sys::memory::trim();
     let proof = match login.run() {
         Ok(proof) => proof,
         Err(end) => {
@@ -222,27 +215,13 @@ fn serve(
     // From here on the time is the user's; the start-up slot is free.
     inherited.tell(ConnectionNews::Authenticated);
     inherited.news = None;
-    let snapshot = session::take_snapshot(&mut login.channel);
-    end_auth(
-        auth,
-        match &snapshot {
-            Err(End::Violation(_)) => Duration::ZERO,
-            _ => AUTH_EXIT_WAIT,
-        },
-    );
     let Login {
         channel,
         signer,
         user,
         ..
     } = login;
-    drop(channel);
-    let snapshot = match snapshot {
-        Ok(snapshot) => snapshot,
-        // A client that leaves right after its login.
-        Err(End::Closed) => return Ok(()),
-        Err(end) => return Err(end.to_string()),
-    };
+    let auth = Predecessor::new(auth, channel);
     let Some(user) = user else {
         return Err("login without a user".to_owned());
     };
@@ -259,7 +238,7 @@ fn serve(
         &inherited.executable,
         log,
     );
-    session.run(inherited.network, snapshot)
+    session.run(inherited.network, auth)
 }
 
 /// LoginGraceTime counts from when the connection was accepted.
@@ -275,7 +254,7 @@ fn start_auth(
     log: &Log,
 ) -> io::Result<(Child, OwnedFd)> {
     let start = AuthStart {
-        options: options.reduced_for_auth().encode(),
+        options: options.encode_for_auth(),
         host_keys: inherited.start.host_keys.clone(),
         remote_address: addresses.remote.to_string(),
         remote_port: addresses.remote_port,
@@ -358,11 +337,4 @@ fn end_without_login(mut login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) 
         _ if attempted => ConnectionNews::AuthenticationFailed,
         _ => ConnectionNews::NoAttempt,
     }
-}
-
-fn end_auth(mut auth: Child, patience: Duration) {
-    if !session::has_ended(&mut auth, patience) {
-        let _ = auth.signal(Signal::KILL);
-    }
-    let _ = auth.wait();
 }

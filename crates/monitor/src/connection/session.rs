@@ -18,6 +18,7 @@ use privsep::{
 use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
 
+use super::AUTH_EXIT_WAIT;
 use super::accounts::Account;
 use super::chains::Authenticated;
 use super::channel::{Channel, End};
@@ -57,8 +58,43 @@ struct Terminal {
     _master: OwnedFd,
 }
 
+/// The auth process, which has a connection to hand over and nothing else to do. It does not
+/// outlive this.
+pub(crate) struct Predecessor<'log> {
+    process: Child,
+    channel: Channel<'log>,
+    patience: Duration,
+}
+
+impl<'log> Predecessor<'log> {
+    pub(crate) fn new(process: Child, channel: Channel<'log>) -> Self {
+        Self {
+            process,
+            channel,
+            patience: AUTH_EXIT_WAIT,
+        }
+    }
+
+    fn take_snapshot(&mut self) -> Result<privsep::Frame, End> {
+        let taken = take_snapshot(&mut self.channel);
+        if matches!(taken, Err(End::Violation(_))) {
+            self.patience = Duration::ZERO;
+        }
+        taken
+    }
+}
+
+impl Drop for Predecessor<'_> {
+    fn drop(&mut self) {
+        if !has_ended(&mut self.process, self.patience) {
+            let _ = self.process.signal(Signal::KILL);
+        }
+        let _ = self.process.wait();
+    }
+}
+
 /// Takes the snapshot as the last message of the auth process. The frame stays as it came.
-pub(crate) fn take_snapshot(channel: &mut Channel<'_>) -> Result<privsep::Frame, End> {
+fn take_snapshot(channel: &mut Channel<'_>) -> Result<privsep::Frame, End> {
     channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
     let frame = channel.frame()?;
     if frame.number != Snapshot::NUMBER {
@@ -104,7 +140,7 @@ impl<'c> Session<'c> {
     ///
     /// # Errors
     /// When it could not be started.
-    pub(crate) fn run(mut self, network: OwnedFd, snapshot: privsep::Frame) -> Result<(), String> {
+    pub(crate) fn run(mut self, network: OwnedFd, auth: Predecessor<'_>) -> Result<(), String> {
         if self.proof.user() != self.user.name {
             return Err("the proof is another user's".to_owned());
         }
@@ -122,25 +158,38 @@ impl<'c> Session<'c> {
                 }
             }
         }
-        let ran = self.run_process(network, snapshot);
+        let ran = self.run_process(network, auth);
         self.tidy_up();
         ran
     }
 
-    fn run_process(&mut self, network: OwnedFd, snapshot: privsep::Frame) -> Result<(), String> {
+    fn run_process(&mut self, network: OwnedFd, mut auth: Predecessor<'_>) -> Result<(), String> {
         let (ours, theirs) = sys::socket::stream_pair().map_err(|error| error.to_string())?;
         let mut child = self
             .spawn(network, theirs)
             .map_err(|error| format!("starting the session: {error}"))?;
+        // The new process comes up while the old one packs its things. It is told nothing, and
+        // touches no byte of the connection, before that one has handed all of it over.
+        let snapshot = match auth.take_snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(end) => {
+                drop(auth);
+                let _ = child.signal(Signal::KILL);
+                let _ = child.wait();
+                return match end {
+                    // A client that leaves right after its login.
+                    End::Closed => Ok(()),
+                    end => Err(end.to_string()),
+                };
+            }
+        };
         self.log
             .debug(&format!("User child is on pid {}", child.pid()));
         let mut channel =
             Channel::new(ours, Phase::Session, self.log, "").map_err(|error| error.to_string())?;
-        let served = self.hand_over(&mut channel, snapshot).and_then(|()| {
-            // The session may last for days, and asks for little.
-            sys::memory::trim();
-            self.serve(&mut channel, child.pid())
-        });
+        let handed_over = self.hand_over(&mut channel, snapshot);
+        drop(auth);
+        let served = handed_over.and_then(|()| self.serve(&mut channel, child.pid()));
         drop(channel);
         // A process that broke a rule does nothing more; another may tell the client good-bye.
         let patience = match &served {

@@ -5,13 +5,15 @@
 //! belongs to it; grants of several keys only ever take away from one another.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
-use config::server::{ConnectionSpec, ServerConfig, ServerOptions};
+use config::server::{ConnectionSpec, ServerOptions};
 use keys::authorized_keys::{KeyOptions, PermitTarget};
 use privsep::{User, UserPolicy};
 
 use super::accounts::{self, Account, Peer};
 use super::chains::{Chains, Enabled};
+use super::configuration::Configuration;
 use super::delay::FailureDelay;
 use super::pam::PamLogin;
 use crate::log::Log;
@@ -85,7 +87,7 @@ pub(crate) struct LoginUser {
     pub(crate) service: String,
     pub(crate) client_version: String,
     standing: Standing,
-    pub(crate) options: ServerOptions,
+    pub(crate) options: Rc<ServerOptions>,
     pub(crate) peer: Peer,
     pub(crate) chains: Chains,
     pub(crate) tries: Tries,
@@ -108,7 +110,7 @@ impl LoginUser {
     /// configuration depends on it, else by [`ask`](Self::ask).
     pub(crate) fn new(
         request: &User,
-        config: &ServerConfig,
+        config: &Configuration,
         addresses: &Addresses,
         delay_secret: &[u8],
         log: &Log,
@@ -127,9 +129,7 @@ impl LoginUser {
             version: Some(request.client_version.clone()),
             ..addresses.spec()
         };
-        let mut options = config.for_connection(&spec);
-        // Without privilege PAM can neither change credentials nor open a session.
-        options.use_pam &= sys::process::is_root();
+        let options = config.for_connection(&spec);
         let peer = addresses.peer();
         let enabled = Enabled {
             publickey: options.pubkey_authentication,
@@ -212,7 +212,6 @@ impl LoginUser {
             banner,
             pubkey_algorithms: self.options.pubkey_accepted_algorithms.clone(),
             max_auth_tries: self.options.max_auth_tries,
-            options: self.options.reduced_for_auth().encode(),
         }
     }
 

@@ -73,8 +73,6 @@ record! {
         pubkey_algorithms: Vec<String>,
         /// MaxAuthTries after Match.
         max_auth_tries: u32,
-        /// Configuration after Match, reduced, in `config`'s encoding.
-        options: Vec<u8>,
     }
 }
 

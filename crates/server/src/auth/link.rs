@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use proto::{Connection, Event, Millis, Output, ServerHostKey, TransportConfig};
 
+use sys::memory::REST;
+
 use super::end::End;
 
 /// Bytes of room that a read is given. Before a login nobody has a reason to send more at once.
@@ -26,6 +28,8 @@ pub(super) struct Link {
     unsent: Vec<u8>,
     /// When the login must be complete.
     grace_ends: Option<Millis>,
+    /// Nothing has come for [`REST`].
+    rests: bool,
 }
 
 impl Link {
@@ -44,6 +48,7 @@ impl Link {
             connection,
             unsent: Vec::new(),
             grace_ends: None,
+            rests: false,
         })
     }
 
@@ -87,9 +92,14 @@ impl Link {
             .min();
         let timeout = deadline.map(|at| Duration::from_millis(at.saturating_sub(now)));
         let blocked = !self.unsent.is_empty();
+        let rest = !self.rests && timeout.is_none_or(|timeout| timeout > REST);
         let mut wait = [sys::io::PollFd::new(self.socket.as_fd(), !blocked, blocked)];
-        let ready = sys::io::poll(&mut wait, timeout)?;
+        let ready = sys::io::poll(&mut wait, if rest { Some(REST) } else { timeout })?;
         let [wait] = wait;
+        if rest && ready == 0 {
+            sys::memory::rest();
+        }
+        self.rests = ready == 0;
         if ready > 0 && !blocked && wait.is_readable() {
             self.read_some()?;
         }

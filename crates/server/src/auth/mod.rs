@@ -26,6 +26,7 @@ use start::Start;
 /// The program of role `sshd-auth`. Returns its exit status, one of [`privsep::roles::exit`].
 #[must_use]
 pub fn auth_main() -> i32 {
+    let _ = sys::signals::restore_faults();
     let rpc = match sys::io::inherited(roles::RPC_FD) {
         Ok(socket) => Rpc::for_this_process(socket),
         Err(error) => {
@@ -115,5 +116,7 @@ fn hand_over(mut link: Link, rpc: &Rpc) -> Result<(), End> {
     link.flush()?;
     let bytes = link.into_connection().snapshot()?;
     rpc.send(&Snapshot { bytes })?;
+    // The monitor need not wait for the end of this process to know that nothing follows.
+    rpc.finish();
     Ok(())
 }

@@ -233,7 +233,6 @@ impl Connection {
                             banner: self.policy.banner.clone(),
                             pubkey_algorithms: vec!["ssh-ed25519".into()],
                             max_auth_tries: self.policy.max_failures,
-                            options: Vec::new(),
                         },
                     );
                 }

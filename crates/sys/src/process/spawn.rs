@@ -134,7 +134,8 @@ impl SelfExe {
         Self(fd)
     }
 
-    /// A command that executes this program; the caller sets all arguments.
+    /// A command that executes this program; the caller sets all arguments. The program begins
+    /// with SIGSEGV and SIGBUS ignored: see [`restore_faults`](crate::signals::restore_faults).
     ///
     /// # Errors
     /// The kernel's error on duplicating the descriptor.

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::{Group, User};
 use crate::Gid;
@@ -24,6 +25,24 @@ const MAX_GROUPS: usize = 65_536;
 /// The longest line that counts, bytes; longer ones are skipped whole.
 const MAX_LINE_LEN: usize = 1 << 20;
 
+/// The file, as this process has read it.
+enum Switch {
+    Text(String),
+    Missing,
+    Unreadable,
+}
+
+/// The text of nsswitch.conf(5), read once: a login asks five times, and each process that
+/// asks serves one login.
+fn nsswitch() -> &'static Switch {
+    static SWITCH: OnceLock<Switch> = OnceLock::new();
+    SWITCH.get_or_init(|| match std::fs::read_to_string(NSSWITCH) {
+        Ok(text) => Switch::Text(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Switch::Missing,
+        Err(_) => Switch::Unreadable,
+    })
+}
+
 /// What nsswitch.conf(5) says about one database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sources {
@@ -37,10 +56,10 @@ impl Sources {
     /// Reads the line of `database`. A missing file or line means files only.
     #[must_use]
     pub fn of(database: &str) -> Self {
-        match std::fs::read_to_string(NSSWITCH) {
-            Ok(text) => Self::parse(&text, database).unwrap_or(Self::FILES),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::FILES,
-            Err(_) => Self::NSS,
+        match nsswitch() {
+            Switch::Text(text) => Self::parse(text, database).unwrap_or(Self::FILES),
+            Switch::Missing => Self::FILES,
+            Switch::Unreadable => Self::NSS,
         }
     }
 
@@ -69,11 +88,12 @@ impl Sources {
     /// source is tolerated when this machine has none of the records it reads.
     #[must_use]
     pub(super) fn groups_from_files() -> bool {
-        let text = match std::fs::read_to_string(NSSWITCH) {
-            Ok(text) => text,
-            Err(error) => return error.kind() == io::ErrorKind::NotFound,
+        let text = match nsswitch() {
+            Switch::Text(text) => text,
+            Switch::Missing => return true,
+            Switch::Unreadable => return false,
         };
-        let words = words_of(&text, "initgroups").or_else(|| words_of(&text, "group"));
+        let words = words_of(text, "initgroups").or_else(|| words_of(text, "group"));
         let Some(words) = words else { return true };
         match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             ["files"] => true,
@@ -161,6 +181,25 @@ pub fn groups_of(path: impl AsRef<Path>, user: &User) -> io::Result<Vec<Gid>> {
         None::<()>
     })?;
     Ok(gids)
+}
+
+/// The names of groups, in the order of `gids`; none for one that the file does not have. The
+/// first group with an id is the one that is meant.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn names_of_groups(path: impl AsRef<Path>, gids: &[Gid]) -> io::Result<Vec<Option<String>>> {
+    let mut names = vec![None; gids.len()];
+    find_line(path.as_ref(), |line| {
+        let group = parse_group(line)?;
+        for (gid, name) in gids.iter().zip(&mut names) {
+            if *gid == group.gid && name.is_none() {
+                *name = Some(group.name.clone());
+            }
+        }
+        names.iter().all(Option::is_some).then_some(())
+    })?;
+    Ok(names)
 }
 
 /// Applies `parse` to each line until it gives something. Lines over the limit are

@@ -154,15 +154,33 @@ fn group(
     ask_nss()
 }
 
-/// Names of all groups of a user (for `AllowGroups` and `Match Group`); groups
-/// without a name are left out.
+/// All groups of a user as [`groups_of`], and their names (for `AllowGroups` and `Match Group`);
+/// groups without a name are left out of the names.
+///
+/// # Errors
+/// As [`by_name`].
+pub fn groups_and_names_of(user: &User) -> io::Result<(Vec<Gid>, Vec<String>)> {
+    let gids = groups_of(user)?;
+    let sources = files::Sources::of("group");
+    let mut names = if sources.files_first {
+        files::names_of_groups(files::GROUP, &gids)?
+    } else {
+        vec![None; gids.len()]
+    };
+    if !sources.files_decide {
+        for (gid, name) in gids.iter().zip(&mut names) {
+            if name.is_none() {
+                *name = nss::group_by_gid(*gid)?.map(|group| group.name);
+            }
+        }
+    }
+    Ok((gids, names.into_iter().flatten().collect()))
+}
+
+/// The names of [`groups_and_names_of`] alone.
 ///
 /// # Errors
 /// As [`by_name`].
 pub fn group_names_of(user: &User) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for gid in groups_of(user)? {
-        names.extend(group_by_gid(gid)?.map(|group| group.name));
-    }
-    Ok(names)
+    Ok(groups_and_names_of(user)?.1)
 }

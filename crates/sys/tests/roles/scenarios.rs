@@ -32,6 +32,14 @@ pub const TESTS: &[(&str, fn())] = &[
     ("closed_standard_streams_are_filled", || {
         succeeds("stdio", None)
     }),
+    (
+        "a_stack_that_calls_have_left_goes_back_to_the_system",
+        || succeeds("trim-stack", None),
+    ),
+    (
+        "our_own_program_takes_its_faults_back",
+        our_own_program_takes_its_faults_back,
+    ),
     ("a_manager_hands_sockets_to_its_process_only", || {
         succeeds("listen-fds", None)
     }),
@@ -55,6 +63,19 @@ fn no_child_is_left() {
     use rustix::process::{WaitOptions, wait};
     while wait(WaitOptions::empty()).is_ok() {}
     assert_eq!(process::reap_any().unwrap(), None);
+}
+
+/// Rust's runtime finds SIGSEGV and SIGBUS ignored and leaves them alone; the role then gives them
+/// their default action, and a fault ends it before that as well.
+fn our_own_program_takes_its_faults_back() {
+    succeeds("faults", None);
+    for scenario in ["fault", "fault-ignored"] {
+        let (status, output) = run(scenario, None);
+        assert!(
+            was_killed_by(status, Signal::SEGV),
+            "{scenario}: {status:?} {output}"
+        );
+    }
 }
 
 /// Reads until `wanted` is the end of what came.
@@ -131,6 +152,19 @@ pub fn child(scenario: &str) -> bool {
         "dumpable" => dumpable(),
         "close-from" => close_from(),
         "stdio" => stdio(),
+        "trim-stack" => trim_stack(),
+        "faults" => {
+            // The runtime of Rust has found them so.
+            assert!(sys::signals::is_ignored(Signal::SEGV).unwrap());
+            sys::signals::restore_faults().unwrap();
+            assert!(!sys::signals::is_ignored(Signal::SEGV).unwrap());
+            assert!(!sys::signals::is_ignored(Signal::BUS).unwrap());
+        }
+        "fault" => {
+            sys::signals::restore_faults().unwrap();
+            let _ = sys::signals::raise_default(Signal::SEGV);
+        }
+        "fault-ignored" => read_what_is_not_there(),
         "listen-fds" => listen_fds(),
         "reap" => reap(),
         "exec" => {
@@ -167,6 +201,54 @@ pub fn child(scenario: &str) -> bool {
         _ => return false,
     }
     true
+}
+
+/// Bytes of this process's anonymous memory that are resident.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib: usize = line.unwrap().trim_end_matches("kB").trim().parse().unwrap();
+    kib * 1024
+}
+
+fn trim_stack() {
+    #[inline(never)]
+    fn deep(level: u8) -> u8 {
+        let block = std::hint::black_box([level; 4096]);
+        let below = level.checked_sub(1).map_or(0, deep);
+        block
+            .iter()
+            .fold(below, |sum, byte| sum.wrapping_add(*byte))
+    }
+    let above = std::hint::black_box([7_u8; 20_000]);
+    let sum = deep(150);
+    let used = resident_bytes();
+    sys::memory::trim_stack();
+    let left = resident_bytes();
+    assert!(left + 400_000 < used, "{left} of {used} bytes left");
+    assert_eq!(deep(150), sum);
+    assert!(above.iter().all(|byte| *byte == 7));
+    // Another thread's stack is not the kernel's to know.
+    std::thread::spawn(sys::memory::trim_stack).join().unwrap();
+}
+
+fn read_what_is_not_there() {
+    // SAFETY: a new mapping at an address of the kernel's choice, that nobody may read.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    // SAFETY: not a valid read, which is what is tried: the kernel ends this process.
+    let byte = unsafe { page.cast::<u8>().read_volatile() };
+    panic!("read {byte}");
 }
 
 fn become_stranger() {

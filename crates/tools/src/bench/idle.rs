@@ -15,8 +15,8 @@ use crate::lab::{Kind, Lab, Suite, Tree};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 3;
-/// Time for processes to come to rest.
-const REST: Duration = Duration::from_millis(500);
+/// Time for processes to come to rest: ours give memory back when nothing has come for a second.
+const REST: Duration = Duration::from_millis(1500);
 /// How many connections from one address dropbear bears before login.
 const DROPBEAR_SILENT: usize = 5;
 

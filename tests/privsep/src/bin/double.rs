@@ -36,6 +36,10 @@ fn serve() -> io::Result<()> {
     }
     let network = sys::io::inherited(roles::NETWORK_FD)?;
     let rpc = sys::io::inherited(roles::RPC_FD)?;
+    if role == roles::ROLE_SESSION {
+        // It comes up while its predecessor hands over, and the connection is still that one's.
+        sys::io::wait_readable(&rpc, None)?;
+    }
     sys::io::set_nonblocking(&network, false)?;
     write_up(
         &network,
