@@ -381,14 +381,17 @@ fn what_does_not_compress_costs_little_and_is_stored() {
     assert_eq!(report.totals.packets, 100);
 }
 
+/// What goes wrong with a run's bytes and their ends.
+type Wrong = fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>;
+
 /// A foreign engine that goes wrong in one of several ways from its `after`th run on.
 struct Fake {
-    wrong: fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>,
+    wrong: Wrong,
     after: usize,
 }
 
 struct FakeEncoder {
-    wrong: fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>,
+    wrong: Wrong,
     left: usize,
 }
 
@@ -430,7 +433,7 @@ impl RunEncoder for FakeEncoder {
 
 #[test]
 fn an_engine_that_fails_costs_a_run_and_nothing_else() {
-    let ways: [fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>; 5] = [
+    let ways: [Wrong; 5] = [
         |_, _| Err(RunError("device gone".into())),
         |_, ends| {
             ends.pop();
