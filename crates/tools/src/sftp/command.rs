@@ -66,6 +66,53 @@ pub(super) enum Command {
     Shell(Vec<u8>),
 }
 
+/// All names, with what completes their arguments.
+pub(super) const NAMES: &[(&str, Completes)] = &[
+    ("bye", Completes::Nothing),
+    ("cd", Completes::Remote),
+    ("chdir", Completes::Remote),
+    ("chgrp", Completes::Remote),
+    ("chmod", Completes::Remote),
+    ("chown", Completes::Remote),
+    ("copy", Completes::Remote),
+    ("cp", Completes::Remote),
+    ("df", Completes::Remote),
+    ("dir", Completes::Remote),
+    ("exit", Completes::Nothing),
+    ("get", Completes::Remote),
+    ("help", Completes::Nothing),
+    ("lcd", Completes::Local),
+    ("lchdir", Completes::Local),
+    ("lls", Completes::Local),
+    ("lmkdir", Completes::Local),
+    ("ln", Completes::Remote),
+    ("lpwd", Completes::Local),
+    ("ls", Completes::Remote),
+    ("lumask", Completes::Nothing),
+    ("mkdir", Completes::Remote),
+    ("mget", Completes::Remote),
+    ("mput", Completes::Local),
+    ("progress", Completes::Nothing),
+    ("put", Completes::Local),
+    ("pwd", Completes::Remote),
+    ("quit", Completes::Nothing),
+    ("reget", Completes::Remote),
+    ("rename", Completes::Remote),
+    ("reput", Completes::Local),
+    ("rm", Completes::Remote),
+    ("rmdir", Completes::Remote),
+    ("symlink", Completes::Remote),
+    ("version", Completes::Nothing),
+];
+
+/// What completes a command's arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Completes {
+    Nothing,
+    Remote,
+    Local,
+}
+
 /// How, from where, and to where if that was said.
 type Copied = (CopyFlags, Vec<u8>, Option<Vec<u8>>);
 
