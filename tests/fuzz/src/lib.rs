@@ -14,6 +14,7 @@ pub mod files;
 pub mod messages;
 pub mod mutate;
 pub mod seeds;
+pub mod sftp;
 
 /// A body: takes any bytes, panics only for a defect.
 pub type Body = fn(&[u8]);
@@ -36,4 +37,5 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("snapshot", connection::snapshot),
     ("deflate", messages::deflate),
     ("inflate", messages::inflate),
+    ("sftp_stream", sftp::sftp_stream),
 ];

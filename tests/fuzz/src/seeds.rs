@@ -32,6 +32,7 @@ pub fn of(target: &str) -> Seeds {
             vec![script(5, &payloads()), script(0x80, &payloads())],
         ),
         "inflate" => named("stream", deflated()),
+        "sftp_stream" => named("stream", crate::sftp::seeds()),
         _ => Vec::new(),
     }
 }

@@ -87,6 +87,7 @@ targets!(
     snapshot,
     deflate,
     inflate,
+    sftp_stream,
 );
 
 #[test]
