@@ -10,6 +10,9 @@ use crate::process::Accelerator;
 /// The most libraries that a configuration may name.
 pub const MAX_LIBRARIES: usize = 16;
 
+/// Lanes of a connection: as many threads compress at most.
+const MOST_LANES: usize = 4;
+
 /// Where each platform's accelerator is, if none is named. AIX has zlibNX, POWER libnxz, and the
 /// ordinary zlib of s390x uses the processor's own instruction; none of x86-64 and aarch64 is known.
 const DEFAULTS: &[(&str, &[&str])] = &[
@@ -70,6 +73,22 @@ pub fn secure_library(path: &Path) -> Result<(), InsecurePath> {
     sys::file::secure_chroot(path.parent().unwrap_or(path))?;
     let file = std::fs::File::open(path)?;
     sys::file::secure_path(&file, path, Path::new("/"), 0)
+}
+
+impl Request {
+    /// For a connection of this process.
+    #[must_use]
+    pub fn new(libraries: &[String], verify: bool, level: u8) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            libraries: libraries.iter().map(PathBuf::from).collect(),
+            root_owned: false,
+            verify,
+            level,
+            lanes: cores.min(MOST_LANES),
+            user: None,
+        }
+    }
 }
 
 impl Accelerator {

@@ -14,12 +14,16 @@
 mod choose;
 mod lane;
 mod layout;
+mod probe;
 mod process;
 mod role;
 
 pub use choose::{MAX_LIBRARIES, Request, default_libraries, secure_library};
+pub use probe::probe_main;
 pub use process::Accelerator;
 pub use role::main;
 
 /// First argument of the process that loads a library.
 pub const ROLE: &str = "compress-provider";
+/// First argument of the process that tries libraries for the listener.
+pub const PROBE_ROLE: &str = "compress-probe";

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use compress::provider::{Provider, Run, RunEncoder, RunError, SELF_TEST_LIMIT, self_test};
+use compress::provider::{
+    Provider, Run, RunEncoder, RunError, SELF_TEST_LIMIT, self_test, software_time,
+};
 use sys::process::{Child, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
@@ -36,6 +38,7 @@ struct Description {
     cage: String,
     devices: Vec<String>,
     took: Duration,
+    software: Duration,
     verify: bool,
 }
 
@@ -78,6 +81,7 @@ impl Accelerator {
             description.devices = devices.into_iter().filter(|it| !it.is_empty()).collect();
         }
         description.verify = request.verify;
+        description.software = software_time(request.level);
         Ok(Self {
             shared,
             description,
@@ -109,6 +113,7 @@ impl Accelerator {
             devices,
             missing,
             took,
+            software,
             cage,
             ..
         } = &self.description;
@@ -118,8 +123,9 @@ impl Accelerator {
             devices => line.push_str(&format!("device {} open", devices.join(", "))),
         }
         line.push_str(&format!(
-            ", self-test ok, 32 KiB in {} us",
-            took.as_micros()
+            ", self-test ok, 32 KiB in {} us (software {} us)",
+            took.as_micros(),
+            software.as_micros()
         ));
         if !missing.is_empty() {
             line.push_str(&format!(", without {missing}"));
@@ -129,7 +135,7 @@ impl Accelerator {
         } else {
             "runs not compared"
         };
-        line.push_str(&format!(", own process ({cage}), {checked}"));
+        line.push_str(&format!(", own process ({cage}), {checked}: IN USE"));
         line
     }
 }
@@ -312,8 +318,8 @@ impl Shared {
         let mut printed = vec![0; 4096];
         let len = sys::io::read(&self.printed, &mut printed).unwrap_or(0);
         let printed = printed.get(..len).unwrap_or_default();
-        let lines = printed.split(|byte| *byte == b'\n');
-        let last = lines.filter(|line| !line.is_empty()).next_back();
+        let mut lines = printed.split(|byte| *byte == b'\n');
+        let last = lines.rfind(|line| !line.is_empty());
         match last.map(|line| text(line.get(..PRINTED_BYTES).unwrap_or(line))) {
             Some(line) => format!("{why} (it says: {line})"),
             None => why,

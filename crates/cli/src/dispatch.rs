@@ -93,6 +93,18 @@ const PROGRAMS: &[Program] = &[
         help: None,
         main: |_| server::session_main(),
     },
+    Program {
+        name: accelerator::ROLE,
+        links: &[],
+        help: None,
+        main: accelerator::main,
+    },
+    Program {
+        name: accelerator::PROBE_ROLE,
+        links: &[],
+        help: None,
+        main: accelerator::probe_main,
+    },
 ];
 
 /// Runs the program that `args` (with the name of the program first) asks for; gives its exit

@@ -7,6 +7,7 @@
 //! ([`text`]) before a person sees it.
 #![forbid(unsafe_code)]
 
+mod accelerate;
 pub mod auth;
 pub mod connect;
 pub mod error;

@@ -1,5 +1,8 @@
 //! The program `ssh`: flags, configuration, login, session, exit code.
 
+use std::sync::Arc;
+
+use accelerator::Accelerator;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -12,6 +15,7 @@ use config::{Environment, SystemFiles};
 use driver::DriverError;
 use sys::syslog::{Facility, Syslog};
 
+use crate::accelerate;
 use crate::auth::ahead::{self, Ahead};
 use crate::auth::identity::Keys;
 use crate::error::ClientError;
@@ -175,10 +179,12 @@ fn connect_and_run(flags: &Flags, options: &ClientOptions) -> Result<i32, Client
     let plan = Plan::decide(options, flags.command.clone(), flags.stdio_forward.clone())
         .map_err(ClientError::Refused)?;
     let mut person = Person::new(options.batch_mode);
+    let accelerator = accelerate::open(options)?.map(Arc::new);
+    let accelerator = accelerator.as_ref();
     let mut manner = Manner::Fast;
     let mut before = None;
     loop {
-        let (again, why) = match attempt(flags, options, &plan, manner, &mut person) {
+        let (again, why) = match attempt(flags, options, &plan, manner, accelerator, &mut person) {
             Err(ClientError::Guess(why)) => (Manner::WithoutGuess, why),
             Err(ClientError::Ahead(why)) => (Manner::Careful, why),
             // A server that is gone by now has said before what there is to say.
@@ -203,6 +209,7 @@ fn attempt(
     options: &ClientOptions,
     plan: &Plan,
     manner: Manner,
+    accelerator: Option<&Arc<Accelerator>>,
     person: &mut dyn Interaction,
 ) -> Result<i32, ClientError> {
     let dialing = connect::begin(options, flags.config_file.as_deref())?;
@@ -214,6 +221,7 @@ fn attempt(
         options,
         plan,
         manner,
+        accelerator,
         (&mut checker, cache.as_mut()),
         person,
     );
@@ -231,6 +239,7 @@ fn serve(
     options: &ClientOptions,
     plan: &Plan,
     manner: Manner,
+    accelerator: Option<&Arc<Accelerator>>,
     (checker, cache): (&mut HostKeyChecker, Option<&mut LoginCache>),
     person: &mut dyn Interaction,
 ) -> Result<i32, ClientError> {
@@ -277,6 +286,11 @@ fn serve(
     }
     if secured.driver.connection().is_compressing() {
         login::announce_compression(options);
+        if let (Some(accelerator), Some(compressor)) =
+            (accelerator, secured.driver.connection().compressor())
+        {
+            compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
+        }
     }
     let peer = secured.peer.clone();
     let starts_at_once =

@@ -15,6 +15,18 @@ words! {
 }
 
 words! {
+    /// `EnableHwCompression`: compression by a library of others, behind which an accelerator may be.
+    HwCompression {
+        /// Never.
+        No = "no",
+        /// Where it can be had; else in software, with a warning.
+        Yes = "yes",
+        /// A connection that would be compressed without it is refused.
+        Require = "require",
+    } default No
+}
+
+words! {
     /// How much is logged.
     LogLevel {
         /// Nothing.
@@ -135,6 +147,15 @@ pub(crate) fn variables(words: &[String]) -> Vec<Variable> {
             name: name.to_owned(),
             value: value.to_owned(),
         })
+        .collect()
+}
+
+/// The paths of `HwCompressionLibrary`; `none` stands for those of the platform.
+pub(crate) fn libraries(words: &[String]) -> Vec<String> {
+    words
+        .iter()
+        .filter(|word| *word != "none")
+        .cloned()
         .collect()
 }
 

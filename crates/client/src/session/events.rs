@@ -46,6 +46,12 @@ impl Session<'_> {
                 Ok(Next::Continue)
             }
             // With the channel closed, what it brought may still be on its way to our output.
+            Notice::AcceleratorFailed(why) => {
+                info!(
+                    "Warning: hardware compression failed: {why}; using software compression from here on."
+                );
+                Ok(Next::Continue)
+            }
             Notice::PeerClosed if self.closed => Ok(Next::Continue),
             Notice::PeerClosed => Err(ClientError::Closed(self.peer.clone())),
             _ => Ok(Next::Continue),

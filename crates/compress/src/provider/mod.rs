@@ -20,7 +20,7 @@ mod selftest;
 mod verify;
 
 pub use library::{Library, LibraryEncoder, LibraryError};
-pub use selftest::{SELF_TEST_LIMIT, self_test};
+pub use selftest::{SELF_TEST_LIMIT, self_test, software_time};
 pub use verify::Verifier;
 
 /// The most payloads in one run. More would gain nothing: with eight, indexing the history anew

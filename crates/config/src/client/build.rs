@@ -13,8 +13,8 @@ use crate::environment::Environment;
 use crate::error::{ConfigError, Warning};
 use crate::tokens::{self, ExpandError, Purpose, Tokens};
 use crate::types::{
-    AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, number_at,
-    thread_count, variables,
+    AddressFamily, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit, SyslogFacility,
+    libraries, number_at, thread_count, variables,
 };
 use crate::value::{self, Value, Values};
 
@@ -253,6 +253,9 @@ fn typed(
         update_host_keys: YesNoAsk::from_word(word(Row::UpdateHostKeys)),
         user_known_hosts_files: expanded.user_known_hosts_files,
         use_mptcp: flag(Row::UseMPTCP),
+        hw_compression: HwCompression::from_word(word(Row::EnableHwCompression)),
+        hw_compression_libraries: libraries(v.words(Row::HwCompressionLibrary.index())),
+        hw_compression_verify: flag(Row::HwCompressionVerify),
         version_addendum: expanded.version_addendum,
         visual_host_key: flag(Row::VisualHostKey),
         crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),

@@ -7,7 +7,8 @@
 use crate::error::Warning;
 use crate::tokens::Tokens;
 use crate::types::{
-    AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, Variable,
+    AddressFamily, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit, SyslogFacility,
+    Variable,
 };
 use crate::value::Values;
 
@@ -265,6 +266,12 @@ pub struct ClientOptions {
     pub user_known_hosts_files: Vec<String>,
     /// `UseMPTCP`.
     pub use_mptcp: bool,
+    /// `EnableHwCompression`.
+    pub hw_compression: HwCompression,
+    /// `HwCompressionLibrary`: absolute paths, in the order of trying; none means the platform's.
+    pub hw_compression_libraries: Vec<String>,
+    /// `HwCompressionVerify`: inflate and compare each run before it is used.
+    pub hw_compression_verify: bool,
     /// `VersionAddendum`, expanded.
     pub version_addendum: Option<String>,
     /// `VisualHostKey`.

@@ -87,6 +87,13 @@ const COMPRESSION: Kind = Kind::Choice(&[
     ("no", "no"),
     ("false", "no"),
 ]);
+const HW_COMPRESSION: Kind = Kind::Choice(&[
+    ("no", "no"),
+    ("false", "no"),
+    ("yes", "yes"),
+    ("true", "yes"),
+    ("require", "require"),
+]);
 const HASH: Kind = Kind::Choice(&[("md5", "MD5"), ("sha256", "SHA256")]);
 const NO: Support = Support::Enabling(&["no"]);
 const FALSE: Support = Support::Enabling(&["false"]);
@@ -196,6 +203,9 @@ keyword_table! {
         ProxyCommand [] Kind::Rest, "", Carried, Everywhere, First, Line;
         ProxyJump [] Kind::Parsed(forms::client::proxy_jump), "", Carried, Everywhere, First, Line;
         UseMPTCP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
+        HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Everywhere, First, Line;
+        HwCompressionVerify [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;

@@ -93,6 +93,25 @@ pub(crate) fn rekey_limit(words: &[String]) -> Form {
     Ok(vec![bytes.to_string(), seconds.to_string()])
 }
 
+/// More libraries than a machine has accelerators.
+const MOST_LIBRARIES: usize = 16;
+
+/// `HwCompressionLibrary path…|none`: what a relative path leads to would depend on the loader.
+pub(crate) fn libraries(words: &[String]) -> Form {
+    match words {
+        [] => return Err("missing argument.".to_owned()),
+        [only] if only.eq_ignore_ascii_case("none") => return one("none"),
+        _ => {}
+    }
+    if words.len() > MOST_LIBRARIES {
+        return Err(format!("more than {MOST_LIBRARIES} libraries."));
+    }
+    match words.iter().find(|word| !word.starts_with('/')) {
+        Some(word) => Err(format!("'{word}' is not an absolute path.")),
+        None => Ok(words.to_vec()),
+    }
+}
+
 /// More threads than any core's memory could feed.
 const MOST_CRYPTO_THREADS: u64 = 256;
 

@@ -8,8 +8,8 @@ use crate::server::options::{
 };
 use crate::server::table::{Row, SERVER_TABLE};
 use crate::types::{
-    AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, number_at,
-    thread_count, variables,
+    AddressFamily, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit, SyslogFacility,
+    libraries, number_at, thread_count, variables,
 };
 use crate::units;
 use crate::value::{Value, Values};
@@ -118,6 +118,9 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
         use_dns: flag(Row::UseDNS),
         use_pam: flag(Row::UsePAM),
         use_mptcp: flag(Row::UseMPTCP),
+        hw_compression: HwCompression::from_word(v.word(Row::EnableHwCompression.index())),
+        hw_compression_libraries: libraries(v.words(Row::HwCompressionLibrary.index())),
+        hw_compression_verify: flag(Row::HwCompressionVerify),
         version_addendum: unless_none(Row::VersionAddendum),
         crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
         sftp_root: unless_none(Row::SftpRoot),

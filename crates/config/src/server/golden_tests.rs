@@ -34,6 +34,18 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Fulmar's own",
     },
     Difference {
+        keyword: "enablehwcompression",
+        reason: "Fulmar's own",
+    },
+    Difference {
+        keyword: "hwcompressionlibrary",
+        reason: "Fulmar's own",
+    },
+    Difference {
+        keyword: "hwcompressionverify",
+        reason: "Fulmar's own",
+    },
+    Difference {
         keyword: "cryptothreads",
         reason: "Fulmar's own",
     },

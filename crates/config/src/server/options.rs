@@ -6,7 +6,8 @@
 use std::net::IpAddr;
 
 use crate::types::{
-    AddressFamily, FingerprintHash, IpQos, LogLevel, RekeyLimit, SyslogFacility, Variable,
+    AddressFamily, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit, SyslogFacility,
+    Variable,
 };
 use crate::value::Values;
 
@@ -301,6 +302,12 @@ pub struct ServerOptions {
     pub use_pam: bool,
     /// `UseMPTCP`.
     pub use_mptcp: bool,
+    /// `EnableHwCompression`.
+    pub hw_compression: HwCompression,
+    /// `HwCompressionLibrary`: absolute paths, in the order of trying; none means the platform's.
+    pub hw_compression_libraries: Vec<String>,
+    /// `HwCompressionVerify`: inflate and compare each run before it is used.
+    pub hw_compression_verify: bool,
     /// `VersionAddendum`: text behind the version line.
     pub version_addendum: Option<String>,
     /// `CryptoThreads`: how many threads may seal and open packets in all; none is `auto`.

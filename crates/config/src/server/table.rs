@@ -20,6 +20,13 @@ const ROOT_LOGIN: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("no", "no"),
 ]);
+const HW_COMPRESSION: Kind = Kind::Choice(&[
+    ("no", "no"),
+    ("false", "no"),
+    ("yes", "yes"),
+    ("true", "yes"),
+    ("require", "require"),
+]);
 const COMPRESSION: Kind = Kind::Choice(&[("yes", "yes"), ("delayed", "yes"), ("no", "no")]);
 const GATEWAY: Kind = Kind::Choice(&[
     ("yes", "yes"),
@@ -162,6 +169,9 @@ keyword_table! {
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         UseMPTCP [] Kind::Flag, "no", Carried, Global, First, Line;
+        EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
+        HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Global, First, Line;
+        HwCompressionVerify [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         SftpRoot [] Kind::Path, "none", Carried, Everywhere, First, Line;

@@ -39,6 +39,10 @@ const LULL_US: u64 = 50_000;
 const RUN_PAYLOADS: usize = 4;
 /// Bytes from which on a run is worth giving away; less is compressed in place.
 const RUN_BYTES: usize = 64 * 1024;
+/// As [`RUN_PAYLOADS`] and [`RUN_BYTES`] for an accelerator, which has no history to index; what
+/// is shorter takes longer to hand over than to compress.
+const ACCELERATED_PAYLOADS: usize = 8;
+const ACCELERATED_BYTES: usize = 4096;
 /// The most threads that compress with `CompressionThreads auto`.
 const MOST_DEFLATE_THREADS: usize = 4;
 
@@ -181,6 +185,9 @@ pub(super) struct Lanes {
     deflate: Lane<Deflate>,
     /// Something is compressed.
     deflates: bool,
+    /// By an accelerator, when that was last asked.
+    accelerated: bool,
+    accelerator_failure: Option<String>,
     compressed: VecDeque<Compressed>,
     /// What was opened and the connection has not taken yet.
     opened: VecDeque<Opened>,
@@ -234,6 +241,8 @@ impl Lanes {
             // A run is a batch.
             deflate: Lane::new(1, waker()),
             deflates: false,
+            accelerated: false,
+            accelerator_failure: None,
             compressed: VecDeque::new(),
             opened: VecDeque::new(),
             terms: LaneTerms::new(CryptoThreads::AtMost(1)),
@@ -313,16 +322,59 @@ impl Lanes {
             if handed && let Some(pool) = &mut self.pool {
                 pool.summon();
             }
+            let accelerated = self.is_accelerated(connection);
             if !self.shares_deflate() || !self.deflate.has_room() {
+                if accelerated {
+                    self.accelerate_in_place(connection)?;
+                }
                 return Ok(());
             }
-            let Some(job) = connection.poll_compress(RUN_PAYLOADS, RUN_BYTES) else {
+            let (most, least) = if accelerated {
+                (ACCELERATED_PAYLOADS, ACCELERATED_BYTES)
+            } else {
+                (RUN_PAYLOADS, RUN_BYTES)
+            };
+            let Some(job) = connection.poll_compress(most, least) else {
                 return Ok(());
             };
             let bytes = job.bytes();
             self.count_deflated(bytes, None);
             self.deflate.push(job, bytes);
         }
+    }
+
+    /// An accelerator works for the connection. Takes note of one that has just failed.
+    fn is_accelerated(&mut self, connection: &mut Connection) -> bool {
+        let Some(compressor) = connection.compressor() else {
+            return false;
+        };
+        let accelerated = compressor.has_provider();
+        if self.accelerated && !accelerated {
+            self.accelerator_failure = compressor.take_failure().map(|why| why.0);
+        }
+        self.accelerated = accelerated;
+        accelerated
+    }
+
+    /// Why the accelerator is not used any more; said once.
+    pub(super) fn take_accelerator_failure(&mut self) -> Option<String> {
+        self.accelerator_failure.take()
+    }
+
+    /// Gives the accelerator what nobody else is there for: what is left to
+    /// [`Lanes::poll_output`] is compressed by our own engine.
+    fn accelerate_in_place(&mut self, connection: &mut Connection) -> Result<(), DriverError> {
+        while self.deflate.is_empty()
+            && let Some(job) = connection.poll_compress(ACCELERATED_PAYLOADS, ACCELERATED_BYTES)
+        {
+            let begun = Instant::now();
+            let bytes = job.bytes();
+            connection.handle_compressed(job.run())?;
+            self.count_deflated(bytes, Some(begun));
+        }
+        // One that has failed just now is told of with what it failed at.
+        self.is_accelerated(connection);
+        Ok(())
     }
 
     fn shares_deflate(&self) -> bool {

@@ -117,6 +117,9 @@ pub enum Notice {
         /// The channel.
         channel: ChannelId,
     },
+    /// The accelerator that compressed for us has failed, for this reason: nothing is lost, and
+    /// our own engine goes on.
+    AcceleratorFailed(String),
     /// The peer closed its side of the socket.
     PeerClosed,
 }
@@ -507,6 +510,9 @@ impl Driver {
 
     fn next_notice(&mut self) -> Option<Notice> {
         self.take_events();
+        if let Some(why) = self.lanes.take_accelerator_failure() {
+            self.notices.push_back(Notice::AcceleratorFailed(why));
+        }
         self.notices.pop_front()
     }
 

@@ -1,6 +1,7 @@
 //! `sshd`: reads the command line and the configuration, opens the sockets, and runs the loop
 //! ([`serve`]) that starts a monitor for each connection. Never touches a byte of the protocol.
 
+mod accelerate;
 mod args;
 mod block;
 mod daemon;
@@ -160,6 +161,10 @@ fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
     // or to a debugger of our own user.
     sys::process::set_dumpable(false).map_err(text_of)?;
     let host_keys = hostkeys::load(&options, &startup)?;
+    if args.mode == Mode::Serve {
+        let confinement = shape.confinement.as_ref();
+        accelerate::probe(&options, confinement, &startup, LogLevel::Debug1)?;
+    }
     let executable = SelfExe::open().map_err(text_of)?;
     let delay_secret = Secret::new(crypto::random::bytes::<32>().to_vec());
     let launch =
@@ -176,9 +181,14 @@ fn check(args: &Args, config: &ServerConfig, level: Option<LogLevel>) -> Result<
     warn_about(config, &log);
     if args.mode != Mode::Print {
         hostkeys::load(&config.global(), &log)?;
-        if sys::process::is_root() {
-            Confinement::find()?;
-        }
+        let confinement = if sys::process::is_root() {
+            Some(Confinement::find()?)
+        } else {
+            None
+        };
+        // Whoever tries the configuration is told what would be in use.
+        let confinement = confinement.as_ref();
+        accelerate::probe(&config.global(), confinement, &log, LogLevel::Info)?;
     }
     if args.mode != Mode::Test {
         let options = match &args.connection {

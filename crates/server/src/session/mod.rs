@@ -9,6 +9,7 @@
 //! Invariant: user, forced command, restrictions and environment come from the monitor's
 //! `SessionGrant`; nothing of the snapshot decides what may be done.
 
+mod accelerate;
 mod channel;
 mod chroot;
 mod command;

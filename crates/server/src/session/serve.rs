@@ -19,7 +19,7 @@ use super::token::Token;
 use crate::transport;
 
 /// How long a peer may take to take our goodbye.
-const GOODBYE: Duration = Duration::from_millis(500);
+pub(super) const GOODBYE: Duration = Duration::from_millis(500);
 
 /// A channel by its type.
 enum Channel {
@@ -125,6 +125,13 @@ impl<'a> Serve<'a> {
                 if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
                     session.endpoint_ended(&mut self.driver, &self.context)?;
                 }
+                Ok(())
+            }
+            Notice::AcceleratorFailed(why) => {
+                self.context.log.info(&format!(
+                    "Warning: hardware compression for user {} failed: {why}; using software compression from here on",
+                    self.context.grant.user
+                ));
                 Ok(())
             }
             Notice::PeerClosed => Err(SessionError::PeerClosed),

@@ -3,16 +3,19 @@
 
 use std::cell::Cell;
 use std::path::Path;
+use std::sync::Arc;
 
 use config::server::ServerOptions;
 use driver::{CryptoThreads, Driver, LaneTerms};
 use privsep::{SessionGrant, Snapshot, roles};
 use proto::Connection;
-use sys::process::Credentials;
+use sys::process::{Credentials, SelfExe};
+use wire::message::reason;
 
+use super::accelerate::Acceleration;
 use super::context::{AuthInfoFile, Context};
-use super::serve::Serve;
-use super::{SessionError, Who, chroot, text};
+use super::serve::{GOODBYE, Serve};
+use super::{SessionError, Who, accelerate, chroot, text};
 use crate::log::Logger;
 use crate::rpc::Rpc;
 use crate::transport;
@@ -27,7 +30,9 @@ pub(super) fn begin(
     sys::process::set_dumpable(false)?;
     let network = sys::io::inherited(roles::NETWORK_FD)?;
     // Held for subsystems that are part of it; nothing of it is inherited by a command.
-    let _binary = sys::io::inherited(roles::SESSION_BINARY_FD).ok();
+    let binary = sys::io::inherited(roles::SESSION_BINARY_FD)
+        .ok()
+        .map(SelfExe::from_fd);
     let grant: SessionGrant = rpc.expect()?;
     let log = Logger::new(rpc, grant.log_level);
     let options = ServerOptions::decode(&grant.options)
@@ -35,6 +40,7 @@ pub(super) fn begin(
     let time_zone = std::env::var_os("TZ").map(std::os::unix::ffi::OsStringExt::into_vec);
 
     let mut nologin = None;
+    let mut acceleration = None;
     if let Some(directory) = &grant.chroot {
         if !grant.change_user {
             let why = "ChrootDirectory needs a server that was started as root";
@@ -43,6 +49,8 @@ pub(super) fn begin(
         // What lies outside is read while it can be: nologin, and the zone of "Last login".
         nologin = text::nologin(grant.uid);
         let _ = sys::time::LocalTime::from_seconds(0);
+        // Neither the library nor our own program can be reached from inside.
+        acceleration = Some(accelerate::open(&options, &grant, binary.as_ref(), &log));
         chroot::enter(Path::new(directory))
             .map_err(|error| SessionError::Start(error.to_string()))?;
     }
@@ -74,6 +82,24 @@ pub(super) fn begin(
         ..LaneTerms::new(threads)
     });
     driver.trim_memory();
+    if driver.connection().is_compressing() {
+        let acceleration = acceleration
+            .unwrap_or_else(|| accelerate::open(&options, &grant, binary.as_ref(), &log));
+        match acceleration {
+            Acceleration::Software => {}
+            Acceleration::Hardware(library) => {
+                if let Some(compressor) = driver.connection().compressor() {
+                    compressor.set_provider(Arc::new(library));
+                }
+            }
+            Acceleration::Refused(why) => {
+                let said = driver.connection();
+                said.disconnect(reason::BY_APPLICATION, &why);
+                let _ = driver.flush_within(GOODBYE);
+                return Err(SessionError::Start(why));
+            }
+        }
+    }
     let auth_info = auth_info(&grant, &options, log);
     let context = Context {
         rpc,
