@@ -266,7 +266,7 @@ pub(super) fn without_form() -> Vec<&'static str> {
     let mut missing = Vec::new();
     for (table, file) in files {
         let words = words(file).unwrap_or_default();
-        for row in table.iter().filter(|row| is_described(row)) {
+        for row in table.iter().filter(is_described) {
             let said = words
                 .iter()
                 .any(|words| words.name == row.name && !words.form.is_empty());

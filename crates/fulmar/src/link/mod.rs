@@ -250,7 +250,10 @@ impl Core {
             }
             Notice::Timer { token } => role.timer(self, token)?,
             Notice::PeerClosed => return Err(Error::Closed),
-            Notice::SinkEnded { .. } | Notice::EndpointEnded { .. } => {}
+            // No accelerator is given to the driver here.
+            Notice::SinkEnded { .. }
+            | Notice::EndpointEnded { .. }
+            | Notice::AcceleratorFailed(_) => {}
         }
         if self.closing && self.entries.values().all(|entry| entry.close_sent) {
             self.disconnect(reason::BY_APPLICATION, "closed");
