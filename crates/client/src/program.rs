@@ -302,6 +302,7 @@ fn serve(
     session.rotate_host_keys(checker, options.update_host_keys);
     let outcome = session.run();
     let unconfirmed = !session.is_confirmed();
+    let early = early.map(|may_have_run| may_have_run || session.has_started_at_once());
     drop(session);
     drop(flags);
     debug1!("crypto threads: {}", secured.driver.lane_report());
@@ -318,7 +319,9 @@ fn serve(
                 }
             );
             let nothing_ran = early.is_some_and(|may_have_run| !may_have_run || said);
-            if unconfirmed && nothing_ran {
+            // What comes with a login happens once: the local command, and leaving the terminal.
+            let repeatable = options.local_command.is_none() && !options.fork_after_authentication;
+            if unconfirmed && nothing_ran && repeatable {
                 Err(ClientError::Ahead(Box::new(error)))
             } else {
                 Err(error)

@@ -59,6 +59,11 @@ impl Decompressor {
         self.decoder.is_resumable()
     }
 
+    #[cfg(test)]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.decoder.memory_bytes()
+    }
+
     /// Whether [`Decompressor::shed`] would free anything worth it.
     #[must_use]
     pub fn has_spare(&self) -> bool {

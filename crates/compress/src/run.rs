@@ -30,7 +30,6 @@ pub(crate) struct Engines {
 struct Kept {
     engines: Vec<Engine>,
     windows: Vec<Vec<u8>>,
-    encoders: Vec<Box<dyn RunEncoder>>,
     failure: Option<RunError>,
 }
 
@@ -84,15 +83,9 @@ impl Engines {
         if self.fallen.load(Ordering::Relaxed) {
             return None;
         }
-        let kept = self.kept().encoders.pop();
-        Some(kept.map_or_else(|| provider.encoder(), Ok))
-    }
-
-    fn give_encoder(&self, encoder: Box<dyn RunEncoder>) {
-        let mut kept = self.kept();
-        if kept.encoders.len() < MAX_KEPT {
-            kept.encoders.push(encoder);
-        }
+        // For one run each: there may be fewer than threads that compress, and who keeps one lets
+        // the others wait.
+        Some(provider.encoder())
     }
 
     fn fall(&self, why: RunError) {
@@ -325,7 +318,7 @@ impl RunJob {
             self.engines.fall(why);
             return false;
         }
-        self.engines.give_encoder(encoder);
+        drop(encoder);
         let mut start = 0;
         let mut lead = mem::take(&mut self.lead);
         for (payload, end) in run.payloads().zip(ends) {

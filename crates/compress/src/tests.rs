@@ -286,6 +286,7 @@ fn damaged_streams_never_panic_and_the_first_error_stays() {
 // ---- runs and engines -------------------------------------------------------------------------
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::provider::{Provider, Run, RunEncoder, RunError};
 use crate::{Encoded, RunJob, Settings};
@@ -387,12 +388,12 @@ type Wrong = fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>;
 /// A foreign engine that goes wrong in one of several ways from its `after`th run on.
 struct Fake {
     wrong: Wrong,
-    after: usize,
+    after: Arc<AtomicUsize>,
 }
 
 struct FakeEncoder {
     wrong: Wrong,
-    left: usize,
+    left: Arc<AtomicUsize>,
 }
 
 impl Provider for Fake {
@@ -403,7 +404,7 @@ impl Provider for Fake {
     fn encoder(&self) -> Result<Box<dyn RunEncoder>, RunError> {
         Ok(Box::new(FakeEncoder {
             wrong: self.wrong,
-            left: self.after,
+            left: Arc::clone(&self.after),
         }))
     }
 }
@@ -423,11 +424,13 @@ impl RunEncoder for FakeEncoder {
             out.extend_from_slice(payload);
             ends.push(out.len());
         }
-        if self.left == 0 {
-            return (self.wrong)(out, ends);
+        match self.left.load(Ordering::Relaxed).checked_sub(1) {
+            None => (self.wrong)(out, ends),
+            Some(left) => {
+                self.left.store(left, Ordering::Relaxed);
+                Ok(())
+            }
         }
-        self.left -= 1;
-        Ok(())
     }
 }
 
@@ -455,7 +458,8 @@ fn an_engine_that_fails_costs_a_run_and_nothing_else() {
     ];
     for wrong in ways {
         let mut sender = Compressor::with_level(6);
-        sender.set_provider(Arc::new(Fake { wrong, after: 2 }));
+        let after = Arc::new(AtomicUsize::new(2));
+        sender.set_provider(Arc::new(Fake { wrong, after }));
         let mut receiver = Decompressor::new();
         for round in 0..5 {
             // A carry before each run.
@@ -472,5 +476,25 @@ fn an_engine_that_fails_costs_a_run_and_nothing_else() {
             assert_eq!(sender.take_failure().is_some(), round == 2);
         }
         assert_eq!(sender.report().hardware, 6);
+    }
+}
+
+#[test]
+fn packets_that_inflate_to_more_than_they_seemed_do_not_make_memory_grow() {
+    let (mut sender, mut receiver) = (Compressor::with_level(6), Decompressor::new());
+    let mut packet = Vec::new();
+    for round in 0..400 {
+        let payload = vec![
+            0;
+            if round % 2 == 0 {
+                256 * 1024
+            } else {
+                1 + round * 37
+            }
+        ];
+        packet.clear();
+        sender.compress(&payload, &mut packet).unwrap();
+        assert!(inflate(&mut receiver, &packet).unwrap() == payload);
+        assert!(receiver.memory_bytes() < 700 * 1024, "round {round}");
     }
 }

@@ -86,7 +86,9 @@ impl Authenticator<'_> {
         }
         let version = self.driver.connection().peer_version().unwrap_or_default();
         let server = Server::from_version(version);
+        // A request behind the one that succeeds would already be taken for compressed.
         let most = match server {
+            _ if self.driver.connection().will_compress() => 1,
             Server::Unknown => 1,
             Server::ReadsOn | Server::ReadsOnAfterLogin => MAX_CANDIDATES,
         };

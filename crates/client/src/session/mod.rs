@@ -83,6 +83,8 @@ pub struct Session<'c> {
     interaction: &'c mut dyn Interaction,
     early: Option<EarlyChannel>,
     starts_at_once: bool,
+    /// What runs on the channel was sent before the confirmation, behind the login.
+    started_at_once: bool,
     channel: Option<ChannelId>,
     /// The channel was confirmed.
     confirmed: bool,
@@ -118,6 +120,7 @@ impl<'c> Session<'c> {
             interaction,
             early: None,
             starts_at_once: false,
+            started_at_once: false,
             channel: None,
             confirmed: false,
             asked: VecDeque::new(),
@@ -152,6 +155,13 @@ impl<'c> Session<'c> {
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
+    }
+
+    /// Whether the command may have been taken although its channel was not confirmed, on a channel
+    /// that was asked for behind the login.
+    #[must_use]
+    pub fn has_started_at_once(&self) -> bool {
+        self.started_at_once
     }
 
     /// Lets the server rotate its host keys (`UpdateHostKeys`).
@@ -282,6 +292,7 @@ impl<'c> Session<'c> {
             Some(early) => {
                 let id = early.id;
                 self.early = Some(early);
+                self.started_at_once = true;
                 Ok(id)
             }
             None => Err(self.misuse(Error::Bug("a session without a channel"))),
@@ -290,6 +301,10 @@ impl<'c> Session<'c> {
 
     /// The server logged us in and took no notice of the channel: it is asked for again.
     fn reopen(&mut self, unheard: ChannelId) -> Result<(), ClientError> {
+        if self.driver.connection().has_channel(unheard) {
+            // The word is of a channel that had this number before, and was followed already.
+            return Ok(());
+        }
         debug1!(
             "channel {}: not heard by the server; opening it again",
             unheard.0

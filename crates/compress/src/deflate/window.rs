@@ -52,8 +52,10 @@ impl Window {
     /// Says how many bytes were cut off the front.
     pub(crate) fn make_room(&mut self, more: usize) -> usize {
         let mut cut = 0;
-        if self.end + more > WINDOW_BYTES.max(self.bytes.len().saturating_sub(SLACK_BYTES)) {
-            cut = self.end.saturating_sub(HISTORY_BYTES);
+        // Whatever its length has become: a decoder's grows past this for a payload that is
+        // longer than it seemed, and that must not raise the bound for the next.
+        if self.end + more > WINDOW_BYTES && self.end > HISTORY_BYTES {
+            cut = self.end - HISTORY_BYTES;
             self.bytes.copy_within(cut..self.end, 0);
             self.end -= cut;
         }

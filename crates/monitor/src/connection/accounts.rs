@@ -190,10 +190,17 @@ pub(crate) fn look_up(name: &str, log: &Log) -> Option<Account> {
     };
     let exists = found.is_some();
     let user = found.unwrap_or_else(decoy);
-    let (groups, group_names) = sys::users::groups_and_names_of(&user).unwrap_or_else(|_| {
-        let groups = sys::users::groups_of(&user).unwrap_or_else(|_| vec![user.gid]);
-        (groups, Vec::new())
-    });
+    // Without the names DenyGroups would let in whom it is to keep out.
+    let (groups, group_names) = match sys::users::groups_and_names_of(&user) {
+        Ok(groups) => groups,
+        Err(error) => {
+            if exists {
+                log.error(&format!("looking up the groups of {name}: {error}"));
+                return None;
+            }
+            Default::default()
+        }
+    };
     exists.then(|| Account {
         uid: user.uid,
         gid: user.gid,

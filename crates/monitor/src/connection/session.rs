@@ -187,8 +187,9 @@ impl<'c> Session<'c> {
             .debug(&format!("User child is on pid {}", child.pid()));
         let mut channel =
             Channel::new(ours, Phase::Session, self.log, "").map_err(|error| error.to_string())?;
-        let handed_over = self.hand_over(&mut channel, snapshot);
+        // It still has the connection's keys: the next one begins when it is gone.
         drop(auth);
+        let handed_over = self.hand_over(&mut channel, snapshot);
         let served = handed_over.and_then(|()| self.serve(&mut channel, child.pid()));
         drop(channel);
         // A process that broke a rule does nothing more; another may tell the client good-bye.

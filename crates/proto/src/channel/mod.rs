@@ -582,6 +582,10 @@ impl Channels {
         Ok(())
     }
 
+    pub(crate) fn contains(&self, id: ChannelId) -> bool {
+        matches!(self.slots.get(index(id)), Some(Some(_)))
+    }
+
     pub(crate) fn is_open(&self, id: ChannelId) -> bool {
         matches!(self.slots.get(index(id)), Some(Some(channel)) if channel.state == State::Open)
     }

@@ -903,6 +903,12 @@ impl Connection {
         self.channels.hold_close(channel)
     }
 
+    /// The number stands for a channel, confirmed or not.
+    #[must_use]
+    pub fn has_channel(&self, channel: ChannelId) -> bool {
+        self.channels.contains(channel)
+    }
+
     /// The channel exists and is confirmed.
     #[must_use]
     pub fn channel_is_open(&self, channel: ChannelId) -> bool {
