@@ -38,7 +38,7 @@ impl Sftp {
         to: Option<&[u8]>,
     ) -> Result<(), Failure> {
         let options = self.options(flags)?;
-        let pattern = self.absolute(from);
+        let pattern = self.pattern(from);
         let found = self.found(&pattern)?;
         if found.is_empty() {
             let shown = text::name(&glob::unescaped(&pattern));

@@ -138,6 +138,11 @@ impl Sftp {
         }
     }
 
+    /// A pattern from where we are; where we are is none.
+    pub(super) fn pattern(&self, pattern: &[u8]) -> Vec<u8> {
+        below(&self.here, pattern)
+    }
+
     /// Lets times come to the nanosecond.
     pub(super) fn exact_times(&mut self) -> Result<(), Failure> {
         if !std::mem::replace(&mut self.exact, true) {
@@ -161,7 +166,7 @@ impl Sftp {
 
     /// What a pattern comes to; itself, if nothing.
     pub(super) fn matches(&mut self, pattern: &[u8]) -> Result<Vec<Match>, Failure> {
-        let pattern = self.absolute(pattern);
+        let pattern = self.pattern(pattern);
         let found = self.found(&pattern)?;
         if !found.is_empty() {
             return Ok(found);
@@ -412,7 +417,7 @@ impl Sftp {
 
     fn list(&mut self, flags: LsFlags, path: Option<&[u8]>) -> Result<(), Failure> {
         let pattern = path.unwrap_or(b".");
-        let absolute = self.absolute(pattern);
+        let absolute = self.pattern(pattern);
         let found = match path {
             None => vec![Match {
                 path: self.here.clone(),
@@ -524,6 +529,14 @@ impl Sftp {
     }
 }
 
+/// A pattern in a directory whose own name is none.
+fn below(here: &[u8], pattern: &[u8]) -> Vec<u8> {
+    match pattern.first() {
+        Some(b'/') => pattern.to_vec(),
+        _ => joined(&glob::escaped(here), pattern),
+    }
+}
+
 fn two(words: &str, old: &[u8], new: &[u8]) -> String {
     format!("{words} \"{}\" to \"{}\"", text::name(old), text::name(new))
 }
@@ -600,4 +613,16 @@ fn perform_here(command: &Command) -> Result<(), Failure> {
         _ => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_s_own_name_is_no_pattern() {
+        assert_eq!(below(b"/d[1]*", b"x*"), b"/d\\[1\\]\\*/x*");
+        assert_eq!(glob::unescaped(&below(b"/d[1]*", b"x")), b"/d[1]*/x");
+        assert_eq!(below(b"/d[1]", b"/x*"), b"/x*");
+    }
 }
