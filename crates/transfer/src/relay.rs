@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 
+use sftp::attributes::mode;
 use sftp::message::{Reply, Request, open_flag, request};
 use sftp::{Attributes, Code};
 
-use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
+use crate::engine::{EngineError, Op, Session, Token, Work, attributes_of, status_text};
 use crate::plan::pace::Pace;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
@@ -35,6 +36,12 @@ struct Job {
     source: Option<Vec<u8>>,
     target: Option<Vec<u8>>,
     asked: [bool; 2],
+    /// STAT of the target was sent.
+    looked: bool,
+    /// Its answer, with what is there.
+    there: Option<Option<Attributes>>,
+    /// The target may be the source.
+    in_place: bool,
     closing: [bool; 2],
     next: u64,
     at_end: bool,
@@ -92,6 +99,9 @@ impl<'r> Relay<'r> {
         let Some(job) = self.jobs.remove(index) else {
             return;
         };
+        let to_write = job.to_write.iter().chain(&job.arriving);
+        let dropped: usize = to_write.map(|(_, data)| data.len()).sum();
+        self.held = self.held.saturating_sub(dropped);
         self.failures += usize::from(job.error.is_some());
         self.report.ends(&FileResult {
             from: job.item.from,
@@ -193,17 +203,40 @@ impl Job {
         preserve: bool,
         held: &mut usize,
     ) -> bool {
+        if !self.looked {
+            if !session.takes_request() {
+                return false;
+            }
+            self.looked = true;
+            self.waiting += 1;
+            let path = &self.item.to;
+            session.send(
+                Token::new(index, Op::Stat),
+                &Request::Stat(request::Stat { path }),
+            );
+            return true;
+        }
         if !self.asked[1] {
+            // Opening cuts what is there: not before there is something to put in its place.
+            let Some(there) = self.there.filter(|_| self.source.is_some()) else {
+                return false;
+            };
             if !session.takes_handle() {
                 return false;
             }
             self.asked[1] = true;
             self.waiting += 1;
             session.handle_begins();
+            self.in_place = may_be_same(&self.item.attributes, there.as_ref());
+            let cut = if self.in_place {
+                0
+            } else {
+                open_flag::TRUNCATE
+            };
             let mode = self.item.attributes.permissions.unwrap_or(0o666) & 0o777;
             let request = Request::Open(request::Open {
                 path: &self.item.to,
-                flags: open_flag::WRITE | open_flag::CREATE | open_flag::TRUNCATE,
+                flags: open_flag::WRITE | open_flag::CREATE | cut,
                 attributes: Attributes::with_permissions(mode),
             });
             session.send(Token::new(index, Op::Open), &request);
@@ -239,7 +272,9 @@ impl Job {
         }
         if !std::mem::replace(&mut self.settled, true) {
             let mut attributes = Attributes::NONE;
-            if self.error.is_some() {
+            if self.error.is_some() && self.in_place {
+                // What is there may be all there is.
+            } else if self.error.is_some() {
                 attributes.size = Some(self.bad_from.min(self.written_to));
             } else if preserve {
                 attributes.permissions = self.item.attributes.permissions.map(|mode| mode & 0o777);
@@ -260,6 +295,20 @@ impl Job {
         session.send(Token::new(index, Op::Close), &request);
         true
     }
+}
+
+/// A file copied onto itself has its own size and time: cutting it would lose it.
+fn may_be_same(source: &Attributes, target: Option<&Attributes>) -> bool {
+    let Some(target) = target else { return false };
+    let modified = |attributes: &Attributes| attributes.times.map(|times| times.modified);
+    let same_time = match (modified(source), modified(target)) {
+        (Some(source), Some(target)) => source == target,
+        _ => true,
+    };
+    (target.permissions.is_none() || target.is(mode::REGULAR))
+        && target.size.is_some_and(|size| size > 0)
+        && source.size == target.size
+        && same_time
 }
 
 impl Work for Relay<'_> {
@@ -292,6 +341,9 @@ impl Work for Relay<'_> {
                 source: None,
                 target: None,
                 asked: [false; 2],
+                looked: false,
+                there: None,
+                in_place: false,
                 closing: [false; 2],
                 next: 0,
                 at_end: false,
@@ -324,6 +376,7 @@ impl Work for Relay<'_> {
         };
         let mut moved = 0;
         match (token.op, reply, failed) {
+            (Op::Stat, reply, _) => job.there = Some(attributes_of(reply)),
             (Op::Open, Reply::Handle(handle), _) => {
                 let handle = Some(handle.handle.to_vec());
                 match link {
@@ -339,6 +392,9 @@ impl Work for Relay<'_> {
                     _ => format!("dest open \"{to}\": {why}"),
                 };
                 job.fail(error);
+                // Without a source the target stays as it is.
+                job.asked = [true; 2];
+                job.looked = true;
                 job.bad_from = 0;
             }
             (Op::Read, _, Some((Code::EOF, _))) => {
@@ -444,5 +500,26 @@ impl Work for Relay<'_> {
             self.end(index);
         }
         self.failures = self.failures.max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_the_source_is_known_by_size_and_time() {
+        let file = |size, modified| Attributes {
+            size: Some(size),
+            times: Some(sftp::Times {
+                accessed: 1,
+                modified,
+            }),
+            ..Attributes::NONE
+        };
+        assert!(may_be_same(&file(5, 7), Some(&file(5, 7))));
+        assert!(!may_be_same(&file(5, 7), Some(&file(5, 8))));
+        assert!(!may_be_same(&file(5, 7), Some(&file(6, 7))));
+        assert!(!may_be_same(&file(5, 7), None));
     }
 }
