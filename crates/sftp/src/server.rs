@@ -220,14 +220,27 @@ impl Permits {
             Request::Extended(Extended::PutFile(_)) => &["open", "write", "close"],
             Request::Extended(Extended::GetFile(_)) => &["open", "read", "close"],
             Request::Extended(Extended::ReadRange(_) | Extended::HashRange(_)) => &["read"],
-            Request::Extended(Extended::Walk(_)) => &["opendir", "readdir", "lstat"],
+            Request::Extended(Extended::Walk(_)) => &["opendir", "readdir", "lstat", "readlink"],
             Request::Extended(Extended::CopyData(_)) => &["read", "write"],
             _ => &[],
         };
         for part in parts {
             self.by_name(part)?;
         }
+        let has = |flags: u32, flag: u32| flags & flag != 0;
         match request {
+            Request::Extended(Extended::PutFile(put)) => {
+                if has(put.flags, own::put_flag::EXACT) {
+                    self.by_name("fsetstat")?;
+                }
+                if has(put.flags, own::put_flag::SYNC) {
+                    self.by_name("fsync")?;
+                }
+                Ok(())
+            }
+            Request::Extended(Extended::Walk(walk)) if has(walk.flags, own::walk_flag::FOLLOW) => {
+                self.by_name("stat")
+            }
             Request::Open(open) if self.read_only && opens_for_change(open.flags) => {
                 Err(Refusal::ReadOnly)
             }

@@ -387,6 +387,32 @@ fn lists_of_requests_name_what_is_refused() {
     // By no other way either.
     let put = &some_requests()[9];
     assert_eq!(permits.request(put), Err(Refusal::NotPermitted));
+    for (denied, flags) in [
+        ("fsetstat", own::put_flag::EXACT),
+        ("fsync", own::put_flag::SYNC),
+    ] {
+        let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
+        for (flags, expected) in [(flags, Err(Refusal::NotPermitted)), (0, Ok(()))] {
+            let put = Request::Extended(Extended::PutFile(extension::PutFile {
+                path: b"x",
+                flags,
+                attributes: Attributes::NONE,
+                data: b"",
+            }));
+            assert_eq!(permits.request(&put), expected, "{denied} {flags}");
+        }
+    }
+    let follow = own::walk_flag::FOLLOW;
+    for (denied, flags, is_refused) in [
+        ("readlink", 0, true),
+        ("stat", follow, true),
+        ("stat", 0, false),
+    ] {
+        let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
+        let path = b"x".as_slice();
+        let walk = Request::Extended(Extended::Walk(extension::Walk { path, flags }));
+        assert_eq!(permits.request(&walk).is_err(), is_refused, "{denied}");
+    }
     let permits = Permits::new(false, Some(["open", "close", "read"]), []).unwrap();
     assert_eq!(permits.request(&remove), Err(Refusal::NotPermitted));
     assert_eq!(permits.request(&some_requests()[0]), Ok(()));
