@@ -74,6 +74,8 @@ pub struct Get<'r> {
     dirs: Slab<Dir>,
     /// What a link leads to is asked for.
     looks: Slab<Found>,
+    /// Directories that are open, or asked for, by link.
+    open_dirs: Vec<usize>,
     ready: Vec<VecDeque<usize>>,
     links: usize,
     begun_bytes: u64,
@@ -104,6 +106,7 @@ impl<'r> Get<'r> {
             jobs: Slab::default(),
             dirs: Slab::default(),
             looks: Slab::default(),
+            open_dirs: vec![0; links.max(1)],
             ready: vec![VecDeque::new(); links.max(1)],
             links: links.max(1),
             begun_bytes: 0,
@@ -139,7 +142,7 @@ impl<'r> Get<'r> {
                 return false;
             };
             if this % KINDS == DIR {
-                if self.send_directory(this / KINDS, session) {
+                if self.send_directory(link, this / KINDS, session) {
                     return true;
                 }
                 self.wake(link, this);

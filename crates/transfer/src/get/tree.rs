@@ -81,17 +81,27 @@ impl Get<'_> {
     }
 
     /// Sends what a directory needs next; false when there is no room for it now.
-    pub(super) fn send_directory(&mut self, index: usize, session: &mut Session) -> bool {
+    pub(super) fn send_directory(
+        &mut self,
+        link: usize,
+        index: usize,
+        session: &mut Session,
+    ) -> bool {
         let crowded = self.found.len() >= MAX_FOUND;
+        let mut none = 0;
+        let open = self.open_dirs.get_mut(link).unwrap_or(&mut none);
         let Some(dir) = self.dirs.get_mut(index) else {
             return true;
         };
         let token = |op| Token::new(number(DIR, index), op);
         if !dir.asked {
-            if !session.takes_handle() {
+            // The other half is for files: directories wait for these when much is found.
+            let room = *open < (session.server().max_handles / 2).max(1);
+            if !room || !session.takes_handle() {
                 return false;
             }
             dir.asked = true;
+            *open += 1;
             session.handle_begins();
             let request = Request::Opendir(request::Opendir { path: &dir.from });
             session.send(token(Op::Opendir), &request);
@@ -134,6 +144,7 @@ impl Get<'_> {
             (Op::Opendir, Reply::Handle(handle)) => dir.handle = Some(handle.handle.to_vec()),
             (Op::Opendir, reply) => {
                 session.handle_ends();
+                directory_ends(&mut self.open_dirs, link);
                 let why = why(reply);
                 self.fail(&format!("remote readdir(\"{from}\"): {why}"));
                 self.child_done(Some(index));
@@ -159,6 +170,7 @@ impl Get<'_> {
             }
             (Op::Close, _) => {
                 session.handle_ends();
+                directory_ends(&mut self.open_dirs, link);
                 self.child_done(Some(index));
                 return;
             }
@@ -259,6 +271,12 @@ impl Get<'_> {
                 text::reason(&error)
             ));
         }
+    }
+}
+
+fn directory_ends(open: &mut [usize], link: usize) {
+    if let Some(open) = open.get_mut(link) {
+        *open = open.saturating_sub(1);
     }
 }
 
