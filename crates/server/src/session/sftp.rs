@@ -243,8 +243,13 @@ impl Endpoint for SftpEndpoint {
                 }
             };
             line.consumed(serve.take_consumed())?;
-            if self.is_deserted && work != Work::Ended {
-                continue;
+            if self.is_deserted {
+                match work {
+                    // A copy goes on slice by slice: other channels have their turn.
+                    Work::Busy => return Ok(Progress::Busy),
+                    Work::Waiting => continue,
+                    Work::Ended => {}
+                }
             }
             let waits = !serve.outbox().is_empty();
             let sent = send(serve, line)?;

@@ -499,15 +499,13 @@ impl Directory {
         }
     }
 
-    /// What is known of an entry.
+    /// What is known of an entry; of a link, the link itself: where it leads may be outside the
+    /// place.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn info(&self, name: &[u8], links: Links) -> io::Result<Info> {
-        let flags = match links {
-            Links::Follow => AtFlags::empty(),
-            Links::Stay => AtFlags::SYMLINK_NOFOLLOW,
-        };
+    pub fn info(&self, name: &[u8]) -> io::Result<Info> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
         Ok(Info::from_stat(&rustix::fs::statat(&self.fd, name, flags)?))
     }
 

@@ -2,7 +2,6 @@
 
 use sftp::Code;
 use sftp::message::reply::{Handle, NameEntry, Names};
-use sys::fs::Links;
 
 use super::status::Failed;
 use super::{Buffers, Done, Level, Serve, attributes, shown};
@@ -45,7 +44,7 @@ impl Serve {
                 },
             };
             // A name that has gone meanwhile is passed over, as OpenSSH does.
-            let Ok(info) = directory.entries.info(&name, Links::Stay) else {
+            let Ok(info) = directory.entries.info(&name) else {
                 continue;
             };
             let long_name = self.names.line(&name, &info);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sftp::Code;
 use sftp::extension::{self, Extended, FileSystem, UserGroupNames};
-use sys::fs::{Links, content};
+use sys::fs::{Kind, Links, content};
 use wire::{Put, Reader};
 
 use super::status::Failed;
@@ -25,6 +25,8 @@ pub(super) struct Copy {
     to_offset: u64,
     /// None up to the end of the file.
     left: Option<u64>,
+    /// Where the source ended when this began: a file that grows meanwhile is not followed.
+    end: u64,
     /// The kernel cannot do it for these two files.
     by_hand: bool,
 }
@@ -35,7 +37,12 @@ impl Copy {
         if wanted == 0 {
             return Ok(Slice::Done);
         }
-        let count = match self.copy(wanted) {
+        let there = self.end.saturating_sub(self.from_offset);
+        let copied = match wanted.min(there) {
+            0 => Ok(0),
+            wanted => self.copy(wanted),
+        };
+        let count = match copied {
             Ok(0) if self.left.is_none() => return Ok(Slice::Done),
             Ok(0) => return Err(Failed::code(Code::EOF)),
             Ok(count) => count,
@@ -176,8 +183,16 @@ impl Serve {
     }
 
     fn copy_data(&mut self, id: u32, request: &extension::CopyData<'_>) -> Done {
-        if request.from == request.to {
-            // Within one file, what is copied must not be what is written: it would never end.
+        let from = self.handles.file(request.from)?;
+        let (from_path, from) = (shown(&from.path), from.fd.clone());
+        let to = self.handles.file(request.to)?;
+        let (to_path, to_fd) = (shown(&to.path), to.fd.clone());
+        let source = content::info(&*from)?;
+        if source.kind() != Kind::Regular {
+            return Err(Failed::new(Code::FAILURE, "not a regular file"));
+        }
+        if source.identity == content::info(&*to_fd)?.identity {
+            // Within one file, by whatever handles, what is copied must not be what is written.
             let reach = |from: u64| from.saturating_add(request.len);
             let apart = request.len != 0
                 && (reach(request.from_offset) <= request.to_offset
@@ -189,17 +204,11 @@ impl Serve {
                 ));
             }
         }
-        let from = self.handles.file(request.from)?;
-        let (from_path, from) = (shown(&from.path), from.fd.clone());
-        let to = self.handles.file(request.to)?;
-        let (to_path, to_fd) = (shown(&to.path), to.fd.clone());
-        let same = content::info(&*from)?.identity == content::info(&*to_fd)?.identity;
-        if same && request.len == 0 {
-            return Err(Failed::new(
-                Code::FAILURE,
-                "a file cannot be copied onto itself",
-            ));
-        }
+        // Files that the kernel makes up (/proc) have no size, and an end.
+        let end = match source.size {
+            0 => u64::MAX,
+            size => size,
+        };
         self.log.line(
             Level::Info,
             &format!(
@@ -215,6 +224,7 @@ impl Serve {
             to: to_fd,
             to_offset: request.to_offset,
             left: (request.len != 0).then_some(request.len),
+            end,
             by_hand: false,
         }));
         Ok(())

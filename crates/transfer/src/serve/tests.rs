@@ -593,6 +593,43 @@ fn a_tree_is_told_with_directories_before_what_is_in_them() {
 }
 
 #[test]
+fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
+    let scratch = Scratch::new("walk-confined");
+    fs::create_dir(scratch.0.join("root")).unwrap();
+    fs::write(scratch.0.join("secret"), "outside").unwrap();
+    fs::write(scratch.0.join("root/in"), "inside!!").unwrap();
+    symlink(scratch.0.join("secret"), scratch.0.join("root/absolute")).unwrap();
+    symlink("../secret", scratch.0.join("root/relative")).unwrap();
+    symlink("/in", scratch.0.join("root/inner")).unwrap();
+    let root = scratch.0.join("root");
+    let Ok(place) = Place::confined(root.as_os_str().as_bytes(), b"/") else {
+        return;
+    };
+    let mut client = Client::new(place, Permits::everything());
+    client.send(&Request::Extended(Extended::Walk(extension::Walk {
+        path: b".",
+        flags: own::walk_flag::FOLLOW,
+    })));
+    let mut told = 0;
+    for (_, answer) in client.answers() {
+        let Answer::Extended(fields) = answer else {
+            continue;
+        };
+        for entry in own::entries(&fields) {
+            let entry = entry.unwrap();
+            let is_link = entry.attributes.is(sftp::attributes::mode::SYMLINK);
+            match entry.path {
+                b"absolute" | b"relative" => assert!(is_link && !entry.text.is_empty()),
+                b"inner" => assert_eq!(entry.attributes.size, Some(8)),
+                _ => continue,
+            }
+            told += 1;
+        }
+    }
+    assert_eq!(told, 3);
+}
+
+#[test]
 fn copies_within_the_server_end_even_onto_themselves() {
     let scratch = Scratch::new("copy");
     let bytes = noise(9 << 20);
@@ -632,7 +669,19 @@ fn copies_within_the_server_end_even_onto_themselves() {
         client.extended(same),
         Answer::Status(Code::FAILURE, _)
     ));
+    // Two handles of one file are one file.
+    assert!(matches!(
+        client.extended(copy(&from, 0, 100, &second, 50)),
+        Answer::Status(Code::FAILURE, _)
+    ));
+    assert_eq!(client.extended(copy(&from, 0, 50, &second, 50)), ok());
     assert_eq!(client.extended(copy(&from, 0, 50, &from, 50)), ok());
+    // A device never ends.
+    let endless = client.open(b"/dev/zero", open_flag::READ);
+    assert!(matches!(
+        client.extended(copy(&endless, 0, 0, &to, 0)),
+        Answer::Status(Code::FAILURE, _)
+    ));
 }
 
 #[test]

@@ -39,14 +39,6 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    fn links(&self) -> Links {
-        if self.follow {
-            Links::Follow
-        } else {
-            Links::Stay
-        }
-    }
-
     pub(super) fn slice(
         &mut self,
         place: &Place,
@@ -61,7 +53,7 @@ impl Walk {
         }
         while more && encoded.len() < ANSWER_BYTES {
             more = if self.reading.is_some() {
-                self.read(exact, &mut encoded);
+                self.read(place, exact, &mut encoded);
                 true
             } else {
                 self.enter(place, &mut encoded)
@@ -82,8 +74,7 @@ impl Walk {
     }
 
     /// Tells the next entry of the directory that is being read.
-    fn read(&mut self, exact: bool, encoded: &mut Vec<u8>) {
-        let links = self.links();
+    fn read(&mut self, place: &Place, exact: bool, encoded: &mut Vec<u8>) {
         let Some(directory) = &mut self.reading else {
             return;
         };
@@ -107,10 +98,13 @@ impl Walk {
             self.path.push(b'/');
         }
         self.path.extend_from_slice(&name);
-        // A link that leads nowhere is told as the link.
-        let found = directory.info(&name, links);
-        let found = match found {
-            Err(_) if self.follow => directory.info(&name, Links::Stay),
+        let found = match directory.info(&name) {
+            // By its path, as only the place knows what is outside. A link that leads nowhere is
+            // told as the link.
+            Ok(link) if self.follow && link.kind() == Kind::Symlink => {
+                let whole = whole(&self.root, &self.path);
+                Ok(place.info(&whole, Links::Follow).unwrap_or(link))
+            }
             other => other,
         };
         match found {
@@ -162,10 +156,7 @@ impl Walk {
                 self.path.push(b'/');
             }
             self.path.extend_from_slice(&name);
-            let mut whole = self.root.clone();
-            whole.push(b'/');
-            whole.extend_from_slice(&self.path);
-            match self.open(place, &whole) {
+            match self.open(place, &whole(&self.root, &self.path)) {
                 Ok(()) => return true,
                 Err(failed) => tell_failure(&self.path, &failed, encoded),
             }
@@ -188,6 +179,13 @@ impl Walk {
         self.reading = Some(directory);
         Ok(())
     }
+}
+
+fn whole(root: &[u8], path: &[u8]) -> Vec<u8> {
+    let mut whole = root.to_vec();
+    whole.push(b'/');
+    whole.extend_from_slice(path);
+    whole
 }
 
 fn tell(path: &[u8], info: &Info, text: &[u8], exact: bool, encoded: &mut Vec<u8>) {
