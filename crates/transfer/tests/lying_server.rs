@@ -34,6 +34,8 @@ struct Nature {
     failing_write: Option<usize>,
     /// The stream ends behind so many answers.
     answers: Option<usize>,
+    /// Files are said to be this large.
+    size: Option<u64>,
     /// What comes is fed in pieces of this size.
     piece: usize,
 }
@@ -82,7 +84,11 @@ impl Liar {
         }
         let file = self.files.get(path)?;
         Some(Attributes {
-            size: Some(u64::try_from(file.len()).unwrap()),
+            size: Some(
+                self.nature
+                    .size
+                    .unwrap_or(u64::try_from(file.len()).unwrap()),
+            ),
             ..Attributes::with_permissions(mode::REGULAR | 0o644)
         })
     }
@@ -465,4 +471,36 @@ fn what_is_there_and_longer_is_cut() {
     let (result, ..) = get(liar, "/f", &place.join("x"), Options::default());
     result.unwrap();
     assert_eq!(fs::read(place.join("x")).unwrap(), bytes(300));
+}
+
+#[test]
+fn a_part_of_what_is_empty_now_is_left_alone() {
+    let place = place("emptied");
+    fs::write(place.join("x"), b"part").unwrap();
+    let mut liar = Liar::new(Nature::default());
+    liar.files.insert(b"/f".to_vec(), Vec::new());
+    let options = Options {
+        resume: Resume::BySize,
+        ..Options::default()
+    };
+    let (result, heard, _) = get(liar, "/f", &place.join("x"), options);
+    result.unwrap();
+    assert!(heard.errors[0].contains("larger than remote"));
+    assert_eq!(fs::read(place.join("x")).unwrap(), b"part");
+}
+
+#[test]
+fn a_size_that_no_file_has_is_refused() {
+    let place = place("size");
+    for size in [u64::MAX, 1 << 63] {
+        let mut liar = Liar::new(Nature {
+            size: Some(size),
+            ..Nature::default()
+        });
+        liar.files.insert(b"/f".to_vec(), bytes(300));
+        let (result, heard, _) = get(liar, "/f", &place.join("x"), Options::default());
+        result.unwrap();
+        assert!(heard.errors[0].contains("\"/f\""), "{:?}", heard.errors);
+        assert!(!place.join("x").exists());
+    }
 }

@@ -294,7 +294,7 @@ fn per_second(bytes: u64, span: Duration) -> u64 {
 
 impl Report for Console {
     fn begins(&mut self, name: &[u8], size: Option<u64>) {
-        self.known_bytes += size.unwrap_or(0);
+        self.known_bytes = self.known_bytes.saturating_add(size.unwrap_or(0));
         if self.show == Show::Nothing {
             return;
         }

@@ -17,6 +17,8 @@ use crate::text;
 
 /// Files of this size and more come over all connections, bytes.
 pub(super) const SPREAD_BYTES: u64 = 16 << 20;
+/// No file is larger, bytes: offsets of files are signed here and there.
+const MAX_BYTES: u64 = i64::MAX.unsigned_abs();
 /// Files up to this size come whole in one answer, where the server has that, bytes.
 const SMALL_BYTES: u64 = 64 << 10;
 /// Blocks by which a part that is there is proven, bytes.
@@ -343,7 +345,10 @@ impl Job {
             return None;
         }
         let left = match self.end {
-            Some(end) => (end + 1).checked_sub(self.next).filter(|left| *left > 0)?,
+            Some(end) => end
+                .saturating_add(1)
+                .checked_sub(self.next)
+                .filter(|left| *left > 0)?,
             None if self.waiting > 0 => return None,
             None => u64::from(max),
         };
@@ -541,6 +546,11 @@ impl Job {
             return 0;
         };
         if !file.is_whole {
+            if let Some(error) = impossible_size(&file.attributes) {
+                self.fail(format!("read remote \"{from}\": {error}"));
+                self.stage = Stage::Over;
+                return 0;
+            }
             // It has become another since the directory was read.
             self.attributes = file.attributes;
             self.end = file.attributes.size.filter(|size| *size > 0);
@@ -589,7 +599,8 @@ impl Job {
         let here = self.sink.as_ref().map_or(0, Sink::len_before);
         match self.options.resume {
             Resume::BySize if here > 0 => {
-                if self.end.is_some_and(|end| here > end) {
+                // Nothing, too, is smaller.
+                if self.attributes.size.is_some_and(|size| here > size) {
                     // In OpenSSH's words.
                     let to = shown(&self.item.to);
                     self.fail(format!(
@@ -719,6 +730,12 @@ impl Job {
         }
         self.go_on();
     }
+}
+
+/// What is wrong with a size that no file has.
+pub(super) fn impossible_size(attributes: &Attributes) -> Option<String> {
+    let size = attributes.size.filter(|size| *size > MAX_BYTES)?;
+    Some(format!("the server says that it has {size} bytes"))
 }
 
 /// Length of the blocks by which so many bytes are proven.

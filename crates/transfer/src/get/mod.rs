@@ -154,7 +154,10 @@ impl<'r> Get<'r> {
             };
             let before = job.unasked();
             let step = job.step(number(JOB, index), link, session, &mut self.pace);
-            self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unasked();
+            self.begun_bytes = self
+                .begun_bytes
+                .saturating_sub(before)
+                .saturating_add(job.unasked());
             for link in job.take_wakes() {
                 self.wake(link, this);
             }
@@ -234,6 +237,10 @@ impl<'r> Get<'r> {
             }
             return;
         }
+        if let Some(error) = file::impossible_size(&attributes) {
+            self.fail_item(&found, format!("read remote \"{shown}\": {error}"));
+            return;
+        }
         self.report.begins(&found.item.from, attributes.size);
         let spread = self.links > 1 && attributes.size.unwrap_or(0) >= file::SPREAD_BYTES;
         let links = match spread {
@@ -243,7 +250,7 @@ impl<'r> Get<'r> {
             false => vec![link],
         };
         let job = Job::new(found.item, found.parent, attributes, links, &self.options);
-        self.begun_bytes += job.unasked();
+        self.begun_bytes = self.begun_bytes.saturating_add(job.unasked());
         let index = self.jobs.insert(job);
         self.wake(link, number(JOB, index));
     }
@@ -336,7 +343,10 @@ impl Work for Get<'_> {
                 };
                 let before = job.unasked();
                 let moved = job.reply(link, session, token, reply);
-                self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unasked();
+                self.begun_bytes = self
+                    .begun_bytes
+                    .saturating_sub(before)
+                    .saturating_add(job.unasked());
                 if moved > 0 {
                     self.report.moved(moved);
                 }
@@ -358,7 +368,10 @@ impl Work for Get<'_> {
         if let Some(job) = self.jobs.get_mut(index) {
             let before = job.unasked();
             job.data_ends(token, len);
-            self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unasked();
+            self.begun_bytes = self
+                .begun_bytes
+                .saturating_sub(before)
+                .saturating_add(job.unasked());
             self.after(index);
         }
     }
