@@ -7,7 +7,9 @@
 //! (ENOSYS): such libraries look around when they start, and do without what they may not have.
 
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
@@ -73,8 +75,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_readlinkat,
     libc::SYS_getdents64,
     libc::SYS_getcwd,
-    libc::SYS_ioctl,
-    libc::SYS_fcntl,
     libc::SYS_dup,
     libc::SYS_ppoll,
     libc::SYS_pselect6,
@@ -116,7 +116,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getcpu,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_set_robust_list,
@@ -144,6 +143,21 @@ const ALLOWED_HERE: &[i64] = &[
 #[cfg(target_arch = "aarch64")]
 const ALLOWED_HERE: &[i64] = &[];
 
+/// What fcntl may do; not ask for signals to others, or for leases and locks.
+const DESCRIPTOR: &[i32] = &[
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_DUPFD_CLOEXEC,
+];
+/// What ioctl may not do on any descriptor: have signals sent to a process of choice.
+const SIGNALS: &[i32] = &[
+    0x8901, // FIOSETOWN
+    0x8902, // SIOCSPGRP
+    0x5452, // FIOASYNC
+];
+
 /// Closes the cage around this process, which has one thread yet; `libraries` are what it will
 /// load. Says whether the kernel keeps files out of reach; calls are filtered on every kernel.
 ///
@@ -170,10 +184,13 @@ fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
     let code = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
     let device = code | AccessFs::WriteFile | AccessFs::IoctlDev;
     let named = |paths: &'static [&str]| paths.iter().map(Path::new);
-    let beside = libraries.iter().filter_map(|path| path.as_ref().parent());
+    let own: Vec<PathBuf> = libraries
+        .iter()
+        .flat_map(|path| with_neighbours(path.as_ref()))
+        .collect();
     let rules = named(CODE)
         .chain(named(READ))
-        .chain(beside)
+        .chain(own.iter().map(PathBuf::as_path))
         .map(|path| (path, code))
         .chain(named(DEVICES).map(|path| (path, device)));
     let mut set = Ruleset::default()
@@ -205,6 +222,26 @@ fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
     })
 }
 
+/// The library and, where its folder is the administrator's, the libraries beside it, on which it
+/// may depend. Never the folder: it may be somebody's home.
+fn with_neighbours(library: &Path) -> Vec<PathBuf> {
+    let mut paths = vec![library.to_owned()];
+    let folder = library.parent().unwrap_or(library);
+    let is_trusted = std::fs::metadata(folder)
+        .is_ok_and(|info| info.is_dir() && info.uid() == 0 && info.mode() & 0o022 == 0);
+    if is_trusted && let Ok(entries) = std::fs::read_dir(folder) {
+        let beside = entries.flatten().map(|entry| entry.path());
+        paths.extend(beside.filter(|path| is_library(path) && path.is_file()));
+    }
+    paths
+}
+
+/// By its name: `libx.so`, `libx.so.1.2`.
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    name.ends_with(b".so") || name.windows(4).any(|part| part == b".so.")
+}
+
 fn program() -> io::Result<Program> {
     let mut program = Program::default();
     let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
@@ -226,8 +263,66 @@ fn program() -> io::Result<Program> {
     // Limits of this process alone.
     let own = one_of(&mut program, 0, &[0], allow, unknown)?;
     calls.push((call(libc::SYS_prlimit64)?, own));
+    // Processors of the calling thread alone.
+    let own = one_of(&mut program, 0, &[0], allow, unknown)?;
+    calls.push((call(libc::SYS_sched_setaffinity)?, own));
+    let descriptor = one_of(&mut program, 1, DESCRIPTOR, allow, unknown)?;
+    calls.push((call(libc::SYS_fcntl)?, descriptor));
+    let device = one_of(&mut program, 1, SIGNALS, unknown, allow)?;
+    calls.push((call(libc::SYS_ioctl)?, device));
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     let control = one_of(&mut program, 0, &control, allow, unknown)?;
     calls.push((call(libc::SYS_prctl)?, control));
     begin(program, calls, unknown, kill)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(number: i64, arguments: [u64; 6]) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let arch = 0xc000_003e_u32;
+        #[cfg(target_arch = "aarch64")]
+        let arch = 0xc000_00b7_u32;
+        let mut data = Vec::new();
+        data.extend(u32::try_from(number).unwrap().to_ne_bytes());
+        data.extend(arch.to_ne_bytes());
+        data.extend(0_u64.to_ne_bytes());
+        data.extend(arguments.into_iter().flat_map(u64::to_ne_bytes));
+        program().unwrap().run(&data) == libc::SECCOMP_RET_ALLOW
+    }
+
+    #[test]
+    fn nobody_else_gets_signals_or_other_processors() {
+        let second = |value: i32| [3, u64::from(small(value)), 0, 0, 0, 0];
+        for command in DESCRIPTOR {
+            assert!(allows(libc::SYS_fcntl, second(*command)), "{command}");
+        }
+        for command in [libc::F_SETOWN, 10, 15, libc::F_SETLEASE, libc::F_NOTIFY] {
+            assert!(!allows(libc::SYS_fcntl, second(command)), "{command}");
+        }
+        for request in SIGNALS {
+            assert!(!allows(libc::SYS_ioctl, second(*request)), "{request:#x}");
+        }
+        assert!(allows(libc::SYS_ioctl, second(0x5401)));
+        assert!(allows(libc::SYS_ioctl, [3, 0xc0de_0001, 0, 0, 0, 0]));
+        assert!(allows(libc::SYS_sched_setaffinity, [0; 6]));
+        assert!(!allows(libc::SYS_sched_setaffinity, [1, 0, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn a_library_in_a_home_brings_nothing_along() {
+        // Of this process, or writable by all: not the administrator's alone.
+        let library = std::env::temp_dir().join("libx.so");
+        assert_eq!(with_neighbours(&library), [library]);
+        for (name, expected) in [
+            ("libx.so", true),
+            ("libx.so.1.2", true),
+            (".source", false),
+            ("notes.txt", false),
+        ] {
+            assert_eq!(is_library(Path::new(name)), expected, "{name}");
+        }
+    }
 }
