@@ -41,6 +41,8 @@ pub struct Sink {
     len_before: u64,
     regular: bool,
     holes: bool,
+    /// It may be the source: what is there is not cut.
+    in_place: bool,
 }
 
 /// The system's form of a time; one that it cannot have is the nearest.
@@ -113,13 +115,17 @@ impl Sink {
             len_before: metadata.len(),
             regular,
             holes: holes && regular,
+            in_place: false,
         };
         if let Opening::Anew { len, modified } = opening {
             let seconds = crate::source::times_of(&metadata).modified.seconds;
             let may_be_source = !temporary
                 && len == Some(metadata.len())
                 && modified.is_none_or(|at| at == seconds);
-            if regular && metadata.len() > 0 && (!may_be_source || sink.holes) {
+            if regular && metadata.len() > 0 && may_be_source {
+                // A hole would leave what was there.
+                (sink.in_place, sink.holes) = (true, false);
+            } else if regular && metadata.len() > 0 {
                 sink.cut(0)?;
             }
         }
@@ -249,7 +255,7 @@ impl Sink {
     pub fn give_up(mut self, stays: bool) {
         let front = self.front;
         // The failure that led here is reported; a second one would say no more.
-        if self.regular {
+        if self.regular && !self.in_place {
             let _ = self.cut(front);
         }
         if self.target.is_some() && !stays {
@@ -314,8 +320,13 @@ mod tests {
             len: Some(7),
             modified: Some(seconds),
         };
+        for holes in [false, true] {
+            let sink = Sink::open(&path, 0o600, same, false, holes).unwrap();
+            assert!(!sink.holes);
+            sink.give_up(false);
+            assert_eq!(std::fs::read(&path).unwrap(), b"content");
+        }
         let mut sink = Sink::open(&path, 0o600, same, false, false).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"content");
         sink.write(0, b"content").unwrap();
         sink.finish(None, false).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"content");

@@ -69,9 +69,13 @@ impl Job {
             Op::Read | Op::Hash => self.proven(asked, reply),
             Op::Fstat => self.check_length(reply),
             Op::Space => self.check_space(reply),
-            Op::Truncate if failed.is_some() => {
-                let why = failed.map(|(_, why)| why).unwrap_or_default();
-                self.fail(format!("truncate remote \"{to}\": {why}"));
+            Op::Truncate => {
+                if let Some((_, why)) = failed {
+                    self.fail(format!("truncate remote \"{to}\": {why}"));
+                }
+                if std::mem::take(&mut self.cutting) {
+                    self.wake_all();
+                }
             }
             Op::Attributes => {
                 if let Some((_, why)) = failed {
@@ -219,7 +223,8 @@ impl Job {
                     .as_ref()
                     .and_then(|source| source.read(asked.offset, tail.len()).ok());
                 let whole = tail.len() == as_usize(u64::from(asked.len));
-                if whole && here.as_ref() == Some(&tail) {
+                // A temporary file was perhaps written by many connections: it may have gaps.
+                if whole && !self.temporary && here.as_ref() == Some(&tail) {
                     there
                 } else {
                     0

@@ -117,6 +117,8 @@ pub(super) struct Job {
     cuts_on_open: bool,
     /// What is there is cut to this length before the first WRITE.
     cut_first: Option<u64>,
+    /// That was sent and has no answer: a WRITE of another connection could overtake it.
+    cutting: bool,
     /// Bytes that need no sending: holes, and what was there.
     skipped: u64,
     options: Options,
@@ -166,6 +168,7 @@ impl Job {
             in_place: false,
             cuts_on_open: false,
             cut_first: None,
+            cutting: false,
             skipped: 0,
             options: options.clone(),
             wakes: Vec::new(),
@@ -495,14 +498,15 @@ impl Job {
             return Step::Nothing;
         };
         let handle = handle.clone();
-        if let Some(len) = self.cut_first {
-            if self.parts.first().is_some_and(|part| part.link != link) {
-                return Step::Full;
-            }
-            self.cut_first = None;
+        let first = self.parts.first().is_some_and(|part| part.link == link);
+        if !first && (self.cutting || self.cut_first.is_some()) {
+            return Step::Full;
+        }
+        if let Some(len) = self.cut_first.take() {
+            self.cutting = true;
             self.set_length(job, session, &handle, len);
         }
-        if self.options.sparse {
+        if self.options.sparse && !self.in_place {
             self.skip_holes();
         }
         if self.next >= self.end {
@@ -626,7 +630,7 @@ impl Job {
         self.ask_for_space(job, session);
         if let Some(handle) = self.handle(0) {
             let sure = self.bad_from.min(self.next);
-            if !self.temporary && sure < u64::MAX {
+            if !self.temporary && !self.in_place && sure < u64::MAX {
                 self.set_length(job, session, &handle, sure);
             }
         }
