@@ -110,7 +110,7 @@ fn what_cannot_be_had_is_a_warning_or_a_refusal() {
     let library = faulty(&scratch, "LOAD", "CRASH", 0);
     let yes = site.run_with(
         &options("yes", &library),
-        &[HOST, "echo here"],
+        &["-o", "LogLevel=INFO", HOST, "echo here"],
         Input::Nothing,
     );
     assert_eq!(yes.stdout.text(), "here\n");
@@ -134,7 +134,7 @@ fn a_server_tries_the_library_first_and_then_uses_it() {
     let site = Site::new(
         Kind::Fulmar,
         Kind::Fulmar,
-        &options("require", Path::new(zlib())),
+        &(options("require", Path::new(zlib())) + "LogLevel DEBUG1\n"),
     );
     let data = data();
     let outcome = site.run_with("Compression yes\n", &[HOST, "cat"], Input::Bytes(&data));
