@@ -9,6 +9,7 @@ use sftp::{Attributes, Code};
 
 use crate::engine::{EngineError, Op, Session, Token, Work, attributes_of, status_text};
 use crate::plan::pace::Pace;
+use crate::plan::plain;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
 use crate::text;
@@ -93,6 +94,16 @@ impl<'r> Relay<'r> {
     #[must_use]
     pub fn failures(&self) -> usize {
         self.failures
+    }
+
+    /// Whether a file is being written where the next one goes.
+    fn next_is_written(&self) -> bool {
+        let Some(next) = self.items.front() else {
+            return false;
+        };
+        let target = plain(&next.to);
+        let mut jobs = self.jobs.indexes().filter_map(|index| self.jobs.get(index));
+        jobs.any(|job| plain(&job.item.to) == target)
     }
 
     fn end(&mut self, index: usize) {
@@ -331,6 +342,7 @@ impl Work for Relay<'_> {
         }
         if link == 0
             && self.jobs.len() < MAX_FILES
+            && !self.next_is_written()
             && let Some(item) = self.items.pop_front()
         {
             let end = item.attributes.size.filter(|size| *size > 0);

@@ -504,3 +504,43 @@ fn a_size_that_no_file_has_is_refused() {
         assert!(!place.join("x").exists());
     }
 }
+
+#[test]
+fn of_files_with_one_target_the_last_is_there_whole() {
+    let place = place("one");
+    let mut liar = Liar::new(Nature {
+        short: 1000,
+        ..Nature::default()
+    });
+    let (mut gets, mut puts) = (Vec::new(), Vec::new());
+    for (at, len) in [200_000, 100_000, 150_000].into_iter().enumerate() {
+        let content = vec![u8::try_from(at).unwrap() + 1; len];
+        let from = place.join(format!("f{at}"));
+        fs::write(&from, &content).unwrap();
+        liar.files.insert(format!("/f{at}").into_bytes(), content);
+        gets.push(GetItem {
+            from: format!("/f{at}").into_bytes(),
+            to: place.join("x"),
+            attributes: None,
+        });
+        puts.push(PutItem {
+            from,
+            to: b"/target".to_vec(),
+            fresh: false,
+        });
+    }
+    let mut heard = Heard::default();
+    let mut engine = Engine::new(liar);
+    let mut work = Get::new(Options::default(), gets, 1, &mut heard);
+    engine.run(&mut work).unwrap();
+    assert_eq!(heard.good, 3, "{:?}", heard.errors);
+    assert!(fs::read(place.join("x")).unwrap() == vec![3; 150_000]);
+
+    let mut heard = Heard::default();
+    let mut engine = Engine::new(Liar::new(Nature::default()));
+    let mut work = Put::new(Options::default(), puts, 1, &mut heard);
+    engine.run(&mut work).unwrap();
+    assert_eq!(heard.good, 3, "{:?}", heard.errors);
+    let there = engine.transport().files.get(b"/target".as_slice()).unwrap();
+    assert!(*there == vec![3; 150_000]);
+}

@@ -6,9 +6,9 @@
 //! directories'.
 //!
 //! Invariants: nothing is written outside the target, whatever names come; what a failed file
-//! leaves is cut to what has come without a gap.
+//! leaves is cut to what has come without a gap; no two files are written to one target at once.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ use sftp::message::{Reply, Request, request};
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::options::Options;
 use crate::plan::pace::Pace;
+use crate::plan::plain;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
 use crate::text;
@@ -65,6 +66,10 @@ fn number(kind: usize, index: usize) -> usize {
     index * KINDS + kind
 }
 
+fn target(item: &Item) -> Vec<u8> {
+    plain(item.to.as_os_str().as_encoded_bytes())
+}
+
 /// The work. See the module's head.
 pub struct Get<'r> {
     options: Options,
@@ -76,6 +81,10 @@ pub struct Get<'r> {
     looks: Slab<Found>,
     /// Directories that are open, or asked for, by link.
     open_dirs: Vec<usize>,
+    /// Files whose target another is written to.
+    held: VecDeque<Found>,
+    /// The targets of all jobs, where two may have the same: of several items.
+    targets: Option<HashSet<Vec<u8>>>,
     ready: Vec<VecDeque<usize>>,
     links: usize,
     begun_bytes: u64,
@@ -93,6 +102,7 @@ impl<'r> Get<'r> {
         links: usize,
         report: &'r mut dyn Report,
     ) -> Self {
+        let targets = (items.len() > 1).then(HashSet::new);
         let found = items.into_iter().map(|item| Found {
             item,
             parent: None,
@@ -106,6 +116,8 @@ impl<'r> Get<'r> {
             jobs: Slab::default(),
             dirs: Slab::default(),
             looks: Slab::default(),
+            held: VecDeque::new(),
+            targets,
             open_dirs: vec![0; links.max(1)],
             ready: vec![VecDeque::new(); links.max(1)],
             links: links.max(1),
@@ -191,11 +203,28 @@ impl<'r> Get<'r> {
         if !room {
             return false;
         }
+        if let Some(found) = self.held.front() {
+            if self.is_written(&found.item) {
+                return false;
+            }
+            let mut held = std::mem::take(&mut self.held);
+            if let Some(found) = held.pop_front() {
+                self.begin(link, session, found);
+            }
+            self.held.append(&mut held);
+            return true;
+        }
         let Some(found) = self.found.pop_front() else {
             return false;
         };
         self.begin(link, session, found);
         true
+    }
+
+    /// Whether a file is being written where this one goes.
+    fn is_written(&self, item: &Item) -> bool {
+        let targets = self.targets.as_ref();
+        targets.is_some_and(|targets| targets.contains(&target(item)))
     }
 
     fn begin(&mut self, link: usize, session: &mut Session, found: Found) {
@@ -241,6 +270,13 @@ impl<'r> Get<'r> {
             self.fail_item(&found, format!("read remote \"{shown}\": {error}"));
             return;
         }
+        if !self.held.is_empty() || self.is_written(&found.item) {
+            self.held.push_back(found);
+            return;
+        }
+        if let Some(targets) = &mut self.targets {
+            targets.insert(target(&found.item));
+        }
         self.report.begins(&found.item.from, attributes.size);
         let spread = self.links > 1 && attributes.size.unwrap_or(0) >= file::SPREAD_BYTES;
         let links = match spread {
@@ -275,6 +311,9 @@ impl<'r> Get<'r> {
         self.begun_bytes = self.begun_bytes.saturating_sub(job.unasked());
         let parent = job.parent();
         let result = job.into_result();
+        if let Some(targets) = &mut self.targets {
+            targets.remove(&plain(&result.to));
+        }
         self.failures += usize::from(result.error.is_some());
         self.report.ends(&result);
         self.child_done(parent);
@@ -379,6 +418,7 @@ impl Work for Get<'_> {
     fn is_done(&self) -> bool {
         self.lost
             || (self.found.is_empty()
+                && self.held.is_empty()
                 && self.jobs.is_empty()
                 && self.dirs.is_empty()
                 && self.looks.is_empty())

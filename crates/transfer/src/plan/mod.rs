@@ -24,6 +24,21 @@ pub fn joined(parent: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
+/// A path without what leads nowhere else, `.` and second slashes: to tell equal targets by.
+#[must_use]
+pub fn plain(path: &[u8]) -> Vec<u8> {
+    let mut out = match path.first() {
+        Some(b'/') => b"/".to_vec(),
+        _ => Vec::new(),
+    };
+    for part in path.split(|byte| *byte == b'/') {
+        if !matches!(part, b"" | b".") {
+            out = joined(&out, part);
+        }
+    }
+    out
+}
+
 /// The last name of a path; slashes behind it do not count.
 #[must_use]
 pub fn base_name(path: &[u8]) -> &[u8] {
@@ -57,6 +72,8 @@ mod tests {
         ] {
             assert_eq!(base_name(path.as_bytes()), name.as_bytes(), "{path}");
         }
+        assert_eq!(plain(b"/a/.//b/"), b"/a/b");
+        assert_eq!(plain(b"./a"), plain(b"a"));
         assert_eq!(joined(b"", b"x"), b"x");
         assert_eq!(joined(b"/", b"x"), b"/x");
         assert_eq!(joined(b"a", b"x"), b"a/x");

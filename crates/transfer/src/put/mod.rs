@@ -5,9 +5,10 @@
 //! flight, many files at once. [`file`] is one file's way, [`tree`] the directories'.
 //!
 //! Invariants: a large file's bytes go out in order of their offset, so that what has arrived at
-//! a cut is a prefix; where the server refuses one, the target is cut to the bytes before it.
+//! a cut is a prefix; where the server refuses one, the target is cut to the bytes before it; no
+//! two files are written to one target at once.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use sftp::message::Reply;
 use crate::engine::{EngineError, Session, Spoiled, Token, Work};
 use crate::options::Options;
 use crate::plan::pace::Pace;
+use crate::plan::plain;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
 
@@ -56,6 +58,10 @@ pub struct Put<'r> {
     options: Options,
     report: &'r mut dyn Report,
     items: VecDeque<Item>,
+    /// A file whose target another is written to, with its directory and depth.
+    held: Option<(Item, Option<usize>, usize)>,
+    /// The targets of all jobs, where two may have the same: of several items.
+    targets: Option<HashSet<Vec<u8>>>,
     jobs: Slab<Job>,
     dirs: Slab<Dir>,
     /// The directory that is being read.
@@ -81,10 +87,13 @@ impl<'r> Put<'r> {
         report: &'r mut dyn Report,
     ) -> Self {
         let pace = Pace::new(options.limit_bytes);
+        let targets = (items.len() > 1).then(HashSet::new);
         Self {
             options,
             report,
             items: items.into(),
+            held: None,
+            targets,
             jobs: Slab::default(),
             dirs: Slab::default(),
             listing: None,
@@ -173,6 +182,10 @@ impl<'r> Put<'r> {
         if !room {
             return false;
         }
+        if let Some((item, parent, depth)) = self.held.take() {
+            self.begin(link, item, parent, depth);
+            return self.held.is_none();
+        }
         if let Some(found) = self.next_in_tree(link) {
             return found;
         }
@@ -217,6 +230,12 @@ impl<'r> Put<'r> {
             }
             return;
         }
+        if let Some(targets) = &mut self.targets
+            && !targets.insert(plain(&item.to))
+        {
+            self.held = Some((item, parent, depth));
+            return;
+        }
         self.report.begins(
             item.from.as_os_str().as_encoded_bytes(),
             Some(metadata.len()),
@@ -257,6 +276,9 @@ impl<'r> Put<'r> {
         self.begun_bytes = self.begun_bytes.saturating_sub(job.unsent());
         let parent = job.parent();
         let result = job.into_result();
+        if let Some(targets) = &mut self.targets {
+            targets.remove(&plain(&result.to));
+        }
         self.failures += usize::from(result.error.is_some());
         self.report.ends(&result);
         self.child_done(parent);
@@ -322,6 +344,7 @@ impl Work for Put<'_> {
     fn is_done(&self) -> bool {
         self.lost
             || (self.items.is_empty()
+                && self.held.is_none()
                 && self.jobs.is_empty()
                 && self.dirs.is_empty()
                 && self.listing.is_none())
