@@ -19,6 +19,9 @@ const MAX_RESERVED_BYTES: u64 = 1 << 20;
 /// Spare room below which the standard library reads in small steps to find the end.
 const READ_ROOM_BYTES: usize = 64;
 
+/// `O_NOFOLLOW`, for the standard library's `custom_flags`.
+pub const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+
 /// Whether a symbolic link as the last component is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {

@@ -578,8 +578,13 @@ impl Job {
             _ => Opening::GoOn,
         };
         let mode = self.attributes.permissions.unwrap_or(0o666);
-        let temporary = self.options.atomic || self.parts.len() > 1;
         let to: &Path = &self.item.to;
+        // A link or a device is written to, and not replaced.
+        let is_other = std::fs::symlink_metadata(to).is_ok_and(|there| !there.is_file());
+        let temporary = !is_other && (self.options.atomic || self.parts.len() > 1);
+        if !temporary {
+            self.parts.truncate(1);
+        }
         match Sink::open(to, mode, opening, temporary, self.options.sparse) {
             Ok(sink) => self.sink = Some(sink),
             Err(error) => {

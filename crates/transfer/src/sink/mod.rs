@@ -100,10 +100,24 @@ impl Sink {
             .create(true)
             .truncate(false)
             .mode(mode & 0o777 | 0o200);
+        // What takes a file's place has its mode, before it has content.
+        let replaced = std::fs::symlink_metadata(target)
+            .ok()
+            .filter(|there| temporary && there.is_file())
+            .map(|there| there.permissions().mode() & 0o777);
+        if temporary {
+            options.custom_flags(sys::file::NO_FOLLOW);
+        }
+        if let Some(mode) = replaced {
+            options.mode(mode | 0o200);
+        }
         let file = match opening {
             Opening::GoOn => options.clone().read(true).open(&path),
             Opening::Anew { .. } => options.open(&path),
         }?;
+        if let Some(mode) = replaced {
+            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        }
         let metadata = file.metadata()?;
         let regular = metadata.is_file();
         let mut sink = Self {
@@ -345,6 +359,15 @@ mod tests {
         sink.write(0, b"a").unwrap();
         sink.finish(None, false).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"a");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();
+        let mut sink = Sink::open(&path, 0o666, ANEW, true, false).unwrap();
+        sink.write(0, b"b").unwrap();
+        sink.finish(None, false).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o604);
+        std::os::unix::fs::symlink(&path, temporary_path(&path)).unwrap();
+        assert!(Sink::open(&path, 0o600, ANEW, true, false).is_err());
+        std::fs::remove_file(temporary_path(&path)).unwrap();
         std::fs::remove_file(path).unwrap();
     }
 

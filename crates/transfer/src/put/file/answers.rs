@@ -29,6 +29,7 @@ impl Job {
         };
         let mut moved = 0;
         match asked.op {
+            Op::Stat if self.stage == Stage::Target => self.target_known(reply),
             Op::Stat => {
                 if let Reply::Attrs(attributes) = reply {
                     self.there = Some(*attributes);
@@ -148,6 +149,23 @@ impl Job {
             Stage::Moving if self.waiting == 0 => self.stage = Stage::Over,
             _ => {}
         }
+    }
+
+    /// What the temporary file would replace is known.
+    fn target_known(&mut self, reply: &Reply<'_>) {
+        if let Reply::Attrs(there) = reply
+            && let Some(permissions) = there.permissions
+        {
+            if there.is(mode::REGULAR) || there.is(0) {
+                self.target_mode = Some(permissions & 0o777);
+            } else {
+                self.temporary = false;
+                self.path = self.item.to.clone();
+                self.parts.truncate(1);
+            }
+        }
+        self.stage = Stage::Begin;
+        self.wake_first();
     }
 
     /// The length of what is there is known, before it is opened to go on.

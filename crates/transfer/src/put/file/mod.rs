@@ -47,6 +47,8 @@ pub(super) enum Step {
 enum Stage {
     /// Nothing is known of either end.
     Begin,
+    /// What a temporary file would replace is asked for.
+    Target,
     /// What is there is asked for.
     Looking,
     /// OPEN is to be sent.
@@ -92,6 +94,10 @@ pub(super) struct Job {
     /// What is written: the target, or a temporary file beside it.
     path: Vec<u8>,
     temporary: bool,
+    /// What the temporary file is to replace was asked for.
+    target_asked: bool,
+    /// The mode of the file that it replaces.
+    target_mode: Option<u32>,
     /// First byte that was not sent, and where the file ends.
     next: u64,
     end: u64,
@@ -152,6 +158,8 @@ impl Job {
             small: None,
             path,
             temporary,
+            target_asked: false,
+            target_mode: None,
             next: 0,
             end: len,
             data_end: None,
@@ -181,6 +189,7 @@ impl Job {
     pub(super) fn unsent(&self) -> u64 {
         match self.stage {
             Stage::Begin
+            | Stage::Target
             | Stage::Looking
             | Stage::ToOpen
             | Stage::Opening
@@ -263,6 +272,10 @@ impl Job {
             return Step::Full;
         }
         match self.stage {
+            Stage::Begin if first && self.temporary && !self.target_asked => {
+                self.ask_target(job, session);
+                Step::Sent { more: false }
+            }
             Stage::Begin if first => match self.begin(session) {
                 Ok(()) => {
                     self.small.is_some().then(|| self.put_whole(job, session));
@@ -403,6 +416,18 @@ impl Job {
         session.send(token(job, Op::Stat), &request);
     }
 
+    /// What a temporary file would replace: a link or a device is written to instead.
+    fn ask_target(&mut self, job: usize, session: &mut Session) {
+        self.target_asked = true;
+        self.stage = Stage::Target;
+        self.waiting += 1;
+        let path = &self.item.to;
+        session.send(
+            token(job, Op::Stat),
+            &Request::Lstat(request::Lstat { path }),
+        );
+    }
+
     fn open(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
         if !session.takes_handle() {
             return Step::Full;
@@ -420,7 +445,9 @@ impl Job {
         let request = Request::Open(request::Open {
             path: &self.path,
             flags,
-            attributes: self.mode(),
+            attributes: self
+                .target_mode
+                .map_or_else(|| self.mode(), Attributes::with_permissions),
         });
         session.send(token(job, Op::Open), &request);
         session.handle_begins();
@@ -599,6 +626,14 @@ impl Job {
             let request = Request::Fsetstat(request::Fsetstat {
                 handle: &handle,
                 attributes: self.kept(session),
+            });
+            session.send(token(job, Op::Attributes), &request);
+        } else if let Some(mode) = self.target_mode {
+            // The server's umask may have taken of it.
+            self.waiting += 1;
+            let request = Request::Fsetstat(request::Fsetstat {
+                handle: &handle,
+                attributes: Attributes::with_permissions(mode),
             });
             session.send(token(job, Op::Attributes), &request);
         }
