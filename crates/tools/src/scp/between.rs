@@ -12,7 +12,7 @@ use transfer::text;
 
 use super::options::Options;
 use super::place::os;
-use super::{Fatal, lost, prepared};
+use super::{Fatal, lost, prepared, prepared_pattern};
 use crate::copy::{AnyRemote, Console, Server};
 
 /// Files that are carried over in one go: what is walked ahead.
@@ -77,7 +77,7 @@ impl Walk<'_> {
             is_directory = true;
         }
         self.remote.use_link(0);
-        let pattern = prepared(self.remote, source)?;
+        let pattern = prepared_pattern(self.remote, source)?;
         let mut suspects = Vec::new();
         let found = glob::expand(self.remote, &pattern, &mut |name| {
             suspects.push(text::name(name));

@@ -8,7 +8,7 @@ use transfer::text;
 
 use super::options::Options;
 use super::place::{Place, os};
-use super::{Fatal, connect, copy_here, hang_up, lost, prepared};
+use super::{Fatal, connect, copy_here, hang_up, lost, prepared_pattern};
 use crate::copy::AnyRemote;
 use crate::copy::{Console, Server};
 
@@ -60,7 +60,7 @@ fn get(
     path: &[u8],
     target: &Path,
 ) -> Result<(), Fatal> {
-    let pattern = prepared(remote, path)?;
+    let pattern = prepared_pattern(remote, path)?;
     let mut suspects = Vec::new();
     let found = glob::expand(remote, &pattern, &mut |name| {
         suspects.push(text::name(name))

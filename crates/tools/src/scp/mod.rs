@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 use sys::signals::Signal;
+use transfer::plan::glob;
 use transfer::remote::RemoteError;
 use transfer::text;
 
@@ -144,6 +145,24 @@ fn hang_up(mut remote: AnyRemote) {
     });
 }
 
+/// The server's form of a pattern with `~`: what a server says of a home is no pattern, and names
+/// come of what was asked for behind it.
+fn prepared_pattern(remote: &mut AnyRemote, pattern: &[u8]) -> Result<Vec<u8>, Fatal> {
+    let end = pattern.iter().position(|byte| *byte == b'/');
+    let (user, rest) = pattern.split_at(end.unwrap_or(pattern.len()));
+    if !matches!(user, [b'~', _, ..]) {
+        return prepared(remote, pattern);
+    }
+    let home = prepared(remote, user)?;
+    Ok(below_home(&home, rest))
+}
+
+fn below_home(home: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut pattern = glob::escaped(home);
+    pattern.extend_from_slice(rest);
+    pattern
+}
+
 /// The server's form of a path with `~`.
 fn prepared(remote: &mut AnyRemote, path: &[u8]) -> Result<Vec<u8>, Fatal> {
     let home = match path {
@@ -196,5 +215,14 @@ fn role_flag(role: Role) -> &'static str {
     match role {
         Role::Source => "-f",
         Role::Sink => "-t",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_home_is_no_pattern() {
+        assert_eq!(super::below_home(b"/h/*", b"/a*"), b"/h/\\*/a*");
+        assert_eq!(super::below_home(b"/h/*", b""), b"/h/\\*");
     }
 }
