@@ -8,7 +8,11 @@ use crate::test_support::Noise;
 /// The tests at every level that this CPU has.
 fn every_level() -> Vec<PrimalityTests> {
     // One level for each kernel.
-    [Level::Portable, Level::Avx2, Level::Avx512]
+    #[cfg(target_arch = "x86_64")]
+    let levels = [Level::Portable, Level::Avx2, Level::Avx512];
+    #[cfg(not(target_arch = "x86_64"))]
+    let levels = [Level::Portable];
+    levels
         .into_iter()
         .map(|level| PrimalityTests::with_features(&arch::detect().limited_to(level)))
         .collect()
