@@ -7,7 +7,8 @@ use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
 
 use super::{
-    Asked, Ended, FAILURE, Next, Session, TOKEN_RHYTHM, TOKEN_SIGNALS, TOKEN_TERMINAL, What,
+    Asked, Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_PROOF, TOKEN_RHYTHM, TOKEN_SIGNALS,
+    TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
@@ -266,6 +267,33 @@ impl Session<'_> {
         if let Some(checker) = self.checker.as_deref_mut() {
             checker.proven(&rotation, proofs, wanted, self.driver, self.interaction);
         }
+    }
+
+    /// Stays after the session's end until new host keys that were asked about are proven; a
+    /// signal, the connection's end or the time limit ends the wait.
+    pub(super) fn await_proof(&mut self) {
+        if self.rotation.is_none() {
+            return;
+        }
+        debug2!("waiting for the proof of new host keys");
+        let limit = self.driver.now() + PROOF_MS;
+        self.driver.set_timer(TOKEN_PROOF, Some(limit));
+        while self.rotation.is_some() {
+            match self.driver.next() {
+                Ok(Notice::Event(Event::HostKeysProof(proofs))) => self.host_keys_proven(proofs),
+                Ok(
+                    Notice::PeerClosed
+                    | Notice::Timer { token: TOKEN_PROOF }
+                    | Notice::Ready {
+                        token: TOKEN_SIGNALS,
+                        ..
+                    },
+                )
+                | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        self.driver.set_timer(TOKEN_PROOF, None);
     }
 }
 

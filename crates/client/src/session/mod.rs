@@ -39,6 +39,7 @@ const TOKEN_SIGNALS: u64 = 1;
 const TOKEN_TERMINAL: u64 = 2;
 const TOKEN_RETRY: u64 = 3;
 const TOKEN_RHYTHM: u64 = 4;
+const TOKEN_PROOF: u64 = 5;
 
 /// How long typed input waits before it is offered to a full connection again, milliseconds.
 const RETRY_MS: u64 = 20;
@@ -47,6 +48,10 @@ const RETRY_MS: u64 = 20;
 /// channel's end: a minute for a reader that does not read.
 const MAX_LINGERS: u32 = 600;
 const LINGER: Duration = Duration::from_millis(100);
+
+/// How long a session that is over stays for the proof of new host keys, milliseconds: a command
+/// may be done before the server has signed.
+const PROOF_MS: u64 = 5000;
 
 /// The exit code of everything that is not the command's own.
 pub const FAILURE: i32 = 255;
@@ -178,6 +183,7 @@ impl<'c> Session<'c> {
         let outcome = self.run_inner();
         self.leave_raw_mode();
         if outcome.is_ok() {
+            self.await_proof();
             self.farewell();
         }
         outcome
