@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use wire::{DecodeError, Field, Put, Reader};
 
 use crate::attributes::Attributes;
-use crate::message::{framed, number};
+use crate::message::{framed_with_id, number};
 use crate::own;
 
 macro_rules! read_fields {
@@ -70,8 +70,7 @@ macro_rules! extended {
         impl $(<$life>)? $name $(<$life>)? {
             /// Writes the message behind what is in `out`.
             pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
-                framed(out, number::EXTENDED, |out| {
-                    out.put_u32(id);
+                framed_with_id(out, number::EXTENDED, id, |out| {
                     out.put_string($text.as_bytes());
                     $( Field::write(&self.$field, out); )*
                 });

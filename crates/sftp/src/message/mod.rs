@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use wire::{DecodeError, Put};
+use wire::{DecodeError, Put, Reader};
 
 pub mod reply;
 pub mod request;
@@ -93,6 +93,33 @@ pub(crate) fn framed(out: &mut Vec<u8>, number: u8, fields: impl FnOnce(&mut Vec
     }
 }
 
+/// Writes a message that has a request id: every one but INIT and VERSION.
+pub(crate) fn framed_with_id(
+    out: &mut Vec<u8>,
+    number: u8,
+    id: u32,
+    fields: impl FnOnce(&mut Vec<u8>),
+) {
+    framed(out, number, |out| {
+        out.put_u32(id);
+        fields(out);
+    });
+}
+
+/// Reads a message that has a request id, without its length field: its id, and what `read`
+/// makes of its number and fields.
+fn decode_with_id<'a, M>(
+    message: &'a [u8],
+    read: impl FnOnce(u8, &mut Reader<'a>) -> Result<M, DecodeError>,
+) -> Result<(u32, M), Undecodable> {
+    let mut reader = Reader::new(message);
+    let failed = |id, number| move |error| Undecodable { id, number, error };
+    let number = reader.u8().map_err(failed(None, 0))?;
+    let id = reader.u32().map_err(failed(None, number))?;
+    let read = read(number, &mut reader).map_err(failed(Some(id), number))?;
+    Ok((id, read))
+}
+
 /// INIT: a client's first message, the only one without an id beside its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Init {
@@ -111,7 +138,7 @@ impl Init {
     /// # Errors
     /// [`DecodeError`].
     pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = wire::Reader::new(message);
+        let mut reader = Reader::new(message);
         match reader.u8()? {
             number::INIT => Ok(Self {
                 version: reader.u32()?,
@@ -157,7 +184,7 @@ impl Version {
     /// # Errors
     /// [`DecodeError`].
     pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = wire::Reader::new(message);
+        let mut reader = Reader::new(message);
         match reader.u8()? {
             number::VERSION => {}
             got => {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use wire::{DecodeError, Field, Put, Reader};
 
-use super::{Undecodable, framed, number};
+use super::{Undecodable, decode_with_id, framed_with_id, number};
 use crate::attributes::Attributes;
 use crate::status::Code;
 
@@ -20,8 +20,7 @@ pub struct Status<'a> {
 impl Status<'_> {
     /// Writes the message behind what is in `out`.
     pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
-        framed(out, number::STATUS, |out| {
-            out.put_u32(id);
+        framed_with_id(out, number::STATUS, id, |out| {
             out.put_u32(self.code.0);
             out.put_string(self.message);
             out.put_string(b"");
@@ -39,8 +38,7 @@ pub struct Handle<'a> {
 impl Handle<'_> {
     /// Writes the message behind what is in `out`.
     pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
-        framed(out, number::HANDLE, |out| {
-            out.put_u32(id);
+        framed_with_id(out, number::HANDLE, id, |out| {
             out.put_string(self.handle);
         });
     }
@@ -93,8 +91,7 @@ pub struct Names<'a> {
 impl<'a> Names<'a> {
     /// Writes a NAME with the entries that `encoded` holds, made by [`NameEntry::encode_into`].
     pub fn encode_into(id: u32, count: u32, encoded: &[u8], out: &mut Vec<u8>) {
-        framed(out, number::NAME, |out| {
-            out.put_u32(id);
+        framed_with_id(out, number::NAME, id, |out| {
             out.put_u32(count);
             out.extend_from_slice(encoded);
         });
@@ -131,18 +128,14 @@ fn read_entry<'a>(reader: &mut Reader<'a>) -> Result<NameEntry<'a>, DecodeError>
 
 /// ATTRS.
 pub fn encode_attrs(id: u32, attributes: &Attributes, out: &mut Vec<u8>) {
-    framed(out, number::ATTRS, |out| {
-        out.put_u32(id);
+    framed_with_id(out, number::ATTRS, id, |out| {
         attributes.write(out);
     });
 }
 
 /// EXTENDED_REPLY with what `fields` adds.
 pub fn encode_extended(id: u32, out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>)) {
-    framed(out, number::EXTENDED_REPLY, |out| {
-        out.put_u32(id);
-        fields(out);
-    });
+    framed_with_id(out, number::EXTENDED_REPLY, id, fields);
 }
 
 /// An answer.
@@ -168,25 +161,7 @@ impl<'a> Reply<'a> {
     /// # Errors
     /// [`Undecodable`], also for a number that is no reply's.
     pub fn decode(message: &'a [u8]) -> Result<(u32, Self), Undecodable> {
-        let mut reader = Reader::new(message);
-        let number = reader.u8().map_err(|error| Undecodable {
-            id: None,
-            number: 0,
-            error,
-        })?;
-        let id = reader.u32().map_err(|error| Undecodable {
-            id: None,
-            number,
-            error,
-        })?;
-        match Self::read(number, &mut reader) {
-            Ok(reply) => Ok((id, reply)),
-            Err(error) => Err(Undecodable {
-                id: Some(id),
-                number,
-                error,
-            }),
-        }
+        decode_with_id(message, Self::read)
     }
 
     fn read(number: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

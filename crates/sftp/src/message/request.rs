@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use wire::{DecodeError, Field, Put, Reader};
 
-use super::{Undecodable, framed, number};
+use super::{Undecodable, decode_with_id, framed_with_id, number};
 use crate::attributes::Attributes;
 use crate::extension::Extended;
 
@@ -20,8 +20,7 @@ macro_rules! requests {
             impl $name<'_> {
                 /// Writes the message behind what is in `out`.
                 pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
-                    framed(out, number::$number, |out| {
-                        out.put_u32(id);
+                    framed_with_id(out, number::$number, id, |out| {
                         $( Field::write(&self.$field, out); )*
                     });
                 }
@@ -168,25 +167,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Undecodable`], with the id where there was one.
     pub fn decode(message: &'a [u8]) -> Result<(u32, Self), Undecodable> {
-        let mut reader = Reader::new(message);
-        let number = reader.u8().map_err(|error| Undecodable {
-            id: None,
-            number: 0,
-            error,
-        })?;
-        let id = reader.u32().map_err(|error| Undecodable {
-            id: None,
-            number,
-            error,
-        })?;
-        match Self::read(number, &mut reader) {
-            Ok(request) => Ok((id, request)),
-            Err(error) => Err(Undecodable {
-                id: Some(id),
-                number,
-                error,
-            }),
-        }
+        decode_with_id(message, Self::read)
     }
 }
 
