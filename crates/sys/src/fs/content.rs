@@ -1,10 +1,10 @@
 //! An open file's content and what is known of it.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 
 use rustix::fs::{Mode, SeekFrom};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
 use super::info::{self, FileSystem, Info, Time};
 use crate::ffi::retry;
@@ -24,19 +24,6 @@ pub fn info(fd: impl AsFd) -> io::Result<Info> {
 pub fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let fd = fd.as_fd();
     retry(|| rustix::io::pread(fd, &mut *buffer, offset))
-}
-
-/// Reads at `offset` what can be had without waiting for a disk.
-///
-/// # Errors
-/// `WouldBlock` when there is nothing of it in memory, `Unsupported` on file systems that cannot
-/// tell, else the kernel's error.
-pub fn read_at_now(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let fd = fd.as_fd();
-    retry(|| {
-        let mut slices = [IoSliceMut::new(buffer)];
-        rustix::io::preadv2(fd, &mut slices, offset, ReadWriteFlags::NOWAIT)
-    })
 }
 
 /// Writes at `offset` what the file takes.
