@@ -25,5 +25,6 @@ pub mod scp;
 pub mod serve;
 pub mod sink;
 pub mod source;
+mod step;
 pub mod text;
 pub mod verify;

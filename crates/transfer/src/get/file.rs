@@ -13,33 +13,8 @@ use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
 use crate::sink::{Opening, Sink};
+use crate::step::{SMALL_BYTES, Step, TAIL_BYTES, impossible_size, proof_block, proven_len};
 use crate::text;
-
-/// Files of this size and more come over all connections, bytes.
-pub(super) const SPREAD_BYTES: u64 = 16 << 20;
-/// No file is larger, bytes: offsets of files are signed here and there.
-const MAX_BYTES: u64 = i64::MAX.unsigned_abs();
-/// Files up to this size come whole in one answer, where the server has that, bytes.
-const SMALL_BYTES: u64 = 64 << 10;
-/// Blocks by which a part that is there is proven, bytes.
-const PROOF_BLOCK_BYTES: u64 = 4 << 20;
-/// What is compared of a part where the server has no hashes: its end, bytes.
-const TAIL_BYTES: u64 = 32 << 10;
-
-/// What became of an opportunity to ask.
-pub(super) enum Step {
-    /// Something was asked.
-    Sent {
-        /// More could follow at once.
-        more: bool,
-    },
-    /// There is something, and no room for it now.
-    Full,
-    /// Answers are waited for.
-    Nothing,
-    /// The file is done, or failed.
-    Over,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -648,24 +623,10 @@ impl Job {
         let Reply::Extended(fields) = reply else {
             return 0;
         };
-        let Ok(theirs) = own::Hashes::decode(fields) else {
-            return 0;
-        };
-        let block = proof_block(here);
-        let Ok(ours) = crate::source::hash::blocks(sink.file(), 0, here, block) else {
-            return 0;
-        };
-        if theirs.len != here {
-            return 0;
+        match crate::source::hash::blocks(sink.file(), 0, here, proof_block(here)) {
+            Ok(ours) => proven_len(fields, &ours, here),
+            Err(_) => 0,
         }
-        let equal = theirs
-            .hashes
-            .chunks(own::HASH_BYTES)
-            .zip(ours.chunks(own::HASH_BYTES))
-            .take_while(|(theirs, ours)| theirs == ours)
-            .count();
-        let equal = u64::try_from(equal).unwrap_or(0);
-        equal.saturating_mul(block).min(here)
     }
 
     /// The end of what is here was sent, so many bytes of it.
@@ -737,15 +698,4 @@ impl Job {
         }
         self.go_on();
     }
-}
-
-/// What is wrong with a size that no file has.
-pub(super) fn impossible_size(attributes: &Attributes) -> Option<String> {
-    let size = attributes.size.filter(|size| *size > MAX_BYTES)?;
-    Some(format!("the server says that it has {size} bytes"))
-}
-
-/// Length of the blocks by which so many bytes are proven.
-fn proof_block(len: u64) -> u64 {
-    PROOF_BLOCK_BYTES.max(len.div_ceil(own::MAX_HASH_BLOCKS).next_multiple_of(4096))
 }

@@ -22,12 +22,13 @@ use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
+use crate::step::{self, Step};
 use crate::text;
 
 mod file;
 mod tree;
 
-use file::{Job, Step};
+use file::Job;
 use tree::Dir;
 
 /// Bytes of files that have begun and are not asked for, at most: further files wait.
@@ -266,7 +267,7 @@ impl<'r> Get<'r> {
             }
             return;
         }
-        if let Some(error) = file::impossible_size(&attributes) {
+        if let Some(error) = step::impossible_size(&attributes) {
             self.fail_item(&found, format!("read remote \"{shown}\": {error}"));
             return;
         }
@@ -278,7 +279,7 @@ impl<'r> Get<'r> {
             targets.insert(target(&found.item));
         }
         self.report.begins(&found.item.from, attributes.size);
-        let spread = self.links > 1 && attributes.size.unwrap_or(0) >= file::SPREAD_BYTES;
+        let spread = self.links > 1 && attributes.size.unwrap_or(0) >= step::SPREAD_BYTES;
         let links = match spread {
             true => std::iter::once(link)
                 .chain((0..self.links).filter(|other| *other != link))

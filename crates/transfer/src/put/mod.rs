@@ -21,11 +21,12 @@ use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
+use crate::step::{self, Step};
 
 mod file;
 mod tree;
 
-use file::{Job, Step};
+use file::Job;
 use tree::{Dir, Listing};
 
 /// Bytes of files that have begun and are not sent, at most: further files wait.
@@ -240,7 +241,7 @@ impl<'r> Put<'r> {
             item.from.as_os_str().as_encoded_bytes(),
             Some(metadata.len()),
         );
-        let spread = self.links > 1 && metadata.len() >= file::SPREAD_BYTES;
+        let spread = self.links > 1 && metadata.len() >= step::SPREAD_BYTES;
         let links = match spread {
             // The first opens, and so makes, the file.
             true => std::iter::once(link)

@@ -3,11 +3,12 @@
 use sftp::attributes::mode;
 use sftp::extension;
 use sftp::message::Reply;
-use sftp::{Code, own};
+use sftp::Code;
 
-use super::{Job, Stage, as_usize, proof_block};
+use super::{Job, Stage, as_usize};
 use crate::engine::{Op, Session, Token, status_text};
 use crate::options::Resume;
+use crate::step::proven_len;
 use crate::text;
 
 impl Job {
@@ -259,20 +260,10 @@ impl Job {
     /// The end of what is equal on both sides.
     fn compare_hashes(&mut self, fields: &[u8], there: u64) -> u64 {
         let here = self.proof.take().and_then(|thread| thread.join().ok());
-        let (Ok(theirs), Some(Ok(ours))) = (own::Hashes::decode(fields), here) else {
-            return 0;
-        };
-        if theirs.len != there {
-            return 0;
+        match here {
+            Some(Ok(ours)) => proven_len(fields, &ours, there),
+            _ => 0,
         }
-        let equal = theirs
-            .hashes
-            .chunks(own::HASH_BYTES)
-            .zip(ours.chunks(own::HASH_BYTES))
-            .take_while(|(theirs, ours)| theirs == ours)
-            .count();
-        let equal = u64::try_from(equal).unwrap_or(0);
-        equal.saturating_mul(proof_block(there)).min(there)
     }
 
     /// Bytes of the end of what is there.

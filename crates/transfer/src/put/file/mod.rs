@@ -17,31 +17,8 @@ use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
 use crate::source::Source;
+use crate::step::{SMALL_BYTES, Step, TAIL_BYTES, proof_block};
 use crate::text;
-
-/// Files of this size and more go over all connections, bytes.
-pub(super) const SPREAD_BYTES: u64 = 16 << 20;
-/// Files up to this size are read as a whole and go in one WRITE, bytes.
-const SMALL_BYTES: u64 = 64 << 10;
-/// Blocks by which a part that is there is proven, bytes.
-const PROOF_BLOCK_BYTES: u64 = 4 << 20;
-/// What is compared of a part where the server has no hashes: its end, bytes.
-const TAIL_BYTES: u64 = 32 << 10;
-
-/// What became of an opportunity to send.
-pub(super) enum Step {
-    /// Something was sent.
-    Sent {
-        /// More could follow at once.
-        more: bool,
-    },
-    /// There is something, and no room for it now.
-    Full,
-    /// Answers are waited for.
-    Nothing,
-    /// The file is done, or failed.
-    Over,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -774,11 +751,6 @@ fn as_u32(len: usize) -> u32 {
 
 fn as_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
-}
-
-/// Length of the blocks by which so many bytes are proven.
-fn proof_block(len: u64) -> u64 {
-    PROOF_BLOCK_BYTES.max(len.div_ceil(own::MAX_HASH_BLOCKS).next_multiple_of(4096))
 }
 
 /// A temporary file beside the target, the same each time: what it holds can be gone on with.
