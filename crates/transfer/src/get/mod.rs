@@ -20,6 +20,7 @@ use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::options::Options;
 use crate::plan::pace::Pace;
 use crate::plan::plain;
+use crate::plan::ready::Ready;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
 use crate::step::{self, Step};
@@ -86,7 +87,7 @@ pub struct Get<'r> {
     held: VecDeque<Found>,
     /// The targets of all jobs, where two may have the same: of several items.
     targets: Option<HashSet<Vec<u8>>>,
-    ready: Vec<VecDeque<usize>>,
+    ready: Ready,
     links: usize,
     begun_bytes: u64,
     pace: Pace,
@@ -120,7 +121,7 @@ impl<'r> Get<'r> {
             held: VecDeque::new(),
             targets,
             open_dirs: vec![0; links.max(1)],
-            ready: vec![VecDeque::new(); links.max(1)],
+            ready: Ready::new(links),
             links: links.max(1),
             begun_bytes: 0,
             pace,
@@ -142,16 +143,13 @@ impl<'r> Get<'r> {
     }
 
     fn wake(&mut self, link: usize, number: usize) {
-        if let Some(queue) = self.ready.get_mut(link) {
-            queue.push_back(number);
-        }
+        self.ready.add(link, number);
     }
 
     /// Lets the first that is ready send; false when none can.
     fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
-        let queued = self.ready.get(link).map_or(0, VecDeque::len);
-        for _ in 0..queued {
-            let Some(this) = self.ready.get_mut(link).and_then(VecDeque::pop_front) else {
+        for _ in 0..self.ready.len(link) {
+            let Some(this) = self.ready.next(link) else {
                 return false;
             };
             if this % KINDS == DIR {
@@ -176,8 +174,8 @@ impl<'r> Get<'r> {
             }
             match step {
                 Step::Sent { more } => {
-                    if more && let Some(queue) = self.ready.get_mut(link) {
-                        queue.push_front(this);
+                    if more {
+                        self.ready.keep(link, this);
                     }
                     return true;
                 }

@@ -3,6 +3,7 @@
 pub mod glob;
 pub mod names;
 pub mod pace;
+pub(crate) mod ready;
 pub mod slab;
 
 use std::path::Path;

@@ -19,6 +19,7 @@ use crate::engine::{EngineError, Session, Spoiled, Token, Work};
 use crate::options::Options;
 use crate::plan::pace::Pace;
 use crate::plan::plain;
+use crate::plan::ready::Ready;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
 use crate::step::{self, Step};
@@ -70,7 +71,7 @@ pub struct Put<'r> {
     /// Directories that are there and not read yet; the last is next.
     to_list: Vec<usize>,
     /// Jobs (even) and directories (odd) that have something to send, by link.
-    ready: Vec<VecDeque<usize>>,
+    ready: Ready,
     links: usize,
     begun_bytes: u64,
     pace: Pace,
@@ -99,7 +100,7 @@ impl<'r> Put<'r> {
             dirs: Slab::default(),
             listing: None,
             to_list: Vec::new(),
-            ready: vec![VecDeque::new(); links.max(1)],
+            ready: Ready::new(links),
             links: links.max(1),
             begun_bytes: 0,
             pace,
@@ -121,16 +122,13 @@ impl<'r> Put<'r> {
     }
 
     fn wake(&mut self, link: usize, number: usize) {
-        if let Some(queue) = self.ready.get_mut(link) {
-            queue.push_back(number);
-        }
+        self.ready.add(link, number);
     }
 
     /// Lets the first that is ready send; false when none can.
     fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
-        let queued = self.ready.get(link).map_or(0, VecDeque::len);
-        for _ in 0..queued {
-            let Some(number) = self.ready.get_mut(link).and_then(VecDeque::pop_front) else {
+        for _ in 0..self.ready.len(link) {
+            let Some(number) = self.ready.next(link) else {
                 return false;
             };
             if number % 2 == 1 {
@@ -154,9 +152,7 @@ impl<'r> Put<'r> {
                 Step::Sent { more } => {
                     if more {
                         // At the front: one file's bytes go out in a row.
-                        if let Some(queue) = self.ready.get_mut(link) {
-                            queue.push_front(number);
-                        }
+                        self.ready.keep(link, number);
                     }
                     return true;
                 }
