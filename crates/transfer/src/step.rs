@@ -70,13 +70,21 @@ mod tests {
             own::Hashes { len, hashes }.write(&mut fields);
             fields
         };
-        let blocks = [[1; own::HASH_BYTES], [2; own::HASH_BYTES], [3; own::HASH_BYTES]].concat();
+        let blocks = [
+            [1; own::HASH_BYTES],
+            [2; own::HASH_BYTES],
+            [3; own::HASH_BYTES],
+        ]
+        .concat();
         let mut other = blocks.clone();
         other[own::HASH_BYTES] ^= 1;
         let len = 2 * PROOF_BLOCK_BYTES + 5;
         assert_eq!(proof_block(len), PROOF_BLOCK_BYTES);
         assert_eq!(proven_len(&answer(len, &blocks), &blocks, len), len);
-        assert_eq!(proven_len(&answer(len, &other), &blocks, len), PROOF_BLOCK_BYTES);
+        assert_eq!(
+            proven_len(&answer(len, &other), &blocks, len),
+            PROOF_BLOCK_BYTES
+        );
         assert_eq!(proven_len(&answer(len - 1, &blocks), &blocks, len), 0);
         assert_eq!(proven_len(b"no answer", &blocks, len), 0);
         assert!(proof_block(1 << 50) > PROOF_BLOCK_BYTES);

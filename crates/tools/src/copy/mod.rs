@@ -2,6 +2,7 @@
 //! comes to.
 
 pub(crate) mod console;
+pub(crate) mod flags;
 pub(crate) mod units;
 pub(crate) mod way;
 

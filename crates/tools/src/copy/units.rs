@@ -52,6 +52,19 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
         .ok_or_else(bad)
 }
 
+/// A limit as `-l` takes it, kilobits a second; gives bytes a second.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn kilobits(text: &str) -> Result<u64, String> {
+    let kilobits: u64 = text
+        .parse()
+        .ok()
+        .filter(|kilobits| (1..=100 << 20).contains(kilobits))
+        .ok_or_else(|| format!("-l: bad limit \"{text}\": write kilobits a second"))?;
+    Ok(kilobits * 1024 / 8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +92,7 @@ mod tests {
         for bad in ["", "0", "k", "1x", "-1", "99999999999G"] {
             assert!(rate(bad).is_err(), "{bad}");
         }
+        assert_eq!(kilobits("8"), Ok(1024));
+        assert!(kilobits("0").is_err() && kilobits("1k").is_err());
     }
 }

@@ -1,12 +1,11 @@
 //! The command line of `scp`.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 
 use transfer::options::{Options as CopyOptions, Resume};
 
-use crate::copy::Way;
-use crate::copy::units;
+use crate::copy::flags::{Flags, walk};
+use crate::copy::{Way, units};
 
 /// How it is used.
 pub(super) const USAGE: &str = "\
@@ -49,8 +48,6 @@ pub(super) struct Options {
     pub(super) operands: Vec<OsString>,
 }
 
-const PLAIN: &[u8] = b"1234678ABCTdfOpqRrstvZ";
-const VALUED: &[u8] = b"DFJMPSXcilon";
 const LONG: &[(&str, bool)] = &[
     ("atomic", false),
     ("json", false),
@@ -71,31 +68,28 @@ impl Options {
             ..Self::default()
         };
         options.copy.follow_links = true;
-        let mut args = args.into_iter();
-        while let Some(arg) = args.next() {
-            let bytes = arg.as_bytes();
-            if bytes == b"--" {
-                options.operands.extend(args);
-                break;
-            }
-            if let Some(long) = bytes.strip_prefix(b"--") {
-                options.long(long, &mut args)?;
-                continue;
-            }
-            let Some(cluster) = bytes.strip_prefix(b"-").filter(|rest| !rest.is_empty()) else {
-                options.operands.push(arg);
-                continue;
-            };
-            options.cluster(cluster, &mut args)?;
-        }
+        walk(&mut options, args)?;
         Ok(options)
+    }
+
+    fn pass(&mut self, argument: impl Into<OsString>) {
+        self.way.options.push(argument.into());
+    }
+}
+
+impl Flags for Options {
+    const PLAIN: &'static [u8] = b"1234678ABCTdfOpqRrstvZ";
+    const VALUED: &'static [u8] = b"DFJMPSXcilon";
+
+    fn operand(&mut self, operand: OsString) {
+        self.operands.push(operand);
     }
 
     fn long(
         &mut self,
         text: &[u8],
         args: &mut dyn Iterator<Item = OsString>,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let text = String::from_utf8_lossy(text).into_owned();
         let (name, mut value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -123,38 +117,7 @@ impl Options {
             ("verify", None) => self.copy.verify = true,
             _ => {}
         }
-        Ok(())
-    }
-
-    fn cluster(
-        &mut self,
-        mut cluster: &[u8],
-        args: &mut dyn Iterator<Item = OsString>,
-    ) -> Result<(), String> {
-        while let Some((flag, rest)) = cluster.split_first() {
-            cluster = rest;
-            if PLAIN.contains(flag) {
-                self.plain(*flag)?;
-            } else if VALUED.contains(flag) {
-                let value = match rest.is_empty() {
-                    false => OsStr::from_bytes(rest).to_owned(),
-                    true => args.next().ok_or_else(|| {
-                        format!("option requires an argument -- {}", char::from(*flag))
-                    })?,
-                };
-                return self.valued(*flag, &value);
-            } else {
-                return Err(format!(
-                    "unknown option -- {}",
-                    char::from(*flag).escape_default()
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn pass(&mut self, argument: impl Into<OsString>) {
-        self.way.options.push(argument.into());
+        Ok(true)
     }
 
     fn plain(&mut self, flag: u8) -> Result<(), String> {
@@ -197,25 +160,18 @@ impl Options {
         Ok(())
     }
 
-    fn valued(&mut self, flag: u8, value: &OsStr) -> Result<(), String> {
-        let text = value.to_string_lossy();
+    fn valued(&mut self, flag: u8, value: OsString) -> Result<(), String> {
+        let text = value.to_string_lossy().into_owned();
         match flag {
-            b'D' => self.way.direct = Some(value.to_owned()),
+            b'D' => self.way.direct = Some(value),
             b'S' => self.way.program = Some(value.into()),
-            b'M' => self.way.subsystem = Some(value.to_owned()),
+            b'M' => self.way.subsystem = Some(value),
             b'P' => {
-                self.port = Some(text.into_owned());
+                self.port = Some(text);
                 self.pass("-p");
                 self.pass(value);
             }
-            b'l' => {
-                let kilobits: u64 = text
-                    .parse()
-                    .ok()
-                    .filter(|kilobits| (1..=100 << 20).contains(kilobits))
-                    .ok_or_else(|| format!("-l: bad limit \"{text}\": write kilobits a second"))?;
-                self.copy.limit_bytes = kilobits * 1024 / 8;
-            }
+            b'l' => self.copy.limit_bytes = units::kilobits(&text)?,
             b'n' if text == "auto" => self.connections = crate::copy::auto_connections(),
             b'n' => {
                 self.connections = text

@@ -1,12 +1,12 @@
 //! The command line of `sftp`.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 
 use transfer::options::Options as CopyOptions;
 
 use super::command::CopyFlags;
-use crate::copy::Way;
+use crate::copy::flags::{Flags, walk};
+use crate::copy::{Way, units};
 
 /// How it is used.
 pub(super) const USAGE: &str = "\
@@ -33,9 +33,6 @@ pub(super) struct Options {
     pub(super) operands: Vec<OsString>,
 }
 
-const PLAIN: &[u8] = b"1246afhNpqrvCA";
-const VALUED: &[u8] = b"BbcDFiJloPRSsX";
-
 impl Options {
     /// Reads the arguments.
     ///
@@ -43,41 +40,21 @@ impl Options {
     /// What is wrong with them; empty for the usage alone.
     pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
         let mut options = Self::default();
-        let mut args = args.into_iter();
-        while let Some(arg) = args.next() {
-            let bytes = arg.as_bytes();
-            if bytes == b"--" {
-                options.operands.extend(args);
-                break;
-            }
-            let Some(mut cluster) = bytes.strip_prefix(b"-").filter(|rest| !rest.is_empty()) else {
-                options.operands.push(arg);
-                continue;
-            };
-            while let Some((flag, rest)) = cluster.split_first() {
-                cluster = rest;
-                if PLAIN.contains(flag) {
-                    options.plain(*flag)?;
-                } else if VALUED.contains(flag) {
-                    let value = match rest.is_empty() {
-                        false => OsStr::from_bytes(rest).to_owned(),
-                        true => args.next().ok_or_else(|| {
-                            format!("option requires an argument -- {}", char::from(*flag))
-                        })?,
-                    };
-                    options.valued(*flag, value)?;
-                    break;
-                } else {
-                    let flag = char::from(*flag).escape_default();
-                    return Err(format!("unknown option -- {flag}"));
-                }
-            }
-        }
+        walk(&mut options, args)?;
         Ok(options)
     }
 
     fn pass(&mut self, argument: impl Into<OsString>) {
         self.way.options.push(argument.into());
+    }
+}
+
+impl Flags for Options {
+    const PLAIN: &'static [u8] = b"1246afhNpqrvCA";
+    const VALUED: &'static [u8] = b"BbcDFiJloPRSsX";
+
+    fn operand(&mut self, operand: OsString) {
+        self.operands.push(operand);
     }
 
     fn plain(&mut self, flag: u8) -> Result<(), String> {
@@ -131,14 +108,7 @@ impl Options {
                     last.push(value);
                 }
             }
-            b'l' => {
-                let kilobits: u64 = text
-                    .parse()
-                    .ok()
-                    .filter(|kilobits| (1..=100 << 20).contains(kilobits))
-                    .ok_or_else(|| format!("-l: bad limit \"{text}\": write kilobits a second"))?;
-                self.copy.limit_bytes = kilobits * 1024 / 8;
-            }
+            b'l' => self.copy.limit_bytes = units::kilobits(&text)?,
             b'B' => {
                 text.parse::<u32>()
                     .ok()

@@ -1,9 +1,9 @@
 //! What a file's answers make of it.
 
+use sftp::Code;
 use sftp::attributes::mode;
 use sftp::extension;
 use sftp::message::Reply;
-use sftp::Code;
 
 use super::{Job, Stage, as_usize};
 use crate::engine::{Op, Session, Token, status_text};
