@@ -26,7 +26,7 @@ use crate::local::{self, Here};
 use crate::log::{self, Level, debug1, error, info};
 use crate::login_cache::LoginCache;
 use crate::prompt::Person;
-use crate::session::{EarlyChannel, FAILURE, Plan, Session, StdioFlags, Streams, What};
+use crate::session::{FAILURE, Plan, Reach, Session, StdioFlags, Streams, What};
 use crate::{connect, login};
 
 /// Our version as `-V` prints it.
@@ -240,7 +240,7 @@ fn serve(
     plan: &Plan,
     manner: Manner,
     accelerator: Option<&Arc<Accelerator>>,
-    (checker, cache): (&mut HostKeyChecker, Option<&mut LoginCache>),
+    (checker, mut cache): (&mut HostKeyChecker, Option<&mut LoginCache>),
     person: &mut dyn Interaction,
 ) -> Result<i32, ClientError> {
     let learnt = cache.as_deref().and_then(LoginCache::learnt).cloned();
@@ -281,8 +281,10 @@ fn serve(
     if options.fork_after_authentication && !matches!(plan.what, What::Forward { .. }) {
         go_to_background()?;
     }
-    if let Some(cache) = cache.filter(|_| !secured.without_secrets) {
-        cache.learn(secured.lesson(logged_in.key, careful));
+    // Of a server whose changed host key was let through nothing is kept.
+    cache = cache.filter(|_| !secured.without_secrets);
+    if let Some(cache) = cache.as_deref_mut() {
+        cache.learn(secured.lesson(logged_in.key.clone(), careful));
     }
     if secured.driver.connection().is_compressing() {
         login::announce_compression(options);
@@ -295,20 +297,20 @@ fn serve(
     let peer = secured.peer.clone();
     let starts_at_once =
         !in_steps && ahead::reads_on(options, version.as_deref().unwrap_or_default());
-    let early = logged_in.early.as_ref().map(EarlyChannel::may_have_run);
     let mut session = Session::new(&mut secured.driver, plan.clone(), locals, peer, person)
         .with_early(logged_in.early)
         .starting_at_once(starts_at_once);
     session.rotate_host_keys(checker, options.update_host_keys);
     let outcome = session.run();
-    let unconfirmed = !session.is_confirmed();
-    let early = early.map(|may_have_run| may_have_run || session.has_started_at_once());
+    let unconfirmed = session.unconfirmed();
     drop(session);
     drop(flags);
     debug1!("crypto threads: {}", secured.driver.lane_report());
     login::tell_compression(&mut secured.driver);
     match outcome {
-        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => {
+        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_)))
+            if unconfirmed > Reach::Nothing =>
+        {
             // Nothing runs on a channel that was not confirmed; that it was not is certain where
             // the server itself says goodbye, for its packets cannot be left out unseen.
             let said = matches!(
@@ -318,15 +320,19 @@ fn serve(
                     ..
                 }
             );
-            let nothing_ran = early.is_some_and(|may_have_run| !may_have_run || said);
+            let nothing_ran = unconfirmed < Reach::Whole || said;
             // What comes with a login happens once: the local command, and leaving the terminal.
             let repeatable = options.local_command.is_none() && !options.fork_after_authentication;
-            if unconfirmed && nothing_ran && repeatable {
-                Err(ClientError::Ahead(Box::new(error)))
-            } else {
-                Err(error)
+            if nothing_ran && repeatable {
+                return Err(ClientError::Ahead(Box::new(error)));
             }
+            // The command cannot be sent again now; the next time none goes ahead.
+            if let Some(cache) = cache {
+                cache.learn(secured.lesson(logged_in.key, true));
+            }
+            Err(error)
         }
+        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => Err(error),
         outcome => {
             login::disconnect(&mut secured.driver);
             outcome

@@ -55,6 +55,44 @@ fn numbers(payloads: &[Vec<u8>]) -> Vec<u8> {
         .collect()
 }
 
+/// The first `count` messages of a client that says everything at once.
+fn take_all(liar: &mut Liar<Tcp>, count: usize) -> Vec<Vec<u8>> {
+    let all = take(liar, count);
+    assert_eq!(numbers(&all), ALL[..count]);
+    all
+}
+
+/// The sequence numbers of these messages, which come next.
+fn take_numbered(liar: &mut Liar<Tcp>, expected: &[u8]) -> Vec<u32> {
+    let numbered = expected.iter().map(|number| {
+        assert_eq!(numbers(&take(liar, 1)), [*number]);
+        liar.received
+    });
+    numbered.collect()
+}
+
+/// Exchanges keys as a server of this version, and takes `count` messages that come at once.
+fn ahead(liar: &mut Liar<Tcp>, version: &str, count: usize) -> Vec<Vec<u8>> {
+    exchange_as(liar, version, &Offer::default());
+    take_all(liar, count)
+}
+
+/// Lets the client in with the first of its requests.
+fn grant(liar: &mut Liar<Tcp>) {
+    liar.say(&accept());
+    liar.say(&UserauthSuccess {});
+}
+
+fn confirm(liar: &mut Liar<Tcp>, number: u32) {
+    liar.say(&ChannelOpenConfirmation {
+        recipient_channel: 0,
+        sender_channel: number,
+        window: 1 << 20,
+        max_packet: 32_768,
+        fields: Rest(b""),
+    });
+}
+
 /// The blob of the key in a signed request.
 fn key_of(request: &[u8]) -> Vec<u8> {
     let request = UserauthRequest::decode(request).expect("a request");
@@ -67,13 +105,7 @@ fn key_of(request: &[u8]) -> Vec<u8> {
 
 /// Confirms the session, answers its command and ends with `status`.
 fn serve_started(liar: &mut Liar<Tcp>, number: u32, status: u32) {
-    liar.say(&ChannelOpenConfirmation {
-        recipient_channel: 0,
-        sender_channel: number,
-        window: 1 << 20,
-        max_packet: 32_768,
-        fields: Rest(b""),
-    });
+    confirm(liar, number);
     if number != 0 {
         let again = liar.expect(98);
         let request = ChannelRequest::decode(&again).expect("a request");
@@ -82,6 +114,16 @@ fn serve_started(liar: &mut Liar<Tcp>, number: u32, status: u32) {
             (&b"exec"[..], number)
         );
     }
+    liar.say(&ChannelSuccess {
+        recipient_channel: 0,
+    });
+    end(liar, status);
+}
+
+/// Confirms a session whose command has not come.
+fn serve_unstarted(liar: &mut Liar<Tcp>, status: u32) {
+    confirm(liar, 0);
+    liar.expect(98);
     liar.say(&ChannelSuccess {
         recipient_channel: 0,
     });
@@ -115,18 +157,7 @@ fn serve_in_steps(liar: &mut Liar<Tcp>, status: u32) {
             .sender_channel,
         0
     );
-    liar.say(&ChannelOpenConfirmation {
-        recipient_channel: 0,
-        sender_channel: 0,
-        window: 1 << 20,
-        max_packet: 32_768,
-        fields: Rest(b""),
-    });
-    liar.expect(98);
-    liar.say(&ChannelSuccess {
-        recipient_channel: 0,
-    });
-    end(liar, status);
+    serve_unstarted(liar, status);
 }
 
 /// The client says nothing for a moment.
@@ -160,9 +191,8 @@ fn a_server_that_reads_on_gets_everything_at_once() {
                     Offer::lax()
                 };
                 exchange_as(liar, version, &offer);
-                assert_eq!(numbers(&take(liar, 6)), ALL);
-                liar.say(&accept());
-                liar.say(&UserauthSuccess {});
+                take_all(liar, 6);
+                grant(liar);
                 serve_started(liar, 0, 7);
             });
             ended(&outcome, 7);
@@ -173,10 +203,8 @@ fn a_server_that_reads_on_gets_everything_at_once() {
 #[test]
 fn a_channel_under_another_number_gets_its_requests_again() {
     let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        assert_eq!(numbers(&take(liar, 6)), ALL);
-        liar.say(&accept());
-        liar.say(&UserauthSuccess {});
+        ahead(liar, OPENSSH, 6);
+        grant(liar);
         serve_started(liar, 5, 3);
     });
     ended(&outcome, 3);
@@ -185,31 +213,13 @@ fn a_channel_under_another_number_gets_its_requests_again() {
 #[test]
 fn an_unknown_server_gets_no_session_before_its_answer() {
     let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        exchange_as(liar, OTHER, &Offer::default());
-        assert_eq!(numbers(&take(liar, 2)), [5, 50]);
+        ahead(liar, OTHER, 2);
         assert!(waits(liar));
-        liar.say(&accept());
-        liar.say(&UserauthSuccess {});
+        grant(liar);
         liar.expect(90);
         serve_unstarted(liar, 4);
     });
     ended(&outcome, 4);
-}
-
-/// Confirms a session whose command has not come.
-fn serve_unstarted(liar: &mut Liar<Tcp>, status: u32) {
-    liar.say(&ChannelOpenConfirmation {
-        recipient_channel: 0,
-        sender_channel: 0,
-        window: 1 << 20,
-        max_packet: 32_768,
-        fields: Rest(b""),
-    });
-    liar.expect(98);
-    liar.say(&ChannelSuccess {
-        recipient_channel: 0,
-    });
-    end(liar, status);
 }
 
 #[test]
@@ -217,11 +227,9 @@ fn an_unknown_server_that_took_the_key_before_gets_the_channel_alone() {
     let scratch = Scratch::new();
     for count in [2, 3] {
         let outcome = client_at(&scratch, &ALIAS, |liar| {
-            exchange_as(liar, OTHER, &Offer::default());
-            assert_eq!(numbers(&take(liar, count)), ALL[..count]);
+            ahead(liar, OTHER, count);
             assert!(waits(liar));
-            liar.say(&accept());
-            liar.say(&UserauthSuccess {});
+            grant(liar);
             if count == 2 {
                 liar.expect(90);
             }
@@ -274,11 +282,9 @@ fn a_changed_host_key_that_is_let_through_gets_no_session_ahead() {
         "the command",
     ];
     let outcome = client_at(&scratch, &arguments, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        assert_eq!(numbers(&take(liar, 2)), [5, 50]);
+        ahead(liar, OPENSSH, 2);
         assert!(waits(liar));
-        liar.say(&accept());
-        liar.say(&UserauthSuccess {});
+        grant(liar);
         liar.expect(90);
         serve_unstarted(liar, 0);
     });
@@ -292,7 +298,7 @@ fn a_refused_key_takes_its_session_with_it_and_the_connection_goes_on() {
     let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
         exchange_as(liar, OPENSSH, &Offer::default());
         let first = liar.received;
-        assert_eq!(numbers(&take(liar, 6)), ALL);
+        take_all(liar, 6);
         let last = liar.received;
         liar.say(&accept());
         liar.send(&failure("publickey,password"));
@@ -365,8 +371,7 @@ fn private(path: &std::path::Path) {
 #[test]
 fn a_server_that_dies_of_what_went_ahead_is_asked_again_in_steps() {
     let refuse: Script<'_> = Box::new(|liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        assert_eq!(numbers(&take(liar, 6)), ALL);
+        ahead(liar, OPENSSH, 6);
         liar.say(&accept());
         liar.send(&failure("publickey"));
     });
@@ -392,8 +397,7 @@ fn a_server_that_dies_of_what_went_ahead_is_asked_again_in_steps() {
 #[test]
 fn a_disconnect_before_any_answer_is_tried_again_in_steps() {
     let refuse: Script<'_> = Box::new(|liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        assert_eq!(numbers(&take(liar, 6)), ALL);
+        ahead(liar, OPENSSH, 6);
         liar.say(&Disconnect {
             reason: 2,
             description: b"Channel not open",
@@ -420,8 +424,7 @@ fn a_command_that_may_have_run_is_never_sent_again() {
     let scratch = Scratch::new();
     let alias = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
     let outcome = client_at(&scratch, &alias, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        assert_eq!(numbers(&take(liar, 6)), ALL);
+        ahead(liar, OPENSSH, 6);
         // The connection ends here; a second one would be refused.
     });
     ended(&outcome, 255);
@@ -437,6 +440,108 @@ fn a_command_that_may_have_run_is_never_sent_again() {
         serve_in_steps(liar, 0);
     });
     ended(&outcome, 0);
+}
+
+/// A server that is taken to read ahead, lets the user in and dies of what follows: the command is
+/// not sent again where it may have run, and the next login goes step by step.
+#[test]
+fn a_server_that_dies_behind_the_login_gets_nothing_ahead_the_next_time() {
+    let scratch = Scratch::new();
+    let outcome = client_at(&scratch, &ALIAS, |liar| {
+        ahead(liar, OPENSSH, 6);
+        grant(liar);
+        // Without a word; a second connection would be refused.
+    });
+    ended(&outcome, 255);
+    let text = said(&outcome);
+    assert!(!text.contains("with more care"), "{text}");
+    for status in [3, 4] {
+        let outcome = client_at(&scratch, &ALIAS, |liar| {
+            exchange_as(liar, OPENSSH, &Offer::default());
+            serve_in_steps(liar, status);
+        });
+        ended(&outcome, i32::try_from(status).expect("a status"));
+    }
+}
+
+/// Where it says goodbye nothing can have run, and where the channel went alone neither.
+#[test]
+fn a_server_that_dies_behind_the_login_is_asked_again_where_nothing_can_have_run() {
+    let goodbye = |liar: &mut Liar<Tcp>| {
+        liar.say(&Disconnect {
+            reason: 2,
+            description: b"Channel not open",
+            language: b"",
+        });
+    };
+    let scratch = Scratch::new();
+    let die: Script<'_> = Box::new(|liar| {
+        ahead(liar, OPENSSH, 6);
+        grant(liar);
+        goodbye(liar);
+    });
+    let serve: Script<'_> = Box::new(|liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        serve_in_steps(liar, 5);
+    });
+    let outcome = client_through(&scratch, &ALIAS, vec![die, serve]);
+    ended(&outcome, 5);
+    // What that taught holds.
+    let outcome = client_at(&scratch, &ALIAS, |liar| {
+        exchange_as(liar, OPENSSH, &Offer::default());
+        serve_in_steps(liar, 0);
+    });
+    ended(&outcome, 0);
+
+    let scratch = Scratch::new();
+    let outcome = client_at(&scratch, &ALIAS, |liar| {
+        ahead(liar, OTHER, 2);
+        grant(liar);
+        liar.expect(90);
+        serve_unstarted(liar, 0);
+    });
+    ended(&outcome, 0);
+    let die: Script<'_> = Box::new(|liar| {
+        ahead(liar, OTHER, 3);
+        grant(liar);
+    });
+    let serve: Script<'_> = Box::new(|liar| {
+        exchange_as(liar, OTHER, &Offer::default());
+        serve_in_steps(liar, 6);
+    });
+    let outcome = client_through(&scratch, &ALIAS, vec![die, serve]);
+    ended(&outcome, 6);
+}
+
+/// New keys are asked for in one piece with the word that lets the client in: what it says at once is
+/// held back, and leaves with other numbers than it would have had.
+#[test]
+fn a_late_answer_is_known_by_the_number_with_which_its_packet_left() {
+    for offer in [Offer::default(), Offer::lax()] {
+        let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+            exchange_as(liar, DROPBEAR, &offer);
+            take_all(liar, 2);
+            let again = offer.payload(proto::Role::Server);
+            let words = [
+                accept().encode(),
+                UserauthSuccess {}.encode(),
+                again.clone(),
+            ];
+            let bytes = words.map(|payload| liar.seal(&payload)).concat();
+            liar.send_bytes(&bytes);
+            liar.remember_kexinit(again);
+            liar.expect_kexinit();
+            liar.agree();
+            liar.newkeys();
+            liar.expect_newkeys();
+            let left = take_numbered(liar, &ALL[2..5]);
+            liar.say(&Unimplemented { sequence: left[0] });
+            // It is opened again, and what runs on it asked for again.
+            liar.expect(90);
+            serve_unstarted(liar, 7);
+        });
+        ended(&outcome, 7);
+    }
 }
 
 #[test]
@@ -467,10 +572,8 @@ fn too_many_keys_end_as_they_do_in_steps() {
 fn a_server_that_answers_in_single_bytes_is_heard() {
     let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
         liar.victim.set_piece(1);
-        exchange_as(liar, OPENSSH, &Offer::default());
-        assert_eq!(numbers(&take(liar, 6)), ALL);
-        liar.say(&accept());
-        liar.say(&UserauthSuccess {});
+        ahead(liar, OPENSSH, 6);
+        grant(liar);
         serve_started(liar, 0, 2);
     });
     ended(&outcome, 2);
@@ -490,8 +593,7 @@ fn ext_info(algorithms: &str) -> Vec<u8> {
 #[test]
 fn ext_info_may_come_late_or_twice() {
     let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        assert_eq!(numbers(&take(liar, 6)), ALL);
+        ahead(liar, OPENSSH, 6);
         liar.send(&ext_info("ssh-ed25519"));
         liar.say(&accept());
         liar.send(&ext_info("ssh-ed25519,rsa-sha2-512"));
@@ -529,8 +631,7 @@ fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
                 String::from_utf8_lossy(reader.string().expect("an algorithm")),
                 expected
             );
-            liar.say(&accept());
-            liar.say(&UserauthSuccess {});
+            grant(liar);
             serve_started(liar, 0, 0);
         });
         ended(&outcome, 0);
@@ -541,10 +642,8 @@ fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
 #[test]
 fn a_rekey_between_the_login_and_the_sessions_answers_is_gone_through() {
     let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        assert_eq!(numbers(&take(liar, 6)), ALL);
-        liar.say(&accept());
-        liar.say(&UserauthSuccess {});
+        ahead(liar, OPENSSH, 6);
+        grant(liar);
         liar.exchange(&Offer::default());
         serve_started(liar, 0, 5);
     });
@@ -570,15 +669,41 @@ fn nothing_goes_ahead_into_a_compressed_stream() {
             ..Offer::default()
         };
         exchange_as(liar, OPENSSH, &offer);
-        assert_eq!(numbers(&take(liar, 2)), [5, 50]);
+        take_all(liar, 2);
         assert!(waits(liar));
-        liar.say(&accept());
-        liar.say(&UserauthSuccess {});
+        grant(liar);
         liar.start_compression();
-        liar.expect(90);
-        serve_unstarted(liar, 0);
+        // It is logged in now, and reads on.
+        take_numbered(liar, &ALL[2..]);
+        serve_started(liar, 0, 0);
     });
     ended(&outcome, 0);
+}
+
+/// A packet that is compressed gets its number late; the answer to it is known all the same.
+#[test]
+fn a_request_that_is_not_understood_has_failed_in_a_compressed_stream_too() {
+    let arguments = ["-C", "user@127.0.0.1", "the command"];
+    let outcome = client_at(&Scratch::new(), &arguments, |liar| {
+        let offer = Offer {
+            compression: "zlib@openssh.com".into(),
+            ..Offer::default()
+        };
+        exchange_as(liar, OPENSSH, &offer);
+        take_all(liar, 2);
+        grant(liar);
+        liar.start_compression();
+        let left = take_numbered(liar, &ALL[2..]);
+        confirm(liar, 0);
+        liar.say(&Unimplemented { sequence: left[1] });
+        while liar.next_payload().is_some() {}
+    });
+    ended(&outcome, 255);
+    assert!(
+        said(&outcome).contains("exec request failed on channel 0"),
+        "{}",
+        said(&outcome)
+    );
 }
 
 #[test]
@@ -589,13 +714,12 @@ fn dropbear_gets_the_session_with_a_key_that_it_took_before() {
         let outcome = client_at(&scratch, &alias, |liar| {
             exchange_as(liar, DROPBEAR, &Offer::default());
             // It knows no `no-more-sessions`.
-            assert_eq!(numbers(&take(liar, count)), ALL[..count]);
+            take_all(liar, count);
             assert!(waits(liar));
-            liar.say(&accept());
-            liar.say(&UserauthSuccess {});
+            grant(liar);
             if count == 2 {
                 // It is logged in now, and reads on.
-                assert_eq!(numbers(&take(liar, 3)), ALL[2..5]);
+                take_numbered(liar, &ALL[2..5]);
             }
             serve_started(liar, 0, 0);
         });
@@ -612,11 +736,7 @@ fn teach(scratch: &Scratch, version: &str) {
     let outcome = client_at(scratch, &ALIAS, |liar| {
         exchange_as(liar, version, &Offer::default());
         assert!(!liar.victims_kexinit().first_kex_packet_follows);
-        let all = take(liar, 6);
-        assert_eq!(numbers(&all), ALL);
-        liar.say(&accept());
-        liar.say(&UserauthSuccess {});
-        serve_started(liar, 0, 0);
+        serve_all(liar, 0);
     });
     ended(&outcome, 0);
     let text = fs::read_to_string(scratch.join("login_cache")).expect("the cache");
@@ -624,9 +744,8 @@ fn teach(scratch: &Scratch, version: &str) {
 }
 
 fn serve_all(liar: &mut Liar<Tcp>, status: u32) {
-    assert_eq!(numbers(&take(liar, 6)), ALL);
-    liar.say(&accept());
-    liar.say(&UserauthSuccess {});
+    take_all(liar, 6);
+    grant(liar);
     serve_started(liar, 0, status);
 }
 

@@ -133,7 +133,7 @@ impl Authenticator<'_> {
             self.flying.len(),
             match &self.early {
                 None => "",
-                Some(early) if early.may_have_run() => ", a session and what it runs",
+                Some(early) if early.reach() == Reach::Whole => ", a session and what it runs",
                 Some(_) => ", a session",
             }
         );
@@ -147,7 +147,8 @@ impl Authenticator<'_> {
     /// all its packets are, proves that the login had not succeeded. A command that may run is
     /// never sent again on the word of somebody who can cut a line.
     pub(super) fn way_back(&self, answered: bool) -> WayBack {
-        let started = self.early.as_ref().is_some_and(EarlyChannel::may_have_run);
+        let reach = self.early.as_ref().map(EarlyChannel::reach);
+        let started = reach == Some(Reach::Whole);
         // One signed request behind the service's is what every server takes: its word is final.
         let usual = self.ahead_requests == 1 && self.early.is_none() && !self.early_refused;
         match (self.flying.is_empty(), self.early_refused) {

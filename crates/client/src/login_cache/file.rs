@@ -149,12 +149,33 @@ pub(super) fn with(text: &str, name: &str, line: &str) -> String {
     out
 }
 
+/// The line of an entry, or where the server says more than one can hold, of what it must not
+/// forget: that this server is to be asked step by step.
+fn line_that_fits(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
+    line(name, learnt, hash).or_else(|| {
+        let rest = Learnt {
+            version: learnt.version.clone(),
+            offer: learnt.offer.clone(),
+            careful: true,
+            ..Learnt::default()
+        };
+        learnt.careful.then(|| line(name, &rest, hash)).flatten()
+    })
+}
+
 /// Puts an entry into the file, which is made where it is not there (0600). Of two programs that
 /// do so at once, one may forget what the other learnt.
+///
+/// # Errors
+/// `InvalidData` where the entry does not fit into a line; the file is as it was. Else those of
+/// the file.
 pub(super) fn store(path: &Path, name: &str, learnt: &Learnt, hash: bool) -> io::Result<()> {
-    let Some(line) = line(name, learnt, hash) else {
-        return Ok(());
-    };
+    let line = line_that_fits(name, learnt, hash).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "what this server says does not fit into a line, and is not kept",
+        )
+    })?;
     let before = read(path).unwrap_or_default();
     sys::file::replace_unsynced(path, with(&before, name, &line).as_bytes(), 0o600)
 }

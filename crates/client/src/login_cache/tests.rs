@@ -134,3 +134,21 @@ fn words_that_would_break_the_line_are_not_stored() {
     bad.signature_algorithms = Some(vec!["x".repeat(3000)]);
     assert_eq!(file::line("a@h", &bad, false), None);
 }
+
+#[test]
+fn what_does_not_fit_is_an_error_and_leaves_the_file_alone() {
+    let scratch = Scratch::new("fit");
+    let mut long = learnt("SSH-2.0-x");
+    long.signature_algorithms = Some(vec!["x".repeat(3000)]);
+    let refused = file::store(&scratch.file(), "a@h", &long, false).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidData);
+    assert!(refused.to_string().contains("does not fit"), "{refused}");
+    assert!(!scratch.file().exists());
+    // That nothing may go ahead fits always.
+    long.careful = true;
+    file::store(&scratch.file(), "a@h", &long, false).unwrap();
+    let kept = file::find(&file::read(&scratch.file()).unwrap(), "a@h").unwrap();
+    assert!(kept.careful);
+    assert_eq!(kept.version, "SSH-2.0-x");
+    assert_eq!((kept.signature_algorithms, kept.key), (None, None));
+}

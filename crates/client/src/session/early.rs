@@ -31,18 +31,18 @@ pub struct EarlyChannel {
     pub(super) id: ChannelId,
     /// Requests that went with it, whose answers will come.
     pub(super) asked: VecDeque<Asked>,
-    /// What runs on it was started.
-    pub(super) started: bool,
+    /// How much went ahead: [`Reach::Open`] or [`Reach::Whole`].
+    pub(super) reach: Reach,
     /// EOF was sent: there is no input.
     pub(super) input_ended: bool,
 }
 
 impl EarlyChannel {
-    /// A command may be running on the other side, or have run, whatever becomes of the
-    /// connection.
+    /// How much went ahead. With [`Reach::Whole`] a command may be running on the other side, or
+    /// have run, whatever becomes of the connection.
     #[must_use]
-    pub fn may_have_run(&self) -> bool {
-        self.started
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 }
 
@@ -63,12 +63,12 @@ pub fn send_early(
     let mut early = EarlyChannel {
         id,
         asked: VecDeque::new(),
-        started: false,
+        reach: Reach::Open,
         input_ended: false,
     };
     if reach == Reach::Whole && !matches!(plan.what, What::Forward { .. }) {
         early.asked = start(connection, plan, id)?;
-        early.started = true;
+        early.reach = Reach::Whole;
         if has_no_input(plan) {
             connection.channel_eof(id)?;
             early.input_ended = true;

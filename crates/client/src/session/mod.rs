@@ -87,12 +87,11 @@ pub struct Session<'c> {
     update_host_keys: YesNoAsk,
     interaction: &'c mut dyn Interaction,
     early: Option<EarlyChannel>,
-    starts_at_once: bool,
-    /// What runs on the channel was sent before the confirmation, behind the login.
-    started_at_once: bool,
+    /// What the server takes before it has confirmed the channel.
+    reads_on: bool,
+    /// What went ahead of the channel's confirmation, until that comes.
+    unconfirmed: Reach,
     channel: Option<ChannelId>,
-    /// The channel was confirmed.
-    confirmed: bool,
     asked: VecDeque<Asked>,
     ended: Option<Ended>,
     closed: bool,
@@ -124,10 +123,9 @@ impl<'c> Session<'c> {
             update_host_keys: YesNoAsk::No,
             interaction,
             early: None,
-            starts_at_once: false,
-            started_at_once: false,
+            reads_on: false,
+            unconfirmed: Reach::Nothing,
             channel: None,
-            confirmed: false,
             asked: VecDeque::new(),
             ended: None,
             closed: false,
@@ -152,21 +150,15 @@ impl<'c> Session<'c> {
     /// on.
     #[must_use]
     pub fn starting_at_once(mut self, at_once: bool) -> Self {
-        self.starts_at_once = at_once;
+        self.reads_on = at_once;
         self
     }
 
-    /// Whether the server has confirmed the session's channel.
+    /// How much went ahead of the channel's confirmation, as long as that has not come. Where the
+    /// connection ends now, this may be why; with [`Reach::Whole`] a command may have run.
     #[must_use]
-    pub fn is_confirmed(&self) -> bool {
-        self.confirmed
-    }
-
-    /// Whether the command may have been taken although its channel was not confirmed, on a channel
-    /// that was asked for behind the login.
-    #[must_use]
-    pub fn has_started_at_once(&self) -> bool {
-        self.started_at_once
+    pub fn unconfirmed(&self) -> Reach {
+        self.unconfirmed
     }
 
     /// Lets the server rotate its host keys (`UpdateHostKeys`).
@@ -275,17 +267,13 @@ impl<'c> Session<'c> {
             return self.send_no_more_sessions();
         };
         let id = match early {
-            Some(early) => {
-                let id = early.id;
-                self.early = Some(early);
-                id
-            }
-            None if self.starts_at_once => self.start_early()?,
+            Some(early) => self.keep(early),
+            None if self.reads_on => self.start_early()?,
             None => self.command(|connection| connection.open_channel(kind, &fields))?,
         };
         self.channel = Some(id);
         self.attach_sinks(id)?;
-        if !self.early.as_ref().is_some_and(|early| early.started) {
+        if self.unconfirmed != Reach::Whole {
             self.send_no_more_sessions()?;
         }
         debug1!("Entering interactive session.");
@@ -295,14 +283,16 @@ impl<'c> Session<'c> {
     fn start_early(&mut self) -> Result<ChannelId, ClientError> {
         let early = send_early(self.driver.connection(), &self.plan, Reach::Whole);
         match early.map_err(|error| self.misuse(error))? {
-            Some(early) => {
-                let id = early.id;
-                self.early = Some(early);
-                self.started_at_once = true;
-                Ok(id)
-            }
+            Some(early) => Ok(self.keep(early)),
             None => Err(self.misuse(Error::Bug("a session without a channel"))),
         }
+    }
+
+    fn keep(&mut self, early: EarlyChannel) -> ChannelId {
+        let id = early.id;
+        self.unconfirmed = early.reach;
+        self.early = Some(early);
+        id
     }
 
     /// The server logged us in and took no notice of the channel: it is asked for again.
@@ -334,13 +324,14 @@ impl<'c> Session<'c> {
 
     /// The channel is confirmed: everything that it needs goes out at once, unless it went ahead.
     fn confirmed(&mut self, channel: ChannelId) -> Result<(), ClientError> {
-        self.confirmed = true;
+        self.unconfirmed = Reach::Nothing;
         if matches!(self.plan.what, What::Forward { .. }) {
             self.started = true;
             return self.attach_source(channel);
         }
         let heard = self.driver.connection().channel_heard_early(channel);
-        match self.early.take().filter(|early| early.started && heard) {
+        let early = self.early.take();
+        match early.filter(|early| early.reach == Reach::Whole && heard) {
             Some(early) => {
                 self.asked = early.asked;
                 if early.input_ended {

@@ -5,39 +5,31 @@
 //! these packets with UNIMPLEMENTED and its sequence number, passes them over, or ends the
 //! connection.
 
-use alloc::vec::Vec;
-
 use super::{Channels, Half, State, index};
-use crate::transport::Transport;
+use crate::transport::{Ahead, Transport};
 use crate::{ChannelId, Error, Event};
 
-/// Packets sent ahead that are remembered. What an owner sends beyond is a request too many.
-const MAX_EARLY: usize = 1100;
-
-/// What a packet sent ahead was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Open,
-    Request { want_reply: bool },
-    Other,
-}
-
-/// What was sent ahead.
+/// The channel that was asked for ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     channel: Option<ChannelId>,
-    /// Sequence numbers of the packets, in order.
-    sent: Vec<(u32, Kind)>,
+    /// Something was sent on it before it was confirmed.
+    followed: bool,
     /// The channel was confirmed under another number than the packets went to.
     missed: bool,
 }
 
 impl Early {
-    /// Remembers the packet that is sent next.
-    pub(super) fn note(&mut self, transport: &Transport, kind: Kind) {
-        if self.sent.len() < MAX_EARLY {
-            self.sent.push((transport.sequencer.next_sequence(), kind));
-        }
+    pub(super) fn begin(&mut self, id: ChannelId) {
+        *self = Self {
+            channel: Some(id),
+            ..Self::default()
+        };
+    }
+
+    /// A packet follows the CHANNEL_OPEN.
+    pub(super) fn follow(&mut self) {
+        self.followed = true;
     }
 
     /// The number may stand for another channel from now on.
@@ -64,19 +56,7 @@ impl Channels {
         if self.count() > 0 {
             return Err(Error::Misuse("one channel is opened early"));
         }
-        self.early.note(transport, Kind::Open);
-        let id = self.open(transport, kind, fields)?;
-        self.early.channel = Some(id);
-        Ok(id)
-    }
-
-    /// Something else is sent behind the early channel.
-    pub(crate) fn send_early(&mut self, transport: &Transport) -> Result<(), Error> {
-        if self.early.channel.is_none() {
-            return Err(Error::Misuse("this comes after login"));
-        }
-        self.early.note(transport, Kind::Other);
-        Ok(())
+        self.send_open(transport, kind, fields, true)
     }
 
     pub(crate) fn early(&self) -> Option<ChannelId> {
@@ -97,13 +77,14 @@ impl Channels {
 
     /// The channel is confirmed. Where the server gave it another number, what was sent on it
     /// went nowhere, and the owner sends it again.
-    pub(super) fn confirm_early(&mut self, id: ChannelId) {
+    pub(super) fn confirm_early(&mut self, transport: &mut Transport, id: ChannelId) {
         if !self.early.is(id) {
             return;
         }
+        transport.sent_ahead.settle(Ahead::Open);
         if let Some(Some(channel)) = self.slots.get_mut(index(id))
             && channel.remote != 0
-            && self.early.sent.len() > 1
+            && self.early.followed
         {
             channel.open_requests = 0;
             channel.sending = Half::Open;
@@ -111,34 +92,21 @@ impl Channels {
         }
     }
 
-    /// Whether the packet was one that was sent ahead. One that mattered, since the login has
-    /// succeeded, is told.
-    pub(crate) fn handle_unimplemented(
-        &mut self,
-        transport: &mut Transport,
-        sequence: u32,
-    ) -> bool {
-        let Some(place) = self
-            .early
-            .sent
-            .iter()
-            .position(|(sent, _)| *sent == sequence)
-        else {
-            return false;
-        };
-        let (_, kind) = self.early.sent.remove(place);
+    /// The server has not understood a packet that was sent ahead. Where it mattered, since the
+    /// login has succeeded, that is told.
+    pub(crate) fn unheard(&mut self, transport: &mut Transport, kind: Ahead) {
         let Some(id) = self.early.channel.filter(|_| transport.authenticated) else {
-            return true;
+            return;
         };
         let Some(Some(channel)) = self.slots.get_mut(index(id)) else {
-            return true;
+            return;
         };
         match kind {
-            Kind::Open if channel.state == State::Opening => {
+            Ahead::Open if channel.state == State::Opening => {
                 self.forget_early();
                 transport.events.push_back(Event::ChannelUnheard(id));
             }
-            Kind::Request { want_reply: true } if !self.early.missed => {
+            Ahead::Request { want_reply: true } if !self.early.missed => {
                 if let Some(rest) = channel.open_requests.checked_sub(1) {
                     channel.open_requests = rest;
                     transport.events.push_back(Event::ChannelReply {
@@ -149,6 +117,5 @@ impl Channels {
             }
             _ => {}
         }
-        true
     }
 }

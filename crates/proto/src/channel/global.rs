@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use wire::message::{Encode, GlobalRequest, RequestFailure, RequestSuccess};
 use wire::{Put, Reader, Rest, names};
 
-use crate::transport::Transport;
+use crate::transport::{Ahead, Transport};
 use crate::{Error, Event, Role};
 
 /// Host keys in one announcement or question.
@@ -65,7 +65,12 @@ impl Globals {
     }
 
     pub(crate) fn send_no_more_sessions(&mut self, transport: &mut Transport) -> Result<(), Error> {
-        self.request(transport, names::GLOBAL_NO_MORE_SESSIONS, b"", None)
+        let message = GlobalRequest {
+            name: names::GLOBAL_NO_MORE_SESSIONS.as_bytes(),
+            want_reply: false,
+            fields: Rest(b""),
+        };
+        transport.send_message_ahead(&message, Ahead::Other)
     }
 
     pub(crate) fn announce_host_keys(

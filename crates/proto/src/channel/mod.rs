@@ -18,7 +18,7 @@ use wire::message::{
     ChannelWindowAdjust, EXTENDED_DATA_STDERR, open_failure,
 };
 
-use crate::transport::Transport;
+use crate::transport::{Ahead, Transport};
 use crate::{ChannelId, Error, Event, Millis, Stream};
 
 mod early;
@@ -26,7 +26,7 @@ pub(crate) mod global;
 mod request;
 mod window;
 
-use early::{Early, Kind};
+use early::Early;
 pub(crate) use global::Globals;
 pub use request::Request;
 use window::{MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, Memory, Path, ReceiveWindow, SendWindow};
@@ -222,6 +222,16 @@ impl Channels {
         kind: &str,
         fields: &[u8],
     ) -> Result<ChannelId, Error> {
+        self.send_open(transport, kind, fields, false)
+    }
+
+    fn send_open(
+        &mut self,
+        transport: &mut Transport,
+        kind: &str,
+        fields: &[u8],
+        early: bool,
+    ) -> Result<ChannelId, Error> {
         if self.count() >= transport.config.max_channels {
             return Err(Error::Misuse("too many channels"));
         }
@@ -231,13 +241,19 @@ impl Channels {
         let (window, max_packet) = (receive.first(), receive.max_data());
         let send = SendWindow::new(0, 0);
         let id = self.insert(Channel::new(State::Opening, 0, receive, send))?;
-        transport.send_message(&ChannelOpen {
+        let open = ChannelOpen {
             kind: kind.as_bytes(),
             sender_channel: id.0,
             window,
             max_packet,
             fields: Rest(fields),
-        })?;
+        };
+        if early {
+            self.early.begin(id);
+            transport.send_message_ahead(&open, Ahead::Open)?;
+        } else {
+            transport.send_message(&open)?;
+        }
         Ok(id)
     }
 
@@ -337,7 +353,7 @@ impl Channels {
         channel.state = State::Open;
         channel.remote = message.sender_channel;
         channel.send = SendWindow::new(message.window, message.max_packet);
-        self.confirm_early(id);
+        self.confirm_early(transport, id);
         if message.max_packet == 0 {
             return Err(Error::PeerMisbehaved("maximum packet size of 0"));
         }
@@ -353,6 +369,9 @@ impl Channels {
         let message = ChannelOpenFailure::decode(payload)?;
         let id = ChannelId(message.recipient_channel);
         self.opening(id)?.state = State::Finished;
+        if self.early.is(id) {
+            transport.sent_ahead.settle(Ahead::Open);
+        }
         transport.events.push_back(Event::ChannelRefused {
             channel: id,
             reason: message.reason,
@@ -453,10 +472,13 @@ impl Channels {
         }
         channel.sending = Half::Eof;
         let recipient_channel = channel.remote;
+        let eof = ChannelEof { recipient_channel };
         if early {
-            self.early.note(transport, Kind::Other);
+            self.early.follow();
+            transport.send_message_ahead(&eof, Ahead::Other)
+        } else {
+            transport.send_message(&eof)
         }
-        transport.send_message(&ChannelEof { recipient_channel })
     }
 
     /// Nothing more from us.
@@ -491,6 +513,9 @@ impl Channels {
         if let Ok(channel) = self.by_id(id) {
             channel.state = State::Finished;
         }
+        if self.early.is(id) {
+            transport.sent_ahead.clear();
+        }
         transport.events.push_back(Event::ChannelClosed(id));
     }
 
@@ -517,15 +542,19 @@ impl Channels {
             channel.open_requests += 1;
         }
         let remote = channel.remote;
-        if early {
-            self.early.note(transport, Kind::Request { want_reply });
-        }
-        transport.send_message(&ChannelRequest {
+        let fields = request.encode_fields();
+        let message = ChannelRequest {
             recipient_channel: remote,
             name: request.name().as_bytes(),
             want_reply,
-            fields: Rest(&request.encode_fields()),
-        })
+            fields: Rest(&fields),
+        };
+        if early {
+            self.early.follow();
+            transport.send_message_ahead(&message, Ahead::Request { want_reply })
+        } else {
+            transport.send_message(&message)
+        }
     }
 
     pub(crate) fn reply(
@@ -791,6 +820,10 @@ impl Channels {
         match channel.open_requests.checked_sub(1) {
             Some(rest) => {
                 channel.open_requests = rest;
+                if self.early.is(id) {
+                    let answered = Ahead::Request { want_reply: true };
+                    transport.sent_ahead.settle(answered);
+                }
                 transport.events.push_back(Event::ChannelReply {
                     channel: id,
                     success,

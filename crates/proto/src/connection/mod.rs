@@ -322,16 +322,9 @@ impl Connection {
     /// The number says which of our packets it was: one sent ahead, or what stands for a sign of
     /// life.
     fn handle_unimplemented(&mut self, sequence: u32) {
-        let needless = match &mut self.auth {
-            Auth::Client(client) => client.handle_unimplemented(sequence),
-            Auth::Server(_) => false,
-        };
-        let mut early = || {
-            self.channels
-                .handle_unimplemented(&mut self.transport, sequence)
-        };
-        if !needless && !early() {
-            self.globals.handle_unimplemented();
+        match self.transport.sent_ahead.take(sequence) {
+            Some(kind) => self.channels.unheard(&mut self.transport, kind),
+            None => self.globals.handle_unimplemented(),
         }
     }
 
@@ -932,8 +925,8 @@ impl Connection {
     /// # Errors
     /// [`Error::Misuse`] before login, except behind an early channel.
     pub fn send_no_more_sessions(&mut self) -> Result<(), Error> {
-        if self.stage != Stage::Connected {
-            self.channels.send_early(&self.transport)?;
+        if self.stage != Stage::Connected && self.channels.early().is_none() {
+            return Err(Error::Misuse("this comes after login"));
         }
         self.globals.send_no_more_sessions(&mut self.transport)
     }

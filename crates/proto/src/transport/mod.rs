@@ -24,6 +24,7 @@ use crate::config::{Compression, Offer};
 use crate::permits::Standing;
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
+mod ahead;
 mod derive;
 mod ext_info;
 mod host_key;
@@ -35,6 +36,7 @@ mod outbox;
 mod rekey;
 mod version;
 
+pub(crate) use ahead::{Ahead, SentAhead};
 pub(crate) use derive::EpochKeys;
 pub(crate) use ext_info::PeerExtensions;
 use kex::Kex;
@@ -73,6 +75,15 @@ struct Queued {
     item: Item,
     bytes: usize,
     bulk: bool,
+    /// Client: the packet goes ahead of the server's answers.
+    ahead: Option<Ahead>,
+}
+
+/// What waits for the end of a key exchange.
+struct Held {
+    buf: PacketBuf,
+    bulk: bool,
+    ahead: Option<Ahead>,
 }
 
 /// What the first key exchange settled for the life of the connection.
@@ -110,8 +121,10 @@ pub(crate) struct Transport {
     output_bytes: usize,
     output_limit: usize,
     answer_bytes: usize,
-    held: VecDeque<(PacketBuf, bool)>,
+    held: VecDeque<Held>,
     held_bytes: usize,
+    /// Client: what left ahead of the server's answers.
+    pub(crate) sent_ahead: SentAhead,
     kex: Kex,
     /// Client: the server's lists of key exchange methods and host key types in its first KEXINIT.
     pub(crate) peer_lists: Option<PeerLists>,
@@ -220,6 +233,7 @@ impl Transport {
             answer_bytes: 0,
             held: VecDeque::new(),
             held_bytes: 0,
+            sent_ahead: SentAhead::default(),
             kex: Kex::Idle,
             peer_lists: None,
             guess_was_right: None,
@@ -250,6 +264,7 @@ impl Transport {
             item: Item::Ready(Output::Raw(line)),
             bytes,
             bulk: false,
+            ahead: None,
         });
         self.start_exchange()
     }
@@ -398,9 +413,34 @@ impl Transport {
         self.send(buf, false)
     }
 
+    /// Client: the same for a message that goes ahead of the server's answers.
+    pub(crate) fn send_message_ahead(
+        &mut self,
+        message: &impl Encode,
+        kind: Ahead,
+    ) -> Result<(), Error> {
+        let mut buf = self.pool.take(128);
+        buf.extend(&message.encode());
+        self.send_noted(buf, false, Some(kind))
+    }
+
     /// Sends a payload; `bulk` marks channel data, which waits for its window instead of being
     /// counted against the peer.
     pub(crate) fn send(&mut self, buf: PacketBuf, bulk: bool) -> Result<(), Error> {
+        self.send_noted(buf, bulk, None)
+    }
+
+    /// Client: sends a payload of which the server may say that it did not understand it.
+    pub(crate) fn send_ahead(&mut self, buf: PacketBuf, kind: Ahead) -> Result<(), Error> {
+        self.send_noted(buf, false, Some(kind))
+    }
+
+    fn send_noted(
+        &mut self,
+        buf: PacketBuf,
+        bulk: bool,
+        ahead: Option<Ahead>,
+    ) -> Result<(), Error> {
         if self.closed {
             return Ok(());
         }
@@ -413,21 +453,26 @@ impl Transport {
                     "too much to answer during a key exchange",
                 ));
             }
-            self.held.push_back((buf, bulk));
+            self.held.push_back(Held { buf, bulk, ahead });
             return Ok(());
         }
-        self.enqueue(buf, bulk)?;
+        self.enqueue(buf, bulk, ahead)?;
         self.check_rekey()
     }
 
     /// The Order point: compression history and sequence number follow from the place in the
     /// queue. Where nothing is to be compressed the number is given at once.
-    fn enqueue(&mut self, buf: PacketBuf, bulk: bool) -> Result<(), Error> {
+    fn enqueue(
+        &mut self,
+        buf: PacketBuf,
+        bulk: bool,
+        mut ahead: Option<Ahead>,
+    ) -> Result<(), Error> {
         let bytes = buf.len();
         let item = if self.compressing {
             Item::ToCompress(buf)
         } else if self.stamps_at_once() {
-            Item::Ready(outbox::stamp(&mut self.sequencer, buf)?)
+            Item::Ready(self.stamp(buf, ahead.take())?)
         } else {
             Item::Plain(buf)
         };
@@ -435,8 +480,21 @@ impl Transport {
         if !bulk {
             self.answer_bytes += bytes;
         }
-        self.output.push_back(Queued { item, bytes, bulk });
+        self.output.push_back(Queued {
+            item,
+            bytes,
+            bulk,
+            ahead,
+        });
         Ok(())
+    }
+
+    /// The Stamp point.
+    fn stamp(&mut self, buf: PacketBuf, ahead: Option<Ahead>) -> Result<Output, Error> {
+        if let Some(kind) = ahead {
+            self.sent_ahead.note(self.sequencer.next_sequence(), kind);
+        }
+        outbox::stamp(&mut self.sequencer, buf)
     }
 
     /// Nothing in the queue waits for its sequence number.
@@ -461,6 +519,7 @@ impl Transport {
                 },
                 bytes: 0,
                 bulk: false,
+                ahead: None,
             });
         }
     }
@@ -501,16 +560,16 @@ impl Transport {
         self.compressing
     }
 
-    /// The Stamp point of what has no number yet.
-    fn make_ready(&mut self, item: Item) -> Result<Option<Output>, Error> {
+    /// Gives a number to what has none yet.
+    fn make_ready(&mut self, item: Item, ahead: Option<Ahead>) -> Result<Option<Output>, Error> {
         match item {
             Item::Ready(output) => Ok(Some(output)),
-            Item::Plain(buf) => outbox::stamp(&mut self.sequencer, buf).map(Some),
+            Item::Plain(buf) => self.stamp(buf, ahead).map(Some),
             Item::ToCompress(mut buf) => {
                 let compressor = self.compressor.as_mut();
                 let compressor = compressor.ok_or(Error::Bug("no compressor"))?;
                 outbox::compress(compressor, &mut buf)?;
-                outbox::stamp(&mut self.sequencer, buf).map(Some)
+                self.stamp(buf, ahead).map(Some)
             }
             Item::Keys {
                 keys,
@@ -530,8 +589,8 @@ impl Transport {
 
     fn release_held(&mut self) -> Result<(), Error> {
         self.held_bytes = 0;
-        for (buf, bulk) in core::mem::take(&mut self.held) {
-            self.enqueue(buf, bulk)?;
+        for held in core::mem::take(&mut self.held) {
+            self.enqueue(held.buf, held.bulk, held.ahead)?;
         }
         Ok(())
     }
@@ -547,7 +606,7 @@ impl Transport {
             if !next.bulk {
                 self.answer_bytes = self.answer_bytes.saturating_sub(next.bytes);
             }
-            match self.make_ready(next.item) {
+            match self.make_ready(next.item, next.ahead) {
                 Ok(None) => {}
                 Ok(output) => return output,
                 Err(error) => {

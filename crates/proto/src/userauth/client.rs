@@ -13,7 +13,7 @@ use wire::{Put, Reader, Rest, names};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{MAX_PROMPTS, publickey_signed_data, put_publickey_fields};
-use crate::transport::Transport;
+use crate::transport::{Ahead, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
 
 /// Requests that may be open at once.
@@ -52,10 +52,7 @@ pub(crate) struct ClientAuth {
     granted: bool,
     /// Signatures are not bound to the host key, whatever the server knows.
     pub(crate) unbound: bool,
-    /// Each with the sequence number of its packet.
-    open: VecDeque<(u32, Open)>,
-    /// Packets of requests behind the one that succeeded: a server may not know what they are.
-    needless: Vec<u32>,
+    open: VecDeque<Open>,
     banners: u32,
 }
 
@@ -127,9 +124,8 @@ impl ClientAuth {
         if matches!(open, Open::Password) {
             buf.conceal_length(SECRET_STEP_BYTES);
         }
-        self.open
-            .push_back((transport.sequencer.next_sequence(), open));
-        transport.send(buf, false)
+        self.open.push_back(open);
+        transport.send_ahead(buf, Ahead::Login)
     }
 
     pub(crate) fn none(&mut self, transport: &mut Transport, user: &[u8]) -> Result<(), Error> {
@@ -244,7 +240,7 @@ impl ClientAuth {
         responses: &[Zeroizing<Vec<u8>>],
     ) -> Result<(), Error> {
         match self.open.front_mut() {
-            Some((_, Open::Interactive { waits_for_us, .. })) if *waits_for_us => {
+            Some(Open::Interactive { waits_for_us, .. }) if *waits_for_us => {
                 *waits_for_us = false;
             }
             _ => return Err(Error::Misuse("no prompt waits for a response")),
@@ -270,7 +266,7 @@ impl ClientAuth {
 
     /// A signed request is the last that is open: what is sent behind it may find us logged in.
     pub(crate) fn expects_login(&self) -> bool {
-        matches!(self.open.back(), Some((_, Open::Publickey)))
+        matches!(self.open.back(), Some(Open::Publickey))
     }
 
     /// No request waits for its answer.
@@ -279,14 +275,6 @@ impl ClientAuth {
     }
 
     // ---- answers --------------------------------------------------------------------------
-
-    /// Whether the packet was a request that no answer is awaited to any more.
-    pub(crate) fn handle_unimplemented(&mut self, sequence: u32) -> bool {
-        let place = self.needless.iter().position(|each| *each == sequence);
-        place
-            .map(|place| self.needless.swap_remove(place))
-            .is_some()
-    }
 
     pub(crate) fn handle(
         &mut self,
@@ -320,6 +308,7 @@ impl ClientAuth {
                 "USERAUTH_FAILURE that answers nothing",
             ));
         }
+        transport.sent_ahead.settle(Ahead::Login);
         transport.events.push_back(Event::AuthFailure {
             methods: failure.methods.iter().map(String::from).collect(),
             partial_success: failure.partial_success,
@@ -329,7 +318,7 @@ impl ClientAuth {
 
     fn handle_success(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
         message::UserauthSuccess::decode(payload)?;
-        let proof = match self.open.pop_front().map(|(_, open)| open) {
+        let proof = match self.open.pop_front() {
             None => {
                 return Err(Error::PeerMisbehaved(
                     "USERAUTH_SUCCESS that answers nothing",
@@ -350,8 +339,9 @@ impl ClientAuth {
             Some(Open::None | Open::Interactive { asked: false, .. }) => AuthProof::Nothing,
             Some(Open::Interactive { .. } | Open::Password | Open::Publickey) => AuthProof::Proven,
         };
-        self.needless
-            .extend(self.open.drain(..).map(|(sequence, _)| sequence));
+        // A server may not know what the requests behind this one are.
+        self.open.clear();
+        transport.sent_ahead.settle(Ahead::Login);
         transport.set_authenticated();
         transport.events.push_back(Event::AuthSuccess(proof));
         Ok(())
@@ -362,7 +352,7 @@ impl ClientAuth {
         transport: &mut Transport,
         payload: &[u8],
     ) -> Result<(), Error> {
-        match self.open.front_mut().map(|(_, open)| open) {
+        match self.open.front_mut() {
             Some(Open::Query { algorithm, key }) => {
                 let ok = UserauthPkOk::decode(payload)?;
                 if ok.algorithm != &algorithm[..] || ok.key != &key[..] {
@@ -373,6 +363,7 @@ impl ClientAuth {
                     key: ok.key.to_vec(),
                 });
                 self.open.pop_front();
+                transport.sent_ahead.settle(Ahead::Login);
                 Ok(())
             }
             Some(Open::Password) => {

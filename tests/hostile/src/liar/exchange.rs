@@ -93,6 +93,11 @@ impl<V: Victim> Liar<V> {
         self.send(&payload)
     }
 
+    /// A KEXINIT was sent in another way.
+    pub fn remember_kexinit(&mut self, payload: Vec<u8>) {
+        self.state.ours = payload;
+    }
+
     /// Takes the victim's KEXINIT; in the first exchange both promises settle strictness.
     ///
     /// # Panics
