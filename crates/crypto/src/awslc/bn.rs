@@ -69,6 +69,25 @@ impl Bn {
         Ok(this)
     }
 
+    /// A random prime of `bits` bits, of which the highest two are set: the product of two such
+    /// has as many bits as both together. The library's test is for secret numbers.
+    pub(crate) fn random_prime(bits: usize) -> Result<Self, Failed> {
+        let bits = i32::try_from(bits).map_err(|_| Failed)?;
+        let mut out = Self::new()?;
+        // SAFETY: the integer is ours; it may be any prime, and no callback is given.
+        check(unsafe {
+            ffi::BN_generate_prime_ex(
+                out.as_mut_ptr(),
+                bits,
+                0,
+                core::ptr::null(),
+                core::ptr::null(),
+                core::ptr::null_mut(),
+            )
+        })?;
+        Ok(out)
+    }
+
     /// Takes over an integer that the library allocated for us.
     ///
     /// # Safety
@@ -178,7 +197,49 @@ impl Bn {
         Ok(out)
     }
 
-    #[cfg(test)]
+    /// `self / divisor` without the remainder, not in constant time.
+    pub(crate) fn quotient(&self, divisor: &Self, context: &mut BnContext) -> Result<Self, Failed> {
+        let mut out = Self::new()?;
+        // SAFETY: all integers and the context are ours; the remainder is not
+        // wanted.
+        check(unsafe {
+            ffi::BN_div(
+                out.as_mut_ptr(),
+                core::ptr::null_mut(),
+                self.as_ptr(),
+                divisor.as_ptr(),
+                context.as_mut_ptr(),
+            )
+        })?;
+        Ok(out)
+    }
+
+    /// The greatest common divisor of two numbers above zero.
+    pub(crate) fn gcd(&self, other: &Self, context: &mut BnContext) -> Result<Self, Failed> {
+        let mut out = Self::new()?;
+        // SAFETY: all integers and the context are ours.
+        check(unsafe {
+            ffi::BN_gcd(
+                out.as_mut_ptr(),
+                self.as_ptr(),
+                other.as_ptr(),
+                context.as_mut_ptr(),
+            )
+        })?;
+        Ok(out)
+    }
+
+    /// `self - other`; fails below zero.
+    pub(crate) fn minus(&self, other: &Self) -> Result<Self, Failed> {
+        if self < other {
+            return Err(Failed);
+        }
+        let mut out = Self::new()?;
+        // SAFETY: all integers are ours.
+        check(unsafe { ffi::BN_sub(out.as_mut_ptr(), self.as_ptr(), other.as_ptr()) })?;
+        Ok(out)
+    }
+
     pub(crate) fn plus(&self, other: &Self) -> Result<Self, Failed> {
         let mut out = Self::new()?;
         // SAFETY: all integers are ours.

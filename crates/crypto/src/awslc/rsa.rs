@@ -3,9 +3,8 @@
 use core::ptr::NonNull;
 
 use aws_lc_sys as ffi;
-use zeroize::Zeroizing;
 
-use super::bn::{Bn, bytes_of};
+use super::bn::Bn;
 use super::{Failed, check, non_null};
 use crate::hash::HashAlgorithm;
 
@@ -44,18 +43,6 @@ impl RsaKey {
         .map(Self)?;
         // SAFETY: the key is ours.
         check(unsafe { ffi::RSA_check_key(this.0.as_ptr()) })?;
-        Ok(this)
-    }
-
-    /// A fresh key with public exponent 65537.
-    pub(crate) fn generate(bits: i32) -> Result<Self, Failed> {
-        let e = Bn::from_u64(65537)?;
-        // SAFETY: null is handled; the key is ours.
-        let this = non_null(unsafe { ffi::RSA_new() }).map(Self)?;
-        // SAFETY: the key is ours and empty; `e` is copied; no callback.
-        check(unsafe {
-            ffi::RSA_generate_key_ex(this.0.as_ptr(), bits, e.as_ptr(), core::ptr::null_mut())
-        })?;
         Ok(this)
     }
 
@@ -107,24 +94,6 @@ impl RsaKey {
             )
         })
     }
-
-    /// A part of the key, big-endian without leading zeros; empty if the key
-    /// has no such part.
-    pub(crate) fn part(&self, part: Part) -> Zeroizing<Vec<u8>> {
-        // SAFETY: the key is ours; the integers live as long as it and are only
-        // read here.
-        unsafe {
-            let key = self.0.as_ptr();
-            bytes_of(match part {
-                Part::N => ffi::RSA_get0_n(key),
-                Part::E => ffi::RSA_get0_e(key),
-                Part::D => ffi::RSA_get0_d(key),
-                Part::P => ffi::RSA_get0_p(key),
-                Part::Q => ffi::RSA_get0_q(key),
-                Part::Iqmp => ffi::RSA_get0_iqmp(key),
-            })
-        }
-    }
 }
 
 impl Drop for RsaKey {
@@ -132,17 +101,6 @@ impl Drop for RsaKey {
         // SAFETY: the key is ours and not used again; its secrets are wiped.
         unsafe { ffi::RSA_free(self.0.as_ptr()) }
     }
-}
-
-/// Which integer of a key.
-#[derive(Clone, Copy)]
-pub(crate) enum Part {
-    N,
-    E,
-    D,
-    P,
-    Q,
-    Iqmp,
 }
 
 /// All integers of a private key (RFC 8017 §3.2), with p > q.

@@ -10,6 +10,7 @@ mod ecdsa;
 mod private;
 mod public;
 mod rsa;
+mod rsa_fresh;
 
 use crate::awslc::ec::Curve;
 use crate::hash::HashAlgorithm;

@@ -5,10 +5,11 @@ use core::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
+use super::rsa_fresh::Fresh;
 use super::{MAX_RSA_BITS, MAX_RSA_EXPONENT_BITS, MIN_RSA_BITS};
 use crate::awslc::Failed;
 use crate::awslc::bn::{Bn, BnContext};
-use crate::awslc::rsa::{Part, PrivateParts, RsaKey};
+use crate::awslc::rsa::{PrivateParts, RsaKey};
 use crate::hash::HashAlgorithm;
 use crate::{BadKey, BadSignature, SignError};
 
@@ -109,6 +110,19 @@ impl RsaPrivateParts {
     }
 }
 
+impl RsaPrivateParts {
+    fn of(n: &Bn, e: &Bn, d: &Bn, iqmp: &Bn, p: &Bn, q: &Bn) -> Self {
+        Self {
+            n: n.to_bytes().to_vec(),
+            e: e.to_bytes().to_vec(),
+            d: d.to_bytes().to_vec(),
+            iqmp: iqmp.to_bytes().to_vec(),
+            p: p.to_bytes().to_vec(),
+            q: q.to_bytes().to_vec(),
+        }
+    }
+}
+
 impl fmt::Debug for RsaPrivateParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RsaPrivateParts(..)")
@@ -126,18 +140,19 @@ impl RsaPrivate {
         if !(MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits) {
             return Err(BadKey::OutOfBounds);
         }
-        let bits = i32::try_from(bits).map_err(|_| BadKey::OutOfBounds)?;
-        let key = RsaKey::generate(bits).map_err(|_| BadKey::Internal)?;
-        let part = |part| key.part(part).to_vec();
-        let parts = RsaPrivateParts {
-            n: part(Part::N),
-            e: part(Part::E),
-            d: part(Part::D),
-            iqmp: part(Part::Iqmp),
-            p: part(Part::P),
-            q: part(Part::Q),
-        };
-        Ok(Self { key, parts })
+        let Fresh {
+            n,
+            e,
+            d,
+            p,
+            q,
+            iqmp,
+        } = Fresh::of_bits(bits).map_err(|_| BadKey::Internal)?;
+        let key = assemble(&n, &e, &d, &iqmp, &p, &q).map_err(|_| BadKey::Internal)?;
+        Ok(Self {
+            key,
+            parts: RsaPrivateParts::of(&n, &e, &d, &iqmp, &p, &q),
+        })
     }
 
     pub(super) fn from_parts(
@@ -157,14 +172,7 @@ impl RsaPrivate {
             return Err(BadKey::Inconsistent);
         }
         let key = assemble(&n, &e, &d, &iqmp, &p, &q).map_err(|_| BadKey::Inconsistent)?;
-        let parts = RsaPrivateParts {
-            n: n.to_bytes().to_vec(),
-            e: e.to_bytes().to_vec(),
-            d: d.to_bytes().to_vec(),
-            iqmp: iqmp.to_bytes().to_vec(),
-            p: p.to_bytes().to_vec(),
-            q: q.to_bytes().to_vec(),
-        };
+        let parts = RsaPrivateParts::of(&n, &e, &d, &iqmp, &p, &q);
         Ok(Self { key, parts })
     }
 

@@ -1,5 +1,7 @@
 //! Features of x86-64 beyond SSE2.
 
+use crate::arch::x86_64::cpuid::Instructions;
+
 features! {
     levels {
         /// AES-NI and SHA-NI.
@@ -46,19 +48,18 @@ impl HaveVaesAvx512 {
 impl CpuFeatures {
     /// Asks the CPU.
     pub(in crate::arch) fn probe() -> Self {
-        use std::arch::is_x86_feature_detected as has;
-        let aes = has!("aes") && has!("pclmulqdq") && has!("ssse3") && has!("sse4.1");
-        let avx2 = has!("avx2");
-        let avx512 =
-            avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+        let has = Instructions::ask();
+        let aes = has.aes && has.pclmulqdq && has.ssse3 && has.sse4_1;
+        let avx2 = has.avx2;
+        let avx512 = avx2 && has.avx512f && has.avx512bw && has.avx512dq && has.avx512vl;
         Self {
             aes_ni: aes.then_some(HaveAesNi(())),
-            sha_ni: (has!("sha") && has!("ssse3") && has!("sse4.1")).then_some(HaveShaNi(())),
+            sha_ni: (has.sha && has.ssse3 && has.sse4_1).then_some(HaveShaNi(())),
             avx2: avx2.then_some(HaveAvx2(())),
-            vaes_avx2: (aes && avx2 && has!("vaes")).then_some(HaveVaesAvx2(())),
+            vaes_avx2: (aes && avx2 && has.vaes).then_some(HaveVaesAvx2(())),
             avx512: avx512.then_some(HaveAvx512(())),
-            vaes_avx512: (aes && avx512 && has!("vaes")).then_some(HaveVaesAvx512(())),
-            avx512_ifma: (avx512 && has!("avx512ifma")).then_some(HaveAvx512Ifma(())),
+            vaes_avx512: (aes && avx512 && has.vaes).then_some(HaveVaesAvx512(())),
+            avx512_ifma: (avx512 && has.avx512ifma).then_some(HaveAvx512Ifma(())),
         }
     }
 

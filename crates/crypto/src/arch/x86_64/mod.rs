@@ -4,6 +4,7 @@ mod aes;
 mod chacha;
 pub(super) mod chacha_avx2;
 pub(super) mod chacha_avx512;
+pub(super) mod cpuid;
 pub(super) mod ctr_aesni;
 pub(super) mod ctr_vaes256;
 pub(super) mod ctr_vaes512;
