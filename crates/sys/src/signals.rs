@@ -139,16 +139,6 @@ pub fn restore_default(signal: Signal) -> io::Result<()> {
     set_disposition(signal, libc::SIG_DFL)
 }
 
-/// Gives SIGSEGV and SIGBUS their default action back, which is to end the process: for a role
-/// that was started through [`SelfExe`](crate::process::SelfExe), before anything else.
-///
-/// # Errors
-/// The kernel's error.
-pub fn restore_faults() -> io::Result<()> {
-    restore_default(Signal::SEGV)?;
-    restore_default(Signal::BUS)
-}
-
 /// Whether `signal` is being ignored (as by nohup(1)).
 ///
 /// # Errors

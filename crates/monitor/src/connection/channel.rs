@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use privsep::{Frame, FrameSplitter, Log as LogMessage, Message, Phase, ToMonitor, permitted};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use sys::memory::REST;
 
@@ -209,7 +209,7 @@ impl<'log> Channel<'log> {
     }
 
     fn read_frame(&mut self) -> Result<Option<Frame>, End> {
-        let mut chunk = Zeroizing::new([0_u8; 4096]);
+        let mut chunk = [0_u8; 4096];
         loop {
             match self.splitter.next_frame() {
                 Ok(Some(frame)) => return Ok(Some(frame)),
@@ -218,7 +218,12 @@ impl<'log> Channel<'log> {
             }
             match sys::io::read(&self.socket, &mut chunk[..]) {
                 Ok(0) => return Err(End::Closed),
-                Ok(count) => self.splitter.feed(chunk.get(..count).unwrap_or_default()),
+                Ok(count) => {
+                    // Only what came: wiping all of it takes longer than most requests.
+                    let came = chunk.get_mut(..count).unwrap_or_default();
+                    self.splitter.feed(came);
+                    came.zeroize();
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error.into()),
             }

@@ -95,7 +95,6 @@ impl Inherited {
 /// The program of role `sshd-monitor`. Returns its exit status.
 #[must_use]
 pub fn monitor_main() -> i32 {
-    let _ = sys::signals::restore_faults();
     let mut inherited = match Inherited::read() {
         Ok(inherited) => inherited,
         Err(error) => {
@@ -270,8 +269,7 @@ fn start_auth(
     let mut command = inherited.executable.command()?;
     command
         .args(["fulmar", roles::ROLE_AUTH])
-        .fd(sys::io::null()?, 0)
-        .fd(sys::io::null()?, 1)
+        .without_stdio()
         .fd_shared(sys::io::stderr(), 2)
         .fd_shared(&inherited.network, roles::NETWORK_FD)
         .fd(theirs, roles::RPC_FD)

@@ -220,8 +220,7 @@ impl<'c> Session<'c> {
         command
             .args(["fulmar", roles::ROLE_SESSION])
             .env("PATH", super::PATH)
-            .fd(sys::io::null()?, 0)
-            .fd(sys::io::null()?, 1)
+            .without_stdio()
             .fd_shared(sys::io::stderr(), 2)
             .fd(network, roles::NETWORK_FD)
             .fd(rpc, roles::RPC_FD)

@@ -161,8 +161,7 @@ impl Launch {
         command
             .args(["fulmar", roles::ROLE_MONITOR])
             .env("PATH", PATH)
-            .fd(sys::io::null()?, 0)
-            .fd(sys::io::null()?, 1)
+            .without_stdio()
             .fd(network, roles::NETWORK_FD)
             .fd(news_writer, roles::MONITOR_NEWS_FD)
             .fd_shared(&self.start, roles::MONITOR_CONFIG_FD)

@@ -26,7 +26,6 @@ use start::Start;
 /// The program of role `sshd-auth`. Returns its exit status, one of [`privsep::roles::exit`].
 #[must_use]
 pub fn auth_main() -> i32 {
-    let _ = sys::signals::restore_faults();
     let rpc = match sys::io::inherited(roles::RPC_FD) {
         Ok(socket) => Rpc::for_this_process(socket),
         Err(error) => {

@@ -38,7 +38,6 @@ use crate::rpc::{Rpc, RpcError};
 /// The program of role `sshd-session`. Returns its exit status.
 #[must_use]
 pub fn session_main() -> i32 {
-    let _ = sys::signals::restore_faults();
     let rpc = match sys::io::inherited(roles::RPC_FD) {
         Ok(socket) => Rpc::for_this_process(socket),
         Err(error) => {

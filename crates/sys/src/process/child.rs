@@ -112,10 +112,11 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
     // SAFETY: the pointers of the plan are valid by the caller's promise; every
     // call below is a system call that reads what it is given.
     unsafe {
-        reset_handlers();
-        if matches!(plan.image, Image::Fd) {
-            ignore_faults();
-        }
+        reset_handlers(match plan.image {
+            // Ours asks for none of the real-time signals, and gives none to what it starts.
+            Image::Fd => SIGNALS_OF_OLD,
+            Image::Path(_) => SIGNALS,
+        });
         if plan.new_session && libc::setsid() < 0 {
             return Err(Step::Session);
         }
@@ -171,15 +172,27 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
     Ok(())
 }
 
-/// Every signal gets its default action: ours, and std's ignored SIGPIPE, are not
-/// for the program that follows.
-unsafe fn reset_handlers() {
+/// All signals, and those before the real-time ones.
+const SIGNALS: c_int = 64;
+const SIGNALS_OF_OLD: c_int = 31;
+
+/// Every signal up to `last` gets its default action: ours, and the ignored SIGPIPE, are not for
+/// the program that follows.
+unsafe fn reset_handlers(last: c_int) {
     let action = KernelAction([0; 4]);
-    // SAFETY: the table belongs to this child alone (no CLONE_SIGHAND); KILL and STOP
-    // refuse, rightly.
+    // By raw call, because libc keeps 32 and 33 to itself, and a parent may have left those
+    // ignored.
+    // SAFETY: a live action of the kernel's form; the table belongs to this child alone (no
+    // CLONE_SIGHAND); KILL and STOP refuse, rightly.
     unsafe {
-        for number in 1..=64 {
-            set_action(number, &action);
+        for number in 1..=last {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                &raw const action,
+                std::ptr::null_mut::<KernelAction>(),
+                size_of::<u64>(),
+            );
         }
     }
 }
@@ -188,38 +201,6 @@ unsafe fn reset_handlers() {
 /// default action without flags on every architecture.
 #[repr(C)]
 struct KernelAction([u64; 4]);
-
-/// By raw call, because libc keeps 32 and 33 to itself, and a parent may have left those ignored.
-///
-/// # Safety
-/// The table of actions belongs to this process alone, and the action runs no handler.
-unsafe fn set_action(number: c_int, action: &KernelAction) {
-    // SAFETY: a live action of the kernel's form.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigaction,
-            number,
-            std::ptr::from_ref(action),
-            std::ptr::null_mut::<KernelAction>(),
-            size_of::<u64>(),
-        );
-    }
-}
-
-/// Lets our own program begin with SIGSEGV and SIGBUS ignored, which it takes back by
-/// [`restore_faults`](crate::signals::restore_faults). A process that faults ends all the same.
-/// Rust's runtime sees that somebody has decided about these signals, and spares its message
-/// about an overflown stack, for which it reads /proc and maps a stack: a tenth of what a role's
-/// start costs.
-unsafe fn ignore_faults() {
-    let ignore = KernelAction([1, 0, 0, 0]);
-    // SAFETY: as in `reset_handlers`.
-    unsafe {
-        for number in [libc::SIGSEGV, libc::SIGBUS] {
-            set_action(number, &ignore);
-        }
-    }
-}
 
 unsafe fn unblock_signals() {
     // SAFETY: an empty mask in a live local.

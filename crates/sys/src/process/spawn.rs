@@ -134,8 +134,7 @@ impl SelfExe {
         Self(fd)
     }
 
-    /// A command that executes this program; the caller sets all arguments. The program begins
-    /// with SIGSEGV and SIGBUS ignored: see [`restore_faults`](crate::signals::restore_faults).
+    /// A command that executes this program; the caller sets all arguments.
     ///
     /// # Errors
     /// The kernel's error on duplicating the descriptor.
@@ -297,6 +296,17 @@ impl Command {
         self
     }
 
+    /// Gives the child /dev/null as its standard input and output.
+    pub fn without_stdio(&mut self) -> &mut Self {
+        match crate::io::null() {
+            Ok(null) => self.fd_shared(&null, 0).fd(null, 1),
+            Err(error) => {
+                self.bad.get_or_insert(error);
+                self
+            }
+        }
+    }
+
     /// Gives the child our own 0, 1 and 2.
     pub fn inherit_stdio(&mut self) -> &mut Self {
         self.fd_shared(crate::io::stdin(), 0)
@@ -386,7 +396,8 @@ impl Command {
     pub fn spawn(&mut self) -> Result<Child, SpawnError> {
         let ids = self.checked_credentials()?;
         let mut parts = Parts::new(self);
-        let stack = ChildStack::new().map_err(|error| SpawnError::new(Step::Clone, error))?;
+        let stack =
+            ChildStack::new(ids.is_none()).map_err(|error| SpawnError::new(Step::Clone, error))?;
         let plan = self.plan(&mut parts, ids.as_ref(), stack.report());
         // Nothing of ours may run in the child on a signal.
         let blocked = Blocked::all().map_err(|error| SpawnError::new(Step::Clone, error))?;
@@ -536,8 +547,8 @@ impl Parts {
     }
 }
 
-/// The child's stack, with the report at its far end, in memory that both see even
-/// when the child has a copy of everything else.
+/// The child's stack, with the report at its far end, in memory that both see: ours where the
+/// child runs in all of ours, else a shared mapping, which costs the kernel a file.
 struct ChildStack {
     base: *mut c_void,
 }
@@ -546,14 +557,19 @@ struct ChildStack {
 const STACK_LEN: usize = 64 * 1024;
 
 impl ChildStack {
-    fn new() -> io::Result<Self> {
+    fn new(same_memory: bool) -> io::Result<Self> {
+        let sharing = if same_memory {
+            libc::MAP_PRIVATE
+        } else {
+            libc::MAP_SHARED
+        };
         // SAFETY: a new anonymous mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 STACK_LEN,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                sharing | libc::MAP_ANONYMOUS,
                 -1,
                 0,
             )

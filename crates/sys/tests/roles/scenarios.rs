@@ -36,10 +36,6 @@ pub const TESTS: &[(&str, fn())] = &[
         "a_stack_that_calls_have_left_goes_back_to_the_system",
         || succeeds("trim-stack", None),
     ),
-    (
-        "our_own_program_takes_its_faults_back",
-        our_own_program_takes_its_faults_back,
-    ),
     ("a_manager_hands_sockets_to_its_process_only", || {
         succeeds("listen-fds", None)
     }),
@@ -63,19 +59,6 @@ fn no_child_is_left() {
     use rustix::process::{WaitOptions, wait};
     while wait(WaitOptions::empty()).is_ok() {}
     assert_eq!(process::reap_any().unwrap(), None);
-}
-
-/// Rust's runtime finds SIGSEGV and SIGBUS ignored and leaves them alone; the role then gives them
-/// their default action, and a fault ends it before that as well.
-fn our_own_program_takes_its_faults_back() {
-    succeeds("faults", None);
-    for scenario in ["fault", "fault-ignored"] {
-        let (status, output) = run(scenario, None);
-        assert!(
-            was_killed_by(status, Signal::SEGV),
-            "{scenario}: {status:?} {output}"
-        );
-    }
 }
 
 /// Reads until `wanted` is the end of what came.
@@ -153,18 +136,6 @@ pub fn child(scenario: &str) -> bool {
         "close-from" => close_from(),
         "stdio" => stdio(),
         "trim-stack" => trim_stack(),
-        "faults" => {
-            // The runtime of Rust has found them so.
-            assert!(sys::signals::is_ignored(Signal::SEGV).unwrap());
-            sys::signals::restore_faults().unwrap();
-            assert!(!sys::signals::is_ignored(Signal::SEGV).unwrap());
-            assert!(!sys::signals::is_ignored(Signal::BUS).unwrap());
-        }
-        "fault" => {
-            sys::signals::restore_faults().unwrap();
-            let _ = sys::signals::raise_default(Signal::SEGV);
-        }
-        "fault-ignored" => read_what_is_not_there(),
         "listen-fds" => listen_fds(),
         "reap" => reap(),
         "exec" => {
@@ -232,23 +203,6 @@ fn trim_stack() {
     assert!(above.iter().all(|byte| *byte == 7));
     // Another thread's stack is not the kernel's to know.
     std::thread::spawn(sys::memory::trim_stack).join().unwrap();
-}
-
-fn read_what_is_not_there() {
-    // SAFETY: a new mapping at an address of the kernel's choice, that nobody may read.
-    let page = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            4096,
-            libc::PROT_NONE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    // SAFETY: not a valid read, which is what is tried: the kernel ends this process.
-    let byte = unsafe { page.cast::<u8>().read_volatile() };
-    panic!("read {byte}");
 }
 
 fn become_stranger() {
