@@ -16,6 +16,9 @@ const MAX_PACKETS: usize = 16;
 /// A read that brings less has emptied the descriptor, most likely: epoll will say if not, and a
 /// keystroke costs one system call less. Below what a terminal gives at once.
 const SHORT_READ_BYTES: usize = 1024;
+/// Room for reads until one has filled it: a source that never has more to say takes no buffer for
+/// bulk data, 64 KiB that are cleared first. What a small buffer of the pool holds.
+const FIRST_READS_BYTES: usize = 1024;
 
 pub(super) enum Outcome {
     Waiting,
@@ -28,6 +31,8 @@ pub(super) struct Source {
     registration: Registration,
     ready: bool,
     has_space: bool,
+    /// A read has filled [`FIRST_READS_BYTES`].
+    has_bulk: bool,
     growth: PipeGrowth,
 }
 
@@ -42,6 +47,7 @@ impl Source {
             registration,
             ready: true,
             has_space: false,
+            has_bulk: false,
             growth: PipeGrowth::default(),
         })
     }
@@ -81,8 +87,13 @@ impl Source {
             if space == 0 {
                 break;
             }
-            let mut buf = connection.take_buffer(space);
-            match buf.fill_with(space, |room| sys::io::read(&self.fd, room)) {
+            let room = if self.has_bulk {
+                space
+            } else {
+                space.min(FIRST_READS_BYTES)
+            };
+            let mut buf = connection.take_buffer(room);
+            match buf.fill_with(room, |room| sys::io::read(&self.fd, room)) {
                 Ok(0) => {
                     connection.recycle(buf);
                     return Ok((sent, Outcome::Ended));
@@ -90,8 +101,9 @@ impl Source {
                 Ok(count) => {
                     connection.channel_send(channel, stream, buf)?;
                     sent = true;
+                    self.has_bulk |= count >= FIRST_READS_BYTES;
                     self.growth.count(&self.fd, count);
-                    if count < SHORT_READ_BYTES.min(space) {
+                    if count < SHORT_READ_BYTES.min(room) {
                         self.ready = !self.registration.is_pollable();
                         break;
                     }
