@@ -26,10 +26,11 @@ pub use frame::{
 };
 pub use log_text::{MAX_LOG_TEXT_BYTES, log_text};
 pub use message::{
-    AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Group, HostKey,
-    HostkeysProof, HostkeysProve, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery,
-    KeyVerify, LastLogin, Log, LogLevel, MESSAGES, Message, MessageInfo, MonitorSecrets,
-    MonitorStart, Prompt, PtyAllocate, PtyGranted, PtyRefused, PtyRelease, Restrictions, Sender,
-    SessionGrant, SignExchangeHash, Signature, Snapshot, ToMonitor, User, UserPolicy,
+    AuthConnection, AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Group,
+    HostKey, HostkeysProof, HostkeysProve, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer,
+    KeyQuery, KeyVerify, LastLogin, Log, LogLevel, MESSAGES, Message, MessageInfo,
+    MonitorConnection, MonitorSecrets, MonitorStart, Prompt, PtyAllocate, PtyGranted, PtyRefused,
+    PtyRelease, Restrictions, Sender, SessionGrant, SignExchangeHash, Signature, Snapshot,
+    ToMonitor, User, UserPolicy,
 };
 pub use permits::{Phase, permitted};

@@ -9,11 +9,12 @@ pub const ROLE_AUTH: &str = "sshd-auth";
 /// First argument of the process that serves a client that is logged in.
 pub const ROLE_SESSION: &str = "sshd-session";
 
-/// The network socket, in every role. The monitor holds it but never reads it.
+/// The network socket, in every role. The monitor holds it but never reads it. A monitor and an
+/// auth process that were started ahead of a connection get it later, beside a message.
 pub const NETWORK_FD: i32 = 3;
 
 /// Monitor: pipe on which it tells the listener how the connection goes, one byte each
-/// ([`ConnectionNews`]).
+/// ([`ConnectionNews`]). A socket where its connection is to come by it.
 pub const MONITOR_NEWS_FD: i32 = 4;
 /// Monitor: sealed memfd with the configuration, without secrets.
 pub const MONITOR_CONFIG_FD: i32 = 5;

@@ -109,6 +109,15 @@ impl Rpc {
         Ok(self.receive()?.0.decode()?)
     }
 
+    /// Waits for the next message, which must be an `M` with one descriptor.
+    pub(crate) fn expect_with_descriptor<M: Message>(&self) -> Result<(M, OwnedFd), RpcError> {
+        let (frame, descriptors) = self.receive()?;
+        let message = frame.decode()?;
+        let [descriptor] = <[OwnedFd; 1]>::try_from(descriptors)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not one descriptor"))?;
+        Ok((message, descriptor))
+    }
+
     fn receive(&self) -> Result<(Frame, Vec<OwnedFd>), RpcError> {
         let mut header = [0_u8; HEADER_BYTES];
         let mut descriptors = Vec::new();

@@ -205,7 +205,7 @@ fn frame_of_any_kind(frame: &privsep::Frame) {
     each_message!(frame:
         Log, ChooseGroup, SignExchangeHash, User, AuthNone, AuthPassword, KbdintStart,
         KbdintRespond, KeyQuery, KeyVerify, AuthOther, HostkeysProve, PtyAllocate, PtyRelease,
-        AuthStart, Group, Signature, UserPolicy, AuthOutcome, KbdintPrompts, KeyAnswer,
+        AuthStart, AuthConnection, MonitorConnection, Group, Signature, UserPolicy, AuthOutcome, KbdintPrompts, KeyAnswer,
         SessionGrant, HostkeysProof, PtyGranted, PtyRefused,
     );
 }

@@ -483,7 +483,7 @@ fn start_record(config: &str) -> OwnedFd {
 fn secrets() -> OwnedFd {
     let file = keys::private_file::write_openssh(&host_key(), "host", None).expect("a key file");
     let secrets = MonitorSecrets {
-        accepted_ms: sys::time::monotonic_ms(),
+        accepted_ms: Some(sys::time::monotonic_ms()),
         delay_secret: Secret::new(vec![5; 32]),
         private_keys: vec![Secret::new(file.as_bytes().to_vec())],
     };

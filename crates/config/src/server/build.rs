@@ -92,6 +92,7 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
             list => UserEnvironment::Matching(list.to_owned()),
         },
         permit_user_rc: flag(Row::PermitUserRC),
+        preauth_spares: count(Row::PreauthSpares),
         per_source_max_startups: first(Row::PerSourceMaxStartups).parse().ok(),
         per_source_net_block_size: net_block_size(first(Row::PerSourceNetBlockSize)),
         per_source_penalties: penalties(v.words(Row::PerSourcePenalties.index())),

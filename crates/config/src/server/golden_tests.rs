@@ -66,6 +66,10 @@ const DIFFERENCES: &[Difference] = &[
         reason: "ours: OpenSSH has one thread",
     },
     Difference {
+        keyword: "preauthspares",
+        reason: "Fulmar's own",
+    },
+    Difference {
         keyword: "sftproot",
         reason: "Fulmar's own",
     },

@@ -256,6 +256,8 @@ pub struct ServerOptions {
     pub permit_user_environment: UserEnvironment,
     /// `PermitUserRC`.
     pub permit_user_rc: bool,
+    /// `PreauthSpares`: connections that are prepared for before they come.
+    pub preauth_spares: u32,
     /// `PerSourceMaxStartups`; none is no limit.
     pub per_source_max_startups: Option<u32>,
     /// `PerSourceNetBlockSize`: bits of IPv4 and of IPv6 that make one source.

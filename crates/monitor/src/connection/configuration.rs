@@ -43,6 +43,11 @@ impl Configuration {
         }
     }
 
+    /// Whether what holds may depend on the connection or the user.
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.loaded.has_conditions()
+    }
+
     /// As [`ServerConfig::asks_for_accounts`].
     pub(crate) fn asks_for_accounts(&self) -> bool {
         self.loaded.asks_for_accounts()

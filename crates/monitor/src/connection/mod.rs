@@ -17,6 +17,7 @@ mod publickey;
 mod rate;
 mod session;
 mod signing;
+mod start;
 mod user;
 
 use std::io;
@@ -27,8 +28,8 @@ use std::time::Duration;
 pub(crate) use accounts::Account;
 use config::server::ServerOptions;
 use privsep::roles::{self, ConnectionNews};
-use privsep::{AuthStart, Message, MonitorSecrets, MonitorStart, Phase};
-use sys::process::{Child, ExitStatus, SelfExe};
+use privsep::{AuthConnection, MonitorStart, Phase};
+use sys::process::{Child, ExitStatus};
 use sys::signals::Signal;
 
 use crate::log::{self, Log};
@@ -37,6 +38,7 @@ use configuration::Configuration;
 use login::{Login, NotLoggedIn};
 use session::{Predecessor, Session};
 use signing::Signer;
+use start::{Handed, Inherited};
 use user::{Addresses, LoginUser};
 
 /// For the processes that we start: nothing of ours is found through it.
@@ -48,61 +50,17 @@ pub(crate) const MAX_SECRETS_BYTES: usize = 1 << 20;
 /// How long the auth process may take to end after its socket.
 pub(crate) const AUTH_EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// What the monitor inherits.
-struct Inherited {
-    network: OwnedFd,
-    news: Option<OwnedFd>,
-    start: MonitorStart,
-    secrets: MonitorSecrets,
-    executable: SelfExe,
-}
-
-impl Inherited {
-    fn read() -> Result<Self, String> {
-        let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-        sys::io::ensure_stdio().map_err(failed("standard descriptors"))?;
-        // No core file and no tracing; a limit of 0 would pass on to the user's programs.
-        sys::process::set_dumpable(false).map_err(failed("dumpable"))?;
-        let inherited = |number, what| sys::io::inherited(number).map_err(failed(what));
-        let network = inherited(roles::NETWORK_FD, "network descriptor")?;
-        let news = inherited(roles::MONITOR_NEWS_FD, "news descriptor")?;
-        let config = inherited(roles::MONITOR_CONFIG_FD, "configuration descriptor")?;
-        let keys = inherited(roles::MONITOR_KEYS_FD, "key descriptor")?;
-        let binary = inherited(roles::MONITOR_BINARY_FD, "program descriptor")?;
-        let start =
-            sys::memfd::read_sealed(&config, MAX_START_BYTES).map_err(failed("start record"))?;
-        let secrets = zeroize::Zeroizing::new(
-            sys::io::read_to_end(&keys, MAX_SECRETS_BYTES).map_err(failed("host keys"))?,
-        );
-        Ok(Self {
-            network,
-            news: Some(news),
-            start: MonitorStart::decode_body(&start)
-                .map_err(|error| format!("start record: {error}"))?,
-            secrets: MonitorSecrets::decode_body(&secrets)
-                .map_err(|error| format!("host keys: {error}"))?,
-            executable: SelfExe::from_fd(binary),
-        })
-    }
-
-    fn tell(&self, news: ConnectionNews) {
-        if let Some(pipe) = &self.news {
-            let _ = sys::io::write(pipe, &[news.byte()]);
-        }
-    }
-}
-
 /// The program of role `sshd-monitor`. Returns its exit status.
 #[must_use]
 pub fn monitor_main() -> i32 {
-    let mut inherited = match Inherited::read() {
-        Ok(inherited) => inherited,
+    let mut handed = match Handed::read() {
+        Ok(handed) => handed,
         Err(error) => {
             eprintln!("{}: {error}", roles::ROLE_MONITOR);
             return 255;
         }
     };
-    let config = match Configuration::decode(&inherited.start.config) {
+    let config = match Configuration::decode(&handed.start.config) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("{}: configuration: {error}", roles::ROLE_MONITOR);
@@ -110,9 +68,14 @@ pub fn monitor_main() -> i32 {
         }
     };
     // What was only needed to begin with is not kept for as long as the connection lasts.
-    inherited.start.config = Vec::new();
-    let log = open_log(&inherited.start, config.global());
-    match serve(inherited, &config, &log) {
+    handed.start.config = Vec::new();
+    let log = open_log(&handed.start, config.global());
+    let served = match handed.connection(config.global(), &log) {
+        Ok(Some(inherited)) => serve(inherited, &config, &log),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    match served {
         Ok(()) => 0,
         Err(error) => {
             log.fatal(&error);
@@ -182,14 +145,27 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         addresses.remote, addresses.remote_port, addresses.local, addresses.local_port
     ));
     let _ = sys::process::set_title("sshd: [accepted]");
-    let (mut auth, socket) = start_auth(&inherited, &options, &addresses, log)
+    let (mut auth, socket) = inherited
+        .start_auth(
+            &options,
+            AuthConnection {
+                options: None,
+                remote_address: addresses.remote.to_string(),
+                remote_port: addresses.remote_port,
+                local_address: addresses.local.to_string(),
+                local_port: addresses.local_port,
+                login_grace_seconds: options.login_grace_time_s,
+            },
+            config.has_conditions(),
+            log,
+        )
         .map_err(|error| format!("starting the auth process: {error}"))?;
     let mut channel = Channel::new(socket, Phase::KeyExchange, log, " [preauth]")
         .map_err(|error| error.to_string())?;
-    channel.set_deadline_ms(deadline_ms(&inherited.secrets, &options));
+    channel.set_deadline_ms(deadline_ms(inherited.accepted_ms, &options));
     let signer = Signer::new(
         core::mem::take(&mut inherited.start.host_keys),
-        core::mem::take(&mut inherited.secrets.private_keys),
+        core::mem::take(&mut inherited.private_keys),
         options.kex_algorithms.clone(),
         sys::time::monotonic_ms(),
     );
@@ -199,7 +175,7 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         signer,
         config,
         addresses: &addresses,
-        delay_secret: inherited.secrets.delay_secret.expose(),
+        delay_secret: inherited.delay_secret.expose(),
         log,
         user: None,
     };
@@ -241,42 +217,9 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
 }
 
 /// LoginGraceTime counts from when the connection was accepted.
-fn deadline_ms(secrets: &MonitorSecrets, options: &ServerOptions) -> Option<u64> {
+fn deadline_ms(accepted_ms: u64, options: &ServerOptions) -> Option<u64> {
     let grace_ms = u64::from(options.login_grace_time_s) * 1000;
-    (grace_ms > 0).then(|| secrets.accepted_ms.saturating_add(grace_ms))
-}
-
-fn start_auth(
-    inherited: &Inherited,
-    options: &ServerOptions,
-    addresses: &Addresses,
-    log: &Log,
-) -> io::Result<(Child, OwnedFd)> {
-    let start = AuthStart {
-        options: options.encode_for_auth(),
-        host_keys: inherited.start.host_keys.clone(),
-        remote_address: addresses.remote.to_string(),
-        remote_port: addresses.remote_port,
-        local_address: addresses.local.to_string(),
-        local_port: addresses.local_port,
-        chroot: inherited.start.chroot.clone(),
-        uid_gid: inherited.start.auth_ids,
-        log_level: log.level().unwrap_or(privsep::LogLevel::Fatal),
-        login_grace_seconds: options.login_grace_time_s,
-    };
-    let start = sys::memfd::sealed("sshd-auth", &start.encode_body())?;
-    let (ours, theirs) = sys::socket::stream_pair()?;
-    let mut command = inherited.executable.command()?;
-    command
-        .args(["fulmar", roles::ROLE_AUTH])
-        .without_stdio()
-        .fd_shared(sys::io::stderr(), 2)
-        .fd_shared(&inherited.network, roles::NETWORK_FD)
-        .fd(theirs, roles::RPC_FD)
-        .fd(start, roles::AUTH_START_FD)
-        .death_signal(Signal::KILL);
-    let child = command.spawn()?;
-    Ok((child, ours))
+    (grace_ms > 0).then(|| accepted_ms.saturating_add(grace_ms))
 }
 
 /// What the listener hears of a connection that ended before a login.

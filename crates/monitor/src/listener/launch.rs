@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use config::server::{ServerConfig, ServerOptions};
 use privsep::{Message, MonitorSecrets, MonitorStart, Secret, roles};
-use sys::process::{Child, SelfExe};
+use sys::process::{Child, Command, SelfExe};
 use zeroize::Zeroizing;
 
 use super::hostkeys::HostKeys;
@@ -155,15 +155,33 @@ impl Launch {
     /// Why it could not be started.
     pub(crate) fn start(&self, network: OwnedFd, accepted_ms: u64) -> io::Result<(Child, OwnedFd)> {
         let (news, news_writer) = sys::io::pipe()?;
+        let mut command = self.command(Some(accepted_ms), news_writer)?;
+        command.fd(network, roles::NETWORK_FD);
         sys::io::set_nonblocking(&news, true)?;
+        Ok((command.spawn()?, news))
+    }
+
+    /// Starts a monitor for a connection that is still to come; returns it and the socket by which
+    /// it is given one, and tells its news from then on. Never waits for it.
+    ///
+    /// # Errors
+    /// Why it could not be started.
+    pub(super) fn start_ahead(&self) -> io::Result<(Child, OwnedFd)> {
+        let (ours, theirs) = sys::socket::stream_pair()?;
+        let mut command = self.command(None, theirs)?;
+        sys::io::set_nonblocking(&ours, true)?;
+        Ok((command.spawn()?, ours))
+    }
+
+    /// What every monitor is started with.
+    fn command(&self, accepted_ms: Option<u64>, news: OwnedFd) -> io::Result<Command> {
         let keys = self.key_pipe(accepted_ms)?;
         let mut command = self.executable.command()?;
         command
             .args(["fulmar", roles::ROLE_MONITOR])
             .env("PATH", PATH)
             .without_stdio()
-            .fd(network, roles::NETWORK_FD)
-            .fd(news_writer, roles::MONITOR_NEWS_FD)
+            .fd(news, roles::MONITOR_NEWS_FD)
             .fd_shared(&self.start, roles::MONITOR_CONFIG_FD)
             .fd(keys, roles::MONITOR_KEYS_FD)
             .fd_shared(&self.executable, roles::MONITOR_BINARY_FD)
@@ -179,7 +197,7 @@ impl Launch {
         if let Ok(zone) = std::env::var("TZ") {
             command.env("TZ", zone);
         }
-        Ok((command.spawn()?, news))
+        Ok(command)
     }
 
     /// What monitors read first.
@@ -189,7 +207,7 @@ impl Launch {
     }
 
     /// A pipe that holds the secrets already: its writer is closed before anyone reads.
-    pub(super) fn key_pipe(&self, accepted_ms: u64) -> io::Result<OwnedFd> {
+    pub(super) fn key_pipe(&self, accepted_ms: Option<u64>) -> io::Result<OwnedFd> {
         let secrets = MonitorSecrets {
             accepted_ms,
             delay_secret: self.delay_secret.clone(),

@@ -11,6 +11,7 @@ mod launch;
 mod penalties;
 mod serve;
 mod sockets;
+mod spares;
 mod startups;
 
 use std::ffi::OsString;

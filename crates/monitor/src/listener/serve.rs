@@ -17,6 +17,7 @@ use super::block::NetBlock;
 use super::launch::Launch;
 use super::penalties::{Offence, Penalties};
 use super::sockets::Socket;
+use super::spares::Spares;
 use super::startups::{Refusal, StartupRules, Startups, Verdict};
 use crate::log::Log;
 
@@ -67,6 +68,7 @@ pub(crate) struct Listener<'log> {
     log: &'log Log,
     options: ServerOptions,
     launch: Launch,
+    spares: Spares,
     sockets: Vec<Socket>,
     epoll: Epoll,
     signals: SignalFd,
@@ -94,9 +96,11 @@ impl<'log> Listener<'log> {
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(&signals, SIGNAL_TOKEN, Interest::READABLE)?;
+        let options = config.global();
         let listener = Self {
             log,
-            options: config.global(),
+            spares: spares_of(&options, only_one),
+            options,
             launch,
             sockets,
             epoll,
@@ -147,7 +151,9 @@ impl<'log> Listener<'log> {
                     self.accept(token, now_ms);
                 }
             }
-            self.keep_time(sys::time::monotonic_ms());
+            let now_ms = sys::time::monotonic_ms();
+            self.keep_time(now_ms);
+            self.prepare(now_ms);
             if self.only_one && self.sockets.is_empty() && self.pending.is_empty() {
                 return Ok(Stop::OnlyConnection);
             }
@@ -173,6 +179,7 @@ impl<'log> Listener<'log> {
             .values()
             .filter_map(|pending| pending.deadline_ms)
             .chain(self.paused_until_ms)
+            .chain(self.spares.due_ms(self.places_left()))
             .min()
             .map(|at_ms| at_ms.saturating_sub(now_ms))
     }
@@ -201,6 +208,25 @@ impl<'log> Listener<'log> {
                     .info(&format!("Timeout before authentication for {address}"));
                 self.penalise(address, source, Offence::GraceExceeded, now_ms);
             }
+        }
+    }
+
+    /// How many more connections MaxStartups would let in.
+    fn places_left(&self) -> usize {
+        let full = StartupRules::of(&self.options).full;
+        full.saturating_sub(self.startups.total())
+    }
+
+    /// Starts a monitor for a connection to come, when it is time; one at a time, so that a
+    /// connection never waits for several.
+    fn prepare(&mut self, now_ms: u64) {
+        let due = self.spares.due_ms(self.places_left());
+        if due.is_some_and(|at| at <= now_ms)
+            && let Err(error) = self.spares.add(&self.launch, now_ms)
+        {
+            self.log.error(&format!(
+                "starting a process ahead of its connection: {error}"
+            ));
         }
     }
 
@@ -276,7 +302,10 @@ impl<'log> Listener<'log> {
         source: NetBlock,
         now_ms: u64,
     ) -> io::Result<()> {
-        let (child, news) = self.launch.start(network, now_ms)?;
+        let (child, news) = match self.spares.give(&network, now_ms) {
+            Some(waited) => waited,
+            None => self.launch.start(network, now_ms)?,
+        };
         let token = self.next_token;
         self.next_token += 1;
         self.epoll.add(&news, token, Interest::READABLE)?;
@@ -464,7 +493,13 @@ impl<'log> Listener<'log> {
                 .iter()
                 .find(|(_, pending)| pending.child.pid() == pid)
                 .map(|(token, _)| *token);
-            let Some(token) = token else { continue };
+            let Some(token) = token else {
+                if self.spares.has_ended(pid, now_ms) {
+                    let how = "a process that waited for a connection has ended";
+                    self.log.verbose(&format!("{how}: {status:?}"));
+                }
+                continue;
+            };
             // Its last news may still be in the pipe.
             self.hear(token, now_ms);
             let Some(mut pending) = self.pending.remove(&token) else {
@@ -514,9 +549,16 @@ impl<'log> Listener<'log> {
                 self.sockets = sockets;
             }
         }
+        // What waits knows the old one; without its socket it ends.
+        self.spares = spares_of(&self.options, self.only_one);
         if self.paused_until_ms.is_none() {
             self.watch_sockets(Interest::READABLE)?;
         }
         Ok(())
     }
+}
+
+fn spares_of(options: &ServerOptions, only_one: bool) -> Spares {
+    let wanted = usize::try_from(options.preauth_spares).unwrap_or(usize::MAX);
+    Spares::new(if only_one { 0 } else { wanted }, sys::time::monotonic_ms())
 }

@@ -112,12 +112,14 @@ messages! {
     68 AuthOutcome Monitor;
     69 KbdintPrompts Monitor;
     70 KeyAnswer Monitor;
+    71 AuthConnection Monitor;
     80 SessionGrant Monitor;
     81 HostkeysProof Monitor;
     82 PtyGranted Monitor;
     83 PtyRefused Monitor;
     96 MonitorStart Listener;
     97 MonitorSecrets Listener;
+    98 MonitorConnection Listener;
 }
 
 /// The row of the message with this number.

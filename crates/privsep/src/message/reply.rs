@@ -25,6 +25,25 @@ record! {
         options: Vec<u8>,
         /// Host keys and certificates in the configured order.
         host_keys: Vec<HostKey>,
+        /// The connection at [`crate::roles::NETWORK_FD`]; none for a process that was started
+        /// ahead of it, which is told once its sandbox is closed.
+        connection: Option<AuthConnection>,
+        /// Directory to chroot to before the sandbox closes; none when not started as root.
+        chroot: Option<String>,
+        /// User to become, with its group; none when not started as root.
+        uid_gid: Option<(u32, u32)>,
+        /// The most verbose level that is written, so that finer lines need not be sent.
+        log_level: LogLevel,
+    }
+}
+
+record! {
+    /// Whom the auth process speaks to. To one that was started ahead it is sent with the
+    /// descriptor of the connection.
+    AuthConnection {
+        /// What holds for this connection in place of [`AuthStart`]'s options, where they were
+        /// made before it came and Match says otherwise.
+        options: Option<Vec<u8>>,
         /// Text of the client's address.
         remote_address: String,
         /// Port of the client.
@@ -33,12 +52,6 @@ record! {
         local_address: String,
         /// Our port.
         local_port: u16,
-        /// Directory to chroot to before the sandbox closes; none when not started as root.
-        chroot: Option<String>,
-        /// User to become, with its group; none when not started as root.
-        uid_gid: Option<(u32, u32)>,
-        /// The most verbose level that is written, so that finer lines need not be sent.
-        log_level: LogLevel,
         /// Seconds until the monitor ends an unfinished login; 0 for never.
         login_grace_seconds: u32,
     }

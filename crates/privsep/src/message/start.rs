@@ -27,11 +27,21 @@ record! {
     /// What must not stand in a file that others could open: the body of this message on a
     /// pipe ([`crate::roles::MONITOR_KEYS_FD`]).
     MonitorSecrets {
-        /// When the connection was accepted, milliseconds of the monotonic clock.
-        accepted_ms: u64,
+        /// When the connection was accepted, milliseconds of the monotonic clock; none where it
+        /// is still to come, by [`MonitorConnection`].
+        accepted_ms: Option<u64>,
         /// 32 random bytes of this listener, for delays that do not average out.
         delay_secret: Secret,
         /// Private host key files without passphrase, by [`HostKey::index`].
         private_keys: Vec<Secret>,
+    }
+}
+
+record! {
+    /// The connection of a monitor that was started ahead of it, with its descriptor, on the
+    /// socket that is [`crate::roles::MONITOR_NEWS_FD`] then.
+    MonitorConnection {
+        /// As in [`MonitorSecrets`].
+        accepted_ms: u64,
     }
 }

@@ -1,7 +1,8 @@
 //! The process that speaks to a client that has not logged in: version exchange, key exchange
 //! and user authentication (RFC 4253, 4252, 4256), in a sandbox.
 //!
-//! [`start`] takes what the monitor hands down and closes the sandbox; [`link`] moves bytes
+//! [`start`] takes what the monitor hands down, closes the sandbox and, where this process was
+//! started ahead of its connection, waits for that; [`link`] moves bytes
 //! between the socket and the connection; [`login`] turns the connection's events into requests
 //! to the monitor and its answers into commands. Who may log in is decided there, in `monitor`.
 //!
@@ -14,14 +15,14 @@ mod link;
 mod login;
 mod start;
 
-use privsep::{Snapshot, roles};
+use privsep::{AuthStart, Snapshot, roles};
 
 use crate::log::Logger;
 use crate::rpc::Rpc;
 use end::End;
 use link::Link;
 use login::{Login, Step};
-use start::Start;
+use start::{Begun, Start};
 
 /// The program of role `sshd-auth`. Returns its exit status, one of [`privsep::roles::exit`].
 #[must_use]
@@ -38,7 +39,7 @@ pub fn auth_main() -> i32 {
             return roles::exit::NOT_STARTED;
         }
     };
-    let start = match Start::read(rpc) {
+    let mut start = match Start::read(rpc) {
         Ok(start) => start,
         Err(error) => {
             Logger::new(rpc, privsep::LogLevel::Fatal)
@@ -54,7 +55,15 @@ pub fn auth_main() -> i32 {
         );
         return roles::exit::NOT_STARTED;
     }
-    match serve(start, rpc, log) {
+    let begun = match start.connection(rpc) {
+        Ok(Some(begun)) => begun,
+        Ok(None) => return roles::exit::DONE,
+        Err(error) => {
+            log.line(privsep::LogLevel::Fatal, &format!("cannot start: {error}"));
+            return roles::exit::NOT_STARTED;
+        }
+    };
+    match serve(begun, &start.auth, rpc, log) {
         Ok(()) => roles::exit::DONE,
         Err(failed) => {
             failed.end.log(&log, &failed.peer, failed.user.as_deref());
@@ -70,19 +79,21 @@ struct Failed {
     user: Option<Vec<u8>>,
 }
 
-fn serve(start: Start, rpc: &Rpc, log: Logger<'_>) -> Result<(), Failed> {
+fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<(), Failed> {
+    let connection = &begun.connection;
     let peer = format!(
         "{} port {}",
-        start.auth.remote_address, start.auth.remote_port
+        connection.remote_address, connection.remote_port
     );
-    let mut login = Login::new(rpc, log, &start.auth);
+    let grace_seconds = connection.login_grace_seconds;
+    let mut login = Login::new(rpc, log, start);
     let failed = |end, login: &Login<'_>| Failed {
         end,
         peer: peer.clone(),
         user: login.user().map(<[u8]>::to_vec),
     };
-    let mut link = match Link::new(start.network, start.transport, start.host_keys) {
-        Ok(link) => link.with_grace(start.auth.login_grace_seconds),
+    let mut link = match Link::new(begun.network, begun.transport, begun.host_keys) {
+        Ok(link) => link.with_grace(grace_seconds),
         Err(end) => return Err(failed(end, &login)),
     };
     loop {

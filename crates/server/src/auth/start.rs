@@ -6,12 +6,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use config::server::ServerOptions;
-use privsep::{AuthStart, Message, roles};
+use privsep::{AuthConnection, AuthStart, Message, roles};
 use proto::{ServerHostKey, TransportConfig};
 use sys::process::Credentials;
 use sys::sandbox::{Confinement, DEFAULT_OPEN_FILES, SandboxPolicy};
 
-use crate::rpc::Rpc;
+use sys::memory::REST;
+
+use crate::rpc::{Rpc, RpcError};
 use crate::transport;
 
 /// Largest start record that is read, in bytes: lists of algorithms and host certificates.
@@ -35,8 +37,15 @@ fn failed(what: &'static str) -> impl Fn(&dyn fmt::Display) -> StartError {
 
 /// All that is read before the sandbox closes.
 pub(super) struct Start {
-    pub(super) network: OwnedFd,
+    network: Option<OwnedFd>,
     pub(super) auth: AuthStart,
+    transport: TransportConfig,
+}
+
+/// A connection to serve.
+pub(super) struct Begun {
+    pub(super) network: OwnedFd,
+    pub(super) connection: AuthConnection,
     pub(super) transport: TransportConfig,
     pub(super) host_keys: Vec<ServerHostKey>,
 }
@@ -46,21 +55,46 @@ impl Start {
     pub(super) fn read(rpc: &'static Rpc) -> Result<Self, StartError> {
         sys::io::ensure_stdio().map_err(|e| failed("standard descriptors")(&e))?;
         crate::log::only_by(rpc).map_err(|e| failed("standard error")(&e))?;
-        let network =
-            sys::io::inherited(roles::NETWORK_FD).map_err(|e| failed("network descriptor")(&e))?;
         let record =
             sys::io::inherited(roles::AUTH_START_FD).map_err(|e| failed("start descriptor")(&e))?;
         let bytes = sys::memfd::read_sealed(&record, MAX_START_BYTES)
             .map_err(|e| failed("start record")(&e))?;
         let auth = AuthStart::decode_body(&bytes).map_err(|e| failed("start record")(&e))?;
-        let options = ServerOptions::decode(&auth.options).map_err(|e| failed("options")(&e))?;
-        let host_keys = transport::host_keys(&auth.host_keys);
+        let network = auth
+            .connection
+            .as_ref()
+            .map(|_| sys::io::inherited(roles::NETWORK_FD))
+            .transpose()
+            .map_err(|e| failed("network descriptor")(&e))?;
         Ok(Self {
             network,
-            transport: transport::config(&options),
-            host_keys,
+            transport: transport_of(&auth.options)?,
             auth,
         })
+    }
+
+    /// The connection, waited for where this process was started ahead of it; none when it was not
+    /// needed. For behind [`close_sandbox`](Self::close_sandbox).
+    pub(super) fn connection(&mut self, rpc: &Rpc) -> Result<Option<Begun>, StartError> {
+        let mut transport = core::mem::take(&mut self.transport);
+        let given = self.network.take().zip(self.auth.connection.take());
+        let (network, connection) = match given {
+            Some(given) => given,
+            None => match await_connection(rpc) {
+                Ok((network, connection)) => (network, connection),
+                Err(RpcError::Closed) => return Ok(None),
+                Err(error) => return Err(failed("waiting for a connection")(&error)),
+            },
+        };
+        if let Some(options) = &connection.options {
+            transport = transport_of(options)?;
+        }
+        Ok(Some(Begun {
+            network,
+            connection,
+            transport,
+            host_keys: transport::host_keys(&self.auth.host_keys),
+        }))
     }
 
     /// Closes the sandbox. From here on this process opens nothing and starts nothing.
@@ -89,4 +123,18 @@ impl Start {
         };
         sys::sandbox::preauth(&policy).map_err(|error| StartError(error.to_string()))
     }
+}
+
+fn transport_of(options: &[u8]) -> Result<TransportConfig, StartError> {
+    let options = ServerOptions::decode(options).map_err(|e| failed("options")(&e))?;
+    Ok(transport::config(&options))
+}
+
+fn await_connection(rpc: &Rpc) -> Result<(OwnedFd, AuthConnection), RpcError> {
+    if !sys::io::wait_readable(rpc.as_fd(), Some(REST))? {
+        // It may take hours.
+        sys::memory::rest();
+    }
+    let (connection, network) = rpc.expect_with_descriptor()?;
+    Ok((network, connection))
 }

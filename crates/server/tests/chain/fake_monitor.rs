@@ -11,8 +11,9 @@ use config::environment::SystemFiles;
 use config::{ServerArguments, ServerConfig};
 use keys::{PrivateKey, SignatureAlgorithm};
 use privsep::{
-    AuthOutcome, AuthStart, Frame, FrameHeader, HostKey, HostkeysProof, KeyAnswer, LogLevel,
-    Message, Restrictions, SessionGrant, Signature, Snapshot, ToMonitor, UserPolicy, roles,
+    AuthConnection, AuthOutcome, AuthStart, Frame, FrameHeader, HostKey, HostkeysProof, KeyAnswer,
+    LogLevel, Message, Restrictions, SessionGrant, Signature, Snapshot, ToMonitor, UserPolicy,
+    roles,
 };
 use sys::process::{ExitStatus, SelfExe};
 
@@ -163,14 +164,17 @@ impl Connection {
         let start = AuthStart {
             options: options.reduced_for_auth().encode(),
             host_keys: host_keys(),
-            remote_address: self.peer.ip().to_string(),
-            remote_port: self.peer.port(),
-            local_address: self.address.ip().to_string(),
-            local_port: self.address.port(),
+            connection: Some(AuthConnection {
+                options: None,
+                remote_address: self.peer.ip().to_string(),
+                remote_port: self.peer.port(),
+                local_address: self.address.ip().to_string(),
+                local_port: self.address.port(),
+                login_grace_seconds: self.policy.grace_seconds,
+            }),
             chroot: cage.as_ref().map(|(directory, _)| directory.clone()),
             uid_gid: cage.map(|(_, ids)| ids),
             log_level: LogLevel::Debug1,
-            login_grace_seconds: self.policy.grace_seconds,
         };
         let start = sys::memfd::sealed("auth-start", &start.encode_body()).expect("a memory file");
         let (rpc, theirs) = sys::socket::stream_pair().expect("a pair");

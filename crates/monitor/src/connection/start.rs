@@ -1,0 +1,227 @@
+//! What a monitor begins with: what the listener hands down, and the auth process. A monitor that
+//! was started ahead of its connection (PreauthSpares) starts its auth process, and then waits for
+//! the connection; everybody else has it from the beginning.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use config::server::ServerOptions;
+use privsep::roles::{self, ConnectionNews};
+use privsep::{
+    AuthConnection, AuthStart, FrameSplitter, Message, MonitorConnection, MonitorSecrets,
+    MonitorStart, Secret,
+};
+use sys::memory::REST;
+use sys::process::{Child, SelfExe};
+use sys::signals::Signal;
+
+use super::{MAX_SECRETS_BYTES, MAX_START_BYTES};
+use crate::log::Log;
+
+/// What the listener hands down.
+pub(super) struct Handed {
+    network: Option<OwnedFd>,
+    news: OwnedFd,
+    pub(super) start: MonitorStart,
+    secrets: MonitorSecrets,
+    executable: SelfExe,
+}
+
+/// A connection, and all that is needed to serve it.
+pub(super) struct Inherited {
+    pub(super) network: OwnedFd,
+    pub(super) news: Option<OwnedFd>,
+    pub(super) start: MonitorStart,
+    /// Milliseconds of the monotonic clock.
+    pub(super) accepted_ms: u64,
+    pub(super) delay_secret: Secret,
+    pub(super) private_keys: Vec<Secret>,
+    pub(super) executable: SelfExe,
+    /// The auth process, where it was started ahead.
+    auth: Option<Waiting>,
+}
+
+impl Handed {
+    pub(super) fn read() -> Result<Self, String> {
+        let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+        sys::io::ensure_stdio().map_err(failed("standard descriptors"))?;
+        // No core file and no tracing; a limit of 0 would pass on to the user's programs.
+        sys::process::set_dumpable(false).map_err(failed("dumpable"))?;
+        let inherited = |number, what| sys::io::inherited(number).map_err(failed(what));
+        let keys = inherited(roles::MONITOR_KEYS_FD, "key descriptor")?;
+        let secrets = zeroize::Zeroizing::new(
+            sys::io::read_to_end(&keys, MAX_SECRETS_BYTES).map_err(failed("host keys"))?,
+        );
+        drop(keys);
+        let secrets =
+            MonitorSecrets::decode_body(&secrets).map_err(|error| format!("host keys: {error}"))?;
+        let network = secrets
+            .accepted_ms
+            .map(|_| inherited(roles::NETWORK_FD, "network descriptor"))
+            .transpose()?;
+        let news = inherited(roles::MONITOR_NEWS_FD, "news descriptor")?;
+        let config = inherited(roles::MONITOR_CONFIG_FD, "configuration descriptor")?;
+        let binary = inherited(roles::MONITOR_BINARY_FD, "program descriptor")?;
+        let start =
+            sys::memfd::read_sealed(&config, MAX_START_BYTES).map_err(failed("start record"))?;
+        Ok(Self {
+            network,
+            news,
+            start: MonitorStart::decode_body(&start)
+                .map_err(|error| format!("start record: {error}"))?,
+            secrets,
+            executable: SelfExe::from_fd(binary),
+        })
+    }
+
+    /// The connection, waited for where it is still to come; none when the listener has none for
+    /// this monitor any more. `options` hold for a connection of which nothing is known.
+    pub(super) fn connection(
+        self,
+        options: &ServerOptions,
+        log: &Log,
+    ) -> Result<Option<Inherited>, String> {
+        let Self {
+            network,
+            news,
+            start,
+            secrets,
+            executable,
+        } = self;
+        let (network, accepted_ms, auth) = match (network, secrets.accepted_ms) {
+            (Some(network), Some(accepted_ms)) => (network, accepted_ms, None),
+            _ => {
+                let auth = start_auth(&start, &executable, options, None, log)
+                    .map_err(|error| format!("starting the auth process: {error}"))?;
+                let _ = sys::process::set_title("sshd: [waiting]");
+                let came = await_connection(&news)
+                    .map_err(|error| format!("waiting for a connection: {error}"))?;
+                let Some((network, accepted_ms)) = came else {
+                    // The auth process ends with its socket.
+                    return Ok(None);
+                };
+                let (process, socket) = auth;
+                (network, accepted_ms, Some(Waiting { process, socket }))
+            }
+        };
+        Ok(Some(Inherited {
+            network,
+            news: Some(news),
+            start,
+            accepted_ms,
+            delay_secret: secrets.delay_secret,
+            private_keys: secrets.private_keys,
+            executable,
+            auth,
+        }))
+    }
+}
+
+/// The one message that a monitor which was started ahead gets from the listener.
+fn await_connection(news: &OwnedFd) -> io::Result<Option<(OwnedFd, u64)>> {
+    if !sys::io::wait_readable(news, Some(REST))? {
+        // It may take hours.
+        sys::memory::rest();
+    }
+    let mut bytes = [0; 64];
+    let mut received = sys::socket::recv_with_fds(news, &mut bytes, 1)?;
+    if received.len == 0 {
+        return Ok(None);
+    }
+    // A message this short is sent and received whole.
+    let mut splitter = FrameSplitter::new();
+    splitter.feed(bytes.get(..received.len).unwrap_or_default());
+    let frame = splitter.next_frame().map_err(io::Error::other)?;
+    let message: Option<MonitorConnection> = frame
+        .map(|frame| frame.decode())
+        .transpose()
+        .map_err(io::Error::other)?;
+    match (message, received.fds.pop()) {
+        (Some(message), Some(network)) => Ok(Some((network, message.accepted_ms))),
+        _ => Err(io::Error::other("no connection came with the message")),
+    }
+}
+
+impl Inherited {
+    pub(super) fn tell(&self, news: ConnectionNews) {
+        if let Some(pipe) = &self.news {
+            let _ = sys::io::write(pipe, &[news.byte()]);
+        }
+    }
+
+    /// The auth process for the connection and our end of the RPC: the one that waits, or a new
+    /// one. `told_apart`: the options may be others than those that were handed down ahead.
+    pub(super) fn start_auth(
+        &mut self,
+        options: &ServerOptions,
+        mut connection: AuthConnection,
+        told_apart: bool,
+        log: &Log,
+    ) -> io::Result<(Child, OwnedFd)> {
+        if let Some(waiting) = self.auth.take() {
+            connection.options = told_apart.then(|| options.encode_for_auth());
+            if let Some(begun) = waiting.begin(&self.network, &connection) {
+                return Ok(begun);
+            }
+            log.verbose("the auth process that was started ahead is gone; starting another");
+            connection.options = None;
+        }
+        let connection = Some((&self.network, connection));
+        start_auth(&self.start, &self.executable, options, connection, log)
+    }
+}
+
+/// An auth process that has closed its sandbox and waits for a connection.
+struct Waiting {
+    process: Child,
+    socket: OwnedFd,
+}
+
+impl Waiting {
+    /// Gives it the connection; none where it has ended.
+    fn begin(mut self, network: &OwnedFd, connection: &AuthConnection) -> Option<(Child, OwnedFd)> {
+        let frame = connection.encode_frame();
+        let sent = sys::socket::send_with_fds(&self.socket, &frame, &[network.as_fd()]).and_then(
+            |count| sys::io::write_all(&self.socket, frame.get(count..).unwrap_or_default()),
+        );
+        if sent.is_ok() {
+            return Some((self.process, self.socket));
+        }
+        let _ = self.process.signal(Signal::KILL);
+        let _ = self.process.wait();
+        None
+    }
+}
+
+/// Starts an auth process, with a connection or ahead of it.
+fn start_auth(
+    start: &MonitorStart,
+    executable: &SelfExe,
+    options: &ServerOptions,
+    connection: Option<(&OwnedFd, AuthConnection)>,
+    log: &Log,
+) -> io::Result<(Child, OwnedFd)> {
+    let (network, connection) = connection.unzip();
+    let record = AuthStart {
+        options: options.encode_for_auth(),
+        host_keys: start.host_keys.clone(),
+        connection,
+        chroot: start.chroot.clone(),
+        uid_gid: start.auth_ids,
+        log_level: log.level().unwrap_or(privsep::LogLevel::Fatal),
+    };
+    let record = sys::memfd::sealed("sshd-auth", &record.encode_body())?;
+    let (ours, theirs) = sys::socket::stream_pair()?;
+    let mut command = executable.command()?;
+    command
+        .args(["fulmar", roles::ROLE_AUTH])
+        .without_stdio()
+        .fd_shared(sys::io::stderr(), 2)
+        .fd(theirs, roles::RPC_FD)
+        .fd(record, roles::AUTH_START_FD)
+        .death_signal(Signal::KILL);
+    if let Some(network) = network {
+        command.fd_shared(network, roles::NETWORK_FD);
+    }
+    Ok((command.spawn()?, ours))
+}
