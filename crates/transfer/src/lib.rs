@@ -22,6 +22,8 @@ pub mod relay;
 pub mod remote;
 pub mod report;
 pub mod scp;
+#[cfg(test)]
+mod scratch;
 pub mod serve;
 pub mod sink;
 pub mod source;

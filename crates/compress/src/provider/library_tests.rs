@@ -11,19 +11,35 @@ const INSTALLED: &[&str] = &[
     "/lib/x86_64-linux-gnu/libz.so.1",
 ];
 
-fn fake(name: &str, flags: &[&str]) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("fulmar-fakes-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join(format!("lib{name}.so"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_zlib.c");
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-w", "-o"])
-        .arg(&path)
-        .arg(source)
-        .args(flags)
-        .status();
-    assert!(built.expect("a C compiler").success());
-    path
+/// A folder for libraries that a test has built; it goes when this does.
+struct Fakes(PathBuf);
+
+impl Fakes {
+    fn new(test: &str) -> Self {
+        let name = format!("fulmar-fakes-{}-{test}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
+        let path = self.0.join(format!("lib{name}.so"));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_zlib.c");
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-w", "-o"])
+            .arg(&path)
+            .arg(source)
+            .args(flags)
+            .status();
+        assert!(built.expect("a C compiler").success());
+        path
+    }
+}
+
+impl Drop for Fakes {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 fn load(path: &Path) -> Arc<Library> {
@@ -108,11 +124,12 @@ fn what_a_library_lengthens_is_stored() {
 
 #[test]
 fn a_library_without_the_functions_that_not_all_have_is_used_all_the_same() {
-    let bare = load(&fake("bare", &["-DBARE"]));
+    let fakes = Fakes::new("bare");
+    let bare = load(&fakes.build("bare", &["-DBARE"]));
     assert_eq!(bare.missing().len(), 4);
     assert_eq!(bare.version(), None);
     self_test(&mut bare.encoder(), 6).unwrap();
-    let whole = load(&fake("whole", &[]));
+    let whole = load(&fakes.build("whole", &[]));
     assert_eq!(whole.missing(), Vec::<&str>::new());
     assert_eq!(whole.version(), Some("1.2.99-fake"));
     assert!(whole.path().ends_with("libwhole.so"));
@@ -121,6 +138,7 @@ fn a_library_without_the_functions_that_not_all_have_is_used_all_the_same() {
 
 #[test]
 fn a_fault_that_leaves_the_process_alive_is_seen() {
+    let fakes = Fakes::new("faults");
     for (at, how, says) in [
         ("INIT", "FAIL", "deflateInit2_ failed with -2"),
         ("RESET", "FAIL", "deflateReset failed with -2"),
@@ -134,7 +152,7 @@ fn a_fault_that_leaves_the_process_alive_is_seen() {
         ("DEFLATE", "FINAL", "its output ends the stream"),
         ("DEFLATE", "EMPTY", "does not end with a flush"),
     ] {
-        let path = fake(
+        let path = fakes.build(
             &format!("{at}{how}"),
             &[&format!("-DAT={at}"), &format!("-DHOW={how}")],
         );

@@ -4,6 +4,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -346,12 +347,23 @@ impl Connection {
     }
 }
 
+/// What the auth processes of all tests have as their root.
+fn empty_directory() -> PathBuf {
+    std::env::temp_dir().join(format!("fulmar-chain-empty-{}", std::process::id()))
+}
+
+/// Removes what the tests had in common.
+pub fn clear() {
+    // There is none where no test ran as root.
+    let _ = std::fs::remove_dir(empty_directory());
+}
+
 /// As root, the auth process needs an empty directory and a user of its own; else Landlock.
 fn cage() -> Option<(String, (u32, u32))> {
     if !sys::process::is_root() {
         return None;
     }
-    let directory = std::env::temp_dir().join(format!("fulmar-chain-empty-{}", std::process::id()));
+    let directory = empty_directory();
     std::fs::create_dir_all(&directory).expect("an empty directory");
     let user = sys::sandbox::unprivileged_user().expect("a user without rights");
     Some((

@@ -54,6 +54,7 @@ fn main() {
             Err(_) => failed.push(name),
         }
     }
+    fake_monitor::clear();
     println!(
         "test result: {passed} passed, {} failed {failed:?}",
         failed.len()

@@ -173,23 +173,19 @@ fn read_at(file: &File, mut at: u64, room: &mut [u8]) -> (usize, Option<io::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
     use std::io::Write;
 
     fn file(bytes: &[u8]) -> Arc<File> {
-        let path = std::env::temp_dir().join(format!(
-            "fulmar-outgoing-{}-{}",
-            std::process::id(),
-            bytes.len()
-        ));
+        let scratch = Scratch::new();
         let mut file = File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(true)
-            .open(&path)
+            .open(scratch.join("file"))
             .unwrap();
         file.write_all(bytes).unwrap();
-        std::fs::remove_file(path).unwrap();
         Arc::new(file)
     }
 

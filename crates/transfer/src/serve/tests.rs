@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -17,23 +17,7 @@ use sftp::{Attributes, Code, ExactTimes, Timestamp};
 use sys::fs::Place;
 
 use super::*;
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fulmar-serve-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::scratch::Scratch;
 
 /// Buffers of this many bytes.
 struct Plain(usize);
@@ -218,15 +202,15 @@ const CREATE: u32 = open_flag::READ | open_flag::WRITE | open_flag::CREATE;
 
 #[test]
 fn what_is_written_is_read_whatever_the_pieces() {
-    let scratch = Scratch::new("write");
-    let mut client = Client::at(&scratch.0);
+    let scratch = Scratch::new();
+    let mut client = Client::at(&scratch);
     let handle = client.open(b"file", CREATE);
     let bytes = noise(255 * 1024);
     for index in 0..3 {
         let offset = index * bytes.len() as u64;
         assert_eq!(client.write(&handle, offset, &bytes), ok());
     }
-    assert_eq!(fs::read(scratch.0.join("file")).unwrap(), bytes.repeat(3));
+    assert_eq!(fs::read(scratch.join("file")).unwrap(), bytes.repeat(3));
     for (offset, len, expected) in [
         (0, u32::MAX, &bytes[..]),
         (5, 100_000, &bytes[5..100_005]),
@@ -274,8 +258,8 @@ fn what_is_written_is_read_whatever_the_pieces() {
 
 #[test]
 fn answers_come_in_the_order_of_requests() {
-    let scratch = Scratch::new("order");
-    let mut client = Client::at(&scratch.0);
+    let scratch = Scratch::new();
+    let mut client = Client::at(&scratch);
     let mut ids = Vec::new();
     for _ in 0..300 {
         ids.push(client.send(&Request::Lstat(request::Lstat { path: b"." })));
@@ -302,22 +286,22 @@ fn a_full_disk_is_named_and_leaves_no_hole() {
     let full = Answer::Status(Code::FAILURE, "No space left on device".to_owned());
     assert_eq!(client.write(&handle, 0, b"abc"), full);
     // What lies behind the first byte that is missing is refused, even where it would fit.
-    let scratch = Scratch::new("hole");
-    let mut client = Client::at(&scratch.0);
+    let scratch = Scratch::new();
+    let mut client = Client::at(&scratch);
     let handle = client.open(b"file", CREATE);
     client.serve.handles.file(&handle).unwrap().failed =
         Some((3, Failed::new(Code::FAILURE, "No space left on device")));
     assert_eq!(client.write(&handle, 10, b"behind"), full);
-    assert_eq!(fs::metadata(scratch.0.join("file")).unwrap().len(), 0);
+    assert_eq!(fs::metadata(scratch.join("file")).unwrap().len(), 0);
     assert_eq!(client.write(&handle, 0, b"abcdef"), ok());
     assert_eq!(client.write(&handle, 10, b"behind"), ok());
 }
 
 #[test]
 fn attributes_are_told_and_set_to_the_nanosecond_when_asked() {
-    let scratch = Scratch::new("times");
-    fs::write(scratch.0.join("file"), "x").unwrap();
-    let mut client = Client::at(&scratch.0);
+    let scratch = Scratch::new();
+    fs::write(scratch.join("file"), "x").unwrap();
+    let mut client = Client::at(&scratch);
     let at = |seconds, nanoseconds| Timestamp {
         seconds,
         nanoseconds,
@@ -336,7 +320,7 @@ fn attributes_are_told_and_set_to_the_nanosecond_when_asked() {
         attributes,
     });
     assert_eq!(client.ask(&set), ok());
-    let mode = fs::metadata(scratch.0.join("file")).unwrap().permissions();
+    let mode = fs::metadata(scratch.join("file")).unwrap().permissions();
     assert_eq!(mode.mode() & 0o7777, 0o4751);
     let stat = Request::Stat(request::Stat { path: b"file" });
     let Answer::Attrs(told) = client.ask(&stat) else {
@@ -353,16 +337,12 @@ fn attributes_are_told_and_set_to_the_nanosecond_when_asked() {
 
 #[test]
 fn a_directory_is_listed_in_several_answers() {
-    let scratch = Scratch::new("list");
+    let scratch = Scratch::new();
     for index in 0..1000 {
-        fs::write(scratch.0.join(format!("file-{index}")), "").unwrap();
+        fs::write(scratch.join(format!("file-{index}")), "").unwrap();
     }
-    fs::write(
-        scratch.0.join(std::ffi::OsStr::from_bytes(b"caf\xe9\n")),
-        "",
-    )
-    .unwrap();
-    let mut client = Client::at(&scratch.0);
+    fs::write(scratch.join(std::ffi::OsStr::from_bytes(b"caf\xe9\n")), "").unwrap();
+    let mut client = Client::at(&scratch);
     let open = Request::Opendir(request::Opendir { path: b"." });
     let Answer::Handle(handle) = client.ask(&open) else {
         panic!("no HANDLE");
@@ -386,11 +366,11 @@ fn a_directory_is_listed_in_several_answers() {
 
 #[test]
 fn a_range_is_sent_as_data_after_data_and_holes_are_told() {
-    let scratch = Scratch::new("range");
+    let scratch = Scratch::new();
     let mut bytes = vec![0; 3 << 20];
     bytes[1 << 20..][..100_000].copy_from_slice(&noise(100_000));
-    fs::write(scratch.0.join("dense"), &bytes).unwrap();
-    let mut client = Client::at(&scratch.0);
+    fs::write(scratch.join("dense"), &bytes).unwrap();
+    let mut client = Client::at(&scratch);
     let handle = client.open(b"dense", open_flag::READ);
     client.send(&Request::Extended(Extended::ReadRange(
         extension::ReadRange {
@@ -452,8 +432,8 @@ fn a_range_is_sent_as_data_after_data_and_holes_are_told() {
             other => assert_eq!(other, ok()),
         }
     }
-    assert!(got == fs::read(scratch.0.join("sparse")).unwrap());
-    let allocated = fs::metadata(scratch.0.join("sparse")).unwrap().blocks() * 512;
+    assert!(got == fs::read(scratch.join("sparse")).unwrap());
+    let allocated = fs::metadata(scratch.join("sparse")).unwrap().blocks() * 512;
     if allocated < 1 << 20 {
         assert!(sent < 1 << 20, "{sent} bytes sent of {allocated}");
     }
@@ -461,10 +441,10 @@ fn a_range_is_sent_as_data_after_data_and_holes_are_told() {
 
 #[test]
 fn ranges_are_hashed_as_a_whole_and_by_blocks() {
-    let scratch = Scratch::new("hash");
+    let scratch = Scratch::new();
     let bytes = noise(5 << 18);
-    fs::write(scratch.0.join("file"), &bytes).unwrap();
-    let mut client = Client::at(&scratch.0);
+    fs::write(scratch.join("file"), &bytes).unwrap();
+    let mut client = Client::at(&scratch);
     let handle = client.open(b"file", open_flag::READ);
     let mut hash = |offset, len, block_len| {
         let request = extension::HashRange {
@@ -500,8 +480,8 @@ fn ranges_are_hashed_as_a_whole_and_by_blocks() {
 
 #[test]
 fn small_files_take_one_request_each() {
-    let scratch = Scratch::new("small");
-    let mut client = Client::at(&scratch.0);
+    let scratch = Scratch::new();
+    let mut client = Client::at(&scratch);
     let put = |data| {
         Extended::PutFile(extension::PutFile {
             path: b"file",
@@ -525,7 +505,7 @@ fn small_files_take_one_request_each() {
         client.extended(put(b"again")),
         Answer::Status(Code::FAILURE, "File exists".to_owned())
     );
-    let metadata = fs::metadata(scratch.0.join("file")).unwrap();
+    let metadata = fs::metadata(scratch.join("file")).unwrap();
     assert_eq!(metadata.mode() & 0o7777, 0o646);
     assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (5, 6));
     let get = |max_len| {
@@ -549,13 +529,13 @@ fn small_files_take_one_request_each() {
 
 #[test]
 fn a_tree_is_told_with_directories_before_what_is_in_them() {
-    let scratch = Scratch::new("walk");
-    fs::create_dir_all(scratch.0.join("a/b/c")).unwrap();
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.join("a/b/c")).unwrap();
     for index in 0..500 {
-        fs::write(scratch.0.join(format!("a/b/file-{index}")), "x").unwrap();
+        fs::write(scratch.join(format!("a/b/file-{index}")), "x").unwrap();
     }
-    symlink("../..", scratch.0.join("a/b/up")).unwrap();
-    let mut client = Client::at(&scratch.0);
+    symlink("../..", scratch.join("a/b/up")).unwrap();
+    let mut client = Client::at(&scratch);
     let mut walk = |flags| {
         client.send(&Request::Extended(Extended::Walk(extension::Walk {
             path: b".",
@@ -594,14 +574,14 @@ fn a_tree_is_told_with_directories_before_what_is_in_them() {
 
 #[test]
 fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
-    let scratch = Scratch::new("walk-confined");
-    fs::create_dir(scratch.0.join("root")).unwrap();
-    fs::write(scratch.0.join("secret"), "outside").unwrap();
-    fs::write(scratch.0.join("root/in"), "inside!!").unwrap();
-    symlink(scratch.0.join("secret"), scratch.0.join("root/absolute")).unwrap();
-    symlink("../secret", scratch.0.join("root/relative")).unwrap();
-    symlink("/in", scratch.0.join("root/inner")).unwrap();
-    let root = scratch.0.join("root");
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.join("root")).unwrap();
+    fs::write(scratch.join("secret"), "outside").unwrap();
+    fs::write(scratch.join("root/in"), "inside!!").unwrap();
+    symlink(scratch.join("secret"), scratch.join("root/absolute")).unwrap();
+    symlink("../secret", scratch.join("root/relative")).unwrap();
+    symlink("/in", scratch.join("root/inner")).unwrap();
+    let root = scratch.join("root");
     let Ok(place) = Place::confined(root.as_os_str().as_bytes(), b"/") else {
         return;
     };
@@ -631,10 +611,10 @@ fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
 
 #[test]
 fn copies_within_the_server_end_even_onto_themselves() {
-    let scratch = Scratch::new("copy");
+    let scratch = Scratch::new();
     let bytes = noise(9 << 20);
-    fs::write(scratch.0.join("from"), &bytes).unwrap();
-    let mut client = Client::at(&scratch.0);
+    fs::write(scratch.join("from"), &bytes).unwrap();
+    let mut client = Client::at(&scratch);
     let from = client.open(b"from", CREATE);
     let to = client.open(b"to", CREATE);
     let copy = |from, from_offset, len, to, to_offset| {
@@ -653,7 +633,7 @@ fn copies_within_the_server_end_even_onto_themselves() {
     assert_eq!(answers[0].1, ok());
     assert!(matches!(&answers[1].1, Answer::Attrs(told)
         if told.size == Some(bytes.len() as u64 - 5)));
-    assert!(fs::read(scratch.0.join("to")).unwrap() == bytes[5..]);
+    assert!(fs::read(scratch.join("to")).unwrap() == bytes[5..]);
     for same in [
         copy(&from, 0, 0, &from, 1 << 20),
         copy(&from, 0, 100, &from, 50),
@@ -686,9 +666,9 @@ fn copies_within_the_server_end_even_onto_themselves() {
 
 #[test]
 fn a_read_only_server_changes_nothing() {
-    let scratch = Scratch::new("read-only");
-    fs::write(scratch.0.join("file"), "kept").unwrap();
-    let place = Place::everywhere(scratch.0.as_os_str().as_bytes()).unwrap();
+    let scratch = Scratch::new();
+    fs::write(scratch.join("file"), "kept").unwrap();
+    let place = Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
     let permits = Permits::new(true, None::<[&str; 0]>, []).unwrap();
     let mut client = Client::new(place, permits);
     let handle = client.open(b"file", open_flag::READ);
@@ -745,15 +725,15 @@ fn a_read_only_server_changes_nothing() {
             other => panic!("{request:?}: {other:?}"),
         }
     }
-    assert_eq!(fs::read(scratch.0.join("file")).unwrap(), b"kept");
-    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+    assert_eq!(fs::read(scratch.join("file")).unwrap(), b"kept");
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 1);
 }
 
 #[test]
 fn handles_and_jobs_are_bounded() {
-    let scratch = Scratch::new("bounds");
-    fs::write(scratch.0.join("file"), noise(1 << 20)).unwrap();
-    let mut client = Client::at(&scratch.0);
+    let scratch = Scratch::new();
+    fs::write(scratch.join("file"), noise(1 << 20)).unwrap();
+    let mut client = Client::at(&scratch);
     let Answer::Extended(fields) = client.extended(Extended::GetLimits(extension::GetLimits {}))
     else {
         panic!("no limits");
@@ -790,8 +770,8 @@ fn handles_and_jobs_are_bounded() {
 
 #[test]
 fn a_client_that_does_not_speak_the_protocol_is_told_or_left() {
-    let scratch = Scratch::new("odd");
-    let place = || Place::everywhere(scratch.0.as_os_str().as_bytes()).unwrap();
+    let scratch = Scratch::new();
+    let place = || Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
     let log = || Box::new(Heard(Arc::default(), Level::Quiet));
     let mut serve = Serve::new(place(), Permits::everything(), 4, log());
     let mut out = Vec::new();
@@ -806,7 +786,7 @@ fn a_client_that_does_not_speak_the_protocol_is_told_or_left() {
         Err(ServeError::Frame(_))
     ));
 
-    let mut client = Client::at(&scratch.0);
+    let mut client = Client::at(&scratch);
     for (message, code) in [
         (&[0, 0, 0, 5, 77, 0, 0, 0, 9][..], Code::OP_UNSUPPORTED),
         (&[0, 0, 0, 5, 3, 0, 0, 0, 9], Code::BAD_MESSAGE),
@@ -828,11 +808,11 @@ fn a_client_that_does_not_speak_the_protocol_is_told_or_left() {
 
 #[test]
 fn small_packets_carry_everything() {
-    let scratch = Scratch::new("packets");
+    let scratch = Scratch::new();
     let bytes = noise(100_000);
-    fs::write(scratch.0.join("file"), &bytes).unwrap();
+    fs::write(scratch.join("file"), &bytes).unwrap();
     for max in [14, 100, 1000, 5000] {
-        let mut client = Client::at(&scratch.0);
+        let mut client = Client::at(&scratch);
         client.buffers = Plain(max);
         let handle = client.open(b"file", open_flag::READ);
         let read = Request::Read(request::Read {

@@ -289,12 +289,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn place(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("fulmar-sink-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        path
-    }
+    use crate::scratch::Scratch;
 
     const ANEW: Opening = Opening::Anew {
         len: None,
@@ -303,7 +298,8 @@ mod tests {
 
     #[test]
     fn pieces_in_any_order_become_a_file_and_a_gap_cuts_it() {
-        let path = place("order");
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
         let mut sink = Sink::open(&path, 0o600, ANEW, false, false).unwrap();
         sink.write(3, b"def").unwrap();
         sink.write(8, b"i").unwrap();
@@ -321,12 +317,12 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"yzx");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn what_may_be_the_source_is_not_cut_by_opening() {
-        let path = place("self");
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
         std::fs::write(&path, b"content").unwrap();
         let metadata = std::fs::metadata(&path).unwrap();
         let seconds = crate::source::times_of(&metadata).modified.seconds;
@@ -344,12 +340,12 @@ mod tests {
         sink.write(0, b"content").unwrap();
         sink.finish(None, false).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"content");
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn a_temporary_file_gets_its_name_at_the_end_or_goes() {
-        let path = place("whole");
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
         let mut sink = Sink::open(&path, 0o600, ANEW, true, false).unwrap();
         sink.write(0, b"a").unwrap();
         assert!(!path.exists());
@@ -368,12 +364,12 @@ mod tests {
         std::os::unix::fs::symlink(&path, temporary_path(&path)).unwrap();
         assert!(Sink::open(&path, 0o600, ANEW, true, false).is_err());
         std::fs::remove_file(temporary_path(&path)).unwrap();
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn zeros_become_holes_and_the_length_stays() {
-        let path = place("holes");
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
         let mut sink = Sink::open(&path, 0o600, ANEW, false, true).unwrap();
         sink.write(0, &[1; 4096]).unwrap();
         sink.write(4096, &[0; 1 << 20]).unwrap();
@@ -382,6 +378,5 @@ mod tests {
         let metadata = std::fs::metadata(&path).unwrap();
         assert_eq!(metadata.len(), 4096 + (1 << 20));
         assert!(metadata.blocks() * 512 < 1 << 20);
-        std::fs::remove_file(path).unwrap();
     }
 }
