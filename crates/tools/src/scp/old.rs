@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+use std::time::Duration;
 
-use transfer::connect::spawn;
+use transfer::connect::{Watched, settle, spawn};
 use transfer::scp::{Conversation, OldError, Patterns, Terms};
 
 use super::options::{Options, Role};
@@ -16,6 +17,8 @@ use crate::copy::{Console, Server};
 
 /// Bytes read ahead.
 const BUFFER_BYTES: usize = 256 << 10;
+/// How long the connection may take to end when there is nothing more to say.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 fn terms(options: &Options, is_remote: bool) -> Terms {
     Terms {
@@ -91,17 +94,24 @@ fn talk(
         .map_err(Fatal::new)?;
     let (mut child, input, output) =
         spawn(&mut command).map_err(|error| Fatal::new(transfer::text::reason(&error)))?;
-    let mut received = BufReader::with_capacity(BUFFER_BYTES, File::from(output));
-    let mut sent = File::from(input);
+    let ends = Watched::new(output).and_then(|output| Ok((output, Watched::new(input)?)));
+    let (output, mut sent) = ends.map_err(|error| Fatal::new(transfer::text::reason(&error)))?;
+    let mut received = BufReader::with_capacity(BUFFER_BYTES, output);
     let mut conversation = Conversation::new(&mut received, &mut sent, terms, console);
     let result = go(&mut conversation);
     let failures = conversation.failures();
     drop(sent);
     drop(received);
-    let status = child.wait();
+    let patience = match result {
+        Err(OldError::Interrupted) => Some(Duration::ZERO),
+        Err(_) => Some(PATIENCE),
+        Ok(()) => None,
+    };
+    let status = settle(&mut child, patience);
     match result {
         Ok(()) if failures == 0 => match status {
-            Ok(status) if status.success() => Ok(()),
+            Some(status) if status.success() => Ok(()),
+            _ if sys::signals::noted() => Err(Fatal::new(OldError::Interrupted.to_string())),
             _ => Err(Fatal::new("the other side's scp failed")),
         },
         // It was said; the exit status says it, too.
@@ -142,7 +152,7 @@ pub(super) fn get(
     let words = command_line(options, Role::Source, false, path);
     let mut terms = terms(options, false);
     if !options.unchecked_names {
-        terms.patterns = Patterns::of(path);
+        terms.patterns = Some(Patterns::of(path));
     }
     talk(options, console, (server, &words), terms, |talk| {
         talk.receive(target)

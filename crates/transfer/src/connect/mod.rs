@@ -7,8 +7,14 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use sys::io::PollFd;
+use sys::signals::Signal;
 
 use crate::engine::{EngineError, Exchange, Transport};
+
+mod stream;
+
+pub(crate) use stream::LOOK;
+pub use stream::{SignalNoted, Watched, settle};
 
 /// Bytes that are gathered for one write, and read at once.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -32,6 +38,8 @@ struct Link {
 #[derive(Debug, Default)]
 pub struct Children {
     links: Vec<Link>,
+    /// See [`Children::deaf`].
+    deaf: bool,
 }
 
 /// Starts a program with pipes as its input and output, and gives our ends: what it reads, and
@@ -56,12 +64,32 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd, OwnedFd)> {
 }
 
 impl Children {
+    /// Children that do not hear the terminal's interrupt: it is for what they are used for at
+    /// the time, and not for the connection.
+    #[must_use]
+    pub fn deaf() -> Self {
+        Self {
+            links: Vec::new(),
+            deaf: true,
+        }
+    }
+
     /// Starts one more.
     ///
     /// # Errors
     /// The system's.
     pub fn add(&mut self, command: &mut Command) -> io::Result<()> {
-        let (child, input, output) = spawn(command)?;
+        let spawned = match self.deaf {
+            true => {
+                // What is ignored stays so in a program that is executed.
+                sys::signals::ignore(Signal::INT)?;
+                let spawned = spawn(command);
+                sys::signals::note(Signal::INT)?;
+                spawned
+            }
+            false => spawn(command),
+        };
+        let (child, input, output) = spawned?;
         sys::io::set_nonblocking(&input, true)?;
         sys::io::set_nonblocking(&output, true)?;
         self.links.push(Link {
@@ -109,7 +137,14 @@ impl Drop for Children {
         // Their input ends with us, and so they do; nobody waits for one that hangs.
         for link in &mut self.links {
             link.input = None;
-            let _ = link.child.try_wait();
+            let ended = link.child.try_wait();
+            // One that is deaf may be asking for a password.
+            if self.deaf
+                && matches!(ended, Ok(None))
+                && let Ok(pid) = i32::try_from(link.child.id())
+            {
+                let _ = sys::signals::send(pid, Signal::TERM);
+            }
         }
     }
 }

@@ -8,7 +8,9 @@
 //! that come are cut to 0777; a file that fails is cut to what came without a doubt.
 
 use std::io::{self, BufRead, Write};
+use std::time::Instant;
 
+use crate::connect::{LOOK, SignalNoted};
 use crate::plan::pace::Pace;
 use crate::report::{FileResult, Report};
 use crate::text;
@@ -44,6 +46,8 @@ pub struct Terms {
 pub enum OldError {
     /// The other side is gone.
     Lost,
+    /// A signal ended it.
+    Interrupted,
     /// The other side said that all is over; it was told.
     Over,
     /// It broke the protocol, or what it wants cannot be.
@@ -54,6 +58,7 @@ impl std::fmt::Display for OldError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Lost => f.write_str("lost connection"),
+            Self::Interrupted => f.write_str("Interrupted"),
             Self::Over => f.write_str("the other side gave up"),
             Self::Protocol(why) => write!(f, "protocol error: {why}"),
         }
@@ -63,8 +68,11 @@ impl std::fmt::Display for OldError {
 impl std::error::Error for OldError {}
 
 impl From<io::Error> for OldError {
-    fn from(_: io::Error) -> Self {
-        Self::Lost
+    fn from(error: io::Error) -> Self {
+        match error.get_ref() {
+            Some(inner) if inner.is::<SignalNoted>() => Self::Interrupted,
+            _ => Self::Lost,
+        }
     }
 }
 
@@ -105,6 +113,17 @@ impl<'c> Conversation<'c> {
     fn tell(&mut self, bytes: &[u8]) -> Result<(), OldError> {
         self.output.write_all(bytes)?;
         Ok(self.output.flush()?)
+    }
+
+    /// Waits until the limit lets more go.
+    fn keep_pace(&self) -> Result<(), OldError> {
+        while let Some(until) = self.pace.wakes_at() {
+            if sys::signals::noted() {
+                return Err(OldError::Interrupted);
+            }
+            std::thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
+        }
+        Ok(())
     }
 
     /// Tells the other side what is wrong here, and the person, if that is our part.

@@ -1,4 +1,9 @@
-//! Which names a server of the old protocol may send: it expands what was asked for, not we.
+//! Which names a server of the old protocol may send: its shell expands what was asked for, and
+//! the names come from it.
+//!
+//! What was asked for is read here as that shell reads it: quotes, words, braces and patterns. A
+//! word of which only that shell knows what it comes to, a variable, a command or a home, may
+//! bring one thing of any name that does not begin with a dot.
 
 use crate::plan::glob;
 
@@ -7,71 +12,152 @@ const MAX_PATTERNS: usize = 1024;
 
 /// The last components of what was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patterns(Vec<Vec<u8>>);
+pub struct Patterns {
+    names: Vec<Vec<u8>>,
+    /// Things that may still come whatever they are called.
+    unknown: usize,
+}
 
 impl Patterns {
-    /// Of a path as it was asked for; none when any name may come of it, as of a directory that
-    /// is named by `.` or `~`.
+    /// Of a path as it was asked for.
     #[must_use]
-    pub fn of(path: &[u8]) -> Option<Self> {
-        let mut all = vec![path.to_vec()];
-        let mut done = Vec::new();
+    pub fn of(path: &[u8]) -> Self {
+        let mut all = words(path);
+        let mut patterns = Self {
+            names: Vec::new(),
+            unknown: 0,
+        };
+        let mut left = MAX_PATTERNS;
         while let Some(each) = all.pop() {
-            if done.len() + all.len() > MAX_PATTERNS {
+            if left == 0 {
                 break;
             }
             match first_braces(&each) {
-                Some(alternatives) => all.extend(alternatives),
-                None => done.push(each),
+                Some(alternatives) if alternatives.len() + all.len() <= left => {
+                    all.extend(alternatives);
+                }
+                _ => {
+                    left -= 1;
+                    patterns.add(&each);
+                }
             }
         }
-        let mut names = Vec::new();
-        for path in done {
-            let end = path
-                .iter()
-                .rposition(|byte| *byte != b'/')
-                .map_or(0, |at| at + 1);
-            let path = path.get(..end).unwrap_or_default();
-            let begin = path
-                .iter()
-                .rposition(|byte| *byte == b'/')
-                .map_or(0, |at| at + 1);
-            let name = path.get(begin..).unwrap_or_default();
-            // What a shell there expands otherwise cannot be foretold.
-            let is_home = begin == 0 && name.first() == Some(&b'~');
-            let foretold = !matches!(name, b"" | b"." | b"..")
-                && !is_home
-                && !name
-                    .iter()
-                    .any(|byte| matches!(byte, b'$' | b'`' | b' ' | b'"' | b'\''));
-            if !foretold {
-                return None;
-            }
-            names.push(name.to_vec());
-        }
-        Some(Self(names))
+        patterns
     }
 
-    /// Whether the name may come.
-    #[must_use]
-    pub fn allow(&self, name: &[u8]) -> bool {
-        self.0
+    fn add(&mut self, path: &[u8]) {
+        let end = path
             .iter()
-            .any(|pattern| pattern == name || glob::fits(pattern, name))
+            .rposition(|byte| *byte != b'/')
+            .map_or(0, |at| at + 1);
+        let path = path.get(..end).unwrap_or_default();
+        let begin = path
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |at| at + 1);
+        let name = path.get(begin..).unwrap_or_default();
+        let is_home = begin == 0 && name.first() == Some(&b'~');
+        match is_home || is_expanded(name) {
+            true => self.unknown += 1,
+            false => self.names.push(name.to_vec()),
+        }
     }
+
+    /// Whether something of this name may come now.
+    #[must_use]
+    pub fn allow(&mut self, name: &[u8]) -> bool {
+        let asked = self
+            .names
+            .iter()
+            .any(|pattern| glob::unescaped(pattern) == name || glob::fits(pattern, name));
+        if asked {
+            return true;
+        }
+        if self.unknown == 0 || name.first() == Some(&b'.') {
+            return false;
+        }
+        self.unknown -= 1;
+        true
+    }
+}
+
+/// Whether a shell puts something in the place of a part of a name.
+fn is_expanded(name: &[u8]) -> bool {
+    let mut bytes = name.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                bytes.next();
+            }
+            b'$' | b'`' => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The words of a command line, without their quotes: a backslash stands before each byte that
+/// was quoted.
+fn words(line: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut quote = None;
+    let mut bytes = line.iter().peekable();
+    while let Some(byte) = bytes.next() {
+        match (quote, byte) {
+            (None, b' ' | b'\t' | b'\n') => {
+                words.extend(word.take());
+                continue;
+            }
+            (None, b'\'' | b'"') => {
+                quote = Some(*byte);
+                word.get_or_insert_default();
+                continue;
+            }
+            (Some(open), byte) if open == *byte => {
+                quote = None;
+                continue;
+            }
+            _ => {}
+        }
+        let word = word.get_or_insert_default();
+        let kept = match (quote, byte, bytes.peek()) {
+            (None, b'\\', Some(_)) => bytes.next(),
+            (Some(b'"'), b'\\', Some(b'$' | b'`' | b'"' | b'\\')) => bytes.next(),
+            // What stands for something else does so within these quotes as well.
+            (Some(b'"'), b'$' | b'`', _) | (None, _, _) => None,
+            (Some(_), byte, _) => Some(byte),
+        };
+        match kept {
+            // It parts names however it is written.
+            Some(b'/') => word.push(b'/'),
+            Some(byte) => word.extend([b'\\', *byte]),
+            None => word.push(*byte),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 /// The alternatives of the first braces of a path.
 fn first_braces(path: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let open = path.iter().position(|byte| *byte == b'{')?;
     let mut depth = 0_usize;
-    let mut cuts = vec![open];
+    let mut cuts = Vec::new();
     let mut close = None;
-    for (at, byte) in path.iter().enumerate().skip(open) {
+    let mut bytes = path.iter().enumerate();
+    while let Some((at, byte)) = bytes.next() {
         match byte {
-            b'{' => depth += 1,
-            b'}' => {
-                depth = depth.checked_sub(1)?;
+            b'\\' => {
+                bytes.next();
+            }
+            b'{' => {
+                if depth == 0 {
+                    cuts.push(at);
+                }
+                depth += 1;
+            }
+            b'}' if depth > 0 => {
+                depth -= 1;
                 if depth == 0 {
                     close = Some(at);
                     break;
@@ -82,6 +168,7 @@ fn first_braces(path: &[u8]) -> Option<Vec<Vec<u8>>> {
         }
     }
     let close = close.filter(|_| cuts.len() > 1)?;
+    let open = *cuts.first()?;
     cuts.push(close);
     let (before, behind) = (path.get(..open)?, path.get(close + 1..)?);
     let pairs = cuts.iter().zip(cuts.iter().skip(1));
@@ -94,16 +181,67 @@ fn first_braces(path: &[u8]) -> Option<Vec<Vec<u8>>> {
 mod tests {
     use super::*;
 
+    fn allows(path: &str, name: &str) -> bool {
+        Patterns::of(path.as_bytes()).allow(name.as_bytes())
+    }
+
     #[test]
     fn only_what_was_asked_for_may_come() {
-        let allows = |path: &str, name: &str| {
-            Patterns::of(path.as_bytes()).is_none_or(|patterns| patterns.allow(name.as_bytes()))
-        };
         assert!(allows("/tmp/a", "a") && !allows("/tmp/a", "b"));
         assert!(allows("dir/*.c", "x.c") && !allows("dir/*.c", ".bashrc"));
         assert!(allows("{a,b{1,2}}.txt", "b2.txt") && !allows("{a,b}.txt", "c.txt"));
         assert!(allows("dir/", "dir") && !allows("dir/", "x"));
-        assert!(allows(".", "anything") && allows("~", "anything"));
         assert!(!allows("*", ".ssh"));
+        // Nothing that has a name of its own.
+        for path in [".", "..", "", "/", "a/.", "''"] {
+            assert!(!allows(path, "a") && !allows(path, ".ssh"), "{path}");
+        }
+        // No file fits: the shell there leaves the pattern as it is.
+        assert!(allows("x[1].txt", "x[1].txt") && allows("x[1].txt", "x1.txt"));
+    }
+
+    #[test]
+    fn quotes_and_words_are_read_as_the_shell_there_reads_them() {
+        for path in ["'my file'", "\"my file\"", "my\\ file", "d/'my'\\ \"file\""] {
+            assert!(allows(path, "my file"), "{path}");
+            assert!(!allows(path, "my") && !allows(path, "evil"), "{path}");
+        }
+        for (path, good, bad) in [
+            ("a b", "b", "c"),
+            ("'*'", "*", "x"),
+            ("\\*", "*", "x"),
+            ("\"x*\"'y'", "x*y", "xxy"),
+            ("'{a,b}'", "{a,b}", "a"),
+            ("'$HOME'", "$HOME", "user"),
+            ("\"\\$x\"", "$x", "user"),
+            ("$HOME/.bashrc", ".bashrc", "x"),
+            ("~/x", "x", "y"),
+            ("~user/x", "x", "user"),
+            ("'~'", "~", "user"),
+            ("it\\'s", "it's", "its"),
+        ] {
+            assert!(allows(path, good) && !allows(path, bad), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_shell_there_knows_is_one_thing() {
+        for path in ["~", "~user", "~/", "$HOME", "dir/`ls`", "\"$x\"", "a$(ls)b"] {
+            let mut patterns = Patterns::of(path.as_bytes());
+            assert!(!patterns.allow(b".ssh"), "{path}");
+            assert!(patterns.allow(b"one"), "{path}");
+            assert!(!patterns.allow(b"two"), "{path}");
+        }
+        let mut patterns = Patterns::of(b"$x *.c");
+        assert!(patterns.allow(b"a.c") && patterns.allow(b"b.c"));
+        assert!(patterns.allow(b"one") && !patterns.allow(b"two"));
+    }
+
+    #[test]
+    fn braces_without_end_come_to_an_end() {
+        let many = "{a,b}".repeat(40);
+        let patterns = Patterns::of(many.as_bytes());
+        assert!(patterns.names.len() <= MAX_PATTERNS);
+        assert!(allows("{a", "{a") && allows("a}", "a}") && allows("{a}", "{a}"));
     }
 }

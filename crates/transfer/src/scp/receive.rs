@@ -4,7 +4,6 @@ use std::fs::{File, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use sftp::{ExactTimes, Timestamp};
 
@@ -144,7 +143,7 @@ impl Conversation<'_> {
                         let name = text::name(record.name);
                         return Err(OldError::Protocol(format!("unexpected filename: {name}")));
                     }
-                    let asked = self.terms.patterns.as_ref();
+                    let asked = self.terms.patterns.as_mut();
                     if depth == 0 && asked.is_some_and(|patterns| !patterns.allow(record.name)) {
                         return Err(protocol("filename does not match request"));
                     }
@@ -297,9 +296,7 @@ impl Conversation<'_> {
             self.report.moved(count);
             self.report.tick(crate::report::Limit::Unknown);
             self.pace.went(count);
-            if let Some(until) = self.pace.wakes_at() {
-                std::thread::sleep(until.saturating_duration_since(Instant::now()));
-            }
+            self.keep_pace()?;
         }
         Ok(failure)
     }

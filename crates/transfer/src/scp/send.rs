@@ -4,7 +4,6 @@ use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Instant;
 
 use super::{Conversation, OldError};
 use crate::options::MAX_DEPTH;
@@ -196,9 +195,7 @@ impl Conversation<'_> {
                     }
                 },
             };
-            if let Some(at) = self.pace.wakes_at() {
-                std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            }
+            self.keep_pace()?;
             let bytes = chunk.get(..count).unwrap_or_default();
             self.output.write_all(bytes)?;
             let count = u64::try_from(count).unwrap_or_default();

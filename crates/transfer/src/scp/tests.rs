@@ -1,8 +1,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::*;
+use crate::scratch::Scratch;
 
 #[derive(Default)]
 struct Heard(Vec<String>);
@@ -21,13 +22,6 @@ impl Report for Heard {
     }
 }
 
-fn place(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("fulmar-old-{}-{name}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir(&path).unwrap();
-    path
-}
-
 /// What a receiver makes of `stream`: its result, what it answered, what it reported.
 fn receive(target: &Path, terms: Terms, stream: &[u8]) -> (Result<(), OldError>, Vec<u8>, Heard) {
     let mut heard = Heard::default();
@@ -39,7 +33,7 @@ fn receive(target: &Path, terms: Terms, stream: &[u8]) -> (Result<(), OldError>,
 
 #[test]
 fn a_file_arrives_with_its_mode_and_time_and_without_setuid() {
-    let place = place("file");
+    let place = Scratch::new();
     let terms = Terms {
         preserve: true,
         ..Terms::default()
@@ -59,7 +53,7 @@ fn a_file_arrives_with_its_mode_and_time_and_without_setuid() {
 
 #[test]
 fn names_that_lead_elsewhere_or_were_not_asked_for_write_nothing() {
-    let place = place("names");
+    let place = Scratch::new();
     let inner = place.join("in");
     fs::create_dir(&inner).unwrap();
     for name in ["../x", "/tmp/x", "..", ".", "", "a/b", "a\x1b[2J"] {
@@ -68,7 +62,7 @@ fn names_that_lead_elsewhere_or_were_not_asked_for_write_nothing() {
         assert!(matches!(result, Err(OldError::Protocol(_))), "{name:?}");
     }
     let terms = Terms {
-        patterns: Patterns::of(b"dir/a*"),
+        patterns: Some(Patterns::of(b"dir/a*")),
         ..Terms::default()
     };
     let (result, ..) = receive(&inner, terms.clone(), b"C0644 1 .bashrc\nx\0");
@@ -79,11 +73,24 @@ fn names_that_lead_elsewhere_or_were_not_asked_for_write_nothing() {
     assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
     let (result, ..) = receive(&inner, terms, b"C0644 1 ab\nx\0");
     result.unwrap();
+    fs::remove_file(inner.join("ab")).unwrap();
+    // What the shell there reads otherwise than a pattern.
+    for path in ["'a b'", "a b", "$x", "`x`", "~", "d/\"$x\"", "."] {
+        let terms = Terms {
+            patterns: Some(Patterns::of(path.as_bytes())),
+            recursive: true,
+            ..Terms::default()
+        };
+        let stream = b"D0700 0 .ssh\nC0600 1 authorized_keys\nx\0E\n";
+        let (result, ..) = receive(&inner, terms, stream);
+        assert!(matches!(result, Err(OldError::Protocol(_))), "{path}");
+        assert_eq!(fs::read_dir(&inner).unwrap().count(), 0, "{path}");
+    }
 }
 
 #[test]
 fn a_stream_that_ends_early_leaves_a_prefix() {
-    let place = place("cut");
+    let place = Scratch::new();
     let (result, ..) = receive(&place, Terms::default(), b"C0644 10 a\nhello");
     assert!(matches!(result, Err(OldError::Lost)));
     assert_eq!(fs::read(place.join("a")).unwrap(), b"hello");
@@ -100,7 +107,7 @@ fn a_stream_that_ends_early_leaves_a_prefix() {
 
 #[test]
 fn what_is_no_record_ends_the_conversation() {
-    let place = place("odd");
+    let place = Scratch::new();
     for stream in [
         b"\n".as_slice(),
         b"C644 1 a\n",
@@ -120,7 +127,7 @@ fn what_is_no_record_ends_the_conversation() {
 
 #[test]
 fn a_tree_goes_through_both_roles() {
-    let place = place("tree");
+    let place = Scratch::new();
     let from = place.join("from");
     fs::create_dir_all(from.join("d/e")).unwrap();
     fs::write(from.join("d/e/x"), vec![7; 300_000]).unwrap();
