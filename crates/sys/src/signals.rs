@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::ffi::check;
 use crate::{Pid, Uid};
@@ -174,13 +174,42 @@ pub fn noted() -> bool {
     NOTED.load(Ordering::Relaxed)
 }
 
+/// How often SIGINT has come since [`count_interrupts`] or [`forget_interrupts`].
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn take_interrupt(_: libc::c_int) {
+    INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// From now on SIGINT only counts in [`interrupts`]: for programs in which it ends what they are
+/// at, and not them.
+///
+/// # Errors
+/// The kernel's error.
+pub fn count_interrupts() -> io::Result<()> {
+    forget_interrupts();
+    let handler: extern "C" fn(libc::c_int) = take_interrupt;
+    set_disposition(Signal::INT, handler as libc::sighandler_t)
+}
+
+/// How often SIGINT has come since the last [`forget_interrupts`].
+#[must_use]
+pub fn interrupts() -> u32 {
+    INTERRUPTS.load(Ordering::Relaxed)
+}
+
+/// The next SIGINT is the first again.
+pub fn forget_interrupts() {
+    INTERRUPTS.store(0, Ordering::Relaxed);
+}
+
 fn set_disposition(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: sigaction is a plain C struct: all zeroes is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler is SIG_IGN, SIG_DFL or `take_note`, which stores to an atomic and does
-    // nothing else in signal context.
+    // SAFETY: the handler is SIG_IGN, SIG_DFL, `take_note` or `take_interrupt`, which change an
+    // atomic and do nothing else in signal context.
     check(unsafe { libc::sigaction(signal.0, &raw const action, std::ptr::null_mut()) })?;
     Ok(())
 }
@@ -436,6 +465,19 @@ mod tests {
         assert!(noted());
         restore_default(Signal::USR1).unwrap();
         assert!(note(Signal::STOP).is_err());
+    }
+
+    #[test]
+    fn interrupts_are_counted_until_they_are_forgotten() {
+        count_interrupts().unwrap();
+        for count in 1..3 {
+            // SAFETY: sends a signal that has a handler.
+            unsafe { libc::raise(libc::SIGINT) };
+            assert_eq!(interrupts(), count);
+        }
+        forget_interrupts();
+        assert_eq!(interrupts(), 0);
+        restore_default(Signal::INT).unwrap();
     }
 
     #[test]

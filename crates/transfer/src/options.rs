@@ -35,6 +35,19 @@ pub struct Options {
     pub limit_bytes: u64,
 }
 
+impl Options {
+    /// Those of one file that goes over so many connections. A part that several have written, or
+    /// may have written under the same name, can have gaps: its size says nothing, and it must be
+    /// proven.
+    pub(crate) fn for_one(&self, links: usize) -> Self {
+        let mut options = self.clone();
+        if options.resume == Resume::BySize && (links > 1 || options.atomic) {
+            options.resume = Resume::Proven;
+        }
+        options
+    }
+}
+
 /// Directories within directories, at most: what is deeper is a loop, most likely (OpenSSH's
 /// limit).
 pub const MAX_DEPTH: usize = 64;

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use sftp::attributes::mode;
 use sftp::message::{Reply, Request, open_flag, request};
 use sftp::{Attributes, Code};
 
@@ -12,6 +11,7 @@ use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
+use crate::step::{impossible_size, may_be_same};
 use crate::text;
 
 /// Files under way at once.
@@ -71,15 +71,16 @@ pub struct Relay<'r> {
 }
 
 impl<'r> Relay<'r> {
-    /// A work that carries `items` over; with `preserve`, modes and times too.
+    /// A work that carries `items` over; with `preserve`, modes and times too. What cannot be a
+    /// file has failed at once.
     pub fn new(
         items: Vec<Item>,
         preserve: bool,
         limit_bytes: u64,
         report: &'r mut dyn Report,
     ) -> Self {
-        Self {
-            items: items.into(),
+        let mut work = Self {
+            items: VecDeque::new(),
             jobs: Slab::default(),
             preserve,
             pace: Pace::new(limit_bytes),
@@ -87,7 +88,27 @@ impl<'r> Relay<'r> {
             report,
             failures: 0,
             lost: false,
+        };
+        for item in items {
+            match impossible_size(&item.attributes) {
+                Some(error) => work.refuse(item, &error),
+                None => work.items.push_back(item),
+            }
         }
+        work
+    }
+
+    fn refuse(&mut self, item: Item, error: &str) {
+        let from = text::name(&item.from);
+        self.failures += 1;
+        self.report.ends(&FileResult {
+            from: item.from,
+            to: item.to,
+            bytes: 0,
+            resumed_bytes: 0,
+            verified: None,
+            error: Some(format!("read remote \"{from}\": {error}")),
+        });
     }
 
     /// How many files failed.
@@ -308,20 +329,6 @@ impl Job {
     }
 }
 
-/// A file copied onto itself has its own size and time: cutting it would lose it.
-fn may_be_same(source: &Attributes, target: Option<&Attributes>) -> bool {
-    let Some(target) = target else { return false };
-    let modified = |attributes: &Attributes| attributes.times.map(|times| times.modified);
-    let same_time = match (modified(source), modified(target)) {
-        (Some(source), Some(target)) => source == target,
-        _ => true,
-    };
-    (target.permissions.is_none() || target.is(mode::REGULAR))
-        && target.size.is_some_and(|size| size > 0)
-        && source.size == target.size
-        && same_time
-}
-
 impl Work for Relay<'_> {
     fn poll(&mut self, link: usize, session: &mut Session) -> bool {
         if link > 1 || !session.is_ready() {
@@ -519,19 +526,33 @@ impl Work for Relay<'_> {
 mod tests {
     use super::*;
 
+    #[derive(Default)]
+    struct Heard(Vec<String>);
+
+    impl Report for Heard {
+        fn ends(&mut self, result: &FileResult) {
+            self.0.extend(result.error.clone());
+        }
+        fn fails(&mut self, line: &str) {
+            self.0.push(line.to_owned());
+        }
+        fn says(&mut self, _line: &str) {}
+    }
+
     #[test]
-    fn what_may_be_the_source_is_known_by_size_and_time() {
-        let file = |size, modified| Attributes {
-            size: Some(size),
-            times: Some(sftp::Times {
-                accessed: 1,
-                modified,
-            }),
-            ..Attributes::NONE
-        };
-        assert!(may_be_same(&file(5, 7), Some(&file(5, 7))));
-        assert!(!may_be_same(&file(5, 7), Some(&file(5, 8))));
-        assert!(!may_be_same(&file(5, 7), Some(&file(6, 7))));
-        assert!(!may_be_same(&file(5, 7), None));
+    fn a_size_that_no_file_has_is_refused() {
+        let mut heard = Heard::default();
+        let items = [1 << 63, u64::MAX, 1].map(|size| Item {
+            from: b"/f".to_vec(),
+            to: b"/t".to_vec(),
+            attributes: Attributes {
+                size: Some(size),
+                ..Attributes::NONE
+            },
+        });
+        let work = Relay::new(items.into(), false, 0, &mut heard);
+        assert_eq!((work.failures(), work.items.len()), (2, 1));
+        assert!(heard.0.iter().all(|error| error.contains("\"/f\"")));
+        assert_eq!(heard.0.len(), 2);
     }
 }

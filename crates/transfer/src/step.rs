@@ -1,6 +1,7 @@
 //! One file's way, what is the same in both directions: what a step came to, the sizes that decide
 //! how a file goes, and how a part that is there is proven.
 
+use sftp::attributes::mode;
 use sftp::{Attributes, own};
 
 /// Files of this size and more go over all connections, bytes.
@@ -33,6 +34,20 @@ pub(crate) enum Step {
 pub(crate) fn impossible_size(attributes: &Attributes) -> Option<String> {
     let size = attributes.size.filter(|size| *size > MAX_BYTES)?;
     Some(format!("the server says that it has {size} bytes"))
+}
+
+/// A file copied onto itself has its own size and time: cutting it would lose it.
+pub(crate) fn may_be_same(source: &Attributes, target: Option<&Attributes>) -> bool {
+    let Some(target) = target else { return false };
+    let modified = |attributes: &Attributes| attributes.times.map(|times| times.modified);
+    let same_time = match (modified(source), modified(target)) {
+        (Some(source), Some(target)) => source == target,
+        _ => true,
+    };
+    (target.permissions.is_none() || target.is(mode::REGULAR))
+        && target.size.is_some_and(|size| size > 0)
+        && source.size == target.size
+        && same_time
 }
 
 /// Length of the blocks by which so many bytes are proven.
@@ -89,5 +104,21 @@ mod tests {
         assert_eq!(proven_len(b"no answer", &blocks, len), 0);
         assert!(proof_block(1 << 50) > PROOF_BLOCK_BYTES);
         assert!((1_u64 << 50).div_ceil(proof_block(1 << 50)) <= own::MAX_HASH_BLOCKS);
+    }
+
+    #[test]
+    fn what_may_be_the_source_is_known_by_size_and_time() {
+        let file = |size, modified| Attributes {
+            size: Some(size),
+            times: Some(sftp::Times {
+                accessed: 1,
+                modified,
+            }),
+            ..Attributes::NONE
+        };
+        assert!(may_be_same(&file(5, 7), Some(&file(5, 7))));
+        assert!(!may_be_same(&file(5, 7), Some(&file(5, 8))));
+        assert!(!may_be_same(&file(5, 7), Some(&file(6, 7))));
+        assert!(!may_be_same(&file(5, 7), None));
     }
 }

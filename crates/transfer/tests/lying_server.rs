@@ -1,280 +1,17 @@
 //! Copies with a server in memory that lies, fails or answers in odd pieces.
 
-use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+mod liar;
 
-use bytes::Bytes;
-use sftp::attributes::{Attributes, mode};
-use sftp::frame::{Piece, Side, Splitter};
-use sftp::message::reply::{Handle, NameEntry, Names, Status, data_head, encode_attrs};
-use sftp::message::{Request, Version, open_flag, request};
-use sftp::{Code, message};
-use transfer::engine::{Engine, EngineError, Exchange, Transport};
+use std::fs;
+use std::path::Path;
+
+use transfer::engine::{Engine, EngineError};
 use transfer::get::{Get, Item as GetItem};
 use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put};
-use transfer::report::{FileResult, Report};
+use transfer::remote::Remote;
 
-/// What the server is like.
-#[derive(Default, Clone)]
-struct Nature {
-    /// Names in every directory.
-    names: Vec<Vec<u8>>,
-    /// Each id is answered with one more than it was.
-    wrong_ids: bool,
-    /// DATA are longer than was asked for.
-    too_long: bool,
-    /// DATA are empty.
-    empty: bool,
-    /// READs bring at most so much.
-    short: usize,
-    /// This WRITE, counted from 0, fails; those behind it do not.
-    failing_write: Option<usize>,
-    /// The stream ends behind so many answers.
-    answers: Option<usize>,
-    /// Files are said to be this large.
-    size: Option<u64>,
-    /// What comes is fed in pieces of this size.
-    piece: usize,
-}
-
-/// A server in memory: its files by path.
-struct Liar {
-    nature: Nature,
-    requests: Splitter,
-    partial: Option<(u32, Bytes, u64, Vec<u8>)>,
-    files: HashMap<Vec<u8>, Vec<u8>>,
-    handles: HashMap<Vec<u8>, Vec<u8>>,
-    listed: Vec<Vec<u8>>,
-    writes: usize,
-    answered: usize,
-    out: Vec<u8>,
-}
-
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| u8::try_from(at * 7 % 251).unwrap())
-        .collect()
-}
-
-impl Liar {
-    fn new(nature: Nature) -> Self {
-        Self {
-            nature,
-            requests: Splitter::new(Side::Server),
-            partial: None,
-            files: HashMap::new(),
-            handles: HashMap::new(),
-            listed: Vec::new(),
-            writes: 0,
-            answered: 0,
-            out: Vec::new(),
-        }
-    }
-
-    fn status(&mut self, id: u32, code: Code) {
-        Status { code, message: b"" }.encode_into(id, &mut self.out);
-    }
-
-    fn attributes(&self, path: &[u8]) -> Option<Attributes> {
-        if path == b"/dir" {
-            return Some(Attributes::with_permissions(mode::DIRECTORY | 0o755));
-        }
-        let file = self.files.get(path)?;
-        Some(Attributes {
-            size: Some(
-                self.nature
-                    .size
-                    .unwrap_or(u64::try_from(file.len()).unwrap()),
-            ),
-            ..Attributes::with_permissions(mode::REGULAR | 0o644)
-        })
-    }
-
-    fn write(&mut self, id: u32, handle: &[u8], offset: u64, data: &[u8]) {
-        self.writes += 1;
-        if self.nature.failing_write == Some(self.writes - 1) {
-            return self.status(id, Code::FAILURE);
-        }
-        let path = self.handles.get(handle).cloned().unwrap();
-        let file = self.files.entry(path).or_default();
-        let begin = usize::try_from(offset).unwrap();
-        if file.len() < begin + data.len() {
-            file.resize(begin + data.len(), 0);
-        }
-        file[begin..begin + data.len()].copy_from_slice(data);
-        self.status(id, Code::OK);
-    }
-
-    fn answer(&mut self, message: &[u8]) {
-        if message[0] == message::number::INIT {
-            Version::encode(3, [], &mut self.out);
-            return;
-        }
-        let (id, asked) = Request::decode(message).unwrap();
-        let id = if self.nature.wrong_ids { id + 1 } else { id };
-        match asked {
-            Request::Open(request::Open { path, flags, .. }) => {
-                if flags & open_flag::CREATE != 0 {
-                    let file = self.files.entry(path.to_vec()).or_default();
-                    if flags & open_flag::TRUNCATE != 0 {
-                        file.clear();
-                    }
-                } else if !self.files.contains_key(path) {
-                    return self.status(id, Code::NO_SUCH_FILE);
-                }
-                self.handles.insert(path.to_vec(), path.to_vec());
-                Handle { handle: path }.encode_into(id, &mut self.out);
-            }
-            Request::Opendir(request::Opendir { path }) => {
-                Handle { handle: path }.encode_into(id, &mut self.out);
-            }
-            Request::Readdir(request::Readdir { handle }) => {
-                if self.listed.iter().any(|listed| listed == handle) {
-                    return self.status(id, Code::EOF);
-                }
-                self.listed.push(handle.to_vec());
-                let mut encoded = Vec::new();
-                for name in &self.nature.names {
-                    NameEntry {
-                        name,
-                        long_name: b"",
-                        attributes: Attributes {
-                            size: Some(5),
-                            ..Attributes::with_permissions(mode::REGULAR | 0o644)
-                        },
-                    }
-                    .encode_into(&mut encoded);
-                }
-                let count = u32::try_from(self.nature.names.len()).unwrap();
-                Names::encode_into(id, count, &encoded, &mut self.out);
-            }
-            Request::Read(request::Read {
-                handle,
-                offset,
-                len,
-            }) => {
-                let hello = b"hello".to_vec();
-                let file = self.files.get(handle).unwrap_or(&hello);
-                let begin = usize::try_from(offset).unwrap().min(file.len());
-                let mut data = file[begin..].to_vec();
-                data.truncate(usize::try_from(len).unwrap());
-                if self.nature.short > 0 {
-                    data.truncate(self.nature.short);
-                }
-                if self.nature.too_long {
-                    data = vec![1; usize::try_from(len).unwrap() + 1];
-                }
-                if data.is_empty() && !self.nature.empty {
-                    return self.status(id, Code::EOF);
-                }
-                if self.nature.empty {
-                    data.clear();
-                }
-                let head = data_head(id, u32::try_from(data.len()).unwrap());
-                self.out.extend_from_slice(&head);
-                self.out.extend_from_slice(&data);
-            }
-            Request::Stat(request::Stat { path }) | Request::Lstat(request::Lstat { path }) => {
-                match self.attributes(path) {
-                    Some(attributes) => encode_attrs(id, &attributes, &mut self.out),
-                    None => self.status(id, Code::NO_SUCH_FILE),
-                }
-            }
-            Request::Fstat(request::Fstat { handle }) => {
-                let attributes = self.attributes(handle).unwrap();
-                encode_attrs(id, &attributes, &mut self.out);
-            }
-            Request::Fsetstat(request::Fsetstat { handle, attributes }) => {
-                if let Some(size) = attributes.size {
-                    let file = self.files.get_mut(handle).unwrap();
-                    file.resize(usize::try_from(size).unwrap(), 0);
-                }
-                self.status(id, Code::OK);
-            }
-            Request::Close(_) => self.status(id, Code::OK),
-            _ => self.status(id, Code::OP_UNSUPPORTED),
-        }
-    }
-
-    fn take(&mut self, piece: Piece) {
-        match piece {
-            Piece::Message(message) => self.answer(&message),
-            Piece::Write {
-                id, handle, offset, ..
-            } => self.partial = Some((id, handle, offset, Vec::new())),
-            Piece::Payload { bytes, left } => {
-                let (id, handle, offset, mut data) = self.partial.take().unwrap();
-                data.extend_from_slice(&bytes);
-                match left {
-                    0 => self.write(id, &handle, offset, &data),
-                    _ => self.partial = Some((id, handle, offset, data)),
-                }
-            }
-            Piece::Data { .. } => panic!("a client sends no DATA"),
-        }
-    }
-}
-
-impl Transport for Liar {
-    fn links(&self) -> usize {
-        1
-    }
-
-    fn turn(&mut self, exchange: &mut dyn Exchange, _wait: Duration) -> Result<bool, EngineError> {
-        let mut room = vec![0; 100_000];
-        let count = exchange.fill(0, &mut room);
-        room.truncate(count);
-        self.requests.push(Bytes::from(room));
-        while let Some(piece) = self.requests.next_piece().unwrap() {
-            self.take(piece);
-            self.answered += 1;
-            if self.nature.answers.is_some_and(|most| self.answered > most) {
-                return Err(EngineError::Closed);
-            }
-        }
-        let out = std::mem::take(&mut self.out);
-        let step = if self.nature.piece == 0 {
-            1 << 20
-        } else {
-            self.nature.piece
-        };
-        for piece in out.chunks(step) {
-            exchange.feed(0, Bytes::copy_from_slice(piece))?;
-        }
-        Ok(count > 0 || !out.is_empty())
-    }
-}
-
-#[derive(Default)]
-struct Heard {
-    errors: Vec<String>,
-    good: usize,
-}
-
-impl Report for Heard {
-    fn ends(&mut self, result: &FileResult) {
-        match &result.error {
-            Some(error) => self.errors.push(error.clone()),
-            None => self.good += 1,
-        }
-    }
-    fn fails(&mut self, line: &str) {
-        self.errors.push(line.to_owned());
-    }
-    fn says(&mut self, line: &str) {
-        self.errors.push(line.to_owned());
-    }
-}
-
-fn place(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("fulmar-lying-{}-{name}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(path.join("in")).unwrap();
-    path.join("in")
-}
+use liar::{Heard, Liar, Nature, Place, bytes};
 
 fn get(
     liar: Liar,
@@ -289,20 +26,31 @@ fn get(
         to: to.to_path_buf(),
         attributes: None,
     };
-    let mut work = Get::new(options, vec![item], 1, &mut heard);
+    let links = engine.links();
+    let mut work = Get::new(options, vec![item], links, &mut heard);
     let result = engine.run(&mut work);
     (result, heard, engine)
 }
 
 fn put(nature: Nature, from: &Path) -> (Result<(), EngineError>, Heard, Engine<Liar>) {
+    put_to(Liar::new(nature), from, Options::default(), false)
+}
+
+fn put_to(
+    liar: Liar,
+    from: &Path,
+    options: Options,
+    fresh: bool,
+) -> (Result<(), EngineError>, Heard, Engine<Liar>) {
     let mut heard = Heard::default();
-    let mut engine = Engine::new(Liar::new(nature));
+    let mut engine = Engine::new(liar);
     let item = PutItem {
         from: from.to_path_buf(),
         to: b"/target".to_vec(),
-        fresh: false,
+        fresh,
     };
-    let mut work = Put::new(Options::default(), vec![item], 1, &mut heard);
+    let links = engine.links();
+    let mut work = Put::new(options, vec![item], links, &mut heard);
     let result = engine.run(&mut work);
     (result, heard, engine)
 }
@@ -316,7 +64,7 @@ fn recursive() -> Options {
 
 #[test]
 fn names_that_lead_elsewhere_are_refused_and_the_rest_arrives() {
-    let place = place("names");
+    let place = Place::new("names");
     let names: Vec<Vec<u8>> = [
         "../out",
         "/tmp/fulmar-out",
@@ -369,7 +117,7 @@ fn answers_to_nothing_and_data_that_nobody_asked_for_end_the_connection() {
             ..Nature::default()
         },
     ] {
-        let place = place("broken");
+        let place = Place::new("broken");
         let mut liar = Liar::new(nature);
         liar.files.insert(b"/f".to_vec(), bytes(100_000));
         let (result, heard, _) = get(liar, "/f", &place.join("x"), Options::default());
@@ -381,7 +129,7 @@ fn answers_to_nothing_and_data_that_nobody_asked_for_end_the_connection() {
 #[test]
 fn reads_that_come_short_and_in_odd_pieces_are_completed() {
     for (short, piece) in [(1000, 0), (0, 1), (0, 7), (20_000, 333)] {
-        let place = place("short");
+        let place = Place::new("short");
         let mut liar = Liar::new(Nature {
             short,
             piece,
@@ -400,7 +148,7 @@ fn reads_that_come_short_and_in_odd_pieces_are_completed() {
 fn a_connection_that_ends_anywhere_leaves_a_prefix_and_says_so() {
     let content = bytes(300_000);
     for answers in 0..13 {
-        let place = place("cut");
+        let place = Place::new("cut");
         let mut liar = Liar::new(Nature {
             answers: Some(answers),
             ..Nature::default()
@@ -418,7 +166,7 @@ fn a_connection_that_ends_anywhere_leaves_a_prefix_and_says_so() {
 
 #[test]
 fn a_write_that_fails_in_the_middle_leaves_what_stands_before_it() {
-    let place = place("full");
+    let place = Place::new("full");
     let content = bytes(400_000);
     fs::write(place.join("f"), &content).unwrap();
     for failing in [0, 3, 11] {
@@ -430,19 +178,19 @@ fn a_write_that_fails_in_the_middle_leaves_what_stands_before_it() {
         result.unwrap();
         assert_eq!(heard.errors.len(), 1);
         assert!(heard.errors[0].contains("write remote \"/target\": Failure"));
-        let there = &engine.transport().files[b"/target".as_slice()];
+        let there = engine.transport().file("/target");
         assert_eq!(there.len(), failing * 32 * 1024);
         assert!(content.starts_with(there));
     }
     let (result, heard, mut engine) = put(Nature::default(), &place.join("f"));
     result.unwrap();
     assert_eq!(heard.good, 1);
-    assert!(engine.transport().files[b"/target".as_slice()] == content);
+    assert!(engine.transport().file("/target") == content);
 }
 
 #[test]
 fn a_part_is_gone_on_with_only_if_it_is_one() {
-    let place = place("part");
+    let place = Place::new("part");
     let content = bytes(200_000);
     let options = Options {
         resume: Resume::Proven,
@@ -464,7 +212,7 @@ fn a_part_is_gone_on_with_only_if_it_is_one() {
 
 #[test]
 fn what_is_there_and_longer_is_cut() {
-    let place = place("longer");
+    let place = Place::new("longer");
     fs::write(place.join("x"), bytes(50_000)).unwrap();
     let mut liar = Liar::new(Nature::default());
     liar.files.insert(b"/f".to_vec(), bytes(300));
@@ -475,7 +223,7 @@ fn what_is_there_and_longer_is_cut() {
 
 #[test]
 fn a_part_of_what_is_empty_now_is_left_alone() {
-    let place = place("emptied");
+    let place = Place::new("emptied");
     fs::write(place.join("x"), b"part").unwrap();
     let mut liar = Liar::new(Nature::default());
     liar.files.insert(b"/f".to_vec(), Vec::new());
@@ -491,7 +239,7 @@ fn a_part_of_what_is_empty_now_is_left_alone() {
 
 #[test]
 fn a_size_that_no_file_has_is_refused() {
-    let place = place("size");
+    let place = Place::new("size");
     for size in [u64::MAX, 1 << 63] {
         let mut liar = Liar::new(Nature {
             size: Some(size),
@@ -507,7 +255,7 @@ fn a_size_that_no_file_has_is_refused() {
 
 #[test]
 fn of_files_with_one_target_the_last_is_there_whole() {
-    let place = place("one");
+    let place = Place::new("one");
     let mut liar = Liar::new(Nature {
         short: 1000,
         ..Nature::default()
@@ -541,6 +289,188 @@ fn of_files_with_one_target_the_last_is_there_whole() {
     let mut work = Put::new(Options::default(), puts, 1, &mut heard);
     engine.run(&mut work).unwrap();
     assert_eq!(heard.good, 3, "{:?}", heard.errors);
-    let there = engine.transport().files.get(b"/target".as_slice()).unwrap();
-    assert!(*there == vec![3; 150_000]);
+    let there = engine.transport().file("/target");
+    assert!(there == vec![3; 150_000]);
+}
+
+#[test]
+fn the_size_of_a_part_that_many_wrote_proves_nothing() {
+    let place = Place::new("gaps");
+    let content = bytes((17 << 20) + 5);
+    let from = place.join("f");
+    fs::write(&from, &content).unwrap();
+    for (links, atomic) in [(2, false), (1, true)] {
+        let nature = Nature {
+            links,
+            ..Nature::default()
+        };
+        let options = Options {
+            resume: Resume::BySize,
+            atomic,
+            ..Options::default()
+        };
+        // What an end without warning leaves: a hole in the middle of what was written.
+        let part = [&content[..4096], &vec![0; 12 << 20]].concat();
+        fs::write(place.join(".x.fulmar-part"), &part).unwrap();
+        let liar = Liar::with(nature.clone(), "/f", &content);
+        let (result, heard, _) = get(liar, "/f", &place.join("x"), options.clone());
+        result.unwrap();
+        assert!(heard.errors.is_empty(), "{:?}", heard.errors);
+        assert!(fs::read(place.join("x")).unwrap() == content, "{links}");
+        fs::remove_file(place.join("x")).unwrap();
+
+        let liar = Liar::with(nature, "/.target.fulmar-part", &part);
+        let (result, heard, mut engine) = put_to(liar, &from, options, false);
+        result.unwrap();
+        assert!(heard.errors.is_empty(), "{:?}", heard.errors);
+        assert!(engine.transport().file("/target") == content, "{links}");
+    }
+}
+
+#[test]
+fn connections_that_move_by_chance_come_to_the_same_end() {
+    let place = Place::new("chance");
+    let content = bytes((16 << 20) + 70_001);
+    let from = place.join("f");
+    fs::write(&from, &content).unwrap();
+    for seed in 0..6 {
+        let nature = Nature {
+            links: 3,
+            chance: Some(seed),
+            ..Nature::default()
+        };
+        let liar = Liar::with(nature.clone(), "/f", &content);
+        let (result, heard, mut engine) = get(liar, "/f", &place.join("x"), Options::default());
+        result.unwrap();
+        assert!(heard.errors.is_empty(), "seed {seed}: {:?}", heard.errors);
+        assert!(fs::read(place.join("x")).unwrap() == content, "seed {seed}");
+        assert_eq!(engine.transport().open_handles(), 0, "seed {seed}");
+
+        let liar = Liar::new(nature);
+        let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
+        result.unwrap();
+        assert!(heard.errors.is_empty(), "seed {seed}: {:?}", heard.errors);
+        assert!(engine.transport().file("/target") == content, "seed {seed}");
+        assert_eq!(engine.transport().open_handles(), 0, "seed {seed}");
+    }
+}
+
+/// What it is, whether it is known to be new, what is there, and what is asked before the first
+/// WRITE.
+type Case<'c> = (&'c str, bool, Option<&'c [u8]>, &'c [&'c str]);
+
+#[test]
+fn what_is_new_is_opened_at_once_and_what_is_there_is_looked_at_before_it_is_cut() {
+    let place = Place::new("fresh");
+    let content = bytes(200_000);
+    let from = place.join("f");
+    fs::write(&from, &content).unwrap();
+    let other = bytes(300_000);
+    let same = vec![7; content.len()];
+    let shorter = bytes(10);
+    let cases: [Case<'_>; 5] = [
+        ("new", true, None, &["OPEN /target cutting"]),
+        ("none there", false, None, &["STAT /target", "OPEN /target"]),
+        (
+            "longer",
+            false,
+            Some(&other),
+            &["STAT /target", "OPEN /target", "CUT /target 0"],
+        ),
+        (
+            "shorter",
+            false,
+            Some(&shorter),
+            &["STAT /target", "OPEN /target", "CUT /target 0"],
+        ),
+        // It may be the source: the same size, and no time that says otherwise.
+        (
+            "alike",
+            false,
+            Some(&same),
+            &["STAT /target", "OPEN /target"],
+        ),
+    ];
+    for (case, fresh, there, begins) in cases {
+        let mut liar = Liar::new(Nature::default());
+        if let Some(there) = there {
+            liar.files.insert(b"/target".to_vec(), there.to_vec());
+        }
+        let (result, heard, mut engine) = put_to(liar, &from, Options::default(), fresh);
+        result.unwrap();
+        assert!(heard.errors.is_empty(), "{case}: {:?}", heard.errors);
+        let liar = engine.transport();
+        assert!(liar.file("/target") == content, "{case}");
+        let (before, writes) = liar.log.split_at(begins.len());
+        assert_eq!(before, begins, "{case}");
+        assert!(writes.iter().all(|said| said == "WRITE /target"), "{case}");
+        assert_eq!(writes.len(), 7, "{case}");
+    }
+}
+
+#[test]
+fn what_may_be_the_source_is_not_cut_when_a_write_fails() {
+    let place = Place::new("in-place");
+    let content = bytes(200_000);
+    let from = place.join("f");
+    fs::write(&from, &content).unwrap();
+    let nature = Nature {
+        failing_write: Some(2),
+        ..Nature::default()
+    };
+    let liar = Liar::with(nature.clone(), "/target", &content);
+    let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
+    result.unwrap();
+    assert_eq!(heard.errors.len(), 1, "{:?}", heard.errors);
+    assert!(engine.transport().file("/target") == content);
+    // Another file of other size is cut to what is surely there.
+    let liar = Liar::with(nature, "/target", &bytes(500));
+    let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
+    result.unwrap();
+    assert_eq!(heard.errors.len(), 1, "{:?}", heard.errors);
+    assert!(engine.transport().file("/target") == &content[..2 * 32 * 1024]);
+}
+
+#[test]
+fn a_small_file_goes_in_one_flight_and_replaces_what_is_there() {
+    let place = Place::new("small");
+    let content = bytes(30_000);
+    let from = place.join("f");
+    fs::write(&from, &content).unwrap();
+    for there in [bytes(50_000), vec![9; 30_000], Vec::new()] {
+        let liar = Liar::with(Nature::default(), "/target", &there);
+        let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
+        result.unwrap();
+        assert!(heard.errors.is_empty(), "{:?}", heard.errors);
+        let liar = engine.transport();
+        assert!(liar.file("/target") == content);
+        assert_eq!(liar.log, ["OPEN /target cutting", "WRITE /target"]);
+    }
+}
+
+#[test]
+fn a_file_is_not_copied_onto_itself() {
+    let content = bytes(1000);
+    let nature = Nature {
+        copies: true,
+        alias: Some((b"/hard".to_vec(), b"/f".to_vec())),
+        ..Nature::default()
+    };
+    let mut remote = Remote::new(Liar::with(nature, "/f", &content)).unwrap();
+    for (from, to) in [("/f", "/f"), ("/f", "//./f")] {
+        let why = remote.copy(from.as_bytes(), to.as_bytes()).unwrap_err();
+        assert!(why.contains("onto itself"), "{why}");
+        assert!(remote.engine().transport().file("/f") == content);
+    }
+    // By another name it is written over by its own bytes.
+    for (from, to) in [("/f", "/hard"), ("/hard", "/f")] {
+        remote.copy(from.as_bytes(), to.as_bytes()).unwrap();
+        assert!(remote.engine().transport().file("/f") == content);
+    }
+    for there in [bytes(5000), vec![1; 1000], Vec::new()] {
+        let liar = remote.engine().transport();
+        liar.files.insert(b"/g".to_vec(), there);
+        remote.copy(b"/f", b"/g").unwrap();
+        assert!(remote.engine().transport().file("/g") == content);
+    }
 }

@@ -140,6 +140,10 @@ impl Console {
 
     fn say(&mut self, line: &str) {
         self.close_line();
+        // What an interrupt ends has not failed, however much of it there is.
+        if sys::signals::interrupts() > 0 {
+            return;
+        }
         eprintln!("{}{line}", self.prefix);
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Way {
     pub(crate) subsystem: Option<OsString>,
     /// Messages of the way.
     pub(crate) verbose: bool,
+    /// A person types commands: an interrupt is for one of these, not for the connection.
+    pub(crate) interactive: bool,
 }
 
 /// Who is at the end of it.
@@ -122,7 +124,10 @@ impl Way {
 
     /// Connects `count` times and greets the servers.
     pub(crate) fn connect(&self, server: &Server, count: usize) -> Result<AnyRemote, String> {
-        let mut children = Children::default();
+        let mut children = match self.interactive {
+            true => Children::deaf(),
+            false => Children::default(),
+        };
         self.add(&mut children, server, count)?;
         Remote::new(children).map_err(|error| error.to_string())
     }

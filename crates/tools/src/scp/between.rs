@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use sftp::attributes::mode;
 use transfer::connect::Children;
 use transfer::options::MAX_DEPTH;
-use transfer::plan::{base_name, glob, joined};
+use transfer::plan::{glob, joined};
 use transfer::relay::{Item, Relay};
 use transfer::remote::{Remote, RemoteError};
 use transfer::text;
 
 use super::options::Options;
 use super::place::os;
-use super::{Fatal, lost, prepared, prepared_pattern};
+use super::{Fatal, local_name, lost, prepared, prepared_pattern};
 use crate::copy::{AnyRemote, Console, Server};
 
 /// Files that are carried over in one go: what is walked ahead.
@@ -101,7 +101,7 @@ impl Walk<'_> {
             return Ok(());
         }
         for each in found {
-            let to = match (is_directory, base_name(&each.path)) {
+            let to = match (is_directory, local_name(source, &each.path)) {
                 (false, _) => target.clone(),
                 (true, b"." | b".." | b"/" | b"") => joined(&target, b"."),
                 (true, name) => joined(&target, name),

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use transfer::get::{Get, Item};
-use transfer::plan::{base_name, glob, shown};
+use transfer::plan::{glob, shown};
 use transfer::text;
 
 use super::options::Options;
 use super::place::{Place, os};
-use super::{Fatal, connect, copy_here, hang_up, lost, prepared_pattern};
+use super::{Fatal, connect, copy_here, hang_up, local_name, lost, prepared_pattern};
 use crate::copy::AnyRemote;
 use crate::copy::{Console, Server};
 
@@ -93,7 +93,7 @@ fn get(
     }
     let mut items = Vec::new();
     for each in found {
-        let name = base_name(&each.path);
+        let name = local_name(path, &each.path);
         let to: PathBuf = match (into, name) {
             // What is above or here goes into the target, not beside it.
             (true, b".." | b"." | b"/" | b"") | (false, _) => target.to_path_buf(),

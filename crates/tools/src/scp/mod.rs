@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 use sys::signals::Signal;
-use transfer::plan::glob;
+use transfer::plan::{base_name, glob};
 use transfer::remote::RemoteError;
 use transfer::text;
 
@@ -157,6 +157,16 @@ fn prepared_pattern(remote: &mut AnyRemote, pattern: &[u8]) -> Result<Vec<u8>, F
     Ok(below_home(&home, rest))
 }
 
+/// What a file that was found is called here: what was asked for, where only the server knows what
+/// that is called.
+fn local_name<'n>(asked: &'n [u8], found: &'n [u8]) -> &'n [u8] {
+    let end = asked.iter().rposition(|byte| *byte != b'/');
+    match asked.get(..end.map_or(0, |end| end + 1)) {
+        Some([b'~', user @ ..]) if !user.is_empty() && !user.contains(&b'/') => user,
+        _ => base_name(found),
+    }
+}
+
 fn below_home(home: &[u8], rest: &[u8]) -> Vec<u8> {
     let mut pattern = glob::escaped(home);
     pattern.extend_from_slice(rest);
@@ -220,6 +230,18 @@ fn role_flag(role: Role) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_server_does_not_choose_what_a_home_is_called_here() {
+        let name = super::local_name;
+        for asked in [b"~bob".as_slice(), b"~bob/", b"~bob//"] {
+            assert_eq!(name(asked, b"/home/.ssh"), b"bob");
+        }
+        assert_eq!(name(b"~..", b"/home/x"), b"..");
+        assert_eq!(name(b"~bob/*", b"/home/bob/x"), b"x");
+        assert_eq!(name(b"~", b"."), b".");
+        assert_eq!(name(b"a/b", b"a/b"), b"b");
+    }
+
     #[test]
     fn a_home_is_no_pattern() {
         assert_eq!(super::below_home(b"/h/*", b"/a*"), b"/h/\\*/a*");

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use sys::signals::Signal;
 
-use crate::copy::{Console, Server};
+use crate::copy::{Console, Server, Way};
 use crate::scp::place::{self, Place};
 use command::Command;
 use line::Typed;
@@ -117,10 +117,16 @@ fn perform(options: &Options) -> Result<i32, (String, i32)> {
     };
     let quiet = options.quiet && !options.not_quiet;
     let batch = options.batch.is_some();
-    let remote = options
-        .way
+    let way = Way {
+        interactive,
+        ..options.way.clone()
+    };
+    let remote = way
         .connect(&server, 1)
         .map_err(|why| (why, STATUS_CONNECTION))?;
+    if interactive {
+        sys::signals::count_interrupts().map_err(|error| failed(error.to_string()))?;
+    }
     if !quiet {
         match &options.way.direct {
             Some(direct) => eprintln!("Attached to {}.", direct.to_string_lossy()),
@@ -209,6 +215,7 @@ fn carry_out(sftp: &mut Sftp, mut lines: Lines, batch: bool, quiet: bool) -> Res
             let shown = transfer::text::name(line.trim_ascii_end());
             println!("sftp> {shown}");
         }
+        sys::signals::forget_interrupts();
         let result = match command::parse(command) {
             Ok(None) => continue,
             Ok(Some(Command::Bye)) => return Ok(0),
@@ -217,8 +224,9 @@ fn carry_out(sftp: &mut Sftp, mut lines: Lines, batch: bool, quiet: bool) -> Res
         };
         let _ = std::io::stdout().flush();
         match result {
-            Ok(()) => {}
             Err(Failure::Lost(line)) => return Err(Failure::Lost(line)),
+            _ if sys::signals::interrupts() > 0 => eprintln!("\rInterrupt  "),
+            Ok(()) => {}
             Err(failure) => {
                 if let Failure::Line(line) = failure {
                     eprintln!("{line}");

@@ -315,6 +315,9 @@ impl Sftp {
     ) -> Result<(), Failure> {
         let mut failed = false;
         for each in self.matches(pattern)? {
+            if sys::signals::interrupts() > 0 {
+                return Err(Failure::Said);
+            }
             let shown = text::name(&each.path);
             let there = match (what, of_link) {
                 ("mode", _) => Ok(Attributes::NONE),
@@ -353,6 +356,9 @@ impl Sftp {
     fn remove(&mut self, pattern: &[u8]) -> Result<(), Failure> {
         let mut failed = false;
         for each in self.matches(pattern)? {
+            if sys::signals::interrupts() > 0 {
+                return Err(Failure::Said);
+            }
             let shown = text::name(&each.path);
             if !self.quiet {
                 println!("Removing {shown}");
@@ -449,6 +455,9 @@ impl Sftp {
             found => {
                 let mut with = Vec::new();
                 for each in found {
+                    if sys::signals::interrupts() > 0 {
+                        break;
+                    }
                     match self.remote.lstat(&each.path) {
                         Ok(attributes) => with.push((each.clone(), attributes)),
                         Err(RemoteError::Engine(error)) => return Err(error.into()),

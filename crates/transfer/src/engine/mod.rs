@@ -229,6 +229,11 @@ pub trait Work {
         let _ = sessions;
     }
 
+    /// An interrupt: nothing more begins, what is open is brought to an end that leaves the
+    /// connections fit for the next work, and what was not done has failed. A work that does not
+    /// know how goes on.
+    fn stop(&mut self) {}
+
     /// The connections are gone: what was not done has failed.
     fn lost(&mut self, why: &EngineError) {
         let _ = why;
@@ -297,6 +302,8 @@ impl Exchange for Pairing<'_> {
     }
 }
 
+/// How long a work that was interrupted has before another interrupt ends everything.
+const STOPS: Duration = Duration::from_secs(1);
 /// How long a turn waits when nothing else says so: what is shown is brought up to date.
 const TURN: Duration = Duration::from_millis(200);
 /// Turns in which nothing is open and nothing happens before that is called a defect.
@@ -334,7 +341,9 @@ impl<T: Transport> Engine<T> {
         &mut self.transport
     }
 
-    /// Runs `work` to its end.
+    /// Runs `work` to its end. Where interrupts are counted ([`sys::signals::interrupts`]), the
+    /// first one stops it, and the engine can run the next; another one, a second later, does not
+    /// wait for the server.
     ///
     /// # Errors
     /// [`EngineError`]; `work` has heard of it.
@@ -351,7 +360,21 @@ impl<T: Transport> Engine<T> {
 
     fn turns(&mut self, work: &mut dyn Work) -> Result<(), EngineError> {
         let mut idle = 0;
-        while !work.is_done() {
+        let mut stopped: Option<Instant> = None;
+        loop {
+            // What was stopped leaves answers on their way, which are not the next work's.
+            let answered = || self.sessions.iter().all(Session::is_at_rest);
+            if work.is_done() && (stopped.is_none() || answered()) {
+                return Ok(());
+            }
+            match (sys::signals::interrupts(), stopped) {
+                (1.., None) => {
+                    stopped = Some(Instant::now());
+                    work.stop();
+                }
+                (2.., Some(at)) if at.elapsed() > STOPS => return Err(EngineError::Interrupted),
+                _ => {}
+            }
             let wait = work.wakes_at().map_or(TURN, |at| {
                 at.saturating_duration_since(Instant::now()).min(TURN)
             });
@@ -373,6 +396,5 @@ impl<T: Transport> Engine<T> {
                 return Err(EngineError::Stuck);
             }
         }
-        Ok(())
     }
 }

@@ -124,6 +124,11 @@ impl Session {
         self.open.len()
     }
 
+    /// Everything was sent and answered.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.open_requests() == 0 && !self.has_output()
+    }
+
     /// Bytes that READs and WRITEs without an answer are about.
     #[must_use]
     pub fn flight_bytes(&self) -> u64 {

@@ -77,6 +77,7 @@ impl Job {
         links: Vec<usize>,
         options: &Options,
     ) -> Self {
+        let options = options.for_one(links.len());
         let parts = links.into_iter().map(|link| Part {
             link,
             handle: None,
@@ -103,7 +104,7 @@ impl Job {
             error: None,
             tail: Vec::new(),
             wakes: Vec::new(),
-            options: options.clone(),
+            options,
         }
     }
 
@@ -162,6 +163,21 @@ impl Job {
         let error = format!("read remote \"{}\": {why}", self.shown_from());
         self.fail(error);
         self.stage = Stage::Over;
+    }
+
+    /// An interrupt: what was asked for is waited for, the handles are closed, and that is all.
+    pub(super) fn stop(&mut self) {
+        match self.stage {
+            // It is all there with the next answer.
+            Stage::Whole | Stage::Closing | Stage::Over => return,
+            Stage::Begin | Stage::ToOpen => self.stage = Stage::Over,
+            // What is here and may be a part stays.
+            Stage::ToProve => (self.stage, self.sink) = (Stage::Reading, None),
+            Stage::Proving => self.sink = None,
+            Stage::Opening | Stage::Reading => {}
+        }
+        self.fail(EngineError::Interrupted.to_string());
+        self.wakes.extend(self.parts.first().map(|part| part.link));
     }
 
     fn handle(&self, part: usize) -> Option<Vec<u8>> {
@@ -268,10 +284,11 @@ impl Job {
     }
 
     fn read(&mut self, job: usize, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
+        let first = self.parts.first().is_some_and(|part| part.link == link);
         if self.error.is_some() {
             return match self.waiting {
-                0 => self.finish(job, session),
-                _ => Step::Nothing,
+                0 if first => self.finish(job, session),
+                _ => self.left_to_first(),
             };
         }
         let Some(part) = self.parts.iter().find(|part| part.link == link) else {
@@ -291,8 +308,8 @@ impl Job {
             Some(again) => again,
             None => match self.next_range(max) {
                 Some(range) => range,
-                None if self.waiting == 0 => return self.finish(job, session),
-                None => return Step::Nothing,
+                None if self.waiting == 0 && first => return self.finish(job, session),
+                None => return self.left_to_first(),
             },
         };
         let request = Request::Read(request::Read {
@@ -311,6 +328,15 @@ impl Job {
             return Step::Sent { more: false };
         }
         Step::Sent { more: true }
+    }
+
+    /// The first part's handle is none on another connection: what is done with it waits for its
+    /// own, where that has not been woken by an answer.
+    fn left_to_first(&mut self) -> Step {
+        if self.waiting == 0 {
+            self.wakes.extend(self.parts.first().map(|part| part.link));
+        }
+        Step::Nothing
     }
 
     /// The next range to ask for: one byte more than there should be, which shows a file that
@@ -396,8 +422,11 @@ impl Job {
                 if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
                     part.handle = Some(handle.handle.to_vec());
                 }
-                if self.stage == Stage::Opening {
-                    self.opened();
+                match self.stage {
+                    // Without a reason to touch the target.
+                    Stage::Opening if self.error.is_some() => self.stage = Stage::Reading,
+                    Stage::Opening => self.opened(),
+                    _ => {}
                 }
             }
             (Op::Open, reply) => {

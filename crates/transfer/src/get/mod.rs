@@ -92,6 +92,8 @@ pub struct Get<'r> {
     begun_bytes: u64,
     pace: Pace,
     failures: usize,
+    /// It was interrupted: nothing more begins.
+    stopped: bool,
     lost: bool,
     limit: Limit,
 }
@@ -126,6 +128,7 @@ impl<'r> Get<'r> {
             begun_bytes: 0,
             pace,
             failures: 0,
+            stopped: false,
             lost: false,
             limit: Limit::Unknown,
         }
@@ -320,7 +323,7 @@ impl<'r> Get<'r> {
 
     /// What a link leads to is known.
     fn looked(&mut self, link: usize, session: &mut Session, index: usize, reply: &Reply<'_>) {
-        let Some(mut found) = self.looks.remove(index) else {
+        let Some(mut found) = self.looks.remove(index).filter(|_| !self.stopped) else {
             return;
         };
         match reply {
@@ -437,6 +440,21 @@ impl Work for Get<'_> {
             self.limit = Limit::Here;
         }
         self.report.tick(self.limit);
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.failures = self.failures.max(1);
+        self.found.clear();
+        self.held.clear();
+        self.stop_directories();
+        let open: Vec<usize> = self.jobs.indexes().collect();
+        for index in open {
+            if let Some(job) = self.jobs.get_mut(index) {
+                job.stop();
+            }
+            self.after(index);
+        }
     }
 
     fn lost(&mut self, why: &EngineError) {

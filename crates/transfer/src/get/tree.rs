@@ -39,6 +39,12 @@ pub(super) struct Dir {
     left: usize,
 }
 
+impl Dir {
+    fn is_closed(&self) -> bool {
+        self.closing && self.handle.is_none()
+    }
+}
+
 impl Get<'_> {
     pub(super) fn begin_directory(&mut self, link: usize, found: Found, attributes: &Attributes) {
         let shown_from = text::name(&found.item.from);
@@ -147,7 +153,7 @@ impl Get<'_> {
                 directory_ends(&mut self.open_dirs, link);
                 let why = why(reply);
                 self.fail(&format!("remote readdir(\"{from}\"): {why}"));
-                self.child_done(Some(index));
+                self.directory_read(index);
                 return;
             }
             (Op::Readdir, Reply::Names(entries)) => {
@@ -169,9 +175,10 @@ impl Get<'_> {
                 }
             }
             (Op::Close, _) => {
+                dir.handle = None;
                 session.handle_ends();
                 directory_ends(&mut self.open_dirs, link);
-                self.child_done(Some(index));
+                self.directory_read(index);
                 return;
             }
             _ => {}
@@ -180,7 +187,7 @@ impl Get<'_> {
     }
 
     fn entries(&mut self, index: usize, entries: &sftp::message::reply::Names<'_>) {
-        let Some(dir) = self.dirs.get_mut(index) else {
+        let Some(dir) = self.dirs.get_mut(index).filter(|_| !self.stopped) else {
             return;
         };
         let (from, to, depth) = (dir.from.clone(), dir.to.clone(), dir.depth + 1);
@@ -227,9 +234,29 @@ impl Get<'_> {
         }
     }
 
+    /// An interrupt: directories that are open are closed, and the others stay as they are.
+    pub(super) fn stop_directories(&mut self) {
+        let all: Vec<usize> = self.dirs.indexes().collect();
+        for index in all {
+            match self.dirs.get_mut(index) {
+                Some(dir) if dir.asked && !dir.is_closed() => dir.at_end = true,
+                _ => drop(self.dirs.remove(index)),
+            }
+        }
+    }
+
+    /// A directory's own reading is over.
+    fn directory_read(&mut self, index: usize) {
+        match self.stopped {
+            // What is in it is not waited for.
+            true => drop(self.dirs.remove(index)),
+            false => self.child_done(Some(index)),
+        }
+    }
+
     /// Something in a directory is done; the last of it settles the directory.
     pub(super) fn child_done(&mut self, parent: Option<usize>) {
-        let mut parent = parent;
+        let mut parent = parent.filter(|_| !self.stopped);
         while let Some(index) = parent {
             let Some(dir) = self.dirs.get_mut(index) else {
                 return;

@@ -152,7 +152,8 @@ fn class_of(class: &[u8], byte: u8) -> Option<(bool, usize)> {
 /// elsewhere are left out, and `suspect` hears of them.
 ///
 /// # Errors
-/// [`EngineError`]; directories that cannot be read hold nothing.
+/// [`EngineError`]; directories that cannot be read hold nothing. Behind an interrupt that is
+/// counted, it is what was found so far.
 pub fn expand<T: Transport>(
     remote: &mut Remote<T>,
     pattern: &[u8],
@@ -193,7 +194,7 @@ pub fn expand<T: Transport>(
                     next.push(joined(path, &entry.name));
                 }
             }
-            if next.len() > MAX_MATCHES {
+            if next.len() > MAX_MATCHES || sys::signals::interrupts() > 0 {
                 break;
             }
         }
@@ -203,6 +204,9 @@ pub fn expand<T: Transport>(
     found.truncate(MAX_MATCHES);
     let mut matches = Vec::new();
     for path in found {
+        if sys::signals::interrupts() > 0 {
+            break;
+        }
         let asked: &[u8] = if path.is_empty() { b"." } else { &path };
         let there = match remote.stat(asked) {
             Ok(attributes) => Some(attributes.is(mode::DIRECTORY)),

@@ -361,6 +361,29 @@ impl Work for Put<'_> {
         self.report.tick(self.limit);
     }
 
+    fn stop(&mut self) {
+        self.failures = self.failures.max(1);
+        self.items.clear();
+        (self.held, self.listing) = (None, None);
+        self.to_list.clear();
+        // No handle belongs to them, and their answers may come to nothing.
+        self.dirs = Slab::default();
+        let open: Vec<usize> = self.jobs.indexes().collect();
+        for index in open {
+            let Some(job) = self.jobs.get_mut(index) else {
+                continue;
+            };
+            job.stop();
+            let (over, wakes) = (job.is_over(), job.take_wakes());
+            if over {
+                self.end(index);
+            }
+            for link in wakes {
+                self.wake(link, job_number(index));
+            }
+        }
+    }
+
     fn lost(&mut self, why: &EngineError) {
         self.lost = true;
         let open: Vec<usize> = self.jobs.indexes().collect();

@@ -145,6 +145,11 @@ impl Work for Listing<'_> {
         self.done
     }
 
+    fn stop(&mut self) {
+        self.at_end = true;
+        self.done |= !self.asked;
+    }
+
     fn lost(&mut self, _why: &EngineError) {
         self.done = true;
     }

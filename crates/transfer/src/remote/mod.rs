@@ -9,7 +9,8 @@ use sftp::{Attributes, Code, own};
 use crate::engine::{
     Engine, EngineError, Op, Server, Session, Token, Transport, Work, status_text,
 };
-use crate::plan::names;
+use crate::plan::{names, plain};
+use crate::step::may_be_same;
 use crate::text;
 
 mod listing;
@@ -157,6 +158,11 @@ impl<T: Transport> Remote<T> {
         };
         engine.run(&mut work)?;
         Ok(Self { engine, link: 0 })
+    }
+
+    /// A server that was greeted before.
+    pub fn with(engine: Engine<T>) -> Self {
+        Self { engine, link: 0 }
     }
 
     /// From here on, requests go over this connection: for those of which each leads to another
@@ -440,7 +446,9 @@ impl<T: Transport> Remote<T> {
         self.tell(Request::Close(request::Close { handle }))
     }
 
-    /// Copies a file within the server (`copy-data`).
+    /// Copies a file within the server (`copy-data`). A file is not copied onto itself, and what
+    /// may be the source by another name (a hard link: the same size and time) is written to
+    /// without being cut first.
     ///
     /// # Errors
     /// What failed, in OpenSSH's words.
@@ -457,6 +465,9 @@ impl<T: Transport> Remote<T> {
         if mode & mode::TYPE != 0 && mode & mode::TYPE != mode::REGULAR {
             return Err(format!("Cannot copy non-regular file: {shown_from}"));
         }
+        if plain(from) == plain(to) || self.leads_to_same(from, to) {
+            return Err(format!("Cannot copy \"{shown_from}\" onto itself"));
+        }
         let open = |path, flags| {
             Request::Open(request::Open {
                 path,
@@ -467,7 +478,11 @@ impl<T: Transport> Remote<T> {
         let source = self
             .open(open(from, open_flag::READ))
             .map_err(|why| format!("remote open \"{shown_from}\": {why}"))?;
-        let flags = open_flag::WRITE | open_flag::CREATE | open_flag::TRUNCATE;
+        let cut = match self.stat(to) {
+            Ok(target) if may_be_same(&there, Some(&target)) => 0,
+            _ => open_flag::TRUNCATE,
+        };
+        let flags = open_flag::WRITE | open_flag::CREATE | cut;
         let target = match self.open(open(to, flags)) {
             Ok(target) => target,
             Err(why) => {
@@ -490,6 +505,14 @@ impl<T: Transport> Remote<T> {
             result.map_err(|why| format!("close remote: {why}"))?;
         }
         Ok(())
+    }
+
+    /// Whether the server says that both paths lead to one place.
+    fn leads_to_same(&mut self, one: &[u8], other: &[u8]) -> bool {
+        match (self.realpath(one), self.realpath(other)) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => false,
+        }
     }
 
     /// Lets the server send times to the nanosecond, where it can.

@@ -112,12 +112,16 @@ impl Job {
     /// What follows from the answers so far.
     fn go_on(&mut self) {
         match self.stage {
-            Stage::Opening if self.waiting == 0 => {
-                if self.error.is_some() {
-                    self.stage = Stage::Over;
-                } else {
-                    self.opened();
+            Stage::Opening if self.waiting == 0 => match &self.error {
+                None => self.opened(),
+                Some(_) if self.parts.iter().any(|part| part.handle.is_some()) => {
+                    self.stage = Stage::Cutting;
+                    self.wake_first();
                 }
+                Some(_) => self.stage = Stage::Over,
+            },
+            Stage::Begin | Stage::ToOpen if self.waiting == 0 && self.error.is_some() => {
+                self.wake_first();
             }
             Stage::Writing => {
                 let over = self.next >= self.end || self.error.is_some();

@@ -116,6 +116,7 @@ impl Job {
         links: Vec<usize>,
         options: &Options,
     ) -> Self {
+        let options = options.for_one(links.len());
         let temporary = options.atomic || links.len() > 1;
         let path = match temporary {
             true => temporary_name(&item.to),
@@ -155,7 +156,7 @@ impl Job {
             cut_first: None,
             cutting: false,
             skipped: 0,
-            options: options.clone(),
+            options,
             wakes: Vec::new(),
             item,
             parent,
@@ -220,6 +221,28 @@ impl Job {
         self.stage = Stage::Over;
     }
 
+    /// An interrupt: what was sent is waited for, the target cut to it, the handles are closed,
+    /// and that is all.
+    pub(super) fn stop(&mut self) {
+        match self.stage {
+            // It is all sent, or failed anyway.
+            Stage::Finishing
+            | Stage::Cutting
+            | Stage::Closing
+            | Stage::ToMove
+            | Stage::Moving
+            | Stage::Over => return,
+            Stage::Begin | Stage::ToOpen if self.waiting == 0 => self.stage = Stage::Over,
+            Stage::Begin | Stage::Target | Stage::Looking | Stage::ToOpen => {}
+            // What is there is what was there, and stays.
+            Stage::Opening | Stage::Proving => self.in_place = true,
+            Stage::ToProve => (self.stage, self.in_place) = (Stage::Cutting, true),
+            Stage::Writing => {}
+        }
+        self.fail(EngineError::Interrupted.to_string());
+        self.wake_first();
+    }
+
     /// The source gave other than it promised.
     pub(super) fn spoiled(&mut self, spoiled: &Spoiled) {
         self.bad_from = self.bad_from.min(spoiled.at);
@@ -249,6 +272,14 @@ impl Job {
             return Step::Full;
         }
         match self.stage {
+            Stage::Begin | Stage::ToOpen if first && self.error.is_some() => {
+                // It was interrupted before anything was opened.
+                if self.waiting > 0 {
+                    return Step::Nothing;
+                }
+                self.stage = Stage::Over;
+                Step::Over
+            }
             Stage::Begin if first && self.temporary && !self.target_asked => {
                 self.ask_target(job, session);
                 Step::Sent { more: false }
@@ -485,11 +516,12 @@ impl Job {
     }
 
     fn write(&mut self, job: usize, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
+        let first = self.parts.first().is_some_and(|part| part.link == link);
         if self.error.is_some() {
             self.stage = Stage::Cutting;
             return match self.waiting {
-                0 => self.cut(job, session),
-                _ => Step::Nothing,
+                0 if first => self.cut(job, session),
+                _ => self.left_to_first(),
             };
         }
         let Some(part) = self.parts.iter().find(|part| part.link == link) else {
@@ -502,7 +534,6 @@ impl Job {
             return Step::Nothing;
         };
         let handle = handle.clone();
-        let first = self.parts.first().is_some_and(|part| part.link == link);
         if !first && (self.cutting || self.cut_first.is_some()) {
             return Step::Full;
         }
@@ -515,8 +546,8 @@ impl Job {
         }
         if self.next >= self.end {
             return match self.waiting {
-                0 => self.finish(job, session),
-                _ => Step::Nothing,
+                0 if first => self.finish(job, session),
+                _ => self.left_to_first(),
             };
         }
         if !session.takes_data() || !pace.lets_go() {
@@ -558,6 +589,15 @@ impl Job {
             return self.finish(job, session);
         }
         Step::Sent { more: true }
+    }
+
+    /// The first part's handle is none on another connection: what is done with it waits for its
+    /// own, where that has not been woken by an answer.
+    fn left_to_first(&mut self) -> Step {
+        if self.waiting == 0 {
+            self.wake_first();
+        }
+        Step::Nothing
     }
 
     fn skip_holes(&mut self) {

@@ -1,0 +1,115 @@
+//! What an interrupt leaves behind: the connection goes on, the target is a prefix or what it was.
+//! One test alone has a process, since a signal is for all of it.
+
+mod liar;
+
+use std::fs;
+
+use transfer::engine::Engine;
+use transfer::get::{Get, Item as GetItem};
+use transfer::options::{Options, Resume};
+use transfer::put::{Item as PutItem, Put};
+use transfer::remote::Remote;
+
+use liar::{Heard, Liar, Nature, Place, bytes};
+
+#[test]
+fn an_interrupt_ends_the_work_and_not_the_connection() {
+    sys::signals::count_interrupts().unwrap();
+    let content = bytes(400_000);
+    let cases = [
+        (Resume::Never, 1),
+        (Resume::Never, 2),
+        (Resume::BySize, 1),
+        (Resume::Proven, 1),
+    ];
+    for (resume, links) in cases {
+        for at in 1..30 {
+            let nature = Nature {
+                interrupt: Some(at),
+                links,
+                ..Nature::default()
+            };
+            let options = Options {
+                recursive: true,
+                resume,
+                ..Options::default()
+            };
+            let what = format!("{resume:?}, {links} connections, behind {at} requests");
+            gets(&what, nature.clone(), &options, &content);
+            puts(&what, nature, &options, &content);
+        }
+    }
+}
+
+/// The next work finds the connection fit, and nothing is left open.
+fn goes_on(what: &str, engine: Engine<Liar>) -> Liar {
+    sys::signals::forget_interrupts();
+    let mut remote = Remote::with(engine);
+    remote.realpath(b"/f").expect(what);
+    let liar = std::mem::replace(remote.engine().transport(), Liar::new(Nature::default()));
+    assert_eq!(liar.open_handles(), 0, "{what}");
+    liar
+}
+
+fn gets(what: &str, nature: Nature, options: &Options, content: &[u8]) {
+    let place = Place::new("interrupted-get");
+    let names = (0..5).map(|number| format!("f{number}").into_bytes());
+    let mut liar = Liar::new(Nature {
+        names: names.clone().collect(),
+        ..nature.clone()
+    });
+    for name in names {
+        let path = [b"/dir/", name.as_slice()].concat();
+        liar.files.insert(path, b"hello".to_vec());
+    }
+    liar.files.insert(b"/f".to_vec(), content.to_vec());
+    fs::write(place.join("x"), &content[..50_000]).unwrap();
+    let items = [("/f", "x"), ("/dir", "dir")].map(|(from, to)| GetItem {
+        from: from.as_bytes().to_vec(),
+        to: place.join(to),
+        attributes: None,
+    });
+    let mut heard = Heard::default();
+    let mut engine = Engine::new(liar);
+    let mut work = Get::new(options.clone(), items.into(), nature.links, &mut heard);
+    engine.run(&mut work).expect(what);
+    let failed = work.failures() > 0;
+    goes_on(what, engine);
+    let there = fs::read(place.join("x")).unwrap();
+    assert!(content.starts_with(&there), "{what}");
+    assert!(
+        options.resume == Resume::Never || there.len() >= 50_000,
+        "{what}"
+    );
+    assert!(failed || there.len() == content.len(), "{what}");
+}
+
+fn puts(what: &str, nature: Nature, options: &Options, content: &[u8]) {
+    let place = Place::new("interrupted-put");
+    fs::write(place.join("f"), content).unwrap();
+    fs::create_dir(place.join("dir")).unwrap();
+    for number in 0..5 {
+        fs::write(place.join(format!("dir/f{number}")), "hello").unwrap();
+    }
+    let links = nature.links;
+    let liar = Liar::with(nature, "/target", &content[..50_000]);
+    let items = [("f", "/target"), ("dir", "/dir")].map(|(from, to)| PutItem {
+        from: place.join(from),
+        to: to.as_bytes().to_vec(),
+        fresh: false,
+    });
+    let mut heard = Heard::default();
+    let mut engine = Engine::new(liar);
+    let mut work = Put::new(options.clone(), items.into(), links, &mut heard);
+    engine.run(&mut work).expect(what);
+    let failed = work.failures() > 0;
+    let liar = goes_on(what, engine);
+    let there = liar.file("/target");
+    assert!(content.starts_with(there), "{what}");
+    assert!(
+        options.resume == Resume::Never || there.len() >= 50_000,
+        "{what}"
+    );
+    assert!(failed || there.len() == content.len(), "{what}");
+}

@@ -1,0 +1,483 @@
+//! A server in memory that lies, fails or answers in odd pieces.
+#![allow(dead_code)]
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sftp::attributes::{Attributes, mode};
+use sftp::extension::{self, Extended};
+use sftp::frame::{Piece, Side, Splitter};
+use sftp::message::reply::{Handle, NameEntry, Names, Status, data_head, encode_attrs};
+use sftp::message::{Request, Version, open_flag, request};
+use sftp::{Code, message};
+use transfer::engine::{EngineError, Exchange, Transport};
+use transfer::report::{FileResult, Report};
+
+/// Turns in which any copy of a test is done, many times over.
+const MAX_TURNS: usize = 100_000;
+
+/// What the server is like.
+#[derive(Default, Clone)]
+pub struct Nature {
+    /// Names in every directory.
+    pub names: Vec<Vec<u8>>,
+    /// Each id is answered with one more than it was.
+    pub wrong_ids: bool,
+    /// DATA are longer than was asked for.
+    pub too_long: bool,
+    /// DATA are empty.
+    pub empty: bool,
+    /// READs bring at most so much.
+    pub short: usize,
+    /// This WRITE, counted from 0, fails; those behind it do not.
+    pub failing_write: Option<usize>,
+    /// The stream ends behind so many answers.
+    pub answers: Option<usize>,
+    /// Files are said to be this large.
+    pub size: Option<u64>,
+    /// What comes is fed in pieces of this size.
+    pub piece: usize,
+    /// How many connections there are; 0 is one.
+    pub links: usize,
+    /// Connections move by chance, from this seed.
+    pub chance: Option<u32>,
+    /// A second name of a file, as by a hard link, and its first.
+    pub alias: Option<(Vec<u8>, Vec<u8>)>,
+    /// It can copy by itself.
+    pub copies: bool,
+    /// This process is interrupted behind so many requests.
+    pub interrupt: Option<usize>,
+}
+
+/// One connection: what was sent and not taken in, and what was answered and not sent.
+struct Wire {
+    requests: Splitter,
+    partial: Option<(u32, Bytes, u64, Vec<u8>)>,
+    answers: Vec<u8>,
+}
+
+/// The server: its files by path.
+pub struct Liar {
+    pub nature: Nature,
+    pub files: HashMap<Vec<u8>, Vec<u8>>,
+    /// What was asked, in words.
+    pub log: Vec<String>,
+    wires: Vec<Wire>,
+    /// Open handles, with the connection and the path of each.
+    handles: HashMap<Vec<u8>, (usize, Vec<u8>)>,
+    opened: usize,
+    listed: Vec<Vec<u8>>,
+    writes: usize,
+    answered: usize,
+    /// The connection that is served.
+    link: usize,
+    turns: usize,
+    out: Vec<u8>,
+}
+
+/// A pattern without a period that a block has.
+pub fn bytes(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| u8::try_from(at * 7 % 251).unwrap())
+        .collect()
+}
+
+impl Liar {
+    pub fn new(nature: Nature) -> Self {
+        let wires = (0..nature.links.max(1)).map(|_| Wire {
+            requests: Splitter::new(Side::Server),
+            partial: None,
+            answers: Vec::new(),
+        });
+        Self {
+            wires: wires.collect(),
+            nature,
+            files: HashMap::new(),
+            log: Vec::new(),
+            handles: HashMap::new(),
+            opened: 0,
+            listed: Vec::new(),
+            writes: 0,
+            answered: 0,
+            link: 0,
+            turns: 0,
+            out: Vec::new(),
+        }
+    }
+
+    /// One with a file.
+    pub fn with(nature: Nature, path: &str, content: &[u8]) -> Self {
+        let mut liar = Self::new(nature);
+        liar.files
+            .insert(path.as_bytes().to_vec(), content.to_vec());
+        liar
+    }
+
+    pub fn file(&self, path: &str) -> &[u8] {
+        &self.files[path.as_bytes()]
+    }
+
+    /// How many files and directories are open.
+    pub fn open_handles(&self) -> usize {
+        self.handles.len()
+    }
+
+    fn note(&mut self, what: &str, path: &[u8], more: &str) {
+        let path = String::from_utf8_lossy(path).into_owned();
+        self.log.push(format!("{what} {path}{more}"));
+    }
+
+    fn status(&mut self, id: u32, code: Code) {
+        Status { code, message: b"" }.encode_into(id, &mut self.out);
+    }
+
+    /// The name under which a file's content is kept.
+    fn real(&self, path: &[u8]) -> Vec<u8> {
+        match &self.nature.alias {
+            Some((alias, real)) if alias == path => real.clone(),
+            _ => path.to_vec(),
+        }
+    }
+
+    fn handle(&mut self, id: u32, path: Vec<u8>) {
+        self.opened += 1;
+        let handle = format!("{}-{}", self.link, self.opened).into_bytes();
+        self.handles.insert(handle.clone(), (self.link, path));
+        Handle { handle: &handle }.encode_into(id, &mut self.out);
+    }
+
+    /// What a handle stands for on the connection that it was given to.
+    fn held(&self, handle: &[u8]) -> Option<Vec<u8>> {
+        let (link, path) = self.handles.get(handle)?;
+        (*link == self.link).then(|| path.clone())
+    }
+
+    fn attributes(&self, path: &[u8]) -> Option<Attributes> {
+        if path == b"/dir" {
+            return Some(Attributes::with_permissions(mode::DIRECTORY | 0o755));
+        }
+        let file = self.files.get(path)?;
+        let len = u64::try_from(file.len()).unwrap();
+        Some(Attributes {
+            size: Some(self.nature.size.unwrap_or(len)),
+            ..Attributes::with_permissions(mode::REGULAR | 0o644)
+        })
+    }
+
+    fn write(&mut self, id: u32, handle: &[u8], offset: u64, data: &[u8]) {
+        self.writes += 1;
+        let path = self.held(handle);
+        self.note("WRITE", path.as_deref().unwrap_or(b"?"), "");
+        let failing = self.nature.failing_write == Some(self.writes - 1);
+        let Some(path) = path.filter(|_| !failing) else {
+            return self.status(id, Code::FAILURE);
+        };
+        let file = self.files.entry(path).or_default();
+        let begin = usize::try_from(offset).unwrap();
+        if file.len() < begin + data.len() {
+            file.resize(begin + data.len(), 0);
+        }
+        file[begin..begin + data.len()].copy_from_slice(data);
+        self.status(id, Code::OK);
+    }
+
+    fn answer(&mut self, message: &[u8]) {
+        if message[0] == message::number::INIT {
+            let copies = [(extension::COPY_DATA, "1")];
+            let extensions = copies.into_iter().filter(|_| self.nature.copies);
+            Version::encode(3, extensions, &mut self.out);
+            return;
+        }
+        let (id, asked) = Request::decode(message).unwrap();
+        let id = if self.nature.wrong_ids { id + 1 } else { id };
+        match asked {
+            Request::Open(request::Open { path, flags, .. }) => self.open(id, path, flags),
+            Request::Opendir(request::Opendir { path }) => {
+                self.note("OPENDIR", path, "");
+                self.handle(id, path.to_vec());
+            }
+            Request::Readdir(request::Readdir { handle }) => self.list(id, handle),
+            Request::Read(request::Read {
+                handle,
+                offset,
+                len,
+            }) => self.read(id, handle, offset, len),
+            Request::Stat(request::Stat { path }) | Request::Lstat(request::Lstat { path }) => {
+                self.note("STAT", path, "");
+                match self.attributes(&self.real(path)) {
+                    Some(attributes) => encode_attrs(id, &attributes, &mut self.out),
+                    None => self.status(id, Code::NO_SUCH_FILE),
+                }
+            }
+            Request::Fstat(request::Fstat { handle }) => match self.held(handle) {
+                Some(path) => {
+                    let attributes = self.attributes(&path).unwrap();
+                    encode_attrs(id, &attributes, &mut self.out);
+                }
+                None => self.status(id, Code::FAILURE),
+            },
+            Request::Fsetstat(request::Fsetstat { handle, attributes }) => {
+                let Some(path) = self.held(handle) else {
+                    return self.status(id, Code::FAILURE);
+                };
+                if let Some(size) = attributes.size {
+                    self.note("CUT", &path, &format!(" {size}"));
+                    let file = self.files.get_mut(&path).unwrap();
+                    file.resize(usize::try_from(size).unwrap(), 0);
+                }
+                self.status(id, Code::OK);
+            }
+            Request::Realpath(request::Realpath { path }) => {
+                let mut encoded = Vec::new();
+                NameEntry {
+                    name: path,
+                    long_name: b"",
+                    attributes: Attributes::NONE,
+                }
+                .encode_into(&mut encoded);
+                Names::encode_into(id, 1, &encoded, &mut self.out);
+            }
+            Request::Remove(request::Remove { path }) => {
+                self.note("REMOVE", path, "");
+                match self.files.remove(path) {
+                    Some(_) => self.status(id, Code::OK),
+                    None => self.status(id, Code::NO_SUCH_FILE),
+                }
+            }
+            Request::Rename(request::Rename { old, new }) => {
+                self.note("RENAME", old, "");
+                match self.files.remove(old) {
+                    Some(content) => {
+                        self.files.insert(new.to_vec(), content);
+                        self.status(id, Code::OK);
+                    }
+                    None => self.status(id, Code::NO_SUCH_FILE),
+                }
+            }
+            Request::Extended(Extended::CopyData(copy)) => {
+                match (self.held(copy.from), self.held(copy.to)) {
+                    (Some(from), Some(to)) => {
+                        let content = self.files[&from].clone();
+                        let target = self.files.get_mut(&to).unwrap();
+                        let len = target.len().max(content.len());
+                        target.resize(len, 0);
+                        target[..content.len()].copy_from_slice(&content);
+                        self.status(id, Code::OK);
+                    }
+                    _ => self.status(id, Code::FAILURE),
+                }
+            }
+            Request::Close(request::Close { handle }) => {
+                let code = match self.held(handle) {
+                    Some(_) => Code::OK,
+                    None => Code::FAILURE,
+                };
+                self.handles.remove(handle);
+                self.status(id, code);
+            }
+            _ => self.status(id, Code::OP_UNSUPPORTED),
+        }
+    }
+
+    fn open(&mut self, id: u32, path: &[u8], flags: u32) {
+        let cuts = flags & open_flag::TRUNCATE != 0;
+        self.note("OPEN", path, if cuts { " cutting" } else { "" });
+        let path = self.real(path);
+        if flags & open_flag::CREATE != 0 {
+            let file = self.files.entry(path.clone()).or_default();
+            if cuts {
+                file.clear();
+            }
+        } else if !self.files.contains_key(&path) {
+            return self.status(id, Code::NO_SUCH_FILE);
+        }
+        self.handle(id, path);
+    }
+
+    fn list(&mut self, id: u32, handle: &[u8]) {
+        if self.listed.iter().any(|listed| listed == handle) {
+            return self.status(id, Code::EOF);
+        }
+        self.listed.push(handle.to_vec());
+        let mut encoded = Vec::new();
+        for name in &self.nature.names {
+            NameEntry {
+                name,
+                long_name: b"",
+                attributes: Attributes {
+                    size: Some(5),
+                    ..Attributes::with_permissions(mode::REGULAR | 0o644)
+                },
+            }
+            .encode_into(&mut encoded);
+        }
+        let count = u32::try_from(self.nature.names.len()).unwrap();
+        Names::encode_into(id, count, &encoded, &mut self.out);
+    }
+
+    fn read(&mut self, id: u32, handle: &[u8], offset: u64, len: u32) {
+        let Some(path) = self.held(handle) else {
+            return self.status(id, Code::FAILURE);
+        };
+        let file = &self.files[&path];
+        let begin = usize::try_from(offset).unwrap().min(file.len());
+        let len = usize::try_from(len).unwrap();
+        let mut data = file[begin..file.len().min(begin + len)].to_vec();
+        if self.nature.short > 0 {
+            data.truncate(self.nature.short);
+        }
+        if self.nature.too_long {
+            data = vec![1; len + 1];
+        }
+        if data.is_empty() && !self.nature.empty {
+            return self.status(id, Code::EOF);
+        }
+        if self.nature.empty {
+            data.clear();
+        }
+        let head = data_head(id, u32::try_from(data.len()).unwrap());
+        self.out.extend_from_slice(&head);
+        self.out.extend_from_slice(&data);
+    }
+
+    fn take(&mut self, piece: Piece) {
+        let link = self.link;
+        match piece {
+            Piece::Message(message) => self.answer(&message),
+            Piece::Write {
+                id, handle, offset, ..
+            } => self.wires[link].partial = Some((id, handle, offset, Vec::new())),
+            Piece::Payload { bytes, left } => {
+                let (id, handle, offset, mut data) = self.wires[link].partial.take().unwrap();
+                data.extend_from_slice(&bytes);
+                match left {
+                    0 => self.write(id, &handle, offset, &data),
+                    _ => self.wires[link].partial = Some((id, handle, offset, data)),
+                }
+            }
+            Piece::Data { .. } => panic!("a client sends no DATA"),
+        }
+    }
+
+    /// True by chance, if that is its nature.
+    fn happens(&mut self) -> bool {
+        let Some(state) = &mut self.nature.chance else {
+            return true;
+        };
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *state >> 31 == 1
+    }
+
+    /// Takes requests in and sends answers on one connection.
+    fn serve(&mut self, exchange: &mut dyn Exchange) -> Result<bool, EngineError> {
+        let link = self.link;
+        let mut count = 0;
+        if self.happens() {
+            let mut room = vec![0; 100_000];
+            count = exchange.fill(link, &mut room);
+            room.truncate(count);
+            self.wires[link].requests.push(Bytes::from(room));
+        }
+        while let Some(piece) = self.wires[link].requests.next_piece().unwrap() {
+            self.take(piece);
+            self.answered += 1;
+            if self.nature.answers.is_some_and(|most| self.answered > most) {
+                return Err(EngineError::Closed);
+            }
+            if self.nature.interrupt == Some(self.answered) {
+                let own = i32::try_from(std::process::id()).unwrap();
+                sys::signals::send(own, sys::signals::Signal::INT).unwrap();
+                // Another thread may take it.
+                while sys::signals::interrupts() == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        let answers = std::mem::take(&mut self.out);
+        self.wires[link].answers.extend(answers);
+        if !self.happens() {
+            return Ok(count > 0);
+        }
+        let out = std::mem::take(&mut self.wires[link].answers);
+        let step = match self.nature.piece {
+            0 => 1 << 20,
+            piece => piece,
+        };
+        for piece in out.chunks(step) {
+            exchange.feed(link, Bytes::copy_from_slice(piece))?;
+        }
+        Ok(count > 0 || !out.is_empty())
+    }
+}
+
+impl Transport for Liar {
+    fn links(&self) -> usize {
+        self.wires.len()
+    }
+
+    fn turn(&mut self, exchange: &mut dyn Exchange, _wait: Duration) -> Result<bool, EngineError> {
+        let mut moved = self.nature.chance.is_some();
+        self.turns += 1;
+        assert!(self.turns < MAX_TURNS, "the copy does not come to an end");
+        for link in 0..self.wires.len() {
+            self.link = link;
+            moved |= self.serve(exchange)?;
+        }
+        Ok(moved)
+    }
+}
+
+#[derive(Default)]
+pub struct Heard {
+    pub errors: Vec<String>,
+    pub good: usize,
+}
+
+impl Report for Heard {
+    fn ends(&mut self, result: &FileResult) {
+        match &result.error {
+            Some(error) => self.errors.push(error.clone()),
+            None => self.good += 1,
+        }
+    }
+    fn fails(&mut self, line: &str) {
+        self.errors.push(line.to_owned());
+    }
+    fn says(&mut self, line: &str) {
+        self.errors.push(line.to_owned());
+    }
+}
+
+/// A folder in a folder of its own; both go with it.
+pub struct Place {
+    root: PathBuf,
+    inner: PathBuf,
+}
+
+impl Place {
+    pub fn new(name: &str) -> Self {
+        let root = std::env::temp_dir().join(format!("fulmar-lying-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let inner = root.join("in");
+        fs::create_dir_all(&inner).unwrap();
+        Self { root, inner }
+    }
+}
+
+impl Deref for Place {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.inner
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
