@@ -122,6 +122,8 @@ impl Compressor {
             self.report.cpu_ns += cpu_ns().saturating_sub(begun);
             let deflated = (piece == Piece::Deflated).then_some(out.len() - before);
             self.policy.note(payload.len(), deflated);
+        } else if self.level == 0 {
+            self.report.note_level(0);
         }
         match piece {
             Piece::Deflated => self.report.internal += 1,
@@ -204,7 +206,13 @@ impl Compressor {
         self.settings
     }
 
-    /// The effort for what comes next, 0 to 9 and never above the level asked for; 0 stores.
+    /// The effort for what comes next.
+    #[must_use]
+    pub fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// Sets the effort for what comes next, 0 to 9 and never above the level asked for; 0 stores.
     /// Only an adaptive stream takes it.
     pub fn set_level(&mut self, level: u8) {
         if self.settings.adaptive {
@@ -231,6 +239,13 @@ impl Compressor {
     /// Why the provider is not used any more; said once.
     pub fn take_failure(&mut self) -> Option<crate::provider::RunError> {
         self.engines.take_failure()
+    }
+
+    /// Who encodes bulk: `internal`, or the provider's name.
+    #[must_use]
+    pub fn engine(&self) -> String {
+        let provider = self.engines.provider();
+        provider.map_or_else(|| "internal".to_owned(), |provider| provider.name())
     }
 
     /// Whether bulk is encoded by a provider.
@@ -263,9 +278,11 @@ pub(crate) enum Effort {
 
 /// The effort for `payload` by what the last ones have shown; `None` stores it.
 pub(crate) fn effort_for(policy: &mut Policy, level: u8, payload: &[u8]) -> Option<Effort> {
+    if level == 0 {
+        return (payload.len() < PARTIAL_BELOW_BYTES).then_some(Effort::Level(1));
+    }
     match policy.choose(payload) {
         Choice::Store => None,
-        _ if level == 0 => (payload.len() < PARTIAL_BELOW_BYTES).then_some(Effort::Level(1)),
         Choice::Attempt => Some(Effort::Attempt),
         Choice::Deflate => Some(Effort::Level(level)),
     }

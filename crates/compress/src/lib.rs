@@ -88,8 +88,8 @@ pub struct Report {
     pub hardware: u64,
     /// Payloads stored as they were.
     pub stored: u64,
-    /// The least and the highest level at which anything was deflated; 0 for none.
-    pub levels: (u8, u8),
+    /// The least and the highest level that there were; 0 stores what is not small.
+    pub levels: Option<(u8, u8)>,
     /// CPU time in engines, nanoseconds.
     pub cpu_ns: u64,
 }
@@ -99,9 +99,9 @@ impl Report {
     #[must_use]
     pub fn line(&self) -> String {
         let level = match self.levels {
-            (0, _) => "level -".to_owned(),
-            (least, most) if least == most => format!("level {most}"),
-            (least, most) => format!("level {most}..{least}"),
+            None => "level -".to_owned(),
+            Some((least, most)) if least == most => format!("level {most}"),
+            Some((least, most)) => format!("level {most}..{least}"),
         };
         let tenths = self.cpu_ns / 100_000_000;
         format!(
@@ -116,9 +116,8 @@ impl Report {
     }
 
     fn note_level(&mut self, level: u8) {
-        let (least, most) = self.levels;
-        let least = if least == 0 { level } else { least.min(level) };
-        self.levels = (least, most.max(level));
+        let (least, most) = self.levels.unwrap_or((level, level));
+        self.levels = Some((least.min(level), most.max(level)));
     }
 
     fn add(&mut self, other: &Self) {
@@ -127,10 +126,9 @@ impl Report {
         self.hardware = self.hardware.saturating_add(other.hardware);
         self.stored = self.stored.saturating_add(other.stored);
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
-        for level in [other.levels.0, other.levels.1] {
-            if level > 0 {
-                self.note_level(level);
-            }
+        if let Some((least, most)) = other.levels {
+            self.note_level(least);
+            self.note_level(most);
         }
     }
 }

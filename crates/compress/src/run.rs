@@ -15,10 +15,11 @@ use crate::deflate::{Carry, Engine, Piece, Window, flush_behind, store};
 use crate::error::DeflateError;
 use crate::provider::{Flush, Provider, Run, RunEncoder, RunError};
 
-/// Memory that is kept for the next runs: of so many, that each thread finds some.
+/// Windows and engines that are kept for the next runs: no more threads compress.
 const MAX_KEPT: usize = 8;
 
-/// What a run needs beside its bytes, shared by all runs of a connection.
+/// What a run needs beside its bytes, shared by all runs of a connection. Memory of runs that are
+/// done serves the next.
 pub(crate) struct Engines {
     kept: Mutex<Kept>,
     provider: Option<Arc<dyn Provider>>,
@@ -77,15 +78,10 @@ impl Engines {
         }
     }
 
-    /// The provider's encoder, while it is trusted.
+    /// The provider's encoder, while it is trusted: for one run each, as there may be fewer than
+    /// threads that compress, and who keeps one lets the others wait.
     fn encoder(&self) -> Option<Result<Box<dyn RunEncoder>, RunError>> {
-        let provider = self.provider.as_ref()?;
-        if self.fallen.load(Ordering::Relaxed) {
-            return None;
-        }
-        // For one run each: there may be fewer than threads that compress, and who keeps one lets
-        // the others wait.
-        Some(provider.encoder())
+        Some(self.provider()?.encoder())
     }
 
     fn fall(&self, why: RunError) {
@@ -99,7 +95,13 @@ impl Engines {
     }
 
     pub(crate) fn has_provider(&self) -> bool {
-        self.provider.is_some() && !self.fallen.load(Ordering::Relaxed)
+        self.provider().is_some()
+    }
+
+    /// The provider, while it is trusted.
+    pub(crate) fn provider(&self) -> Option<&Arc<dyn Provider>> {
+        let fallen = self.fallen.load(Ordering::Relaxed);
+        self.provider.as_ref().filter(|_| !fallen)
     }
 
     pub(crate) fn has_spare(&self) -> bool {

@@ -208,6 +208,13 @@ fn batch_bytes(gains_by_many: bool) -> usize {
     }
 }
 
+/// What is sent is not compressed for the time being.
+fn stores(connection: &mut Connection) -> bool {
+    connection
+        .compressor()
+        .is_some_and(|compressor| compressor.level() == 0)
+}
+
 fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
@@ -323,6 +330,10 @@ impl Lanes {
                 pool.summon();
             }
             let accelerated = self.is_accelerated(connection);
+            if !accelerated && stores(connection) {
+                // Nothing to help with.
+                return Ok(());
+            }
             if !self.shares_deflate() || !self.deflate.has_room() {
                 if accelerated {
                     self.accelerate_in_place(connection)?;

@@ -11,6 +11,7 @@ use proto::{Connection, Output};
 use sys::epoll::{Epoll, Interest};
 
 use super::DriverError;
+use super::effort::{Doing, Effort};
 use super::lanes::Lanes;
 use super::pace::Pace;
 use super::watch::Registration;
@@ -51,6 +52,8 @@ pub(super) struct Link {
     received: u64,
     sent: u64,
     pace: Pace,
+    /// Where what is sent is compressed as hard as there is time for.
+    effort: Option<Effort>,
 }
 
 fn is_transient(error: &io::Error) -> bool {
@@ -100,6 +103,7 @@ impl Link {
             received: 0,
             sent: 0,
             pace,
+            effort: None,
         })
     }
 
@@ -175,8 +179,52 @@ impl Link {
         self.write_broken && !self.closed
     }
 
-    /// Seals and writes what it can without waiting.
+    /// Compresses, seals and writes what it can without waiting.
     pub(super) fn pump_out(
+        &mut self,
+        connection: &mut Connection,
+        lanes: &mut Lanes,
+    ) -> Result<Left, DriverError> {
+        if !connection.is_compressing() {
+            return self.pump(connection, lanes);
+        }
+        self.begin_work(connection);
+        let left = self.pump(connection, lanes)?;
+        self.end_work(left, connection);
+        Ok(left)
+    }
+
+    fn begin_work(&mut self, connection: &mut Connection) {
+        let now = sys::time::monotonic_us();
+        if self.effort.is_none() {
+            self.effort = connection.compressor().and_then(|compressor| {
+                let settings = compressor.settings();
+                let raw_bytes = compressor.totals().raw_bytes;
+                let follows = settings.adaptive && !compressor.has_provider();
+                follows.then(|| Effort::new(settings.level, now, raw_bytes))
+            });
+        }
+        if let Some(effort) = self.effort.as_mut().filter(|_| self.writable) {
+            effort.does(Doing::Work, now);
+        }
+    }
+
+    fn end_work(&mut self, left: Left, connection: &mut Connection) {
+        let (Some(effort), Some(compressor)) = (&mut self.effort, connection.compressor()) else {
+            return;
+        };
+        let now = sys::time::monotonic_us();
+        let doing = match left {
+            Left::InLane => Doing::Work,
+            Left::Nothing | Left::ForSocket => Doing::Wait,
+        };
+        effort.does(doing, now);
+        if effort.weigh(now, compressor.totals().raw_bytes) {
+            compressor.set_level(effort.level());
+        }
+    }
+
+    fn pump(
         &mut self,
         connection: &mut Connection,
         lanes: &mut Lanes,
@@ -272,6 +320,9 @@ impl Link {
             }
             Err(error) if is_transient(&error) => {
                 self.writable = false;
+                if let Some(effort) = &mut self.effort {
+                    effort.does(Doing::Wait, sys::time::monotonic_us());
+                }
                 if self.pace.is_full(self.sent, sys::time::monotonic_ms()) {
                     connection.set_output_limit(self.pace.limit_bytes());
                     let _ =

@@ -13,6 +13,7 @@ use std::time::Duration;
 use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
+mod effort;
 mod endpoint;
 mod lanes;
 #[cfg(test)]
