@@ -113,6 +113,15 @@ impl Block {
         self.literals = self.literals.wrapping_add(1);
     }
 
+    #[inline(always)]
+    pub(super) fn literals(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            let place = &mut self.frequencies.litlen[usize::from(*byte)];
+            *place = place.wrapping_add(1);
+        }
+        self.literals = self.literals.wrapping_add(bytes.len() as u32);
+    }
+
     /// A match of 3 to 258 bytes, 1 to 32768 back.
     #[inline(always)]
     pub(super) fn repeat(&mut self, length: usize, distance: usize) {

@@ -1,5 +1,6 @@
 //! Where in the window the bytes at hand have stood before: chains of positions with the same
-//! hash of four bytes, newest first, and the last position for each hash of three.
+//! hash of four bytes, newest first, and the last position for each hash of three. For level 1,
+//! the last two positions for each hash of four.
 //!
 //! The tables hold numbers of positions that go on from payload to payload, and nothing is ever
 //! cleared or rebased while a window moves: what a table says is a hint. A position is used only
@@ -11,6 +12,8 @@ use crate::deflate::SLACK_BYTES;
 
 const HASH4_BITS: u32 = 16;
 const HASH3_BITS: u32 = 14;
+/// Pairs are fewer, so that they stay in the nearest caches.
+const PAIR_BITS: u32 = 14;
 /// Positions whose predecessor is known.
 const CHAINED: usize = 32 * 1024;
 /// The farthest that a match may be. One less than deflate's: the place in `before` at that
@@ -86,9 +89,15 @@ impl<'a> View<'a> {
         unsafe { *self.bytes.get_unchecked(at) }
     }
 
+    /// The bytes from `from` to `to`, which are in order and before the end; none where they are not.
+    #[inline(always)]
+    pub(super) fn span(self, from: usize, to: usize) -> &'a [u8] {
+        self.bytes.get(from..to).unwrap_or_default()
+    }
+
     /// Four bytes from `at`, which is at most four bytes behind the end.
     #[inline(always)]
-    fn four(self, at: usize) -> u32 {
+    pub(super) fn four(self, at: usize) -> u32 {
         debug_assert!(at <= self.end + 4);
         // SAFETY: `at + 4 <= end + 8`, and SLACK_BYTES (32) behind `end` are in `bytes`. The
         // read needs no alignment.
@@ -182,6 +191,39 @@ impl Matcher {
         let back = number.wrapping_sub(*newest);
         *newest = number;
         back as usize
+    }
+
+    /// How far back from `at` a match may be.
+    #[inline(always)]
+    pub(super) fn reach(at: usize) -> usize {
+        at.min(MOST_BACK)
+    }
+
+    /// Enters `at` into the pair of its hash; returns how far back the two before it are. The pairs
+    /// have the place of the chains' heads: neither makes sense of the other's, which does no harm.
+    #[inline(always)]
+    pub(super) fn enter_pair(&mut self, word: u32, at: usize) -> (usize, usize) {
+        let number = self.number(at);
+        let pair = &mut self.tables.newest4[hash4(word) >> (HASH4_BITS - PAIR_BITS)];
+        let before = *pair;
+        *pair = before << 16 | number & 0xffff;
+        let back = |before: u32| usize::from((number as u16).wrapping_sub(before as u16));
+        (back(before), back(before >> 16))
+    }
+
+    /// Asks for the pair of the position `at`.
+    #[inline(always)]
+    pub(super) fn prefetch_pair(&self, view: View<'_>, at: usize) {
+        let place = hash4(view.four(at)) >> (HASH4_BITS - PAIR_BITS);
+        touch(&self.tables.newest4[place]);
+    }
+
+    /// As [`Matcher::enter`], into pairs.
+    #[inline(always)]
+    pub(super) fn enter_pairs(&mut self, view: View<'_>, positions: core::ops::Range<usize>) {
+        for at in positions {
+            self.enter_pair(view.four(at), at);
+        }
     }
 
     /// Asks for the lists that the position `at` belongs to.

@@ -5,6 +5,7 @@ mod block;
 mod huffman;
 mod matcher;
 mod parse;
+mod quick;
 mod split;
 
 pub(crate) use bits::Carry;
@@ -42,6 +43,8 @@ pub(crate) struct Engine {
     scratch: Vec<u8>,
     /// Positions of the window before this are in the matcher's tables, or not worth it.
     entered: usize,
+    /// What is in them was entered for level 1.
+    quick: bool,
     /// Length of the window when it was last seen.
     seen: usize,
     /// Eighths of a bit that a literal took in the last block with codes of its own.
@@ -55,6 +58,7 @@ impl Engine {
             block: Block::new(),
             scratch: Vec::new(),
             entered: 0,
+            quick: false,
             seen: 0,
             literal_bits: USUAL_LITERAL_BITS,
         }
@@ -110,11 +114,18 @@ impl Engine {
         let (before, carried) = (out.len(), *carry);
         let view = View::new(window.with_slack(), end);
         let effort = parse::effort(level);
+        let quick = level <= 1;
+        if quick != self.quick {
+            self.quick = quick;
+            self.entered = 0;
+        }
         self.seen = end;
         let history = self.entered.max(start.saturating_sub(HISTORY_BYTES));
         let known = start.min(end.saturating_sub(3));
         if history < known {
-            if effort.threes {
+            if quick {
+                self.matcher.enter_pairs(view, history..known);
+            } else if effort.threes {
                 self.matcher.enter::<true>(view, history..known);
             } else {
                 self.matcher.enter::<false>(view, history..known);
@@ -127,15 +138,12 @@ impl Engine {
             self.block.clear();
             let matcher = &mut self.matcher;
             let entered = &mut self.entered;
-            let behind = parse::parse(
-                matcher,
-                view,
-                at,
-                entered,
-                &effort,
-                self.literal_bits,
-                &mut self.block,
-            );
+            let (literal_bits, block) = (self.literal_bits, &mut self.block);
+            let behind = if quick {
+                quick::parse(matcher, view, at, entered, literal_bits, block)
+            } else {
+                parse::parse(matcher, view, at, entered, &effort, literal_bits, block)
+            };
             let plain = window.bytes().get(at..behind).ok_or(DeflateError)?;
             let written = self.block.write(plain, *carry, &mut self.scratch);
             let Some((bytes, behind_it)) = written else {

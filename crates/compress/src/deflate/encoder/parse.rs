@@ -14,7 +14,7 @@ const WORTH_SEARCH: usize = 9;
 /// Matches of this length always pay.
 const LONG_MATCH: usize = 8;
 /// Positions at the end of a long run that are entered; those before them are like these.
-const RUN_TAIL: usize = 16;
+pub(super) const RUN_TAIL: usize = 16;
 
 /// What a level does.
 #[derive(Debug, Clone, Copy)]
@@ -29,11 +29,10 @@ pub(super) struct Effort {
     pub(super) threes: bool,
 }
 
-/// The effort of a level, 1 to 9.
+/// The effort of a level, 2 to 9; [`quick`](super::quick) is level 1.
 pub(super) fn effort(level: u8) -> Effort {
     let (patience, depth, enough, threes) = match level {
-        0 | 1 => (0, 2, 32, false),
-        2 => (0, 6, 16, true),
+        ..=2 => (0, 6, 16, true),
         3 => (0, 12, 24, true),
         4 => (1, 7, 24, true),
         5 => (1, 12, 34, true),
@@ -51,7 +50,7 @@ pub(super) fn effort(level: u8) -> Effort {
 }
 
 /// How far away a match of each length may be to pay, where a literal takes so many bits.
-struct Worth {
+pub(super) struct Worth {
     farthest: [usize; LONG_MATCH],
     /// Shorter ones are not looked for.
     least: usize,
@@ -59,7 +58,7 @@ struct Worth {
 
 impl Worth {
     /// `literal_bits` is in eighths.
-    fn new(literal_bits: usize) -> Self {
+    pub(super) fn new(literal_bits: usize) -> Self {
         let mut farthest = [0; LONG_MATCH];
         let mut least = LONG_MATCH;
         for length in (MIN_MATCH..LONG_MATCH).rev() {
@@ -73,7 +72,7 @@ impl Worth {
     }
 
     #[inline(always)]
-    fn pays(&self, found: Match) -> bool {
+    pub(super) fn pays(&self, found: Match) -> bool {
         let farthest = self.farthest.get(found.length);
         found.distance > 0 && farthest.is_none_or(|farthest| found.distance <= *farthest)
     }
