@@ -1,8 +1,11 @@
-//! `compress`: a file with `-C` through a session into `/dev/null`, by kinds of data.
+//! `compress`: a file with `-C` through a session into `/dev/null`, by kinds of data; the sender
+//! alone; and what a session that has compressed keeps of its memory.
 
 use std::fs::File;
 
+use super::deflate;
 use super::figures::{Emit, Entry, Group, Part, Per, Unit};
+use super::idle;
 use super::options::{Direction, Row, Way};
 use super::rounds::{Bench, Chain as Ends, Miss};
 use super::transfer::{self, Chain, Files, Transfer};
@@ -10,23 +13,25 @@ use crate::corpus::Data;
 use crate::lab::{Lab, Place, Wishes};
 
 /// Rounds when the command line says nothing.
-const ROUNDS: usize = 5;
-/// Most MiB of a file: the slowest of the peers does 29 MiB a second.
-const MAX_MIB: u64 = 64;
+pub(super) const ROUNDS: usize = 5;
+/// MiB of the file when it says nothing: the slowest of the peers does 29 MiB a second.
+const MIB: u64 = 64;
+
 /// Measures every kind in every direction, with and without `-C`.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let files = Files::new().map_err(|error| error.to_string())?;
     let mut labs = bench.labs(&bench.servers, "Compression yes");
     for data in Data::ALL {
-        let bytes = bench.settings.mib().min(MAX_MIB) << 20;
+        let bytes = bench.settings.mib.unwrap_or(MIB) << 20;
         File::create(files.sent())
             .and_then(|file| data.write(bytes, file))
             .map_err(|error| error.to_string())?;
+        emit(deflate::measure(bench, &mut labs, &files, (data, bytes))?);
         for direction in &bench.settings.directions {
             emit(group(bench, &mut labs, &files, (data, *direction, bytes)));
         }
     }
-    Ok(())
+    idle::measure_compressed(bench, &files, emit)
 }
 
 fn group(
@@ -96,7 +101,7 @@ fn group(
 
 /// How many times smaller the client says the bytes became: `outgoing: raw data 10, compressed 5,
 /// factor 0.50`.
-fn factor_of(said: &[String], direction: Direction) -> Option<String> {
+pub(super) fn factor_of(said: &[String], direction: Direction) -> Option<String> {
     let word = match direction {
         Direction::Up => "outgoing:",
         Direction::Down => "incoming:",

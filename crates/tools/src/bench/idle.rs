@@ -1,7 +1,7 @@
 //! `idle`: memory of sessions that wait and of connections that say nothing, as the kernel
 //! shares it out among processes (PSS).
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -10,8 +10,10 @@ use super::figures::{Emit, Entry, Group, Part, Per, Unit};
 use super::options::Row;
 use super::roles;
 use super::rounds::{Bench, Miss, Sample};
+use super::transfer::Files;
 use super::words::{Words, kill};
-use crate::lab::{Kind, Lab, Suite, Tree};
+use crate::corpus::Data;
+use crate::lab::{Kind, Lab, Suite, Tree, Wishes};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 3;
@@ -67,21 +69,82 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
                 lab.serve()?;
                 match what {
                     What::Silent => silent(suite, &lab, sessions),
-                    What::Session | What::Client => waiting(suite, &lab, sessions, what),
+                    What::Session | What::Client => waiting(suite, &lab, sessions, what, (&[], "")),
                 }
             }),
         );
     }
 }
 
-fn waiting(suite: &Suite, lab: &Lab, sessions: usize, what: What) -> Result<Sample, Miss> {
+/// What a session that has carried this many MiB down is measured with.
+const CARRIED_MIB: u64 = 4;
+
+/// Measures sessions of ours that have carried bulk, with `-C` and without.
+pub(super) fn measure_compressed(
+    bench: &Bench,
+    files: &Files,
+    emit: &mut Emit<'_>,
+) -> Result<(), String> {
+    let sent = files.sent();
+    File::create(&sent)
+        .and_then(|file| Data::Mixed.write(CARRIED_MIB << 20, file))
+        .map_err(|error| error.to_string())?;
+    let sessions = bench.settings.sessions;
+    let carry = format!("cat '{}'; ", sent.display());
+    let runs = [("without -C", false), ("with -C", true)];
+    for (what, title) in [
+        (What::Session, "idle, server of a session"),
+        (What::Client, "idle, client of a session"),
+    ] {
+        let entries = runs.map(|(label, _)| Entry::new(label, Part::Ours));
+        let group = Group {
+            row: Row::Compress.name(),
+            title: title.into(),
+            unit: Unit::Kib,
+            per: Per::Login,
+            entries: entries.to_vec(),
+            notes: vec![format!(
+                "PSS of {sessions} at once that have carried {CARRIED_MIB} MiB down, divided by their number"
+            )],
+        };
+        let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+            let (_, compress) = runs.get(index).ok_or("no such run")?;
+            let wishes = Wishes {
+                compress: *compress,
+                ..Wishes::default()
+            };
+            let suite = bench.suites.first().ok_or("no such suite")?;
+            let flags = suite.flags(&wishes).map_err(Miss::Absent)?;
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            let lines = "MaxStartups 1000\nCompression yes";
+            let mut lab = bench.lab(0, &bench.servers, lines)?;
+            lab.serve()?;
+            waiting(suite, &lab, sessions, what, (&flags, &carry))
+        });
+        let medians: Vec<f64> = group.entries.iter().filter_map(Entry::median).collect();
+        if let [without, with] = medians[..] {
+            let more = with - without;
+            group
+                .notes
+                .push(format!("with -C {more:+.0} KiB (goal: 1024 at most)"));
+        }
+        emit(group);
+    }
+    Ok(())
+}
+
+/// Sessions whose command waits, behind what `first` of `(flags, first)` does.
+fn waiting(
+    suite: &Suite,
+    lab: &Lab,
+    sessions: usize,
+    what: What,
+    (flags, first): (&[&str], &str),
+) -> Result<Sample, Miss> {
     let mut clients = Clients::default();
     for _ in 0..sessions {
-        let mut client = lab.client(
-            suite,
-            &[],
-            &format!("echo '{}' >&2; exec cat", roles::READY),
-        );
+        let command = format!("{first}echo '{}' >&2; exec cat", roles::READY);
+        let mut client = lab.client(suite, flags, &command);
         client
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

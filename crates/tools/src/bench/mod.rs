@@ -7,6 +7,7 @@
 
 mod compress;
 mod copy;
+mod deflate;
 mod echo;
 mod figures;
 mod html;

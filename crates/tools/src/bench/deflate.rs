@@ -1,0 +1,258 @@
+//! `compress`, the sender alone: bytes for each CPU second of a client that sends with `-C`, and
+//! two threads that compress for nobody, by the clock.
+
+use std::fs;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use compress::{Compressor, DeflateError, Encoded, Report, RunDone, RunJob, Settings};
+
+use super::compress as whole;
+use super::figures::{Entry, Group, Part, Per, Unit};
+use super::options::{Direction, Row, Way};
+use super::rounds::{Bench, Miss, Sample};
+use super::transfer::{self, Chain, Files, Transfer};
+use crate::corpus::Data;
+use crate::lab::{Kind, Lab, Place, Wishes};
+
+/// What the session's channel carries in a packet, bytes.
+const PAYLOAD_BYTES: usize = 32 * 1024;
+/// Payloads in a run, as the session gives them to workers.
+const RUN_PAYLOADS: usize = 4;
+/// Threads of the second column.
+const THREADS: usize = 2;
+
+/// Whose time is measured.
+#[derive(Debug, Clone)]
+enum Sender {
+    /// A client, by its place among the suites.
+    Client { suite: usize, wishes: Wishes },
+    /// [`THREADS`] threads of this process at a level.
+    Threads { level: u8 },
+}
+
+/// One line of the table: who, and how many times as fast as OpenSSH it is to be.
+struct Line {
+    label: String,
+    part: Part,
+    sender: Sender,
+    goal: Option<f64>,
+}
+
+/// What is to be reached with `data`, as times of OpenSSH's `-C`: a core and two, at level 6 and
+/// at level 1.
+fn goals(data: Data) -> [(Option<f64>, Option<f64>); 2] {
+    match data {
+        Data::Mixed => [(Some(2.7), Some(5.0)), (Some(5.0), Some(9.0))],
+        Data::Text => [(Some(2.5), Some(5.0)), (None, None)],
+        Data::Zeros => [(Some(5.0), None), (None, None)],
+        Data::Random => [(None, None), (None, None)],
+    }
+}
+
+fn lines(bench: &Bench, data: Data) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let is_openssh = |suite: &crate::lab::Suite| suite.kind == Kind::OpenSsh;
+    if let Some(suite) = bench.suites.iter().position(is_openssh) {
+        let wishes = Wishes {
+            compress: true,
+            ..Wishes::default()
+        };
+        lines.push(Line {
+            label: format!("{} -C", bench.suites.get(suite).map_or("", |it| &it.name)),
+            part: Part::Peer,
+            sender: Sender::Client { suite, wishes },
+            goal: None,
+        });
+    }
+    let ours = |label: &str, options: &[&str], goal: Option<f64>| Line {
+        label: label.into(),
+        part: Part::Ours,
+        sender: Sender::Client {
+            suite: 0,
+            wishes: Wishes {
+                compress: true,
+                options: options.iter().map(ToString::to_string).collect(),
+                ..Wishes::default()
+            },
+        },
+        goal,
+    };
+    for (level, (one, two)) in [6, 1].into_iter().zip(goals(data)) {
+        let options = [
+            format!("CompressionLevel={level}"),
+            "CompressionThreads=1".into(),
+            "CompressionAdaptive=no".into(),
+        ];
+        let options = options.each_ref().map(String::as_str);
+        lines.push(ours(&format!("level {level}"), &options, one));
+        lines.push(Line {
+            label: format!("level {level}, {THREADS} threads, by the clock"),
+            part: Part::Ours,
+            sender: Sender::Threads { level },
+            goal: two,
+        });
+    }
+    let goal = (data == Data::Random).then_some(15.0);
+    lines.push(ours("adaptive", &["CompressionThreads=1"], goal));
+    lines
+}
+
+/// Measures the senders of `bytes` of `data`, which are in the file to be sent.
+pub(super) fn measure(
+    bench: &Bench,
+    labs: &mut [Result<Lab, String>],
+    files: &Files,
+    (data, bytes): (Data, u64),
+) -> Result<Group, String> {
+    let plain = fs::read(files.sent()).map_err(|error| error.to_string())?;
+    let lines = lines(bench, data);
+    let transfer = Transfer {
+        way: Way::Null,
+        direction: Direction::Up,
+        bytes,
+        files,
+    };
+    let entries = lines.iter().map(|line| Entry::new(&line.label, line.part));
+    let group = Group {
+        row: Row::Compress.name(),
+        title: format!("{}, the sender", data.name()),
+        unit: Unit::MibPerSecond,
+        per: Per::Gib,
+        entries: entries.collect(),
+        notes: vec![format!(
+            "MiB for each second of the client's CPU, {} MiB to our server; with {THREADS} threads: \
+             of the codec alone by the clock, what it makes is dropped",
+            bytes >> 20
+        )],
+    };
+    let here = Place::here();
+    let mut ratios = vec![String::new(); lines.len()];
+    let rounds = bench.settings.rounds(whole::ROUNDS);
+    let mut group = bench.alternate(group, rounds, |index| {
+        let line = lines.get(index).ok_or("no such sender")?;
+        let (sample, ratio) = match &line.sender {
+            Sender::Threads { level } => threads(&plain, *level)?,
+            Sender::Client { suite, wishes } => {
+                let suite = bench.suites.get(*suite).ok_or("no such suite")?;
+                let lab = labs.first_mut().ok_or("no server")?;
+                let lab = lab.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
+                let mut chain = Chain::Ssh { lab, suite, wishes };
+                let (sample, said) = transfer::run(&transfer, &mut chain, &here)?;
+                let cpu = sample.cpu.ok_or("no CPU time")?;
+                let value = 1024.0 / cpu.client;
+                let ratio = whole::factor_of(&said.compression, Direction::Up);
+                (Sample { value, ..sample }, ratio.unwrap_or_default())
+            }
+        };
+        if let Some(place) = ratios.get_mut(index) {
+            *place = ratio;
+        }
+        Ok(sample)
+    });
+    for ((entry, ratio), line) in group.entries.iter_mut().zip(ratios).zip(&lines) {
+        entry.more.push(("ratio".into(), ratio));
+        let goal = line.goal.map_or(String::new(), |goal| format!("{goal}×"));
+        entry.more.push(("goal".into(), goal));
+    }
+    Ok(group)
+}
+
+/// Compresses `plain` on [`THREADS`] threads; MiB a second, and the ratio.
+fn threads(plain: &[u8], level: u8) -> Result<(Sample, String), Miss> {
+    let begun = Instant::now();
+    let report = compress_on_threads(plain, level).map_err(|error| error.to_string())?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let (raw, compressed) = (report.totals.raw_bytes, report.totals.compressed_bytes);
+    // Far below 2^52.
+    #[allow(clippy::cast_precision_loss)]
+    let (raw, compressed) = (raw as f64, compressed as f64);
+    let sample = Sample {
+        value: raw / f64::from(1 << 20) / seconds,
+        cpu: None,
+    };
+    Ok((sample, format!("{:.3}", raw / compressed)))
+}
+
+/// As a session does it: runs are begun in order and compressed by whoever has time.
+fn compress_on_threads(plain: &[u8], level: u8) -> Result<Report, DeflateError> {
+    let mut compressor = Compressor::new(Settings {
+        level,
+        adaptive: false,
+    });
+    let (jobs, work) = mpsc::sync_channel::<RunJob>(2 * THREADS);
+    let work = Mutex::new(work);
+    let (results, done) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let (work, results) = (&work, results.clone());
+            scope.spawn(move || work_off(work, |result| results.send(result).is_ok()));
+        }
+        drop(results);
+        begin_runs(plain, &mut compressor, &jobs, &done)?;
+        drop(jobs);
+        for result in done {
+            compressor.finish_run(&result?);
+        }
+        Ok(compressor.report())
+    })
+}
+
+type Done = Result<RunDone, DeflateError>;
+
+fn begin_runs(
+    plain: &[u8],
+    compressor: &mut Compressor,
+    jobs: &SyncSender<RunJob>,
+    done: &Receiver<Done>,
+) -> Result<(), DeflateError> {
+    for run in plain.chunks(PAYLOAD_BYTES * RUN_PAYLOADS) {
+        let job = compressor.begin_run(run.chunks(PAYLOAD_BYTES));
+        if jobs.send(job).is_err() {
+            return Err(DeflateError);
+        }
+        while let Ok(result) = done.try_recv() {
+            compressor.finish_run(&result?);
+        }
+    }
+    Ok(())
+}
+
+fn work_off(work: &Mutex<Receiver<RunJob>>, mut tell: impl FnMut(Done) -> bool) {
+    loop {
+        let job = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else {
+            return;
+        };
+        let result = job.run(|piece| match piece {
+            Encoded::Stored { header } => drop(std::hint::black_box(header)),
+            Encoded::Deflated(bytes) => drop(std::hint::black_box(bytes)),
+        });
+        if !tell(result) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_make_what_one_makes() {
+        let mut plain = Vec::new();
+        Data::Text.write(900_001, &mut plain).unwrap();
+        let report = compress_on_threads(&plain, 6).unwrap();
+        assert_eq!(report.totals.raw_bytes, 900_001);
+        assert_eq!(report.totals.packets, 28);
+        let mut alone = Compressor::with_level(6);
+        for payload in plain.chunks(PAYLOAD_BYTES) {
+            alone.compress(payload, &mut Vec::new()).unwrap();
+        }
+        let (ours, theirs) = (report.totals, alone.totals());
+        // The history is the same; where a run begins, so may blocks.
+        let apart = ours.compressed_bytes.abs_diff(theirs.compressed_bytes);
+        assert!(apart < theirs.compressed_bytes / 100, "{apart}");
+    }
+}
