@@ -420,12 +420,26 @@ pub(crate) fn announce_compression(options: &ClientOptions) {
 
 /// `-v`: what compression has come to, in both directions.
 pub(crate) fn tell_compression(driver: &mut Driver) {
-    let connection = driver.connection();
-    if let Some(report) = connection.compress_report() {
-        debug1!("{}", report.totals.line("outgoing"));
-        debug1!("{}", report.line());
+    for line in compression_lines(driver.connection()) {
+        debug1!("{line}");
+    }
+}
+
+/// What compression has come to so far, and who does it.
+pub(crate) fn compression_lines(connection: &mut Connection) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(compressor) = connection.compressor() {
+        let (report, asked) = (compressor.report(), compressor.settings().level);
+        lines.push(report.totals.line("outgoing"));
+        lines.push(report.line());
+        let engine = one_line(&compressor.engine());
+        let level = compressor.level();
+        lines.push(format!(
+            "compress outgoing: engine {engine}, now at level {level}, asked for {asked}"
+        ));
     }
     if let Some(totals) = connection.inflate_totals() {
-        debug1!("{}", totals.line("incoming"));
+        lines.push(totals.line("incoming"));
     }
+    lines
 }

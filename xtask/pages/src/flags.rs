@@ -277,7 +277,10 @@ const BENCH: &[Flag] = &[
     ),
 ];
 
-const SPEED: &[Flag] = &[flag("json", None, "figures as JSON")];
+const SPEED: &[Flag] = &[
+    flag("json", None, "figures as JSON"),
+    flag("library", File, "compress with this library, too"),
+];
 
 const INSTALL: &[Flag] = &[
     flag("prefix", Folder, "where binary and links go"),

@@ -40,6 +40,11 @@ const ANSWERS: &[Answer] = &[
         },
     },
     Answer {
+        // With EnableHwCompression another one may be in effect, which `-v` and `~s` name.
+        names: &["compression-engine"],
+        lines: || vec!["internal"],
+    },
+    Answer {
         names: &["kex", "KexAlgorithms"],
         lines: || KNOWN_KEX.to_vec(),
     },

@@ -8,7 +8,9 @@ use super::rhythm::{Beat, PING_DATA, Rhythm, random};
 use super::{Asked, FAILURE, Next, RETRY_MS, Session, TOKEN_RETRY, TOKEN_RHYTHM, TOKEN_TERMINAL};
 use crate::error::ClientError;
 use crate::log::{self, debug1, debug2, debug3};
+use crate::login;
 use crate::terminal::escape::{self, Command, EscapeFilter, Piece};
+use crate::text::one_line;
 
 /// Most bytes read from the terminal at once.
 const READ_BYTES: usize = 16 * 1024;
@@ -214,12 +216,42 @@ impl Session<'_> {
                     log::tell(&format!("  #{number} session\n"));
                 }
             }
+            Command::Status => {
+                log::tell(&format!("{shown}s\n"));
+                for line in self.status() {
+                    log::tell(&format!("  {line}\n"));
+                }
+            }
             Command::Help => {
                 log::tell(&format!("{shown}?\n"));
                 log::tell(&escape::help(escape));
             }
         }
         Ok(Next::Continue)
+    }
+
+    /// With whom, by which algorithms, how much, and what compression makes of it.
+    fn status(&mut self) -> Vec<String> {
+        let (received, sent) = self.driver.wire_bytes();
+        let host = one_line(&self.peer.host);
+        let mut lines = vec![format!("connected to {host} ({})", self.peer)];
+        let connection = self.driver.connection();
+        if let Some(negotiated) = connection.negotiated() {
+            let (kex, host_key) = (negotiated.kex, negotiated.host_key);
+            lines.push(format!("key exchange {kex}, host key {host_key}"));
+            for (name, direction) in [
+                ("outgoing", &negotiated.client_to_server),
+                ("incoming", &negotiated.server_to_client),
+            ] {
+                lines.push(format!(
+                    "{name}: cipher {}, MAC {}, compression {}",
+                    direction.cipher, direction.mac, direction.compression
+                ));
+            }
+        }
+        lines.push(format!("{received} bytes received, {sent} sent"));
+        lines.extend(login::compression_lines(connection));
+        lines
     }
 
     fn open_channel(&mut self) -> Option<ChannelId> {

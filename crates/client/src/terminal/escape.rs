@@ -19,6 +19,8 @@ pub enum Command {
     Louder,
     /// `~#`: list channels.
     ListChannels,
+    /// `~s`: tell how the connection does.
+    Status,
     /// `~?`: list escapes.
     Help,
 }
@@ -126,6 +128,7 @@ fn command_of(byte: u8) -> Option<Command> {
         b'V' => Command::Quieter,
         b'v' => Command::Louder,
         b'#' => Command::ListChannels,
+        b's' => Command::Status,
         b'?' => Command::Help,
         _ => return None,
     })
@@ -145,6 +148,10 @@ pub fn help(escape: u8) -> String {
         ),
         ("^Z", "suspend this program"),
         ("#", "list the open channels"),
+        (
+            "s",
+            "tell algorithms, bytes and compression of the connection",
+        ),
         ("?", "show this list"),
     ];
     let mut text = String::from("Escapes that this program understands, at the start of a line:\n");
@@ -202,11 +209,20 @@ mod tests {
     #[test]
     fn each_command_has_its_key_and_bytes_keep_their_place() {
         let mut filter = EscapeFilter::new(Some(b'~'));
-        let (bytes, commands) = run(&mut filter, b"~B~R~v~V~#~?~\x1als\r~~x");
-        use Command::{Break, Help, ListChannels, Louder, Quieter, Rekey, Suspend};
+        let (bytes, commands) = run(&mut filter, b"~B~R~v~V~#~s~?~\x1als\r~~x");
+        use Command::{Break, Help, ListChannels, Louder, Quieter, Rekey, Status, Suspend};
         assert_eq!(
             commands,
-            [Break, Rekey, Louder, Quieter, ListChannels, Help, Suspend]
+            [
+                Break,
+                Rekey,
+                Louder,
+                Quieter,
+                ListChannels,
+                Status,
+                Help,
+                Suspend
+            ]
         );
         assert_eq!(bytes, b"ls\r~x");
         let pieces = filter.filter(b"\r~Bz");

@@ -1,8 +1,12 @@
-//! Compression of payloads of 32 KiB, as `-C` does it, by kinds of data and levels.
+//! Compression of payloads of 32 KiB, as `-C` does it, by kinds of data and levels; and by the
+//! libraries that `EnableHwCompression` would use.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use compress::{Compressor, Decompressor, MAX_INFLATED_BYTES};
+use accelerator::{Accelerator, Request, default_libraries};
+use compress::{Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Settings};
+use sys::process::SelfExe;
 
 use super::select::Selection;
 use crate::corpus::Data;
@@ -14,18 +18,138 @@ const LEVELS: [u8; 4] = [1, 3, 6, 9];
 /// Runs among which the best one counts.
 const RUNS: usize = 3;
 
+/// Payloads in a run, as a session gives them to a library.
+const RUN_PAYLOADS: usize = 8;
+
+/// What was measured, and with whom.
+#[derive(Default)]
+pub(super) struct Compression {
+    /// Each engine in a line: what it is, and what it does or why it does nothing.
+    pub(super) engines: Vec<String>,
+    pub(super) rows: Vec<CompressionRow>,
+}
+
 /// One kind of data at one level.
 pub(super) struct CompressionRow {
     pub(super) name: String,
+    /// `internal`, or the library's file.
+    pub(super) engine: String,
     /// Raw by compressed.
     pub(super) ratio: f64,
-    /// Raw bytes for each second of CPU.
+    /// Raw bytes for each second of CPU; by the clock where another process compresses.
     pub(super) deflate: f64,
-    /// The same by the clock.
-    pub(super) inflate: f64,
+    /// The same by the clock; none for a library, which does not inflate.
+    pub(super) inflate: Option<f64>,
 }
 
-pub(super) fn rows(selection: &Selection) -> Vec<CompressionRow> {
+const INTERNAL: &str = "internal";
+
+impl CompressionRow {
+    /// What [`CompressionRow::deflate`] is a rate of.
+    pub(super) fn deflate_by(&self) -> &'static str {
+        if self.engine == INTERNAL {
+            "deflate_bytes_per_cpu_second"
+        } else {
+            "deflate_bytes_per_second"
+        }
+    }
+}
+
+/// Measures our own engine, and `libraries` or those of the platform.
+pub(super) fn measure(selection: &Selection, libraries: &[String]) -> Compression {
+    let mut compression = Compression {
+        engines: Vec::new(),
+        rows: rows(selection),
+    };
+    if compression.rows.is_empty() {
+        return compression;
+    }
+    let known: Vec<String> = match libraries {
+        [] => {
+            let here = default_libraries().into_iter();
+            here.filter(|path| path.exists())
+                .map(|path| path.to_string_lossy().into_owned())
+                .collect()
+        }
+        named => named.to_vec(),
+    };
+    let used =
+        format!("{INTERNAL} (packet mode): in use unless EnableHwCompression says otherwise");
+    compression.engines.push(used);
+    for path in known {
+        let opened = SelfExe::open()
+            .map_err(|error| error.to_string())
+            .and_then(|own| Accelerator::open(&Request::new(&[path], true, 6), &own));
+        match opened {
+            Ok(library) => {
+                compression
+                    .engines
+                    .push(format!("library {}", library.describe()));
+                compression.rows.extend(library_rows(library, selection));
+            }
+            Err(why) => compression.engines.push(format!("library {why}: not used")),
+        }
+    }
+    compression
+}
+
+fn library_rows(library: Accelerator, selection: &Selection) -> Vec<CompressionRow> {
+    let file = library.path().file_name().unwrap_or_default();
+    let file = file.to_string_lossy().into_owned();
+    let library = Arc::new(library);
+    let mut rows = Vec::new();
+    for data in Data::ALL {
+        let name = format!("compress {} level 6 by {file}", data.name());
+        let mut bytes = Vec::new();
+        if !selection.wants_any(&[&name, "zlib@openssh.com", "deflate"])
+            || data.write(BYTES, &mut bytes).is_err()
+        {
+            continue;
+        }
+        rows.extend(library_row((name, file.clone()), &library, &bytes));
+    }
+    rows
+}
+
+/// `None` when the library fails.
+fn library_row(
+    (name, engine): (String, String),
+    library: &Arc<Accelerator>,
+    bytes: &[u8],
+) -> Option<CompressionRow> {
+    let (mut deflate, mut ratio) = (0.0_f64, 0.0);
+    for _ in 0..RUNS {
+        let mut sender = Compressor::new(Settings {
+            level: 6,
+            adaptive: false,
+        });
+        sender.set_provider(Arc::<Accelerator>::clone(library));
+        let begun = Instant::now();
+        for run in bytes.chunks(PAYLOAD_BYTES * RUN_PAYLOADS) {
+            let job = sender.begin_run(run.chunks(PAYLOAD_BYTES));
+            let done = job.run(|piece| match piece {
+                Encoded::Stored { header } => drop(std::hint::black_box(header)),
+                Encoded::Deflated(bytes) => drop(std::hint::black_box(bytes)),
+            });
+            sender.finish_run(&done.ok()?);
+        }
+        let report = sender.report();
+        if !sender.has_provider() {
+            return None;
+        }
+        deflate = deflate.max(precise(report.totals.raw_bytes) / begun.elapsed().as_secs_f64());
+        ratio = precise(report.totals.raw_bytes) / precise(report.totals.compressed_bytes);
+    }
+    Some(CompressionRow {
+        name,
+        engine,
+        ratio,
+        deflate,
+        inflate: None,
+    })
+}
+
+fn rows(selection: &Selection) -> Vec<CompressionRow> {
     let mut rows = Vec::new();
     for data in Data::ALL {
         let mut bytes = Vec::new();
@@ -72,9 +196,10 @@ fn row(name: String, level: u8, bytes: &[u8]) -> Option<CompressionRow> {
     }
     Some(CompressionRow {
         name,
+        engine: INTERNAL.to_owned(),
         ratio,
         deflate,
-        inflate,
+        inflate: Some(inflate),
     })
 }
 

@@ -20,9 +20,10 @@ use report::Report;
 use select::Selection;
 use time::SLICE;
 
-const USAGE: &str = "usage: fulmar speed [--json] [name ...]\n\
+const USAGE: &str = "usage: fulmar speed [--json] [--library PATH] [name ...]\n\
      A name is one of SSH's or of openssl speed's, or a part of one:\n\
-     fulmar speed aes-256-ctr chacha20-poly1305 umac rsa x25519 dh compress\n";
+     fulmar speed aes-256-ctr chacha20-poly1305 umac rsa x25519 dh compress\n\
+     --library: compress with this library beside our own engine\n";
 
 /// Runs the program; gives its exit status: 0, or 2 for arguments that it does not know.
 #[must_use]
@@ -37,9 +38,18 @@ pub fn run(args: Vec<OsString>) -> i32 {
 
     let mut json = false;
     let mut names = Vec::new();
-    for arg in args {
+    let mut libraries = Vec::new();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
         match arg.to_str() {
             Some("--json") => json = true,
+            Some("--library") => match args.next().as_ref().and_then(|path| path.to_str()) {
+                Some(path) if path.starts_with('/') => libraries.push(path.to_owned()),
+                _ => {
+                    eprint!("fulmar speed: --library wants an absolute path\n{USAGE}");
+                    return 2;
+                }
+            },
             Some("-h" | "--help") => {
                 print!("{USAGE}");
                 return 0;
@@ -62,7 +72,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         packets: packets::rows(&selection),
         public_key,
         openssl: compared.then(peers::openssl_version).flatten(),
-        compression: compression::rows(&selection),
+        compression: compression::measure(&selection, &libraries),
     };
     if report.is_empty() {
         eprintln!(

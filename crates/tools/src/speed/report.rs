@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::algorithms::{AlgorithmRow, MANY, PACKET_BYTES};
-use super::compression::CompressionRow;
+use super::compression::{Compression, CompressionRow};
 use super::packets::{PAYLOAD_BYTES, PacketRow};
 use super::public_key::{Kind, PublicKeyRow};
 use super::{cpu_features, kernels};
@@ -25,7 +25,7 @@ pub(super) struct Report {
     pub(super) public_key: Vec<PublicKeyRow>,
     /// Who `openssl speed` is, if it was asked.
     pub(super) openssl: Option<String>,
-    pub(super) compression: Vec<CompressionRow>,
+    pub(super) compression: Compression,
 }
 
 impl Report {
@@ -33,7 +33,7 @@ impl Report {
         self.algorithms.is_empty()
             && self.packets.is_empty()
             && self.public_key.is_empty()
-            && self.compression.is_empty()
+            && self.compression.rows.is_empty()
     }
 
     pub(super) fn text(&self) -> String {
@@ -79,23 +79,27 @@ impl Report {
                 };
             }
         }
-        if !self.compression.is_empty() {
+        if !self.compression.rows.is_empty() {
             let mut table = Table::new(&[
-                "payloads of 32 KiB, one core, engine internal",
+                "payloads of 32 KiB, one core",
                 "ratio",
                 "MB/s of CPU",
                 "inflate MB/s",
             ]);
-            for row in &self.compression {
+            for row in &self.compression.rows {
                 table.row(vec![
                     row.name.clone(),
                     format!("{:.3}", row.ratio),
                     format!("{:.0}", row.deflate / 1e6),
-                    format!("{:.0}", row.inflate / 1e6),
+                    row.inflate
+                        .map_or_else(String::new, |inflate| format!("{:.0}", inflate / 1e6)),
                 ]);
             }
             text += "\n";
             text += &table.render();
+            for engine in &self.compression.engines {
+                text += &format!("engine {engine}\n");
+            }
         }
         text
     }
@@ -119,7 +123,14 @@ impl Report {
                 "operations",
                 Json::List(self.public_key.iter().flat_map(operations_json).collect()),
             ),
-            ("compression", list(&self.compression, compression_json)),
+            (
+                "compression",
+                list(&self.compression.rows, compression_json),
+            ),
+            (
+                "compression_engines",
+                Json::List(self.compression.engines.iter().map(Json::text).collect()),
+            ),
         ])
     }
 }
@@ -232,10 +243,13 @@ fn operations_json(row: &PublicKeyRow) -> Vec<Json> {
 fn compression_json(row: &CompressionRow) -> Json {
     Json::object(vec![
         ("name", Json::text(&row.name)),
-        ("engine", Json::text("internal")),
+        ("engine", Json::text(&row.engine)),
         ("ratio", Json::Number(row.ratio)),
-        ("deflate_bytes_per_cpu_second", Json::Number(row.deflate)),
-        ("inflate_bytes_per_second", Json::Number(row.inflate)),
+        (row.deflate_by(), Json::Number(row.deflate)),
+        (
+            "inflate_bytes_per_second",
+            Json::Number(row.inflate.unwrap_or(f64::NAN)),
+        ),
     ])
 }
 

@@ -95,7 +95,7 @@ fn a_report_says_which_kernel_is_in_use() {
         packets: Vec::new(),
         public_key: Vec::new(),
         openssl: None,
-        compression: Vec::new(),
+        compression: compression::Compression::default(),
     };
     assert!(!report.is_empty());
     let text = report.text();
@@ -134,7 +134,7 @@ fn public_key_figures_stand_beside_the_others() {
             },
         ],
         openssl: Some("openssl 3.0.19".to_owned()),
-        compression: Vec::new(),
+        compression: compression::Compression::default(),
     };
     assert!(!report.is_empty());
     let text = report.text();
