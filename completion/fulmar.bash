@@ -117,6 +117,7 @@ _fulmar() {
         bench:--sessions) : ;;
         bench:--size) : ;;
         bench:--way) _fulmar_words 'pipes own file null' ;;
+        speed:--library) _fulmar_files ;;
         install:--prefix) _fulmar_folders ;;
         install:--root) _fulmar_folders ;;
         install:--port) : ;;
@@ -138,7 +139,7 @@ _fulmar_flags() {
         keygen) _fulmar_words '-A -a -b -C -c -E -e -F -f -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -s -t -u -V -v -y -Z -z' ;;
         demo) _fulmar_words '--size' ;;
         bench) _fulmar_words '--cipher --html --json --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
-        speed) _fulmar_words '--json' ;;
+        speed) _fulmar_words '--json --library' ;;
         install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --remove --dry-run' ;;
     esac
 }

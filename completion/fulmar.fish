@@ -181,6 +181,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from bench' -l size -x -d 'MiB of 
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l way -x -a 'pipes own file null' -d 'through what bytes come and go'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -a 'throughput login echo rekey compress copy idle taskset wan all up down'
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l json -d 'figures as JSON'
+complete -c fulmar -n '__fish_seen_subcommand_from speed' -l library -r -F -d 'compress with this library, too'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l prefix -x -a '(__fish_complete_directories)' -d 'where binary and links go'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l root -x -a '(__fish_complete_directories)' -d 'install below this folder'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l port -x -d 'port of the service'
