@@ -26,4 +26,4 @@ pub mod text;
 
 pub use error::{ClientError, Peer};
 pub use interaction::{Interaction, Question};
-pub use program::{VERSION, ssh_main};
+pub use program::{VERSION, ssh_main, ssh_with};

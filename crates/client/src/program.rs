@@ -26,7 +26,7 @@ use crate::local::{self, Here};
 use crate::log::{self, Level, debug1, error, info};
 use crate::login_cache::LoginCache;
 use crate::prompt::Person;
-use crate::session::{FAILURE, Plan, Reach, Session, StdioFlags, Streams, What};
+use crate::session::{AnyLocalEnd, FAILURE, Plan, Reach, Session, StdioFlags, Streams, What};
 use crate::{connect, login};
 
 /// Our version as `-V` prints it.
@@ -53,18 +53,40 @@ pub fn ssh_main(args: Vec<OsString>) -> i32 {
             0
         }
         Action::Query(what) => query::print(what),
-        Action::PrintConfig | Action::Connect => match run(&flags) {
-            Ok(code) => code,
-            Err(ClientError::Said) => FAILURE,
-            Err(reason) => {
-                error!("{reason}");
-                FAILURE
-            }
-        },
+        Action::PrintConfig | Action::Connect => exit_code(run(&flags, None)),
     }
 }
 
-fn run(flags: &Flags) -> Result<i32, ClientError> {
+/// Runs one session as `ssh` does with these arguments, on this thread, with `local` in place of
+/// standard input and output. Questions, messages and exit code are `ssh`'s.
+///
+/// It is for a program that is there for its connections: messages go where its first connection
+/// has them go, and SIGPIPE must be ignored.
+#[must_use]
+pub fn ssh_with(args: Vec<OsString>, local: &mut AnyLocalEnd) -> i32 {
+    match flags::parse(args) {
+        Ok(flags) if flags.action == Action::Connect => exit_code(run(&flags, Some(local))),
+        Ok(_) => exit_code(Err(ClientError::Refused(flags::USAGE.to_owned()))),
+        Err(reason) => {
+            log::tell(&format!("{}\n", reason.to_string().trim_end()));
+            FAILURE
+        }
+    }
+}
+
+/// Says what went wrong, if anything did.
+fn exit_code(outcome: Result<i32, ClientError>) -> i32 {
+    match outcome {
+        Ok(code) => code,
+        Err(ClientError::Said) => FAILURE,
+        Err(reason) => {
+            error!("{reason}");
+            FAILURE
+        }
+    }
+}
+
+fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientError> {
     if let Some(level) = flags.level {
         log::set_level(level);
     }
@@ -97,7 +119,7 @@ fn run(flags: &Flags) -> Result<i32, ClientError> {
         log::set_syslog(Syslog::open("ssh", facility));
     }
     warn(flags, &options);
-    connect_and_run(flags, &options)
+    connect_and_run(flags, &options, local)
 }
 
 /// Settings from the command line and the files, checked.
@@ -175,16 +197,35 @@ enum Manner {
     Careful,
 }
 
-fn connect_and_run(flags: &Flags, options: &ClientOptions) -> Result<i32, ClientError> {
-    let plan = Plan::decide(options, flags.command.clone(), flags.stdio_forward.clone())
+fn connect_and_run(
+    flags: &Flags,
+    options: &ClientOptions,
+    mut local: Option<&mut AnyLocalEnd>,
+) -> Result<i32, ClientError> {
+    let mut plan = Plan::decide(options, flags.command.clone(), flags.stdio_forward.clone())
         .map_err(ClientError::Refused)?;
+    plan.ends_here = local.is_some();
+    if plan.ends_here && plan.what == What::Nothing {
+        return Err(ClientError::Refused(
+            "SessionType none: a copy needs a session; set it to another for this host".into(),
+        ));
+    }
     let mut person = Person::new(options.batch_mode);
     let accelerator = accelerate::open(options)?.map(Arc::new);
     let accelerator = accelerator.as_ref();
     let mut manner = Manner::Fast;
     let mut before = None;
     loop {
-        let (again, why) = match attempt(flags, options, &plan, manner, accelerator, &mut person) {
+        let local = local.as_deref_mut();
+        let attempted = attempt(
+            flags,
+            options,
+            (&plan, local),
+            manner,
+            accelerator,
+            &mut person,
+        );
+        let (again, why) = match attempted {
             Err(ClientError::Guess(why)) => (Manner::WithoutGuess, why),
             Err(ClientError::Ahead(why)) => (Manner::Careful, why),
             // A server that is gone by now has said before what there is to say.
@@ -207,7 +248,7 @@ fn connect_and_run(flags: &Flags, options: &ClientOptions) -> Result<i32, Client
 fn attempt(
     flags: &Flags,
     options: &ClientOptions,
-    plan: &Plan,
+    (plan, local): (&Plan, Option<&mut AnyLocalEnd>),
     manner: Manner,
     accelerator: Option<&Arc<Accelerator>>,
     person: &mut dyn Interaction,
@@ -219,7 +260,7 @@ fn attempt(
     let outcome = serve(
         (streams, peer),
         options,
-        plan,
+        (plan, local),
         manner,
         accelerator,
         (&mut checker, cache.as_mut()),
@@ -237,7 +278,7 @@ type Link = (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>);
 fn serve(
     (streams, peer): (Link, crate::error::Peer),
     options: &ClientOptions,
-    plan: &Plan,
+    (plan, local): (&Plan, Option<&mut AnyLocalEnd>),
     manner: Manner,
     accelerator: Option<&Arc<Accelerator>>,
     (checker, mut cache): (&mut HostKeyChecker, Option<&mut LoginCache>),
@@ -276,9 +317,17 @@ fn serve(
     let careful = manner == Manner::Careful || learnt.as_ref().is_some_and(|learnt| learnt.careful);
     connect::set_quality(secured.driver.socket(), options, plan.pty.is_some());
     local_command(options)?;
-    let flags = StdioFlags::remember();
-    let locals = Streams::standard().map_err(ClientError::system("dup"))?;
-    if options.fork_after_authentication && !matches!(plan.what, What::Forward { .. }) {
+    let (flags, locals) = match &local {
+        Some(_) => (None, Streams::default()),
+        None => {
+            let flags = StdioFlags::remember();
+            let streams = Streams::standard().map_err(ClientError::system("dup"))?;
+            (Some(flags), streams)
+        }
+    };
+    // A program that is the session's end has nothing to leave a terminal to.
+    let leaves = options.fork_after_authentication && local.is_none();
+    if leaves && !matches!(plan.what, What::Forward { .. }) {
         go_to_background()?;
     }
     // Of a server whose changed host key was let through nothing is kept.
@@ -298,6 +347,7 @@ fn serve(
     let starts_at_once =
         !in_steps && ahead::reads_on(options, version.as_deref().unwrap_or_default());
     let mut session = Session::new(&mut secured.driver, plan.clone(), locals, peer, person)
+        .with_local_end(local)
         .with_early(logged_in.early)
         .starting_at_once(starts_at_once);
     session.rotate_host_keys(checker, options.update_host_keys);
@@ -322,7 +372,7 @@ fn serve(
             );
             let nothing_ran = unconfirmed < Reach::Whole || said;
             // What comes with a login happens once: the local command, and leaving the terminal.
-            let repeatable = options.local_command.is_none() && !options.fork_after_authentication;
+            let repeatable = options.local_command.is_none() && !leaves;
             if nothing_ran && repeatable {
                 return Err(ClientError::Ahead(Box::new(error)));
             }

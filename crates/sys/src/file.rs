@@ -3,7 +3,7 @@
 //! `StrictModes`.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -37,19 +37,28 @@ pub enum Links {
 /// # Errors
 /// `InvalidInput` for anything but a regular file, else the kernel's error.
 pub fn open_regular(path: impl AsRef<Path>, links: Links) -> io::Result<File> {
+    open_regular_known(path, links).map(|(file, _)| file)
+}
+
+/// [`open_regular`], and what is known of the file.
+///
+/// # Errors
+/// As [`open_regular`].
+pub fn open_regular_known(path: impl AsRef<Path>, links: Links) -> io::Result<(File, Metadata)> {
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     if links == Links::Refuse {
         flags |= OFlags::NOFOLLOW;
     }
     let fd = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
     let file = File::from(fd);
-    if !file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "not a regular file",
         ));
     }
-    Ok(file)
+    Ok((file, metadata))
 }
 
 /// Reads a whole regular file of at most `max_len` bytes.

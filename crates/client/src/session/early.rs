@@ -93,7 +93,7 @@ pub(super) fn send_no_more_sessions(connection: &mut Connection) -> Result<(), E
 
 /// Nothing will ever be read from standard input.
 fn has_no_input(plan: &Plan) -> bool {
-    plan.stdin_null || sys::io::is_null(sys::io::stdin())
+    !plan.ends_here && (plan.stdin_null || sys::io::is_null(sys::io::stdin()))
 }
 
 /// Type and fields of the CHANNEL_OPEN; `None` for a session without a channel.

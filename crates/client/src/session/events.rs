@@ -7,8 +7,8 @@ use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
 
 use super::{
-    Asked, Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_PROOF, TOKEN_RHYTHM, TOKEN_SIGNALS,
-    TOKEN_TERMINAL, What,
+    Asked, Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_BELL, TOKEN_PROOF, TOKEN_RHYTHM,
+    TOKEN_SIGNALS, TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
@@ -26,6 +26,16 @@ impl Session<'_> {
                 token: TOKEN_TERMINAL,
                 ..
             } => self.read_terminal(),
+            Notice::Ready {
+                token: TOKEN_BELL, ..
+            } => {
+                self.answer_bell()?;
+                Ok(Next::Continue)
+            }
+            Notice::EndpointEnded { .. } => {
+                self.endpoint_ended()?;
+                Ok(Next::Finish(0))
+            }
             Notice::SourceEnded { channel, error, .. } => {
                 if let Some(error) = error {
                     debug1!("reading standard input failed: {error}");

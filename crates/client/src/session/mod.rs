@@ -7,6 +7,7 @@
 mod early;
 mod events;
 mod input;
+mod local_end;
 mod plan;
 mod rhythm;
 mod signals;
@@ -22,6 +23,7 @@ use proto::{ChannelId, Connection, Error, Stream};
 use sys::signals::SignalFd;
 
 pub use early::{EarlyChannel, Reach, send_early};
+pub use local_end::{AnyLocalEnd, LocalEnd};
 pub use plan::{Plan, What, environment};
 pub use stdio::{StdioFlags, Streams};
 
@@ -40,6 +42,7 @@ const TOKEN_TERMINAL: u64 = 2;
 const TOKEN_RETRY: u64 = 3;
 const TOKEN_RHYTHM: u64 = 4;
 const TOKEN_PROOF: u64 = 5;
+const TOKEN_BELL: u64 = 6;
 
 /// How long typed input waits before it is offered to a full connection again, milliseconds.
 const RETRY_MS: u64 = 20;
@@ -82,6 +85,8 @@ pub struct Session<'c> {
     driver: &'c mut Driver,
     plan: Plan,
     streams: Streams,
+    /// In place of the streams.
+    local: Option<&'c mut AnyLocalEnd>,
     peer: Peer,
     checker: Option<&'c mut HostKeyChecker>,
     update_host_keys: YesNoAsk,
@@ -118,6 +123,7 @@ impl<'c> Session<'c> {
             driver,
             plan,
             streams,
+            local: None,
             peer,
             checker: None,
             update_host_keys: YesNoAsk::No,
@@ -137,6 +143,13 @@ impl<'c> Session<'c> {
             signals: None,
             rotation: None,
         }
+    }
+
+    /// Joins the channel with `local`, not with the streams.
+    #[must_use]
+    pub fn with_local_end(mut self, local: Option<&'c mut AnyLocalEnd>) -> Self {
+        self.local = local;
+        self
     }
 
     /// Goes on with a channel that was asked for ahead of the login.
@@ -182,7 +195,9 @@ impl<'c> Session<'c> {
     }
 
     fn run_inner(&mut self) -> Result<i32, ClientError> {
-        self.take_signals()?;
+        if !self.meet_local_end()? {
+            self.take_signals()?;
+        }
         self.open()?;
         let mut patience = MAX_LINGERS;
         loop {
@@ -305,6 +320,7 @@ impl<'c> Session<'c> {
             "channel {}: not heard by the server; opening it again",
             unheard.0
         );
+        drop(self.driver.detach_endpoint(unheard));
         self.streams.output = self.driver.detach_sink(unheard, Stream::Data);
         self.streams.errors = self.driver.detach_sink(unheard, Stream::Stderr);
         self.early = None;
@@ -354,6 +370,10 @@ impl<'c> Session<'c> {
     /// first data may come in the same read as the confirmation.
     fn attach_sinks(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         let system = ClientError::system;
+        if let Some(local) = self.local.as_deref_mut() {
+            self.driver.attach_endpoint(channel, local.endpoint());
+            return Ok(());
+        }
         if let Some(output) = self.streams.output.take() {
             self.driver
                 .attach_sink(channel, Stream::Data, output)
@@ -370,6 +390,10 @@ impl<'c> Session<'c> {
     /// Joins the local input with the channel.
     fn attach_source(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         let system = ClientError::system;
+        if self.local.is_some() {
+            self.driver.wake_endpoint(channel);
+            return Ok(());
+        }
         match self.streams.input.take().filter(|_| !self.plan.stdin_null) {
             None => self.command(|connection| connection.channel_eof(channel)),
             Some(input) if self.plan.pty.is_some() && sys::io::is_terminal(&input) => {

@@ -58,6 +58,8 @@ pub struct Plan {
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     /// Nothing is read from standard input.
     pub stdin_null: bool,
+    /// This process is the channel's end, not its standard streams: [`LocalEnd`](super::LocalEnd).
+    pub ends_here: bool,
     /// The escape character, for a session with a terminal.
     pub escape: Option<u8>,
     /// About how far apart what is typed may leave, milliseconds; `None` for at once.
@@ -73,6 +75,7 @@ impl Plan {
             pty: None,
             environment: Vec::new(),
             stdin_null: false,
+            ends_here: false,
             escape: None,
             obscure_keystrokes_ms: None,
         }
@@ -127,6 +130,7 @@ impl Plan {
             what,
             pty,
             stdin_null: options.stdin_null,
+            ends_here: false,
             escape,
             obscure_keystrokes_ms: options.obscure_keystrokes_ms,
         })

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios};
 use zeroize::{Zeroize, Zeroizing};
@@ -161,6 +162,10 @@ impl Drop for QuietModes<'_> {
     }
 }
 
+/// How often a question looks whether another thread took the signal that should end it
+/// ([`signals::note`]).
+const LOOK: Duration = Duration::from_millis(200);
+
 fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
     // Full capacity at once: growing would leave copies of the secret behind.
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_ANSWER_LEN + 1));
@@ -170,8 +175,11 @@ fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
             PollFd::new(caught.as_fd(), true, false),
             PollFd::new(terminal, true, false),
         ];
-        if let Err(error) = crate::io::poll(&mut fds, None) {
+        if let Err(error) = crate::io::poll(&mut fds, Some(LOOK)) {
             return Outcome::Failed(error.into());
+        }
+        if signals::noted() {
+            return Outcome::Failed(PromptError::Interrupted);
         }
         let [signals, input] = &fds;
         if signals.is_readable() {

@@ -3,8 +3,10 @@
 
 pub(crate) mod console;
 pub(crate) mod flags;
+mod link;
 pub(crate) mod units;
 pub(crate) mod way;
 
 pub(crate) use console::Console;
+pub(crate) use link::{Links, note_signals};
 pub(crate) use way::{AnyRemote, Server, Way, auto_connections};

@@ -8,6 +8,8 @@ use transfer::connect::Children;
 use transfer::engine::Transport;
 use transfer::remote::Remote;
 
+use super::link::{Connections, Links};
+
 /// How a server is reached.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Way {
@@ -37,7 +39,7 @@ pub(crate) struct Server {
 }
 
 /// A server that can be asked, whatever the way.
-pub(crate) type AnyRemote = Remote<Children>;
+pub(crate) type AnyRemote = Remote<Links>;
 
 impl Way {
     /// The program that connects, with what it always gets.
@@ -102,10 +104,21 @@ impl Way {
         }
     }
 
+    /// No connections yet. Only a program that was named, or a server here, is a child.
+    pub(crate) fn links(&self) -> Links {
+        if self.program.is_none() && self.direct.is_none() {
+            Links::Own(Connections::default())
+        } else if self.interactive {
+            Links::Children(Children::deaf())
+        } else {
+            Links::Children(Children::default())
+        }
+    }
+
     /// Adds `count` connections to the server to what there is.
     pub(crate) fn add(
         &self,
-        children: &mut Children,
+        links: &mut Links,
         server: &Server,
         count: usize,
     ) -> Result<(), String> {
@@ -114,7 +127,15 @@ impl Way {
             if self.verbose {
                 eprintln!("Executing: {command:?}");
             }
-            children.add(&mut command).map_err(|error| {
+            let added = match links {
+                Links::Children(children) => children.add(&mut command),
+                Links::Own(connections) => {
+                    // The first is the name of the program.
+                    let arguments = command.get_args().skip(1);
+                    connections.add(arguments.map(OsStr::to_owned).collect())
+                }
+            };
+            added.map_err(|error| {
                 let program = command.get_program().to_string_lossy().into_owned();
                 format!("{program}: {}", transfer::text::reason(&error))
             })?;
@@ -124,12 +145,9 @@ impl Way {
 
     /// Connects `count` times and greets the servers.
     pub(crate) fn connect(&self, server: &Server, count: usize) -> Result<AnyRemote, String> {
-        let mut children = match self.interactive {
-            true => Children::deaf(),
-            false => Children::default(),
-        };
-        self.add(&mut children, server, count)?;
-        Remote::new(children).map_err(|error| error.to_string())
+        let mut links = self.links();
+        self.add(&mut links, server, count)?;
+        Remote::new(links).map_err(|error| error.to_string())
     }
 }
 

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 
 use sftp::attributes::mode;
-use transfer::connect::Children;
 use transfer::options::MAX_DEPTH;
 use transfer::plan::{glob, joined};
 use transfer::relay::{Item, Relay};
@@ -35,16 +34,12 @@ pub(super) fn perform(
              -O out",
         ));
     }
-    let mut children = Children::default();
-    let connect = |children: &mut Children, server| {
-        options
-            .way
-            .add(children, server, 1)
-            .map_err(Fatal::connection)
-    };
-    connect(&mut children, from)?;
-    connect(&mut children, to)?;
-    let mut remote = Remote::new(children).map_err(|error| lost(&error))?;
+    let mut links = options.way.links();
+    for server in [from, to] {
+        let added = options.way.add(&mut links, server, 1);
+        added.map_err(Fatal::connection)?;
+    }
+    let mut remote = Remote::new(links).map_err(|error| lost(&error))?;
     let mut walk = Walk {
         options,
         console,

@@ -17,7 +17,7 @@ use transfer::plan::{base_name, glob};
 use transfer::remote::RemoteError;
 use transfer::text;
 
-use crate::copy::{AnyRemote, Console, Server};
+use crate::copy::{AnyRemote, Console, Links, Server};
 use options::{Options, Role};
 use place::Place;
 
@@ -69,10 +69,11 @@ pub fn run(args: Vec<OsString>) -> i32 {
         eprint!("{}", options::USAGE);
         return STATUS_FAILED;
     }
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        // What fails here leaves the default, which ends us without a word.
-        let _ = sys::signals::note(signal);
+    // A closed descriptor 0, 1 or 2 would be taken by a connection's socket.
+    if sys::io::ensure_stdio().is_err() {
+        return STATUS_CONNECTION;
     }
+    crate::copy::note_signals();
     let show = Console::on_terminal(!options.quiet);
     let mut console = Console::new("scp: ", show, options.json);
     if options.copy.verify {
@@ -140,9 +141,7 @@ fn connect(options: &Options, server: &Server) -> Result<AnyRemote, Fatal> {
 
 /// Ends a connection.
 fn hang_up(mut remote: AnyRemote) {
-    crate::copy::way::finish(&mut remote, |children| {
-        children.finish();
-    });
+    crate::copy::way::finish(&mut remote, Links::finish);
 }
 
 /// The server's form of a pattern with `~`: what a server says of a home is no pattern, and names

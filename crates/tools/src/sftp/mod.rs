@@ -43,10 +43,11 @@ pub fn run(args: Vec<OsString>) -> i32 {
             return STATUS_FAILED;
         }
     };
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        // What fails here leaves the default, which ends us without a word.
-        let _ = sys::signals::note(signal);
+    // A closed descriptor 0, 1 or 2 would be taken by a connection's socket.
+    if sys::io::ensure_stdio().is_err() {
+        return STATUS_CONNECTION;
     }
+    crate::copy::note_signals();
     match perform(&options) {
         Ok(status) => status,
         Err((line, status)) => {

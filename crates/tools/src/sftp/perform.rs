@@ -18,7 +18,7 @@ use super::command::{Command, CopyFlags, LsFlags};
 use super::listing::{self, Shown};
 use super::options::Options;
 use super::os;
-use crate::copy::{AnyRemote, Console};
+use crate::copy::{AnyRemote, Console, Links};
 
 /// What the help says.
 const HELP: &str = "\
@@ -125,9 +125,7 @@ impl Sftp {
     }
 
     pub(super) fn hang_up(&mut self) {
-        crate::copy::way::finish(&mut self.remote, |children| {
-            children.finish();
-        });
+        crate::copy::way::finish(&mut self.remote, Links::finish);
     }
 
     /// A path from where we are.

@@ -584,8 +584,8 @@ impl Job {
         let mode = self.attributes.permissions.unwrap_or(0o666);
         let to: &Path = &self.item.to;
         // A link or a device is written to, and not replaced.
-        let is_other = std::fs::symlink_metadata(to).is_ok_and(|there| !there.is_file());
-        let temporary = !is_other && (self.options.atomic || self.parts.len() > 1);
+        let is_other = || std::fs::symlink_metadata(to).is_ok_and(|there| !there.is_file());
+        let temporary = (self.options.atomic || self.parts.len() > 1) && !is_other();
         if !temporary {
             self.parts.truncate(1);
         }

@@ -22,6 +22,7 @@ use crate::plan::plain;
 use crate::plan::ready::Ready;
 use crate::plan::slab::Slab;
 use crate::report::{FileResult, Limit, Report};
+use crate::source::Source;
 use crate::step::{self, Step};
 
 mod file;
@@ -193,6 +194,20 @@ impl<'r> Put<'r> {
         true
     }
 
+    /// Begins a file of which its directory tells that it is a regular one: opening it tells the
+    /// rest. False where it cannot be opened as such; nothing has happened then.
+    fn begin_file(&mut self, link: usize, item: &Item, parent: Option<usize>) -> bool {
+        // What waits for something before it is read must not be open meanwhile.
+        if self.targets.is_some() || self.options.atomic {
+            return false;
+        }
+        let Ok(source) = Source::open(&item.from) else {
+            return false;
+        };
+        self.begin_job(link, item.clone(), parent, source.len, Some(source));
+        true
+    }
+
     fn begin(&mut self, link: usize, item: Item, parent: Option<usize>, depth: usize) {
         let follow = parent.is_none() || self.options.follow_links;
         let metadata = match follow {
@@ -233,11 +248,20 @@ impl<'r> Put<'r> {
             self.held = Some((item, parent, depth));
             return;
         }
-        self.report.begins(
-            item.from.as_os_str().as_encoded_bytes(),
-            Some(metadata.len()),
-        );
-        let spread = self.links > 1 && metadata.len() >= step::SPREAD_BYTES;
+        self.begin_job(link, item, parent, metadata.len(), None);
+    }
+
+    fn begin_job(
+        &mut self,
+        link: usize,
+        item: Item,
+        parent: Option<usize>,
+        len: u64,
+        source: Option<Source>,
+    ) {
+        self.report
+            .begins(item.from.as_os_str().as_encoded_bytes(), Some(len));
+        let spread = self.links > 1 && len >= step::SPREAD_BYTES;
         let links = match spread {
             // The first opens, and so makes, the file.
             true => std::iter::once(link)
@@ -245,7 +269,8 @@ impl<'r> Put<'r> {
                 .collect(),
             false => vec![link],
         };
-        let job = Job::new(item, parent, metadata.len(), links, &self.options);
+        let source = source.filter(|_| !spread);
+        let job = Job::new(item, parent, len, links, &self.options).with_source(source);
         self.begun_bytes += job.unsent();
         let index = self.jobs.insert(job);
         self.wake(link, job_number(index));

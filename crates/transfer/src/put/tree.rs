@@ -228,7 +228,10 @@ impl Put<'_> {
                     fresh: dir.fresh,
                 };
                 let depth = dir.depth + 1;
-                self.begin(link, item, Some(index), depth);
+                let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+                if !(is_file && self.begin_file(link, &item, Some(index))) {
+                    self.begin(link, item, Some(index), depth);
+                }
             }
             Some(Err(error)) => {
                 let from = self.dirs.get(index).map(|dir| shown(&dir.from));

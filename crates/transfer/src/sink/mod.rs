@@ -101,15 +101,36 @@ impl Sink {
             .truncate(false)
             .mode(mode & 0o777 | 0o200);
         // What takes a file's place has its mode, before it has content.
-        let replaced = std::fs::symlink_metadata(target)
-            .ok()
-            .filter(|there| temporary && there.is_file())
+        let there = temporary.then(|| std::fs::symlink_metadata(target).ok());
+        let replaced = there
+            .flatten()
+            .filter(|there| there.is_file())
             .map(|there| there.permissions().mode() & 0o777);
         if temporary {
             options.custom_flags(sys::file::NO_FOLLOW);
         }
         if let Some(mode) = replaced {
             options.mode(mode | 0o200);
+        }
+        if !temporary && matches!(opening, Opening::Anew { .. }) {
+            match options.clone().create_new(true).open(&path) {
+                // Most are not there yet: one that is new needs no looking at.
+                Ok(file) => {
+                    return Ok(Self {
+                        file,
+                        path,
+                        target: None,
+                        front: 0,
+                        ahead: BTreeMap::new(),
+                        len_before: 0,
+                        regular: true,
+                        holes,
+                        in_place: false,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
         }
         let file = match opening {
             Opening::GoOn => options.clone().read(true).open(&path),

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sftp::{ExactTimes, Timestamp};
-use sys::file::{Links, open_regular};
+use sys::file::{Links, open_regular_known};
 
 /// A file that is open to be read, as it was when it was opened.
 #[derive(Debug, Clone)]
@@ -43,8 +43,7 @@ impl Source {
     /// # Errors
     /// `InvalidInput` for what is no regular file, else the system's.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = open_regular(path, Links::Follow)?;
-        let metadata = file.metadata()?;
+        let (file, metadata) = open_regular_known(path, Links::Follow)?;
         Ok(Self {
             len: metadata.len(),
             mode: metadata.mode(),
@@ -71,7 +70,15 @@ impl Source {
             let at = offset + u64::try_from(read).unwrap_or_default();
             match self.file.read_at(room, at) {
                 Ok(0) => break,
-                Ok(count) => read += count,
+                Ok(count) => {
+                    let short = count < room.len();
+                    read += count;
+                    // A read that comes short where the file should end has seen its end. (One of
+                    // /proc says that it has nothing.)
+                    if short && self.len > 0 && at + as_u64(count) == self.len {
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -112,4 +119,8 @@ impl Source {
             Err(_) => Some((offset, self.len)).filter(|(begin, end)| begin < end),
         }
     }
+}
+
+fn as_u64(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Request, open_flag, request};
-use sftp::{Attributes, own};
+use sftp::{Attributes, ExactTimes, own};
 
 mod answers;
 
@@ -66,6 +66,8 @@ pub(super) struct Job {
     parts: Vec<Part>,
     stage: Stage,
     source: Option<Source>,
+    /// Its mode and times, also when it is closed again.
+    facts: Option<(u32, ExactTimes)>,
     /// The content of a small file.
     small: Option<Vec<u8>>,
     /// What is written: the target, or a temporary file beside it.
@@ -133,6 +135,7 @@ impl Job {
             parts: parts.collect(),
             stage: Stage::Begin,
             source: None,
+            facts: None,
             small: None,
             path,
             temporary,
@@ -161,6 +164,12 @@ impl Job {
             item,
             parent,
         }
+    }
+
+    /// With the local file open already.
+    pub(super) fn with_source(mut self, source: Option<Source>) -> Self {
+        self.source = source;
+        self
     }
 
     /// Bytes that are not sent yet.
@@ -326,11 +335,16 @@ impl Job {
         let from = self.shown_from();
         let reading =
             |error: std::io::Error| format!("read local \"{from}\": {}", text::reason(&error));
-        let source = Source::open(&self.item.from).map_err(|error| match error.kind() {
+        let opened = self
+            .source
+            .take()
+            .map_or_else(|| Source::open(&self.item.from), Ok);
+        let source = opened.map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => format!("local \"{from}\" is not a regular file"),
             _ => format!("open local \"{from}\": {}", text::reason(&error)),
         })?;
         self.end = source.len;
+        self.facts = Some((source.mode, source.times));
         let limit = SMALL_BYTES.min(u64::from(session.server().max_write));
         if self.options.resume != Resume::Never || self.parts.len() > 1 || self.end > limit {
             self.source = Some(source);
@@ -354,22 +368,21 @@ impl Job {
             ));
         }
         self.small = Some(bytes);
-        self.source = Some(source);
         Ok(())
     }
 
     fn mode(&self) -> Attributes {
-        let mode = self.source.as_ref().map_or(0o644, |source| source.mode);
+        let mode = self.facts.map_or(0o644, |(mode, _)| mode);
         Attributes::with_permissions(mode & 0o777)
     }
 
     /// Mode and times as they are set behind the content.
     fn kept(&self, session: &Session) -> Attributes {
         let exact = session.server().has(own::EXACT_TIMES, "1");
-        match &self.source {
-            Some(source) => Attributes {
-                times: Some(source.times.into()),
-                exact_times: exact.then_some(source.times),
+        match self.facts {
+            Some((_, times)) => Attributes {
+                times: Some(times.into()),
+                exact_times: exact.then_some(times),
                 ..self.mode()
             },
             None => self.mode(),
@@ -541,7 +554,7 @@ impl Job {
             self.cutting = true;
             self.set_length(job, session, &handle, len);
         }
-        if self.options.sparse && !self.in_place {
+        if self.options.sparse && !self.in_place && self.small.is_none() {
             self.skip_holes();
         }
         if self.next >= self.end {

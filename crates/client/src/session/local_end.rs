@@ -1,0 +1,74 @@
+//! A program that is itself the local end of its session: `scp` and `sftp` make and use the
+//! channel's bytes, without pipes and a process between.
+
+use driver::Endpoint;
+use sys::epoll::EventFd;
+use sys::signals::Signal;
+
+use super::{Session, TOKEN_BELL};
+use crate::error::ClientError;
+use crate::log::debug1;
+
+/// What such a program gives to the session. The session runs in a thread of its own; signals
+/// that end a program are this program's matter from the login on.
+pub trait LocalEnd: Send {
+    /// The end of a channel. The one before, if any, was not used: a channel that is not
+    /// confirmed carries nothing.
+    fn endpoint(&mut self) -> Box<dyn Endpoint>;
+
+    /// Is signalled when the endpoint has something to do.
+    fn bell(&self) -> &EventFd;
+
+    /// The login is over: nothing is asked for on the terminal any more.
+    fn logged_in(&mut self);
+}
+
+/// Any of them, owning what it holds.
+pub type AnyLocalEnd = dyn LocalEnd;
+
+/// Signals that the program sees to, in another thread, once the login is over.
+const THE_PROGRAM_S: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
+impl Session<'_> {
+    /// Where the program is the channel's end: leaves signals to it and listens for its bell.
+    pub(super) fn meet_local_end(&mut self) -> Result<bool, ClientError> {
+        let Some(local) = self.local.as_deref_mut() else {
+            return Ok(false);
+        };
+        sys::signals::block(&THE_PROGRAM_S).map_err(ClientError::system("sigmask"))?;
+        let bell = std::os::fd::AsFd::as_fd(local.bell());
+        self.driver
+            .watch(bell, TOKEN_BELL, true, false)
+            .map_err(ClientError::system("epoll"))?;
+        local.logged_in();
+        Ok(true)
+    }
+
+    /// The endpoint has something to do.
+    pub(super) fn answer_bell(&mut self) -> Result<(), ClientError> {
+        if let Some(local) = self.local.as_deref_mut() {
+            local
+                .bell()
+                .drain()
+                .map_err(ClientError::system("eventfd"))?;
+        }
+        if let Some(channel) = self.channel {
+            self.driver.wake_endpoint(channel);
+        }
+        Ok(())
+    }
+
+    /// The program has all that it wanted: its channel is closed without waiting for the peer.
+    pub(super) fn endpoint_ended(&mut self) -> Result<(), ClientError> {
+        let Some(channel) = self.channel else {
+            return Ok(());
+        };
+        debug1!("channel {}: we are done", channel.0);
+        drop(self.driver.detach_endpoint(channel));
+        if self.driver.connection().channel_is_open(channel) {
+            self.command(|connection| connection.channel_eof(channel))?;
+            self.command(|connection| connection.channel_close(channel))?;
+        }
+        Ok(())
+    }
+}

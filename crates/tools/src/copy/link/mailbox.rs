@@ -1,0 +1,439 @@
+//! Where the engine's thread and a connection's thread meet: packets on their way out, bytes that
+//! came in, and who is to be woken.
+//!
+//! The engine writes requests and files' bytes straight into the packet buffers that are sealed
+//! and sent; what the server sends comes in the slabs in which it was opened. So no byte is
+//! copied on the way. Bounded by [`QUEUED_BYTES`] outwards and by the channel's window inwards:
+//! the window opens again when the engine has used what came.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use client::session::LocalEnd;
+use driver::{Endpoint, Line, Progress};
+use packet::PacketBuf;
+use proto::{Error, Stream};
+use sys::epoll::EventFd;
+
+/// Bytes that wait to go out before the engine is held back: more than leave at once.
+const QUEUED_BYTES: usize = 2 << 20;
+/// Bytes that the engine has used before the connection is woken to hear of it. Less than the
+/// smallest window, so that a peer always hears of a window that has gone.
+const TELL_BYTES: usize = 256 << 10;
+const TELL_BEFORE_SLEEP_BYTES: usize = 16 << 10;
+/// Empty buffers at hand for the engine.
+const SPARE_BUFFERS: usize = 32;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wakes the engine, whichever connection has something for it.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    state: Mutex<Rung>,
+    rings: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Rung {
+    rung: bool,
+    waits: bool,
+}
+
+impl Bell {
+    fn ring(&self) {
+        let mut state = locked(&self.state);
+        state.rung = true;
+        if state.waits {
+            self.rings.notify_one();
+        }
+    }
+
+    /// Waits until it rings, or has rung since the last time; false when it does not for `wait`.
+    pub(super) fn wait(&self, wait: Duration) -> bool {
+        let end = Instant::now() + wait;
+        let mut state = locked(&self.state);
+        while !state.rung {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state.waits = true;
+            let (woken, _) = self
+                .rings
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.waits = false;
+        }
+        state.rung = false;
+        true
+    }
+}
+
+/// How far the connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// It is made, and questions may be asked.
+    LogsIn,
+    /// Its session begins or is there.
+    LoggedIn,
+    /// It is over.
+    Ended,
+}
+
+/// What the engine wants of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    GoOn,
+    /// End when all is sent.
+    Finish,
+    /// End at once.
+    Abandon,
+}
+
+#[derive(Debug)]
+struct State {
+    stage: Stage,
+    wish: Wish,
+    /// Longest data in a packet, bytes; 0 until the channel is there.
+    max_data: usize,
+    outgoing: VecDeque<PacketBuf>,
+    /// Bytes of `outgoing`, and of what the endpoint took of it and could not send yet.
+    queued: usize,
+    spare: Vec<PacketBuf>,
+    arrived: Vec<Bytes>,
+    /// Bytes that the engine has used, and the endpoint has not heard of.
+    used: usize,
+    /// The endpoint was woken and has not looked yet.
+    rung: bool,
+    /// What it waits for is the peer's window: more to send is no news.
+    blocked: bool,
+}
+
+/// The meeting place of one connection. See the module's head.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    state: Mutex<State>,
+    to_endpoint: EventFd,
+    to_engine: Arc<Bell>,
+}
+
+impl Mailbox {
+    pub(super) fn new(to_engine: Arc<Bell>) -> io::Result<Self> {
+        Ok(Self {
+            state: Mutex::new(State {
+                stage: Stage::LogsIn,
+                wish: Wish::GoOn,
+                max_data: 0,
+                outgoing: VecDeque::new(),
+                queued: 0,
+                spare: Vec::new(),
+                arrived: Vec::new(),
+                used: 0,
+                rung: false,
+                blocked: false,
+            }),
+            to_endpoint: EventFd::new()?,
+            to_engine,
+        })
+    }
+
+    /// Wakes the endpoint unless it is about to look anyway.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        if !std::mem::replace(&mut state.rung, true) {
+            drop(state);
+            // Fails for no counter that is not full, and that one has been signalled.
+            let _ = self.to_endpoint.signal();
+        }
+    }
+
+    // ---- the engine's side ------------------------------------------------------------------
+
+    pub(super) fn stage(&self) -> Stage {
+        locked(&self.state).stage
+    }
+
+    /// A buffer to be filled with that many bytes at most; nothing while enough is on its way.
+    pub(super) fn room(&self) -> Option<(PacketBuf, usize)> {
+        let mut state = locked(&self.state);
+        if state.max_data == 0 || state.queued >= QUEUED_BYTES || state.stage == Stage::Ended {
+            return None;
+        }
+        let max = state.max_data;
+        let spare = state.spare.pop();
+        drop(state);
+        Some((spare.unwrap_or_else(|| PacketBuf::with_capacity(max)), max))
+    }
+
+    pub(super) fn send(&self, buf: PacketBuf) {
+        let mut state = locked(&self.state);
+        state.queued += buf.len();
+        state.outgoing.push_back(buf);
+        if !state.blocked {
+            self.wake(state);
+        }
+    }
+
+    /// Moves what has come behind what is in `arrived`.
+    pub(super) fn take_arrived(&self, arrived: &mut Vec<Bytes>) {
+        arrived.append(&mut locked(&self.state).arrived);
+    }
+
+    /// So many more bytes are used.
+    pub(super) fn used(&self, bytes: usize) {
+        let mut state = locked(&self.state);
+        state.used += bytes;
+        if state.used >= TELL_BYTES {
+            self.wake(state);
+        }
+    }
+
+    /// The engine has nothing more to do: what was used must not be left untold.
+    pub(super) fn sleeps(&self) {
+        let state = locked(&self.state);
+        if state.used >= TELL_BEFORE_SLEEP_BYTES {
+            self.wake(state);
+        }
+    }
+
+    /// Nothing more will be sent.
+    pub(super) fn finish(&self) {
+        self.end(Wish::Finish);
+    }
+
+    /// Nothing matters any more.
+    pub(super) fn abandon(&self) {
+        self.end(Wish::Abandon);
+    }
+
+    fn end(&self, wish: Wish) {
+        let mut state = locked(&self.state);
+        state.wish = wish;
+        self.wake(state);
+    }
+
+    // ---- the connection's side --------------------------------------------------------------
+
+    pub(super) fn reached(&self, stage: Stage) {
+        let mut state = locked(&self.state);
+        state.stage = state.stage.max(stage);
+        drop(state);
+        self.to_engine.ring();
+    }
+}
+
+/// The connection's end of a mailbox.
+#[derive(Debug)]
+pub(super) struct Local(pub(super) Arc<Mailbox>);
+
+impl LocalEnd for Local {
+    fn endpoint(&mut self) -> Box<dyn Endpoint> {
+        Box::new(MailboxEndpoint {
+            mailbox: Arc::clone(&self.0),
+            arrived: Vec::new(),
+            outgoing: VecDeque::new(),
+            errors: 0,
+        })
+    }
+
+    fn bell(&self) -> &EventFd {
+        &self.0.to_endpoint
+    }
+
+    fn logged_in(&mut self) {
+        self.0.reached(Stage::LoggedIn);
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.0.reached(Stage::Ended);
+    }
+}
+
+/// The channel's end, worked by the connection's thread.
+struct MailboxEndpoint {
+    mailbox: Arc<Mailbox>,
+    arrived: Vec<Bytes>,
+    outgoing: VecDeque<PacketBuf>,
+    /// Bytes of the server's errors that were shown.
+    errors: usize,
+}
+
+impl MailboxEndpoint {
+    fn hand_over(&mut self, state: &mut State) -> bool {
+        let any = !self.arrived.is_empty();
+        state.arrived.append(&mut self.arrived);
+        any
+    }
+
+    /// Sends what the window takes; gives the number of bytes.
+    fn send(&mut self, line: &mut Line<'_>) -> Result<usize, Error> {
+        let mut sent = 0;
+        while let Some(first) = self.outgoing.front() {
+            let space = line.space();
+            if space == 0 {
+                break;
+            }
+            let len = first.len();
+            let Some(whole) = self.outgoing.pop_front() else {
+                break;
+            };
+            if len <= space {
+                sent += len;
+                line.send(whole)?;
+                continue;
+            }
+            // What is left of the window takes a part of it.
+            let (now, later) = whole.payload().split_at(space);
+            for part in [later, now] {
+                let mut buf = line.take_buffer(part.len());
+                buf.extend(part);
+                self.outgoing.push_front(buf);
+            }
+            line.recycle(whole);
+        }
+        Ok(sent)
+    }
+}
+
+impl Endpoint for MailboxEndpoint {
+    fn receive(&mut self, stream: Stream, data: Bytes) {
+        match stream {
+            Stream::Data => self.arrived.push(data),
+            Stream::Stderr => {
+                // What cannot be shown is lost, as with a standard error that is closed.
+                let _ = sys::io::write_all(sys::io::stderr(), &data);
+                self.errors += data.len();
+            }
+        }
+    }
+
+    fn end(&mut self) {}
+
+    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+        let mailbox = Arc::clone(&self.mailbox);
+        let mut state = locked(&mailbox.state);
+        state.rung = false;
+        let mut rings = self.hand_over(&mut state);
+        let used = std::mem::take(&mut state.used);
+        self.outgoing.append(&mut state.outgoing);
+        let wish = state.wish;
+        if state.max_data == 0 {
+            // The peer says with its confirmation how much a packet may carry.
+            state.max_data = line.max_data();
+            rings |= state.max_data > 0;
+        }
+        let max_data = state.max_data;
+        let missing = SPARE_BUFFERS.saturating_sub(state.spare.len() + self.outgoing.len());
+        if max_data > 0 && wish == Wish::GoOn {
+            let some = (0..missing).map(|_| line.take_buffer(max_data));
+            state.spare.extend(some);
+        }
+        let was_full = state.queued >= QUEUED_BYTES;
+        drop(state);
+        line.consumed(used + std::mem::take(&mut self.errors))?;
+        let sent = match wish {
+            Wish::Abandon => 0,
+            Wish::GoOn | Wish::Finish => self.send(line)?,
+        };
+        let mut state = locked(&mailbox.state);
+        state.queued -= sent.min(state.queued);
+        state.blocked = !self.outgoing.is_empty();
+        rings |= was_full && state.queued < QUEUED_BYTES;
+        drop(state);
+        if rings {
+            mailbox.to_engine.ring();
+        }
+        let is_over = match wish {
+            Wish::GoOn => false,
+            Wish::Finish => self.outgoing.is_empty(),
+            Wish::Abandon => true,
+        };
+        Ok(if is_over {
+            Progress::Ended
+        } else {
+            Progress::Waiting
+        })
+    }
+}
+
+impl Drop for MailboxEndpoint {
+    fn drop(&mut self) {
+        // What came last may have come with the end.
+        let mailbox = Arc::clone(&self.mailbox);
+        if self.hand_over(&mut locked(&mailbox.state)) {
+            mailbox.to_engine.ring();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_that_rang_before_is_heard_and_only_once() {
+        let bell = Bell::default();
+        assert!(!bell.wait(Duration::ZERO));
+        bell.ring();
+        bell.ring();
+        assert!(bell.wait(Duration::ZERO));
+        assert!(!bell.wait(Duration::ZERO));
+        std::thread::scope(|scope| {
+            scope.spawn(|| bell.ring());
+            assert!(bell.wait(Duration::from_secs(60)));
+        });
+    }
+
+    #[test]
+    fn nothing_goes_out_before_the_channel_is_there_and_no_more_than_a_queue_behind_it() {
+        let mailbox = Mailbox::new(Arc::new(Bell::default())).unwrap();
+        assert!(mailbox.room().is_none());
+        locked(&mailbox.state).max_data = 1000;
+        let mut count = 0;
+        while let Some((mut buf, max)) = mailbox.room() {
+            assert_eq!(max, 1000);
+            buf.extend(&[7; 1000]);
+            mailbox.send(buf);
+            count += 1;
+        }
+        assert_eq!(count, QUEUED_BYTES.div_ceil(1000));
+        assert!(mailbox.to_endpoint.drain().unwrap());
+    }
+
+    #[test]
+    fn what_was_used_is_told_in_large_pieces_or_before_a_sleep() {
+        let mailbox = Mailbox::new(Arc::new(Bell::default())).unwrap();
+        mailbox.used(TELL_BEFORE_SLEEP_BYTES);
+        assert!(!mailbox.to_endpoint.drain().unwrap());
+        mailbox.sleeps();
+        assert!(mailbox.to_endpoint.drain().unwrap());
+        locked(&mailbox.state).rung = false;
+        mailbox.used(TELL_BYTES);
+        assert!(mailbox.to_endpoint.drain().unwrap());
+        mailbox.used(TELL_BYTES);
+        assert!(
+            !mailbox.to_endpoint.drain().unwrap(),
+            "it was woken already"
+        );
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_stays_so() {
+        let mailbox = Arc::new(Mailbox::new(Arc::new(Bell::default())).unwrap());
+        let mut local = Local(Arc::clone(&mailbox));
+        assert_eq!(mailbox.stage(), Stage::LogsIn);
+        local.logged_in();
+        assert_eq!(mailbox.stage(), Stage::LoggedIn);
+        drop(local);
+        assert_eq!(mailbox.stage(), Stage::Ended);
+        mailbox.reached(Stage::LoggedIn);
+        assert_eq!(mailbox.stage(), Stage::Ended);
+    }
+}

@@ -1,0 +1,313 @@
+//! How scp and sftp reach a server: connections of their own process, what happens when one cannot
+//! be made or breaks, and what a signal leaves behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use interop::peers::ours::{self, Kind};
+use interop::process::{Background, Input, Outcome, descendants, kill};
+use interop::scratch::{Scratch, free_port, until};
+use interop::site::{HOST, Site, finish};
+use interop::terminal::Terminal;
+
+/// Longest that something may take on a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn site(extra: &str) -> Site {
+    let lines = format!("{extra}Subsystem sftp internal-sftp\n");
+    Site::new(Kind::Fulmar, Kind::Fulmar, &lines)
+}
+
+fn program(site: &Site, name: &str) -> Command {
+    let mut command = Command::new(ours::binary());
+    command.arg(name).arg("-F").arg(site.config(""));
+    command
+}
+
+fn scp(site: &Site, arguments: &[&str]) -> Outcome {
+    finish(program(site, "scp").args(arguments), Input::Nothing)
+}
+
+fn there(path: &Path) -> String {
+    format!("{HOST}:{}", path.display())
+}
+
+fn here(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| u8::try_from(at.wrapping_mul(31) / 7 % 251).unwrap())
+        .collect()
+}
+
+/// A copy to the server that takes half a minute, once the first of it has arrived.
+struct Slow {
+    child: Background,
+    to: PathBuf,
+    content: Vec<u8>,
+}
+
+impl Slow {
+    fn begin(site: &Site, scratch: &Scratch, arguments: &[&str]) -> Self {
+        let content = content(6_000_000);
+        let from = scratch.write("from", &content);
+        let to = scratch.join("to");
+        let _ = fs::remove_file(&to);
+        let mut command = program(site, "scp");
+        command
+            .args(arguments)
+            .args(["--limit", "200K", &here(&from), &there(&to)])
+            .stderr(Stdio::piped());
+        let child = Background::start(&mut command).unwrap();
+        let this = Self { child, to, content };
+        assert!(until(LIMIT, || this.len() > 100_000), "nothing arrives");
+        this
+    }
+
+    fn len(&self) -> u64 {
+        fs::metadata(&self.to).map_or(0, |metadata| metadata.len())
+    }
+
+    fn process(&mut self) -> &mut Child {
+        &mut self.child.0
+    }
+
+    /// How it ended, and what it said.
+    fn end(mut self) -> (i32, String) {
+        assert!(
+            until(LIMIT, || !matches!(self.process().try_wait(), Ok(None))),
+            "the copy goes on"
+        );
+        let status = interop::process::status_number(self.process().wait().unwrap());
+        let mut said = String::new();
+        let errors = self.process().stderr.take().unwrap();
+        let mut errors = std::io::BufReader::new(errors);
+        std::io::Read::read_to_string(&mut errors, &mut said).unwrap();
+        let part = fs::read(&self.to).unwrap();
+        assert!(part.len() < self.content.len() && self.content.starts_with(&part));
+        (status, said)
+    }
+}
+
+#[test]
+fn a_copy_is_one_process_unless_a_program_is_named() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let mut slow = Slow::begin(&site, &scratch, &[]);
+    let below = descendants(slow.process().id());
+    assert!(below.is_empty(), "{below:?}");
+    drop(slow);
+    let wrapper = here(&site.wrapper());
+    let mut slow = Slow::begin(&site, &scratch, &["-S", &wrapper]);
+    assert!(!descendants(slow.process().id()).is_empty());
+    slow.process().kill().unwrap();
+    let (status, _) = slow.end();
+    assert_eq!(status, -9);
+}
+
+#[test]
+fn a_login_that_fails_ends_with_255_and_says_why() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let from = scratch.write("from", "x");
+    let port = free_port().to_string();
+    for (option, said) in [
+        (
+            "-oUserKnownHostsFile=/dev/null",
+            "Host key verification failed.",
+        ),
+        ("-oPubkeyAuthentication=no", "Permission denied"),
+        ("-oSessionType=none", "SessionType none"),
+        (&format!("-oPort={port}"), "Connection refused"),
+        ("-oProxyCommand=exit 1", "losed"),
+    ] {
+        // A subsystem by its path is a command, which SessionType could turn off.
+        let by_path = ["-M", "/usr/lib/sftp-server"];
+        let extra: &[&str] = match option.contains("SessionType") {
+            true => &by_path,
+            false => &[],
+        };
+        let mut command = program(&site, "scp");
+        command.arg(option).args(extra);
+        command.args([&here(&from), &there(&scratch.join("to"))]);
+        let outcome = finish(&mut command, Input::Nothing);
+        assert_eq!(outcome.status, 255, "{option}: {}", outcome.summary());
+        assert!(
+            outcome.stderr.text().contains(said),
+            "{option}: {}",
+            outcome.summary()
+        );
+        if !extra.is_empty() {
+            continue;
+        }
+        let mut command = program(&site, "sftp");
+        command.args([option, HOST]);
+        let outcome = finish(&mut command, Input::Nothing);
+        assert_eq!(outcome.status, 255, "{option}: {}", outcome.summary());
+        assert!(
+            outcome.stderr.text().contains(said),
+            "{option}: {}",
+            outcome.summary()
+        );
+    }
+    assert!(!scratch.join("to").exists());
+}
+
+#[test]
+fn a_server_without_the_subsystem_is_told_from_one_that_hangs() {
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
+    let scratch = Scratch::new();
+    let from = scratch.write("from", "x");
+    let outcome = scp(&site, &[&here(&from), &there(&scratch.join("to"))]);
+    assert_eq!(outcome.status, 255, "{}", outcome.summary());
+    let said = outcome.stderr.text();
+    assert!(
+        said.contains("subsystem request failed on channel 0"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_ends_the_copy() {
+    for arguments in [&[][..], &["-n", "2"]] {
+        let site = site("");
+        let scratch = Scratch::new();
+        let slow = Slow::begin(&site, &scratch, arguments);
+        for process in descendants(site.running.daemon.pid()) {
+            kill(process);
+        }
+        let to = here(&slow.to);
+        let (status, said) = slow.end();
+        assert!(status == 1 || status == 255, "{status}: {said}");
+        assert!(said.contains(&to), "{said}");
+    }
+}
+
+#[test]
+fn messages_are_those_of_ssh_and_go_to_standard_error() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let from = scratch.write("from", "x");
+    let to = there(&scratch.join("to"));
+    let outcome = scp(&site, &["-v", &here(&from), &to]);
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let said = outcome.stderr.text();
+    for line in [
+        "Executing: ",
+        "debug1: Authenticating to ",
+        "debug1: Sending subsystem: sftp",
+    ] {
+        assert!(said.contains(line), "{line:?} in {said}");
+    }
+    assert_eq!(outcome.stdout.length, 0);
+    // Standard streams that are closed are nobody's connection.
+    let command = format!(
+        "exec {} scp -F {} {} {to} <&- >&- 2>&-",
+        ours::binary().display(),
+        site.config("").display(),
+        here(&from)
+    );
+    let outcome = finish(Command::new("sh").args(["-c", &command]), Input::Nothing);
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+}
+
+#[test]
+fn another_program_can_be_the_connection_of_a_copy() {
+    let (first, second) = (site(""), site(""));
+    let scratch = Scratch::new();
+    let content = content(3_000_000);
+    let from = scratch.write("from", &content);
+    let to = scratch.join("to");
+    let through = format!(
+        "-oProxyCommand={} -W %h:%p {HOST}",
+        first.wrapper().display()
+    );
+    for connections in ["1", "3"] {
+        let arguments = [&through, "-n", connections, &here(&from), &there(&to)];
+        let outcome = scp(&second, &arguments);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert!(fs::read(&to).unwrap() == content);
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+/// `command` at a terminal, and behind it what has become of the terminal.
+fn at_a_terminal(command: &Command) -> Terminal {
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| format!("'{}'", word.to_string_lossy()))
+        .collect();
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!(
+        "trap : INT; {}; echo \"status=$?.\"; stty -a; echo 'that is all'",
+        words.join(" ")
+    ));
+    Terminal::new(&shell, 200, 24)
+}
+
+#[test]
+fn an_interrupt_at_a_question_leaves_the_terminal_as_it_was() {
+    let site = site("PasswordAuthentication yes\n");
+    let scratch = Scratch::new();
+    let from = scratch.write("from", "x");
+    for (name, arguments) in [
+        ("scp", vec![here(&from), there(&scratch.join("to"))]),
+        ("sftp", vec![HOST.to_owned()]),
+    ] {
+        let mut command = program(&site, name);
+        command
+            .args([
+                "-oBatchMode=no",
+                "-oPreferredAuthentications=password",
+                "-oNumberOfPasswordPrompts=3",
+            ])
+            .args(arguments);
+        let mut terminal = at_a_terminal(&command);
+        terminal.expect("password: ");
+        terminal.type_text("\u{3}");
+        // As with ssh itself: the signal ends the program.
+        terminal.expect("status=130.");
+        terminal.expect("that is all");
+        let screen = terminal.screen();
+        assert!(
+            !screen.contains("-echo ") && screen.contains(" echo "),
+            "{screen}"
+        );
+        assert_eq!(terminal.end(), 0);
+    }
+}
+
+#[test]
+fn an_interrupt_in_the_middle_leaves_a_prefix_and_the_terminal_as_it_was() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let content = content(6_000_000);
+    let from = scratch.write("from", &content);
+    for connections in ["1", "2"] {
+        let to = scratch.join("to");
+        let mut command = program(&site, "scp");
+        command.args(["-n", connections, "--limit", "200K"]);
+        command.args([here(&from), there(&to)]);
+        let mut terminal = at_a_terminal(&command);
+        let len = || fs::metadata(&to).map_or(0, |metadata| metadata.len());
+        assert!(until(LIMIT, || len() > 100_000));
+        terminal.type_text("\u{3}");
+        terminal.expect("Interrupted");
+        terminal.expect("status=");
+        terminal.expect("that is all");
+        let screen = terminal.screen();
+        assert!(!screen.contains("status=0."), "{screen}");
+        assert!(
+            !screen.contains("-echo ") && screen.contains(" echo "),
+            "{screen}"
+        );
+        assert_eq!(terminal.end(), 0);
+        let part = fs::read(&to).unwrap();
+        assert!(part.len() < content.len() && content.starts_with(&part));
+        fs::remove_file(&to).unwrap();
+    }
+}
