@@ -57,6 +57,9 @@ impl<'a> Serve<'a> {
             true,
             false,
         )?;
+        let rest_ms = u64::try_from(sys::memory::REST.as_millis()).unwrap_or(u64::MAX);
+        let rest_at = self.driver.now().saturating_add(rest_ms);
+        self.driver.set_timer(Token::Rest.number(), Some(rest_at));
         self.announce_host_keys();
         let ended = self.serve();
         if let Err(SessionError::Proto(error)) = &ended {
@@ -226,6 +229,11 @@ impl<'a> Serve<'a> {
                 if let Some(session) = session_of(&mut self.channels, serial) {
                     session.timer(&mut self.driver, &self.context)?;
                 }
+                Ok(())
+            }
+            Some(Token::Rest) => {
+                // What the login took, before the session grows old with it.
+                sys::memory::rest();
                 Ok(())
             }
             Some(Token::GiveUp(serial)) => self.tcp(serial, TcpChannel::give_up),

@@ -15,6 +15,8 @@ pub(super) enum Token {
     Resolver,
     /// Time to look again at an ended child's output; the number is the child's serial.
     Drain(u64),
+    /// The login is over for as long as a process waits before it gives memory back.
+    Rest,
 }
 
 const KIND_SHIFT: u32 = 56;
@@ -30,6 +32,7 @@ impl Token {
             Self::Resolver => (3, 0),
             Self::Drain(serial) => (4, serial),
             Self::GiveUp(serial) => (5, serial),
+            Self::Rest => (6, 0),
         };
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
@@ -44,6 +47,7 @@ impl Token {
             3 => Self::Resolver,
             4 => Self::Drain(serial),
             5 => Self::GiveUp(serial),
+            6 => Self::Rest,
             _ => return None,
         })
     }
@@ -63,6 +67,7 @@ mod tests {
             Token::Resolver,
             Token::Drain(77),
             Token::GiveUp(77),
+            Token::Rest,
         ] {
             assert_eq!(Token::from_number(token.number()), Some(token));
         }
