@@ -51,6 +51,35 @@ fn echoes_and_memory_are_measured_and_shown_as_a_page() {
     assert!(count(&outcome, "echo: one byte there and back") == 1);
 }
 
+/// Alone, many at once, before any login, and with less of the CPU.
+#[test]
+fn logins_are_measured_in_every_way() {
+    let outcome = bench("--json --pairs 1 --logins 8 --pairing ours-ours login");
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let text = outcome.stdout.text();
+    for (title, chain) in [
+        ("ssh host true", "Fulmar → Fulmar"),
+        ("ssh host true, 8 at once", "Fulmar → Fulmar"),
+        ("a key exchange, and gone", "Fulmar"),
+        ("a connection that reads the version line", "Fulmar"),
+    ] {
+        let (_, group) = text
+            .split_once(&format!(r#""title":"{title}""#))
+            .expect(title);
+        let median = after(group, &format!(r#""chain":"{chain}","median":"#));
+        assert!(median > 0.0, "{title}: {text}");
+        let server = after(group, r#""server_cpu":"#);
+        assert!(server > 0.0, "{title}: {text}");
+    }
+    assert_eq!(count(&outcome, r#""failed":"0 of 8""#), 1, "{text}");
+    assert_eq!(count(&outcome, r#""method":"mlkem768x25519-sha256""#), 1);
+    if cfg!(target_arch = "x86_64") {
+        let (_, tiers) = text.split_once("CPU features switched off").expect("tiers");
+        let (tiers, _) = tiers.split_once(r#""notes""#).expect("notes");
+        assert_eq!(tiers.matches(r#""median":"#).count(), 5, "{tiers}");
+    }
+}
+
 #[test]
 fn a_long_path_is_as_long_as_asked_for() {
     let outcome = bench(

@@ -5,7 +5,9 @@
 //! portable sibling each, and the tests compare every tier.
 //!
 //! In test builds, and with the feature `cpu-switch`, the environment variable
-//! `FULMAR_CPU` takes away what lies above the [`Level`] that it names.
+//! `FULMAR_CPU` takes away what lies above the [`Level`] that it names. On x86-64
+//! `OPENSSL_ia32cap`, which keeps aws-lc from features of the CPU, keeps our kernels
+//! from them, too.
 
 mod aes;
 pub(crate) mod chacha;
@@ -34,7 +36,31 @@ pub use features::*;
 #[must_use]
 pub fn detect() -> &'static CpuFeatures {
     static FEATURES: OnceLock<CpuFeatures> = OnceLock::new();
-    FEATURES.get_or_init(|| CpuFeatures::probe().limited_to(allowed_level()))
+    FEATURES.get_or_init(|| {
+        let features = CpuFeatures::probe().limited_to(allowed_level());
+        as_the_library(features)
+    })
+}
+
+/// The variable by which aws-lc is kept from features of the CPU.
+pub const FEATURES_VARIABLE: &str = if cfg!(target_arch = "x86_64") {
+    "OPENSSL_ia32cap"
+} else {
+    "OPENSSL_armcap"
+};
+
+#[cfg(target_arch = "x86_64")]
+fn as_the_library(features: CpuFeatures) -> CpuFeatures {
+    match std::env::var(FEATURES_VARIABLE) {
+        Ok(text) => features.limited_by(&text),
+        Err(_) => features,
+    }
+}
+
+/// Its variable for other architectures names other bits.
+#[cfg(not(target_arch = "x86_64"))]
+fn as_the_library(features: CpuFeatures) -> CpuFeatures {
+    features
 }
 
 /// Whether AES runs in hardware, so that AES-GCM should stand before ChaCha20.

@@ -225,8 +225,10 @@ impl<'c> Session<'c> {
             .fd(network, roles::NETWORK_FD)
             .fd(rpc, roles::RPC_FD)
             .fd_shared(self.executable, roles::SESSION_BINARY_FD);
-        if let Ok(zone) = std::env::var("TZ") {
-            command.env("TZ", zone);
+        for name in ["TZ", crypto::arch::FEATURES_VARIABLE] {
+            if let Ok(value) = std::env::var(name) {
+                command.env(name, value);
+            }
         }
         Ok(command.spawn()?)
     }

@@ -223,5 +223,8 @@ fn start_auth(
     if let Some(network) = network {
         command.fd_shared(network, roles::NETWORK_FD);
     }
+    if let Ok(features) = std::env::var(crypto::arch::FEATURES_VARIABLE) {
+        command.env(crypto::arch::FEATURES_VARIABLE, features);
+    }
     Ok((command.spawn()?, ours))
 }

@@ -194,8 +194,10 @@ impl Launch {
         } else {
             command.fd(sys::io::null()?, 2);
         }
-        if let Ok(zone) = std::env::var("TZ") {
-            command.env("TZ", zone);
+        for name in ["TZ", crypto::arch::FEATURES_VARIABLE] {
+            if let Ok(value) = std::env::var(name) {
+                command.env(name, value);
+            }
         }
         Ok(command)
     }

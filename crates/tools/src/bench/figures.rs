@@ -38,6 +38,7 @@ impl Unit {
 pub(super) enum Per {
     Gib,
     Login,
+    Connection,
     RoundTrip,
     Copy,
 }
@@ -48,6 +49,7 @@ impl Per {
         match self {
             Self::Gib => ("CPU s/GiB", 1.0),
             Self::Login => ("CPU ms/login", 1e3),
+            Self::Connection => ("CPU ms each", 1e3),
             Self::RoundTrip => ("CPU µs/round trip", 1e6),
             Self::Copy => ("CPU s", 1.0),
         }

@@ -29,6 +29,8 @@ options:
   --rtt LIST         round-trip times of the wan row, ms (50)
   --rate LIST        its rates, Mbit/s; 0: none (0,10000)
   --sessions N       sessions of the idle row (20)
+  --logins N         logins of a round of the login row with 8 at once (200); no more than so
+                     many connections a round where there is no login (100)
   --json             the figures as JSON, to standard output
   --html FILE        the figures as one page with charts
 ";
@@ -221,6 +223,8 @@ pub(super) struct Settings {
     pub(super) rtts_ms: Vec<u64>,
     pub(super) rates_mbit: Vec<u64>,
     pub(super) sessions: usize,
+    /// Logins of a round with many at once.
+    pub(super) logins: usize,
     pub(super) json: bool,
     pub(super) html: Option<PathBuf>,
 }
@@ -239,6 +243,7 @@ impl Default for Settings {
             rtts_ms: vec![50],
             rates_mbit: vec![0, 10_000],
             sessions: 20,
+            logins: 200,
             json: false,
             html: None,
         }
@@ -313,6 +318,7 @@ fn option(settings: &mut Settings, word: &str, value: Option<&str>) -> Result<()
     match word {
         "--pairs" => settings.pairs = Some(number(word, value()?, 1..=10_000)?),
         "--size" => settings.mib = Some(number(word, value()?, 1..=1_048_576)?),
+        "--logins" => settings.logins = number(word, value()?, 1..=1_000_000)?,
         "--sessions" => settings.sessions = number(word, value()?, 1..=1000)?,
         "--cipher" => {
             let names: Vec<&str> = match value()? {

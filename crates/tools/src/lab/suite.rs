@@ -43,6 +43,8 @@ pub(crate) struct Suite {
     scp: Option<PathBuf>,
     /// dropbear's program that converts keys.
     convert: Option<PathBuf>,
+    /// What client and server find in their environment.
+    environment: Vec<(&'static str, String)>,
 }
 
 /// Where programs are looked for beside `PATH`, which for ordinary users lacks servers.
@@ -62,6 +64,7 @@ impl Suite {
             sshd: program("sshd"),
             scp: None,
             convert: None,
+            environment: Vec::new(),
         })
     }
 
@@ -113,6 +116,7 @@ impl Suite {
             ],
             scp: find("scp").or_else(|_| find("hpnscp")).ok(),
             convert: None,
+            environment: Vec::new(),
         };
         // OpenSSH_9.2p1 Debian-2+deb12u10, OpenSSL 3.0.19 27 Jan 2026
         suite.version = suite.asked_version(&[',', ' ']).unwrap_or_default();
@@ -129,6 +133,7 @@ impl Suite {
             sshd: vec![find("dropbear")?.into()],
             scp: None,
             convert: Some(find("dropbearconvert")?),
+            environment: Vec::new(),
         };
         // Dropbear v2022.83
         suite.version = suite.asked_version(&['\n']).unwrap_or_default();
@@ -146,12 +151,22 @@ impl Suite {
 
     /// Its client, without arguments.
     pub(crate) fn client(&self) -> Command {
-        command(&self.ssh)
+        self.with_environment(command(&self.ssh))
     }
 
     /// Its server, without arguments.
     pub(crate) fn server(&self) -> Command {
-        command(&self.sshd)
+        self.with_environment(command(&self.sshd))
+    }
+
+    /// Sets a variable for its client and its server.
+    pub(crate) fn set_environment(&mut self, name: &'static str, value: &str) {
+        self.environment.push((name, value.into()));
+    }
+
+    fn with_environment(&self, mut command: Command) -> Command {
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
     }
 
     /// Its `scp`, without arguments, or why there is none.
@@ -278,6 +293,7 @@ mod tests {
             sshd: vec!["sshd".into()],
             scp: None,
             convert: None,
+            environment: Vec::new(),
         }
     }
 

@@ -63,6 +63,30 @@ impl CpuFeatures {
         }
     }
 
+    /// These features less what a text in the form of `OPENSSL_ia32cap` takes away: two numbers
+    /// with a colon between, of the CPUID words 1.EDX and 1.ECX, and 7.EBX and 7.ECX; behind a
+    /// `~` the bits to clear, else those that may stay. What it cannot mean changes nothing, and
+    /// nothing is ever added.
+    pub(in crate::arch) fn limited_by(self, text: &str) -> Self {
+        let (first, second) = text.split_once(':').unwrap_or((text, ""));
+        let (first, second) = (allowed_bits(first), allowed_bits(second));
+        let has = |word: u64, bits: &[u32]| bits.iter().all(|bit| word >> bit & 1 == 1);
+        let aes = has(first, &[32 + 1, 32 + 9, 32 + 19, 32 + 25]);
+        let sha = has(first, &[32 + 9, 32 + 19]) && has(second, &[29]);
+        let avx2 = has(first, &[32 + 28]) && has(second, &[5]);
+        let avx512 = avx2 && has(second, &[16, 17, 30, 31]);
+        let vaes = aes && avx2 && has(second, &[32 + 9]);
+        Self {
+            aes_ni: self.aes_ni.filter(|_| aes),
+            sha_ni: self.sha_ni.filter(|_| sha),
+            avx2: self.avx2.filter(|_| avx2),
+            vaes_avx2: self.vaes_avx2.filter(|_| vaes),
+            avx512: self.avx512.filter(|_| avx512),
+            vaes_avx512: self.vaes_avx512.filter(|_| vaes && avx512),
+            avx512_ifma: self.avx512_ifma.filter(|_| avx512 && has(second, &[21])),
+        }
+    }
+
     /// AES runs in hardware.
     pub(in crate::arch) fn has_aes(&self) -> bool {
         self.aes_ni.is_some()
@@ -78,5 +102,64 @@ impl CpuFeatures {
                 ..self
             },
         ]
+    }
+}
+
+/// The bits that one number of `OPENSSL_ia32cap` leaves; all where it is none, or adds some.
+fn allowed_bits(text: &str) -> u64 {
+    let (clears, text) = match text.strip_prefix('~') {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    match number {
+        Ok(bits) if clears => !bits,
+        Ok(bits) => bits,
+        Err(_) => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> CpuFeatures {
+        CpuFeatures {
+            aes_ni: Some(HaveAesNi(())),
+            sha_ni: Some(HaveShaNi(())),
+            avx2: Some(HaveAvx2(())),
+            vaes_avx2: Some(HaveVaesAvx2(())),
+            avx512: Some(HaveAvx512(())),
+            vaes_avx512: Some(HaveVaesAvx512(())),
+            avx512_ifma: Some(HaveAvx512Ifma(())),
+        }
+    }
+
+    #[test]
+    fn the_librarys_variable_takes_kernels_away() {
+        let all = whole();
+        let left = |text: &str| {
+            let rows = all.limited_by(text).rows().into_iter();
+            let there = rows.filter(|(_, there)| *there).map(|(name, _)| name);
+            there.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(left("~0:~0x00005842d0230000"), "aes sha avx2 vaes-256");
+        assert_eq!(left("~0:~0x00005e42d0230000"), "aes sha avx2");
+        assert_eq!(left("~0x1000100000000000:~0x00005e42d02b0128"), "aes sha");
+        assert_eq!(left("~0xffffffffffffffff:~0xffffffffffffffff"), "");
+        assert_eq!(left("~0x200000000000000"), "sha avx2 avx512 avx512-ifma");
+        assert_eq!(left("0:0"), "");
+        for nothing in ["", ":", "~", "~0", "x:y", "~0x:~", "|0xff", "~0:~0"] {
+            assert_eq!(all.limited_by(nothing), all, "{nothing}");
+        }
+        // Nothing comes of it that the CPU has not.
+        let none = CpuFeatures::default();
+        assert_eq!(
+            none.limited_by("0xffffffffffffffff:|0xffffffffffffffff"),
+            none
+        );
     }
 }

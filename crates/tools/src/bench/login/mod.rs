@@ -1,5 +1,8 @@
 //! `login`: `ssh host true`, from the client's start to its exit, alone and many at once, and what
-//! it costs both ends.
+//! it costs both ends; with less of the CPU in [`tiers`], and without the login in [`handshake`].
+
+mod handshake;
+mod tiers;
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,9 +17,8 @@ use crate::lab::{Kind, Lab, Suite};
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 21;
 
-/// Rounds of logins at once when the command line says nothing, and logins of one.
+/// Rounds of logins at once when the command line says nothing.
 const CROWD_ROUNDS: usize = 3;
-const CROWD: usize = 200;
 /// Clients at once; dropbear turns away more than five from one address that have not logged in.
 const AT_ONCE: usize = 8;
 const AT_ONCE_DROPBEAR: usize = 4;
@@ -55,6 +57,8 @@ pub(super) fn visits(bench: &Bench) -> (Vec<Visit>, Vec<Entry>) {
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     emit(one_by_one(bench));
     emit(at_once(bench));
+    handshake::measure(bench, emit);
+    emit(tiers::measure(bench));
 }
 
 fn one_by_one(bench: &Bench) -> Group {
@@ -87,8 +91,19 @@ fn one_by_one(bench: &Bench) -> Group {
         lab.serve()?;
         login(suite, lab, visit.options)
     });
-    for (entry, lab) in group.entries.iter_mut().zip(&mut labs) {
-        let Ok(lab) = lab else { continue };
+    let labs = labs.iter_mut().map(|lab| lab.as_mut().ok());
+    share_server_time(&mut group, labs, rounds);
+    group
+}
+
+/// Ends the servers that ran through all rounds, and shares out the CPU time that they used.
+fn share_server_time<'l>(
+    group: &mut Group,
+    labs: impl Iterator<Item = Option<&'l mut Lab>>,
+    rounds: usize,
+) {
+    for (entry, lab) in group.entries.iter_mut().zip(labs) {
+        let Some(lab) = lab else { continue };
         #[allow(clippy::cast_precision_loss)]
         match lab.stop() {
             Ok(all) => {
@@ -98,12 +113,12 @@ fn one_by_one(bench: &Bench) -> Group {
             Err(error) => entry.missing = Some(error.into()),
         }
     }
-    group
 }
 
 fn at_once(bench: &Bench) -> Group {
     let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
-    let mut slowest: Vec<Vec<f64>> = vec![Vec::new(); entries.len()];
+    let mut crowds: Vec<Vec<Crowd>> = vec![Vec::new(); entries.len()];
+    let logins = bench.settings.logins;
     let group = Group {
         row: Row::Login.name(),
         title: format!("ssh host true, {AT_ONCE} at once"),
@@ -111,7 +126,7 @@ fn at_once(bench: &Bench) -> Group {
         per: Per::Login,
         entries,
         notes: vec![format!(
-            "{CROWD} logins a round; dropbear {AT_ONCE_DROPBEAR} at once"
+            "{logins} logins a round; dropbear {AT_ONCE_DROPBEAR} at once"
         )],
     };
     let mut group = bench.alternate(group, bench.settings.rounds(CROWD_ROUNDS), |index| {
@@ -123,49 +138,79 @@ fn at_once(bench: &Bench) -> Group {
             Kind::Ours | Kind::OpenSsh => AT_ONCE,
         };
         let mut lab = bench.lab(chain.server, &bench.servers, "MaxStartups 1000")?;
-        let (sample, slow) = crowd(client, &mut lab, clients)?;
-        if let Some(slowest) = slowest.get_mut(index) {
-            slowest.push(slow);
+        let (sample, crowd) = crowd(client, &mut lab, clients, logins)?;
+        if let Some(crowds) = crowds.get_mut(index) {
+            crowds.push(crowd);
         }
         Ok(sample)
     });
-    for (entry, slow) in group.entries.iter_mut().zip(&slowest) {
-        let counted = stats::median(slow.get(1..).unwrap_or_default());
-        let cell = super::report::digits(counted);
-        entry.more.push(("99th of 100, ms".into(), cell));
+    for (entry, crowds) in group.entries.iter_mut().zip(&crowds) {
+        let counted = crowds.get(1..).unwrap_or_default();
+        let slowest: Vec<f64> = counted.iter().map(|crowd| crowd.slowest_ms).collect();
+        let slowest = super::report::digits(stats::median(&slowest));
+        entry.more.push(("99th of 100, ms".into(), slowest));
+        let failed: usize = counted.iter().map(|crowd| crowd.failed.len()).sum();
+        let of = counted.len() * logins;
+        let failures = format!("{failed} of {of}");
+        entry.more.push(("failed".into(), failures));
+        if let Some(why) = counted.iter().find_map(|crowd| crowd.failed.first()) {
+            group.notes.push(format!("{}: {}", entry.label, why.why()));
+        }
     }
     group
 }
 
-/// [`CROWD`] logins by `clients` at once: how many a second, and how long all but a hundredth
-/// took at most, ms.
-fn crowd(suite: &Suite, lab: &mut Lab, clients: usize) -> Result<(Sample, f64), Miss> {
+/// What many logins at once have come to, beside their number a second.
+#[derive(Debug, Clone)]
+struct Crowd {
+    /// What all but a hundredth took at most.
+    slowest_ms: f64,
+    /// Why logins failed.
+    failed: Vec<Miss>,
+}
+
+/// `logins` logins by `clients` at once: how many succeeded a second, and what else there is to say.
+fn crowd(
+    suite: &Suite,
+    lab: &mut Lab,
+    clients: usize,
+    logins: usize,
+) -> Result<(Sample, Crowd), Miss> {
     lab.serve()?;
     let begun = Instant::now();
     let next = AtomicUsize::new(0);
     let shared: &Lab = lab;
     let each = || {
-        let mut samples = Vec::new();
-        while next.fetch_add(1, Ordering::Relaxed) < CROWD {
-            samples.push(login(suite, shared, &[])?);
+        let mut outcomes = Vec::new();
+        while next.fetch_add(1, Ordering::Relaxed) < logins {
+            outcomes.push(login(suite, shared, &[]));
         }
-        Ok(samples)
+        outcomes
     };
-    let ran: Vec<Result<Vec<Sample>, Miss>> = std::thread::scope(|scope| {
+    let ran: Vec<Vec<Result<Sample, Miss>>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..clients).map(|_| scope.spawn(each)).collect();
         threads
             .into_iter()
             .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err("a client's thread panicked".into()))
+                let panicked = || vec![Err("a client's thread panicked".into())];
+                thread.join().unwrap_or_else(|_| panicked())
             })
             .collect()
     });
     let seconds = begun.elapsed().as_secs_f64();
-    let samples = ran.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    let (mut samples, mut failed) = (Vec::new(), Vec::new());
+    for outcome in ran.into_iter().flatten() {
+        match outcome {
+            Ok(sample) => samples.push(sample),
+            Err(why) => failed.push(why),
+        }
+    }
+    if samples.is_empty() {
+        let why = failed.into_iter().next();
+        return Err(why.unwrap_or_else(|| "no login was tried".into()));
+    }
     #[allow(clippy::cast_precision_loss)]
-    let count = samples.len().max(1) as f64;
+    let count = samples.len() as f64;
     let server = lab.stop()?.as_secs_f64() / count;
     let client = samples.iter().filter_map(|sample| sample.cpu);
     let client = client.map(|cpu| cpu.client).sum::<f64>() / count;
@@ -174,7 +219,11 @@ fn crowd(suite: &Suite, lab: &mut Lab, clients: usize) -> Result<(Sample, f64), 
         value: count / seconds,
         cpu: Some(Cpu { client, server }),
     };
-    Ok((sample, stats::quantile(&times, 0.99)))
+    let crowd = Crowd {
+        slowest_ms: stats::quantile(&times, 0.99),
+        failed,
+    };
+    Ok((sample, crowd))
 }
 
 /// One login to a server that runs: ms.

@@ -1,0 +1,78 @@
+//! Logins of ours to ours with less and less of the CPU, client and server alike: what each tier
+//! of kernels is worth, down to what every CPU of the architecture has.
+
+use crypto::arch::FEATURES_VARIABLE;
+
+use super::super::figures::{Entry, Group, Part, Per, Unit};
+use super::super::options::Row;
+use super::super::report::digits;
+use super::super::rounds::{Bench, Miss};
+use super::{login, share_server_time};
+use crate::lab::{Lab, Suite};
+
+/// Rounds when the command line says nothing.
+const ROUNDS: usize = 11;
+
+/// Each tier with what it lacks, as the variable's value; the first is the whole CPU.
+#[cfg(target_arch = "x86_64")]
+const TIERS: &[(&str, &str)] = &[
+    ("all that the CPU has", ""),
+    ("without AVX-512", "~0:~0x00005842d0230000"),
+    ("without VAES", "~0:~0x00005e42d0230000"),
+    (
+        "without AVX, ADX and BMI2",
+        "~0x1000100000000000:~0x00005e42d02b0128",
+    ),
+    ("plain x86-64", "~0xffffffffffffffff:~0xffffffffffffffff"),
+];
+#[cfg(not(target_arch = "x86_64"))]
+const TIERS: &[(&str, &str)] = &[];
+
+/// Measures all tiers by turns.
+pub(super) fn measure(bench: &Bench) -> Group {
+    let entries = TIERS.iter().enumerate();
+    let entries = entries.map(|(index, (name, _))| {
+        let part = if index == 0 { Part::Ours } else { Part::Mixed };
+        Entry::new(*name, part)
+    });
+    let group = Group {
+        row: Row::Login.name(),
+        title: "ssh host true, ours to ours, with CPU features switched off".into(),
+        unit: Unit::Milliseconds,
+        per: Per::Login,
+        entries: entries.collect(),
+        notes: vec![format!(
+            "both ends with {FEATURES_VARIABLE} in their environment"
+        )],
+    };
+    let mut labs: Vec<Result<(Suite, Lab), Miss>> = TIERS
+        .iter()
+        .map(|(_, value)| prepare(bench, value))
+        .collect();
+    let rounds = bench.settings.rounds(ROUNDS);
+    let mut group = bench.alternate(group, rounds, |index| {
+        let place = labs.get_mut(index).ok_or("no such tier")?;
+        let (suite, lab) = place.as_mut().map_err(|why| why.clone())?;
+        lab.serve()?;
+        login(suite, lab, &[])
+    });
+    let labs = labs.iter_mut().map(|place| place.as_mut().ok());
+    let labs = labs.map(|place| place.map(|(_, lab)| lab));
+    share_server_time(&mut group, labs, rounds);
+    let whole = group.entries.first().and_then(Entry::median);
+    for entry in &mut group.entries {
+        let times = entry.median().zip(whole);
+        let cell = times.map_or_else(String::new, |(own, whole)| digits(own / whole));
+        entry.more.push(("times the first".into(), cell));
+    }
+    group
+}
+
+fn prepare(bench: &Bench, value: &str) -> Result<(Suite, Lab), Miss> {
+    let mut suite = Suite::ours()?;
+    if !value.is_empty() {
+        suite.set_environment(FEATURES_VARIABLE, value);
+    }
+    let lab = Lab::new(&suite, &bench.servers, "MaxStartups 1000")?;
+    Ok((suite, lab))
+}
