@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use interop::account::is_root;
 use interop::peers::ours::{self, Kind};
 use interop::process::{Background, Input, Outcome, descendants, kill};
+use interop::report::skipped;
 use interop::scratch::{Scratch, free_port, until};
 use interop::site::{HOST, Site, finish};
 use interop::terminal::Terminal;
@@ -251,6 +253,9 @@ fn at_a_terminal(command: &Command) -> Terminal {
 
 #[test]
 fn an_interrupt_at_a_question_leaves_the_terminal_as_it_was() {
+    if !is_root() {
+        return skipped("a question for a password", &"needs root");
+    }
     let site = site("PasswordAuthentication yes\n");
     let scratch = Scratch::new();
     let from = scratch.write("from", "x");
