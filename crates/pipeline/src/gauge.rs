@@ -35,6 +35,9 @@ const FALL: f64 = 0.85;
 /// Until the next trial behind a lost one, µs; doubles with each.
 const FIRST_WAIT_US: u64 = 500_000;
 const LAST_WAIT_US: u64 = 16_000_000;
+/// Until the first trial where nothing tells whether cores are idle, as behind a chroot, µs: on
+/// cores that are busy each is lost, which must not be felt in a short transfer.
+const BLIND_WAIT_US: u64 = 2_000_000;
 /// Until what is kept is compared again, µs; doubles each time.
 const FIRST_CHECK_US: u64 = 1_000_000;
 const LAST_CHECK_US: u64 = 16_000_000;
@@ -97,6 +100,8 @@ pub struct Gauge {
     /// Nothing is tried before, µs.
     not_before_us: u64,
     wait_us: u64,
+    /// The idle time of the cores cannot be read.
+    blind: bool,
     check_at_us: u64,
     check_us: u64,
     /// The rate of the last window with what is kept.
@@ -116,6 +121,7 @@ impl Gauge {
             window: Window::default(),
             not_before_us: 0,
             wait_us: FIRST_WAIT_US,
+            blind: false,
             check_at_us: 0,
             check_us: FIRST_CHECK_US,
             rate: 0.0,
@@ -263,7 +269,12 @@ impl Gauge {
             && now_us >= self.not_before_us
             && self.is_worth_a_trial(window)
         {
-            self.state = State::LookAtCores { idle_us: idle_us() };
+            let idle_us = idle_us();
+            if idle_us.is_none() && !std::mem::replace(&mut self.blind, true) {
+                self.not_before_us = now_us + BLIND_WAIT_US;
+            } else {
+                self.state = State::LookAtCores { idle_us };
+            }
         }
     }
 

@@ -54,7 +54,7 @@ fn wrong_guesses() {
     let rekey = |liar: &mut Liar<Memory>| {
         liar.kexinit(&Offer {
             guess_follows: true,
-            ..Offer::default()
+            ..Offer::kex("unheard-of@example.com,curve25519-sha256")
         });
         liar.expect_kexinit();
         let mut guess = vec![30];

@@ -121,10 +121,10 @@ fn a_peer_that_never_finishes_a_rekey_gets_no_data_and_is_given_up() {
     let id = ChannelId(0);
     assert!(liar.victim.connection.channel_send_space(id) > 0);
     liar.victim.command(|server| server.rekey(0));
-    // The owner is told that nothing can be sent, so it need not queue.
-    assert_eq!(liar.victim.connection.channel_send_space(id), 0);
+    liar.expect_kexinit();
+    // Some is taken, to be there when the keys are, and none of it leaves.
     let mut queued = 0;
-    while queued < 10_000 {
+    while queued < 8 << 20 {
         let sent = liar
             .victim
             .connection
@@ -135,6 +135,8 @@ fn a_peer_that_never_finishes_a_rekey_gets_no_data_and_is_given_up() {
         }
     }
     assert!(queued <= 1 << 20, "{queued} bytes are held back");
+    assert_eq!(liar.victim.connection.channel_send_space(id), 0);
+    assert!(liar.next_payload().is_none(), "data left before NEWKEYS");
     let deadline = liar.victim.connection.poll_deadline().expect("a limit");
     liar.victim.wait_until(deadline);
     assert_eq!(liar.victim.error, Some(Error::TimedOut("key exchange")));

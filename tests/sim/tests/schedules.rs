@@ -76,7 +76,7 @@ impl Player {
             replies: vec![Vec::new(); CHANNELS as usize],
             open: 0,
             rekeys: 0,
-            rekey_one_in: 12,
+            rekey_one_in: 6,
         }
     }
 

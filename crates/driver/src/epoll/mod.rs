@@ -462,6 +462,12 @@ impl Driver {
             }
             if self.failure.is_none() {
                 let timeout = self.timeout();
+                if timeout != Some(Duration::ZERO)
+                    && let Err(error) = self.connection.prepare_rekey()
+                {
+                    self.give_up(error.into());
+                    continue;
+                }
                 // Before the loop sleeps, what no worker has taken yet is done here.
                 if timeout == Some(Duration::ZERO) || !self.lanes.help() {
                     self.wait(timeout)?;
@@ -563,6 +569,31 @@ impl Driver {
         }
     }
 
+    /// The caller is about to be asked for a signature.
+    fn owes_signature(&self) -> bool {
+        matches!(
+            self.notices.back(),
+            Some(Notice::Event(Event::SignExchangeHash { .. }))
+        )
+    }
+
+    /// Does what needs nothing of the caller: writes output, gives sinks what they have not taken,
+    /// reads sources. For a caller who has asked somebody and is about to wait for the answer;
+    /// what fails here is told by [`Driver::next`].
+    pub fn work_on(&mut self) {
+        if self.failure.is_none()
+            && let Err(error) = self.try_work_on()
+        {
+            self.give_up(error);
+        }
+    }
+
+    fn try_work_on(&mut self) -> Result<(), DriverError> {
+        self.link.pump_out(&mut self.connection, &mut self.lanes)?;
+        self.drain_sinks()?;
+        self.fill_windows()
+    }
+
     fn give_up(&mut self, error: DriverError) {
         if let DriverError::Proto(error) = &error {
             self.connection.fail(error);
@@ -585,6 +616,11 @@ impl Driver {
             self.link.pump_out(&mut self.connection, &mut self.lanes)?;
             let opened = self.open_received(now, holds);
             self.take_events();
+            if opened.is_ok() && self.owes_signature() {
+                // The peer holds its data back until it has that; sinks and sources have their
+                // turn behind it, or while the caller waits (`work_on`).
+                return Ok(());
+            }
             self.drain_sinks()?;
             let opened = opened?;
             // Whoever comes first could fill the queue each time.

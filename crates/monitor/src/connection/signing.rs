@@ -11,10 +11,10 @@ use wire::Put;
 use super::rate::Rate;
 
 /// Signatures for rekeys and proofs at once after login, and the time until one more. A peer
-/// may set RekeyLimit to a megabyte and send a hundred a second: that must flow. A session that
+/// may set RekeyLimit to a megabyte and send a thousand a second: that must flow. A session that
 /// somebody has taken over gets no more than this either.
 const SESSION_BURST: u64 = 256;
-const SESSION_REFILL_MS: u64 = 5;
+const SESSION_REFILL_MS: u64 = 1;
 
 /// Why nothing was signed. All but the rate end the session; above the rate the caller waits
 /// and asks again.

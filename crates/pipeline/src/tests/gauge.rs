@@ -134,6 +134,9 @@ fn where_idle_time_cannot_be_read_trials_that_are_lost_cost_less_than_a_hundredt
         ..ALONE
     };
     let mut run = Run::new(1);
+    // A short transfer sees none of them.
+    let rate = run.work(machine, 2000.0);
+    assert!(rate > 0.999 * alone_rate(machine));
     let rate = run.work(machine, 10_000.0);
     assert!(
         rate > 0.99 * alone_rate(machine),

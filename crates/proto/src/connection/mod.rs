@@ -517,6 +517,16 @@ impl Connection {
         self.transport.rekey()
     }
 
+    /// Client: makes the key pair of the next key exchange ahead, if a limit on bytes is near. To
+    /// be called when there is nothing else to do. The pair serves one exchange, and is dropped
+    /// when the connection has been idle for a second.
+    ///
+    /// # Errors
+    /// [`Error::KeyExchange`] when none could be made.
+    pub fn prepare_rekey(&mut self) -> Result<(), Error> {
+        self.transport.prepare_rekey()
+    }
+
     /// Says goodbye (RFC 4253 §11.1); nothing is sent or taken afterwards.
     pub fn disconnect(&mut self, reason: u32, description: &str) {
         self.transport.disconnect(reason, description);

@@ -21,9 +21,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Bug`] when the packet cannot be made.
     pub fn send_ping(&mut self, data: &[u8]) -> Result<bool, Error> {
-        let leaves_at_once = self.stage == Stage::Connected
-            && self.transport.takes_bulk()
-            && !self.transport.has_output();
+        let leaves_at_once = self.stage == Stage::Connected && self.transport.sends_at_once();
         if leaves_at_once {
             self.transport.send_message(&Ping { data })?;
         }

@@ -24,6 +24,7 @@ impl Transport {
         let inflate = self.decompressor.as_ref();
         let spare = self.pool.has_spare()
             || self.splitter.has_spare()
+            || self.prepared.is_some()
             || deflate
             || inflate.is_some_and(Decompressor::has_spare);
         self.active_at
@@ -37,6 +38,7 @@ impl Transport {
         }
         self.active_at = None;
         self.pool.shed();
+        self.prepared = None;
         self.splitter.shed();
         if let Some(compressor) = &mut self.compressor {
             compressor.shed();

@@ -29,7 +29,7 @@ pub(super) enum Kex {
     /// then its first packet is out, too.
     InitSent {
         ours: Vec<u8>,
-        guess: Option<Box<Guess>>,
+        guess: Option<Box<Half>>,
         since: Millis,
     },
     /// Both are known.
@@ -53,11 +53,23 @@ pub(super) struct Running {
     server_init: Vec<u8>,
 }
 
-/// A client's first packet of a method that is not agreed on yet.
-pub(super) struct Guess {
+/// A client's half of a method that is not agreed on yet: for one exchange only, and wiped when
+/// dropped.
+pub(super) struct Half {
     kex: KexAlgorithm,
     initiator: Initiator,
     public: Vec<u8>,
+}
+
+impl Half {
+    fn new(kex: KexAlgorithm) -> Result<Box<Self>, Error> {
+        let (initiator, public) = Initiator::new(kex)?;
+        Ok(Box::new(Self {
+            kex,
+            initiator,
+            public,
+        }))
+    }
 }
 
 /// What comes next.
@@ -118,9 +130,12 @@ impl Kex {
         }
     }
 
-    /// The next packet can change the keys, so no other may be taken beside it.
-    pub(super) fn is_serial(&self) -> bool {
-        matches!(self, Self::Running(_))
+    /// The peer's NEWKEYS can come. With a guess on its way it can follow the KEXINIT at once.
+    pub(super) fn may_change_keys(&self) -> bool {
+        matches!(
+            self,
+            Self::Running(_) | Self::InitSent { guess: Some(_), .. }
+        )
     }
 
     /// Something has left: until then the peer could not answer what stood behind it, so its
@@ -159,8 +174,8 @@ impl Transport {
     /// Sends our KEXINIT.
     pub(super) fn start_exchange(&mut self) -> Result<(), Error> {
         let guess = self.guess()?;
-        let first = self.session.is_none();
-        let ours = negotiate::proposal(&self.offer, self.role, first, guess.is_some());
+        let before = self.session.as_ref().map(|session| &session.agreement);
+        let ours = negotiate::proposal(&self.offer, self.role, before, guess.is_some());
         let mut buf = self.take_buffer(ours.len());
         buf.extend(&ours);
         let guessed = guess
@@ -179,22 +194,47 @@ impl Transport {
         }
     }
 
-    /// The first packet of the method that the server is expected to agree to: in the first
-    /// exchange only.
-    fn guess(&self) -> Result<Option<Box<Guess>>, Error> {
-        if self.role == Role::Server || self.session.is_some() || !self.config.guess {
-            return Ok(None);
+    /// The first packet of the method that the server is expected to agree to.
+    fn guess(&mut self) -> Result<Option<Box<Half>>, Error> {
+        match self.guessed_method() {
+            Some(kex) => self.take_half(kex).map(Some),
+            None => Ok(None),
         }
-        let kex = self.offer.kex.first().copied();
-        let Some(kex) = kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange) else {
-            return Ok(None);
+    }
+
+    /// In a rekey it is the method in use, where the server said at the last exchange that it
+    /// prefers it, too, and is one of those that were tried.
+    fn guessed_method(&self) -> Option<KexAlgorithm> {
+        if self.role == Role::Server {
+            return None;
+        }
+        let kex = match &self.session {
+            None if self.config.guess => self.offer.kex.first().copied(),
+            None => None,
+            Some(session) => (self.server_names_it_first && self.peer_takes_guesses())
+                .then_some(session.agreement.kex),
         };
-        let (initiator, public) = Initiator::new(kex)?;
-        Ok(Some(Box::new(Guess {
-            kex,
-            initiator,
-            public,
-        })))
+        kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange)
+    }
+
+    /// Our half of an exchange: the one that was made ahead, if there is one, or a new one.
+    fn take_half(&mut self, kex: KexAlgorithm) -> Result<Box<Half>, Error> {
+        match self.prepared.take().filter(|half| half.kex == kex) {
+            Some(half) => Ok(half),
+            None => Half::new(kex),
+        }
+    }
+
+    /// Makes our half of the next exchange ahead, if a limit of ours brings it soon.
+    pub(crate) fn prepare_rekey(&mut self) -> Result<(), Error> {
+        if self.prepared.is_some() || self.role == Role::Server || !self.rekey_is_near() {
+            return Ok(());
+        }
+        let kex = self.session.as_ref().map(|session| session.agreement.kex);
+        if let Some(kex) = kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange) {
+            self.prepared = Some(Half::new(kex)?);
+        }
+        Ok(())
     }
 
     fn send_client_init(&mut self, family: KexFamily, public: &[u8]) -> Result<(), Error> {
@@ -254,7 +294,10 @@ impl Transport {
         let (agreement, markers) =
             negotiate::agree(&self.offer, self.role, &KexInit::decode(&ours)?, &theirs)?;
         // Both halves of the rule count: a server passes the packet over where either differs.
-        self.guess_was_right = guess.as_ref().map(|_| markers.same_first);
+        if first {
+            self.guess_was_right = guess.as_ref().map(|_| markers.same_first);
+        }
+        self.server_names_it_first = markers.server_names_it_first;
         let guess = guess.filter(|guess| markers.same_first && guess.kex == agreement.kex);
         // Strict KEX is promised by both first KEXINITs, and then nothing may have come before
         // the peer's (Terrapin: a prefix cut from the stream would show here).
@@ -295,10 +338,10 @@ impl Transport {
     fn begin_as_client(
         &mut self,
         mut running: Box<Running>,
-        guess: Option<Box<Guess>>,
+        guess: Option<Box<Half>>,
     ) -> Result<(), Error> {
         if let Some(guess) = guess {
-            let Guess {
+            let Half {
                 initiator, public, ..
             } = *guess;
             running.step = Step::ClientReply { initiator, public };
@@ -316,7 +359,9 @@ impl Transport {
                 max,
             });
         }
-        let (initiator, public) = Initiator::new(kex)?;
+        let Half {
+            initiator, public, ..
+        } = *self.take_half(kex)?;
         let sent = self.send_client_init(kex.family(), &public);
         running.step = Step::ClientReply { initiator, public };
         self.kex = Kex::Running(running);

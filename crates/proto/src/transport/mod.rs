@@ -5,10 +5,11 @@
 //! through [`Transport::send`], which holds messages back while a key exchange of ours is
 //! under way (RFC 4253 §7.1), and is given opened payloads by `connection`.
 //!
-//! Serial phases: during the first key exchange, and on a rekey from our KEX_*_INIT (client) or
-//! KEX_*_REPLY (server) until the peer's NEWKEYS, one packet at a time is taken from the
-//! splitter, so that no packet is ever opened with the wrong epoch's keys.
+//! No packet is ever opened with the wrong epoch's keys: until the login one packet at a time is
+//! taken from the splitter, and on a rekey, from our KEX_*_INIT (client) or the peer's KEXINIT
+//! (server) until the peer's NEWKEYS, none behind one that is short enough to be NEWKEYS.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -53,6 +54,9 @@ const OUTPUT_HIGH_WATER_BYTES: usize = 512 * 1024;
 const ANSWERS_HIGH_WATER_BYTES: usize = 1024 * 1024;
 /// Largest payload that compressed bytes may grow to, bytes.
 const MAX_INFLATED_BYTES: usize = 256 * 1024 + 1024;
+/// NEWKEYS with its length, longest padding and longest MAC, compressed as badly as may be, is
+/// not longer on the wire, bytes.
+const MAX_NEWKEYS_WIRE_BYTES: usize = 512;
 /// Messages without effect that a peer may send before login.
 const IGNORED_BUDGET: u32 = 1024;
 /// Buffers kept for the next packets, if so many were out at once: a full output queue holds 16
@@ -116,16 +120,25 @@ pub(crate) struct Transport {
     pub(crate) sequencer: Sequencer,
     pub(crate) splitter: Splitter,
     outstanding: usize,
+    /// One of those is short enough to be NEWKEYS.
+    newkeys_outstanding: bool,
     pool: BufPool,
     output: VecDeque<Queued>,
     output_bytes: usize,
     output_limit: usize,
     answer_bytes: usize,
     held: VecDeque<Held>,
+    /// Of answers and requests.
     held_bytes: usize,
+    /// Of channel data.
+    held_bulk_bytes: usize,
     /// Client: what left ahead of the server's answers.
     pub(crate) sent_ahead: SentAhead,
     kex: Kex,
+    /// Client: made ahead for the next exchange.
+    prepared: Option<Box<kex::Half>>,
+    /// Client: in its last KEXINIT the server named first what was agreed on.
+    server_names_it_first: bool,
     /// Client: the server's lists of key exchange methods and host key types in its first KEXINIT.
     pub(crate) peer_lists: Option<PeerLists>,
     /// Client: whether the guess of the first exchange was right; `None` without one, or before
@@ -226,6 +239,7 @@ impl Transport {
             sequencer: Sequencer::new(),
             splitter: Splitter::new(),
             outstanding: 0,
+            newkeys_outstanding: false,
             pool: BufPool::new(POOLED_BUFFERS).with_bulk_payload(POOLED_BYTES),
             output: VecDeque::new(),
             output_bytes: 0,
@@ -233,8 +247,11 @@ impl Transport {
             answer_bytes: 0,
             held: VecDeque::new(),
             held_bytes: 0,
+            held_bulk_bytes: 0,
             sent_ahead: SentAhead::default(),
             kex: Kex::Idle,
+            prepared: None,
+            server_names_it_first: false,
             peer_lists: None,
             guess_was_right: None,
             session: None,
@@ -300,16 +317,24 @@ impl Transport {
     /// The next packet to open, if one is whole and may be taken now.
     pub(crate) fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
         self.check_failure()?;
-        if !self.takes_opened() || (self.serial() && self.outstanding > 0) {
+        if !self.takes_opened() || !self.opens_ahead() {
             return Ok(None);
         }
         let job = self.splitter.next()?;
-        self.outstanding += usize::from(job.is_some());
+        if let Some(job) = &job {
+            self.outstanding += 1;
+            self.newkeys_outstanding |= job.wire_bytes() <= MAX_NEWKEYS_WIRE_BYTES;
+        }
         Ok(job)
     }
 
-    fn serial(&self) -> bool {
-        self.session.is_none() || !self.authenticated || self.kex.is_serial()
+    /// The keys in use are those of the next packet, whatever those before it hold.
+    fn opens_ahead(&self) -> bool {
+        if self.outstanding == 0 {
+            return true;
+        }
+        let settled = self.session.is_some() && self.authenticated;
+        settled && !(self.kex.may_change_keys() && self.newkeys_outstanding)
     }
 
     /// Takes an opened packet: inflates it, deals with what belongs to the transport, and gives
@@ -320,6 +345,7 @@ impl Transport {
         above: Standing,
     ) -> Result<Upward, Error> {
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.newkeys_outstanding &= self.outstanding > 0;
         self.note_activity();
         if self.closed {
             return Ok(Upward::Handled);
@@ -447,7 +473,12 @@ impl Transport {
         let number = buf.payload().first().copied().unwrap_or_default();
         let transport_message = number <= 4 || (20..=49).contains(&number);
         if self.kex.holds_output() && !transport_message {
-            self.held_bytes += buf.len();
+            // Who sends channel data asks `takes_bulk` before.
+            if bulk {
+                self.held_bulk_bytes += buf.len();
+            } else {
+                self.held_bytes += buf.len();
+            }
             if self.held_bytes > MAX_HELD_BYTES {
                 return Err(Error::PeerMisbehaved(
                     "too much to answer during a key exchange",
@@ -589,6 +620,7 @@ impl Transport {
 
     fn release_held(&mut self) -> Result<(), Error> {
         self.held_bytes = 0;
+        self.held_bulk_bytes = 0;
         for held in core::mem::take(&mut self.held) {
             self.enqueue(held.buf, held.bulk, held.ahead)?;
         }
@@ -623,9 +655,19 @@ impl Transport {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// True when bulk data may be queued now.
+    /// True when bulk data may be queued now. During a rekey some is, behind our NEWKEYS, so that
+    /// it is there when the keys are.
     pub(crate) fn takes_bulk(&self) -> bool {
-        !self.closed && !self.kex.holds_output() && self.output_bytes < self.output_limit
+        if self.kex.holds_output() && self.session.is_none() {
+            return false;
+        }
+        let waiting = self.output_bytes.saturating_add(self.held_bulk_bytes);
+        !self.closed && waiting < self.output_limit && self.held_bulk_bytes < self.most_held_bulk()
+    }
+
+    /// What is sent now leaves before anything else.
+    pub(crate) fn sends_at_once(&self) -> bool {
+        !self.closed && !self.kex.holds_output() && !self.has_output()
     }
 
     pub(crate) fn set_output_limit(&mut self, bytes: usize) {
@@ -733,6 +775,13 @@ impl Transport {
         self.suites()
             .0
             .is_some_and(|suite| suite.compression != Compression::None)
+    }
+
+    /// The peer is known to read a guess in a rekey as the first exchange's.
+    fn peer_takes_guesses(&self) -> bool {
+        self.peer_version
+            .as_deref()
+            .is_some_and(version::takes_guesses)
     }
 
     pub(crate) fn is_fulmar_peer(&self) -> bool {

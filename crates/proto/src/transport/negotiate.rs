@@ -45,26 +45,31 @@ pub(crate) struct PeerMarkers {
     pub(crate) ext_info: bool,
     /// Both sides name the same method and the same host key type first: a guess is right.
     pub(crate) same_first: bool,
+    /// The server names first what is agreed on: a guess of it will be right at the next exchange.
+    pub(crate) server_names_it_first: bool,
     /// A guessed packet follows and the guess is wrong: pass it over.
     pub(crate) wrong_guess_follows: bool,
 }
 
-/// Our KEXINIT as payload. Markers stand in the first one only: strict KEX and EXT_INFO are
-/// settled once for a connection. `guessed`: a packet of the first method follows.
-pub(crate) fn proposal(offer: &Offer, role: Role, first: bool, guessed: bool) -> Vec<u8> {
-    let markers: &[&str] = match (first, role) {
-        (false, _) => &[],
-        (true, Role::Client) => &[names::EXT_INFO_CLIENT, names::STRICT_KEX_CLIENT],
-        (true, Role::Server) => &[names::EXT_INFO_SERVER, names::STRICT_KEX_SERVER],
+/// Our KEXINIT as payload. `before` is what the last exchange agreed on, none in the first one.
+/// Markers stand in the first one only: strict KEX and EXT_INFO are settled once for a connection.
+/// In later ones what was agreed on stands in front: the client would choose it anyway, and where
+/// both sides do so a guess is right. `guessed`: a packet of the first method follows.
+pub(crate) fn proposal(
+    offer: &Offer,
+    role: Role,
+    before: Option<&Agreement>,
+    guessed: bool,
+) -> Vec<u8> {
+    let markers: &[&str] = match (before, role) {
+        (Some(_), _) => &[],
+        (None, Role::Client) => &[names::EXT_INFO_CLIENT, names::STRICT_KEX_CLIENT],
+        (None, Role::Server) => &[names::EXT_INFO_SERVER, names::STRICT_KEX_SERVER],
     };
-    let kex = join(
-        offer
-            .kex
-            .iter()
-            .map(|each| each.name())
-            .chain(markers.iter().copied()),
-    );
-    let host_key = join(offer.host_key.iter().map(|each| each.name()));
+    let kex = in_front(&offer.kex, before.map(|before| before.kex));
+    let kex = join(kex.map(|each| each.name()).chain(markers.iter().copied()));
+    let host_key = in_front(&offer.host_key, before.map(|before| before.host_key));
+    let host_key = join(host_key.map(|each| each.name()));
     let ciphers = join(offer.ciphers.iter().map(|each| each.name()));
     let macs = join(offer.macs.iter().map(|each| each.name()));
     let compression = join(offer.compression.iter().map(|each| each.name()));
@@ -87,6 +92,15 @@ pub(crate) fn proposal(offer: &Offer, role: Role, first: bool, guessed: bool) ->
         reserved: 0,
     }
     .encode()
+}
+
+/// `list`, with `first` in front if it is one of it.
+fn in_front<T: Copy + PartialEq>(list: &[T], first: Option<T>) -> impl Iterator<Item = T> {
+    let first = first.filter(|first| list.contains(first));
+    let rest = list.iter().copied();
+    first
+        .into_iter()
+        .chain(rest.filter(move |each| Some(*each) != first))
 }
 
 fn join<'n>(list: impl Iterator<Item = &'n str>) -> String {
@@ -147,6 +161,8 @@ pub(crate) fn agree(
         strict_kex: theirs.kex.contains(strict),
         ext_info: theirs.kex.contains(ext_info),
         same_first,
+        server_names_it_first: server.kex.first() == Some(kex.name())
+            && server.host_key.first() == Some(host_key.name()),
         wrong_guess_follows: theirs.first_kex_packet_follows && !same_first,
     };
     Ok((

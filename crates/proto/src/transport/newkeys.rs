@@ -64,6 +64,11 @@ impl Transport {
                 "NEWKEYS before the key exchange was complete",
             ));
         };
+        if self.outstanding > 0 {
+            // Something behind it was opened with the old keys, since nothing of its length can
+            // be NEWKEYS.
+            return Err(Error::PeerMisbehaved("NEWKEYS is too long"));
+        }
         let session = self
             .session
             .as_ref()

@@ -9,6 +9,8 @@ use crate::{Error, Millis};
 const DEFAULT_REKEY_BYTES: u64 = 1 << 36;
 /// Packets under one key, RFC 4344 §3.1.
 const MAX_PACKETS: u64 = 1 << 31;
+/// Bytes below a limit, or half of it, at which the next exchange is near.
+const NEAR_BYTES: u64 = 64 << 20;
 /// A key exchange that takes longer than this is given up, milliseconds. Counts from the last
 /// packet that left.
 const EXCHANGE_LIMIT_MS: Millis = 120_000;
@@ -21,7 +23,7 @@ impl Transport {
             // With keys in the queue the sequencer still counts what the old ones have done.
             return Ok(());
         }
-        let limit = self.config.rekey_bytes.unwrap_or(DEFAULT_REKEY_BYTES);
+        let limit = self.rekey_limit_bytes();
         let due = self.sequencer.bytes() >= limit
             || self.splitter.bytes() >= limit
             || self.sequencer.packets() >= MAX_PACKETS
@@ -29,6 +31,29 @@ impl Transport {
             || self.sequencer.must_rekey()
             || self.splitter.must_rekey();
         if due { self.start_exchange() } else { Ok(()) }
+    }
+
+    fn rekey_limit_bytes(&self) -> u64 {
+        self.config.rekey_bytes.unwrap_or(DEFAULT_REKEY_BYTES)
+    }
+
+    /// The limit on bytes is not far: so the next exchange comes soon, unless the connection falls
+    /// silent. With a low limit that can be said while the one before it is under way, and the
+    /// peer's answer waited for.
+    pub(super) fn rekey_is_near(&self) -> bool {
+        let limit = self.rekey_limit_bytes();
+        let used = self.sequencer.bytes().max(self.splitter.bytes());
+        let soon = match self.kex {
+            Kex::Idle => used >= limit.saturating_sub(NEAR_BYTES).max(limit / 2),
+            _ => limit <= NEAR_BYTES,
+        };
+        soon && self.authenticated && self.active_at.is_some()
+    }
+
+    /// Channel data that may wait for the end of an exchange, bytes: it will all have the same
+    /// new keys.
+    pub(super) fn most_held_bulk(&self) -> usize {
+        usize::try_from(self.rekey_limit_bytes() / 2).unwrap_or(usize::MAX)
     }
 
     /// Starts a key exchange now, unless one is under way.

@@ -59,6 +59,19 @@ pub(super) fn piles_up_input(line: &str) -> bool {
     }
 }
 
+/// Whether `line` is that of a server that was seen to take `first_kex_packet_follows` at a rekey:
+/// ours, OpenSSH, dropbear. Some others end the connection where they read a guess as wrong.
+pub(super) fn takes_guesses(line: &str) -> bool {
+    let software = line
+        .strip_prefix("SSH-2.0-")
+        .or_else(|| line.strip_prefix("SSH-1.99-"));
+    software.is_some_and(|software| {
+        [crate::SOFTWARE_NAME, "OpenSSH_", "dropbear_"]
+            .iter()
+            .any(|name| software.starts_with(name))
+    })
+}
+
 /// The number at the front, and what stands behind it.
 fn number(text: &str) -> (Option<u32>, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

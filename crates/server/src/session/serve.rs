@@ -402,12 +402,15 @@ impl<'a> Serve<'a> {
         let key_index = transport::key_index(&self.context.grant.host_keys, key).ok_or(
             proto::Error::Bug("exchange with a host key that we do not have"),
         )?;
-        let signature: Signature = self.context.rpc.ask(&SignExchangeHash {
+        self.context.rpc.send(&SignExchangeHash {
             kex_algorithm: kex_algorithm.to_owned(),
             host_key_algorithm: algorithm.to_owned(),
             key_index,
             hash: hash.to_vec(),
         })?;
+        // The monitor signs on another core, if there is one.
+        self.driver.work_on();
+        let signature: Signature = self.context.rpc.expect()?;
         self.driver
             .connection()
             .provide_host_signature(&signature.blob)?;

@@ -1,0 +1,383 @@
+//! A rekey whose first packet is guessed: one round trip, data right behind it, and peers that
+//! answer what they should not.
+
+use hostile::liar::{Liar, Offer};
+use hostile::victim::{PASSWORD, Victim};
+use proto::{ChannelId, Connection, Error, Event, Output, Role, Stream, TransportConfig};
+use sim::{Pair, Side};
+use wire::message::{ChannelData, Encode, NewKeys, Ping};
+
+fn logged_in(rekey_bytes: Option<u64>) -> (Pair, ChannelId) {
+    let config = |rekey_bytes| TransportConfig {
+        rekey_bytes,
+        ..TransportConfig::default()
+    };
+    let mut pair = Pair::new(config(rekey_bytes), config(None));
+    pair.login(usize::MAX).unwrap();
+    let id = pair.open_session().unwrap();
+    (pair, id)
+}
+
+fn rekeyed(side: &mut Side) -> usize {
+    let count = side.events.len();
+    side.events
+        .retain(|event| !matches!(event, Event::KeysChanged { .. }));
+    count - side.events.len()
+}
+
+/// Moves all that `from` has said, in one piece.
+fn flight(from: &mut Side, to: &mut Side) -> usize {
+    from.transmit();
+    let bytes: Vec<u8> = from.wire.drain(..).collect();
+    to.receive(&bytes, 0).unwrap();
+    bytes.len()
+}
+
+fn fill(side: &mut Side, id: ChannelId, piece: &[u8]) -> usize {
+    let mut queued = 0;
+    loop {
+        let sent = side
+            .connection
+            .channel_send_slice(id, Stream::Data, piece)
+            .unwrap();
+        if sent == 0 {
+            return queued;
+        }
+        queued += sent;
+        assert!(queued < 8 << 20, "no bound");
+    }
+}
+
+fn heard(side: &mut Side) -> usize {
+    let mut bytes = 0;
+    side.events.retain(|event| match event {
+        Event::ChannelData { data, .. } => {
+            bytes += data.len();
+            false
+        }
+        _ => true,
+    });
+    bytes
+}
+
+#[test]
+fn a_rekey_takes_one_round_trip_and_data_follows_in_its_last_flight() {
+    for round in 0..3 {
+        let (mut pair, id) = logged_in(None);
+        // The other side has reached its limit, too, in two of three rounds.
+        pair.client.connection.rekey(0).unwrap();
+        if round > 0 {
+            pair.server.connection.rekey(0).unwrap();
+        }
+        if round > 1 {
+            // And its KEXINIT comes first.
+            flight(&mut pair.server, &mut pair.client);
+        }
+        let up = fill(&mut pair.client, id, &[1; 32 * 1024]);
+        let down = if round > 0 {
+            fill(&mut pair.server, id, &[2; 32 * 1024])
+        } else {
+            0
+        };
+        assert!((1..=1 << 20).contains(&up), "{up}");
+        let first = flight(&mut pair.client, &mut pair.server);
+        assert!(first < 8 * 1024, "data left before NEWKEYS");
+        pair.answer_server().unwrap();
+        flight(&mut pair.server, &mut pair.client);
+        assert_eq!(rekeyed(&mut pair.client), 1);
+        assert_eq!(heard(&mut pair.client), down);
+        flight(&mut pair.client, &mut pair.server);
+        assert_eq!(rekeyed(&mut pair.server), 1);
+        assert_eq!(heard(&mut pair.server), up);
+    }
+}
+
+#[test]
+fn what_waits_for_new_keys_stays_below_their_limit() {
+    const LIMIT: usize = 128 * 1024;
+    let (mut pair, id) = logged_in(Some(LIMIT as u64));
+    let mut changed = 0;
+    let mut sent = 0;
+    while sent < 40 * LIMIT {
+        sent += fill(&mut pair.client, id, &[3; 32 * 1024]);
+        let flown = flight(&mut pair.client, &mut pair.server);
+        // What was held back, what was queued until the limit, and the packet that reached it.
+        assert!(flown <= LIMIT + LIMIT / 2 + 48 * 1024, "{flown}");
+        pair.answer_server().unwrap();
+        for event in core::mem::take(&mut pair.server.events) {
+            match event {
+                Event::ChannelData { channel, data, .. } => pair
+                    .server
+                    .connection
+                    .channel_consumed(channel, data.len())
+                    .unwrap(),
+                Event::KeysChanged { .. } => changed += 1,
+                _ => {}
+            }
+        }
+        flight(&mut pair.server, &mut pair.client);
+        pair.client.connection.prepare_rekey().unwrap();
+    }
+    assert!(changed >= 35, "{changed} rekeys");
+}
+
+/// A client that opens all that it may before it hands anything in.
+struct Ahead {
+    connection: Connection,
+    error: Option<Error>,
+    changed: usize,
+    heard: usize,
+    out: Vec<u8>,
+}
+
+impl Ahead {
+    fn new() -> Self {
+        let connection = Connection::client(TransportConfig::default(), 0).unwrap();
+        Self {
+            connection,
+            error: None,
+            changed: 0,
+            heard: 0,
+            out: Vec::new(),
+        }
+    }
+
+    fn work(&mut self) -> Result<(), Error> {
+        self.connection.handle_received(0)?;
+        loop {
+            let mut jobs = Vec::new();
+            while let Some(job) = self.connection.poll_open()? {
+                jobs.push(job);
+            }
+            if jobs.is_empty() {
+                return Ok(());
+            }
+            for job in jobs {
+                let opened = job.run();
+                self.connection.handle_opened(opened, 0)?;
+                while let Some(event) = self.connection.poll_event() {
+                    match event {
+                        Event::HostKey { .. } => self.connection.accept_host_key()?,
+                        Event::KeysChanged { .. } => self.changed += 1,
+                        Event::ChannelData { data, .. } => self.heard += data.len(),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn transmit(&mut self) {
+        while let Some(output) = self.connection.poll_output() {
+            match output {
+                Output::Raw(bytes) => self.out.extend(bytes),
+                Output::Seal(job) => self.out.extend_from_slice(job.run().wire()),
+            }
+        }
+    }
+}
+
+impl Victim for Ahead {
+    fn deliver(&mut self, bytes: &[u8]) -> bool {
+        if self.error.is_none() {
+            self.connection.receive_buffer().extend_from_slice(bytes);
+            if let Err(error) = self.work() {
+                self.connection.fail(&error);
+                self.error = Some(error);
+            }
+        }
+        self.error.is_none()
+    }
+
+    fn collect(&mut self) -> Option<Vec<u8>> {
+        self.transmit();
+        let out = core::mem::take(&mut self.out);
+        (!out.is_empty()).then_some(out)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.error.is_some()
+    }
+}
+
+/// A lying server of a kind that is known to take guesses, with a session open.
+fn server(version: &str) -> (Liar<Ahead>, ChannelId) {
+    let mut liar = Liar::new(Ahead::new(), Role::Server);
+    liar.version = version.into();
+    liar.exchange(&Offer::default());
+    liar.accept_service();
+    let client = &mut liar.victim.connection;
+    client.auth_password(b"user", PASSWORD).unwrap();
+    liar.expect(50);
+    liar.say(&wire::message::UserauthSuccess {});
+    let id = liar.victim.connection.open_channel("session", b"").unwrap();
+    liar.expect(90);
+    liar.say(&wire::message::ChannelOpenConfirmation {
+        recipient_channel: 0,
+        sender_channel: 0,
+        window: 1 << 20,
+        max_packet: 32 * 1024,
+        fields: wire::Rest(b""),
+    });
+    assert_eq!(liar.victim.changed, 1);
+    (liar, id)
+}
+
+const OPENSSH: &str = "SSH-2.0-OpenSSH_9.9 liar";
+
+/// The client begins; returns its guess.
+fn begin(liar: &mut Liar<Ahead>) -> Vec<u8> {
+    liar.victim.connection.rekey(0).unwrap();
+    liar.expect_kexinit();
+    assert!(liar.victims_kexinit().first_kex_packet_follows);
+    liar.expect(30)
+}
+
+#[test]
+fn a_server_of_an_unknown_kind_gets_no_guess() {
+    let (mut liar, _) = server("SSH-2.0-Liar_1.0");
+    liar.victim.connection.rekey(0).unwrap();
+    liar.expect_kexinit();
+    assert!(!liar.victims_kexinit().first_kex_packet_follows);
+    assert!(liar.next_payload().is_none());
+    liar.kexinit(&Offer::default());
+    liar.agree();
+    liar.newkeys();
+    liar.expect_newkeys();
+    assert_eq!(liar.victim.changed, 2);
+}
+
+#[test]
+fn a_wrong_guess_is_followed_by_a_right_one() {
+    let (mut liar, _) = server(OPENSSH);
+    for (rekeys, kex) in ["sntrup761x25519-sha512", "mlkem768x25519-sha256"]
+        .into_iter()
+        .enumerate()
+    {
+        let guess = begin(&mut liar);
+        liar.kexinit(&Offer::kex(kex));
+        let init = liar.expect(30);
+        assert_ne!(init.len(), guess.len());
+        assert!(liar.reply_to(&init, &hostile::liar::Reply::default()));
+        liar.newkeys();
+        liar.expect_newkeys();
+        assert_eq!(liar.victim.changed, 2 + rekeys);
+    }
+    liar.say(&Ping { data: b"alive" });
+    liar.expect(193);
+}
+
+#[test]
+fn a_server_that_no_longer_prefers_what_is_in_use_gets_no_guess() {
+    let (mut liar, _) = server(OPENSSH);
+    begin(&mut liar);
+    let both = "sntrup761x25519-sha512,curve25519-sha256";
+    liar.kexinit(&Offer::kex(both));
+    // What is in use stands in front of the client's list, so it is agreed on again.
+    assert_eq!(liar.method().name(), "curve25519-sha256");
+    liar.agree();
+    liar.newkeys();
+    liar.expect_newkeys();
+    liar.victim.connection.rekey(0).unwrap();
+    liar.expect_kexinit();
+    assert!(!liar.victims_kexinit().first_kex_packet_follows);
+    assert!(liar.next_payload().is_none());
+}
+
+#[test]
+fn a_guess_is_answered_with_everything_at_once_behind_data_and_before_data() {
+    let (mut liar, _) = server(OPENSSH);
+    for round in 1..=3 {
+        let guess = begin(&mut liar);
+        let data = ChannelData {
+            recipient_channel: 0,
+            data: &[7; 20_000],
+        }
+        .encode();
+        // All of it comes in one piece, and what can be opened ahead is.
+        let mut piece = Vec::new();
+        for _ in 0..5 {
+            piece.extend(liar.seal(&data));
+        }
+        let hold = core::mem::take(&mut piece);
+        liar.send_bytes(&hold);
+        liar.kexinit(&Offer::default());
+        assert!(liar.reply_to(&guess, &hostile::liar::Reply::default()));
+        let mut last = liar.sealed_newkeys();
+        for _ in 0..5 {
+            last.extend(liar.seal(&data));
+        }
+        assert!(liar.send_bytes(&last), "{:?}", liar.victim.error);
+        liar.expect_newkeys();
+        assert_eq!(liar.victim.changed, 1 + round);
+        assert_eq!(liar.victim.heard, round * 200_000);
+    }
+}
+
+#[test]
+fn newkeys_without_a_reply_ends_the_client() {
+    let (mut liar, _) = server(OPENSSH);
+    begin(&mut liar);
+    assert!(!(liar.kexinit(&Offer::default()) && liar.say(&NewKeys {})));
+    assert!(matches!(liar.victim.error, Some(Error::PeerMisbehaved(_))));
+}
+
+#[test]
+fn newkeys_before_kexinit_ends_the_client() {
+    let (mut liar, _) = server(OPENSSH);
+    begin(&mut liar);
+    assert!(!liar.say(&NewKeys {}));
+    assert!(liar.victim.error.is_some());
+}
+
+#[test]
+fn a_reply_before_kexinit_ends_the_client() {
+    let (mut liar, _) = server(OPENSSH);
+    begin(&mut liar);
+    assert!(!liar.say(&wire::message::KexEcdhReply {
+        host_key: b"key",
+        public: &[9; 32],
+        signature: b"signature",
+    }));
+    assert!(liar.victim.error.is_some());
+}
+
+#[test]
+fn data_between_kexinit_and_newkeys_ends_the_client_though_it_was_opened_ahead() {
+    let (mut liar, _) = server(OPENSSH);
+    begin(&mut liar);
+    let mut piece = liar.seal(&Offer::default().payload(Role::Server));
+    for _ in 0..5 {
+        let data = ChannelData {
+            recipient_channel: 0,
+            data: &[7; 20_000],
+        };
+        piece.extend(liar.seal(&data.encode()));
+    }
+    assert!(!liar.send_bytes(&piece));
+    assert_eq!(liar.victim.error, Some(Error::NotPermitted { message: 94 }));
+    assert_eq!(liar.victim.heard, 0);
+}
+
+#[test]
+fn nothing_behind_newkeys_is_taken_under_the_old_keys() {
+    // A NEWKEYS that is too long to be one lets what stands behind it be opened before it is read.
+    let (mut liar, _) = server(OPENSSH);
+    let guess = begin(&mut liar);
+    liar.kexinit(&Offer::default());
+    liar.reply_to(&guess, &hostile::liar::Reply::default());
+    let mut long = NewKeys {}.encode();
+    long.resize(2000, 0);
+    let mut piece = liar.seal(&long);
+    let data = ChannelData {
+        recipient_channel: 0,
+        data: &[7; 20_000],
+    };
+    piece.extend(liar.seal(&data.encode()));
+    assert!(!liar.send_bytes(&piece));
+    assert_eq!(
+        liar.victim.error,
+        Some(Error::PeerMisbehaved("NEWKEYS is too long"))
+    );
+    assert_eq!(liar.victim.heard, 0);
+}
