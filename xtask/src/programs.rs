@@ -4,7 +4,8 @@ use std::process::{Command, ExitCode};
 
 /// `cargo xtask interop`: installs the peers, builds ours and runs the matrix (`tests/interop`)
 /// with `arguments`: `--all` for the whole product instead of all pairs, `--only TEXT` for the
-/// couples whose names have TEXT in them, `--workers N`.
+/// couples whose names have TEXT in them, `--workers N`. With `--all` copies are tested at length,
+/// too: cut a hundred times each, and of large files and directories.
 pub fn interop(arguments: &[String]) -> ExitCode {
     let mut install = Command::new("sh");
     install.arg(".ci/peers");
@@ -12,7 +13,13 @@ pub fn interop(arguments: &[String]) -> ExitCode {
     matrix
         .args(["run", "--quiet", "--release", "-p", "interop", "--"])
         .args(arguments);
-    run([install, matrix])
+    let mut copies = cargo();
+    copies
+        .args(["test", "--quiet", "-p", "interop"])
+        .args(["--test", "cuts", "--test", "large"])
+        .env("INTEROP_ALL", "1");
+    let whole = arguments.iter().any(|argument| argument == "--all");
+    run([install, matrix].into_iter().chain(whole.then_some(copies)))
 }
 
 /// `cargo xtask man`: writes the generated parts of `man/` and `completion/` (`xtask/pages`).

@@ -1,4 +1,4 @@
-"""asyncssh as a server that runs commands as the user who started it.
+"""asyncssh as a server that runs commands and serves files as the user who started it.
 
 Arguments are `name=value`: port, keys (a folder), authorized_keys, and lists by commas.
 """
@@ -67,6 +67,7 @@ async def main():
         server_host_keys=keys,
         authorized_client_keys=options["authorized_keys"],
         process_factory=run,
+        sftp_factory=True,
         encoding=None,
         config=None,
         **lists,

@@ -1,9 +1,10 @@
-"""paramiko as a server that runs commands as the user who started it.
+"""paramiko as a server that runs commands and serves files as the user who started it.
 
 Arguments are `name=value`: port, keys (a folder), authorized_keys.
 """
 
 import base64
+import os
 import socket
 import subprocess
 import sys
@@ -18,6 +19,91 @@ with open(OPTIONS["authorized_keys"], encoding="utf-8") as lines:
         for words in map(str.split, lines)
         if len(words) > 1 and words[0].startswith("ssh-ed25519")
     }
+
+
+def code(work):
+    """The result of what the system may refuse."""
+    try:
+        return work()
+    except OSError as error:
+        return paramiko.SFTPServer.convert_errno(error.errno)
+
+
+def done(work):
+    """The same of what has no result."""
+    result = code(work)
+    return paramiko.SFTP_OK if result is None else result
+
+
+class OpenFile(paramiko.SFTPHandle):
+    """An open file."""
+
+    def stat(self):
+        file = self.readfile or self.writefile
+        return code(lambda: paramiko.SFTPAttributes.from_stat(os.fstat(file.fileno())))
+
+    def chattr(self, attr):
+        return done(lambda: paramiko.SFTPServer.set_file_attr(self.filename, attr))
+
+
+class Files(paramiko.SFTPServerInterface):
+    """The system's files."""
+
+    def list_folder(self, path):
+        def read():
+            found = []
+            for name in os.listdir(path):
+                attributes = paramiko.SFTPAttributes.from_stat(
+                    os.lstat(os.path.join(path, name)), name
+                )
+                found.append(attributes)
+            return found
+
+        return code(read)
+
+    def stat(self, path):
+        return code(lambda: paramiko.SFTPAttributes.from_stat(os.stat(path)))
+
+    def lstat(self, path):
+        return code(lambda: paramiko.SFTPAttributes.from_stat(os.lstat(path)))
+
+    def open(self, path, flags, attr):
+        def begin():
+            mode = attr.st_mode if attr.st_mode is not None else 0o666
+            descriptor = os.open(path, flags | os.O_CLOEXEC, mode & 0o777)
+            handle = OpenFile(flags)
+            kind = {os.O_RDONLY: "rb", os.O_WRONLY: "wb"}.get(flags & os.O_ACCMODE, "r+b")
+            file = os.fdopen(descriptor, kind)
+            if kind != "wb":
+                handle.readfile = file
+            if kind != "rb":
+                handle.writefile = file
+            # What sets attributes by a name.
+            handle.filename = path
+            return handle
+
+        return code(begin)
+
+    def remove(self, path):
+        return done(lambda: os.remove(path))
+
+    def rename(self, oldpath, newpath):
+        return done(lambda: os.rename(oldpath, newpath))
+
+    def posix_rename(self, oldpath, newpath):
+        return done(lambda: os.replace(oldpath, newpath))
+
+    def mkdir(self, path, attr):
+        return done(lambda: os.mkdir(path))
+
+    def rmdir(self, path):
+        return done(lambda: os.rmdir(path))
+
+    def chattr(self, path, attr):
+        return done(lambda: paramiko.SFTPServer.set_file_attr(path, attr))
+
+    def canonicalize(self, path):
+        return os.path.realpath(path)
 
 
 class Interface(paramiko.ServerInterface):
@@ -43,12 +129,17 @@ class Interface(paramiko.ServerInterface):
         self.asked.set()
         return True
 
+    def check_channel_subsystem_request(self, channel, name):
+        self.asked.set()
+        return super().check_channel_subsystem_request(channel, name)
+
 
 def serve(stream):
     """One connection with one command."""
     transport = paramiko.Transport(stream)
     key = f"{OPTIONS['keys']}/host_ed25519"
     transport.add_server_key(paramiko.Ed25519Key.from_private_key_file(key))
+    transport.set_subsystem_handler("sftp", paramiko.SFTPServer, Files)
     interface = Interface()
     try:
         transport.start_server(server=interface)
@@ -58,12 +149,16 @@ def serve(stream):
     if channel is None or not interface.asked.wait(20):
         transport.close()
         return
-    done = subprocess.run(
+    if interface.command is None:
+        # A thread of its own serves files until the client leaves.
+        transport.join()
+        return
+    ended = subprocess.run(
         ["/bin/sh", "-c", interface.command], capture_output=True, check=False
     )
-    channel.sendall(done.stdout)
-    channel.sendall_stderr(done.stderr)
-    channel.send_exit_status(done.returncode)
+    channel.sendall(ended.stdout)
+    channel.sendall_stderr(ended.stderr)
+    channel.send_exit_status(ended.returncode)
     channel.close()
 
 

@@ -8,6 +8,7 @@
 //!
 //! `INTEROP_OURS=openssh` puts OpenSSH in our place: what then fails is wrong in these tests or in
 //! the peer. `FULMAR_BIN` names the binary to test; else the release build is made and taken.
+//! `INTEROP_ALL=1` has copies tested at full length ([`report::is_whole_run`]).
 #![forbid(unsafe_code)]
 
 pub mod account;

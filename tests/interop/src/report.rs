@@ -20,6 +20,13 @@ pub fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
+/// Whether what takes minutes is tested as well: `INTEROP_ALL=1`, which `cargo xtask interop --all`
+/// sets.
+#[must_use]
+pub fn is_whole_run() -> bool {
+    std::env::var_os("INTEROP_ALL").is_some_and(|value| value != "0" && !value.is_empty())
+}
+
 /// Failures that are printed; of a hundred alike ten tell as much.
 const SHOWN: usize = 10;
 

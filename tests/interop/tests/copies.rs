@@ -13,6 +13,7 @@ use interop::process::{Input, Outcome, installed};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
+use interop::terminal::Terminal;
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 
@@ -302,5 +303,165 @@ fn nothing_leaves_the_target_and_no_shell_sees_a_name() {
         assert_eq!(outcome.status, 0, "{}", outcome.summary());
         assert!(!mark.exists() && !Path::new("mark").exists());
         assert!(scratch.join("`touch mark`").exists());
+    });
+}
+
+/// A program in place of ssh.
+fn carrier(scratch: &Scratch, script: &str) -> PathBuf {
+    let path = scratch.write("carrier", format!("#!/bin/sh\n{script}\n"));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_server_of_the_old_protocol_writes_no_name_of_its_own_choice() {
+    let scratch = Scratch::new();
+    let into = scratch.join("into");
+    fs::create_dir(&into).unwrap();
+    let get = |stream: &str, pattern: &str| {
+        // It leaves behind as many answers as a file has.
+        let script = format!("printf '{stream}'; head -c 3 >/dev/null");
+        let carrier = carrier(&scratch, &script);
+        let mut command = Command::new(ours::binary());
+        command.args(["scp", "-q", "-O", "-r", "-S"]).arg(carrier);
+        command.arg(format!("host:{pattern}")).arg(&into);
+        let outcome = finish(&mut command, Input::Nothing);
+        let found: Vec<String> = fs::read_dir(&into)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        for name in &found {
+            fs::remove_file(into.join(name)).unwrap();
+        }
+        (outcome, found)
+    };
+    let evil = "C0644 1 .bashrc\\nx\\0";
+    for pattern in [
+        "'a b'", "\"a b\"", "a\\ b", "a b", "$HOME/a", "$x", "`x`", "~", "~/a", ".", "*",
+    ] {
+        let (outcome, found) = get(evil, pattern);
+        assert_eq!(outcome.status, 1, "{pattern}: {}", outcome.summary());
+        let said = outcome.stderr.text();
+        assert!(said.contains("does not match"), "{pattern}: {said}");
+        assert_eq!(found, Vec::<String>::new(), "{pattern}");
+    }
+    // Of what only the shell there knows one thing may come.
+    let two = "C0644 1 one\\nx\\0C0644 1 two\\nx\\0";
+    let (outcome, found) = get(two, "$x");
+    assert_eq!(outcome.status, 1, "{}", outcome.summary());
+    assert_eq!(found, ["one"]);
+    let (outcome, found) = get("C0644 1 a b\\nx\\0", "'a b'");
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    assert_eq!(found, ["a b"]);
+}
+
+#[test]
+fn the_old_protocol_ends_by_a_signal_while_the_other_side_is_silent() {
+    let scratch = Scratch::new();
+    let pid_file = scratch.join("pid");
+    let script = format!(
+        "echo $$ >'{0}.new'; mv '{0}.new' '{0}'; exec sleep 600",
+        pid_file.display()
+    );
+    let carrier = carrier(&scratch, &script);
+    let from = scratch.write("from", "content");
+    let to = scratch.join("to");
+    let far = "host:x".to_owned();
+    for (name, up) in [("TERM", false), ("INT", true), ("HUP", false)] {
+        let (source, target) = match up {
+            true => (here(&from), far.clone()),
+            false => (far.clone(), here(&to)),
+        };
+        let mut child = Command::new(ours::binary())
+            .args(["scp", "-O", "-S"])
+            .arg(&carrier)
+            .args([source, target])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        assert!(until(Duration::from_secs(30), || pid_file.exists()));
+        let ssh = fs::read_to_string(&pid_file).unwrap();
+        fs::remove_file(&pid_file).unwrap();
+        let own = child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &own]).status();
+        assert!(sent.unwrap().success());
+        let mut status = None;
+        let ends = until(Duration::from_secs(30), || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        });
+        if !ends {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(ends, "{name} ends nothing");
+        assert_eq!(status.and_then(|status| status.code()), Some(1), "{name}");
+        let left = Path::new("/proc").join(ssh.trim());
+        assert!(until(Duration::from_secs(30), || !left.exists()), "{name}");
+        assert!(!to.exists());
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_command_of_sftp_and_not_sftp() {
+    each_server(|site, scratch| {
+        let from = scratch.write("from", bytes(4_000_000));
+        let (up, down) = (scratch.join("up"), scratch.join("down"));
+        let mut command = program(site, "sftp");
+        // 100 KiB a second: both would take the better part of a minute.
+        command.args(["-l", "800"]).arg(there(scratch.path()));
+        let mut terminal = Terminal::new(&command, 100, 30);
+        terminal.expect("sftp> ");
+        for (line, to) in [
+            (
+                format!("get {} {}\n", from.display(), down.display()),
+                &down,
+            ),
+            (format!("put {} {}\n", from.display(), up.display()), &up),
+        ] {
+            terminal.type_text(&line);
+            let len = || fs::metadata(to).map_or(0, |metadata| metadata.len());
+            let begun = until(Duration::from_secs(30), || len() > 0);
+            assert!(begun, "{line}: {}", terminal.screen());
+            terminal.type_text("\x03");
+            terminal.expect("Interrupt");
+            terminal.expect("sftp> ");
+            let part = fs::read(to).unwrap();
+            assert!(part.len() < 4_000_000 && bytes(4_000_000).starts_with(&part));
+        }
+        terminal.type_text("pwd\n");
+        terminal.expect("Remote working directory: ");
+        terminal.type_text("bye\n");
+        assert_eq!(terminal.end(), 0, "{}", terminal.screen());
+    });
+}
+
+#[test]
+fn a_file_copied_onto_itself_keeps_its_content() {
+    each_server(|site, scratch| {
+        let content = bytes(100_000);
+        let file = scratch.write("file", &content);
+        fs::hard_link(&file, scratch.join("hard")).unwrap();
+        std::os::unix::fs::symlink(&file, scratch.join("soft")).unwrap();
+        for (line, status) in [
+            ("cp file file\n", Some(1)),
+            ("cp file ../NAME/./file\n", Some(1)),
+            ("cp file soft\n", Some(1)),
+            ("cp soft file\n", Some(1)),
+            // Ours sees that it is one file, OpenSSH's copies.
+            ("cp file hard\n", None),
+            ("cp file other\n", Some(0)),
+        ] {
+            let name = scratch.path().file_name().unwrap().to_string_lossy();
+            let batch = scratch.write("batch", line.replace("NAME", &name));
+            let mut command = program(site, "sftp");
+            command.arg("-q").arg("-b").arg(batch);
+            let outcome = finish(command.arg(there(scratch.path())), Input::Nothing);
+            let told = status.is_none_or(|status| status == outcome.status);
+            assert!(told, "{line}: {}", outcome.summary());
+            assert!(fs::read(&file).unwrap() == content, "{line}");
+        }
+        assert!(fs::read(scratch.join("other")).unwrap() == content);
     });
 }

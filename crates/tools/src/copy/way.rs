@@ -147,7 +147,20 @@ impl Way {
     pub(crate) fn connect(&self, server: &Server, count: usize) -> Result<AnyRemote, String> {
         let mut links = self.links();
         self.add(&mut links, server, count)?;
-        Remote::new(links).map_err(|error| error.to_string())
+        let remote = Remote::new(links).map_err(|error| error.to_string())?;
+        let_terminals_block();
+        Ok(remote)
+    }
+}
+
+/// Lines are read from the terminal and written to it here, and both fail where those who connect
+/// have made it non-blocking for what they write to it: it is the same open file.
+fn let_terminals_block() {
+    for stream in [sys::io::stdin(), sys::io::stdout(), sys::io::stderr()] {
+        if sys::io::is_terminal(stream) {
+            // What cannot be set stays as it was, which is blocking most of the time.
+            let _ = sys::io::set_nonblocking(stream, false);
+        }
     }
 }
 

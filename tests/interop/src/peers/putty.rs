@@ -1,10 +1,11 @@
 //! plink. Its lists are settings of a saved session and the server is told instead; it knows host
 //! keys by fingerprint and authorities from a folder of its own.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{Client, Order, converted};
+use super::{Client, Order, Running, converted};
 use crate::fixture::{self, KEY_TYPES};
 use crate::offers;
 use crate::process::{COMMAND_LIMIT, Outcome, installed, run, tool};
@@ -14,6 +15,45 @@ use crate::suite::Algorithms;
 /// The client.
 #[derive(Clone, Copy, Debug)]
 pub struct Plink;
+
+/// `psftp` or `pscp`, with its settings in `folder`, up to its operands.
+///
+/// # Errors
+/// When it is not installed.
+pub fn copier(name: &str, folder: &Scratch, running: &Running) -> Result<Command, String> {
+    let program = installed(name).ok_or(format!("{name} is not installed"))?;
+    prepare(folder, false, None);
+    let mut command = Command::new(program);
+    command
+        .env("PUTTYDIR", folder.path())
+        .args(["-batch", "-noagent", "-load", SESSION, "-i"])
+        .arg(own_key("user_ed25519")?);
+    for fingerprint in fingerprints()? {
+        command.args(["-hostkey", fingerprint]);
+    }
+    command.args(["-P", &running.daemon.port.to_string(), "-l", &running.user]);
+    Ok(command)
+}
+
+/// A user's key in PuTTY's form.
+fn own_key(identity: &str) -> Result<PathBuf, String> {
+    let puttygen = installed("puttygen").ok_or("puttygen is not installed")?;
+    converted(identity, "ppk", |from, to| {
+        let (from, to) = (from.display().to_string(), to.display().to_string());
+        tool(
+            &puttygen,
+            &[
+                &from,
+                "-O",
+                "private",
+                "--new-passphrase",
+                "/dev/null",
+                "-o",
+                &to,
+            ],
+        )
+    })
+}
 
 const SESSION: &str = "interop";
 
@@ -56,25 +96,10 @@ impl Client for Plink {
 
     fn run(&self, order: &Order<'_>) -> Result<Outcome, String> {
         let program = installed("plink").ok_or("plink is not installed")?;
-        let puttygen = installed("puttygen").ok_or("puttygen is not installed")?;
         let folder = Scratch::new();
         let compressed = order.offer.compression.iter().any(|name| name != "none");
         prepare(&folder, compressed, order.rekey_bytes);
-        let key = converted(order.identity, "ppk", |from, to| {
-            let (from, to) = (from.display().to_string(), to.display().to_string());
-            tool(
-                &puttygen,
-                &[
-                    &from,
-                    "-O",
-                    "private",
-                    "--new-passphrase",
-                    "/dev/null",
-                    "-o",
-                    &to,
-                ],
-            )
-        })?;
+        let key = own_key(order.identity)?;
         let mut command = Command::new(program);
         command
             .env("PUTTYDIR", folder.path())

@@ -45,6 +45,16 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// A script of ours for these libraries.
+///
+/// # Errors
+/// When they are not installed.
+pub fn script_command(name: &str) -> Result<Command, String> {
+    let mut command = Command::new(python()?);
+    command.arg(script(name));
+    Ok(command)
+}
+
 /// What a library says that it can do.
 fn offers(
     library: &str,

@@ -1,0 +1,262 @@
+//! Copies whose connection is cut at a byte by chance, gone on with and compared: up and down, by
+//! scp, sftp and the old protocol, with OpenSSH's server and ours in turn.
+//!
+//! `INTEROP_ALL=1` (or `cargo xtask interop --all`) cuts each of the six a hundred times, else it
+//! is twelve; `INTEROP_SEED` repeats a run.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use interop::peers::ours::{self, Kind};
+use interop::process::{Input, Outcome, installed};
+use interop::report::{Failures, is_whole_run, say, skipped};
+use interop::scratch::{Scratch, until};
+use interop::site::{HOST, Site, finish};
+
+const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
+/// What a login takes before the first byte of a file may be on its way, at most, bytes.
+const LOGIN_BYTES: u64 = 2_000;
+
+/// Numbers by chance (an xorshift): the same ones from the same seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn bytes(&mut self, len: u64) -> Vec<u8> {
+        (0..len)
+            .map(|_| u8::try_from(self.below(256)).unwrap())
+            .collect()
+    }
+}
+
+/// Carries connections to a server; each ends when so many bytes have gone over all of them.
+struct Relay {
+    port: u16,
+    left: Arc<AtomicU64>,
+}
+
+impl Relay {
+    fn to(server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("its number").port();
+        let left = Arc::new(AtomicU64::new(u64::MAX));
+        let shared = left.clone();
+        // It ends with the process.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(far) = TcpStream::connect(("127.0.0.1", server)) else {
+                    continue;
+                };
+                for (from, to) in [(&client, &far), (&far, &client)] {
+                    let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
+                        continue;
+                    };
+                    let left = shared.clone();
+                    thread::spawn(move || carry(from, to, &left));
+                }
+            }
+        });
+        Self { port, left }
+    }
+
+    /// What is there ends behind so many bytes more.
+    fn cut_behind(&self, bytes: u64) {
+        self.left.store(bytes, Ordering::SeqCst);
+    }
+
+    fn never_cut(&self) {
+        self.cut_behind(u64::MAX);
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, left: &AtomicU64) {
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut chunk) {
+        let count = u64::try_from(count).unwrap();
+        let mut passes = 0;
+        let _ = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+            passes = count.min(left);
+            (left < u64::MAX).then(|| left - passes)
+        });
+        let passes = usize::try_from(passes).unwrap();
+        if passes > 0 && to.write_all(&chunk[..passes]).is_err() {
+            break;
+        }
+        if left.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+    }
+    // Nothing goes the other way either.
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// A way to copy.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Scp,
+    Sftp,
+    Old,
+}
+
+/// A server behind a relay.
+struct Place {
+    /// It lives as long as this.
+    _site: Site,
+    relay: Relay,
+    config: PathBuf,
+}
+
+impl Place {
+    fn new(server: Kind, subsystem: &str) -> Self {
+        let site = Site::new(Kind::Fulmar, server, subsystem);
+        let port = site.running.daemon.port;
+        let relay = Relay::to(port);
+        let lines = format!(
+            "Host *\nPort {}\nHostKeyAlias [127.0.0.1]:{port}\nHostKeyAlgorithms ssh-ed25519\n",
+            relay.port
+        );
+        let config = site.config(&lines);
+        Self {
+            _site: site,
+            relay,
+            config,
+        }
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(ours::binary());
+        command.arg(name).arg("-F").arg(&self.config);
+        command
+    }
+
+    fn copy(&self, how: How, up: bool, resumes: bool, from: &Path, to: &Path) -> Outcome {
+        let (here, there) = match up {
+            true => (from, to),
+            false => (to, from),
+        };
+        if matches!(how, How::Sftp) {
+            let verb = match (resumes, up) {
+                (true, true) => "reput",
+                (true, false) => "reget",
+                (false, true) => "put",
+                (false, false) => "get",
+            };
+            let line = format!("{verb} {} {}\n", from.display(), to.display());
+            let mut command = self.program("sftp");
+            command.args(["-q", "-b", "-", HOST]);
+            return finish(&mut command, Input::Bytes(line.as_bytes()));
+        }
+        let there = format!("{HOST}:{}", there.display());
+        let here = here.display().to_string();
+        let (from, to) = match up {
+            true => (&here, &there),
+            false => (&there, &here),
+        };
+        let mut command = self.program("scp");
+        if matches!(how, How::Old) {
+            command.arg("-O");
+        } else if resumes {
+            command.arg("-Z");
+        }
+        finish(command.args([from, to]), Input::Nothing)
+    }
+
+    /// One copy that is cut, and what becomes of it.
+    fn cut(&self, how: How, up: bool, chance: &mut Chance) -> Result<(), String> {
+        let scratch = Scratch::new();
+        let len = 1 + chance.below(300_000);
+        let content = chance.bytes(len);
+        let from = scratch.write("from", &content);
+        let to = scratch.join("to");
+        let at = LOGIN_BYTES + chance.below(len + 8_000);
+        self.relay.cut_behind(at);
+        let outcome = self.copy(how, up, false, &from, &to);
+        self.relay.never_cut();
+        let told = |what: &str| format!("cut at {at} of {len}: {what}; {}", outcome.summary());
+        // The server writes what it has, and ends when it sees that nobody is there.
+        let read = || fs::read(&to).unwrap_or_default();
+        let mut last = read();
+        until(Duration::from_secs(5), || {
+            thread::sleep(Duration::from_millis(30));
+            let now = read();
+            std::mem::replace(&mut last, now) == last
+        });
+        if !content.starts_with(&last) {
+            return Err(told("what is there is no beginning"));
+        }
+        let whole = last.len() == content.len();
+        match outcome.status {
+            0 if !whole => return Err(told("exit status 0")),
+            0 => return Ok(()),
+            _ if outcome.stderr.length == 0 => return Err(told("nothing was said")),
+            // sftp goes on with what is shorter only.
+            _ if whole && matches!(how, How::Sftp) => return Ok(()),
+            _ => {}
+        }
+        let again = self.copy(how, up, true, &from, &to);
+        if again.status != 0 || read() != content {
+            return Err(told(&format!("and again: {}", again.summary())));
+        }
+        Ok(())
+    }
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("INTEROP_SEED").ok();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a time");
+    let seed = given.and_then(|text| text.parse().ok());
+    // Of zeros nothing else comes.
+    seed.unwrap_or(u64::from(now.subsec_nanos()) << 20 | now.as_secs() & 0xf_ffff)
+        .max(1)
+}
+
+#[test]
+fn what_is_cut_anywhere_is_a_beginning_and_goes_on() {
+    let mut places = vec![Place::new(Kind::Fulmar, "Subsystem sftp internal-sftp\n")];
+    if installed("sshd").is_some() && Path::new(SFTP_SERVER).exists() {
+        let subsystem = format!("Subsystem sftp {SFTP_SERVER}\n");
+        places.push(Place::new(Kind::OpenSsh, &subsystem));
+    } else {
+        skipped("openssh's SFTP server", &"not installed");
+    }
+    let rounds = if is_whole_run() { 100 } else { 12 };
+    let seed = seed();
+    say(&format!("INTEROP_SEED={seed}, {rounds} cuts of each kind"));
+    let mut chance = Chance(seed);
+    let mut failures = Failures::new();
+    for how in [How::Scp, How::Sftp, How::Old] {
+        if matches!(how, How::Old) && installed("scp").is_none() {
+            skipped("the old protocol", &"no scp is installed");
+            continue;
+        }
+        for up in [true, false] {
+            for round in 0..rounds {
+                let place = &places[round % places.len()];
+                let result = place.cut(how, up, &mut chance);
+                failures.check(result.is_ok(), || {
+                    let way = if up { "up" } else { "down" };
+                    let why = result.unwrap_err();
+                    let server = round % places.len();
+                    format!("{how:?} {way}, round {round}, server {server}: {why}")
+                });
+            }
+        }
+    }
+    failures.settle();
+}
