@@ -75,6 +75,15 @@ fn defaults_without_any_file() {
 }
 
 #[test]
+fn the_level_of_compression_is_the_one_asked_for() {
+    assert_eq!(resolve("", "h").compression_level, 6);
+    for level in 1..=9 {
+        let options = resolve(&format!("CompressionLevel {level}"), "h");
+        assert_eq!(options.compression_level, level);
+    }
+}
+
+#[test]
 fn the_first_value_wins_from_command_line_to_system_file() {
     let files = MemoryFiles::default()
         .with(USER, "Port 2\nUser file\nIdentityFile ~/two\n")

@@ -125,9 +125,7 @@ pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
         version_addendum: unless_none(Row::VersionAddendum),
         crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
         sftp_root: unless_none(Row::SftpRoot),
-        compression_level: number_at(v.words(Row::CompressionLevel.index()), 0)
-            .and_then(|level| u8::try_from(level).ok())
-            .unwrap_or(6),
+        compression_level: u8::try_from(v.number(Row::CompressionLevel.index())).unwrap_or(6),
         compression_adaptive: v.flag(Row::CompressionAdaptive.index()),
         compression_threads: thread_count(v.words(Row::CompressionThreads.index())),
         window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),

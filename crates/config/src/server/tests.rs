@@ -108,6 +108,15 @@ fn defaults() {
 }
 
 #[test]
+fn the_level_of_compression_is_the_one_asked_for() {
+    assert_eq!(load("").global().compression_level, 6);
+    for level in 1..=9 {
+        let options = load(&format!("CompressionLevel {level}")).global();
+        assert_eq!(options.compression_level, level);
+    }
+}
+
+#[test]
 fn first_value_wins_and_match_outweighs_global() {
     let config = load(
         "MaxSessions 1\nMaxSessions 2\nPasswordAuthentication no\n\
