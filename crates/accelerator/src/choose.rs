@@ -1,10 +1,13 @@
 //! Which libraries are tried, and whose they must be.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use compress::provider::SELF_TEST_LIMIT;
 use sys::file::InsecurePath;
 use sys::process::{Credentials, SelfExe};
 
+use crate::lane::RUN_LIMIT;
 use crate::process::Accelerator;
 
 /// The most libraries that a configuration may name.
@@ -62,6 +65,13 @@ pub struct Request {
     pub lanes: usize,
     /// Who loads it; none is who asks.
     pub user: Option<Credentials>,
+    /// The process is killed when the thread that starts it ends, whatever the library does. Not
+    /// for who goes to the background by a fork: then it ends by itself when it hears of the end.
+    pub ends_with_starter: bool,
+    /// How long loading and the self-test may take together.
+    pub start_limit: Duration,
+    /// How long a run may take.
+    pub run_limit: Duration,
 }
 
 /// Whether nobody but root can have put the library there.
@@ -87,6 +97,9 @@ impl Request {
             level,
             lanes: cores.min(MOST_LANES),
             user: None,
+            ends_with_starter: true,
+            start_limit: SELF_TEST_LIMIT,
+            run_limit: RUN_LIMIT,
         }
     }
 }

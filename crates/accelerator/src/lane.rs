@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use compress::provider::{MAX_RUN_PAYLOADS, Run, RunError, Verifier};
 use sys::shared::SharedMemory;
@@ -44,6 +44,10 @@ pub(crate) struct Lane {
     socket: OwnedFd,
     memory: SharedMemory,
     verifier: Verifier,
+    /// Of the last run: its answer carries it, and no other is taken for it.
+    number: u32,
+    /// The memory holds pages.
+    used: bool,
 }
 
 impl Lane {
@@ -57,6 +61,8 @@ impl Lane {
             socket,
             memory,
             verifier,
+            number: 0,
+            used: false,
         };
         Ok((lane, theirs, copy))
     }
@@ -73,14 +79,17 @@ impl Lane {
         if run.window.len() > WINDOW_BYTES || run.ends.len() > MAX_RUN_PAYLOADS {
             return Err(LaneFault::Wrong("a run is too long for it".to_owned()));
         }
+        self.used = true;
         self.memory.write(0, run.window)?;
+        self.number = self.number.wrapping_add(1);
         let request = RunRequest {
+            number: self.number,
             level: run.level,
             history_bytes: run.history_bytes,
             ends: run.ends.to_vec(),
         };
         sys::socket::send_with_fds(&self.socket, &request.encode(), &[])?;
-        let made = match answer(&self.socket, limit)? {
+        let made = match answer(&self.socket, self.number, limit)? {
             Reply::Done(made) => made,
             Reply::Failed(why) => return Err(LaneFault::Wrong(why)),
             Reply::Says(_) => return Err(LaneFault::Wrong("its answer makes no sense".into())),
@@ -96,18 +105,124 @@ impl Lane {
         ends.extend(made.iter().map(|end| start + end));
         Ok(())
     }
+
+    /// Whether [`Lane::shed`] would free anything.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.used
+    }
+
+    /// Gives the pages of the memory back, on both sides; the next run brings its own.
+    pub(crate) fn shed(&mut self) {
+        if std::mem::take(&mut self.used) {
+            self.memory.discard();
+            self.verifier.shed();
+        }
+    }
 }
 
-/// Waits for one message.
-pub(crate) fn answer(socket: &OwnedFd, limit: Duration) -> Result<Reply, LaneFault> {
-    if !sys::io::wait_readable(socket, Some(limit))? {
-        return Err(LaneFault::Late(limit));
-    }
+/// Waits for the answer to the question by this number; what answers another is dropped.
+pub(crate) fn answer(socket: &OwnedFd, number: u32, limit: Duration) -> Result<Reply, LaneFault> {
+    let deadline = Instant::now() + limit;
     let mut message = [0; MESSAGE_BYTES];
-    let len = sys::io::read(socket, &mut message)?;
-    if len == 0 {
-        return Err(LaneFault::Ended);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !sys::io::wait_readable(socket, Some(left))? {
+            return Err(LaneFault::Late(limit));
+        }
+        let len = sys::io::read(socket, &mut message)?;
+        if len == 0 {
+            return Err(LaneFault::Ended);
+        }
+        match Reply::decode(message.get(..len).unwrap_or_default()) {
+            Some((answered, reply)) if answered == number => return Ok(reply),
+            // To a run that was given up, or to none. One that says nothing else is late.
+            Some(_) if left.is_zero() => return Err(LaneFault::Late(limit)),
+            Some(_) => {}
+            None => return Err(LaneFault::Wrong("its answer makes no sense".to_owned())),
+        }
     }
-    let reply = Reply::decode(message.get(..len).unwrap_or_default());
-    reply.ok_or_else(|| LaneFault::Wrong("its answer makes no sense".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use compress::provider::Flush;
+
+    use super::*;
+
+    const WINDOW: &[u8] = b"bytes of a run, bytes of a run";
+
+    fn encode(lane: &mut Lane, limit: Duration) -> Result<Vec<u8>, LaneFault> {
+        let run = Run {
+            window: WINDOW,
+            history_bytes: 0,
+            ends: &[WINDOW.len()],
+            level: 6,
+            flush: Flush::Sync,
+        };
+        let (mut out, mut ends) = (Vec::new(), Vec::new());
+        lane.encode(&run, false, limit, &mut out, &mut ends)?;
+        Ok(out)
+    }
+
+    /// Plays the process: answers each question with what `replies` makes of its number.
+    fn process(
+        socket: OwnedFd,
+        memory: OwnedFd,
+        replies: impl Fn(u32) -> Vec<(u32, usize)> + Send + 'static,
+    ) -> std::thread::JoinHandle<()> {
+        std::thread::spawn(move || {
+            let mut memory = SharedMemory::from_fd(memory, LANE_BYTES).unwrap();
+            let mut message = [0; MESSAGE_BYTES];
+            while let Ok(len @ 1..) = sys::io::read(&socket, &mut message) {
+                let asked = crate::layout::question(&message[..len]);
+                memory.write(WINDOW_BYTES, b"output").unwrap();
+                for (number, bytes) in replies(asked) {
+                    let reply = Reply::Done(vec![bytes]).encode(number);
+                    sys::socket::send_with_fds(&socket, &reply, &[]).unwrap();
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn an_answer_to_another_run_is_taken_for_none() {
+        let (mut lane, socket, memory) = Lane::new().unwrap();
+        // The answer to the run before comes late, each time; so does one from nowhere.
+        let stale = |asked: u32| vec![(asked.wrapping_sub(1), 1), (asked + 40, 2), (asked, 6)];
+        let process = process(socket, memory, stale);
+        for _ in 0..3 {
+            let out = encode(&mut lane, Duration::from_secs(60)).unwrap();
+            assert_eq!(out, b"output");
+        }
+        drop(lane);
+        process.join().unwrap();
+
+        let (mut lane, socket, memory) = Lane::new().unwrap();
+        let never = |asked: u32| vec![(asked.wrapping_sub(1), 1); 5];
+        let process = self::process(socket, memory, never);
+        let fault = encode(&mut lane, Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(fault, LaneFault::Late(_)), "{fault:?}");
+        drop(lane);
+        process.join().unwrap();
+    }
+
+    #[test]
+    fn what_bulk_has_touched_is_given_back() {
+        let (mut lane, socket, memory) = Lane::new().unwrap();
+        let process = process(socket, memory, |asked| vec![(asked, 6)]);
+        assert!(!lane.has_spare());
+        encode(&mut lane, Duration::from_secs(60)).unwrap();
+        assert!(lane.has_spare());
+        lane.shed();
+        assert!(!lane.has_spare());
+        let mut bytes = Vec::new();
+        lane.memory.read_into(0, WINDOW.len(), &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "pages are left");
+        assert_eq!(
+            encode(&mut lane, Duration::from_secs(60)).unwrap(),
+            b"output"
+        );
+        drop(lane);
+        process.join().unwrap();
+    }
 }

@@ -23,9 +23,16 @@ pub(crate) const MESSAGE_BYTES: usize = 4096;
 /// The longest text in one, bytes.
 const TEXT_BYTES: usize = 1000;
 
+/// The number of what the process says by itself when it has loaded the library.
+pub(crate) const HELLO: u32 = 0;
+/// The number of the question for devices that are open.
+pub(crate) const DEVICES: u32 = 1;
+
 /// The numbers that describe a run whose window lies in the lane's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunRequest {
+    /// What its answer carries again.
+    pub(crate) number: u32,
     pub(crate) level: u8,
     pub(crate) history_bytes: usize,
     pub(crate) ends: Vec<usize>,
@@ -33,7 +40,8 @@ pub(crate) struct RunRequest {
 
 impl RunRequest {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![self.level];
+        let mut out = self.number.to_le_bytes().to_vec();
+        out.push(self.level);
         put_number(&mut out, self.history_bytes);
         put_numbers(&mut out, &self.ends);
         out
@@ -41,9 +49,11 @@ impl RunRequest {
 
     /// `None` for what no run is.
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
-        let (level, rest) = message.split_first()?;
+        let (number_bytes, rest) = message.split_first_chunk()?;
+        let (level, rest) = rest.split_first()?;
         let (history_bytes, rest) = number(rest)?;
         let request = Self {
+            number: u32::from_le_bytes(*number_bytes),
             level: *level,
             history_bytes,
             ends: numbers(rest)?,
@@ -52,6 +62,13 @@ impl RunRequest {
         let inside = request.ends.first()? >= &history_bytes && history_bytes <= HISTORY_BYTES;
         (ascending && inside && *request.ends.last()? <= WINDOW_BYTES).then_some(request)
     }
+}
+
+/// The number of a question, with which each begins; [`HELLO`] of what is too short for one.
+pub(crate) fn question(message: &[u8]) -> u32 {
+    message
+        .first_chunk()
+        .map_or(HELLO, |bytes| u32::from_le_bytes(*bytes))
 }
 
 /// What the process answers.
@@ -66,15 +83,16 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// As the answer to the question by this number.
+    pub(crate) fn encode(&self, number: u32) -> Vec<u8> {
+        let mut out = number.to_le_bytes().to_vec();
         match self {
             Self::Done(ends) => {
-                let mut out = vec![0];
+                out.push(0);
                 put_numbers(&mut out, ends);
-                out
             }
             Self::Says(texts) => {
-                let mut out = vec![1];
+                out.push(1);
                 for (index, text) in texts.iter().enumerate() {
                     if index > 0 {
                         out.push(0);
@@ -82,20 +100,22 @@ impl Reply {
                     out.extend_from_slice(cut(text).as_bytes());
                 }
                 out.truncate(MESSAGE_BYTES);
-                out
             }
             Self::Failed(text) => {
-                let mut out = vec![2];
+                out.push(2);
                 out.extend_from_slice(cut(text).as_bytes());
-                out
             }
         }
+        out
     }
 
-    /// `None` for what is none of these: the process is not what it was.
-    pub(crate) fn decode(message: &[u8]) -> Option<Self> {
-        let (tag, rest) = message.split_first()?;
-        match tag {
+    /// With the number of the question; `None` for what is none of these: the process is not what
+    /// it was.
+    pub(crate) fn decode(message: &[u8]) -> Option<(u32, Self)> {
+        let (number, rest) = message.split_first_chunk()?;
+        let number = u32::from_le_bytes(*number);
+        let (tag, rest) = rest.split_first()?;
+        let reply = match tag {
             0 => {
                 let ends = numbers(rest)?;
                 let inside = ends.last().is_none_or(|end| *end <= OUTPUT_BYTES);
@@ -106,7 +126,8 @@ impl Reply {
             )),
             2 => Some(Self::Failed(text(rest))),
             _ => None,
-        }
+        };
+        reply.map(|reply| (number, reply))
     }
 }
 
@@ -158,17 +179,19 @@ mod tests {
     #[test]
     fn messages_come_back_as_they_went() {
         let request = RunRequest {
+            number: 0x0102_0304,
             level: 6,
             history_bytes: 100,
             ends: vec![200, 300],
         };
+        assert_eq!(question(&request.encode()), request.number);
         assert_eq!(RunRequest::decode(&request.encode()), Some(request));
         for reply in [
             Reply::Done(vec![1, 2]),
             Reply::Says(vec!["a".into(), String::new(), "b".into()]),
             Reply::Failed("why".into()),
         ] {
-            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+            assert_eq!(Reply::decode(&reply.encode(7)), Some((7, reply)));
         }
     }
 
@@ -183,17 +206,24 @@ mod tests {
             (0, vec![1; MAX_RUN_PAYLOADS + 1]),
         ] {
             let request = RunRequest {
+                number: 1,
                 level: 6,
                 history_bytes,
                 ends,
             };
             assert_eq!(RunRequest::decode(&request.encode()), None, "{request:?}");
         }
-        for bad in [&[][..], &[9], &[0, 1], &[0, 0, 0, 0, 0xff]] {
+        for bad in [
+            &[][..],
+            &[1, 0, 0, 0],
+            &[1, 0, 0, 0, 9],
+            &[1, 0, 0, 0, 0, 1],
+            &[1, 0, 0, 0, 0, 0, 0, 0, 0xff],
+        ] {
             assert_eq!(Reply::decode(bad), None);
         }
-        assert_eq!(Reply::decode(&Reply::Done(vec![2, 1]).encode()), None);
-        let control = Reply::decode(b"\x02a\x1b[31mb\n");
-        assert_eq!(control, Some(Reply::Failed("a[31mb".into())));
+        assert_eq!(Reply::decode(&Reply::Done(vec![2, 1]).encode(1)), None);
+        let control = Reply::decode(b"\x01\0\0\0\x02a\x1b[31mb\n");
+        assert_eq!(control, Some((1, Reply::Failed("a[31mb".into()))));
     }
 }

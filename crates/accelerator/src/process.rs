@@ -7,18 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use compress::provider::{
-    Provider, Run, RunEncoder, RunError, SELF_TEST_LIMIT, self_test, software_time,
-};
+use compress::provider::{Provider, Run, RunEncoder, RunError, self_test, software_time};
 use sys::process::{Child, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
 use crate::choose::Request;
-use crate::lane::{Lane, LaneFault, RUN_LIMIT, answer};
-use crate::layout::{CONTROL_FD, FIRST_LANE_FD, MAX_LANES, Reply, text};
+use crate::lane::{Lane, LaneFault, answer};
+use crate::layout::{CONTROL_FD, DEVICES, FIRST_LANE_FD, HELLO, MAX_LANES, Reply, text};
 
 /// Variables of the environment that libraries look at. All others stay here.
 const ENVIRONMENT: &[&str] = &["NX_GZIP_", "DFLTCC", "ZLIB_", "QAT_"];
+
+/// How long a process that has closed its socket may take until it can be asked how it has ended.
+const ENDING_LIMIT: Duration = Duration::from_millis(500);
+/// How long a killed process is waited for. One that is stuck in a device's driver may take as long
+/// as it likes: it is left to the system then, and nobody waits.
+const KILLED_LIMIT: Duration = Duration::from_millis(20);
 
 /// How much of what a library has printed is passed on when it fails, bytes.
 const PRINTED_BYTES: usize = 300;
@@ -53,6 +57,7 @@ struct Shared {
     /// It failed once.
     over: AtomicBool,
     verify: bool,
+    run_limit: Duration,
 }
 
 impl Accelerator {
@@ -62,22 +67,25 @@ impl Accelerator {
         library: &Path,
         binary: &SelfExe,
     ) -> Result<Self, String> {
-        let deadline = Instant::now() + SELF_TEST_LIMIT;
+        let deadline = Instant::now() + request.start_limit;
         let shared = spawn(request, library, binary)?;
         let explain = |fault| shared.explain(fault);
-        let mut description = match answer(&shared.control, left(deadline)).map_err(explain)? {
-            Reply::Says(texts) => described(texts),
-            Reply::Failed(why) => return Err(shared.with_printed(why)),
-            Reply::Done(_) => return Err("its answer makes no sense".to_owned()),
-        };
+        let mut description =
+            match answer(&shared.control, HELLO, left(deadline)).map_err(explain)? {
+                Reply::Says(texts) => described(texts),
+                Reply::Failed(why) => return Err(shared.with_printed(why)),
+                Reply::Done(_) => return Err("its answer makes no sense".to_owned()),
+            };
         let mut encoder = RemoteEncoder::take(&shared)?;
         encoder.verify = true;
         encoder.deadline = Some(deadline);
         description.took = self_test(&mut encoder, request.level).map_err(|RunError(why)| why)?;
         drop(encoder);
-        let asked = sys::socket::send_with_fds(&shared.control, b"?", &[]);
+        let question = DEVICES.to_le_bytes();
+        let asked = sys::socket::send_with_fds(&shared.control, &question, &[]);
         asked.map_err(|error| explain(error.into()))?;
-        if let Reply::Says(devices) = answer(&shared.control, left(deadline)).map_err(explain)? {
+        let devices = answer(&shared.control, DEVICES, left(deadline)).map_err(explain)?;
+        if let Reply::Says(devices) = devices {
             description.devices = devices.into_iter().filter(|it| !it.is_empty()).collect();
         }
         description.verify = request.verify;
@@ -153,6 +161,15 @@ impl Provider for Accelerator {
         let encoder = RemoteEncoder::take(&self.shared).map_err(RunError)?;
         Ok(Box::new(encoder))
     }
+
+    fn has_spare(&self) -> bool {
+        self.shared.lanes().iter().any(Lane::has_spare)
+    }
+
+    fn shed(&self) {
+        // Those that are in use are not here.
+        self.shared.lanes().iter_mut().for_each(Lane::shed);
+    }
 }
 
 impl fmt::Debug for Accelerator {
@@ -211,6 +228,9 @@ fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shar
     if let Some(user) = &request.user {
         command.credentials(user.clone());
     }
+    if request.ends_with_starter {
+        command.death_signal(Signal::KILL);
+    }
     let child = command.spawn().map_err(|error| failed(error.into()))?;
     Ok(Arc::new(Shared {
         child: Mutex::new(child),
@@ -220,6 +240,7 @@ fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shar
         returned: Condvar::new(),
         over: AtomicBool::new(false),
         verify: request.verify,
+        run_limit: request.run_limit,
     }))
 }
 
@@ -265,15 +286,20 @@ impl Shared {
     }
 
     fn give_lane(&self, lane: Lane) {
-        self.lanes().push(lane);
+        let mut lanes = self.lanes();
+        // Behind a failure nobody takes one any more.
+        if !self.over.load(Ordering::Acquire) {
+            lanes.push(lane);
+        }
+        drop(lanes);
         self.returned.notify_one();
     }
 
     /// Ends the process for good and says why, in words for a user.
     fn explain(&self, fault: LaneFault) -> String {
         let first = !self.over.swap(true, Ordering::AcqRel);
-        // Who waits for a lane must see it.
-        drop(self.lanes());
+        // Who waits for a lane must see it; and their memory is of no use any more.
+        self.lanes().clear();
         self.returned.notify_all();
         match fault {
             LaneFault::Wrong(why) => {
@@ -288,7 +314,9 @@ impl Shared {
             // Somebody else has stopped it meanwhile.
             LaneFault::Ended if !first => "it has failed before".to_owned(),
             LaneFault::Ended => {
-                let why = match self.stop() {
+                let ended = collect(&mut self.child(), ENDING_LIMIT);
+                self.stop();
+                let why = match ended {
                     Some(ExitStatus::Signaled { signal, .. }) => {
                         format!("its process was killed by {signal:?}")
                     }
@@ -300,17 +328,12 @@ impl Shared {
         }
     }
 
-    /// Ends the process; says how it had ended by itself if it had.
-    fn stop(&self) -> Option<ExitStatus> {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that closes its socket by crashing is gone a moment later.
-        let _ = sys::io::wait_readable(child.pidfd(), Some(Duration::from_millis(20)));
-        let ended = child.try_wait().ok().flatten();
-        if ended.is_none() {
-            let _ = child.signal(Signal::KILL);
-            let _ = child.wait();
-        }
-        ended
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        kill(&mut self.child());
     }
 
     /// Adds the last line that the library printed, which is often the only reason it gives.
@@ -329,10 +352,20 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = child.signal(Signal::KILL);
-        let _ = child.wait();
+        kill(self.child.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+/// How the process has ended, if it does within `limit`. It may be another's child by now
+/// (`ssh -f`): then nobody knows.
+fn collect(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let ended = sys::io::wait_readable(child.pidfd(), Some(limit)).unwrap_or(false);
+    ended.then(|| child.try_wait().ok().flatten()).flatten()
+}
+
+fn kill(child: &mut Child) {
+    let _ = child.signal(Signal::KILL);
+    let _ = collect(child, KILLED_LIMIT);
 }
 
 /// A lane on loan.
@@ -366,7 +399,7 @@ impl RunEncoder for RemoteEncoder {
         let Some(mut lane) = self.lane.take() else {
             return Err(RunError("it has failed before".to_owned()));
         };
-        let limit = self.deadline.map_or(RUN_LIMIT, left);
+        let limit = self.deadline.map_or(self.shared.run_limit, left);
         match lane.encode(run, self.verify, limit, out, ends) {
             Ok(()) => {
                 self.lane = Some(lane);
@@ -382,5 +415,31 @@ impl Drop for RemoteEncoder {
         if let Some(lane) = self.lane.take() {
             self.shared.give_lane(lane);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_end_is_not_waited_for() {
+        let mut command = sys::process::Command::new("/bin/sleep");
+        command.args(["sleep", "600"]);
+        for number in 0..3 {
+            command.fd(sys::io::null().unwrap(), number);
+        }
+        let mut child = command.spawn().unwrap();
+        // As one that is stuck in a driver: nothing that is sent has reached it.
+        assert_eq!(collect(&mut child, KILLED_LIMIT), None);
+        child.signal(Signal::KILL).unwrap();
+        let ended = collect(&mut child, Duration::from_secs(60));
+        let killed = ExitStatus::Signaled {
+            signal: Signal::KILL,
+            core_dumped: false,
+        };
+        assert_eq!(ended, Some(killed));
+        // Twice does no harm.
+        kill(&mut child);
     }
 }

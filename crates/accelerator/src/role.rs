@@ -1,9 +1,11 @@
-//! The process that loads the library: it has lanes, a thread for each, and nothing else.
+//! The process that loads the library: it has lanes, a thread for each, a thread that waits for its
+//! owner's end, and nothing else.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use compress::provider::{Flush, Library, LibraryEncoder, Run, RunEncoder, RunError};
@@ -11,29 +13,27 @@ use sys::sandbox::files::Wall;
 use sys::shared::SharedMemory;
 
 use crate::layout::{
-    CONTROL_FD, FIRST_LANE_FD, LANE_BYTES, MAX_LANES, MESSAGE_BYTES, OUTPUT_BYTES, Reply,
-    RunRequest, WINDOW_BYTES,
+    CONTROL_FD, FIRST_LANE_FD, HELLO, LANE_BYTES, MAX_LANES, MESSAGE_BYTES, OUTPUT_BYTES, Reply,
+    RunRequest, WINDOW_BYTES, question,
 };
 
 /// The program of the role: `arguments` are the number of lanes and the library's path. Returns
-/// its exit status.
+/// its exit status; where a library was loaded it ends here, since what such a library has asked
+/// for at the end of a process need not come back.
 #[must_use]
 pub fn main(arguments: Vec<std::ffi::OsString>) -> i32 {
     let Ok(control) = sys::io::inherited(CONTROL_FD) else {
         eprintln!("{}: started by other processes of Fulmar only", crate::ROLE);
         return 2;
     };
-    match serve(&control, &arguments) {
-        Ok(()) => 0,
-        Err(why) => {
-            // Nobody listens any more when this fails.
-            let _ = say(&control, &Reply::Failed(why));
-            1
-        }
-    }
+    let control = Arc::new(control);
+    let Err(why) = serve(&control, &arguments);
+    // Nobody listens any more when this fails.
+    let _ = say(&control, HELLO, &Reply::Failed(why));
+    sys::process::exit_at_once(1)
 }
 
-fn serve(control: &OwnedFd, arguments: &[std::ffi::OsString]) -> Result<(), String> {
+fn serve(control: &Arc<OwnedFd>, arguments: &[std::ffi::OsString]) -> Result<Infallible, String> {
     let [count, library] = arguments else {
         return Err("a number of lanes and a library are needed".to_owned());
     };
@@ -48,40 +48,64 @@ fn serve(control: &OwnedFd, arguments: &[std::ffi::OsString]) -> Result<(), Stri
     let _ = sys::process::set_name("provider");
     let path = PathBuf::from(library);
     let wall = sys::sandbox::provider(&[&path]).map_err(|error| format!("sandbox: {error}"))?;
+    let cage = cage(wall)?;
+    let failed = |error: io::Error| format!("cannot start a thread: {error}");
+    let listener = Arc::clone(control);
+    // Before the library has a word: it may never come back from being loaded. A thread that
+    // begins meanwhile waits for the loader's lock, so it has to have begun.
+    let begun = Arc::new(Barrier::new(2));
+    let begins = Arc::clone(&begun);
+    let listens = std::thread::Builder::new().spawn(move || {
+        begins.wait();
+        listen(&listener);
+    });
+    listens.map_err(failed)?;
+    begun.wait();
     let library = Arc::new(Library::load(&path).map_err(|error| error.to_string())?);
     let hello = vec![
         library.path().display().to_string(),
         library.version().unwrap_or_default().to_owned(),
         library.missing().join(", "),
-        cage(wall).to_owned(),
+        cage.to_owned(),
     ];
     for lane in lanes {
         let encoder = library.encoder();
         let started = std::thread::Builder::new().spawn(move || lane.serve(encoder));
-        started.map_err(|error| format!("cannot start a thread: {error}"))?;
+        started.map_err(failed)?;
     }
-    say(control, &Reply::Says(hello)).map_err(|error| error.to_string())?;
-    // Whatever the lanes do or do not, the process ends with who started it.
-    let mut message = [0; MESSAGE_BYTES];
+    say(control, HELLO, &Reply::Says(hello)).map_err(|error| error.to_string())?;
     loop {
-        match sys::io::read(control, &mut message) {
-            Ok(0) | Err(_) => return Ok(()),
-            Ok(_) => {}
-        }
-        let _ = say(control, &Reply::Says(devices()));
+        std::thread::park();
     }
 }
 
-fn cage(wall: Wall) -> &'static str {
+/// Answers what the process is asked beside runs. Whatever the lanes and the library do or do
+/// not, it ends with who started it.
+fn listen(control: &OwnedFd) -> ! {
+    let mut message = [0; MESSAGE_BYTES];
+    while let Ok(len @ 1..) = sys::io::read(control, &mut message) {
+        let asked = question(message.get(..len).unwrap_or_default());
+        let _ = say(control, asked, &Reply::Says(devices()));
+    }
+    sys::process::exit_at_once(0)
+}
+
+/// What the cage consists of. Calls are filtered on every kernel, or there is no cage; without
+/// Landlock nothing would keep the library from the user's files.
+fn cage(wall: Wall) -> Result<&'static str, String> {
     match wall {
-        Wall::Whole => "seccomp and Landlock",
-        Wall::Partial => "seccomp and what this kernel has of Landlock",
-        Wall::None => "seccomp (this kernel has no Landlock)",
+        Wall::Whole => Ok("seccomp and Landlock"),
+        Wall::Partial => Ok("seccomp and what this kernel has of Landlock"),
+        Wall::None => Err(
+            "not loaded: this kernel has no Landlock (Linux 5.13 and later have it, if it is \
+             switched on), and nothing else keeps a library from the user's files"
+                .to_owned(),
+        ),
     }
 }
 
-fn say(socket: &OwnedFd, reply: &Reply) -> io::Result<()> {
-    sys::socket::send_with_fds(socket, &reply.encode(), &[]).map(drop)
+fn say(socket: &OwnedFd, number: u32, reply: &Reply) -> io::Result<()> {
+    sys::socket::send_with_fds(socket, &reply.encode(number), &[]).map(drop)
 }
 
 /// Devices that the library has opened: what tells an accelerator from software.
@@ -133,15 +157,15 @@ impl Lane {
                 Ok(0) | Err(_) => return,
                 Ok(len) => len,
             };
-            let request = RunRequest::decode(message.get(..len).unwrap_or_default());
-            let reply = match request {
+            let message = message.get(..len).unwrap_or_default();
+            let reply = match RunRequest::decode(message) {
                 None => Reply::Failed("no such run".to_owned()),
                 Some(request) => match self.run(&mut encoder, &request, &mut buffers) {
                     Ok(ends) => Reply::Done(ends),
                     Err(why) => Reply::Failed(why),
                 },
             };
-            if say(&self.socket, &reply).is_err() {
+            if say(&self.socket, question(message), &reply).is_err() {
                 return;
             }
         }

@@ -1,8 +1,10 @@
 //! Libraries that go wrong in every way, each in a process of its own: bytes stay right, the reason
 //! is told, and this process lives. The test's own binary is executed as the role.
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use accelerator::{Accelerator, Request};
@@ -18,6 +20,16 @@ fn main() {
         arguments.remove(0);
         std::process::exit(accelerator::main(arguments));
     }
+    if arguments.first().is_some_and(|first| first == TRY) {
+        match open(Path::new(&arguments[1])) {
+            Ok(accelerator) => println!("{}", accelerator.describe()),
+            Err(why) => println!("{why}"),
+        }
+        return;
+    }
+    if arguments.first().is_some_and(|first| first == HOLD) {
+        hold(Path::new(&arguments[1]));
+    }
     let filter = arguments
         .iter()
         .find_map(|it| it.to_str().filter(|it| !it.starts_with('-')));
@@ -29,22 +41,45 @@ fn main() {
         ),
         ("faults_later_cost_one_run", faults_later_cost_one_run),
         ("the_cage_holds", the_cage_holds),
+        (
+            "without_a_cage_nothing_is_loaded",
+            without_a_cage_nothing_is_loaded,
+        ),
         ("threads_share_the_lanes", threads_share_the_lanes),
         ("the_next_library_is_tried", the_next_library_is_tried),
         (
             "the_process_ends_with_its_owner",
             the_process_ends_with_its_owner,
         ),
+        (
+            "it_outlives_nobody_who_is_killed",
+            it_outlives_nobody_who_is_killed,
+        ),
+        ("memory_of_bulk_is_given_back", memory_of_bulk_is_given_back),
         ("what_verification_costs", what_verification_costs),
     ];
     let chosen = tests
         .iter()
         .filter(|(name, _)| filter.is_none_or(|it| name.contains(it)));
+    let _folder = Folder;
     for (name, test) in chosen {
         test();
         println!("test {name} ... ok");
     }
-    let _ = std::fs::remove_dir_all(folder());
+}
+
+/// First argument of a process that only opens the library that follows.
+const TRY: &str = "try";
+/// First argument of a process that opens it and is killed then.
+const HOLD: &str = "hold";
+
+/// The folder of what is built here; gone with the process, also when a test fails.
+struct Folder;
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(folder());
+    }
 }
 
 fn folder() -> PathBuf {
@@ -88,11 +123,8 @@ fn zlib() -> PathBuf {
 fn request(library: &Path) -> Request {
     Request {
         libraries: vec![library.to_owned()],
-        root_owned: false,
-        verify: true,
-        level: 6,
         lanes: 1,
-        user: None,
+        ..Request::new(&[], true, 6)
     }
 }
 
@@ -243,20 +275,150 @@ fn the_next_library_is_tried() {
     );
 }
 
-fn children() -> usize {
+/// Runs this program as `role` on a kernel that lacks `what`.
+fn without(what: &str, role: &str, library: &Path) -> String {
+    let launcher = folder().join("without");
+    if !launcher.exists() {
+        std::fs::create_dir_all(folder()).unwrap();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/without.c");
+        let mut compiler = Command::new("cc");
+        compiler.arg("-o").arg(&launcher).arg(source);
+        assert!(compiler.status().expect("a C compiler").success());
+    }
+    let mut command = Command::new(launcher);
+    command.arg(what).arg(std::env::current_exe().unwrap());
+    let said = command.arg(role).arg(library).output().unwrap();
+    String::from_utf8(said.stdout).unwrap()
+}
+
+fn without_a_cage_nothing_is_loaded() {
+    // That would be told by its exit status.
+    let library = faulty("LOAD", "FAIL", 0);
+    let said = without("landlock", TRY, &library);
+    assert!(
+        said.contains("not loaded: this kernel has no Landlock"),
+        "{said}"
+    );
+    let said = without("seccomp", TRY, &library);
+    assert!(
+        said.contains("sandbox: this kernel does not restrict system calls"),
+        "{said}"
+    );
+}
+
+/// Children of this process that have not ended: pid and state.
+fn children() -> Vec<u32> {
     let path = format!("/proc/self/task/{}/children", std::process::id());
-    std::fs::read_to_string(path)
-        .unwrap()
-        .split_whitespace()
-        .count()
+    let all = std::fs::read_to_string(path).unwrap();
+    let all = all.split_whitespace().map(|pid| pid.parse().unwrap());
+    all.filter(|pid| lives(*pid)).collect()
+}
+
+/// There is such a process, and it is no corpse.
+fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+fn ends(pid: u32) -> bool {
+    let begun = Instant::now();
+    while lives(pid) {
+        if begun.elapsed() > Duration::from_secs(60) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 fn the_process_ends_with_its_owner() {
     let before = children();
     let accelerator = open(&zlib()).unwrap();
-    assert_eq!(children(), before + 1);
+    let new: Vec<u32> = children()
+        .into_iter()
+        .filter(|pid| !before.contains(pid))
+        .collect();
+    assert_eq!(new.len(), 1, "{before:?} {new:?}");
     drop(accelerator);
-    assert_eq!(children(), before);
+    assert!(ends(new[0]));
+}
+
+/// The role [`HOLD`]: says who has loaded the library, and does not end.
+fn hold(library: &Path) -> ! {
+    // Both ways of hearing of our end, one after the other.
+    let mut request = request(library);
+    let told = std::env::var_os("BY_SOCKET").is_some();
+    request.ends_with_starter = !told;
+    // What hangs while it is loaded is there all the same.
+    std::thread::spawn(|| {
+        loop {
+            if let [child] = children()[..] {
+                println!("{child}");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let _accelerator = Accelerator::open(&request, &SelfExe::open().unwrap());
+    loop {
+        std::thread::park();
+    }
+}
+
+fn it_outlives_nobody_who_is_killed() {
+    for library in [
+        zlib(),
+        faulty("LOAD", "HANG", 0),
+        faulty("DEFLATE", "HANG", 0),
+    ] {
+        for by_socket in [false, true] {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.arg(HOLD).arg(&library).stdout(Stdio::piped());
+            if by_socket {
+                command.env("BY_SOCKET", "1");
+            }
+            let mut owner = command.spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(owner.stdout.take().unwrap())
+                .read_line(&mut line)
+                .unwrap();
+            owner.kill().unwrap();
+            owner.wait().unwrap();
+            let pid = line.trim().parse().unwrap();
+            assert!(ends(pid), "{} lives on", library.display());
+        }
+    }
+}
+
+/// Memory that lanes share with the process, in blocks of 512 bytes.
+fn lane_blocks() -> u64 {
+    let mut blocks = 0;
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let named = std::fs::read_link(entry.path()).unwrap_or_default();
+        if named.to_string_lossy().contains("memfd:compress-lane") {
+            blocks += std::fs::metadata(entry.path()).unwrap().blocks();
+        }
+    }
+    blocks
+}
+
+fn memory_of_bulk_is_given_back() {
+    let accelerator = open(&zlib()).unwrap();
+    accelerator.shed();
+    assert_eq!(lane_blocks(), 0);
+    let data = data(300_000);
+    for _ in 0..3 {
+        let mut encoder = accelerator.encoder().unwrap();
+        encode(&mut *encoder, &data).unwrap();
+        drop(encoder);
+        assert!(accelerator.has_spare());
+        // The window alone.
+        assert!(lane_blocks() >= 8 * 32_768 / 512, "{}", lane_blocks());
+        accelerator.shed();
+        assert_eq!(lane_blocks(), 0);
+        assert!(!accelerator.has_spare());
+    }
 }
 
 /// Not a judgement: the figures for the documentation.

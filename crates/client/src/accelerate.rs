@@ -3,7 +3,7 @@
 
 use accelerator::{Accelerator, Request};
 use config::client::ClientOptions;
-use config::types::HwCompression;
+use config::hardware::{Tried, in_use_line, warning_line};
 use sys::process::SelfExe;
 
 use crate::error::ClientError;
@@ -15,28 +15,25 @@ use crate::log::{debug1, info};
 /// # Errors
 /// [`ClientError::Refused`] with the reason, where one is required.
 pub(crate) fn open(options: &ClientOptions) -> Result<Option<Accelerator>, ClientError> {
-    if !options.compression || options.hw_compression == HwCompression::No {
+    let Some(wish) = options.hardware() else {
         return Ok(None);
-    }
-    let request = Request::new(
-        &options.hw_compression_libraries,
-        options.hw_compression_verify,
-        options.compression_level,
-    );
+    };
+    let request = Request {
+        // With -f the connection goes on in a process that does not exist yet.
+        ends_with_starter: !options.fork_after_authentication,
+        ..Request::new(wish.libraries, wish.verify, wish.level)
+    };
     let opened = SelfExe::open()
         .map_err(|error| error.to_string())
         .and_then(|binary| Accelerator::open(&request, &binary));
-    match opened {
-        Ok(accelerator) => {
-            debug1!("compression: hardware library {}", accelerator.describe());
+    match wish.settle(opened) {
+        Tried::InUse(accelerator) => {
+            debug1!("{}", in_use_line(&accelerator.describe()));
             Ok(Some(accelerator))
         }
-        Err(why) if options.hw_compression == HwCompression::Require => {
-            let why = format!("EnableHwCompression require: {why}");
-            Err(ClientError::Refused(why))
-        }
-        Err(why) => {
-            info!("Warning: EnableHwCompression: {why}; using software compression.");
+        Tried::Refused(why) => Err(ClientError::Refused(why)),
+        Tried::Software(why) => {
+            info!("{}", warning_line("", &why, "using software compression."));
             Ok(None)
         }
     }

@@ -107,12 +107,16 @@ impl Engines {
     pub(crate) fn has_spare(&self) -> bool {
         let kept = self.kept();
         !(kept.engines.is_empty() && kept.windows.is_empty())
+            || self.provider.as_ref().is_some_and(|it| it.has_spare())
     }
 
     pub(crate) fn shed(&self) {
         let mut kept = self.kept();
         kept.engines = Vec::new();
         kept.windows = Vec::new();
+        if let Some(provider) = &self.provider {
+            provider.shed();
+        }
     }
 }
 

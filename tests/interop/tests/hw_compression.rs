@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use interop::account::is_root;
-use interop::peers::ours::Kind;
+use interop::peers::openssh;
+use interop::peers::ours::{self, Kind};
 use interop::process::{Input, tool};
-use interop::scratch::Scratch;
-use interop::site::{HOST, Site};
+use interop::scratch::{Scratch, until};
+use interop::site::{HOST, Site, finish};
+use rustix::process::Signal;
 
 const ZLIBS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu/libz.so.1",
@@ -149,7 +152,7 @@ fn a_server_tries_the_library_first_and_then_uses_it() {
     // Anybody could have put it there.
     let scratch = Scratch::new();
     let library = faulty(&scratch, "LOAD", "CRASH", 0);
-    let refused = interop::peers::openssh::start(Kind::Fulmar, &options("require", &library));
+    let refused = openssh::start(Kind::Fulmar, &options("require", &library));
     let Err(why) = refused else {
         panic!("a server that starts");
     };
@@ -157,4 +160,81 @@ fn a_server_tries_the_library_first_and_then_uses_it() {
     if is_root() {
         assert!(!why.contains("killed by"), "{why}");
     }
+}
+
+#[test]
+fn where_nothing_keeps_a_library_from_files_none_is_loaded() {
+    let scratch = Scratch::new();
+    let launcher = scratch.join("without");
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../crates/accelerator/tests/without.c"
+    );
+    let mut compiler = Command::new("cc");
+    compiler.arg("-o").arg(&launcher).arg(source);
+    assert!(compiler.status().expect("a C compiler").success());
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
+    let run = |mode: &str, level: &str| {
+        let client = site.ssh(&options(mode, Path::new(zlib())));
+        let mut command = Command::new(&launcher);
+        command.arg("landlock").arg(client.get_program());
+        command.args(client.get_args());
+        command.args(["-o", level, HOST, "echo here"]);
+        finish(&mut command, Input::Nothing)
+    };
+    let yes = run("yes", "LogLevel=INFO");
+    assert_eq!(yes.stdout.text(), "here\n", "{}", yes.summary());
+    let said = yes.stderr.text();
+    let warnings = said.matches("Warning: EnableHwCompression").count();
+    assert_eq!(warnings, 1, "{said}");
+    assert!(said.contains("this kernel has no Landlock"), "{said}");
+    let refused = run("require", "LogLevel=DEBUG");
+    assert_eq!(refused.stdout.text(), "");
+    let said = refused.stderr.text();
+    assert!(said.contains("EnableHwCompression require"), "{said}");
+    assert!(!said.contains("Connecting to"), "{said}");
+}
+
+#[test]
+fn a_reload_tries_the_library_and_keeps_what_was_in_use() {
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "LogLevel DEBUG1\n");
+    let daemon = &site.running.daemon;
+    let file = daemon.scratch().join("sshd_config");
+    let before = std::fs::read_to_string(&file).expect("the configuration");
+    let reload = |library: &Path, says: &str| {
+        let text = options("require", library) + &before;
+        std::fs::write(&file, text).expect("the configuration");
+        daemon.signal(Signal::HUP);
+        let said = until(Duration::from_secs(50), || daemon.log().contains(says));
+        assert!(said, "{}", daemon.log());
+        assert_eq!(site.run("echo here").stdout.text(), "here\n");
+    };
+    reload(
+        Path::new("/nonexistent/libz.so.1"),
+        "the old configuration stays in use: EnableHwCompression require: /nonexistent/libz.so.1",
+    );
+    reload(Path::new(zlib()), "self-test ok");
+}
+
+#[test]
+fn a_server_for_one_connection_refuses_before_it_says_anything() {
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
+    let scratch = Scratch::new();
+    let run = |library: &Path| {
+        let config = options("require", library) + &openssh::server_config(Kind::Fulmar, &scratch);
+        let file = scratch.write("sshd_config", config);
+        let proxy = format!(
+            "ProxyCommand {} sshd -i -f {}\nCompression yes\n",
+            ours::binary().display(),
+            file.display()
+        );
+        site.run_with(&proxy, &[HOST, "echo here"], Input::Nothing)
+    };
+    let served = run(Path::new(zlib()));
+    assert_eq!(served.stdout.text(), "here\n", "{}", served.summary());
+    let refused = run(Path::new("/nonexistent/libz.so.1"));
+    assert_eq!(refused.status, 255, "{}", refused.summary());
+    let said = refused.stderr.text();
+    let reason = "EnableHwCompression require: /nonexistent/libz.so.1";
+    assert!(said.contains(reason), "{said}");
 }

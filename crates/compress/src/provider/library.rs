@@ -405,9 +405,9 @@ impl LibraryEncoder {
         self.remember(run.history())?;
         for payload in run.payloads() {
             let start = out.len();
-            // zlib's own bound (deflateBound) and more: libraries store in blocks of 16 KiB and
-            // less, and what comes out too long for a peer is replaced below.
-            out.resize(start + payload.len() + payload.len() / 64 + 128, 0);
+            // Nine bits a byte, the most that static codes take: level 1 of zlib-ng and zlib-rs knows
+            // no others and stores nothing. What comes out too long for a peer is replaced below.
+            out.resize(start + payload.len() + payload.len() / 8 + 128, 0);
             let space = out.get_mut(start..).unwrap_or_default();
             let made = self.deflate(payload, space)?;
             out.truncate(start + made);

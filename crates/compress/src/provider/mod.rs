@@ -116,4 +116,12 @@ pub trait Provider: Send + Sync {
     /// # Errors
     /// [`RunError`] when there is none to be had.
     fn encoder(&self) -> Result<Box<dyn RunEncoder>, RunError>;
+
+    /// Whether [`Provider::shed`] would free anything worth it.
+    fn has_spare(&self) -> bool {
+        false
+    }
+
+    /// Frees what bulk data needed: nothing has been encoded for a while.
+    fn shed(&self) {}
 }

@@ -594,6 +594,13 @@ impl Lanes {
         helped
     }
 
+    /// [`Lanes::help`] for an owner that is too busy to sleep: what stands in a lane when there are
+    /// no workers any more would stand there as long as that lasts.
+    pub(super) fn help_alone(&mut self) -> bool {
+        let alone = self.pool.as_ref().is_some_and(|pool| pool.allowed() == 0);
+        alone && self.help()
+    }
+
     /// The owner is about to sleep; false when it must not, as there is a result.
     pub(super) fn sleeps(&mut self) -> Sleep {
         let may = self.pool.is_none()
@@ -620,6 +627,15 @@ impl Lanes {
                 self.meter.runs = false;
             }
         }
+    }
+
+    /// Stands a job in the lane as if workers were there for it, and sends them away before any has
+    /// come.
+    #[cfg(test)]
+    pub(super) fn strand(&mut self, job: SealJob, out: &mut VecDeque<SealedPacket>) {
+        self.push_seal(job);
+        assert!(self.seal.advance(true, out).unwrap());
+        self.pool.as_mut().unwrap().allow(0);
     }
 
     /// A worker has signalled.

@@ -315,3 +315,25 @@ fn a_process_on_one_core_has_no_worker() {
     .join()
     .unwrap();
 }
+
+#[test]
+fn what_stands_in_a_lane_goes_on_without_workers_however_busy_the_owner_is() {
+    let (mut lanes, _epoll) = lanes(1);
+    let mut sequencer = Sequencer::with_padding_seed([9; 32]);
+    sequencer.set_keys(keys(SUITES[0], 0).0, true);
+    let mut out = VecDeque::new();
+    // Workers that are there are left to it.
+    assert!(!lanes.help_alone());
+    lanes.strand(
+        sequencer
+            .stamp(PacketBuf::from_payload(b"payload"))
+            .unwrap(),
+        &mut out,
+    );
+    lanes.seal(&mut out).unwrap();
+    assert!(out.is_empty());
+    assert!(lanes.help_alone());
+    lanes.seal(&mut out).unwrap();
+    assert_eq!(out.len(), 1);
+    assert!(!lanes.help_alone());
+}

@@ -468,8 +468,15 @@ impl Driver {
                     self.give_up(error.into());
                     continue;
                 }
-                // Before the loop sleeps, what no worker has taken yet is done here.
-                if timeout == Some(Duration::ZERO) || !self.lanes.help() {
+                // Before the loop sleeps, what no worker has taken yet is done here; and where there
+                // are none, even if it never sleeps.
+                let busy = timeout == Some(Duration::ZERO);
+                let helped = if busy {
+                    self.lanes.help_alone()
+                } else {
+                    self.lanes.help()
+                };
+                if busy || !helped {
                     self.wait(timeout)?;
                 }
             }

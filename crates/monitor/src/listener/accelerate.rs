@@ -1,10 +1,11 @@
-//! `EnableHwCompression`: a library is tried at start by an unprivileged process, so that
-//! `require` is refused before anybody logs in. Nothing of it is loaded here.
+//! `EnableHwCompression`: a library is tried at start, and when the configuration is read anew, by an
+//! unprivileged process, so that `require` is refused before anybody logs in. Nothing of it is
+//! loaded here.
 
 use std::time::Duration;
 
+use config::hardware::{HardwareWish, Tried, in_use_line, warning_line};
 use config::server::ServerOptions;
-use config::types::HwCompression;
 use privsep::LogLevel;
 use sys::process::{Credentials, SelfExe};
 use sys::signals::Signal;
@@ -16,6 +17,8 @@ use crate::log::Log;
 const ROLE: &str = "compress-probe";
 /// How long all libraries may take: two seconds each, and sixteen can be named.
 const LIMIT: Duration = Duration::from_secs(40);
+/// How long it is waited for when it has been killed.
+const KILLED_LIMIT: Duration = Duration::from_secs(1);
 /// The longest answer, bytes.
 const ANSWER_BYTES: usize = 8192;
 
@@ -29,28 +32,22 @@ pub(crate) fn probe(
     log: &Log,
     level: LogLevel,
 ) -> Result<(), String> {
-    if !options.compression || options.hw_compression == HwCompression::No {
+    let Some(wish) = options.hardware() else {
         return Ok(());
-    }
-    match run(options, confinement) {
-        Ok(line) => {
-            log.line(level, &format!("compression: hardware library {line}"));
-            Ok(())
-        }
-        Err(why) if options.hw_compression == HwCompression::Require => {
-            Err(format!("EnableHwCompression require: {why}"))
-        }
-        Err(why) => {
-            log.line(
-                LogLevel::Info,
-                &format!("Warning: EnableHwCompression: {why}; sessions use software compression"),
-            );
-            Ok(())
+    };
+    match wish.settle(run(&wish, confinement)) {
+        Tried::InUse(description) => log.line(level, &in_use_line(&description)),
+        Tried::Refused(why) => return Err(why),
+        Tried::Software(why) => {
+            let line = warning_line("", &why, "sessions use software compression");
+            log.line(LogLevel::Info, &line);
         }
     }
+    Ok(())
 }
 
-fn run(options: &ServerOptions, confinement: Option<&Confinement>) -> Result<String, String> {
+/// The library's description, or why none works.
+fn run(wish: &HardwareWish<'_>, confinement: Option<&Confinement>) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("cannot try it: {error}");
     let (answer, writer) = sys::io::pipe().map_err(failed)?;
     let own = SelfExe::open().map_err(failed)?;
@@ -62,7 +59,7 @@ fn run(options: &ServerOptions, confinement: Option<&Confinement>) -> Result<Str
         } else {
             "user"
         })
-        .args(&options.hw_compression_libraries)
+        .args(wish.libraries)
         .fd(sys::io::null().map_err(failed)?, 0)
         .fd(writer, 1)
         .fd(sys::io::null().map_err(failed)?, 2)
@@ -83,16 +80,19 @@ fn run(options: &ServerOptions, confinement: Option<&Confinement>) -> Result<Str
     drop(command);
     let ended = sys::io::wait_readable(child.pidfd(), Some(LIMIT)).map_err(failed)?;
     if !ended {
+        // The library is loaded by a process of its own again, which ends with this one.
         let _ = child.signal(Signal::KILL);
+        let _ = sys::io::wait_readable(child.pidfd(), Some(KILLED_LIMIT));
+        let _ = child.try_wait();
+        return Err("no answer from the process that tries it".to_owned());
     }
     let status = child.wait().map_err(failed)?;
     let text = sys::io::read_to_end(&answer, ANSWER_BYTES).map_err(failed)?;
     let line = String::from_utf8_lossy(&text);
     let line = line.lines().next().unwrap_or_default().to_owned();
-    match (ended, status.is_success(), line.is_empty()) {
-        (false, ..) => Err("no answer from the process that tries it".to_owned()),
-        (true, true, false) => Ok(line),
-        (true, false, false) => Err(line),
-        (true, _, true) => Err("the process that tries it has failed".to_owned()),
+    match (status.is_success(), line.is_empty()) {
+        (true, false) => Ok(line),
+        (false, false) => Err(line),
+        (_, true) => Err("the process that tries it has failed".to_owned()),
     }
 }

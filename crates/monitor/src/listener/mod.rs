@@ -162,7 +162,10 @@ fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
     // or to a debugger of our own user.
     sys::process::set_dumpable(false).map_err(text_of)?;
     let host_keys = hostkeys::load(&options, &startup)?;
-    if args.mode == Mode::Serve {
+    // For a single connection, which tries it for itself, only what would have to end it is worth
+    // the time.
+    let required = options.hardware().is_some_and(|wish| wish.required);
+    if args.mode == Mode::Serve || required {
         let confinement = shape.confinement.as_ref();
         accelerate::probe(&options, confinement, &startup, LogLevel::Debug1)?;
     }
@@ -291,7 +294,12 @@ fn reload(
     let loaded = source
         .load()
         .map_err(|error| error.to_string())
-        .and_then(|config| Ok((hostkeys::load(&config.global(), log)?, config)));
+        .and_then(|config| {
+            let host_keys = hostkeys::load(&config.global(), log)?;
+            let confinement = shape.confinement.as_ref();
+            accelerate::probe(&config.global(), confinement, log, LogLevel::Debug1)?;
+            Ok((host_keys, config))
+        });
     let (host_keys, config) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {

@@ -2,41 +2,27 @@
 //! user's.
 
 use accelerator::{Accelerator, Request};
+use config::hardware::{Tried, in_use_line, warning_line};
 use config::server::ServerOptions;
-use config::types::HwCompression;
 use privsep::SessionGrant;
 use sys::process::{Credentials, SelfExe};
 
 use crate::log::Logger;
 
-/// What the options come to.
-#[derive(Debug)]
-pub(super) enum Acceleration {
-    /// Nothing is asked for, or can be had and need not be.
-    Software,
-    /// The library in use.
-    Hardware(Accelerator),
-    /// It is required and cannot be had, for this reason.
-    Refused(String),
-}
-
-/// Loads what the options name. Works before a change of root and of user as well as behind.
+/// What the options come to; of software, why is in the log, if it is not what they ask for.
 pub(super) fn open(
     options: &ServerOptions,
     grant: &SessionGrant,
     binary: Option<&SelfExe>,
     log: &Logger<'_>,
-) -> Acceleration {
-    if !options.compression || options.hw_compression == HwCompression::No {
-        return Acceleration::Software;
-    }
-    let mut request = Request::new(
-        &options.hw_compression_libraries,
-        options.hw_compression_verify,
-        options.compression_level,
-    );
+) -> Tried<Accelerator> {
+    let Some(wish) = options.hardware() else {
+        return Tried::Software(String::new());
+    };
+    let mut request = Request::new(wish.libraries, wish.verify, wish.level);
     // A server of a user's own serves that user alone.
     request.root_owned = grant.change_user;
+    // Works before a change of root and of user as well as behind.
     if grant.change_user && sys::process::is_root() && grant.uid != 0 {
         request.user = Some(Credentials {
             uid: grant.uid,
@@ -47,23 +33,14 @@ pub(super) fn open(
     let opened = binary
         .ok_or_else(|| "our own program cannot be executed".to_owned())
         .and_then(|binary| Accelerator::open(&request, binary));
-    match opened {
-        Ok(accelerator) => {
-            log.debug(&format!(
-                "compression: hardware library {}",
-                accelerator.describe()
-            ));
-            Acceleration::Hardware(accelerator)
-        }
-        Err(why) if options.hw_compression == HwCompression::Require => {
-            Acceleration::Refused(format!("EnableHwCompression require: {why}"))
-        }
-        Err(why) => {
-            log.info(&format!(
-                "Warning: EnableHwCompression for user {}: {why}; using software compression",
-                grant.user
-            ));
-            Acceleration::Software
+    let tried = wish.settle(opened);
+    match &tried {
+        Tried::InUse(accelerator) => log.debug(&in_use_line(&accelerator.describe())),
+        Tried::Refused(_) => {}
+        Tried::Software(why) => {
+            let whom = format!(" for user {}", grant.user);
+            log.info(&warning_line(&whom, why, "using software compression"));
         }
     }
+    tried
 }

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
+use config::hardware::Tried;
 use config::server::ServerOptions;
 use driver::{CryptoThreads, Driver, LaneTerms};
 use privsep::{SessionGrant, Snapshot, roles};
@@ -12,7 +13,6 @@ use proto::Connection;
 use sys::process::{Credentials, SelfExe};
 use wire::message::reason;
 
-use super::accelerate::Acceleration;
 use super::context::{AuthInfoFile, Context};
 use super::serve::{GOODBYE, Serve};
 use super::{SessionError, Who, accelerate, chroot, text};
@@ -86,13 +86,13 @@ pub(super) fn begin(
         let acceleration = acceleration
             .unwrap_or_else(|| accelerate::open(&options, &grant, binary.as_ref(), &log));
         match acceleration {
-            Acceleration::Software => {}
-            Acceleration::Hardware(library) => {
+            Tried::Software(_) => {}
+            Tried::InUse(library) => {
                 if let Some(compressor) = driver.connection().compressor() {
                     compressor.set_provider(Arc::new(library));
                 }
             }
-            Acceleration::Refused(why) => {
+            Tried::Refused(why) => {
                 let said = driver.connection();
                 said.disconnect(reason::BY_APPLICATION, &why);
                 let _ = driver.flush_within(GOODBYE);

@@ -12,6 +12,7 @@ pub mod wait;
 
 mod child;
 mod daemon;
+mod end;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ pub use credentials::{
     AsUser, Credentials, WithGroups, become_user, effective_uid, is_root, own_credentials,
 };
 pub use daemon::daemonize;
+pub use end::exit_at_once;
 pub use harden::{
     close_from, disable_core_dumps, is_dumpable, lock_memory, no_new_privs, parent_pid, pid,
     set_dumpable, set_name, set_no_new_privs, set_oom_score, set_parent_death_signal, set_umask,

@@ -176,7 +176,10 @@ pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
         process::set_limit(resource, Limit::both(value.min(ceiling)))?;
     }
     let wall = files(libraries)?;
-    program()?.install()?;
+    program()?.install().map_err(|error| {
+        let text = format!("this kernel does not restrict system calls (seccomp): {error}");
+        io::Error::new(error.kind(), text)
+    })?;
     Ok(wall)
 }
 
