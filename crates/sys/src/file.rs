@@ -7,7 +7,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -118,7 +118,7 @@ pub fn write_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 
 /// Replaces the contents of `path` at once: a new file beside it with `mode`,
 /// synced, renamed over it, the directory synced. Readers see the old or the new
-/// contents whole. A symbolic link is replaced, not followed.
+/// contents whole. A symbolic link is replaced, not followed; a device is written to.
 ///
 /// # Errors
 /// The kernel's error; the old file is untouched then.
@@ -147,6 +147,28 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
+/// Whether a name is a device, a pipe or a socket: `/dev/null` is written to where a file would be
+/// replaced or removed, which takes it from everybody.
+#[must_use]
+pub fn is_special(path: impl AsRef<Path>) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| {
+        let kind = found.file_type();
+        !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
+    })
+}
+
+/// Writes to what [`is_special`] names, and waits for no reader of a pipe.
+///
+/// # Errors
+/// The kernel's error.
+pub fn write_special(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    File::options()
+        .write(true)
+        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
+        .open(path)?
+        .write_all(bytes)
+}
+
 fn put_in_place(
     path: &Path,
     bytes: &[u8],
@@ -156,6 +178,9 @@ fn put_in_place(
     let name = path
         .file_name()
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    if is_special(path) {
+        return write_special(path, bytes);
+    }
     let (temporary, mut file) = create_temporary(parent(path), name, mode)?;
     let done = file
         .write_all(bytes)

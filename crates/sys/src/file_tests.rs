@@ -113,6 +113,26 @@ fn replacing_leaves_no_temporary_and_sets_the_mode() {
 }
 
 #[test]
+fn a_device_and_a_pipe_are_not_replaced() {
+    let scratch = Scratch::new("special");
+    let pipe = scratch.file("pipe");
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert!(is_special(&pipe) && is_special("/dev/null") && !is_special("/dev"));
+    assert!(replace(&pipe, b"x", 0o600).is_err(), "nobody reads");
+    let reader = File::options()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(&pipe)
+        .unwrap();
+    replace(&pipe, b"x", 0o600).unwrap();
+    assert!(is_special(&pipe));
+    assert_eq!(std::io::read_to_string(reader).unwrap(), "x");
+    replace("/dev/null", b"x", 0o600).unwrap();
+    assert!(is_special("/dev/null"));
+}
+
+#[test]
 fn the_lock_keeps_a_second_holder_out() {
     let scratch = Scratch::new("lock");
     let path = scratch.file("lock");

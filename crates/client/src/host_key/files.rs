@@ -34,6 +34,9 @@ pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<KnownHos
 pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     // A link stays one: what it names is replaced.
     let path = fs::canonicalize(path)?;
+    if sys::file::is_special(&path) {
+        return sys::file::write_special(&path, text);
+    }
     let mode = fs::metadata(&path)?.permissions().mode() & 0o777;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
@@ -142,6 +145,8 @@ mod tests {
         fs::write(&path, "before\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, b"whole\n").unwrap();
+        replace(Path::new("/dev/null"), b"nothing\n").unwrap();
+        assert!(sys::file::is_special("/dev/null"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "whole\n");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);

@@ -348,6 +348,7 @@ impl PidFile {
         };
         let text = format!("{}\n", sys::process::pid());
         match sys::file::replace(path, text.as_bytes(), 0o644) {
+            Ok(()) if sys::file::is_special(path) => Self(None),
             Ok(()) => Self(Some(path.clone())),
             Err(error) => {
                 log.error(&format!("Couldn't create pid file \"{path}\": {error}"));
