@@ -15,6 +15,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use crate::scratch::{Scratch, is_listening, until};
 
+/// Gives signals that a caller in the background had ignored their default action again, for what
+/// is started from here on: programs keep an ignored one ignored, and some tests send one.
+pub fn hear_signals() {
+    use sys::signals::{Signal, restore_default};
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
+        restore_default(signal).expect("a signal's action");
+    }
+}
+
 /// Longest that one command may take; a hang is a failure, not a wait.
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 

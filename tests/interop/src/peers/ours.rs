@@ -95,7 +95,10 @@ pub fn couples() -> Vec<(Kind, Kind)> {
 #[must_use]
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| built("release", "release"))
+    BINARY.get_or_init(|| {
+        crate::process::hear_signals();
+        built("release", "release")
+    })
 }
 
 /// The same, else the development build.
