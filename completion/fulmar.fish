@@ -171,6 +171,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from demo' -l size -x -d 'MiB sent
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l cipher -x -a '(fulmar ssh -Q cipher)' -d 'what to measure with'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l html -r -F -d 'the figures as a page with charts'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l json -d 'figures as JSON'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -l logins -x -d 'logins of a round with 8 at once'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l pairing -x -a 'ours-ours peer-peer ours-peer peer-ours' -d 'whose client with whose server'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l pairs -x -d 'rounds that count'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l peer -x -d 'programs of a peer'

@@ -154,6 +154,10 @@ pub fn is_ignored(signal: Signal) -> io::Result<bool> {
 /// Whether a signal of [`note`] has come.
 static NOTED: AtomicBool = AtomicBool::new(false);
 
+/// What was noted is the whole process's: tests that note, and those that look, take turns.
+#[cfg(test)]
+pub(crate) static NOTES: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 extern "C" fn take_note(_: libc::c_int) {
     NOTED.store(true, Ordering::Relaxed);
 }
@@ -458,11 +462,13 @@ mod tests {
 
     #[test]
     fn a_signal_may_be_noted_instead_of_ending_the_process() {
+        let _turn = NOTES.lock().unwrap();
         assert!(!noted());
         note(Signal::USR1).unwrap();
         // SAFETY: sends a signal that has a handler.
         unsafe { libc::raise(libc::SIGUSR1) };
         assert!(noted());
+        NOTED.store(false, Ordering::Relaxed);
         restore_default(Signal::USR1).unwrap();
         assert!(note(Signal::STOP).is_err());
     }

@@ -123,10 +123,9 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
     }
     assert!(signed >= 1, "an honest question is answered");
     // What may be signed at once, and per millisecond after it.
-    let permitted = 256 + start.elapsed().as_millis() + 1;
-    // A machine so slow that all may be signed shows nothing.
+    let permitted = 256 + start.elapsed().as_millis() / 5 + 1;
     assert!(
-        signed <= permitted && (signed < asked || permitted >= asked),
+        signed <= permitted && signed < asked,
         "{signed} signatures for {asked} questions, {permitted} permitted"
     );
     server.still_serves();

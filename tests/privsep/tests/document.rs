@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// Everything that it may name: our own tests and those of the rooms that it speaks of.
-const PLACES: [&str; 8] = [
+const PLACES: [&str; 11] = [
     "tests/privsep/tests",
     "crates/privsep/src",
     "crates/sys/tests/roles",
@@ -13,6 +13,9 @@ const PLACES: [&str; 8] = [
     "crates/monitor/src/listener",
     "crates/sys/src",
     "crates/server/src",
+    "crates/accelerator/tests",
+    "crates/accelerator/src",
+    "tests/interop/tests",
 ];
 
 #[test]

@@ -259,6 +259,7 @@ const BENCH: &[Flag] = &[
     flag("cipher", Query("cipher"), "what to measure with"),
     flag("html", File, "the figures as a page with charts"),
     flag("json", None, "figures as JSON"),
+    flag("logins", Free("number"), "logins of a round with 8 at once"),
     flag(
         "pairing",
         Words(&["ours-ours", "peer-peer", "ours-peer", "peer-ours"]),

@@ -10,11 +10,15 @@ use wire::Put;
 
 use super::rate::Rate;
 
-/// Signatures for rekeys and proofs at once after login, and the time until one more. A peer
-/// may set RekeyLimit to a megabyte and send a thousand a second: that must flow. A session that
-/// somebody has taken over gets no more than this either.
-const SESSION_BURST: u64 = 256;
-const SESSION_REFILL_MS: u64 = 1;
+/// Signatures for rekeys at once after login, and the time until one more. A peer may set RekeyLimit
+/// to a megabyte and send a thousand a second: that must flow. A session that somebody has taken over
+/// gets no more than this either.
+const REKEY_BURST: u64 = 256;
+const REKEY_REFILL_MS: u64 = 1;
+
+/// The same for proofs of host keys, which are asked for once.
+const PROOF_BURST: u64 = 256;
+const PROOF_REFILL_MS: u64 = 5;
 
 /// Why nothing was signed. All but the rate end the session; above the rate the caller waits
 /// and asks again.
@@ -39,7 +43,8 @@ pub(crate) struct Signer {
     first_host_key: Option<Vec<u8>>,
     /// A group for Diffie-Hellman was handed out.
     group_given: bool,
-    rate: Rate,
+    rekeys: Rate,
+    proofs: Rate,
 }
 
 impl Signer {
@@ -59,7 +64,8 @@ impl Signer {
             session_id: None,
             first_host_key: None,
             group_given: false,
-            rate: Rate::new(SESSION_BURST, SESSION_REFILL_MS, now_ms),
+            rekeys: Rate::new(REKEY_BURST, REKEY_REFILL_MS, now_ms),
+            proofs: Rate::new(PROOF_BURST, PROOF_REFILL_MS, now_ms),
         }
     }
 
@@ -113,8 +119,8 @@ impl Signer {
         let Some(blob) = offered.map(|key| key.blob.clone()) else {
             return Err(Refusal::Violation("host key algorithm was not offered"));
         };
-        if rekey && !self.rate.take(1, now_ms) {
-            return Err(Refusal::Rate(SESSION_REFILL_MS));
+        if rekey && !self.rekeys.take(1, now_ms) {
+            return Err(Refusal::Rate(REKEY_REFILL_MS));
         }
         let signature = self.sign(
             request.key_index,
@@ -141,7 +147,7 @@ impl Signer {
             ));
         };
         let count = u64::try_from(request.keys.len()).unwrap_or(u64::MAX);
-        if !self.rate.take(count, now_ms) {
+        if !self.proofs.take(count, now_ms) {
             return Ok(Vec::new());
         }
         let mut signatures = Vec::new();

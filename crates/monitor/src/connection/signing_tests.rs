@@ -102,11 +102,11 @@ fn rekeys_after_the_login_come_at_a_bounded_rate() {
     }
     assert_eq!(
         signer.sign_exchange_hash(&request, true, 0),
-        Err(Refusal::Rate(SESSION_REFILL_MS))
+        Err(Refusal::Rate(REKEY_REFILL_MS))
     );
     assert!(
         signer
-            .sign_exchange_hash(&request, true, SESSION_REFILL_MS)
+            .sign_exchange_hash(&request, true, REKEY_REFILL_MS)
             .is_ok()
     );
 }
