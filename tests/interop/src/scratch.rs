@@ -103,14 +103,25 @@ fn remove_left_over() {
     }
 }
 
-/// A loopback port that nobody listened on a moment ago.
+/// A loopback port that nobody listened on a moment ago. Each is given once, and from below those
+/// that the kernel gives to connections on their way out: between this and the server's own bind
+/// nobody else takes it.
 ///
 /// # Panics
 /// When none can be had.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(97);
+    (0..COUNT)
+        .find_map(|_| {
+            let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+            let port = u16::try_from(FIRST + turn % COUNT).ok()?;
+            TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+        })
+        .expect("a free port")
 }
 
 /// Whether somebody listens on `port`; asks the kernel's table, so that a server that counts
