@@ -161,7 +161,7 @@ pub fn is_special(path: impl AsRef<Path>) -> bool {
 ///
 /// # Errors
 /// The kernel's error.
-pub fn write_special(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+fn write_special(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     File::options()
         .write(true)
         .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())

@@ -1,9 +1,9 @@
 //! Reading and writing known_hosts files, the file of revoked keys, and the known-hosts
 //! command.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use config::tokens::{Purpose, Tokens};
@@ -34,26 +34,8 @@ pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<KnownHos
 pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     // A link stays one: what it names is replaced.
     let path = fs::canonicalize(path)?;
-    if sys::file::is_special(&path) {
-        return sys::file::write_special(&path, text);
-    }
     let mode = fs::metadata(&path)?.permissions().mode() & 0o777;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    let written = file
-        .write_all(text)
-        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&temporary, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    sys::file::replace_unsynced(&path, text, mode)
 }
 
 /// Whether a list or KRL revokes the key, or the authority of its certificate.
