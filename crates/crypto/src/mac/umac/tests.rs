@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::arch::{self, sets};
-use crate::test_support::hex;
+use crate::test_support::{Noise, hex};
 
 fn nonce() -> u64 {
     u64::from_be_bytes(*b"bcdefghi")
@@ -81,6 +81,34 @@ fn a_message_that_needs_the_long_polynomial_matches() {
         "FACA46F856E9B45F",
         "a621c2457c0012e64f3fdae9e7e1870c",
     );
+}
+
+/// All three layers, on every level, at once and in two parts.
+#[test]
+fn every_level_has_the_tags_of_the_portable_one_on_every_length() {
+    let mut noise = Noise::new(17);
+    let long = [1023, 1024, 1025, 2047, 2048, 2049, 32_768, 35_000];
+    let lengths: Vec<usize> = (0..=300)
+        .chain(long)
+        .chain((0..30).map(|_| noise.below(40_000)))
+        .collect();
+    for tag_len in [8, 16] {
+        let key = noise.array();
+        let portable = Umac::new(&key, tag_len, &CpuFeatures::default()).expect("length fits");
+        for features in sets() {
+            let umac = Umac::new(&key, tag_len, &features).expect("length fits");
+            for &len in &lengths {
+                let nonce = noise.next_u64();
+                let message = noise.bytes(len);
+                let expected = portable.compute(nonce, &[&message]);
+                let level = umac.kernel();
+                assert_eq!(umac.compute(nonce, &[&message]), expected, "{level}, {len}");
+                let (first, second) = message.split_at(noise.below(len + 1));
+                let parts = umac.compute(nonce, &[first, second]);
+                assert_eq!(parts, expected, "{level}, {len} bytes in parts");
+            }
+        }
+    }
 }
 
 #[test]
