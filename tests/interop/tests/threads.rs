@@ -1,0 +1,141 @@
+//! `CryptoThreads` of a client: as many threads as were asked for, while there is bulk, and no more
+//! than the cores that its control group gives it.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use interop::peers::ours::Kind;
+use interop::process::{Background, COMMAND_LIMIT};
+use interop::report::skipped;
+use interop::scratch::until;
+use interop::site::{HOST, Site};
+
+/// One core's worth of a period, microseconds.
+const PERIOD_US: u32 = 100_000;
+const MIB: u64 = 1 << 20;
+/// Far more than passes before workers are thought of.
+const BULK: u64 = 128 * MIB;
+
+fn threads(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Threads:"));
+    line?.trim().parse().ok()
+}
+
+/// Whether a client with this configuration and these arguments has a second thread for bulk.
+fn gets_help(site: &Site, extra: &str, arguments: &[&str]) -> bool {
+    let mut command = site.ssh(extra);
+    command.args(arguments);
+    command_gets_help(command)
+}
+
+fn command_gets_help(mut command: Command) -> bool {
+    command
+        .args([HOST, "cat"])
+        .stdin(File::open("/dev/zero").expect("a source without end"))
+        .stdout(Stdio::piped());
+    let mut child = Background::start(&mut command).expect("a client");
+    let pid = child.0.id();
+    let mut output = child.0.stdout.take().expect("its output");
+    let mut room = vec![0; 1 << 16];
+    let (mut come, mut helped) = (0, false);
+    while come < BULK && !helped {
+        let count = output.read(&mut room).expect("output");
+        assert!(count > 0, "the client ended");
+        come += count as u64;
+        helped = threads(pid).expect("it runs") > 1;
+    }
+    if helped {
+        // Nobody takes anything more: workers that have nothing to do end.
+        let alone = until(COMMAND_LIMIT, || threads(pid) == Some(1));
+        assert!(alone, "idle workers");
+    }
+    helped
+}
+
+#[test]
+fn a_client_has_as_many_threads_as_its_file_or_its_command_line_says() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        skipped("threads", &"a machine with one core");
+        return;
+    }
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "CryptoThreads 1\n");
+    let one = ["-o", "CryptoThreads=1"];
+    let two = ["-o", "CryptoThreads=2"];
+    assert!(!gets_help(&site, "CryptoThreads 1\n", &[]));
+    assert!(gets_help(&site, "CryptoThreads 2\n", &[]));
+    // The command line goes before the file.
+    assert!(gets_help(&site, "CryptoThreads 1\n", &two));
+    assert!(!gets_help(&site, "CryptoThreads 2\n", &one));
+}
+
+/// A control group of the test's own, by version 1 or 2, that gives its processes so much of each
+/// period. Gone with the test.
+struct Group(PathBuf);
+
+impl Group {
+    fn with_quota(quota_us: u32) -> io::Result<Self> {
+        let name = format!("fulmar-threads-{}-{quota_us}", std::process::id());
+        let [first, second] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
+        let is_first = first.join("cpu.cfs_quota_us").exists();
+        let group = Self(if is_first { first } else { second }.join(name));
+        fs::create_dir(&group.0)?;
+        if is_first {
+            fs::write(group.0.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
+            fs::write(group.0.join("cpu.cfs_quota_us"), quota_us.to_string())?;
+        } else {
+            let both = format!("{quota_us} {PERIOD_US}");
+            // Not there where the parent keeps the controller to itself.
+            File::options()
+                .write(true)
+                .open(group.0.join("cpu.max"))
+                .and_then(|mut file| io::Write::write_all(&mut file, both.as_bytes()))?;
+        }
+        Ok(group)
+    }
+
+    /// A client with these arguments, in this group from its first moment.
+    fn client(&self, site: &Site, arguments: &[&str]) -> Command {
+        let client = site.ssh("");
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+            .arg(self.0.join("cgroup.procs"))
+            .arg(client.get_program())
+            .args(client.get_args())
+            .args(arguments);
+        command
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Busy until the last process is gone for good.
+        let _ = until(COMMAND_LIMIT, || {
+            let gone = fs::remove_dir(&self.0);
+            gone.is_ok() || !self.0.exists()
+        });
+    }
+}
+
+#[test]
+fn a_client_has_no_more_threads_than_its_control_group_has_cores() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        skipped("threads", &"a machine with one core");
+        return;
+    }
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "CryptoThreads 1\n");
+    for (cores, helped) in [(1, false), (2, true)] {
+        let group = match Group::with_quota(cores * PERIOD_US) {
+            Ok(group) => group,
+            Err(error) => {
+                skipped("threads by control group", &error);
+                return;
+            }
+        };
+        let client = group.client(&site, &["-o", "CryptoThreads=8"]);
+        assert_eq!(command_gets_help(client), helped, "{cores} cores");
+    }
+}
