@@ -27,6 +27,32 @@ fn every_exit_status_arrives() {
     });
 }
 
+/// Ours alone: OpenSSH has no such option. The bytes are the same whether the kernel has it or not.
+#[test]
+fn multipath_tcp_carries_a_session_where_the_kernel_has_it() {
+    let has = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
+    let has = has.is_ok_and(|text| text.trim() == "1");
+    each(|client, server| {
+        let asked = |kind| match kind {
+            Kind::Fulmar => "UseMPTCP yes\nLogLevel DEBUG1\n",
+            Kind::OpenSsh => "",
+        };
+        let site = Site::new(client, server, asked(server));
+        let (path, digest) = test_data();
+        let outcome = site.run_with(asked(client), &[HOST, "cat"], Input::File(path));
+        assert_eq!(outcome.stdout.sha256, digest, "{}", outcome.summary());
+        let without = "no Multipath TCP in this kernel";
+        if client == Kind::Fulmar {
+            let said = outcome.stderr.text();
+            assert_eq!(said.contains(without), !has, "{said}");
+        }
+        if server == Kind::Fulmar {
+            let said = site.running.daemon.log();
+            assert_eq!(said.contains(without), !has, "{said}");
+        }
+    });
+}
+
 #[test]
 fn a_command_that_does_not_exist_is_the_shells_matter() {
     each(|client, server| {
