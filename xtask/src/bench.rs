@@ -161,23 +161,9 @@ fn conclude(counts: &Counts, bless: bool) -> Result<i32, String> {
     }
     let text = fs::read_to_string(&path).map_err(|error| format!("{BASELINE}: {error}"))?;
     let baseline = parse(&text).map_err(|why| format!("{BASELINE}: {why}"))?;
-    let comparable = baseline.basis == counts.basis;
-    let mut worse = Vec::new();
-    let mut better = 0;
-    for (name, now) in &counts.counts {
-        let before = baseline.counts.iter().find(|(other, _)| other == name);
-        let change = before.map(|(_, before)| percent(*before, *now));
-        let shown = change.map_or("new".into(), |change| format!("{change:+.1} %"));
-        println!("{now:>10} {shown:>9}  {name}");
-        match change {
-            None => worse.push(format!("{name} is not in {BASELINE}")),
-            Some(change) if change > TOLERANCE_PERCENT => worse.push(format!(
-                "{name}: {change:+.1} % instructions, more than {TOLERANCE_PERCENT} %"
-            )),
-            Some(change) => better += usize::from(change < -TOLERANCE_PERCENT),
-        }
-    }
-    if !comparable {
+    let verdict = judge(&baseline, counts);
+    print!("{}", verdict.table);
+    if !verdict.comparable {
         println!(
             "only reported: {BASELINE} rests on\n{}\nand this on\n{}",
             baseline.basis.join("\n"),
@@ -185,13 +171,57 @@ fn conclude(counts: &Counts, bless: bool) -> Result<i32, String> {
         );
         return Ok(0);
     }
-    if better > 0 {
+    if verdict.better > 0 {
+        let better = verdict.better;
         println!("{better} took fewer: keep that with `cargo xtask bench --bless`");
     }
-    for line in &worse {
+    for line in &verdict.worse {
         eprintln!("xtask bench: {line}");
     }
-    Ok(i32::from(!worse.is_empty()))
+    Ok(i32::from(!verdict.worse.is_empty()))
+}
+
+/// What comparing with the baseline gives.
+struct Verdict {
+    /// One line for each count.
+    table: String,
+    /// Both rest on the same compiler, features and valgrind.
+    comparable: bool,
+    /// How many took fewer instructions by more than the tolerance.
+    better: usize,
+    /// What is wrong, a line each.
+    worse: Vec<String>,
+}
+
+fn judge(baseline: &Counts, counts: &Counts) -> Verdict {
+    let mut verdict = Verdict {
+        table: String::new(),
+        comparable: baseline.basis == counts.basis,
+        better: 0,
+        worse: Vec::new(),
+    };
+    for (name, now) in &counts.counts {
+        let before = baseline.counts.iter().find(|(other, _)| other == name);
+        let change = before.map(|(_, before)| percent(*before, *now));
+        let shown = change.map_or("new".into(), |change| format!("{change:+.1} %"));
+        verdict
+            .table
+            .push_str(&format!("{now:>10} {shown:>9}  {name}\n"));
+        match change {
+            None => verdict.worse.push(format!("{name} is not in {BASELINE}")),
+            Some(change) if change > TOLERANCE_PERCENT => verdict.worse.push(format!(
+                "{name}: {change:+.1} % instructions, more than {TOLERANCE_PERCENT} %"
+            )),
+            Some(change) => verdict.better += usize::from(change < -TOLERANCE_PERCENT),
+        }
+    }
+    for (name, _) in &baseline.counts {
+        if counts.counts.iter().all(|(other, _)| other != name) {
+            let line = format!("{name} is in {BASELINE} and was not counted");
+            verdict.worse.push(line);
+        }
+    }
+    verdict
 }
 
 fn percent(before: u64, now: u64) -> f64 {
@@ -225,6 +255,42 @@ mod tests {
                 .any(|line| line.starts_with("# rustc "))
         );
         assert!(baseline.counts.iter().any(|(name, _)| name == "login"));
+    }
+
+    fn counts(basis: &str, counts: &[(&str, u64)]) -> Counts {
+        Counts {
+            basis: vec![basis.into()],
+            counts: counts
+                .iter()
+                .map(|(name, n)| ((*name).into(), *n))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn more_than_the_tolerance_or_another_list_of_work_is_wrong() {
+        let baseline = counts("# a", &[("login", 1000), ("seal", 2000)]);
+        for (now, wrong, better) in [
+            (&[("login", 1029), ("seal", 2058)][..], None, 0),
+            (&[("login", 969), ("seal", 2000)], None, 1),
+            (&[("login", 1031), ("seal", 1)], Some("login: +3.1 %"), 1),
+            (&[("login", 1000)], Some("seal is in "), 0),
+            (
+                &[("login", 1000), ("seal", 2000), ("open", 1)],
+                Some("open is not in "),
+                0,
+            ),
+        ] {
+            let verdict = judge(&baseline, &counts("# a", now));
+            assert!(verdict.comparable);
+            assert_eq!(verdict.better, better, "{now:?}");
+            assert_eq!(verdict.worse.len(), usize::from(wrong.is_some()), "{now:?}");
+            for (line, wrong) in verdict.worse.iter().zip(wrong) {
+                assert!(line.starts_with(wrong), "{line}");
+            }
+        }
+        let elsewhere = counts("# b", &[("login", 9000), ("seal", 2000)]);
+        assert!(!judge(&baseline, &elsewhere).comparable);
     }
 
     #[test]
