@@ -95,6 +95,17 @@ pub fn kernels() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
+/// The CPU's time-stamp counter, for measurements; `None` where this architecture has none that
+/// programs can read and that counts cycles.
+#[must_use]
+pub fn time_stamp() -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    let now = Some(x86_64::time_stamp::now());
+    #[cfg(not(target_arch = "x86_64"))]
+    let now = None;
+    now
+}
+
 /// Everything, unless the environment says otherwise.
 #[cfg(any(test, feature = "cpu-switch"))]
 fn allowed_level() -> Level {

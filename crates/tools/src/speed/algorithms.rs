@@ -8,7 +8,7 @@ use crypto::cipher::{ChaChaPolyKey, CipherAlgorithm, CipherKind, CtrKey, GcmKey}
 use crypto::mac::{MacAlgorithm, MacKey, Tag};
 
 use super::select::Selection;
-use super::time::rates;
+use super::time::{rates, ticks_per_second};
 
 /// Bytes of each packet.
 pub(super) const PACKET_BYTES: usize = 32 * 1024;
@@ -44,6 +44,9 @@ pub(super) struct AlgorithmRow {
     pub(super) name: &'static str,
     pub(super) kernel: &'static str,
     pub(super) bytes_per_second: f64,
+    /// Ticks of the time-stamp counter for a byte: cycles of the CPU's nominal clock. `None` where
+    /// there is no such counter.
+    pub(super) cycles_per_byte: Option<f64>,
     /// The rate as a multiple of the portable kernel's.
     pub(super) times_portable: f64,
     /// Whether this machine's connections use it.
@@ -54,6 +57,7 @@ pub(super) struct AlgorithmRow {
 /// with its portable kernel.
 pub(super) fn rows(selection: &Selection, slice: Duration) -> Vec<AlgorithmRow> {
     let mut rows = Vec::new();
+    let clock = ticks_per_second();
     for (name, algorithm) in ALGORITHMS {
         if !selection.wants(name) {
             continue;
@@ -70,6 +74,7 @@ pub(super) fn rows(selection: &Selection, slice: Duration) -> Vec<AlgorithmRow> 
             name,
             kernel: tier.kernel,
             bytes_per_second: rate,
+            cycles_per_byte: clock.map(|clock| clock / rate),
             times_portable: rate / portable,
             in_use: in_use == Some(tier.kernel),
         }));

@@ -47,7 +47,8 @@ impl Report {
             text += "\n";
             text += &algorithm_table(&self.algorithms).render();
             text += &format!(
-                "* in use. Packets of {} KiB, one core; HMACs of {MANY} packets at once.\n",
+                "* in use. Packets of {} KiB, one core; HMACs of {MANY} packets at once. The kernels of \
+                 an algorithm took turns; cycles are ticks of the time-stamp counter.\n",
                 PACKET_BYTES / 1024
             );
         }
@@ -136,7 +137,14 @@ impl Report {
 }
 
 fn algorithm_table(rows: &[AlgorithmRow]) -> Table {
-    let mut table = Table::new(&["algorithm", "kernel", "", "GB/s", "portable = 1.0"]);
+    let mut table = Table::new(&[
+        "algorithm",
+        "kernel",
+        "",
+        "GB/s",
+        "cycles/B",
+        "portable = 1.0",
+    ]);
     let mut before = "";
     for row in rows {
         let name = if row.name == before { "" } else { row.name };
@@ -146,6 +154,8 @@ fn algorithm_table(rows: &[AlgorithmRow]) -> Table {
             row.kernel.to_string(),
             if row.in_use { "*" } else { "" }.to_string(),
             gigabytes(row.bytes_per_second),
+            row.cycles_per_byte
+                .map_or_else(String::new, |cycles| format!("{cycles:.3}")),
             format!("{:.1}", row.times_portable),
         ]);
     }
@@ -158,6 +168,10 @@ fn algorithm_json(row: &AlgorithmRow) -> Json {
         ("kernel", Json::text(row.kernel)),
         ("packet_bytes", number(PACKET_BYTES)),
         ("bytes_per_second", Json::Number(row.bytes_per_second)),
+        (
+            "cycles_per_byte",
+            Json::Number(row.cycles_per_byte.unwrap_or(f64::NAN)),
+        ),
         ("times_portable", Json::Number(row.times_portable)),
         ("in_use", Json::Bool(row.in_use)),
     ])

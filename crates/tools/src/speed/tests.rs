@@ -63,6 +63,14 @@ fn every_algorithm_has_a_portable_kernel_and_one_in_use() {
         assert!(tiers[tiers.len() - 1].in_use, "{name}");
         for (i, row) in tiers.iter().enumerate() {
             assert!(row.bytes_per_second > 0.0, "{name} {}", row.kernel);
+            if let Some(cycles) = row.cycles_per_byte {
+                // By the counter's clock, some GHz on any CPU.
+                let clock = cycles * row.bytes_per_second;
+                assert!(
+                    (1e8..1e11).contains(&clock),
+                    "{name}: {clock} ticks a second"
+                );
+            }
             assert!(tiers[..i].iter().all(|other| other.kernel != row.kernel));
         }
     }
@@ -81,6 +89,7 @@ fn a_report_says_which_kernel_is_in_use() {
                 name: "aes-128-ctr",
                 kernel: "aws-lc",
                 bytes_per_second: 8.5e9,
+                cycles_per_byte: Some(0.359),
                 times_portable: 1.0,
                 in_use: false,
             },
@@ -88,6 +97,7 @@ fn a_report_says_which_kernel_is_in_use() {
                 name: "aes-128-ctr",
                 kernel: "vaes-512",
                 bytes_per_second: 17e9,
+                cycles_per_byte: Some(0.18),
                 times_portable: 2.0,
                 in_use: true,
             },
@@ -102,11 +112,14 @@ fn a_report_says_which_kernel_is_in_use() {
     let words =
         |line: &str| -> Vec<String> { line.split_whitespace().map(ToString::to_string).collect() };
     let lines: Vec<_> = text.lines().map(words).collect();
-    assert!(lines.contains(&words("aes-128-ctr aws-lc 8.50 1.0")));
-    assert!(lines.contains(&words("vaes-512 * 17.00 2.0")), "{text}");
+    assert!(lines.contains(&words("aes-128-ctr aws-lc 8.50 0.359 1.0")));
+    assert!(
+        lines.contains(&words("vaes-512 * 17.00 0.180 2.0")),
+        "{text}"
+    );
     let json = report.json().render();
     assert!(json.contains(
-        r#"{"name":"aes-128-ctr","kernel":"vaes-512","packet_bytes":32768,"bytes_per_second":17000000000,"times_portable":2,"in_use":true}"#
+        r#"{"name":"aes-128-ctr","kernel":"vaes-512","packet_bytes":32768,"bytes_per_second":17000000000,"cycles_per_byte":0.18,"times_portable":2,"in_use":true}"#
     ), "{json}");
 }
 

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 /// Time given to one figure.
 pub(super) const SLICE: Duration = Duration::from_millis(120);
+/// Time over which the time-stamp counter's clock is counted.
+const COUNTED: Duration = Duration::from_millis(10);
 /// Runs among which the best one counts: many, so that some are over before the scheduler of a
 /// busy machine takes the core away.
 const RUNS: u32 = 100;
@@ -33,6 +35,20 @@ pub(super) fn rates(works: &mut [(f64, &mut dyn FnMut())], slice: Duration) -> V
         }
     }
     best
+}
+
+/// Ticks of the CPU's time-stamp counter in a second: its nominal clock. `None` where there is
+/// none.
+pub(super) fn ticks_per_second() -> Option<f64> {
+    let (begun, first) = (Instant::now(), crypto::arch::time_stamp()?);
+    while begun.elapsed() < COUNTED {
+        std::hint::spin_loop();
+    }
+    let last = crypto::arch::time_stamp()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    #[allow(clippy::cast_precision_loss)]
+    let ticks = last.wrapping_sub(first) as f64;
+    Some(ticks / seconds)
 }
 
 /// Calls that are prepared at a time.

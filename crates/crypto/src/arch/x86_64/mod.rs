@@ -21,3 +21,4 @@ pub(super) mod sha_avx512;
 pub(super) mod sha_avx512vl;
 mod sha_lanes;
 pub(super) mod sha_ni;
+pub(super) mod time_stamp;
