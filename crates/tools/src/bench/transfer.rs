@@ -314,3 +314,32 @@ fn wire(
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_arrived_otherwise_is_told_and_taken_away() {
+        let files = Files::new().unwrap();
+        let bytes = stream::BLOCK_BYTES as u64 + 100;
+        files.fill(bytes).unwrap();
+        let sent = std::fs::read(files.sent()).unwrap();
+        let arrive = |bytes: &[u8]| {
+            std::fs::write(files.arrived(), bytes).unwrap();
+            let checked = files.check();
+            assert!(!files.arrived().exists());
+            checked
+        };
+        assert_eq!(arrive(&sent), Ok(()));
+        for index in [0, stream::BLOCK_BYTES, sent.len() - 1] {
+            let mut changed = sent.clone();
+            changed[index] ^= 1;
+            assert!(arrive(&changed).is_err(), "byte {index}");
+        }
+        assert!(arrive(&sent[1..]).is_err());
+        assert!(arrive(&[&sent[..], b"x"].concat()).is_err());
+        // Nothing arrived at all.
+        assert!(files.check().is_err());
+    }
+}
