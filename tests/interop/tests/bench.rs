@@ -49,6 +49,17 @@ fn echoes_and_memory_are_measured_and_shown_as_a_page() {
         assert!(text.contains(row), "{row}: {text}");
     }
     assert!(count(&outcome, "echo: one byte there and back") == 1);
+    let said = outcome.stdout.text();
+    let (_, beside) = said
+        .split_once("echo: one byte beside a download")
+        .expect("the table");
+    let row = beside
+        .lines()
+        .find(|line| line.starts_with("Fulmar → Fulmar"));
+    // The last column is the download's speed: it went on meanwhile.
+    let speed = row.and_then(|row| row.split_whitespace().last());
+    let speed: f64 = speed.and_then(|word| word.parse().ok()).expect(&said);
+    assert!(speed > 0.0, "{said}");
 }
 
 /// Alone, many at once, before any login, and with less of the CPU.

@@ -5,6 +5,7 @@
 //! that were measured in the same rounds. The far ends that it needs are [`roles`] of this
 //! binary.
 
+mod beside;
 mod compress;
 mod copy;
 mod deflate;
@@ -149,6 +150,7 @@ fn measure_row(bench: &Bench, row: Row, emit: &mut Emit<'_>) -> Result<(), Strin
         }
         Row::Echo => {
             emit(echo::measure(bench));
+            emit(beside::measure(bench));
             Ok(())
         }
         Row::Copy => copy::measure(bench, emit),

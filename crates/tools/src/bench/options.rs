@@ -12,7 +12,7 @@ pub(super) const USAGE: &str = "\
 usage: fulmar bench [options] [row ...]
 rows:
   throughput  bytes through a command, up and down        login     ssh host true
-  echo        one byte there and back                     rekey     throughput by RekeyLimit
+  echo        one byte there and back, also beside bulk   rekey     throughput by RekeyLimit
   compress    throughput with -C                          copy      scp, one file and many
   idle        memory of sessions that wait                taskset   one core for each end
   wan         a long path, between two network namespaces (root)

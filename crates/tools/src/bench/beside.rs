@@ -1,0 +1,192 @@
+//! The second table of `echo`: one byte to the far end and back, while the same connection
+//! downloads all that it can.
+//!
+//! The byte comes back by standard error, the download by standard output: every client has both,
+//! and neither needs a terminal or a second session.
+
+use std::io::{self, Read, Write};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::figures::{Group, Per, Unit};
+use super::options::Row;
+use super::relay::PIPE_BYTES;
+use super::report;
+use super::roles;
+use super::rounds::{Bench, Chain, Miss, Sample};
+use super::stats;
+use super::words::{Watch, kill};
+use crate::lab::Lab;
+
+/// Rounds when the command line says nothing.
+const ROUNDS: usize = 3;
+/// Round trips of one round, fewer where they take longer than [`PATIENCE`].
+const TRIPS: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two of them: somebody who types fast takes ten times as long.
+const PAUSE: Duration = Duration::from_millis(5);
+/// What has come before the first, bytes: by then windows and buffers have their size.
+const BEFORE: u64 = 64 << 20;
+/// How long that may take.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// Most bytes of a client's complaint that are kept.
+const MAX_COMPLAINT_BYTES: usize = 1024;
+
+/// What one round saw.
+struct Round {
+    /// Milliseconds there and back.
+    times: Vec<f64>,
+    /// Of the download meanwhile.
+    mib_per_second: f64,
+}
+
+/// Measures every chain.
+pub(super) fn measure(bench: &Bench) -> Group {
+    let mut labs = bench.labs(&bench.servers, "");
+    let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
+    let mut more: Vec<Vec<[f64; 3]>> = vec![Vec::new(); entries.len()];
+    let group = Group {
+        row: Row::Echo.name(),
+        title: "one byte beside a download".into(),
+        unit: Unit::Milliseconds,
+        per: Per::RoundTrip,
+        entries,
+        notes: vec![format!(
+            "ssh host 'cat /dev/zero & cat >&2'; {TRIPS} round trips a round, {} ms between two",
+            PAUSE.as_millis()
+        )],
+    };
+    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+        let chain = chains.get(index).ok_or("no such chain")?;
+        let round = round(bench, *chain, &mut labs)?;
+        let slow = [0.99, 1.0].map(|part| stats::quantile(&round.times, part));
+        if let Some(more) = more.get_mut(index) {
+            more.push([slow[0], slow[1], round.mib_per_second]);
+        }
+        Ok(Sample {
+            value: stats::median(&round.times),
+            cpu: None,
+        })
+    });
+    for (entry, rounds) in group.entries.iter_mut().zip(&more) {
+        // The first does not count.
+        let counted = rounds.get(1..).unwrap_or_default();
+        for (column, what) in ["99th of 100", "slowest", "download MiB/s"]
+            .into_iter()
+            .enumerate()
+        {
+            let values: Vec<f64> = counted.iter().map(|round| round[column]).collect();
+            let value = match column {
+                1 => stats::range(&values).1,
+                _ => stats::median(&values),
+            };
+            entry.more.push((what.into(), report::digits(value)));
+        }
+    }
+    group
+}
+
+fn round(bench: &Bench, chain: Chain, labs: &mut [Result<Lab, String>]) -> Result<Round, Miss> {
+    let (Some(suite), Some(lab)) = (bench.suites.get(chain.client), labs.get_mut(chain.server))
+    else {
+        return Err("no such suite".into());
+    };
+    let lab = lab.as_mut().map_err(|why| why.clone())?;
+    lab.serve()?;
+    let mut client = lab.client(suite, &[], &remote());
+    client
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = client.spawn()?;
+    let (Some(stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err("no pipes".into());
+    };
+    let watch = Watch::start(child.id());
+    let moved = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&moved);
+    let download = thread::spawn(move || count(stdout, &counted));
+    let round = trips(stdin, stderr, &moved);
+    // The download has no end of its own.
+    kill(child.id());
+    child.wait()?;
+    let stuck = watch.stop();
+    let _ = download.join();
+    lab.stop()?;
+    if stuck {
+        return Err("stuck".into());
+    }
+    Ok(round?)
+}
+
+/// Says that it runs, then downloads without end and sends back on standard error what it is told.
+fn remote() -> String {
+    format!("echo '{}' >&2; cat /dev/zero & exec cat >&2", roles::READY)
+}
+
+/// Takes the download as fast as it comes.
+fn count(mut from: ChildStdout, moved: &AtomicU64) {
+    let _ = sys::io::set_pipe_size(&from, PIPE_BYTES);
+    let mut room = vec![0; PIPE_BYTES];
+    while let Ok(more @ 1..) = from.read(&mut room) {
+        moved.fetch_add(more as u64, Relaxed);
+    }
+}
+
+fn trips(mut stdin: ChildStdin, mut stderr: ChildStderr, moved: &AtomicU64) -> io::Result<Round> {
+    wait_ready(&mut stderr)?;
+    let begun = Instant::now();
+    while moved.load(Relaxed) < BEFORE {
+        if begun.elapsed() > START_LIMIT {
+            return Err(io::Error::other("the download did not start"));
+        }
+        thread::sleep(PAUSE);
+    }
+    let mut times = Vec::with_capacity(TRIPS);
+    let (begun, before) = (Instant::now(), moved.load(Relaxed));
+    while times.len() < TRIPS && (times.is_empty() || begun.elapsed() < PATIENCE) {
+        let [sent, ..] = times.len().to_le_bytes();
+        let start = Instant::now();
+        stdin.write_all(&[sent])?;
+        let mut came = [0];
+        stderr.read_exact(&mut came)?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        if came != [sent] {
+            return Err(io::Error::other("another byte came back"));
+        }
+        thread::sleep(PAUSE);
+    }
+    let bytes = moved.load(Relaxed) - before;
+    if bytes == 0 {
+        return Err(io::Error::other("the download stood still"));
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let mib = bytes as f64 / f64::from(1 << 20);
+    Ok(Round {
+        times,
+        mib_per_second: mib / begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// Reads to the end of the line by which the far end tells that it runs.
+///
+/// # Errors
+/// What was said instead.
+fn wait_ready(stderr: &mut ChildStderr) -> io::Result<()> {
+    let ready = format!("{}\n", roles::READY);
+    let mut said = Vec::new();
+    let mut byte = [0];
+    while !said.ends_with(ready.as_bytes()) {
+        if said.len() == MAX_COMPLAINT_BYTES || stderr.read(&mut byte)? == 0 {
+            let text = String::from_utf8_lossy(&said);
+            return Err(io::Error::other(text.trim().to_owned()));
+        }
+        said.extend_from_slice(&byte);
+    }
+    Ok(())
+}
