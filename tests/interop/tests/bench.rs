@@ -92,6 +92,34 @@ fn logins_are_measured_in_every_way() {
 }
 
 #[test]
+fn keys_that_change_and_one_core_for_each_end_are_measured() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        interop::report::skipped("taskset", &"a machine with one core");
+        return;
+    }
+    let outcome =
+        bench("--json --pairs 2 --size 2 --pairing ours-ours --cipher aes128-gcm up rekey taskset");
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let text = outcome.stdout.text();
+    for limit in ["default", "16M", "1M"] {
+        let chain = format!(r#""chain":"Fulmar → Fulmar, {limit}""#);
+        let (_, entry) = text.split_once(&chain).expect(limit);
+        let share = after(entry, r#""of its default":""#);
+        assert!(
+            share > 0.0 && (limit != "default" || share == 100.0),
+            "{text}"
+        );
+    }
+    for threads in ["auto", "1"] {
+        let (_, entry) = text
+            .split_once(&format!(r#""chain":"CryptoThreads {threads}""#))
+            .expect(threads);
+        assert!(after(entry, r#""median":"#) > 0.0, "{text}");
+    }
+    assert_eq!(count(&outcome, "auto against 1, 2 pairs: "), 1, "{text}");
+}
+
+#[test]
 fn a_long_path_is_as_long_as_asked_for() {
     let outcome = bench(
         "--json --pairs 1 --size 8 --pairing ours-ours --cipher aes128-gcm --rtt 40 --rate 80 wan",
