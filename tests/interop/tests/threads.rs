@@ -93,7 +93,22 @@ impl Group {
                 .open(group.0.join("cpu.max"))
                 .and_then(|mut file| io::Write::write_all(&mut file, both.as_bytes()))?;
         }
+        group.admits()?;
         Ok(group)
+    }
+
+    /// # Errors
+    /// Where a process may not be moved here.
+    fn admits(&self) -> io::Result<()> {
+        let moved = Command::new("/bin/sh")
+            .args(["-c", "echo $$ >\"$0\""])
+            .arg(self.0.join("cgroup.procs"))
+            .output()?;
+        if moved.status.success() {
+            return Ok(());
+        }
+        let why = String::from_utf8_lossy(&moved.stderr);
+        Err(io::Error::other(why.trim().to_owned()))
     }
 
     /// A client with these arguments, in this group from its first moment.
