@@ -1,12 +1,12 @@
 //! A server under way and a client that is set up for it: what the tests by topic start from.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::account::is_root;
-use crate::peers::ours::{Kind, couples};
+use crate::peers::ours::{self, Kind, couples};
 use crate::peers::{Running, openssh};
 use crate::process::{COMMAND_LIMIT, Input, Outcome, run};
 use crate::report::skipped;
@@ -116,6 +116,32 @@ impl Site {
         std::fs::set_permissions(&path, mode).expect("an executable");
         path
     }
+}
+
+/// Our `name` (`scp`, `sftp`), set up for the site's server, from where arguments follow.
+#[must_use]
+pub fn program(site: &Site, name: &str) -> Command {
+    let mut command = Command::new(ours::binary());
+    command.arg(name).arg("-F").arg(site.config(""));
+    command
+}
+
+/// Runs our `scp` with these arguments.
+#[must_use]
+pub fn scp(site: &Site, arguments: &[&str]) -> Outcome {
+    finish(program(site, "scp").args(arguments), Input::Nothing)
+}
+
+/// A path on the server, as `scp` takes it.
+#[must_use]
+pub fn there(path: &Path) -> String {
+    format!("{HOST}:{}", path.display())
+}
+
+/// A path of this side.
+#[must_use]
+pub fn here(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// Runs a command that must end by itself.

@@ -2,16 +2,16 @@
 //! be made or breaks, and what a signal leaves behind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use interop::account::is_root;
 use interop::peers::ours::{self, Kind};
-use interop::process::{Background, Input, Outcome, descendants, kill};
+use interop::process::{Background, Input, descendants, kill};
 use interop::report::skipped;
 use interop::scratch::{Scratch, free_port, until};
-use interop::site::{HOST, Site, finish};
+use interop::site::{HOST, Site, finish, here, program, scp, there};
 use interop::terminal::Terminal;
 
 /// Longest that something may take on a machine that is busy.
@@ -20,24 +20,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn site(extra: &str) -> Site {
     let lines = format!("{extra}Subsystem sftp internal-sftp\n");
     Site::new(Kind::Fulmar, Kind::Fulmar, &lines)
-}
-
-fn program(site: &Site, name: &str) -> Command {
-    let mut command = Command::new(ours::binary());
-    command.arg(name).arg("-F").arg(site.config(""));
-    command
-}
-
-fn scp(site: &Site, arguments: &[&str]) -> Outcome {
-    finish(program(site, "scp").args(arguments), Input::Nothing)
-}
-
-fn there(path: &Path) -> String {
-    format!("{HOST}:{}", path.display())
-}
-
-fn here(path: &Path) -> String {
-    path.display().to_string()
 }
 
 fn content(len: usize) -> Vec<u8> {

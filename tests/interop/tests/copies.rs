@@ -12,7 +12,7 @@ use interop::peers::ours::{self, Kind};
 use interop::process::{Input, Outcome, installed};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
-use interop::site::{HOST, Site, finish};
+use interop::site::{Site, finish, here, program, scp, there};
 use interop::terminal::Terminal;
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
@@ -31,24 +31,6 @@ fn each_server(test: impl Fn(&Site, &Scratch)) {
         let site = Site::new(Kind::Fulmar, server, &subsystem);
         test(&site, &Scratch::new());
     }
-}
-
-fn program(site: &Site, name: &str) -> Command {
-    let mut command = Command::new(ours::binary());
-    command.arg(name).arg("-F").arg(site.config(""));
-    command
-}
-
-fn scp(site: &Site, arguments: &[&str]) -> Outcome {
-    finish(program(site, "scp").args(arguments), Input::Nothing)
-}
-
-fn there(path: &Path) -> String {
-    format!("{HOST}:{}", path.display())
-}
-
-fn here(path: &Path) -> String {
-    path.display().to_string()
 }
 
 fn bytes(len: usize) -> Vec<u8> {

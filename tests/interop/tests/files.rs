@@ -9,13 +9,13 @@ use interop::account::is_root;
 use interop::fixture;
 use interop::matrix::noise;
 use interop::peers::dropbear::Dropbear;
-use interop::peers::ours::{self, Kind};
+use interop::peers::ours::Kind;
 use interop::peers::python::{AsyncsshServer, ParamikoServer, script_command};
 use interop::peers::{Running, Server, putty};
 use interop::process::{Input, Outcome, installed};
 use interop::report::skipped;
 use interop::scratch::Scratch;
-use interop::site::{HOST, Site, finish};
+use interop::site::{HOST, Site, finish, program};
 
 fn ours() -> Site {
     Site::new(
@@ -66,8 +66,8 @@ fn with_our_programs(running: Running) {
         running,
     };
     let program = |name: &str| {
-        let mut command = Command::new(ours::binary());
-        command.arg(name).arg("-q").arg("-F").arg(site.config(""));
+        let mut command = program(&site, name);
+        command.arg("-q");
         command
     };
     let scp = |arguments: &[&str]| finish(program("scp").args(arguments), Input::Nothing);
@@ -300,8 +300,8 @@ fn a_chroot_needs_no_files_of_its_own() {
     let scratch = Scratch::new();
     let data = scratch.write("data", noise(500_000));
     let program = |name: &str| {
-        let mut command = Command::new(ours::binary());
-        command.arg(name).arg("-q").arg("-F").arg(site.config(""));
+        let mut command = program(&site, name);
+        command.arg("-q");
         command
     };
     let mut command = program("scp");

@@ -12,11 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use interop::matrix::noise;
-use interop::peers::ours::{self, Kind};
+use interop::peers::ours::Kind;
 use interop::process::{Input, descendants, run};
 use interop::report::{is_whole_run, say, skipped};
 use interop::scratch::Scratch;
-use interop::site::{HOST, Site};
+use interop::site::{Site, program, there};
 
 const MIB: u64 = 1 << 20;
 /// Longest that one copy may take.
@@ -29,13 +29,9 @@ fn site() -> Site {
 }
 
 fn scp(site: &Site) -> Command {
-    let mut command = Command::new(ours::binary());
-    command.args(["scp", "-q", "-F"]).arg(site.config(""));
+    let mut command = program(site, "scp");
+    command.arg("-q");
     command
-}
-
-fn there(path: &Path) -> String {
-    format!("{HOST}:{}", path.display())
 }
 
 fn copy(command: &mut Command) -> Duration {
