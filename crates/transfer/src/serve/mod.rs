@@ -2,7 +2,7 @@
 //! with files, and leaves its answers in packet buffers ([`Outbox`]). It neither reads nor writes
 //! the channel, and does what takes long in slices, so that it can live in a connection's process.
 //!
-//! The data of a WRITE go to the file from the slab in which their packet was opened; the data of
+//! The data of a WRITE go to the file from the slabs in which their packets were opened; those of
 //! a READ are read behind the headroom of the packet that carries them. Requests are carried out
 //! in order; what is answered by many messages (`read-range`, `walk`, `hash-range`) goes on beside
 //! them.
@@ -140,6 +140,8 @@ pub struct Serve {
     splitter: Splitter,
     handles: Handles,
     writing: Option<Writing>,
+    /// For the pieces of the next WRITE.
+    spare_pieces: Vec<Bytes>,
     jobs: VecDeque<Job>,
     names: Names,
     out: Outbox,
@@ -173,6 +175,7 @@ impl Serve {
             splitter: Splitter::new(Side::Server),
             handles: Handles::new(max_handles),
             writing: None,
+            spare_pieces: Vec::new(),
             jobs: VecDeque::new(),
             names: Names::default(),
             out: Outbox::new(),
@@ -230,6 +233,12 @@ impl Serve {
     /// # Errors
     /// [`ServeError`]: the conversation is over.
     pub fn work(&mut self, buffers: &mut dyn Buffers) -> Result<Work, ServeError> {
+        let worked = self.steps(buffers);
+        self.write_gathered();
+        worked
+    }
+
+    fn steps(&mut self, buffers: &mut dyn Buffers) -> Result<Work, ServeError> {
         self.moved = 0;
         for _ in 0..STEPS {
             if self.out.len() >= OUTBOX_BYTES {
@@ -270,7 +279,7 @@ impl Serve {
                 }
                 self.begin_write(id, &handle, offset, len, buffers);
             }
-            Piece::Payload { bytes, left } => self.write_payload(&bytes, left, buffers),
+            Piece::Payload { bytes, left } => self.write_payload(bytes, left, buffers),
             // Only a client's splitter makes these.
             Piece::Data { .. } => {}
         }

@@ -1,5 +1,8 @@
-//! WRITE: the data go to the file as they come, from the slab of their packet.
+//! WRITE: the data go to the file as they come, from the slabs of their packets, those of many
+//! packets in one system call. A file system works by pages: a call for each packet would touch
+//! one page in eight twice.
 
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -9,6 +12,9 @@ use sys::fs::content;
 use super::status::Failed;
 use super::{Buffers, Level, Serve, shown};
 
+/// Most pieces that are gathered: more than one read of the socket brings.
+const MAX_PIECES: usize = 32;
+
 /// A WRITE whose data are on their way.
 pub(super) struct Writing {
     id: u32,
@@ -17,6 +23,9 @@ pub(super) struct Writing {
     fd: Option<Arc<OwnedFd>>,
     /// Where the next data go.
     offset: u64,
+    /// Data that have come and are not written. None between two calls of [`Serve::work`]: they
+    /// count as used, and nothing may be pinned while nothing happens.
+    pieces: Vec<Bytes>,
     failed: Option<Failed>,
     written: u64,
 }
@@ -35,6 +44,7 @@ impl Serve {
             handle: handle.clone(),
             fd: None,
             offset,
+            pieces: std::mem::take(&mut self.spare_pieces),
             failed: None,
             written: 0,
         };
@@ -66,28 +76,15 @@ impl Serve {
         }
     }
 
-    pub(super) fn write_payload(&mut self, bytes: &Bytes, left: u32, buffers: &mut dyn Buffers) {
+    pub(super) fn write_payload(&mut self, bytes: Bytes, left: u32, buffers: &mut dyn Buffers) {
         self.moved += bytes.len();
         let Some(writing) = &mut self.writing else {
             return;
         };
-        if let Some(fd) = &writing.fd {
-            let mut rest: &[u8] = bytes;
-            while !rest.is_empty() {
-                match content::write_at(fd, rest, writing.offset) {
-                    Ok(count) if count > 0 => {
-                        writing.offset = writing.offset.saturating_add(count as u64);
-                        writing.written += count as u64;
-                        rest = rest.get(count..).unwrap_or_default();
-                    }
-                    other => {
-                        let error = other.err();
-                        let error = error.unwrap_or_else(|| std::io::ErrorKind::WriteZero.into());
-                        writing.failed = Some(Failed::from(error));
-                        writing.fd = None;
-                        break;
-                    }
-                }
+        if writing.fd.is_some() {
+            writing.pieces.push(bytes);
+            if writing.pieces.len() >= MAX_PIECES {
+                writing.write_gathered();
             }
         }
         if left == 0 {
@@ -95,10 +92,19 @@ impl Serve {
         }
     }
 
+    /// Writes what has come of a WRITE that goes on.
+    pub(super) fn write_gathered(&mut self) {
+        if let Some(writing) = &mut self.writing {
+            writing.write_gathered();
+        }
+    }
+
     fn end_write(&mut self, buffers: &mut dyn Buffers) {
-        let Some(writing) = self.writing.take() else {
+        let Some(mut writing) = self.writing.take() else {
             return;
         };
+        writing.write_gathered();
+        self.spare_pieces = std::mem::take(&mut writing.pieces);
         if let Ok(file) = self.handles.file(&writing.handle) {
             file.written += writing.written;
             match &writing.failed {
@@ -124,4 +130,43 @@ impl Serve {
             }
         }
     }
+}
+
+impl Writing {
+    /// Writes the pieces that have come; a failure is kept for the answer.
+    fn write_gathered(&mut self) {
+        if let Some(fd) = &self.fd
+            && let Err(error) = write_pieces(fd, &self.pieces, &mut self.offset, &mut self.written)
+        {
+            self.failed = Some(Failed::from(error));
+            self.fd = None;
+        }
+        self.pieces.clear();
+    }
+}
+
+/// Writes all pieces at `offset`, which goes on with what is written, as `written` does.
+fn write_pieces(
+    fd: &OwnedFd,
+    pieces: &[Bytes],
+    offset: &mut u64,
+    written: &mut u64,
+) -> std::io::Result<()> {
+    let mut slices = [IoSlice::new(&[]); MAX_PIECES];
+    let mut count = 0;
+    for (slice, piece) in slices.iter_mut().zip(pieces) {
+        *slice = IoSlice::new(piece);
+        count += 1;
+    }
+    let mut rest = slices.get_mut(..count).unwrap_or_default();
+    while !rest.is_empty() {
+        let count = content::write_pieces_at(fd, rest, *offset)?;
+        if count == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
+        }
+        *offset = offset.saturating_add(count as u64);
+        *written += count as u64;
+        IoSlice::advance_slices(&mut rest, count);
+    }
+    Ok(())
 }
