@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use sftp::message::{Reply, Request, open_flag, request};
 use sftp::{Attributes, Code};
 
@@ -455,7 +456,7 @@ impl Work for Relay<'_> {
         }
     }
 
-    fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &[u8]) {
+    fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &Bytes) {
         self.held += bytes.len();
         if let Some(job) = self.jobs.get_mut(token.job) {
             match job

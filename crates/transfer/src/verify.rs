@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use sftp::extension::{self, Extended};
 use sftp::message::{Reply, Request, open_flag, request};
 use sftp::{Attributes, Code, own};
@@ -238,13 +239,13 @@ impl Work for Compare {
         }
     }
 
-    fn data(&mut self, _link: usize, token: Token, at: u32, bytes: &[u8]) {
+    fn data(&mut self, _link: usize, token: Token, at: u32, bytes: &Bytes) {
         let Some(current) = &mut self.current else {
             return;
         };
         let offset = token.offset + u64::from(at);
         let mut ours = vec![0; bytes.len()];
-        let same = current.file.read_exact_at(&mut ours, offset).is_ok() && ours == bytes;
+        let same = current.file.read_exact_at(&mut ours, offset).is_ok() && ours == **bytes;
         if !same {
             current.fail("the content differs");
         }

@@ -11,7 +11,7 @@ use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
 
-use liar::{Heard, Liar, Nature, Place, bytes};
+use liar::{Heard, Liar, Nature, Place, Ranges, bytes};
 
 fn get(
     liar: Liar,
@@ -472,5 +472,54 @@ fn a_file_is_not_copied_onto_itself() {
         liar.files.insert(b"/g".to_vec(), there);
         remote.copy(b"/f", b"/g").unwrap();
         assert!(remote.engine().transport().file("/g") == content);
+    }
+}
+
+#[test]
+fn holes_are_asked_for_and_what_a_server_says_of_them_is_looked_at() {
+    let mut content = bytes(9_100_000);
+    content[200_000..5_000_000].fill(0);
+    let sparse = Options {
+        sparse: true,
+        ..Options::default()
+    };
+    for (lie, said) in [
+        (Ranges::Honest, None),
+        (Ranges::LongHole, Some("sent more than was asked for")),
+        (Ranges::OddHole, Some("cannot be read")),
+        (Ranges::LongData, Some("sent more than was asked for")),
+        (Ranges::Short, Some("file changed while it was copied")),
+        (Ranges::Grown, Some("has more")),
+        (Ranges::Failing, Some("Failure")),
+    ] {
+        let place = Place::new("ranges");
+        let nature = Nature {
+            ranges: Some(lie),
+            piece: 70_001,
+            ..Nature::default()
+        };
+        let liar = Liar::with(nature, "/f", &content);
+        let target = place.join("x");
+        let (result, heard, mut engine) = get(liar, "/f", &target, sparse.clone());
+        result.unwrap();
+        let there = fs::read(&target).unwrap();
+        let asked = &engine.transport().log;
+        assert!(asked.contains(&"RANGE /f".to_owned()), "{asked:?}");
+        assert_eq!(engine.transport().open_handles(), 0);
+        match said {
+            None => {
+                assert!(heard.errors.is_empty(), "{:?}", heard.errors);
+                assert!(there == content);
+                use std::os::unix::fs::MetadataExt;
+                let allocated = fs::metadata(&target).unwrap().blocks() * 512;
+                assert!(allocated < 6_000_000, "{allocated}");
+            }
+            Some(said) => {
+                assert!(heard.errors[0].contains(said), "{:?}", heard.errors);
+                assert_eq!((heard.good, heard.errors.len()), (0, 1));
+                assert!(there.len() < content.len() || lie == Ranges::Grown);
+                assert!(content.starts_with(&there));
+            }
+        }
     }
 }

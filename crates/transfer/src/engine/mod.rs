@@ -201,8 +201,8 @@ pub trait Work {
     /// An answer that is no DATA.
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>);
 
-    /// Bytes of a READ's answer, `at` bytes behind its first.
-    fn data(&mut self, link: usize, token: Token, at: u32, bytes: &[u8]) {
+    /// Bytes of a READ's answer, `at` bytes behind its first. Kept, they pin what they came in.
+    fn data(&mut self, link: usize, token: Token, at: u32, bytes: &Bytes) {
         let _ = (link, token, at, bytes);
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use sftp::extension::{self, Extended};
 use sftp::message::{Reply, Request, open_flag, request};
 use sftp::{Attributes, Code, own};
@@ -15,6 +16,12 @@ use crate::report::FileResult;
 use crate::sink::{Opening, Sink};
 use crate::step::{SMALL_BYTES, Step, TAIL_BYTES, impossible_size, proof_block, proven_len};
 use crate::text;
+
+/// Most bytes that are gathered to be written in one go, and most pieces.
+const GATHER_BYTES: usize = 512 << 10;
+const GATHER_PIECES: usize = 64;
+/// What is asked for at once where the server tells holes, bytes.
+const RANGE_BYTES: u32 = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -41,6 +48,33 @@ struct Part {
     closing: bool,
 }
 
+/// Pieces of a file that follow each other and are not written yet.
+#[derive(Debug, Default)]
+struct Gathered {
+    at: u64,
+    bytes: usize,
+    pieces: Vec<Bytes>,
+}
+
+impl Gathered {
+    fn end(&self) -> u64 {
+        self.at.saturating_add(self.bytes as u64)
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= GATHER_BYTES || self.pieces.len() >= GATHER_PIECES
+    }
+}
+
+/// A range that is on its way, data and holes.
+#[derive(Debug)]
+struct Range {
+    begin: u64,
+    /// First byte that has not come.
+    at: u64,
+    end: u64,
+}
+
 /// One file. See the module's head.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -54,6 +88,9 @@ pub(super) struct Job {
     end: Option<u64>,
     /// First byte that was not asked for.
     next: u64,
+    gathered: Gathered,
+    /// Of those that were asked for with their holes.
+    ranges: Vec<Range>,
     /// Ranges that came short: asked for again first.
     again: Vec<(u64, u32)>,
     /// The file's end was seen here.
@@ -95,6 +132,8 @@ impl Job {
             // A file of /proc says that it has nothing.
             end: attributes.size.filter(|size| *size > 0),
             next: 0,
+            gathered: Gathered::default(),
+            ranges: Vec::new(),
             again: Vec::new(),
             eof: None,
             closes_early: false,
@@ -130,6 +169,8 @@ impl Job {
 
     /// Finishes the target, or cuts what has failed.
     pub(super) fn into_result(mut self) -> FileResult {
+        // A connection that was lost may have left some.
+        self.write_gathered();
         if let Some(sink) = self.sink.take() {
             if self.error.is_some() {
                 sink.give_up(self.options.resume != Resume::Never);
@@ -304,14 +345,21 @@ impl Job {
             return Step::Full;
         }
         let max = session.server().max_read;
+        let with_holes = self.tells_holes(session, max);
+        let most = if with_holes { RANGE_BYTES } else { max };
         let (offset, len) = match self.again.pop() {
             Some(again) => again,
-            None => match self.next_range(max) {
+            None => match self.next_range(most) {
                 Some(range) => range,
                 None if self.waiting == 0 && first => return self.finish(job, session),
                 None => return self.left_to_first(),
             },
         };
+        if with_holes {
+            self.ask_range(job, (offset, len), &handle, session);
+            pace.went(u64::from(len));
+            return Step::Sent { more: true };
+        }
         let request = Request::Read(request::Read {
             handle: &handle,
             offset,
@@ -328,6 +376,40 @@ impl Job {
             return Step::Sent { more: false };
         }
         Step::Sent { more: true }
+    }
+
+    /// Holes are wanted, and the server can tell where they are. Not worth it for what one READ
+    /// brings, nor where a limit wants small steps.
+    fn tells_holes(&self, session: &Session, max: u32) -> bool {
+        self.sink.as_ref().is_some_and(Sink::leaves_holes)
+            && self.options.limit_bytes == 0
+            && self.end.is_some_and(|end| end >= u64::from(max))
+            && session.server().has(own::READ_RANGE, "1")
+    }
+
+    fn ask_range(
+        &mut self,
+        job: usize,
+        (offset, len): (u64, u32),
+        handle: &[u8],
+        session: &mut Session,
+    ) {
+        let request = Extended::ReadRange(extension::ReadRange {
+            handle,
+            offset,
+            len: u64::from(len),
+            flags: own::read_flag::HOLES,
+        });
+        session.send(
+            Token::data(job, Op::ReadRange, offset, len),
+            &Request::Extended(request),
+        );
+        self.waiting += 1;
+        self.ranges.push(Range {
+            begin: offset,
+            at: offset,
+            end: offset.saturating_add(u64::from(len)),
+        });
     }
 
     /// The first part's handle is none on another connection: what is done with it waits for its
@@ -408,6 +490,10 @@ impl Job {
         asked: Token,
         reply: &Reply<'_>,
     ) -> u64 {
+        if let (Op::ReadRange, Reply::Extended(fields)) = (asked.op, reply) {
+            // More of it follows.
+            return self.hole(asked, fields);
+        }
         self.waiting = self.waiting.saturating_sub(1);
         let from = self.shown_from();
         let mut moved = 0;
@@ -444,6 +530,10 @@ impl Job {
             (Op::Read, Reply::Status(status)) => {
                 let why = status_text(status.code, status.message);
                 self.fail(format!("read remote \"{from}\": {why}"));
+            }
+            (Op::ReadRange, Reply::Status(status)) => {
+                let why = (!status.code.is_ok()).then(|| status_text(status.code, status.message));
+                self.range_ends(asked, why);
             }
             (Op::Hash, reply) => {
                 let good = self.equal_hashes(reply);
@@ -565,7 +655,8 @@ impl Job {
         self.attributes = file.attributes;
         self.end = Some(u64::try_from(file.data.len()).unwrap_or_default());
         self.open_sink();
-        self.data(0, file.data);
+        self.moved += u64::try_from(file.data.len()).unwrap_or_default();
+        self.write(0, file.data);
         self.stage = Stage::Over;
         u64::try_from(file.data.len()).unwrap_or_default()
     }
@@ -677,46 +768,156 @@ impl Job {
         self.go_on_at(good);
     }
 
-    /// Bytes of the file.
-    pub(super) fn data(&mut self, offset: u64, bytes: &[u8]) {
+    /// Bytes of the file, `at` bytes behind the first of a DATA.
+    pub(super) fn data(&mut self, asked: Token, at: u32, bytes: &Bytes) {
         if self.stage == Stage::Proving {
             self.tail.extend_from_slice(bytes);
             return;
         }
         self.moved += u64::try_from(bytes.len()).unwrap_or_default();
-        if self.error.is_some() {
+        let offset = match asked.op {
+            Op::ReadRange => self.goes_on(asked, bytes.len() as u64),
+            _ => Some(asked.offset + u64::from(at)),
+        };
+        let Some(offset) = offset.filter(|_| self.error.is_none()) else {
             return;
-        }
+        };
         // What is behind the end that was told is seen by its length, and not written.
         let keep = match self.end {
             Some(end) => usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX),
             None => bytes.len(),
         };
-        let bytes = bytes.get(..keep).unwrap_or(bytes);
+        let keep = keep.min(bytes.len());
+        if !self.sink.as_ref().is_some_and(Sink::gathers) {
+            self.write(offset, bytes.get(..keep).unwrap_or_default());
+            return;
+        }
+        if self.gathered.end() != offset {
+            self.write_gathered();
+        }
+        if self.gathered.pieces.is_empty() {
+            self.gathered.at = offset;
+        }
+        if keep > 0 {
+            self.gathered.bytes += keep;
+            self.gathered.pieces.push(bytes.slice(..keep));
+        }
+        if self.gathered.is_full() {
+            self.write_gathered();
+        }
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
         if let Some(sink) = &mut self.sink
+            && self.error.is_none()
             && !bytes.is_empty()
             && let Err(error) = sink.write(offset, bytes)
         {
-            let to = shown(&self.item.to);
-            self.fail(format!("write local \"{to}\": {}", text::reason(&error)));
+            self.fail_to_write(&error);
+        }
+    }
+
+    /// Writes what has been gathered: a file system works by pages, and a call for each packet
+    /// would touch one page in eight twice.
+    fn write_gathered(&mut self) {
+        if self.gathered.pieces.is_empty() {
+            return;
+        }
+        let gathered = std::mem::take(&mut self.gathered);
+        if let Some(sink) = &mut self.sink
+            && let Err(error) = sink.write_pieces(gathered.at, &gathered.pieces)
+        {
+            self.fail_to_write(&error);
+        }
+        let mut pieces = gathered.pieces;
+        pieces.clear();
+        self.gathered.pieces = pieces;
+    }
+
+    fn fail_to_write(&mut self, error: &std::io::Error) {
+        let to = shown(&self.item.to);
+        self.fail(format!("write local \"{to}\": {}", text::reason(error)));
+    }
+
+    // ---- ranges with holes ----------------------------------------------------------------
+
+    /// So many more bytes of a range have come; gives where they belong, if they were asked for.
+    fn goes_on(&mut self, asked: Token, len: u64) -> Option<u64> {
+        let range = self
+            .ranges
+            .iter_mut()
+            .find(|range| range.begin == asked.offset)?;
+        let at = range.at;
+        range.at = at.saturating_add(len);
+        if range.at > range.end {
+            let from = self.shown_from();
+            self.fail(format!(
+                "read remote \"{from}\": the server sent more than was asked for"
+            ));
+            return None;
+        }
+        Some(at)
+    }
+
+    /// A hole in a range; gives its length.
+    fn hole(&mut self, asked: Token, fields: &[u8]) -> u64 {
+        let Ok(hole) = own::Hole::decode(fields) else {
+            let from = self.shown_from();
+            self.fail(format!(
+                "read remote \"{from}\": an answer that cannot be read"
+            ));
+            return 0;
+        };
+        let at = self.goes_on(asked, hole.len);
+        let (Some(at), None) = (at, &self.error) else {
+            return 0;
+        };
+        let end = self.end.unwrap_or(u64::MAX);
+        let len = hole.len.min(end.saturating_sub(at));
+        self.moved = self.moved.saturating_add(len);
+        if let Some(sink) = &mut self.sink {
+            sink.leave_hole(at, len);
+        }
+        len
+    }
+
+    /// A range has come as far as it goes.
+    fn range_ends(&mut self, asked: Token, why: Option<String>) {
+        let range = self
+            .ranges
+            .iter()
+            .position(|range| range.begin == asked.offset);
+        let Some(range) = range.map(|index| self.ranges.swap_remove(index)) else {
+            return;
+        };
+        let from = self.shown_from();
+        let end = self.end.unwrap_or(range.end);
+        if let Some(why) = why {
+            self.fail(format!("read remote \"{from}\": {why}"));
+        } else if range.at > end {
+            self.fail(has_more(&from, end));
+        } else if range.at < range.end.min(end) {
+            self.ends_at(range.at);
         }
     }
 
     /// A READ's answer is whole: so many bytes.
     pub(super) fn data_ends(&mut self, asked: Token, len: u32) {
+        if asked.op == Op::ReadRange {
+            // STATUS ends it.
+            return;
+        }
         self.waiting = self.waiting.saturating_sub(1);
         if self.stage == Stage::Proving {
             self.proven(asked, len);
             return;
         }
+        self.write_gathered();
         let until = asked.offset + u64::from(len);
         match self.end {
             Some(end) if until > end => {
                 let from = self.shown_from();
-                self.fail(format!(
-                    "read remote \"{from}\": file changed while it was copied: it had {end} bytes \
-                     and has more"
-                ));
+                self.fail(has_more(&from, end));
             }
             Some(end) if until < end && len < asked.len => {
                 self.again.push((until, asked.len - len));
@@ -727,4 +928,10 @@ impl Job {
         }
         self.go_on();
     }
+}
+
+fn has_more(from: &str, end: u64) -> String {
+    format!(
+        "read remote \"{from}\": file changed while it was copied: it had {end} bytes and has more"
+    )
 }

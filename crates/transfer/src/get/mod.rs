@@ -12,6 +12,7 @@ use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use bytes::Bytes;
 use sftp::Attributes;
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
@@ -396,9 +397,9 @@ impl Work for Get<'_> {
         }
     }
 
-    fn data(&mut self, _link: usize, token: Token, at: u32, bytes: &[u8]) {
+    fn data(&mut self, _link: usize, token: Token, at: u32, bytes: &Bytes) {
         if let Some(job) = self.jobs.get_mut(token.job / KINDS) {
-            job.data(token.offset + u64::from(at), bytes);
+            job.data(token, at, bytes);
             self.report
                 .moved(u64::try_from(bytes.len()).unwrap_or_default());
         }

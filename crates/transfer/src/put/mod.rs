@@ -12,6 +12,7 @@ use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use bytes::Bytes;
 use sftp::Code;
 use sftp::message::Reply;
 
@@ -341,7 +342,7 @@ impl Work for Put<'_> {
         }
     }
 
-    fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &[u8]) {
+    fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &Bytes) {
         if let Some(job) = self.jobs.get_mut(token.job / 2) {
             job.data(bytes);
         }

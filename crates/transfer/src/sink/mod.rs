@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, FileTimes, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use sftp::{ExactTimes, Timestamp};
 
 /// Pieces of zeros of this length and more become holes, bytes.
@@ -229,6 +230,44 @@ impl Sink {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
+        }
+        Ok(())
+    }
+
+    /// Pieces that follow each other may be written in one go ([`Sink::write_pieces`]).
+    #[must_use]
+    pub fn gathers(&self) -> bool {
+        self.regular && !self.holes
+    }
+
+    /// Zeros need not be written: what was never written is a hole.
+    #[must_use]
+    pub fn leaves_holes(&self) -> bool {
+        self.holes
+    }
+
+    /// Leaves a hole of `len` bytes at `offset`.
+    pub fn leave_hole(&mut self, offset: u64, len: u64) {
+        self.note(offset, offset.saturating_add(len));
+    }
+
+    /// Writes pieces that follow each other from `offset` on, into a file that
+    /// [gathers](Sink::gathers).
+    ///
+    /// # Errors
+    /// The system's; what was written counts.
+    pub fn write_pieces(&mut self, offset: u64, pieces: &[Bytes]) -> io::Result<()> {
+        let mut at = offset;
+        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut rest = slices.as_mut_slice();
+        while !rest.is_empty() {
+            let count = sys::fs::content::write_pieces_at(&self.file, rest, at)?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.note(at, at + as_u64(count));
+            at += as_u64(count);
+            IoSlice::advance_slices(&mut rest, count);
         }
         Ok(())
     }

@@ -11,9 +11,11 @@ use bytes::Bytes;
 use sftp::attributes::{Attributes, mode};
 use sftp::extension::{self, Extended};
 use sftp::frame::{Piece, Side, Splitter};
-use sftp::message::reply::{Handle, NameEntry, Names, Status, data_head, encode_attrs};
+use sftp::message::reply::{
+    Handle, NameEntry, Names, Status, data_head, encode_attrs, encode_extended,
+};
 use sftp::message::{Request, Version, open_flag, request};
-use sftp::{Code, message};
+use sftp::{Code, message, own};
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::report::{FileResult, Report};
 
@@ -49,8 +51,29 @@ pub struct Nature {
     pub alias: Option<(Vec<u8>, Vec<u8>)>,
     /// It can copy by itself.
     pub copies: bool,
+    /// It tells of holes in ranges, so.
+    pub ranges: Option<Ranges>,
     /// This process is interrupted behind so many requests.
     pub interrupt: Option<usize>,
+}
+
+/// How ranges are answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ranges {
+    /// As they should.
+    Honest,
+    /// The first hole is longer than what was asked for.
+    LongHole,
+    /// Holes' lengths cannot be read.
+    OddHole,
+    /// More data come than were asked for.
+    LongData,
+    /// The last block is missing, and OK is said.
+    Short,
+    /// Another block follows where the file should end.
+    Grown,
+    /// FAILURE in the middle.
+    Failing,
 }
 
 /// One connection: what was sent and not taken in, and what was answered and not sent.
@@ -188,8 +211,10 @@ impl Liar {
     fn answer(&mut self, message: &[u8]) {
         if message[0] == message::number::INIT {
             let copies = [(extension::COPY_DATA, "1")];
-            let extensions = copies.into_iter().filter(|_| self.nature.copies);
-            Version::encode(3, extensions, &mut self.out);
+            let copies = copies.into_iter().filter(|_| self.nature.copies);
+            let ranges = [(own::READ_RANGE, "1")];
+            let ranges = ranges.into_iter().filter(|_| self.nature.ranges.is_some());
+            Version::encode(3, copies.chain(ranges), &mut self.out);
             return;
         }
         let (id, asked) = Request::decode(message).unwrap();
@@ -271,6 +296,7 @@ impl Liar {
                     _ => self.status(id, Code::FAILURE),
                 }
             }
+            Request::Extended(Extended::ReadRange(range)) => self.range(id, &range),
             Request::Close(request::Close { handle }) => {
                 let code = match self.held(handle) {
                     Some(_) => Code::OK,
@@ -342,6 +368,49 @@ impl Liar {
         let head = data_head(id, u32::try_from(data.len()).unwrap());
         self.out.extend_from_slice(&head);
         self.out.extend_from_slice(&data);
+    }
+
+    /// Blocks of zeros are holes.
+    fn range(&mut self, id: u32, asked: &extension::ReadRange<'_>) {
+        const BLOCK: usize = 65_536;
+        let (Some(path), Some(lie)) = (self.held(asked.handle), self.nature.ranges) else {
+            return self.status(id, Code::FAILURE);
+        };
+        self.note("RANGE", &path, "");
+        let mut file = self.files[&path].clone();
+        if lie == Ranges::Grown {
+            file.extend(bytes(BLOCK));
+        }
+        let begin = usize::try_from(asked.offset).unwrap().min(file.len());
+        let asked_len = usize::try_from(asked.len).unwrap();
+        let end = match lie {
+            Ranges::LongData => file.len(),
+            _ => file.len().min(begin + asked_len),
+        };
+        let mut blocks: Vec<&[u8]> = file[begin..end].chunks(BLOCK).collect();
+        if lie == Ranges::Short {
+            blocks.pop();
+        }
+        for (index, block) in blocks.iter().enumerate() {
+            if lie == Ranges::Failing && index == 3 {
+                return self.status(id, Code::FAILURE);
+            }
+            if block.iter().any(|byte| *byte != 0) {
+                let head = data_head(id, u32::try_from(block.len()).unwrap());
+                self.out.extend_from_slice(&head);
+                self.out.extend_from_slice(block);
+                continue;
+            }
+            let len = match lie {
+                Ranges::LongHole => asked.len + 1,
+                _ => block.len() as u64,
+            };
+            encode_extended(id, &mut self.out, |fields| match lie {
+                Ranges::OddHole => fields.push(1),
+                _ => own::Hole { len }.write(fields),
+            });
+        }
+        self.status(id, Code::OK);
     }
 
     fn take(&mut self, piece: Piece) {
