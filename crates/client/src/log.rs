@@ -2,9 +2,11 @@
 //! the file of `-E`.
 //!
 //! One line is one `write`, so lines of several processes do not mix. While the terminal is raw
-//! a line ends in CR LF. The text of peers must pass through [`crate::text`] first; secrets
+//! a line ends in CR LF. How much is said is one matter for the program, but where a thread has a
+//! connection of its own ([`own_level`]) it has a level of its own. The text of peers must pass through [`crate::text`] first; secrets
 //! never come here.
 
+use std::cell::Cell;
 use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
@@ -122,6 +124,10 @@ impl Level {
 }
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+thread_local! {
+    /// This thread's own level.
+    static OWN_LEVEL: Cell<Option<u8>> = const { Cell::new(None) };
+}
 static RAW_TERMINAL: AtomicBool = AtomicBool::new(false);
 static SINK: Mutex<Sink> = Mutex::new(Sink::Stderr);
 
@@ -132,21 +138,35 @@ enum Sink {
     Syslog(Syslog),
 }
 
+/// This thread has a level of its own from here on: what it sets is no other's.
+pub fn own_level() {
+    OWN_LEVEL.set(Some(number_now()));
+}
+
+fn number_now() -> u8 {
+    OWN_LEVEL
+        .get()
+        .unwrap_or_else(|| LEVEL.load(Ordering::Relaxed))
+}
+
 /// Sets how much is said.
 pub fn set_level(level: Level) {
-    LEVEL.store(level.number(), Ordering::Relaxed);
+    match OWN_LEVEL.get() {
+        Some(_) => OWN_LEVEL.set(Some(level.number())),
+        None => LEVEL.store(level.number(), Ordering::Relaxed),
+    }
 }
 
 /// How much is said now.
 #[must_use]
 pub fn level() -> Level {
-    Level::from_number(LEVEL.load(Ordering::Relaxed))
+    Level::from_number(number_now())
 }
 
 /// Whether a message of this level is said: ask before composing a costly one.
 #[must_use]
 pub fn says(level: Level) -> bool {
-    level.number() <= LEVEL.load(Ordering::Relaxed)
+    level.number() <= number_now()
 }
 
 fn set_sink(sink: Sink) {
@@ -229,5 +249,18 @@ mod tests {
         assert_eq!(Level::Debug3.louder(), Level::Debug3);
         assert_eq!(Level::Quiet.quieter(), Level::Quiet);
         assert_eq!(Level::Info.louder(), Level::Verbose);
+    }
+
+    #[test]
+    fn a_thread_with_a_level_of_its_own_leaves_the_program_s_alone() {
+        let before = level();
+        let own = std::thread::spawn(move || {
+            own_level();
+            let taken_over = level();
+            set_level(Level::Debug3);
+            (taken_over, level(), says(Level::Debug3))
+        });
+        assert_eq!(own.join().unwrap(), (before, Level::Debug3, true));
+        assert_eq!(level(), before);
     }
 }

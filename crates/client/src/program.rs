@@ -61,9 +61,11 @@ pub fn ssh_main(args: Vec<OsString>) -> i32 {
 /// standard input and output. Questions, messages and exit code are `ssh`'s.
 ///
 /// It is for a program that is there for its connections: messages go where its first connection
-/// has them go, and SIGPIPE must be ignored.
+/// has them go, and SIGPIPE must be ignored. How much is said (`LogLevel`) is each connection's own
+/// matter: this thread must be its own, too.
 #[must_use]
 pub fn ssh_with(args: Vec<OsString>, local: &mut AnyLocalEnd) -> i32 {
+    log::own_level();
     match flags::parse(args) {
         Ok(flags) if flags.action == Action::Connect => exit_code(run(&flags, Some(local))),
         Ok(_) => exit_code(Err(ClientError::Refused(flags::USAGE.to_owned()))),
@@ -210,7 +212,8 @@ fn connect_and_run(
             "SessionType none: a copy needs a session; set it to another for this host".into(),
         ));
     }
-    let mut person = Person::new(options.batch_mode);
+    let turns = local.as_deref().and_then(|local| local.turns());
+    let mut person = Person::new(options.batch_mode).in_turn(turns);
     let accelerator = accelerate::open(options)?.map(Arc::new);
     let accelerator = accelerator.as_ref();
     let mut manner = Manner::Fast;

@@ -4,12 +4,14 @@
 //! where there is no terminal and a display. In batch mode nothing is asked.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use sys::terminal::{PromptError, prompt_line, prompt_secret};
 use zeroize::Zeroizing;
 
 use crate::interaction::{Interaction, Question};
 use crate::log::{self, debug1, error};
+use crate::session::Turns;
 
 /// Longest answer of an askpass program, bytes.
 const MAX_ANSWER: usize = 1024;
@@ -72,13 +74,25 @@ impl Surroundings {
 #[derive(Debug)]
 pub struct Person {
     batch_mode: bool,
+    /// Others may ask at the same time.
+    turns: Option<Arc<dyn Turns>>,
 }
 
 impl Person {
     /// The user of this process.
     #[must_use]
     pub fn new(batch_mode: bool) -> Self {
-        Self { batch_mode }
+        Self {
+            batch_mode,
+            turns: None,
+        }
+    }
+
+    /// The same, asked by several connections in turn.
+    #[must_use]
+    pub fn in_turn(mut self, turns: Option<Arc<dyn Turns>>) -> Self {
+        self.turns = turns;
+        self
     }
 }
 
@@ -87,7 +101,14 @@ impl Interaction for Person {
         if self.batch_mode {
             return None;
         }
-        match Surroundings::look().way() {
+        let way = Surroundings::look().way();
+        if way != Way::Nobody
+            && let Some(turns) = &self.turns
+            && !turns.take()
+        {
+            return None;
+        }
+        match way {
             Way::Nobody => {
                 debug1!("there is no terminal to ask on and no SSH_ASKPASS");
                 None

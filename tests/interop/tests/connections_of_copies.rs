@@ -298,3 +298,93 @@ fn an_interrupt_in_the_middle_leaves_a_prefix_and_the_terminal_as_it_was() {
         fs::remove_file(&to).unwrap();
     }
 }
+
+#[test]
+fn connections_behind_the_first_log_in_together() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let content = content(20_000_000);
+    let (from, to) = (scratch.write("from", &content), scratch.join("to"));
+    // The second goes on when the third has begun.
+    let begun = scratch.join("begun");
+    let dialer = scratch.write(
+        "dialer",
+        format!(
+            "echo x >>{0}\nwhile [ \"$(wc -l <{0})\" -eq 2 ]; do sleep 0.1; done\nexec '{1}' ssh -F \
+             {2} -W \"127.0.0.1:$1\" {HOST}\n",
+            begun.display(),
+            ours::binary().display(),
+            site.config("").display(),
+        ),
+    );
+    let proxy = format!("-oProxyCommand=sh {} %p", dialer.display());
+    let outcome = scp(&site, &[&proxy, "-n", "3", &here(&from), &there(&to)]);
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    assert!(fs::read(&to).unwrap() == content);
+    assert_eq!(fs::read_to_string(&begun).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn questions_of_several_connections_come_one_after_the_other() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let content = content(20_000_000);
+    let (from, to) = (scratch.write("from", &content), scratch.join("to"));
+    let options = [
+        "-oBatchMode=no",
+        "-oUserKnownHostsFile=/dev/null",
+        "-oStrictHostKeyChecking=ask",
+    ];
+    let question = "continue connecting (yes/no/[fingerprint])? ";
+    let command = || {
+        let mut command = program(&site, "scp");
+        command.args(options).args(["-n", "3"]);
+        command.args([here(&from), there(&to)]);
+        command
+    };
+    let mut terminal = at_a_terminal(&command());
+    for _ in 0..3 {
+        terminal.expect(question);
+        terminal.type_text("yes\n");
+    }
+    terminal.expect("status=0.");
+    terminal.expect("that is all");
+    assert_eq!(terminal.end(), 0);
+    assert!(fs::read(&to).unwrap() == content);
+    fs::remove_file(&to).unwrap();
+
+    let mut terminal = at_a_terminal(&command());
+    terminal.expect(question);
+    terminal.type_text("yes\n");
+    terminal.expect(question);
+    terminal.type_text("\u{3}");
+    terminal.expect("status=130.");
+    terminal.expect("that is all");
+    assert_eq!(terminal.end(), 0);
+    assert!(!to.exists());
+}
+
+#[test]
+fn each_connection_says_as_much_as_its_own_configuration_has_it_say() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let from = scratch.write("from", "x");
+    let loud = format!(
+        "Host loud\nHostName 127.0.0.1\nPort {}\nUser {}\nLogLevel DEBUG1\n",
+        site.running.daemon.port, site.running.user
+    );
+    let config = site.config(&loud);
+    for (one, other) in [("loud", HOST), (HOST, "loud")] {
+        let to = scratch.join(&format!("from-{one}"));
+        let mut command = Command::new(ours::binary());
+        command.args(["scp", "-3", "-F"]).arg(&config);
+        command.arg(format!("{one}:{}", from.display()));
+        command.arg(format!("{other}:{}", to.display()));
+        let outcome = finish(&mut command, Input::Nothing);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        assert_eq!(fs::read(&to).unwrap(), b"x");
+        let said = outcome.stderr.text();
+        // Said at a connection's end, when the other one's level has long been set.
+        assert_eq!(said.matches("debug1: crypto threads").count(), 1, "{said}");
+    }
+}

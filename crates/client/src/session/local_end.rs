@@ -1,6 +1,8 @@
 //! A program that is itself the local end of its session: `scp` and `sftp` make and use the
 //! channel's bytes, without pipes and a process between.
 
+use std::sync::Arc;
+
 use driver::Endpoint;
 use sys::epoll::EventFd;
 use sys::signals::Signal;
@@ -21,6 +23,17 @@ pub trait LocalEnd: Send {
 
     /// The login is over: nothing is asked for on the terminal any more.
     fn logged_in(&mut self);
+
+    /// Where others may ask the person at the same time: whose turn it is.
+    fn turns(&self) -> Option<Arc<dyn Turns>> {
+        None
+    }
+}
+
+/// Questions of several connections to one person, one after the other.
+pub trait Turns: std::fmt::Debug + Send + Sync {
+    /// Waits until this connection may ask; false when nobody wants it any more.
+    fn take(&self) -> bool;
 }
 
 /// Any of them, owning what it holds.

@@ -23,7 +23,7 @@ use proto::{ChannelId, Connection, Error, Stream};
 use sys::signals::SignalFd;
 
 pub use early::{EarlyChannel, Reach, send_early};
-pub use local_end::{AnyLocalEnd, LocalEnd};
+pub use local_end::{AnyLocalEnd, LocalEnd, Turns};
 pub use plan::{Plan, What, environment};
 pub use stdio::{StdioFlags, Streams};
 

@@ -122,25 +122,23 @@ impl Way {
         server: &Server,
         count: usize,
     ) -> Result<(), String> {
-        for _ in 0..count {
-            let mut command = self.sftp_command(server)?;
-            if self.verbose {
-                eprintln!("Executing: {command:?}");
-            }
-            let added = match links {
-                Links::Children(children) => children.add(&mut command),
-                Links::Own(connections) => {
-                    // The first is the name of the program.
-                    let arguments = command.get_args().skip(1);
-                    connections.add(arguments.map(OsStr::to_owned).collect())
-                }
-            };
-            added.map_err(|error| {
-                let program = command.get_program().to_string_lossy().into_owned();
-                format!("{program}: {}", transfer::text::reason(&error))
-            })?;
+        let mut command = self.sftp_command(server)?;
+        if self.verbose {
+            eprintln!("Executing: {command:?}");
         }
-        Ok(())
+        let added = match links {
+            Links::Children(children) => (0..count).try_for_each(|_| children.add(&mut command)),
+            Links::Own(connections) => {
+                // The first is the name of the program.
+                let arguments = command.get_args().skip(1);
+                let arguments: Vec<OsString> = arguments.map(OsStr::to_owned).collect();
+                connections.add(&arguments, count)
+            }
+        };
+        added.map_err(|error| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            format!("{program}: {}", transfer::text::reason(&error))
+        })
     }
 
     /// Connects `count` times and greets the servers.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use client::session::LocalEnd;
+use client::session::{LocalEnd, Turns};
 use driver::{Endpoint, Line, Progress};
 use packet::PacketBuf;
 use proto::{Error, Stream};
@@ -96,10 +96,22 @@ enum Wish {
     Abandon,
 }
 
+/// Whether the connection may ask the person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Questions {
+    /// It is the only one that logs in.
+    Free,
+    /// Others log in as well: it waits for its turn.
+    InTurn,
+    /// It waits.
+    Waits,
+}
+
 #[derive(Debug)]
 struct State {
     stage: Stage,
     wish: Wish,
+    questions: Questions,
     /// Longest data in a packet, bytes; 0 until the channel is there.
     max_data: usize,
     outgoing: VecDeque<PacketBuf>,
@@ -121,14 +133,17 @@ pub(super) struct Mailbox {
     state: Mutex<State>,
     to_endpoint: EventFd,
     to_engine: Arc<Bell>,
+    /// It may ask now, or need not any more.
+    turn: Condvar,
 }
 
 impl Mailbox {
-    pub(super) fn new(to_engine: Arc<Bell>) -> io::Result<Self> {
+    pub(super) fn new(to_engine: Arc<Bell>, questions: Questions) -> io::Result<Self> {
         Ok(Self {
             state: Mutex::new(State {
                 stage: Stage::LogsIn,
                 wish: Wish::GoOn,
+                questions,
                 max_data: 0,
                 outgoing: VecDeque::new(),
                 queued: 0,
@@ -140,6 +155,7 @@ impl Mailbox {
             }),
             to_endpoint: EventFd::new()?,
             to_engine,
+            turn: Condvar::new(),
         })
     }
 
@@ -156,6 +172,17 @@ impl Mailbox {
 
     pub(super) fn stage(&self) -> Stage {
         locked(&self.state).stage
+    }
+
+    /// It waits for its turn to ask something.
+    pub(super) fn waits_to_ask(&self) -> bool {
+        locked(&self.state).questions == Questions::Waits
+    }
+
+    /// It may ask, and go on until it has something else to ask.
+    pub(super) fn may_ask(&self) {
+        locked(&self.state).questions = Questions::InTurn;
+        self.turn.notify_one();
     }
 
     /// A buffer to be filled with that many bytes at most; nothing while enough is on its way.
@@ -214,6 +241,7 @@ impl Mailbox {
     fn end(&self, wish: Wish) {
         let mut state = locked(&self.state);
         state.wish = wish;
+        self.turn.notify_one();
         self.wake(state);
     }
 
@@ -247,6 +275,30 @@ impl LocalEnd for Local {
 
     fn logged_in(&mut self) {
         self.0.reached(Stage::LoggedIn);
+    }
+
+    fn turns(&self) -> Option<Arc<dyn Turns>> {
+        let free = locked(&self.0.state).questions == Questions::Free;
+        (!free).then(|| Arc::clone(&self.0) as Arc<dyn Turns>)
+    }
+}
+
+impl Turns for Mailbox {
+    fn take(&self) -> bool {
+        // Whoever asks at this moment takes the signals.
+        let Ok(_blocked) = sys::signals::Blocked::new(&super::own::OF_THE_TERMINAL) else {
+            return false;
+        };
+        let mut state = locked(&self.state);
+        state.questions = Questions::Waits;
+        self.to_engine.ring();
+        while state.questions == Questions::Waits && state.wish == Wish::GoOn {
+            state = self
+                .turn
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        state.wish == Wish::GoOn
     }
 }
 
@@ -391,9 +443,34 @@ mod tests {
         });
     }
 
+    fn mailbox(questions: Questions) -> Mailbox {
+        Mailbox::new(Arc::new(Bell::default()), questions).unwrap()
+    }
+
+    #[test]
+    fn a_question_waits_for_its_turn_and_no_longer_than_it_is_wanted() {
+        let alone = Local(Arc::new(mailbox(Questions::Free)));
+        assert!(alone.turns().is_none());
+        let mailbox = Arc::new(mailbox(Questions::InTurn));
+        let turns = Local(Arc::clone(&mailbox)).turns().unwrap();
+        type End = fn(&Mailbox);
+        let ends: [(bool, End); 2] = [(true, Mailbox::may_ask), (false, Mailbox::abandon)];
+        for (wanted, end) in ends {
+            let asked = {
+                let turns = Arc::clone(&turns);
+                std::thread::spawn(move || turns.take())
+            };
+            while !mailbox.waits_to_ask() {
+                let _ = mailbox.to_engine.wait(Duration::from_secs(1));
+            }
+            end(&mailbox);
+            assert_eq!(asked.join().unwrap(), wanted);
+        }
+    }
+
     #[test]
     fn nothing_goes_out_before_the_channel_is_there_and_no_more_than_a_queue_behind_it() {
-        let mailbox = Mailbox::new(Arc::new(Bell::default())).unwrap();
+        let mailbox = mailbox(Questions::Free);
         assert!(mailbox.room().is_none());
         locked(&mailbox.state).max_data = 1000;
         let mut count = 0;
@@ -409,7 +486,7 @@ mod tests {
 
     #[test]
     fn what_was_used_is_told_in_large_pieces_or_before_a_sleep() {
-        let mailbox = Mailbox::new(Arc::new(Bell::default())).unwrap();
+        let mailbox = mailbox(Questions::Free);
         mailbox.used(TELL_BEFORE_SLEEP_BYTES);
         assert!(!mailbox.to_endpoint.drain().unwrap());
         mailbox.sleeps();
@@ -426,7 +503,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_has_ended_stays_so() {
-        let mailbox = Arc::new(Mailbox::new(Arc::new(Bell::default())).unwrap());
+        let mailbox = Arc::new(mailbox(Questions::Free));
         let mut local = Local(Arc::clone(&mailbox));
         assert_eq!(mailbox.stage(), Stage::LogsIn);
         local.logged_in();

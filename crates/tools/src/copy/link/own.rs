@@ -1,8 +1,10 @@
 //! Connections in this process, each in a thread of its own: what `fulmar ssh` does, with a
 //! [`Mailbox`] in place of its standard streams.
 //!
-//! One logs in after the other, since each may ask something on the terminal. Meanwhile signals
-//! do to us what they do to `ssh`: a question puts the terminal back, and the program ends.
+//! The first logs in alone, since it may ask something on the terminal, and what it was told, of a
+//! host key or to an agent, serves the others. These log in together; what one of them has to ask
+//! waits until the rest have logged in or wait as well. While questions may be asked, signals do
+//! to us what they do to `ssh`: a question puts the terminal back, and the program ends.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,17 +17,19 @@ use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
 use transfer::engine::{EngineError, Exchange, Transport};
 
-use super::mailbox::{Bell, Local, Mailbox, Stage};
+use super::mailbox::{Bell, Local, Mailbox, Questions, Stage};
 
 /// How often a wait looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a connection that is given up has to leave the terminal and its proxy in order.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Logins under way at once: fewer than servers begin to turn away (OpenSSH's MaxStartups, 10).
+const AT_ONCE: usize = 8;
 /// Stack of a connection's thread, bytes: as a program's.
 const STACK_BYTES: usize = 8 << 20;
 
 /// Signals that a question on the terminal sees to.
-const OF_THE_TERMINAL: [Signal; 7] = [
+pub(super) const OF_THE_TERMINAL: [Signal; 7] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
@@ -89,34 +93,74 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Connects and logs in as `ssh` does with these arguments, and waits for that; whether it
-    /// succeeds shows with the first bytes.
+    /// Connects and logs in as `ssh` does with these arguments, `count` times, and waits for that;
+    /// whether it succeeds shows with the first bytes. Where the first fails there are no more.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn add(&mut self, arguments: Vec<OsString>) -> io::Result<()> {
-        let mailbox = Arc::new(Mailbox::new(Arc::clone(&self.bell))?);
-        let mut local = Local(Arc::clone(&mailbox));
+    pub(crate) fn add(&mut self, arguments: &[OsString], count: usize) -> io::Result<()> {
+        let wanted = signals::noted();
         // The thread has its signals as they are now, this one without them.
+        let first = self.begin(arguments.to_vec(), Questions::Free)?;
+        let signals = LoginSignals::begin()?;
+        while first.stage() == Stage::LogsIn && !wanted {
+            let _ = self.bell.wait(LOOK);
+        }
+        drop(signals);
+        let mut left = count.saturating_sub(1);
+        let mut under_way = Vec::new();
+        while first.stage() == Stage::LoggedIn && !signals::noted() {
+            under_way.retain(|each: &Arc<Mailbox>| each.stage() == Stage::LogsIn);
+            while left > 0 && under_way.len() < AT_ONCE {
+                left -= 1;
+                under_way.push(self.begin(arguments.to_vec(), Questions::InTurn)?);
+            }
+            if under_way.is_empty() {
+                break;
+            }
+            match under_way.first() {
+                Some(asks) if under_way.iter().all(|each| each.waits_to_ask()) => {
+                    self.let_ask(asks)?;
+                }
+                _ => {
+                    let _ = self.bell.wait(LOOK);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets one that waits ask, alone, until it has logged in or waits again.
+    fn let_ask(&self, mailbox: &Mailbox) -> io::Result<()> {
+        let _signals = LoginSignals::begin()?;
+        mailbox.may_ask();
+        while mailbox.stage() == Stage::LogsIn && !mailbox.waits_to_ask() {
+            let _ = self.bell.wait(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Begins a connection.
+    fn begin(
+        &mut self,
+        arguments: Vec<OsString>,
+        questions: Questions,
+    ) -> io::Result<Arc<Mailbox>> {
+        let mailbox = Arc::new(Mailbox::new(Arc::clone(&self.bell), questions)?);
+        let mut local = Local(Arc::clone(&mailbox));
         let thread = thread::Builder::new()
             .name("connection".to_owned())
             .stack_size(STACK_BYTES);
-        let wanted = signals::noted();
         thread.spawn(move || {
             // Why it ended has been said.
             let _ = client::ssh_with(arguments, &mut local);
         })?;
-        let signals = LoginSignals::begin()?;
-        while mailbox.stage() == Stage::LogsIn && !wanted {
-            let _ = self.bell.wait(LOOK);
-        }
-        drop(signals);
         self.connections.push(Connection {
-            mailbox,
+            mailbox: Arc::clone(&mailbox),
             spare: None,
             arrived: Vec::new(),
         });
-        Ok(())
+        Ok(mailbox)
     }
 
     /// Ends all of them when what was sent has left.
