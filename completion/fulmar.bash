@@ -108,6 +108,7 @@ _fulmar() {
         keygen:-z) : ;;
         demo:--size) : ;;
         bench:--cipher) _fulmar_query cipher ;;
+        bench:--files) : ;;
         bench:--html) _fulmar_files ;;
         bench:--logins) : ;;
         bench:--pairing) _fulmar_words 'ours-ours peer-peer ours-peer peer-ours' ;;
@@ -139,7 +140,7 @@ _fulmar_flags() {
         sftp) _fulmar_words '-4 -6 -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
         keygen) _fulmar_words '-A -a -b -C -c -E -e -F -f -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -s -t -u -V -v -y -Z -z' ;;
         demo) _fulmar_words '--size' ;;
-        bench) _fulmar_words '--cipher --html --json --logins --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
+        bench) _fulmar_words '--cipher --files --html --json --logins --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
         speed) _fulmar_words '--json --library' ;;
         install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --remove --dry-run' ;;
     esac

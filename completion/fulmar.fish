@@ -169,6 +169,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s z -x -d 'number of
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -F
 complete -c fulmar -n '__fish_seen_subcommand_from demo' -l size -x -d 'MiB sent each way'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l cipher -x -a '(fulmar ssh -Q cipher)' -d 'what to measure with'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -l files -x -d 'small files of the copy row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l html -r -F -d 'the figures as a page with charts'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l json -d 'figures as JSON'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l logins -x -d 'logins of a round with 8 at once'

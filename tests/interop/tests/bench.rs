@@ -148,6 +148,54 @@ fn a_long_path_is_as_long_as_asked_for() {
     assert!(trips > 2.0, "{trips}: {text}");
 }
 
+#[test]
+fn copies_are_measured_and_gone_on_with() {
+    let outcome = bench("--json --pairs 1 --size 2 --files 60 --rtt 10 --pairing ours-ours copy");
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let text = outcome.stdout.text();
+    for direction in ["up", "down"] {
+        for (title, programs) in [
+            (
+                format!("one file of 2 MiB, {direction}"),
+                &["scp", "scp -n 2", "scp -O", "sftp"][..],
+            ),
+            (
+                format!("60 files of 4096 bytes, {direction}"),
+                &["scp", "scp -O", "sftp"],
+            ),
+        ] {
+            let group = group(&text, &title);
+            for program in programs {
+                let chain = format!(r#""chain":"Fulmar → Fulmar, {program}","median":"#);
+                assert!(after(group, &chain) > 0.0, "{title}, {program}: {text}");
+            }
+            assert!(after(group, r#""client MiB":""#) > 0.0, "{title}: {text}");
+            assert!(after(group, r#""server MiB":""#) > 0.0, "{title}: {text}");
+        }
+        let title = format!("one file of 2 MiB, {direction}, of which 90 % are there");
+        assert!(
+            group(&text, &title).contains("% of a whole copy\""),
+            "{text}"
+        );
+        let title = format!("one file of 2 MiB, {direction}, 10 ms");
+        let far = group(&text, &title);
+        if far.contains(r#""not_measured":"two networks"#) {
+            interop::report::skipped("copies over a long path", &"needs root");
+        } else {
+            let chain = r#""chain":"Fulmar → Fulmar, scp -n 4","median":"#;
+            assert!(after(far, chain) > 0.0, "{text}");
+        }
+    }
+}
+
+/// The group of this title, up to the next.
+fn group<'t>(text: &'t str, title: &str) -> &'t str {
+    let (_, behind) = text
+        .split_once(&format!(r#""title":"{title}""#))
+        .expect(title);
+    behind.split(r#""title":"#).next().expect("a group")
+}
+
 /// The number that follows `what`.
 fn after(text: &str, what: &str) -> f64 {
     let (_, rest) = text.split_once(what).expect(what);

@@ -257,6 +257,7 @@ const DEMO: &[Flag] = &[flag("size", Free("MiB"), "MiB sent each way")];
 
 const BENCH: &[Flag] = &[
     flag("cipher", Query("cipher"), "what to measure with"),
+    flag("files", Free("number"), "small files of the copy row"),
     flag("html", File, "the figures as a page with charts"),
     flag("json", None, "figures as JSON"),
     flag("logins", Free("number"), "logins of a round with 8 at once"),

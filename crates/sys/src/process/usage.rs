@@ -1,4 +1,4 @@
-//! What processes cost: CPU time, by `wait4` and `getrusage`.
+//! What processes cost, CPU time and memory, by `wait4` and `getrusage`.
 
 use std::io;
 use std::time::Duration;
@@ -7,13 +7,16 @@ use super::wait::ExitStatus;
 use crate::Pid;
 use crate::ffi::check;
 
-/// CPU time that a process and the children it waited for have used.
+/// CPU time that a process and the children it waited for have used, and their memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// In user space.
     pub user: Duration,
     /// In the kernel.
     pub system: Duration,
+    /// The most memory that one of them has had at once, bytes. A process begins with what the
+    /// one had that started it.
+    pub peak_bytes: u64,
 }
 
 impl Usage {
@@ -32,6 +35,10 @@ impl Usage {
         Self {
             user: length(raw.ru_utime),
             system: length(raw.ru_stime),
+            // The kernel counts KiB.
+            peak_bytes: u64::try_from(raw.ru_maxrss)
+                .unwrap_or(0)
+                .saturating_mul(1024),
         }
     }
 }
@@ -95,6 +102,7 @@ mod tests {
             .unwrap();
         let (_, none) = wait_usage(child).unwrap();
         assert!(both.user > none.user, "{both:?} {none:?}");
+        assert!(both.peak_bytes > 100_000, "{both:?}");
         let mut waited = std::process::Command::new("/bin/sh")
             .args(["-c", "exit 0"])
             .spawn()

@@ -13,7 +13,7 @@ usage: fulmar bench [options] [row ...]
 rows:
   throughput  bytes through a command, up and down        login     ssh host true
   echo        one byte there and back, also beside bulk   rekey     throughput by RekeyLimit
-  compress    throughput with -C                          copy      scp, one file and many
+  compress    throughput with -C                          copy      scp and others, files of every kind
   idle        memory of sessions that wait                taskset   one core for each end
   wan         a long path, between two network namespaces (root)
   all         all of them; without a row: throughput login echo
@@ -28,6 +28,7 @@ options:
   --peer NAME=DIR    programs of a peer (the OpenSSH and dropbear of this machine)
   --rtt LIST         round-trip times of the wan row, ms (50)
   --rate LIST        its rates, Mbit/s; 0: none (0,10000)
+  --files N          small files of the copy row (10000)
   --sessions N       sessions of the idle row (20)
   --logins N         logins of a round of the login row with 8 at once (200); no more than so
                      many connections a round where there is no login (100)
@@ -223,6 +224,8 @@ pub(super) struct Settings {
     pub(super) rtts_ms: Vec<u64>,
     pub(super) rates_mbit: Vec<u64>,
     pub(super) sessions: usize,
+    /// Small files that are copied.
+    pub(super) files: usize,
     /// Logins of a round with many at once.
     pub(super) logins: usize,
     pub(super) json: bool,
@@ -243,6 +246,7 @@ impl Default for Settings {
             rtts_ms: vec![50],
             rates_mbit: vec![0, 10_000],
             sessions: 20,
+            files: 10_000,
             logins: 200,
             json: false,
             html: None,
@@ -319,6 +323,7 @@ fn option(settings: &mut Settings, word: &str, value: Option<&str>) -> Result<()
         "--pairs" => settings.pairs = Some(number(word, value()?, 1..=10_000)?),
         "--size" => settings.mib = Some(number(word, value()?, 1..=1_048_576)?),
         "--logins" => settings.logins = number(word, value()?, 1..=1_000_000)?,
+        "--files" => settings.files = number(word, value()?, 1..=1_000_000)?,
         "--sessions" => settings.sessions = number(word, value()?, 1..=1000)?,
         "--cipher" => {
             let names: Vec<&str> = match value()? {

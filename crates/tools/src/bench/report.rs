@@ -52,11 +52,12 @@ pub(super) fn cells(group: &Group) -> (Vec<String>, Vec<Vec<String>>) {
     let limit = group
         .entries
         .iter()
-        .any(|entry| entry.part == Part::Limit && entry.median().is_some());
+        .find(|entry| entry.part == Part::Limit && entry.median().is_some());
     let peer = peer_name(group);
     let more: Vec<String> = group
         .entries
-        .first()
+        .iter()
+        .find(|entry| !entry.more.is_empty())
         .map(|entry| entry.more.iter().map(|(what, _)| what.clone()).collect())
         .unwrap_or_default();
     let (per, scale) = group.per.unit();
@@ -65,7 +66,7 @@ pub(super) fn cells(group: &Group) -> (Vec<String>, Vec<Vec<String>>) {
         heading.extend([format!("client {per}"), format!("server {per}")]);
     }
     heading.extend(peer.map(|name| format!("to {name}")));
-    heading.extend(limit.then(|| "to plain TCP".to_string()));
+    heading.extend(limit.map(|limit| format!("to {}", limit.label)));
     heading.extend(more.iter().cloned());
     let mut rows = Vec::new();
     for entry in &group.entries {
@@ -89,7 +90,7 @@ pub(super) fn cells(group: &Group) -> (Vec<String>, Vec<Vec<String>>) {
             }
         }
         row.extend(peer.map(|_| ratio(group.ratio(entry, Part::Peer))));
-        row.extend(limit.then(|| ratio(group.ratio(entry, Part::Limit))));
+        row.extend(limit.map(|_| ratio(group.ratio(entry, Part::Limit))));
         row.extend(more.iter().map(|what| value_of(entry, what)));
         rows.push(row);
     }

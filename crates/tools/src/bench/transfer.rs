@@ -51,6 +51,11 @@ impl Files {
         self.directory.path().join("sent")
     }
 
+    /// A file beside them.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
     pub(super) fn arrived(&self) -> PathBuf {
         self.directory.path().join("arrived")
     }

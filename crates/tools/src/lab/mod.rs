@@ -16,8 +16,8 @@ use keys::{KeySpec, PresentedKey, PrivateKey};
 
 pub(crate) use place::Place;
 use server::Server;
-pub(crate) use server::Tree;
-pub(crate) use suite::{Kind, Suite, Wishes};
+pub(crate) use server::{Cost, Tree};
+pub(crate) use suite::{Kind, Suite, Wishes, program};
 
 /// The user's key in dropbear's format.
 const DROPBEAR_KEY: &str = "user_key.dropbear";
@@ -181,9 +181,14 @@ impl Lab {
     /// Ends the server once its connections have ended, and gives the CPU time that they cost:
     /// everything since it listened. Zero when none runs.
     pub(crate) fn stop(&mut self) -> io::Result<Duration> {
+        Ok(self.stop_and_count()?.cpu)
+    }
+
+    /// As [`Lab::stop`], with the memory.
+    pub(crate) fn stop_and_count(&mut self) -> io::Result<Cost> {
         match self.server.take() {
             Some(server) => server.finish(),
-            None => Ok(Duration::ZERO),
+            None => Ok(Cost::default()),
         }
     }
 

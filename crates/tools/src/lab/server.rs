@@ -21,6 +21,15 @@ pub(super) fn free_port(address: IpAddr) -> io::Result<u16> {
     Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
 
+/// What a server has cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cost {
+    /// CPU time since it listened, with all below it.
+    pub(crate) cpu: Duration,
+    /// The most memory that one of its processes has had, bytes.
+    pub(crate) peak_bytes: u64,
+}
+
 /// A listener at work.
 #[derive(Debug)]
 pub(super) struct Server {
@@ -71,18 +80,21 @@ impl Server {
     }
 
     /// Ends it once no more processes are below it than when it listened; gives the CPU time that
-    /// it and they have used since then.
-    pub(super) fn finish(mut self) -> io::Result<Duration> {
+    /// it and they have used since then, and the most memory that one of them has had.
+    pub(super) fn finish(mut self) -> io::Result<Cost> {
         let end = Instant::now() + END_LIMIT;
         while Tree::of(self.pid).below().len() > self.children_at_start && Instant::now() < end {
             std::thread::sleep(LOOK);
         }
         let Some(mut child) = self.child.take() else {
-            return Ok(Duration::ZERO);
+            return Ok(Cost::default());
         };
         child.kill()?;
         let (_, usage) = sys::process::wait_usage(child)?;
-        Ok(usage.total().saturating_sub(self.start_up))
+        Ok(Cost {
+            cpu: usage.total().saturating_sub(self.start_up),
+            peak_bytes: usage.peak_bytes,
+        })
     }
 }
 

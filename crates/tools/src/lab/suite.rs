@@ -197,6 +197,29 @@ impl Suite {
         }
     }
 
+    /// Its `sftp`, without arguments, or why there is none.
+    pub(crate) fn sftp(&self) -> Result<Command, String> {
+        let mut sftp = match (self.kind, &self.scp) {
+            (Kind::Ours, _) => {
+                let words = [self.ssh.first().cloned().unwrap_or_default(), "sftp".into()];
+                return Ok(command(&words));
+            }
+            (_, Some(scp)) => {
+                let name = scp.file_name().unwrap_or_default().to_string_lossy();
+                scp.with_file_name(name.replace("scp", "sftp"))
+            }
+            (_, None) => PathBuf::new(),
+        };
+        if !sftp.is_file() {
+            return Err(format!("{} has no sftp", self.name));
+        }
+        let mut command = Command::new(std::mem::take(&mut sftp));
+        if let Some(ssh) = self.ssh.first() {
+            command.arg("-S").arg(ssh);
+        }
+        Ok(command)
+    }
+
     /// Writes the private key in OpenSSH's format at `from` to `to` in dropbear's, once.
     pub(crate) fn convert_key(&self, from: &Path, to: &Path) -> io::Result<()> {
         if to.exists() {
@@ -270,6 +293,11 @@ fn found(name: &str, program: &str, directories: &[PathBuf]) -> Result<PathBuf, 
                 .collect();
             format!("{name}: no {program} in {}", places.join(", "))
         })
+}
+
+/// A program of this machine that belongs to no suite.
+pub(crate) fn program(name: &str) -> Result<PathBuf, String> {
+    found("this machine", name, &search_path()).map_err(|_| "not installed".into())
 }
 
 /// Whether `path` is a link to the running binary: a peer of that name would be ourselves.

@@ -36,13 +36,40 @@ const DEVICE: &str = "line";
 const TCP_BUFFER_BYTES: u64 = 128 << 20;
 
 /// Two networks and the line between them.
-struct World {
-    near: Place,
-    far: Place,
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) near: Place,
+    pub(super) far: Place,
     line: Line,
 }
 
+fn explain(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "two networks and a line between them need root".into(),
+        _ => error.to_string(),
+    }
+}
+
 impl World {
+    /// With a line that is short.
+    pub(super) fn begin() -> Result<Self, String> {
+        let first = Path {
+            rtt: Duration::from_millis(1),
+            bits_per_second: 0,
+        };
+        Self::new(first).map_err(explain)
+    }
+
+    /// Makes the line as long as that, with this rate, Mbit/s, or none; gives the round-trip time
+    /// that a connection sees.
+    pub(super) fn set(&self, rtt_ms: u64, mbit: u64) -> Result<Duration, String> {
+        self.line.set(Path {
+            rtt: Duration::from_millis(rtt_ms),
+            bits_per_second: mbit * 1_000_000,
+        });
+        self.round_trip().map_err(explain)
+    }
+
     fn new(path: Path) -> io::Result<Self> {
         let (near, one) = Place::prepared(IpAddr::V4(NEAR), || network(NEAR))?;
         let (far, other) = Place::with_account(IpAddr::V4(FAR), || network(FAR))?;
@@ -91,24 +118,12 @@ fn network(address: Ipv4Addr) -> io::Result<Tun> {
 
 /// Measures every round-trip time and rate that was asked for.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
-    let explain = |error: io::Error| match error.kind() {
-        io::ErrorKind::PermissionDenied => "two networks and a line between them need root".into(),
-        _ => error.to_string(),
-    };
-    let first = Path {
-        rtt: Duration::from_millis(1),
-        bits_per_second: 0,
-    };
-    let world = World::new(first).map_err(explain)?;
+    let world = World::begin()?;
     let mut labs = bench.labs(&world.far, "MaxStartups 1000");
     let files = Files::new().map_err(explain)?;
     for rtt_ms in &bench.settings.rtts_ms {
         for mbit in &bench.settings.rates_mbit {
-            world.line.set(Path {
-                rtt: Duration::from_millis(*rtt_ms),
-                bits_per_second: mbit * 1_000_000,
-            });
-            let seen = world.round_trip().map_err(explain)?;
+            let seen = world.set(*rtt_ms, *mbit)?;
             for algorithms in &bench.settings.algorithms {
                 for direction in &bench.settings.directions {
                     let rate = match mbit {

@@ -1,0 +1,407 @@
+//! `copy`: files up and down, by our `scp` and `sftp` and by those of others, each compared
+//! afterwards: one large file, many small ones, what is gone on with, and the first two over a long
+//! path.
+
+mod copiers;
+mod trees;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use super::figures::{Cpu, Emit, Entry, Group, Part, Per, Unit};
+use super::options::{Direction, Row, Way};
+use super::rounds::{Bench, Miss, Sample};
+use super::transfer::{self, Files, Transfer, same_bytes};
+use super::wan::World;
+use super::words::{Watch, Words};
+use crate::lab::{Lab, Place};
+use copiers::{Contender, contenders};
+
+/// Rounds when the command line says nothing.
+const ROUNDS: usize = 3;
+/// What of a large file those copy over a long path whose window is OpenSSH's.
+const PEERS_SHARE: u64 = 8;
+/// What of the files: each takes them four round trips.
+const PEERS_FILES: usize = 50;
+/// Part of a file that is there when a copy is gone on with, of 100.
+const THERE: u64 = 90;
+
+/// What is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Large,
+    Many,
+}
+
+/// Which files, from where to where.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    what: What,
+    direction: Direction,
+    /// What there is to copy: a file or a directory.
+    bytes: u64,
+    /// Only a part of it, where a whole one would take hours.
+    part: bool,
+    /// A part of what arrives is there.
+    resumes: bool,
+}
+
+/// The most memory of each end, bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Peak {
+    client: u64,
+    server: u64,
+}
+
+/// Measures everything that was asked for.
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
+    let files = Files::new().map_err(|error| error.to_string())?;
+    let mut labs = bench.labs(&bench.servers, "Subsystem sftp internal-sftp");
+    let world = World::begin();
+    let mut far_labs = match &world {
+        Ok(world) => bench.labs(&world.far, "Subsystem sftp internal-sftp"),
+        Err(_) => Vec::new(),
+    };
+    for what in [What::Large, What::Many] {
+        prepare(bench, &files, what).map_err(|error| error.to_string())?;
+        for direction in &bench.settings.directions {
+            let mut stand = Stand {
+                bench,
+                labs: &mut labs,
+                files: &files,
+                near: &Place::here(),
+            };
+            emit(stand.copies(what, *direction));
+            if what == What::Large {
+                emit(stand.resumed(*direction));
+            }
+            let mut stand = Stand {
+                labs: &mut far_labs,
+                ..stand
+            };
+            for rtt_ms in &bench.settings.rtts_ms {
+                emit(stand.far_copies(what, *direction, &world, *rtt_ms));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn prepare(bench: &Bench, files: &Files, what: What) -> io::Result<()> {
+    trees::remove(&files.sent())?;
+    match what {
+        What::Large => files.fill(bench.settings.bytes()),
+        What::Many => trees::many(&files.sent(), bench.settings.files),
+    }
+}
+
+/// Where it is measured.
+struct Stand<'s> {
+    bench: &'s Bench,
+    labs: &'s mut [Result<Lab, String>],
+    files: &'s Files,
+    /// Where clients run.
+    near: &'s Place,
+}
+
+impl Stand<'_> {
+    fn job(&self, what: What, direction: Direction) -> Job {
+        Job {
+            what,
+            direction,
+            bytes: self.bench.settings.bytes(),
+            part: false,
+            resumes: false,
+        }
+    }
+
+    /// A title's beginning.
+    fn title(&self, what: What) -> String {
+        match what {
+            What::Large => format!("one file of {} MiB", self.bench.settings.mib()),
+            What::Many => format!(
+                "{} files of {} bytes",
+                self.bench.settings.files,
+                trees::SMALL_BYTES
+            ),
+        }
+    }
+
+    /// Every program, on this machine.
+    fn copies(&mut self, what: What, direction: Direction) -> Group {
+        let contenders = contenders(self.bench, what, false);
+        let group = Group {
+            row: Row::Copy.name(),
+            title: format!("{}, {}", self.title(what), direction.name()),
+            unit: match what {
+                What::Large => Unit::MibPerSecond,
+                What::Many => Unit::Seconds,
+            },
+            per: match what {
+                What::Large => Per::Gib,
+                What::Many => Per::Copy,
+            },
+            entries: contenders.iter().map(Contender::entry).collect(),
+            notes: vec![
+                "from start to exit, login included; files in memory, compared".into(),
+                "memory: the most that one process of each end had at once, not less than this \
+                 program's own"
+                    .into(),
+            ],
+        };
+        let job = self.job(what, direction);
+        self.alternate(group, |stand, index| {
+            let contender = contenders.get(index).ok_or("no such program")?;
+            stand.once(contender, job)
+        })
+    }
+
+    /// Runs a group by turns; adds what memory was used.
+    fn alternate(
+        &mut self,
+        group: Group,
+        mut once: impl FnMut(&mut Self, usize) -> Result<(Sample, Peak), Miss>,
+    ) -> Group {
+        let mut peaks = vec![Peak::default(); group.entries.len()];
+        let bench = self.bench;
+        let rounds = bench.settings.rounds(ROUNDS);
+        let mut group = bench.alternate(group, rounds, |index| {
+            let (sample, peak) = once(self, index)?;
+            if let Some(most) = peaks.get_mut(index) {
+                most.client = most.client.max(peak.client);
+                most.server = most.server.max(peak.server);
+            }
+            Ok(sample)
+        });
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20).to_string();
+        for (entry, peak) in group.entries.iter_mut().zip(peaks) {
+            if !entry.values.is_empty() && entry.part != Part::Limit {
+                entry.more = vec![
+                    ("client MiB".into(), mib(peak.client)),
+                    ("server MiB".into(), mib(peak.server)),
+                ];
+            }
+        }
+        group
+    }
+
+    /// One copy, compared.
+    fn once(&mut self, contender: &Contender, job: Job) -> Result<(Sample, Peak), Miss> {
+        let files = self.files;
+        trees::remove(&files.arrived())?;
+        if job.resumes {
+            let mut part = File::open(files.sent())?.take(job.bytes / 100 * THERE);
+            io::copy(&mut part, &mut File::create(files.arrived())?)?;
+        }
+        let (mut child, begun) = self.start(contender, job)?;
+        let words = Words::listen(child.stderr.take().ok_or("no pipe")?);
+        let watch = Watch::start(child.id());
+        let (status, usage) = sys::process::wait_usage(child)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let stuck = watch.stop();
+        let server = match contender.server() {
+            Some(index) => self.lab(index)?.stop_and_count()?,
+            None => crate::lab::Cost::default(),
+        };
+        let said = words.all();
+        let sent = copiers::source(files, job.what, job.part);
+        let compared = match job.what {
+            What::Large => same_bytes(&sent, &files.arrived()),
+            What::Many => trees::same(&sent, &files.arrived()),
+        };
+        trees::remove(&files.arrived())?;
+        if stuck || !status.is_success() {
+            return Err(said.complaint(&format!("{status:?}")).into());
+        }
+        if !compared? {
+            return Err(said.complaint("other files arrived than were sent").into());
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let mib = job.bytes as f64 / f64::from(1 << 20);
+        let (value, work) = match job.what {
+            What::Large => (mib / seconds, mib / 1024.0),
+            What::Many => (seconds, 1.0),
+        };
+        let sample = Sample {
+            value,
+            cpu: Some(Cpu {
+                client: usage.total().as_secs_f64() / work,
+                server: server.cpu.as_secs_f64() / work,
+            }),
+        };
+        let peak = Peak {
+            client: usage.peak_bytes,
+            server: server.peak_bytes,
+        };
+        Ok((sample, peak))
+    }
+
+    fn lab(&mut self, index: usize) -> Result<&mut Lab, Miss> {
+        let lab = self.labs.get_mut(index).ok_or("no such server")?;
+        lab.as_mut().map_err(|why| Miss::Failed(why.clone()))
+    }
+
+    fn start(
+        &mut self,
+        contender: &Contender,
+        job: Job,
+    ) -> Result<(std::process::Child, Instant), Miss> {
+        let (bench, files, near) = (self.bench, self.files, self.near);
+        let mut command: Command = match contender.server() {
+            Some(index) => {
+                let lab = self.lab(index)?;
+                lab.serve()?;
+                contender.command(bench, lab, files, job)?
+            }
+            None => copiers::local(files, job),
+        };
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let begun = Instant::now();
+        Ok((near.spawn(command)?, begun))
+    }
+
+    /// What takes up a copy that was cut, beside one that begins anew.
+    fn resumed(&mut self, direction: Direction) -> Group {
+        let entries = vec![
+            Entry::new("Fulmar → Fulmar, scp, whole", Part::Peer),
+            Entry::new("Fulmar → Fulmar, scp -Z", Part::Ours),
+            Entry::new("hpnscp -Z", Part::Peer),
+        ];
+        let group = Group {
+            row: Row::Copy.name(),
+            title: format!(
+                "{}, {}, of which {THERE} % are there",
+                self.title(What::Large),
+                direction.name()
+            ),
+            unit: Unit::Seconds,
+            per: Per::Copy,
+            entries,
+            notes: vec!["what is there is proven first (goal: 25 % of a whole copy)".into()],
+        };
+        let job = self.job(What::Large, direction);
+        let mut group = self.alternate(group, |stand, index| {
+            let contender = match index {
+                0 => Contender::ours(&["scp"]),
+                1 => Contender::ours(&["scp", "-Z"]),
+                _ => Contender::foreign(stand.bench, "hpnscp", &["-Z", "-O"])?,
+            };
+            let job = Job {
+                resumes: index > 0,
+                ..job
+            };
+            let (sample, peak) = stand.once(&contender, job)?;
+            #[allow(clippy::cast_precision_loss)]
+            let mib = job.bytes as f64 / f64::from(1 << 20);
+            let seconds = Sample {
+                value: mib / sample.value,
+                cpu: sample.cpu,
+            };
+            Ok((seconds, peak))
+        });
+        let medians: Vec<f64> = group.entries.iter().filter_map(Entry::median).collect();
+        if let [whole, resumed, ..] = medians[..] {
+            let share = 100.0 * resumed / whole;
+            group.notes.push(format!("{share:.0} % of a whole copy"));
+        }
+        group
+    }
+
+    /// The same over a long path.
+    fn far_copies(
+        &mut self,
+        what: What,
+        direction: Direction,
+        world: &Result<World, String>,
+        rtt_ms: u64,
+    ) -> Group {
+        let contenders = contenders(self.bench, what, true);
+        let mut entries: Vec<Entry> = contenders.iter().map(Contender::entry).collect();
+        if what == What::Large {
+            entries.push(Entry::new("plain TCP", Part::Limit));
+        }
+        let mut group = Group {
+            row: Row::Copy.name(),
+            title: format!("{}, {}, {rtt_ms} ms", self.title(what), direction.name()),
+            unit: match what {
+                What::Large => Unit::MibPerSecond,
+                What::Many => Unit::PerSecond,
+            },
+            per: match what {
+                What::Large => Per::Gib,
+                What::Many => Per::Copy,
+            },
+            entries,
+            notes: vec![match what {
+                What::Large => format!(
+                    "no rate limit, login included; where the receiver is not ours, 1/{PEERS_SHARE} \
+                     of it"
+                ),
+                What::Many => format!(
+                    "files a second, login included; what takes round trips for each file copies \
+                     {PEERS_FILES}"
+                ),
+            }],
+        };
+        let world = match world {
+            Ok(world) => world,
+            Err(why) => {
+                for entry in &mut group.entries {
+                    entry.missing = Some(Miss::Absent(why.clone()));
+                }
+                return group;
+            }
+        };
+        match world.set(rtt_ms, 0) {
+            Ok(seen) => group.notes.push(format!(
+                "round-trip time seen: {:.1} ms",
+                seen.as_secs_f64() * 1e3
+            )),
+            Err(why) => group.notes.push(why),
+        }
+        let job = self.job(what, direction);
+        let files = self.bench.settings.files;
+        let mut stand = Stand {
+            bench: self.bench,
+            labs: &mut *self.labs,
+            files: self.files,
+            near: &world.near,
+        };
+        stand.alternate(group, |stand, index| {
+            let Some(contender) = contenders.get(index) else {
+                return plain(stand, world, direction);
+            };
+            let part = contender.is_slow_far_away(what, direction);
+            let bytes = match (what, part) {
+                (What::Large, true) => copiers::part_of(stand.files, job.bytes, PEERS_SHARE)?,
+                _ => job.bytes,
+            };
+            let (mut sample, peak) = stand.once(contender, Job { bytes, part, ..job })?;
+            if what == What::Many {
+                let count = if part { PEERS_FILES.min(files) } else { files };
+                #[allow(clippy::cast_precision_loss)]
+                let count = count as f64;
+                sample.value = count / sample.value;
+            }
+            Ok((sample, peak))
+        })
+    }
+}
+
+/// The same bytes without SSH.
+fn plain(stand: &Stand<'_>, world: &World, direction: Direction) -> Result<(Sample, Peak), Miss> {
+    let transfer = Transfer {
+        way: Way::Pipes,
+        direction,
+        bytes: stand.bench.settings.bytes(),
+        files: stand.files,
+    };
+    let mut chain = transfer::Chain::Plain { server: &world.far };
+    let (sample, _) = transfer::run(&transfer, &mut chain, &world.near)?;
+    Ok((sample, Peak::default()))
+}
