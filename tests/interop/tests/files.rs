@@ -2,8 +2,10 @@
 //! clients with our server.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use interop::account::is_root;
 use interop::fixture;
@@ -12,10 +14,13 @@ use interop::peers::dropbear::Dropbear;
 use interop::peers::ours::Kind;
 use interop::peers::python::{AsyncsshServer, ParamikoServer, script_command};
 use interop::peers::{Running, Server, putty};
-use interop::process::{Input, Outcome, installed};
+use interop::process::{Background, Input, Outcome, installed};
 use interop::report::skipped;
-use interop::scratch::Scratch;
+use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish, program};
+
+/// Longest that something may take to come about on a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn ours() -> Site {
     Site::new(
@@ -216,6 +221,94 @@ fn rclone_copies_and_compares() {
     run(&["check", "--download", &from_text, &remote]);
     let outcome = run(&["copy", &remote, &back_text]);
     alike(&from, &back, &outcome);
+}
+
+/// A file system that is unmounted in the end.
+struct Mount {
+    at: PathBuf,
+    program: Background,
+}
+
+impl Mount {
+    fn is_there(at: &Path) -> bool {
+        let device = |path: &Path| fs::metadata(path).map(|there| there.dev());
+        match (device(at), at.parent().map(device)) {
+            (Ok(own), Some(Ok(around))) => own != around,
+            _ => false,
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let mut unmount = Command::new("fusermount3");
+        let _ = unmount.args(["-u", "-z"]).arg(&self.at).status();
+        let _ = self.program.0.kill();
+    }
+}
+
+#[test]
+fn sshfs_mounts() {
+    let Some(sshfs) = installed("sshfs") else {
+        return skipped("sshfs", &"not installed");
+    };
+    if !Path::new("/dev/fuse").exists() || installed("fusermount3").is_none() {
+        return skipped("sshfs", &"no /dev/fuse or fusermount3");
+    }
+    let site = ours();
+    let scratch = Scratch::new();
+    let (from, there) = (scratch.join("from"), scratch.join("there"));
+    tree(&from);
+    for folder in [&there, &scratch.join("mount")] {
+        fs::create_dir(folder).unwrap();
+    }
+    let mut command = Command::new(sshfs);
+    command
+        .arg("-f")
+        .arg("-F")
+        .arg(site.config(""))
+        .args(["-o", "dir_cache=no"])
+        .arg(format!("{HOST}:{}", there.display()))
+        .arg(scratch.join("mount"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    let program = Background::start(&mut command).unwrap();
+    let mut mount = Mount {
+        at: scratch.join("mount"),
+        program,
+    };
+    let is_over = |mount: &mut Mount| !matches!(mount.program.0.try_wait(), Ok(None));
+    let at = mount.at.clone();
+    let came = until(LIMIT, || Mount::is_there(&at) || is_over(&mut mount));
+    if is_over(&mut mount) {
+        let mut said = String::new();
+        if let Some(mut stderr) = mount.program.0.stderr.take() {
+            let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
+        }
+        // Only what has to do with mounting may be missing here.
+        assert!(said.contains("fuse"), "{said}");
+        return skipped("sshfs", &said.trim());
+    }
+    assert!(came, "nothing is mounted");
+    let script = format!(
+        "set -e; cd {0}; cp -r {1}/. .; diff -r . {1}; mv large moved; ln -s moved link; \
+         cmp link {1}/large; printf tail >>moved; truncate -s 3000003 moved; chmod 600 moved; \
+         mkdir new; rmdir d/empty; rm small-1; touch -d @1000000000 small-2; sync moved; df . >&2; \
+         stat -c '%a %s' moved; stat -c %Y small-2; ls",
+        mount.at.display(),
+        from.display()
+    );
+    let outcome = finish(Command::new("sh").args(["-c", &script]), Input::Nothing);
+    ended_well(&outcome);
+    let said = outcome.stdout.text();
+    assert!(
+        said.starts_with("600 3000003\n1000000000\n") && said.contains("\nnew\n"),
+        "{said}"
+    );
+    // The server's own files, beside it.
+    let moved = fs::read(there.join("moved")).unwrap();
+    assert!(moved[..3_000_001] == noise(3_000_001) && moved[3_000_001..] == *b"ta");
+    assert!(there.join("new").is_dir() && !there.join("small-1").exists());
 }
 
 fn with_library(library: &str) {
