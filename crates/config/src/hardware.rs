@@ -57,33 +57,27 @@ impl<'a> HardwareWish<'a> {
     }
 }
 
-impl ClientOptions {
-    /// What `EnableHwCompression` asks for; none where nothing is compressed or it asks for nothing.
-    #[must_use]
-    pub fn hardware(&self) -> Option<HardwareWish<'_>> {
-        HardwareWish::new(
-            self.compression,
-            self.hw_compression,
-            &self.hw_compression_libraries,
-            self.hw_compression_verify,
-            self.compression_level,
-        )
-    }
+/// The options of both sides have the same fields for it.
+macro_rules! wish_of {
+    ($($options:ty),*) => {$(
+        impl $options {
+            /// What `EnableHwCompression` asks for; none where nothing is compressed or it asks for
+            /// nothing.
+            #[must_use]
+            pub fn hardware(&self) -> Option<HardwareWish<'_>> {
+                HardwareWish::new(
+                    self.compression,
+                    self.hw_compression,
+                    &self.hw_compression_libraries,
+                    self.hw_compression_verify,
+                    self.compression_level,
+                )
+            }
+        }
+    )*};
 }
 
-impl ServerOptions {
-    /// What `EnableHwCompression` asks for; none where nothing is compressed or it asks for nothing.
-    #[must_use]
-    pub fn hardware(&self) -> Option<HardwareWish<'_>> {
-        HardwareWish::new(
-            self.compression,
-            self.hw_compression,
-            &self.hw_compression_libraries,
-            self.hw_compression_verify,
-            self.compression_level,
-        )
-    }
-}
+wish_of!(ClientOptions, ServerOptions);
 
 /// The line for a log about the library in use.
 #[must_use]
