@@ -8,7 +8,8 @@ use sys::file::InsecurePath;
 use sys::process::{Credentials, SelfExe};
 
 use crate::lane::RUN_LIMIT;
-use crate::process::Accelerator;
+use crate::process::{Accelerator, Starting};
+use crate::trials::first_that_works;
 
 /// The most libraries that a configuration may name.
 pub const MAX_LIBRARIES: usize = 16;
@@ -68,7 +69,7 @@ pub struct Request {
     /// The process is killed when the thread that starts it ends, whatever the library does. Not
     /// for who goes to the background by a fork: then it ends by itself when it hears of the end.
     pub ends_with_starter: bool,
-    /// How long loading and the self-test may take together.
+    /// How long loading and the self-test of a library may take together.
     pub start_limit: Duration,
     /// How long a run may take.
     pub run_limit: Duration,
@@ -105,7 +106,8 @@ impl Request {
 }
 
 impl Accelerator {
-    /// Loads the first library that works, in a process of its own, and tests it.
+    /// Loads the first library that works, in a process of its own, and tests it. It takes as long as
+    /// one library may, or little more: those that hang do so side by side.
     ///
     /// # Errors
     /// Why none works, in one line for a user: each path with its reason.
@@ -123,23 +125,21 @@ impl Accelerator {
                 std::env::consts::OS
             ));
         }
-        let mut reasons = Vec::new();
-        for path in libraries.iter().take(MAX_LIBRARIES) {
-            match open_one(request, path, binary) {
-                Ok(accelerator) => return Ok(accelerator),
-                Err(why) => {
-                    // The loader's own words begin with the path.
-                    let shown = path.display().to_string();
-                    let why = why.strip_prefix(&format!("{shown}: ")).unwrap_or(&why);
-                    reasons.push(format!("{shown}: {why}"));
-                }
-            }
-        }
-        Err(reasons.join("; "))
+        let libraries = libraries.get(..MAX_LIBRARIES).unwrap_or(&libraries);
+        let begin = |path: &Path| begin(request, path, binary);
+        first_that_works(libraries, begin).map_err(|reasons| {
+            let told = libraries.iter().zip(reasons).map(|(path, why)| {
+                // The loader's own words begin with the path.
+                let shown = path.display().to_string();
+                let why = why.strip_prefix(&format!("{shown}: ")).unwrap_or(&why);
+                format!("{shown}: {why}")
+            });
+            told.collect::<Vec<String>>().join("; ")
+        })
     }
 }
 
-fn open_one(request: &Request, path: &Path, binary: &SelfExe) -> Result<Accelerator, String> {
+fn begin(request: &Request, path: &Path, binary: &SelfExe) -> Result<Starting, String> {
     if !path.is_absolute() {
         return Err("not an absolute path".to_owned());
     }
@@ -149,7 +149,7 @@ fn open_one(request: &Request, path: &Path, binary: &SelfExe) -> Result<Accelera
             other => other.to_string(),
         })?;
     }
-    Accelerator::start(request, path, binary)
+    Starting::new(request, path, binary)
 }
 
 #[cfg(test)]

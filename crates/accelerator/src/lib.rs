@@ -17,6 +17,7 @@ mod layout;
 mod probe;
 mod process;
 mod role;
+mod trials;
 
 pub use choose::{MAX_LIBRARIES, Request, default_libraries, secure_library};
 pub use probe::probe_main;

@@ -60,15 +60,36 @@ struct Shared {
     run_limit: Duration,
 }
 
-impl Accelerator {
-    /// Starts the process, has it load `library`, and tests that.
-    pub(crate) fn start(
-        request: &Request,
-        library: &Path,
-        binary: &SelfExe,
-    ) -> Result<Self, String> {
+/// A process that has been started, and has not yet shown what it has loaded.
+pub(crate) struct Starting {
+    shared: Arc<Shared>,
+    level: u8,
+    deadline: Instant,
+}
+
+impl Starting {
+    /// Starts the process for `library`. Its limit begins here.
+    pub(crate) fn new(request: &Request, library: &Path, binary: &SelfExe) -> Result<Self, String> {
         let deadline = Instant::now() + request.start_limit;
-        let shared = spawn(request, library, binary)?;
+        Ok(Self {
+            shared: spawn(request, library, binary)?,
+            level: request.level,
+            deadline,
+        })
+    }
+
+    /// By which [`Starting::finish`] can be cut short from elsewhere.
+    pub(crate) fn canceller(&self) -> Canceller {
+        Canceller(Arc::clone(&self.shared))
+    }
+
+    /// Waits until it has loaded the library, and tests that.
+    pub(crate) fn finish(self) -> Result<Accelerator, String> {
+        let Self {
+            shared,
+            level,
+            deadline,
+        } = self;
         let explain = |fault| shared.explain(fault);
         let mut description =
             match answer(&shared.control, HELLO, left(deadline)).map_err(explain)? {
@@ -79,7 +100,7 @@ impl Accelerator {
         let mut encoder = RemoteEncoder::take(&shared)?;
         encoder.verify = true;
         encoder.deadline = Some(deadline);
-        description.took = self_test(&mut encoder, request.level).map_err(|RunError(why)| why)?;
+        description.took = self_test(&mut encoder, level).map_err(|RunError(why)| why)?;
         drop(encoder);
         let question = DEVICES.to_le_bytes();
         let asked = sys::socket::send_with_fds(&shared.control, &question, &[]);
@@ -88,14 +109,26 @@ impl Accelerator {
         if let Reply::Says(devices) = devices {
             description.devices = devices.into_iter().filter(|it| !it.is_empty()).collect();
         }
-        description.verify = request.verify;
-        description.software = software_time(request.level);
-        Ok(Self {
+        description.verify = shared.verify;
+        description.software = software_time(level);
+        Ok(Accelerator {
             shared,
             description,
         })
     }
+}
 
+/// Ends a process that is not wanted any more.
+pub(crate) struct Canceller(Arc<Shared>);
+
+impl Canceller {
+    pub(crate) fn cancel(&self) {
+        self.0.over.store(true, Ordering::Release);
+        self.0.stop();
+    }
+}
+
+impl Accelerator {
     /// The library's file.
     #[must_use]
     pub fn path(&self) -> &Path {

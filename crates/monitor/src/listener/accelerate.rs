@@ -1,13 +1,15 @@
 //! `EnableHwCompression`: a library is tried at start, and when the configuration is read anew, by an
 //! unprivileged process, so that `require` is refused before anybody logs in. Nothing of it is
-//! loaded here.
+//! loaded here, and a listener that serves does not wait for it.
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use config::hardware::{HardwareWish, Tried, in_use_line, warning_line};
 use config::server::ServerOptions;
 use privsep::LogLevel;
-use sys::process::{Credentials, SelfExe};
+use sys::process::{Child, Credentials, SelfExe};
 use sys::signals::Signal;
 
 use super::launch::Confinement;
@@ -15,14 +17,19 @@ use crate::log::Log;
 
 /// First argument of the process that tries (`accelerator::PROBE_ROLE`).
 const ROLE: &str = "compress-probe";
-/// How long all libraries may take: two seconds each, and sixteen can be named.
-const LIMIT: Duration = Duration::from_secs(40);
-/// How long it is waited for when it has been killed.
-const KILLED_LIMIT: Duration = Duration::from_secs(1);
+/// What its line begins with where a library works (`accelerator::probe_main`).
+const WORKS: &str = "works ";
+/// What its line begins with where none does, before the reason.
+const FAILS: &str = "fails ";
+/// How long all libraries may take together. Those that hang do so side by side, for two seconds.
+const LIMIT: Duration = Duration::from_secs(20);
+/// How long a process that has answered or was killed is waited for.
+const ENDING_LIMIT: Duration = Duration::from_secs(1);
 /// The longest answer, bytes.
 const ANSWER_BYTES: usize = 8192;
 
-/// Tries what `options` name and logs what comes of it, a library that works at `level`.
+/// Tries what `options` name and logs what comes of it, a library that works at `level`. Waits
+/// until it is known.
 ///
 /// # Errors
 /// The sentence for the administrator, where a library is required and none works.
@@ -32,26 +39,144 @@ pub(crate) fn probe(
     log: &Log,
     level: LogLevel,
 ) -> Result<(), String> {
-    let Some(wish) = options.hardware() else {
-        return Ok(());
-    };
-    match wish.settle(run(&wish, confinement)) {
-        Tried::InUse(description) => log.line(level, &in_use_line(&description)),
-        Tried::Refused(why) => return Err(why),
-        Tried::Software(why) => {
-            let line = warning_line("", &why, "sessions use software compression");
-            log.line(LogLevel::Info, &line);
+    match Trial::begin(options, confinement) {
+        None => Ok(()),
+        Some(mut trial) => {
+            trial.wait();
+            trial.settle(options, log, level)
         }
     }
-    Ok(())
 }
 
-/// The library's description, or why none works.
-fn run(wish: &HardwareWish<'_>, confinement: Option<&Confinement>) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("cannot try it: {error}");
-    let (answer, writer) = sys::io::pipe().map_err(failed)?;
-    let own = SelfExe::open().map_err(failed)?;
-    let mut command = own.command().map_err(failed)?;
+/// Libraries that are being tried.
+pub(crate) struct Trial {
+    /// Who tries, and where it says what has come of it.
+    process: Option<(Child, OwnedFd)>,
+    text: Vec<u8>,
+    /// The description of the library that works, or why none does; `None` while it is not known.
+    outcome: Option<Result<String, String>>,
+    /// Monotonic milliseconds after which it is given up.
+    deadline_ms: u64,
+}
+
+impl Trial {
+    /// Begins to try what `options` name; `None` where they ask for nothing.
+    pub(crate) fn begin(
+        options: &ServerOptions,
+        confinement: Option<&Confinement>,
+    ) -> Option<Self> {
+        let wish = options.hardware()?;
+        let mut trial = Self {
+            process: None,
+            text: Vec::new(),
+            outcome: None,
+            deadline_ms: now_ms() + u64::try_from(LIMIT.as_millis()).unwrap_or(u64::MAX),
+        };
+        match start(&wish, confinement) {
+            Ok(process) => trial.process = Some(process),
+            Err(error) => trial.outcome = Some(Err(format!("cannot try it: {error}"))),
+        }
+        Some(trial)
+    }
+
+    /// Where to listen for it; `None` when its outcome is known.
+    pub(crate) fn answer(&self) -> Option<BorrowedFd<'_>> {
+        let (_, answer) = self.process.as_ref()?;
+        self.outcome.is_none().then(|| answer.as_fd())
+    }
+
+    /// Monotonic milliseconds after which it has to be heard, whatever it has said.
+    pub(crate) fn deadline_ms(&self) -> u64 {
+        self.deadline_ms
+    }
+
+    /// Takes what has been said meanwhile, or gives it up when it is late.
+    pub(crate) fn hear(&mut self, now_ms: u64) {
+        let Some((child, answer)) = self.process.as_ref() else {
+            return;
+        };
+        let mut bytes = [0; 1024];
+        while self.outcome.is_none() {
+            match sys::io::read(answer, &mut bytes) {
+                Ok(count @ 1..) if self.text.len() + count <= ANSWER_BYTES => {
+                    let heard = bytes.get(..count).unwrap_or_default();
+                    self.text.extend_from_slice(heard);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if now_ms < self.deadline_ms {
+                        return;
+                    }
+                    // The libraries are loaded by processes of its own, which end with it.
+                    let _ = child.signal(Signal::KILL);
+                    let why = "no answer from the process that tries it";
+                    self.outcome = Some(Err(why.to_owned()));
+                }
+                // Its end, or an answer that is none.
+                Ok(_) | Err(_) => self.outcome = Some(understood(&self.text)),
+            }
+        }
+    }
+
+    /// Waits until its outcome is known, and collects the process: nobody else does here.
+    fn wait(&mut self) {
+        while let Some(answer) = self.answer() {
+            let left = Duration::from_millis(self.deadline_ms.saturating_sub(now_ms()));
+            let _ = sys::io::wait_readable(answer, Some(left));
+            self.hear(now_ms());
+        }
+        if let Some((child, _)) = &mut self.process {
+            let _ = sys::io::wait_readable(child.pidfd(), Some(ENDING_LIMIT));
+            let _ = child.try_wait();
+        }
+    }
+
+    /// Logs what has come of what `options` name, a library that works at `level`.
+    ///
+    /// # Errors
+    /// As [`probe`].
+    pub(crate) fn settle(
+        mut self,
+        options: &ServerOptions,
+        log: &Log,
+        level: LogLevel,
+    ) -> Result<(), String> {
+        let (Some(wish), Some(outcome)) = (options.hardware(), self.outcome.take()) else {
+            return Ok(());
+        };
+        match wish.settle(outcome) {
+            Tried::InUse(description) => log.line(level, &in_use_line(&description)),
+            Tried::Refused(why) => return Err(why),
+            Tried::Software(why) => {
+                let line = warning_line("", &why, "sessions use software compression");
+                log.line(LogLevel::Info, &line);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if let Some((child, _)) = &self.process {
+            // Nothing happens where it has ended.
+            let _ = child.signal(Signal::KILL);
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    sys::time::monotonic_ms()
+}
+
+/// Starts the process that tries; with it, where it answers.
+fn start(
+    wish: &HardwareWish<'_>,
+    confinement: Option<&Confinement>,
+) -> io::Result<(Child, OwnedFd)> {
+    let (answer, writer) = sys::io::pipe()?;
+    sys::io::set_nonblocking(&answer, true)?;
+    let own = SelfExe::open()?;
+    let mut command = own.command()?;
     command
         .args(["fulmar", ROLE])
         .arg(if confinement.is_some() {
@@ -60,9 +185,9 @@ fn run(wish: &HardwareWish<'_>, confinement: Option<&Confinement>) -> Result<Str
             "user"
         })
         .args(wish.libraries)
-        .fd(sys::io::null().map_err(failed)?, 0)
+        .fd(sys::io::null()?, 0)
         .fd(writer, 1)
-        .fd(sys::io::null().map_err(failed)?, 2)
+        .fd(sys::io::null()?, 2)
         .current_dir("/")
         .no_new_privs();
     if let Some(Confinement {
@@ -75,24 +200,77 @@ fn run(wish: &HardwareWish<'_>, confinement: Option<&Confinement>) -> Result<Str
             groups: vec![*gid],
         });
     }
-    let mut child = command.spawn().map_err(|error| failed(error.into()))?;
-    // Our own end of its output would keep the answer open.
-    drop(command);
-    let ended = sys::io::wait_readable(child.pidfd(), Some(LIMIT)).map_err(failed)?;
-    if !ended {
-        // The library is loaded by a process of its own again, which ends with this one.
-        let _ = child.signal(Signal::KILL);
-        let _ = sys::io::wait_readable(child.pidfd(), Some(KILLED_LIMIT));
-        let _ = child.try_wait();
-        return Err("no answer from the process that tries it".to_owned());
+    // With the command goes our own end of its output, which would keep the answer open.
+    Ok((command.spawn()?, answer))
+}
+
+/// What its answer says.
+fn understood(text: &[u8]) -> Result<String, String> {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().next().unwrap_or_default();
+    match (line.strip_prefix(WORKS), line.strip_prefix(FAILS)) {
+        (Some(description), _) => Ok(description.to_owned()),
+        (_, Some(why)) => Err(why.to_owned()),
+        (None, None) => Err("the process that tries it has failed".to_owned()),
     }
-    let status = child.wait().map_err(failed)?;
-    let text = sys::io::read_to_end(&answer, ANSWER_BYTES).map_err(failed)?;
-    let line = String::from_utf8_lossy(&text);
-    let line = line.lines().next().unwrap_or_default().to_owned();
-    match (status.is_success(), line.is_empty()) {
-        (true, false) => Ok(line),
-        (false, false) => Err(line),
-        (_, true) => Err("the process that tries it has failed".to_owned()),
+}
+
+#[cfg(test)]
+impl Trial {
+    /// One by a script of the shell instead.
+    pub(crate) fn by(script: &str) -> Self {
+        let (answer, writer) = sys::io::pipe().unwrap();
+        sys::io::set_nonblocking(&answer, true).unwrap();
+        let mut command = sys::process::Command::new("/bin/sh");
+        command.args(["sh", "-c", script]);
+        command.fd(sys::io::null().unwrap(), 0).fd(writer, 1);
+        command.fd(sys::io::null().unwrap(), 2);
+        Self {
+            process: Some((command.spawn().unwrap(), answer)),
+            text: Vec::new(),
+            outcome: None,
+            deadline_ms: now_ms() + 60_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_understood_and_none_is_a_reason() {
+        for (script, expected) in [
+            ("echo works /lib/x: IN USE", Ok("/lib/x: IN USE")),
+            ("echo fails /lib/x: no; echo more", Err("/lib/x: no")),
+            ("exit 0", Err("the process that tries it has failed")),
+            ("kill -9 $$", Err("the process that tries it has failed")),
+            (
+                "echo something else",
+                Err("the process that tries it has failed"),
+            ),
+            (
+                "head -c 9000 /dev/zero; exec sleep 600",
+                Err("the process that tries it has failed"),
+            ),
+        ] {
+            let mut trial = Trial::by(script);
+            trial.wait();
+            let outcome = trial.outcome.clone().unwrap();
+            let expected = expected.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(outcome, expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_late_is_given_up() {
+        let mut late = Trial::by("exec sleep 600");
+        late.hear(late.deadline_ms - 1);
+        assert!(late.answer().is_some());
+        late.hear(late.deadline_ms);
+        assert!(late.answer().is_none());
+        let outcome = late.outcome.clone().unwrap();
+        assert!(outcome.unwrap_err().contains("no answer"));
+        late.wait();
     }
 }

@@ -24,10 +24,11 @@ use sys::process::SelfExe;
 use sys::signals::{Signal, SignalFd};
 
 use crate::log::{self, Log};
+use accelerate::Trial;
 use args::{Args, Mode};
 use daemon::Daemon;
 use launch::{Confinement, Launch, Shape};
-use serve::{Listener, Reloaded, Stop};
+use serve::{Candidate, Listener, Reloaded, Reloads, Stop};
 use sockets::Socket;
 
 /// Where the configuration is unless `-f` says otherwise.
@@ -247,11 +248,10 @@ fn listen(
         daemon.ready(shape.log_to_stderr);
     }
     notify(sys::systemd::State::Ready, &status_of(&listener));
-    let stop = listener.run(|launch, sockets| {
-        notify(sys::systemd::State::Reloading, "reading the configuration");
-        let reloaded = reload(source, launch, sockets, &shape, log);
-        notify(sys::systemd::State::Ready, "serving");
-        reloaded
+    let stop = listener.run(&mut Reloader {
+        source,
+        shape: &shape,
+        log,
     });
     notify(sys::systemd::State::Stopping, "ending; sessions go on");
     drop(pid_file);
@@ -279,63 +279,90 @@ fn notify(state: sys::systemd::State, status: &str) {
 }
 
 /// Reads everything anew; when any of it is bad, what was in use stays in use.
-fn reload(
-    source: &Source,
-    launch: Launch,
-    mut sockets: Vec<Socket>,
-    shape: &Shape,
-    log: &Log,
-) -> Result<Reloaded, (Launch, Vec<Socket>)> {
-    let keep = |what: &dyn std::fmt::Display| {
-        log.error(&format!(
+struct Reloader<'a> {
+    source: &'a Source,
+    shape: &'a Shape,
+    log: &'a Log,
+}
+
+impl Reloader<'_> {
+    fn keep(&self, what: &dyn std::fmt::Display) {
+        self.log.error(&format!(
             "reload failed, the old configuration stays in use: {what}"
         ));
-    };
-    let loaded = source
-        .load()
-        .map_err(|error| error.to_string())
-        .and_then(|config| {
-            let host_keys = hostkeys::load(&config.global(), log)?;
-            let confinement = shape.confinement.as_ref();
-            accelerate::probe(&config.global(), confinement, log, LogLevel::Debug1)?;
-            Ok((host_keys, config))
-        });
-    let (host_keys, config) = match loaded {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            keep(&error);
-            return Err((launch, sockets));
+    }
+
+    fn candidate(&self) -> Result<Candidate, String> {
+        let config = self.source.load().map_err(|error| error.to_string())?;
+        let options = config.global();
+        let host_keys = hostkeys::load(&options, self.log)?;
+        let trial = Trial::begin(&options, self.shape.confinement.as_ref());
+        Ok(Candidate {
+            config,
+            host_keys,
+            trial,
+        })
+    }
+
+    fn replace(
+        &self,
+        candidate: Candidate,
+        launch: &Launch,
+        sockets: &mut Vec<Socket>,
+    ) -> Result<Reloaded, String> {
+        let Candidate {
+            config,
+            host_keys,
+            trial,
+        } = candidate;
+        let options = config.global();
+        if let Some(trial) = trial {
+            trial.settle(&options, self.log, LogLevel::Debug1)?;
         }
-    };
-    let parts = launch
-        .share()
-        .map(Launch::into_parts)
-        .and_then(|(executable, secret)| {
-            Launch::new(executable, &config, host_keys, secret, shape)
-        });
-    let fresh = match parts {
-        Ok(fresh) => fresh,
-        Err(error) => {
-            keep(&error);
-            return Err((launch, sockets));
+        let failed = |error: std::io::Error| error.to_string();
+        let (executable, secret) = launch.share().map_err(failed)?.into_parts();
+        let launch = Launch::new(executable, &config, host_keys, secret, self.shape);
+        let launch = launch.map_err(failed)?;
+        warn_about(&config, self.log);
+        if sockets.iter().all(|socket| !socket.inherited) {
+            // What is left in `sockets` is no longer named and closes with it.
+            let opened = sockets::open(&options, sockets, self.log);
+            *sockets = opened.map_err(|error| error.to_string())?;
         }
-    };
-    warn_about(&config, log);
-    if sockets.iter().all(|socket| !socket.inherited) {
-        match sockets::open(&config.global(), &mut sockets, log) {
-            // What is left in `sockets` is no longer named and closes here.
-            Ok(opened) => sockets = opened,
-            Err(error) => {
-                keep(&error);
-                return Err((launch, sockets));
+        Ok(Reloaded {
+            config,
+            launch,
+            sockets: std::mem::take(sockets),
+        })
+    }
+}
+
+impl Reloads for Reloader<'_> {
+    fn begin(&mut self) -> Option<Candidate> {
+        notify(sys::systemd::State::Reloading, "reading the configuration");
+        match self.candidate() {
+            Ok(candidate) => Some(candidate),
+            Err(why) => {
+                self.keep(&why);
+                notify(sys::systemd::State::Ready, "serving");
+                None
             }
         }
     }
-    Ok(Reloaded {
-        config,
-        launch: fresh,
-        sockets,
-    })
+
+    fn finish(
+        &mut self,
+        candidate: Candidate,
+        launch: Launch,
+        mut sockets: Vec<Socket>,
+    ) -> Result<Reloaded, (Launch, Vec<Socket>)> {
+        let reloaded = self.replace(candidate, &launch, &mut sockets);
+        notify(sys::systemd::State::Ready, "serving");
+        reloaded.map_err(|why| {
+            self.keep(&why);
+            (launch, sockets)
+        })
+    }
 }
 
 /// The PidFile, gone when dropped.

@@ -13,7 +13,9 @@ use sys::epoll::{Epoll, Events, Interest};
 use sys::process::{Child, ExitStatus, reap_any};
 use sys::signals::{Signal, SignalFd};
 
+use super::accelerate::Trial;
 use super::block::NetBlock;
+use super::hostkeys::HostKeys;
 use super::launch::Launch;
 use super::penalties::{Offence, Penalties};
 use super::sockets::Socket;
@@ -30,7 +32,8 @@ const ACCEPT_PAUSE_MS: u64 = 100;
 const GRACE_SLACK_MS: u64 = 10_000;
 
 const SIGNAL_TOKEN: u64 = 0;
-const FIRST_SOCKET_TOKEN: u64 = 1;
+const TRIAL_TOKEN: u64 = 1;
+const FIRST_SOCKET_TOKEN: u64 = 2;
 const FIRST_CONNECTION_TOKEN: u64 = 1 << 32;
 
 /// Why the loop ended.
@@ -40,6 +43,28 @@ pub(crate) enum Stop {
     Signal(Signal),
     /// The one connection of `-d` has ended.
     OnlyConnection,
+}
+
+/// What SIGHUP sets off, in two steps: between them libraries may be tried, and connections are served.
+pub(crate) trait Reloads {
+    /// Reads everything anew. What is bad is logged, and `None`.
+    fn begin(&mut self) -> Option<Candidate>;
+
+    /// Makes what replaces what is in use; gives that back, and logs why, where it cannot be done.
+    fn finish(
+        &mut self,
+        candidate: Candidate,
+        launch: Launch,
+        sockets: Vec<Socket>,
+    ) -> Result<Reloaded, (Launch, Vec<Socket>)>;
+}
+
+/// A configuration that was read, and is not in use yet.
+pub(crate) struct Candidate {
+    pub(crate) config: ServerConfig,
+    pub(crate) host_keys: HostKeys,
+    /// The libraries that it names.
+    pub(crate) trial: Option<Trial>,
 }
 
 /// What a reload brings.
@@ -76,6 +101,8 @@ pub(crate) struct Listener<'log> {
     penalties: Penalties,
     pending: HashMap<u64, Pending>,
     next_token: u64,
+    /// What waits for its libraries.
+    candidate: Option<Candidate>,
     /// Accepting rests until then.
     paused_until_ms: Option<u64>,
     /// Since when connections are refused, and how many were.
@@ -109,6 +136,7 @@ impl<'log> Listener<'log> {
             penalties: Penalties::default(),
             pending: HashMap::new(),
             next_token: FIRST_CONNECTION_TOKEN,
+            candidate: None,
             paused_until_ms: None,
             throttled: None,
             only_one,
@@ -127,12 +155,8 @@ impl<'log> Listener<'log> {
         &self.options
     }
 
-    /// Runs until a signal ends it; `reload` is called on SIGHUP with what is in use now, and
-    /// gives back what replaces it, or the same when the new configuration is bad.
-    pub(crate) fn run(
-        &mut self,
-        mut reload: impl FnMut(Launch, Vec<Socket>) -> Result<Reloaded, (Launch, Vec<Socket>)>,
-    ) -> io::Result<Stop> {
+    /// Runs until a signal ends it; on SIGHUP `reloads` is asked for what replaces what is in use.
+    pub(crate) fn run(&mut self, reloads: &mut impl Reloads) -> io::Result<Stop> {
         let mut events = Events::with_capacity(256);
         loop {
             let timeout = self.next_wake_ms();
@@ -142,9 +166,11 @@ impl<'log> Listener<'log> {
             let tokens: Vec<u64> = events.iter().map(|event| event.token).collect();
             for token in tokens {
                 if token == SIGNAL_TOKEN {
-                    if let Some(stop) = self.take_signals(&mut reload)? {
+                    if let Some(stop) = self.take_signals(reloads)? {
                         return Ok(stop);
                     }
+                } else if token == TRIAL_TOKEN {
+                    self.hear_trial(reloads, now_ms)?;
                 } else if token >= FIRST_CONNECTION_TOKEN {
                     self.hear(token, now_ms);
                 } else {
@@ -153,6 +179,9 @@ impl<'log> Listener<'log> {
             }
             let now_ms = sys::time::monotonic_ms();
             self.keep_time(now_ms);
+            if self.trial_deadline_ms().is_some_and(|at| at <= now_ms) {
+                self.hear_trial(reloads, now_ms)?;
+            }
             self.prepare(now_ms);
             if self.only_one && self.sockets.is_empty() && self.pending.is_empty() {
                 return Ok(Stop::OnlyConnection);
@@ -179,6 +208,7 @@ impl<'log> Listener<'log> {
             .values()
             .filter_map(|pending| pending.deadline_ms)
             .chain(self.paused_until_ms)
+            .chain(self.trial_deadline_ms())
             .chain(self.spares.due_ms(self.places_left()))
             .min()
             .map(|at_ms| at_ms.saturating_sub(now_ms))
@@ -462,15 +492,12 @@ impl<'log> Listener<'log> {
         }
     }
 
-    fn take_signals(
-        &mut self,
-        reload: &mut impl FnMut(Launch, Vec<Socket>) -> Result<Reloaded, (Launch, Vec<Socket>)>,
-    ) -> io::Result<Option<Stop>> {
+    fn take_signals(&mut self, reloads: &mut impl Reloads) -> io::Result<Option<Stop>> {
         while let Some(info) = self.signals.read()? {
             match info.signal {
                 Signal::HUP => {
                     self.log.info("Received SIGHUP; restarting.");
-                    self.reload(reload)?;
+                    self.begin_reload(reloads)?;
                 }
                 Signal::CHLD => self.reap(),
                 signal => {
@@ -523,9 +550,47 @@ impl<'log> Listener<'log> {
         }
     }
 
-    fn reload(
+    // ---- another configuration ----
+
+    /// Monotonic milliseconds after which the trial of libraries is given up.
+    fn trial_deadline_ms(&self) -> Option<u64> {
+        let trial = self.candidate.as_ref()?.trial.as_ref()?;
+        Some(trial.deadline_ms())
+    }
+
+    pub(super) fn begin_reload(&mut self, reloads: &mut impl Reloads) -> io::Result<()> {
+        // One that still waits for its libraries is overtaken; its trial ends with it.
+        self.candidate = None;
+        let Some(candidate) = reloads.begin() else {
+            return Ok(());
+        };
+        if let Some(answer) = candidate.trial.as_ref().and_then(Trial::answer) {
+            self.epoll.add(answer, TRIAL_TOKEN, Interest::READABLE)?;
+            self.candidate = Some(candidate);
+            return Ok(());
+        }
+        self.finish_reload(candidate, reloads)
+    }
+
+    /// What is known of the libraries by now; the configuration is taken where that is all.
+    pub(super) fn hear_trial(&mut self, reloads: &mut impl Reloads, now_ms: u64) -> io::Result<()> {
+        let Some(mut candidate) = self.candidate.take() else {
+            return Ok(());
+        };
+        if let Some(trial) = &mut candidate.trial {
+            trial.hear(now_ms);
+            if trial.answer().is_some() {
+                self.candidate = Some(candidate);
+                return Ok(());
+            }
+        }
+        self.finish_reload(candidate, reloads)
+    }
+
+    fn finish_reload(
         &mut self,
-        reload: &mut impl FnMut(Launch, Vec<Socket>) -> Result<Reloaded, (Launch, Vec<Socket>)>,
+        candidate: Candidate,
+        reloads: &mut impl Reloads,
     ) -> io::Result<()> {
         let launch = match self.launch.share() {
             Ok(launch) => launch,
@@ -538,7 +603,7 @@ impl<'log> Listener<'log> {
         };
         self.forget_sockets();
         let sockets = core::mem::take(&mut self.sockets);
-        match reload(launch, sockets) {
+        match reloads.finish(candidate, launch, sockets) {
             Ok(reloaded) => {
                 self.options = reloaded.config.global();
                 self.launch = reloaded.launch;

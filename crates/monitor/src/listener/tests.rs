@@ -50,6 +50,24 @@ impl Site {
     }
 }
 
+/// As on SIGHUP, where no library is named.
+fn reload(
+    site: &Site,
+    launch: Launch,
+    sockets: Vec<Socket>,
+    log: &Log,
+) -> Result<Reloaded, (Launch, Vec<Socket>)> {
+    let mut reloader = Reloader {
+        source: &site.source,
+        shape: &shape(),
+        log,
+    };
+    match reloader.begin() {
+        Some(candidate) => reloader.finish(candidate, launch, sockets),
+        None => Err((launch, sockets)),
+    }
+}
+
 fn shape() -> Shape {
     Shape {
         log_to_stderr: false,
@@ -78,20 +96,14 @@ fn a_reload_takes_a_good_file_and_refuses_a_bad_one_whole() {
     let launch = site.launch(&log);
 
     site.write("MaxAuthTries 4");
-    let Ok(reloaded) = reload(&site.source, launch, sockets, &shape(), &log) else {
+    let Ok(reloaded) = reload(&site, launch, sockets, &log) else {
         panic!("{:?}", log.lines());
     };
     assert_eq!(reloaded.config.global().max_auth_tries, 4);
     assert_eq!(reloaded.sockets[0].address, address);
 
     site.write("MaxAuthTries 5\nNoSuchKeyword yes");
-    let kept = reload(
-        &site.source,
-        reloaded.launch,
-        reloaded.sockets,
-        &shape(),
-        &log,
-    );
+    let kept = reload(&site, reloaded.launch, reloaded.sockets, &log);
     let Err((launch, sockets)) = kept else {
         panic!("a bad file was taken");
     };
@@ -108,7 +120,79 @@ fn a_reload_takes_a_good_file_and_refuses_a_bad_one_whole() {
     // Host keys that are gone refuse the reload too.
     site.write("");
     std::fs::remove_file(site.directory.path().join("key")).unwrap();
-    assert!(reload(&site.source, launch, sockets, &shape(), &log).is_err());
+    assert!(reload(&site, launch, sockets, &log).is_err());
+}
+
+/// Reloads whose libraries are tried until `gone` is no more.
+struct Waiting<'a> {
+    site: &'a Site,
+    log: &'a Log,
+    gone: PathBuf,
+}
+
+impl Reloads for Waiting<'_> {
+    fn begin(&mut self) -> Option<Candidate> {
+        let config = self.site.source.load().unwrap();
+        let script = "while [ -e \"$0\" ]; do sleep 0.02; done; echo works x";
+        let script = script.replace("$0", self.gone.to_str().unwrap());
+        Some(Candidate {
+            host_keys: hostkeys::load(&config.global(), self.log).unwrap(),
+            config,
+            trial: Some(Trial::by(&script)),
+        })
+    }
+
+    fn finish(
+        &mut self,
+        candidate: Candidate,
+        launch: Launch,
+        sockets: Vec<Socket>,
+    ) -> Result<Reloaded, (Launch, Vec<Socket>)> {
+        assert!(!self.gone.exists(), "nobody has waited");
+        Ok(Reloaded {
+            config: candidate.config,
+            launch,
+            sockets,
+        })
+    }
+}
+
+#[test]
+fn what_is_in_use_serves_while_libraries_are_tried() {
+    let log = Log::to_memory(LogLevel::Info);
+    let site = Site::new("MaxAuthTries 3");
+    let sockets = handed_down();
+    let address = sockets[0].address;
+    let launch = site.launch(&log);
+    let signals = SignalFd::new(&[Signal::HUP]).unwrap();
+    let config = site.source.load().unwrap();
+    let mut listener = Listener::new(&config, launch, sockets, signals, false, &log).unwrap();
+    let gone = site.directory.path().join("under way");
+    std::fs::write(&gone, "").unwrap();
+    let mut reloads = Waiting {
+        site: &site,
+        log: &log,
+        gone,
+    };
+    // The second one overtakes the first.
+    for tries in [4, 5] {
+        site.write(&format!("MaxAuthTries {tries}"));
+        listener.begin_reload(&mut reloads).unwrap();
+        let now_ms = sys::time::monotonic_ms();
+        listener.hear_trial(&mut reloads, now_ms).unwrap();
+        assert_eq!(listener.options().max_auth_tries, 3);
+        assert_eq!(listener.addresses(), [address]);
+    }
+    std::fs::remove_file(&reloads.gone).unwrap();
+    let deadline_ms = sys::time::monotonic_ms() + 60_000;
+    while listener.options().max_auth_tries == 3 {
+        let now_ms = sys::time::monotonic_ms();
+        assert!(now_ms < deadline_ms, "{:?}", log.lines());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        listener.hear_trial(&mut reloads, now_ms).unwrap();
+    }
+    assert_eq!(listener.options().max_auth_tries, 5);
+    assert_eq!(listener.addresses(), [address]);
 }
 
 #[test]

@@ -1,0 +1,140 @@
+//! Libraries that are tried for the first that works: one after the other while they answer, and all
+//! that are left at once as soon as one lets itself be waited for. So any number that hang take as
+//! long as one does.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::process::{Accelerator, Starting};
+
+/// How long a library is waited for before the others are begun as well. One that works has loaded
+/// and shown what it makes in a tenth of that.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// What is known of each library that was begun, in their order.
+type Outcomes<T> = [Option<Result<T, String>>];
+
+/// The first of `libraries` that works; or why each does not. `begin` is called here and not on
+/// another thread: a process may have been told to end with the thread that started it.
+pub(crate) fn first_that_works(
+    libraries: &[PathBuf],
+    begin: impl Fn(&Path) -> Result<Starting, String>,
+) -> Result<Accelerator, Vec<String>> {
+    if let [only] = libraries {
+        let tried = begin(only).and_then(Starting::finish);
+        return tried.map_err(|why| vec![why]);
+    }
+    let mut outcomes: Vec<Option<Result<Accelerator, String>>> = Vec::new();
+    let mut cancellers = Vec::new();
+    let mut all_at_once = false;
+    // All threads have ended when this is left: whoever asks may be about to change its user, which
+    // is the business of each thread of a process.
+    std::thread::scope(|scope| {
+        let (sender, heard) = mpsc::channel();
+        loop {
+            match next(&outcomes, libraries, all_at_once) {
+                Step::Begin(library) => {
+                    let index = outcomes.len();
+                    outcomes.push(match begin(library) {
+                        Err(why) => Some(Err(why)),
+                        Ok(starting) => {
+                            cancellers.push((index, starting.canceller()));
+                            let sender = sender.clone();
+                            scope.spawn(move || sender.send((index, starting.finish())));
+                            None
+                        }
+                    });
+                }
+                Step::Wait => {
+                    let outcome = if all_at_once || outcomes.len() == libraries.len() {
+                        heard.recv().ok()
+                    } else {
+                        heard.recv_timeout(PATIENCE).ok()
+                    };
+                    match outcome {
+                        Some((index, outcome)) => {
+                            if let Some(place) = outcomes.get_mut(index) {
+                                *place = Some(outcome);
+                            }
+                        }
+                        None => all_at_once = true,
+                    }
+                }
+                Step::Settled(chosen) => {
+                    let others = cancellers
+                        .iter()
+                        .filter(|(index, _)| Some(*index) != chosen);
+                    others.for_each(|(_, canceller)| canceller.cancel());
+                    break;
+                }
+            }
+        }
+    });
+    // All before the one that was chosen have failed.
+    let mut reasons = Vec::new();
+    for outcome in outcomes.into_iter().flatten() {
+        match outcome {
+            Ok(accelerator) => return Ok(accelerator),
+            Err(why) => reasons.push(why),
+        }
+    }
+    Err(reasons)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step<'a> {
+    Begin(&'a Path),
+    Wait,
+    /// By this one, or none of them.
+    Settled(Option<usize>),
+}
+
+/// A library counts for nothing before those that are named before it have failed.
+fn next<'a, T>(outcomes: &Outcomes<T>, libraries: &'a [PathBuf], all_at_once: bool) -> Step<'a> {
+    let has_failed = |outcome: &Option<_>| matches!(outcome, Some(Err(_)));
+    let left = libraries.get(outcomes.len());
+    let standing = outcomes.iter().position(|outcome| !has_failed(outcome));
+    match (standing, left) {
+        (Some(index), _) if outcomes.get(index).is_some_and(Option::is_some) => {
+            Step::Settled(Some(index))
+        }
+        (Some(_), Some(library)) if all_at_once => Step::Begin(library),
+        (Some(_), _) => Step::Wait,
+        (None, Some(library)) => Step::Begin(library),
+        (None, None) => Step::Settled(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_works_is_waited_for_and_no_later_one_is_taken_before() {
+        let libraries: Vec<PathBuf> = ["/a", "/b", "/c"].map(PathBuf::from).into();
+        let failed = || Some(Err::<u8, _>("no".to_owned()));
+        let works = || Some(Ok::<u8, String>(1));
+        let begin = |name: &'static str| Step::Begin(Path::new(name));
+        for (outcomes, all_at_once, expected) in [
+            (vec![], false, begin("/a")),
+            (vec![None], false, Step::Wait),
+            (vec![None], true, begin("/b")),
+            (vec![None, None], true, begin("/c")),
+            (vec![None, None, None], true, Step::Wait),
+            (vec![failed()], false, begin("/b")),
+            (vec![works()], false, Step::Settled(Some(0))),
+            (vec![None, works(), None], true, Step::Wait),
+            (vec![failed(), works(), None], true, Step::Settled(Some(1))),
+            (vec![failed(), None, works()], true, Step::Wait),
+            (
+                vec![failed(), failed(), failed()],
+                false,
+                Step::Settled(None),
+            ),
+        ] {
+            assert_eq!(next(&outcomes, &libraries, all_at_once), expected);
+        }
+        assert_eq!(next::<u8>(&[], &[], false), Step::Settled(None));
+    }
+}
