@@ -186,7 +186,7 @@ impl Provider for Accelerator {
         let path = self.description.path.display();
         match self.description.version.as_str() {
             "" => path.to_string(),
-            version => format!("{path} (zlibVersion {version})"),
+            version => format!("{path} ({version})"),
         }
     }
 

@@ -5,21 +5,19 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use accelerator::{Accelerator, Request};
-use compress::provider::{Flush, Provider, Run, RunEncoder, RunError, Verifier};
-use sys::process::SelfExe;
+use bed::{Fakes, PAYLOAD_BYTES, encode_bulk, qatzip, stream, zlib};
+use compress::provider::{Flush, Provider, Run, RunError};
+use sys::process::PidFd;
+use sys::signals::Signal;
+
+mod bed;
 
 fn main() {
-    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if arguments
-        .first()
-        .is_some_and(|first| first == accelerator::ROLE)
-    {
-        arguments.remove(0);
-        std::process::exit(accelerator::main(arguments));
-    }
+    let arguments = bed::arguments();
     if arguments.first().is_some_and(|first| first == TRY) {
         match open(Path::new(&arguments[1])) {
             Ok(accelerator) => println!("{}", accelerator.describe()),
@@ -30,16 +28,15 @@ fn main() {
     if arguments.first().is_some_and(|first| first == HOLD) {
         hold(Path::new(&arguments[1]));
     }
-    let filter = arguments
-        .iter()
-        .find_map(|it| it.to_str().filter(|it| !it.starts_with('-')));
-    let tests: &[(&str, fn())] = &[
+    let tests: &[(&str, Test)] = &[
         ("an_ordinary_zlib_is_used", an_ordinary_zlib_is_used),
+        ("qatzip_is_used", qatzip_is_used),
         (
             "faults_at_the_start_are_reasons",
             faults_at_the_start_are_reasons,
         ),
         ("faults_later_cost_one_run", faults_later_cost_one_run),
+        ("a_stream_goes_on_in_software", a_stream_goes_on_in_software),
         ("the_cage_holds", the_cage_holds),
         (
             "without_a_cage_nothing_is_loaded",
@@ -47,6 +44,10 @@ fn main() {
         ),
         ("threads_share_the_lanes", threads_share_the_lanes),
         ("the_next_library_is_tried", the_next_library_is_tried),
+        (
+            "libraries_that_hang_do_so_side_by_side",
+            libraries_that_hang_do_so_side_by_side,
+        ),
         (
             "the_process_ends_with_its_owner",
             the_process_ends_with_its_owner,
@@ -58,78 +59,35 @@ fn main() {
         ("memory_of_bulk_is_given_back", memory_of_bulk_is_given_back),
         ("what_verification_costs", what_verification_costs),
     ];
-    let chosen = tests
-        .iter()
-        .filter(|(name, _)| filter.is_none_or(|it| name.contains(it)));
-    let _folder = Folder;
-    for (name, test) in chosen {
-        test();
-        println!("test {name} ... ok");
+    let fakes = Fakes::new("faults");
+    for (name, test) in tests {
+        if bed::is_asked_for(name, &arguments) {
+            test(&fakes);
+            println!("test {name} ... ok");
+        }
     }
 }
+
+type Test = fn(&Fakes);
 
 /// First argument of a process that only opens the library that follows.
 const TRY: &str = "try";
 /// First argument of a process that opens it and is killed then.
 const HOLD: &str = "hold";
 
-/// The folder of what is built here; gone with the process, also when a test fails.
-struct Folder;
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(folder());
-    }
-}
-
-fn folder() -> PathBuf {
-    std::env::temp_dir().join(format!("fulmar-accelerator-{}", std::process::id()))
-}
-
-fn fake(name: &str, flags: &[&str]) -> PathBuf {
-    std::fs::create_dir_all(folder()).unwrap();
-    let path = folder().join(format!("lib{name}.so"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../compress/tests/fake_zlib.c");
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-w", "-o"])
-        .arg(&path)
-        .arg(source)
-        .args(flags)
-        .status();
-    assert!(built.expect("a C compiler").success());
-    path
-}
-
-fn faulty(at: &str, how: &str, after: u32) -> PathBuf {
-    fake(
-        &format!("{at}-{how}-{after}"),
-        &[
-            &format!("-DAT={at}"),
-            &format!("-DHOW={how}"),
-            &format!("-DAFTER={after}"),
-        ],
-    )
-}
-
-fn zlib() -> PathBuf {
-    let paths = [
-        "/usr/lib/x86_64-linux-gnu/libz.so.1",
-        "/usr/lib/aarch64-linux-gnu/libz.so.1",
-    ];
-    let found = paths.iter().map(PathBuf::from).find(|path| path.exists());
-    found.expect("install zlib1g")
-}
-
+/// The machine may have other things to do: the limits count for what hangs alone.
 fn request(library: &Path) -> Request {
+    let hangs = library.to_string_lossy().contains("-HANG-");
+    let limit = |seconds| Duration::from_secs(if hangs { seconds } else { 60 });
     Request {
-        libraries: vec![library.to_owned()],
-        lanes: 1,
-        ..Request::new(&[], true, 6)
+        start_limit: limit(2),
+        run_limit: limit(3),
+        ..bed::request(&[library], 1)
     }
 }
 
 fn open(library: &Path) -> Result<Accelerator, String> {
-    Accelerator::open(&request(library), &SelfExe::open().unwrap())
+    bed::open(&request(library))
 }
 
 fn data(len: usize) -> Vec<u8> {
@@ -138,24 +96,7 @@ fn data(len: usize) -> Vec<u8> {
         .collect()
 }
 
-fn encode(encoder: &mut dyn RunEncoder, data: &[u8]) -> Result<usize, RunError> {
-    let history_bytes = 32_768;
-    let ends: Vec<usize> = (1..=8).map(|n| history_bytes + n * 32_768).collect();
-    let run = Run {
-        window: &data[..ends[7]],
-        history_bytes,
-        ends: &ends,
-        level: 6,
-        flush: Flush::Sync,
-    };
-    let (mut out, mut made) = (b"before".to_vec(), Vec::new());
-    encoder.encode_run(&run, &mut out, &mut made)?;
-    let made: Vec<usize> = made.iter().map(|end| end - 6).collect();
-    Verifier::new().verify(&run, &out[6..], &made).unwrap();
-    Ok(out.len() - 6)
-}
-
-fn an_ordinary_zlib_is_used() {
+fn an_ordinary_zlib_is_used(_: &Fakes) {
     let accelerator = open(&zlib()).unwrap();
     let line = accelerator.describe();
     assert!(
@@ -164,33 +105,70 @@ fn an_ordinary_zlib_is_used() {
     );
     assert!(line.contains("no device open, self-test ok"), "{line}");
     let mut encoder = accelerator.encoder().unwrap();
-    let bytes = encode(&mut *encoder, &data(300_000)).unwrap();
+    let bytes = encode_bulk(&mut *encoder, &data(300_000)).unwrap();
     assert!(bytes < 100_000, "{bytes}");
 }
 
-fn faults_at_the_start_are_reasons() {
-    for (at, how, says) in [
-        ("LOAD", "FAIL", "exited with 3"),
-        ("LOAD", "CRASH", "killed by"),
-        ("LOAD", "HANG", "no answer within"),
-        ("INIT", "FAIL", "deflateInit2_ failed with -2"),
-        ("INIT", "CRASH", "killed by"),
-        ("RESET", "FAIL", "deflateReset failed"),
-        ("DICTIONARY", "FAIL", "deflateSetDictionary failed"),
-        ("DICTIONARY", "HANG", "no answer within"),
-        ("DEFLATE", "WILD", "killed by"),
-        ("DEFLATE", "GROW", "longer than deflate allows"),
-        ("DEFLATE", "LESS", "two lengths"),
-        ("DEFLATE", "MORE", "space has grown"),
-        ("DEFLATE", "REST", "not taken all input"),
-        ("DEFLATE", "WRONG", "inflates to other bytes"),
-        ("DEFLATE", "FINAL", "ends the stream"),
-        ("DEFLATE", "EMPTY", "does not end with a flush"),
+fn qatzip_is_used(fakes: &Fakes) {
+    let accelerator = open(&qatzip(fakes)).unwrap();
+    let line = accelerator.describe();
+    assert!(line.contains("libqatzip-deflate.so (QATzip)"), "{line}");
+    assert!(line.contains("no device open, self-test ok"), "{line}");
+    let mut encoder = accelerator.encoder().unwrap();
+    let bytes = encode_bulk(&mut *encoder, &data(300_000)).unwrap();
+    assert!(bytes < 100_000, "{bytes}");
+}
+
+/// Whose functions a fake has.
+#[derive(Debug, Clone, Copy)]
+enum Api {
+    Zlib,
+    QatZip,
+}
+use Api::{QatZip, Zlib};
+
+impl Api {
+    fn faulty(self, fakes: &Fakes, at: &str, how: &str, after: u32) -> PathBuf {
+        match self {
+            Zlib => fakes.faulty_zlib(at, how, after),
+            QatZip => fakes.faulty_qatzip(at, how, after),
+        }
+    }
+}
+
+fn faults_at_the_start_are_reasons(fakes: &Fakes) {
+    for (api, at, how, says) in [
+        (Zlib, "LOAD", "FAIL", "exited with 3"),
+        (Zlib, "LOAD", "CRASH", "killed by"),
+        (Zlib, "LOAD", "HANG", "no answer within"),
+        (Zlib, "INIT", "FAIL", "deflateInit2_ failed with -2"),
+        (Zlib, "INIT", "CRASH", "killed by"),
+        (Zlib, "RESET", "FAIL", "deflateReset failed"),
+        (Zlib, "DICTIONARY", "FAIL", "deflateSetDictionary failed"),
+        (Zlib, "DICTIONARY", "HANG", "no answer within"),
+        (Zlib, "DEFLATE", "WILD", "killed by"),
+        (Zlib, "DEFLATE", "GROW", "longer than deflate allows"),
+        (Zlib, "DEFLATE", "LESS", "two lengths"),
+        (Zlib, "DEFLATE", "MORE", "space has grown"),
+        (Zlib, "DEFLATE", "REST", "not taken all input"),
+        (Zlib, "DEFLATE", "WRONG", "inflates to other bytes"),
+        (Zlib, "DEFLATE", "FINAL", "ends the stream"),
+        (Zlib, "DEFLATE", "EMPTY", "does not end with a flush"),
+        (Zlib, "DEFLATE", "OPEN", "does not end between blocks"),
+        (QatZip, "LOAD", "CRASH", "killed by"),
+        (QatZip, "INIT", "FAIL", "qzInit failed with -2"),
+        (QatZip, "INIT", "HANG", "no answer within"),
+        (QatZip, "DEFAULTS", "CRASH", "killed by"),
+        (QatZip, "SETUP", "SOFT", "it uses software"),
+        (QatZip, "COMPRESS", "WILD", "killed by"),
+        (QatZip, "COMPRESS", "WRONG", "inflates to other bytes"),
+        (QatZip, "COMPRESS", "FINAL", "ends the stream"),
+        (QatZip, "COMPRESS", "SOFT", "has used software"),
     ] {
         let begun = Instant::now();
-        let path = faulty(at, how, 0);
+        let path = api.faulty(fakes, at, how, 0);
         let why = open(&path).unwrap_err();
-        assert!(why.contains(says), "{at} {how}: {why}");
+        assert!(why.contains(says), "{api:?} {at} {how}: {why}");
         assert!(why.starts_with(&path.display().to_string()), "{why}");
         assert!(begun.elapsed() < Duration::from_secs(60), "{at} {how}");
     }
@@ -198,108 +176,182 @@ fn faults_at_the_start_are_reasons() {
     assert_eq!(why, "libz.so.1: not an absolute path");
     let why = open(Path::new("/nonexistent/libz.so.1")).unwrap_err();
     assert!(why.contains("cannot open shared object file"), "{why}");
-    let mut of_root = request(&faulty("DEFLATE", "WRONG", 0));
+    let mut of_root = request(&fakes.faulty_zlib("DEFLATE", "WRONG", 0));
     of_root.root_owned = true;
-    let why = Accelerator::open(&of_root, &SelfExe::open().unwrap()).unwrap_err();
+    let why = bed::open(&of_root).unwrap_err();
     assert!(why.contains("writ") || why.contains("own"), "{why}");
-    let mut none = request(Path::new("/"));
-    none.libraries.clear();
-    let why = Accelerator::open(&none, &SelfExe::open().unwrap()).unwrap_err();
+    let why = bed::open(&bed::request(&[], 1)).unwrap_err();
     assert!(why.contains("HwCompressionLibrary"), "{why}");
 }
 
-fn faults_later_cost_one_run() {
+fn faults_later_cost_one_run(fakes: &Fakes) {
     let data = data(300_000);
     // The self-test deflates eight payloads and begins four runs.
-    for (at, how, after, says) in [
-        ("DEFLATE", "FAIL", 20, "deflate failed with -2"),
-        ("DEFLATE", "CRASH", 20, "killed by"),
-        ("DEFLATE", "WILD", 20, "killed by"),
-        ("DEFLATE", "HANG", 20, "no answer within"),
-        ("DEFLATE", "WRONG", 20, "inflates to other bytes"),
-        ("DEFLATE", "FINAL", 20, "ends the stream"),
-        ("DEFLATE", "GROW", 20, "longer"),
-        ("DEFLATE", "LESS", 20, "two lengths"),
-        ("DEFLATE", "MORE", 20, "space has grown"),
-        ("DEFLATE", "REST", 20, "not taken all"),
-        ("DEFLATE", "EMPTY", 20, "does not end"),
-        ("RESET", "FAIL", 5, "deflateReset failed"),
-        ("RESET", "CRASH", 5, "killed by"),
-        ("DICTIONARY", "HANG", 4, "no answer within"),
+    for (api, at, how, after, says) in [
+        (Zlib, "DEFLATE", "FAIL", 20, "deflate failed with -2"),
+        (Zlib, "DEFLATE", "CRASH", 20, "killed by"),
+        (Zlib, "DEFLATE", "WILD", 20, "killed by"),
+        (Zlib, "DEFLATE", "HANG", 20, "no answer within"),
+        (Zlib, "DEFLATE", "WRONG", 20, "inflates to other bytes"),
+        (Zlib, "DEFLATE", "FINAL", 20, "ends the stream"),
+        (Zlib, "DEFLATE", "GROW", 20, "longer"),
+        (Zlib, "DEFLATE", "LESS", 20, "two lengths"),
+        (Zlib, "DEFLATE", "MORE", 20, "space has grown"),
+        (Zlib, "DEFLATE", "REST", 20, "not taken all"),
+        (Zlib, "DEFLATE", "EMPTY", 20, "does not end"),
+        (Zlib, "RESET", "FAIL", 5, "deflateReset failed"),
+        (Zlib, "RESET", "CRASH", 5, "killed by"),
+        (Zlib, "DICTIONARY", "HANG", 4, "no answer within"),
+        (QatZip, "COMPRESS", "FAIL", 20, "qzCompress failed with -2"),
+        (QatZip, "COMPRESS", "CRASH", 20, "killed by"),
+        (QatZip, "COMPRESS", "EMPTY", 20, "inflates to other bytes"),
     ] {
-        let accelerator = open(&faulty(at, how, after)).unwrap();
+        let accelerator = open(&api.faulty(fakes, at, how, after)).unwrap();
         let mut encoder = accelerator.encoder().unwrap();
-        let failed = (0..20).find_map(|_| encode(&mut *encoder, &data).err());
-        let RunError(why) = failed.unwrap_or_else(|| panic!("{at} {how}: no fault"));
-        assert!(why.contains(says), "{at} {how}: {why}");
+        let failed = (0..20).find_map(|_| encode_bulk(&mut *encoder, &data).err());
+        let RunError(why) = failed.unwrap_or_else(|| panic!("{api:?} {at} {how}: no fault"));
+        assert!(why.contains(says), "{api:?} {at} {how}: {why}");
         // It is not asked again.
-        assert!(encode(&mut *encoder, &data).is_err());
+        assert!(encode_bulk(&mut *encoder, &data).is_err());
         assert!(accelerator.encoder().is_err(), "{at} {how}");
     }
 }
 
-fn the_cage_holds() {
-    let why = open(&faulty("DEFLATE", "PRY", 0)).unwrap_err();
-    // Each bit of the code beyond 1000 is something that it reached.
-    assert!(why.contains("deflate failed with -1000"), "{why}");
-    assert!(!Path::new("/tmp/fulmar-provider-was-here").exists());
+/// Each fault in the middle of a stream: what comes out is what went in, the library has made the
+/// beginning of it, and why it does not make the rest is told once.
+fn a_stream_goes_on_in_software(fakes: &Fakes) {
+    let data = bed::data();
+    for (at, how, after, says) in [
+        // A level that the self-test has not had needs another session.
+        ("INIT", "FAIL", 1, "qzInit failed with -2"),
+        ("DEFAULTS", "FAIL", 1, "qzGetDefaultsDeflate failed"),
+        ("SETUP", "HANG", 1, "no answer within"),
+        ("TEARDOWN", "CRASH", 0, "killed by"),
+        ("COMPRESS", "FAIL", 20, "qzCompress failed with -2"),
+        ("COMPRESS", "HANG", 20, "no answer within"),
+        ("COMPRESS", "CRASH", 20, "killed by"),
+        ("COMPRESS", "WILD", 20, "killed by"),
+        ("COMPRESS", "GROW", 20, "longer than deflate allows"),
+        ("COMPRESS", "LESS", 20, "does not end between blocks"),
+        ("COMPRESS", "MORE", 20, "space has grown"),
+        ("COMPRESS", "REST", 20, "not taken all input"),
+        ("COMPRESS", "WRONG", 20, "inflates to other bytes"),
+        ("COMPRESS", "FINAL", 20, "ends the stream"),
+        // Seen in the payload behind it.
+        ("COMPRESS", "OPEN", 20, "inflates to other bytes"),
+        ("COMPRESS", "SOFT", 20, "has used software"),
+        ("COMPRESS", "GONE", 20, "no instance of the device"),
+    ] {
+        let library = fakes.faulty_qatzip(at, how, after);
+        let accelerator = Arc::new(open(&library).unwrap());
+        let name = format!("{at} {how}");
+        let sent = stream(&name, &accelerator, 3, &data);
+        let RunError(why) = sent.failure.unwrap_or_else(|| panic!("{name}: no fault"));
+        assert!(why.contains(says), "{name}: {why}");
+        let runs = if at == "COMPRESS" { 1 } else { 0 };
+        assert_eq!(sent.report.hardware, runs * 8, "{name}");
+        // Keystrokes beside the payloads.
+        assert!(sent.report.internal > 0, "{name}");
+    }
 }
 
-fn threads_share_the_lanes() {
-    let mut request = request(&zlib());
-    request.lanes = 2;
-    let accelerator = Accelerator::open(&request, &SelfExe::open().unwrap()).unwrap();
+fn the_cage_holds(fakes: &Fakes) {
+    for (api, says) in [
+        (Zlib, "deflate failed with -1000"),
+        (QatZip, "qzCompress failed with -1000"),
+    ] {
+        let at = if matches!(api, Zlib) {
+            "DEFLATE"
+        } else {
+            "COMPRESS"
+        };
+        let why = open(&api.faulty(fakes, at, "PRY", 0)).unwrap_err();
+        // Each bit of the code beyond 1000 is something that it reached.
+        assert!(why.contains(says), "{why}");
+        assert!(!Path::new("/tmp/fulmar-provider-was-here").exists());
+    }
+}
+
+fn threads_share_the_lanes(_: &Fakes) {
+    let accelerator = bed::open(&bed::request(&[&zlib()], 2)).unwrap();
     let data = data(300_000);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
                     let mut encoder = accelerator.encoder().unwrap();
-                    encode(&mut *encoder, &data).unwrap();
+                    encode_bulk(&mut *encoder, &data).unwrap();
                 }
             });
         }
     });
 }
 
-fn the_next_library_is_tried() {
-    let mut both = request(&faulty("LOAD", "CRASH", 0));
-    both.libraries.push(zlib());
-    let accelerator = Accelerator::open(&both, &SelfExe::open().unwrap()).unwrap();
+fn the_next_library_is_tried(fakes: &Fakes) {
+    let crashing = fakes.faulty_zlib("LOAD", "CRASH", 0);
+    let accelerator = bed::open(&bed::request(&[&crashing, &zlib()], 1)).unwrap();
     assert!(accelerator.path().ends_with("libz.so.1"), "{accelerator:?}");
-    both.libraries[1] = PathBuf::from("/nonexistent.so");
-    let why = Accelerator::open(&both, &SelfExe::open().unwrap()).unwrap_err();
+    let absent = Path::new("/nonexistent.so");
+    let why = bed::open(&bed::request(&[&crashing, absent], 1)).unwrap_err();
     assert!(
         why.contains("killed by") && why.contains("; /nonexistent.so: "),
         "{why}"
     );
 }
 
+fn libraries_that_hang_do_so_side_by_side(fakes: &Fakes) {
+    let before = children();
+    let hanging = fakes.faulty_zlib("LOAD", "HANG", 0);
+    let zlib = zlib();
+    let mut request = bed::request(&[&hanging, &hanging, &hanging, &zlib], 1);
+    // They do not end by themselves while this test does not.
+    request.start_limit = Duration::from_secs(600);
+    let all_at_once = || {
+        let begun = Instant::now();
+        loop {
+            // In the order in which they were begun.
+            let new: Vec<u32> = children()
+                .into_iter()
+                .filter(|pid| !before.contains(pid))
+                .collect();
+            if let [first, second, third, _] = new[..] {
+                [first, second, third].into_iter().for_each(kill);
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{new:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let accelerator = std::thread::scope(|scope| {
+        scope.spawn(all_at_once);
+        bed::open(&request).unwrap()
+    });
+    assert!(accelerator.path().ends_with("libz.so.1"), "{accelerator:?}");
+}
+
+fn kill(pid: u32) {
+    let process = PidFd::open(i32::try_from(pid).unwrap()).unwrap();
+    process.signal(Signal::KILL).unwrap();
+}
+
 /// Runs this program as `role` on a kernel that lacks `what`.
-fn without(what: &str, role: &str, library: &Path) -> String {
-    let launcher = folder().join("without");
-    if !launcher.exists() {
-        std::fs::create_dir_all(folder()).unwrap();
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/without.c");
-        let mut compiler = Command::new("cc");
-        compiler.arg("-o").arg(&launcher).arg(source);
-        assert!(compiler.status().expect("a C compiler").success());
-    }
-    let mut command = Command::new(launcher);
+fn without(fakes: &Fakes, what: &str, role: &str, library: &Path) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/without.c");
+    let mut command = Command::new(fakes.program(&source));
     command.arg(what).arg(std::env::current_exe().unwrap());
     let said = command.arg(role).arg(library).output().unwrap();
     String::from_utf8(said.stdout).unwrap()
 }
 
-fn without_a_cage_nothing_is_loaded() {
+fn without_a_cage_nothing_is_loaded(fakes: &Fakes) {
     // That would be told by its exit status.
-    let library = faulty("LOAD", "FAIL", 0);
-    let said = without("landlock", TRY, &library);
+    let library = fakes.faulty_zlib("LOAD", "FAIL", 0);
+    let said = without(fakes, "landlock", TRY, &library);
     assert!(
         said.contains("not loaded: this kernel has no Landlock"),
         "{said}"
     );
-    let said = without("seccomp", TRY, &library);
+    let said = without(fakes, "seccomp", TRY, &library);
     assert!(
         said.contains("sandbox: this kernel does not restrict system calls"),
         "{said}"
@@ -332,7 +384,7 @@ fn ends(pid: u32) -> bool {
     true
 }
 
-fn the_process_ends_with_its_owner() {
+fn the_process_ends_with_its_owner(_: &Fakes) {
     let before = children();
     let accelerator = open(&zlib()).unwrap();
     let new: Vec<u32> = children()
@@ -347,7 +399,7 @@ fn the_process_ends_with_its_owner() {
 /// The role [`HOLD`]: says who has loaded the library, and does not end.
 fn hold(library: &Path) -> ! {
     // Both ways of hearing of our end, one after the other.
-    let mut request = request(library);
+    let mut request = bed::request(&[library], 1);
     let told = std::env::var_os("BY_SOCKET").is_some();
     request.ends_with_starter = !told;
     // What hangs while it is loaded is there all the same.
@@ -360,17 +412,17 @@ fn hold(library: &Path) -> ! {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    let _accelerator = Accelerator::open(&request, &SelfExe::open().unwrap());
+    let _accelerator = bed::open(&request);
     loop {
         std::thread::park();
     }
 }
 
-fn it_outlives_nobody_who_is_killed() {
+fn it_outlives_nobody_who_is_killed(fakes: &Fakes) {
     for library in [
         zlib(),
-        faulty("LOAD", "HANG", 0),
-        faulty("DEFLATE", "HANG", 0),
+        fakes.faulty_zlib("LOAD", "HANG", 0),
+        fakes.faulty_zlib("DEFLATE", "HANG", 0),
     ] {
         for by_socket in [false, true] {
             let mut command = Command::new(std::env::current_exe().unwrap());
@@ -403,14 +455,14 @@ fn lane_blocks() -> u64 {
     blocks
 }
 
-fn memory_of_bulk_is_given_back() {
+fn memory_of_bulk_is_given_back(_: &Fakes) {
     let accelerator = open(&zlib()).unwrap();
     accelerator.shed();
     assert_eq!(lane_blocks(), 0);
     let data = data(300_000);
     for _ in 0..3 {
         let mut encoder = accelerator.encoder().unwrap();
-        encode(&mut *encoder, &data).unwrap();
+        encode_bulk(&mut *encoder, &data).unwrap();
         drop(encoder);
         assert!(accelerator.has_spare());
         // The window alone.
@@ -422,30 +474,29 @@ fn memory_of_bulk_is_given_back() {
 }
 
 /// Not a judgement: the figures for the documentation.
-fn what_verification_costs() {
+fn what_verification_costs(_: &Fakes) {
     let data = data(300_000);
     for verify in [true, false] {
-        let mut request = request(&zlib());
+        let mut request = bed::request(&[&zlib()], 1);
         request.verify = verify;
-        let accelerator = Accelerator::open(&request, &SelfExe::open().unwrap()).unwrap();
+        let accelerator = bed::open(&request).unwrap();
         let mut encoder = accelerator.encoder().unwrap();
+        let ends = bed::ends(PAYLOAD_BYTES, PAYLOAD_BYTES);
+        let run = Run {
+            window: &data[..ends[7]],
+            history_bytes: PAYLOAD_BYTES,
+            ends: &ends,
+            level: 1,
+            flush: Flush::Sync,
+        };
         let begun = Instant::now();
-        let mut bytes = 0;
+        let mut bytes = 0.0;
         for _ in 0..40 {
-            let history_bytes = 32_768;
-            let ends: Vec<usize> = (1..=8).map(|n| history_bytes + n * 32_768).collect();
-            let run = Run {
-                window: &data[..ends[7]],
-                history_bytes,
-                ends: &ends,
-                level: 1,
-                flush: Flush::Sync,
-            };
             let (mut out, mut made) = (Vec::new(), Vec::new());
             encoder.encode_run(&run, &mut out, &mut made).unwrap();
-            bytes += 8 * 32_768;
+            bytes += 262_144.0;
         }
-        let speed = f64::from(bytes) / begun.elapsed().as_secs_f64() / 1e6;
+        let speed = bytes / begun.elapsed().as_secs_f64() / 1e6;
         println!("verify {verify}: {speed:.0} MB/s");
         assert!(speed > 0.0);
     }

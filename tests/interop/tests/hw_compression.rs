@@ -1,9 +1,10 @@
 //! `EnableHwCompression`: libraries that work and libraries that fail, at both ends.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use fakes::Fakes;
 use interop::account::is_root;
 use interop::peers::openssh;
 use interop::peers::ours::{self, Kind};
@@ -11,6 +12,9 @@ use interop::process::{Input, tool};
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
 use rustix::process::Signal;
+
+#[path = "../../../crates/compress/tests/fakes/mod.rs"]
+mod fakes;
 
 const ZLIBS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu/libz.so.1",
@@ -20,27 +24,6 @@ const ZLIBS: &[&str] = &[
 fn zlib() -> &'static str {
     let found = ZLIBS.iter().find(|path| Path::new(path).exists());
     found.expect("install zlib1g")
-}
-
-/// The library that goes wrong in one way, in `scratch`.
-fn faulty(scratch: &Scratch, at: &str, how: &str, after: u32) -> PathBuf {
-    let path = scratch.join(&format!("lib{at}{how}.so"));
-    let source = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../crates/compress/tests/fake_zlib.c"
-    );
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-w", "-o"])
-        .arg(&path)
-        .args([
-            source,
-            &format!("-DAT={at}"),
-            &format!("-DHOW={how}"),
-            &format!("-DAFTER={after}"),
-        ])
-        .status();
-    assert!(built.expect("a C compiler").success());
-    path
 }
 
 fn options(mode: &str, library: &Path) -> String {
@@ -87,7 +70,7 @@ fn a_library_compresses_what_our_client_sends_to_anybody() {
 
 #[test]
 fn a_library_that_fails_in_the_middle_costs_nothing_but_a_warning() {
-    let scratch = Scratch::new();
+    let fakes = Fakes::new("middle");
     let data = data();
     let sum = sha256(&data);
     for server in [Kind::Fulmar, Kind::OpenSsh] {
@@ -95,7 +78,7 @@ fn a_library_that_fails_in_the_middle_costs_nothing_but_a_warning() {
         for how in [
             "FAIL", "CRASH", "WILD", "HANG", "WRONG", "GROW", "LESS", "FINAL",
         ] {
-            let library = faulty(&scratch, "DEFLATE", how, 30);
+            let library = fakes.faulty_zlib("DEFLATE", how, 30);
             let config = options("yes", &library);
             let outcome = site.run_with(&config, &["-v", HOST, "cat"], Input::Bytes(&data));
             assert_eq!(outcome.stdout.sha256, sum, "{how}: {}", outcome.summary());
@@ -108,9 +91,9 @@ fn a_library_that_fails_in_the_middle_costs_nothing_but_a_warning() {
 
 #[test]
 fn what_cannot_be_had_is_a_warning_or_a_refusal() {
-    let scratch = Scratch::new();
+    let fakes = Fakes::new("refusal");
     let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
-    let library = faulty(&scratch, "LOAD", "CRASH", 0);
+    let library = fakes.faulty_zlib("LOAD", "CRASH", 0);
     let yes = site.run_with(
         &options("yes", &library),
         &["-o", "LogLevel=INFO", HOST, "echo here"],
@@ -150,8 +133,8 @@ fn a_server_tries_the_library_first_and_then_uses_it() {
     let log = site.running.daemon.log();
     assert!(log.contains("compression: hardware library"), "{log}");
     // Anybody could have put it there.
-    let scratch = Scratch::new();
-    let library = faulty(&scratch, "LOAD", "CRASH", 0);
+    let fakes = Fakes::new("anybody");
+    let library = fakes.faulty_zlib("LOAD", "CRASH", 0);
     let refused = openssh::start(Kind::Fulmar, &options("require", &library));
     let Err(why) = refused else {
         panic!("a server that starts");
@@ -164,15 +147,9 @@ fn a_server_tries_the_library_first_and_then_uses_it() {
 
 #[test]
 fn where_nothing_keeps_a_library_from_files_none_is_loaded() {
-    let scratch = Scratch::new();
-    let launcher = scratch.join("without");
-    let source = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../crates/accelerator/tests/without.c"
-    );
-    let mut compiler = Command::new("cc");
-    compiler.arg("-o").arg(&launcher).arg(source);
-    assert!(compiler.status().expect("a C compiler").success());
+    let fakes = Fakes::new("cage");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let launcher = fakes.program(&source.join("../../crates/accelerator/tests/without.c"));
     let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
     let run = |mode: &str, level: &str| {
         let client = site.ssh(&options(mode, Path::new(zlib())));
@@ -193,6 +170,29 @@ fn where_nothing_keeps_a_library_from_files_none_is_loaded() {
     let said = refused.stderr.text();
     assert!(said.contains("EnableHwCompression require"), "{said}");
     assert!(!said.contains("Connecting to"), "{said}");
+}
+
+#[test]
+fn qatzip_is_used_or_said_not_to_be_built_in() {
+    let fakes = Fakes::new("qatzip");
+    let zlib = zlib();
+    let library = fakes.qatzip("deflate", &["-DDEFLATE", "-Wl,--no-as-needed", zlib]);
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
+    let data = data();
+    let config = options("yes", &library);
+    let outcome = site.run_with(&config, &["-v", HOST, "cat"], Input::Bytes(&data));
+    assert_eq!(
+        outcome.stdout.sha256,
+        sha256(&data),
+        "{}",
+        outcome.summary()
+    );
+    let said = outcome.stderr.text();
+    // It depends on a zlib, which is not taken for it.
+    let not_built = said.contains("built without its feature qatzip");
+    let is_used = said.contains("(QATzip): no device open, self-test ok");
+    assert!(not_built != is_used, "{said}");
+    assert_eq!(said.contains(" 0 hardware"), not_built, "{said}");
 }
 
 #[test]

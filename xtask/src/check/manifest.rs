@@ -2,14 +2,26 @@
 
 /// Names in a table of dependencies, `[dependencies]` or `[dev-dependencies]`, as they stand.
 pub(super) fn names<'t>(manifest: &'t str, table: &str) -> Vec<&'t str> {
+    lines(manifest, table).filter_map(name).collect()
+}
+
+/// Whether tests have a feature of `dependency` that what is not a test may be built without.
+pub(super) fn is_for_features(manifest: &str, dependency: &str) -> bool {
+    lines(manifest, "dev-dependencies")
+        .any(|line| name(line) == Some(dependency) && line.contains("features"))
+}
+
+fn lines<'t>(manifest: &'t str, table: &str) -> impl Iterator<Item = &'t str> {
     let header = format!("[{table}]");
     manifest
         .lines()
         .map(str::trim)
-        .skip_while(|line| *line != header)
+        .skip_while(move |line| *line != header)
         .skip(1)
         .take_while(|line| !line.starts_with('['))
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .filter_map(|line| line.split(['.', '=', ' ']).next())
-        .collect()
+}
+
+fn name(line: &str) -> Option<&str> {
+    line.split(['.', '=', ' ']).next()
 }

@@ -61,7 +61,9 @@ fn unused(folder: &Path, shown: &str) -> Vec<String> {
     }
     for name in manifest::names(&text, "dev-dependencies") {
         if dependencies.contains(&name) {
-            lines.push(format!("{shown}: {name} stands twice"));
+            if !manifest::is_for_features(&text, name) {
+                lines.push(format!("{shown}: {name} stands twice"));
+            }
         } else if !uses(&all, name) {
             lines.push(format!("{shown}: nothing uses {name}"));
         }

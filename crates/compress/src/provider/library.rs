@@ -3,20 +3,20 @@
 //! Nothing that it says is believed that can be seen: every output is bounded by its buffer, every
 //! pointer and length that it leaves behind is compared with what went in. But it runs here, so a
 //! process that holds anything of value does not load one; `accelerator` does it in a process of
-//! its own.
+//! its own. How it is loaded is in `loader`.
 //!
 //! Needed are `deflateInit2_`, `deflate` and `deflateEnd`. `deflateReset`, `deflateParams`,
 //! `deflateSetDictionary` and `zlibVersion` are used where they are (ISA-L's has only the third).
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::fmt;
-use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::loader::{Handle, LibraryError, clear_errno, file_of, system_error, text_at};
+use super::stored::{SYNC_END, store};
 use super::{MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
 
 /// The version of zlib's headers whose layout we use. Implementations compare the first character.
@@ -31,10 +31,6 @@ const Z_DEFLATED: c_int = 8;
 const RAW_WINDOW_BITS: c_int = -15;
 /// zlib's default use of memory.
 const MEMORY_LEVEL: c_int = 8;
-/// What a sync flush ends with: an empty stored block's length and its complement.
-const SYNC_END: [u8; 4] = [0, 0, 0xff, 0xff];
-/// The longest stored block.
-const STORED_BLOCK_BYTES: usize = 65535;
 
 /// `z_stream` as zlib.h lays it out on LP64.
 #[repr(C)]
@@ -92,29 +88,6 @@ type SetDictionary = unsafe extern "C" fn(*mut ZStream, *const u8, c_uint) -> c_
 type Params = unsafe extern "C" fn(*mut ZStream, c_int, c_int) -> c_int;
 type Version = unsafe extern "C" fn() -> *const c_char;
 
-/// Why a library cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LibraryError {
-    /// The path is not absolute: what would be loaded depends on the loader's settings.
-    NotAbsolute,
-    /// The loader's words.
-    Load(String),
-    /// It has no such function.
-    Missing(&'static str),
-}
-
-impl fmt::Display for LibraryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAbsolute => f.write_str("not an absolute path"),
-            Self::Load(text) => f.write_str(text),
-            Self::Missing(name) => write!(f, "no zlib: it has no {name}"),
-        }
-    }
-}
-
-impl std::error::Error for LibraryError {}
-
 /// A loaded library. It stays loaded until the process ends.
 pub struct Library {
     init: Init2,
@@ -133,21 +106,12 @@ impl Library {
     /// # Errors
     /// [`LibraryError`].
     pub fn load(path: &Path) -> Result<Self, LibraryError> {
-        if !path.is_absolute() {
-            return Err(LibraryError::NotAbsolute);
-        }
-        let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| LibraryError::Load("a NUL byte in the path".to_owned()))?;
-        // Its own symbols before all others': a process that also had another zlib crashed in a
-        // library that found the wrong one.
-        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | deep_bind();
-        // SAFETY: a terminated string. What the library's constructors do is the reason why
-        // this runs in a process that holds nothing.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
-        let handle = NonNull::new(handle).ok_or_else(|| LibraryError::Load(loader_error()))?;
-        let need = |name: &'static CStr| {
-            symbol(handle, name).ok_or(LibraryError::Missing(name.to_str().unwrap_or_default()))
-        };
+        Self::of(Handle::open(path)?, path)
+    }
+
+    /// The zlib among the symbols of `handle`, which was loaded from `path`.
+    pub(super) fn of(handle: Handle, path: &Path) -> Result<Self, LibraryError> {
+        let need = |name: &'static CStr| handle.need("zlib", name);
         let deflate = need(c"deflate")?;
         // SAFETY: by the library's claim, a library by the name of zlib's functions, these have
         // zlib.h's types; function pointers and data pointers have one size here.
@@ -157,17 +121,20 @@ impl Library {
                 init: transmute::<NonNull<c_void>, Init2>(need(c"deflateInit2_")?),
                 deflate: transmute::<NonNull<c_void>, Deflate>(deflate),
                 end: transmute::<NonNull<c_void>, OneStream>(need(c"deflateEnd")?),
-                reset: symbol(handle, c"deflateReset")
+                reset: handle
+                    .symbol(c"deflateReset")
                     .map(|it| transmute::<NonNull<c_void>, OneStream>(it)),
-                set_dictionary: symbol(handle, c"deflateSetDictionary")
+                set_dictionary: handle
+                    .symbol(c"deflateSetDictionary")
                     .map(|it| transmute::<NonNull<c_void>, SetDictionary>(it)),
-                params: symbol(handle, c"deflateParams")
+                params: handle
+                    .symbol(c"deflateParams")
                     .map(|it| transmute::<NonNull<c_void>, Params>(it)),
                 path: file_of(deflate).unwrap_or_else(|| path.to_owned()),
                 version: None,
             }
         };
-        if let Some(version) = symbol(handle, c"zlibVersion") {
+        if let Some(version) = handle.symbol(c"zlibVersion") {
             // SAFETY: as above; the string is zlib's own, static.
             let text = unsafe {
                 let version = std::mem::transmute::<NonNull<c_void>, Version>(version);
@@ -224,52 +191,6 @@ impl fmt::Debug for Library {
             .field("version", &self.version)
             .finish_non_exhaustive()
     }
-}
-
-#[cfg(target_env = "gnu")]
-fn deep_bind() -> c_int {
-    libc::RTLD_DEEPBIND
-}
-
-#[cfg(not(target_env = "gnu"))]
-fn deep_bind() -> c_int {
-    0
-}
-
-fn symbol(handle: NonNull<c_void>, name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: the handle came from dlopen and is never closed.
-    NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) })
-}
-
-/// The file that holds the code at `address`.
-fn file_of(address: NonNull<c_void>) -> Option<PathBuf> {
-    // SAFETY: all-zero is a valid Dl_info, which dladdr fills.
-    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` lives through the call; the address is only looked up.
-    if unsafe { libc::dladdr(address.as_ptr(), &raw mut found) } == 0 || found.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: dladdr gave a terminated string that lives as long as the library is loaded.
-    let name = unsafe { CStr::from_ptr(found.dli_fname) };
-    let name = std::ffi::OsString::from_vec(name.to_bytes().to_vec());
-    Some(PathBuf::from(name))
-}
-
-fn loader_error() -> String {
-    // SAFETY: dlerror returns null or a string valid until the next call; it is copied at once.
-    unsafe { text_at(libc::dlerror()) }.unwrap_or_else(|| "unknown loader error".to_owned())
-}
-
-/// # Safety
-/// `text` is null or points at a terminated string.
-unsafe fn text_at(text: *const c_char) -> Option<String> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: by the caller's promise.
-    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
-    let text = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes));
-    Some(text.chars().filter(|c| !c.is_control()).collect())
 }
 
 /// One stream of a library, begun anew for each run.
@@ -385,10 +306,9 @@ impl LibraryEncoder {
         if code == Z_OK {
             return Ok(());
         }
-        let system = io::Error::last_os_error();
         // A failing library's `msg` is a pointer of its making: not followed.
         let mut text = format!("{function} failed with {code}");
-        if system.raw_os_error().is_some_and(|number| number != 0) {
+        if let Some(system) = system_error() {
             text.push_str(&format!(" ({system})"));
         }
         Err(RunError(text))
@@ -445,27 +365,8 @@ impl Drop for LibraryEncoder {
     }
 }
 
-/// Appends `payload` as stored blocks (RFC 1951 §3.2.4).
-fn store(payload: &[u8], out: &mut Vec<u8>) {
-    for block in payload.chunks(STORED_BLOCK_BYTES) {
-        let len = u16::try_from(block.len()).unwrap_or(u16::MAX);
-        out.push(0);
-        out.extend_from_slice(&len.to_le_bytes());
-        out.extend_from_slice(&(!len).to_le_bytes());
-        out.extend_from_slice(block);
-    }
-}
-
 fn fault(text: &str) -> RunError {
     RunError(text.to_owned())
-}
-
-fn clear_errno() {
-    // SAFETY: the location is this thread's own.
-    #[cfg(target_os = "linux")]
-    unsafe {
-        *libc::__errno_location() = 0;
-    }
 }
 
 #[cfg(test)]

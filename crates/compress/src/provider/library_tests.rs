@@ -1,7 +1,5 @@
-use std::path::PathBuf;
-use std::process::Command;
-
 use super::*;
+use crate::provider::fakes::Fakes;
 use crate::provider::{Flush, Verifier, self_test};
 
 /// Libraries of this machine that a user might name. The first must be there.
@@ -10,37 +8,6 @@ const INSTALLED: &[&str] = &[
     "/usr/lib/aarch64-linux-gnu/libz.so.1",
     "/lib/x86_64-linux-gnu/libz.so.1",
 ];
-
-/// A folder for libraries that a test has built; it goes when this does.
-struct Fakes(PathBuf);
-
-impl Fakes {
-    fn new(test: &str) -> Self {
-        let name = format!("fulmar-fakes-{}-{test}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn build(&self, name: &str, flags: &[&str]) -> PathBuf {
-        let path = self.0.join(format!("lib{name}.so"));
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_zlib.c");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-w", "-o"])
-            .arg(&path)
-            .arg(source)
-            .args(flags)
-            .status();
-        assert!(built.expect("a C compiler").success());
-        path
-    }
-}
-
-impl Drop for Fakes {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn load(path: &Path) -> Arc<Library> {
     Arc::new(Library::load(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
@@ -125,11 +92,11 @@ fn what_a_library_lengthens_is_stored() {
 #[test]
 fn a_library_without_the_functions_that_not_all_have_is_used_all_the_same() {
     let fakes = Fakes::new("bare");
-    let bare = load(&fakes.build("bare", &["-DBARE"]));
+    let bare = load(&fakes.zlib("bare", &["-DBARE"]));
     assert_eq!(bare.missing().len(), 4);
     assert_eq!(bare.version(), None);
     self_test(&mut bare.encoder(), 6).unwrap();
-    let whole = load(&fakes.build("whole", &[]));
+    let whole = load(&fakes.zlib("whole", &[]));
     assert_eq!(whole.missing(), Vec::<&str>::new());
     assert_eq!(whole.version(), Some("1.2.99-fake"));
     assert!(whole.path().ends_with("libwhole.so"));
@@ -151,11 +118,9 @@ fn a_fault_that_leaves_the_process_alive_is_seen() {
         ("DEFLATE", "WRONG", "its output inflates to other bytes"),
         ("DEFLATE", "FINAL", "its output ends the stream"),
         ("DEFLATE", "EMPTY", "does not end with a flush"),
+        ("DEFLATE", "OPEN", "does not end between blocks"),
     ] {
-        let path = fakes.build(
-            &format!("{at}{how}"),
-            &[&format!("-DAT={at}"), &format!("-DHOW={how}")],
-        );
+        let path = fakes.faulty_zlib(at, how, 0);
         let error = self_test(&mut load(&path).encoder(), 6).unwrap_err();
         assert!(error.0.contains(says), "{at} {how}: {error}");
         assert!(error.0.starts_with("self-test, "), "{error}");

@@ -7,6 +7,11 @@ use super::{Run, RunError};
 /// log2 of the window, bytes.
 const WINDOW_BITS: u8 = 15;
 
+/// What the next run could begin with: an empty stored block, and one that holds [`PROBE`]. It is
+/// inflated to that by a stream that is between two blocks, on a byte, and by no other.
+const BEHIND: &[u8] = &[0, 0, 0, 0xff, 0xff, 0, 1, 0, 0xfe, 0xff, PROBE[0]];
+const PROBE: &[u8] = &[0x5a];
+
 /// Inflates runs again, one at a time.
 pub struct Verifier {
     /// None before the first use, and after what did not inflate.
@@ -25,7 +30,8 @@ impl Verifier {
     }
 
     /// Whether `out`, in pieces that end at `ends`, is `run` in raw deflate: each piece inflates
-    /// to its payload by itself, all of it is used, and the stream goes on behind it.
+    /// to its payload by itself, all of it is used, and the stream goes on behind it, after the last
+    /// one on a byte and between blocks, where any other engine can take it up.
     ///
     /// # Errors
     /// [`RunError`] with what is wrong.
@@ -50,6 +56,8 @@ impl Verifier {
             self.inflate(&mut stream, piece, payload)?;
             start = *end;
         }
+        self.inflate(&mut stream, BEHIND, PROBE)
+            .map_err(|_| wrong("does not end between blocks and on a byte"))?;
         self.stream = Some(stream);
         Ok(())
     }

@@ -1,0 +1,146 @@
+//! The loader of shared libraries: dlopen, dlsym and dladdr, for whoever knows what types the
+//! symbols have.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+/// Why a library cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LibraryError {
+    /// The path is not absolute: what would be loaded depends on the loader's settings.
+    NotAbsolute,
+    /// The loader's words.
+    Load(String),
+    /// It has no such function.
+    Missing {
+        /// Which interface it was taken for.
+        interface: &'static str,
+        /// What is not there.
+        function: &'static str,
+    },
+    /// It has QATzip's interface, for which this program was not built.
+    NotBuiltForQatZip,
+}
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAbsolute => f.write_str("not an absolute path"),
+            Self::Load(text) => f.write_str(text),
+            Self::Missing {
+                interface,
+                function,
+            } => write!(f, "no {interface}: it has no {function}"),
+            Self::NotBuiltForQatZip => f.write_str(
+                "this is QATzip, for which this program was built without its feature qatzip",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LibraryError {}
+
+/// A library in this process. It stays loaded until the process ends.
+#[derive(Clone, Copy)]
+pub(super) struct Handle(NonNull<c_void>);
+
+impl Handle {
+    /// Loads the library at `path`, which must be absolute. Its constructors run.
+    pub(super) fn open(path: &Path) -> Result<Self, LibraryError> {
+        if !path.is_absolute() {
+            return Err(LibraryError::NotAbsolute);
+        }
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| LibraryError::Load("a NUL byte in the path".to_owned()))?;
+        // Its own symbols before all others': a process that also had another zlib crashed in a
+        // library that found the wrong one.
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | deep_bind();
+        // SAFETY: a terminated string. What the library's constructors do is the reason why
+        // this runs in a process that holds nothing.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+        let handle = NonNull::new(handle).ok_or_else(|| LibraryError::Load(loader_error()))?;
+        Ok(Self(handle))
+    }
+
+    /// Where the library, or one that it depends on, has `name`.
+    pub(super) fn symbol(self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the handle came from dlopen and is never closed.
+        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
+    }
+
+    /// As [`Handle::symbol`], where nothing works without.
+    pub(super) fn need(
+        self,
+        interface: &'static str,
+        name: &'static CStr,
+    ) -> Result<NonNull<c_void>, LibraryError> {
+        self.symbol(name).ok_or(LibraryError::Missing {
+            interface,
+            function: name.to_str().unwrap_or_default(),
+        })
+    }
+}
+
+/// The file that holds the code at `address`.
+pub(super) fn file_of(address: NonNull<c_void>) -> Option<PathBuf> {
+    // SAFETY: all-zero is a valid Dl_info, which dladdr fills.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` lives through the call; the address is only looked up.
+    if unsafe { libc::dladdr(address.as_ptr(), &raw mut found) } == 0 || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr gave a terminated string that lives as long as the library is loaded.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    let name = std::ffi::OsString::from_vec(name.to_bytes().to_vec());
+    Some(PathBuf::from(name))
+}
+
+/// # Safety
+/// `text` is null or points at a terminated string.
+pub(super) unsafe fn text_at(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: by the caller's promise.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let text = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes));
+    Some(text.chars().filter(|c| !c.is_control()).collect())
+}
+
+/// Forgets the last system call's error, so that what is found later is the library's.
+pub(super) fn clear_errno() {
+    // SAFETY: the location is this thread's own.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        *libc::__errno_location() = 0;
+    }
+}
+
+/// The last system call's error, where there was one: what a library of others fails with often
+/// says nothing else.
+pub(super) fn system_error() -> Option<std::io::Error> {
+    let error = std::io::Error::last_os_error();
+    error
+        .raw_os_error()
+        .is_some_and(|number| number != 0)
+        .then_some(error)
+}
+
+#[cfg(target_env = "gnu")]
+fn deep_bind() -> c_int {
+    libc::RTLD_DEEPBIND
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn deep_bind() -> c_int {
+    0
+}
+
+fn loader_error() -> String {
+    // SAFETY: dlerror returns null or a string valid until the next call; it is copied at once.
+    unsafe { text_at(libc::dlerror()) }.unwrap_or_else(|| "unknown loader error".to_owned())
+}
