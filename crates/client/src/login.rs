@@ -27,17 +27,17 @@ pub fn transport_config(
     options: &ClientOptions,
     host_key_algorithms: Vec<String>,
 ) -> TransportConfig {
-    let compression: &[&str] = if options.compression {
-        &[
-            wire::names::COMPRESSION_ZLIB_OPENSSH,
-            wire::names::COMPRESSION_NONE,
-        ]
-    } else {
-        &[
-            wire::names::COMPRESSION_NONE,
-            wire::names::COMPRESSION_ZLIB_OPENSSH,
-        ]
-    };
+    let mut compression = vec![
+        wire::names::COMPRESSION_NONE,
+        wire::names::COMPRESSION_ZLIB_OPENSSH,
+    ];
+    if options.compression {
+        compression.reverse();
+    }
+    // Libraries of others make zlib's streams alone.
+    if options.compression_zstd && options.hardware().is_none() {
+        compression.insert(0, wire::names::COMPRESSION_ZSTD);
+    }
     let seconds = |seconds: u32| (seconds > 0).then(|| u64::from(seconds) * 1000);
     TransportConfig {
         kex: options.kex_algorithms.clone(),
@@ -403,18 +403,31 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
     }
 }
 
-/// `-v`: what is sent is compressed from now on.
-pub(crate) fn announce_compression(options: &ClientOptions) {
+/// `-v`: what is sent is compressed from now on; `engine` is zstd's name where that compresses.
+pub(crate) fn announce_compression(options: &ClientOptions, zstd: Option<&str>) {
     let level = options.compression_level;
     debug1!("Enabling compression at level {level}.");
-    let threads = options
-        .compression_threads
-        .map_or("auto".to_owned(), |threads| threads.to_string());
     let adaptive = if options.compression_adaptive {
         ", adaptive"
     } else {
         ""
     };
+    if let Some(engine) = zstd {
+        let own = proto::zstd_level(level);
+        debug1!("compression: engine {engine}, its level {own}, threads 1{adaptive}");
+        return;
+    }
+    if options.compression_zstd {
+        let why = if options.hardware().is_some() {
+            "EnableHwCompression asks for a library"
+        } else {
+            "the server does not offer it"
+        };
+        debug1!("compression: zlib instead of zstd: {why}");
+    }
+    let threads = options
+        .compression_threads
+        .map_or("auto".to_owned(), |threads| threads.to_string());
     debug1!("compression: deflate engine internal (packet mode), threads {threads}{adaptive}");
 }
 
@@ -428,12 +441,15 @@ pub(crate) fn tell_compression(driver: &mut Driver) {
 /// What compression has come to so far, and who does it.
 pub(crate) fn compression_lines(connection: &mut Connection) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(compressor) = connection.compressor() {
-        let (report, asked) = (compressor.report(), compressor.settings().level);
+    if let (Some(report), Some(engine), Some(level)) = (
+        connection.compress_report(),
+        connection.compress_engine(),
+        connection.compress_level(),
+    ) {
         lines.push(report.totals.line("outgoing"));
         lines.push(report.line());
-        let engine = one_line(&compressor.engine());
-        let level = compressor.level();
+        let engine = one_line(&engine);
+        let asked = connection.compress_settings().level;
         lines.push(format!(
             "compress outgoing: engine {engine}, now at level {level}, asked for {asked}"
         ));

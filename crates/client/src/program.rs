@@ -339,7 +339,10 @@ fn serve(
         cache.learn(secured.lesson(logged_in.key.clone(), careful));
     }
     if secured.driver.connection().is_compressing() {
-        login::announce_compression(options);
+        let connection = secured.driver.connection();
+        let zlib = connection.compressor().is_some();
+        let zstd = connection.compress_engine().filter(|_| !zlib);
+        login::announce_compression(options, zstd.as_deref());
         if let (Some(accelerator), Some(compressor)) =
             (accelerator, secured.driver.connection().compressor())
         {

@@ -12,6 +12,8 @@
 //! serial sender would have made. The codec is in `deflate`, other engines plug into `provider`,
 //! what is not worth it is found by `adaptive`, and `zlib` reads streams that go another way.
 //!
+//! Between two of us `zstd` may take its place, which shares only `adaptive`.
+//!
 //! `zlib@openssh.com` starts after authentication; plain `zlib`, which inflates what strangers
 //! send, is not offered. When it starts is `proto`'s business; packets are in `packet`.
 #![deny(unsafe_code)]
@@ -25,6 +27,7 @@ mod error;
 pub mod provider;
 mod run;
 mod zlib;
+mod zstd;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +36,7 @@ pub use compressor::{Compressor, Settings};
 pub use decompressor::Decompressor;
 pub use error::{DeflateError, InflateError};
 pub use run::{Encoded, RunDone, RunJob};
+pub use zstd::{ZstdCompressor, ZstdDecompressor, zstd_level, zstd_version};
 
 /// The most that one packet's payload may inflate to, in bytes: the largest packet, and what a
 /// sender may have put around it. A packet of 256 KiB could otherwise claim 264 MB.
@@ -86,6 +90,8 @@ pub struct Report {
     pub internal: u64,
     /// Payloads deflated by a [`Provider`](provider::Provider).
     pub hardware: u64,
+    /// Payloads compressed by zstd; none where it is not the engine.
+    pub zstd: Option<u64>,
     /// Payloads stored as they were.
     pub stored: u64,
     /// The least and the highest level that there were; 0 stores what is not small.
@@ -104,11 +110,13 @@ impl Report {
             Some((least, most)) => format!("level {most}..{least}"),
         };
         let tenths = self.cpu_ns / 100_000_000;
+        let engines = match self.zstd {
+            Some(zstd) => format!("{zstd} zstd"),
+            None => format!("{} internal, {} hardware", self.internal, self.hardware),
+        };
         format!(
-            "compress outgoing: {} packets: {} internal, {} hardware, {} stored; {level}; {}.{} s CPU",
+            "compress outgoing: {} packets: {engines}, {} stored; {level}; {}.{} s CPU",
             self.totals.packets,
-            self.internal,
-            self.hardware,
             self.stored,
             tenths / 10,
             tenths % 10

@@ -32,6 +32,8 @@ pub enum Role {
 pub(crate) enum Compression {
     None,
     ZlibOpenssh,
+    /// Between two of us.
+    Zstd,
 }
 
 impl Compression {
@@ -39,6 +41,7 @@ impl Compression {
         match name {
             names::COMPRESSION_NONE => Some(Self::None),
             names::COMPRESSION_ZLIB_OPENSSH => Some(Self::ZlibOpenssh),
+            names::COMPRESSION_ZSTD => Some(Self::Zstd),
             _ => None,
         }
     }
@@ -47,6 +50,7 @@ impl Compression {
         match self {
             Self::None => names::COMPRESSION_NONE,
             Self::ZlibOpenssh => names::COMPRESSION_ZLIB_OPENSSH,
+            Self::Zstd => names::COMPRESSION_ZSTD,
         }
     }
 }
@@ -62,7 +66,7 @@ pub struct TransportConfig {
     pub ciphers: Vec<String>,
     /// MACs, both directions.
     pub macs: Vec<String>,
-    /// `none`, `zlib@openssh.com`; both directions.
+    /// `none`, `zlib@openssh.com`, our own `zstd@`; both directions.
     pub compression: Vec<String>,
     /// How our direction is compressed where that is agreed.
     pub deflate: DeflateSettings,

@@ -42,7 +42,7 @@ pub enum Error {
     /// A key exchange value was refused.
     KeyExchange(crypto::KexError),
     /// A compressed payload could not be inflated, or inflates past the limit.
-    Compression,
+    Compression(compress::InflateError),
     /// The peer said goodbye.
     Disconnected {
         /// One of `wire::message::reason`.
@@ -78,7 +78,7 @@ impl Error {
             Self::HostKeySignature => (reason::KEY_EXCHANGE_FAILED, "host key signature incorrect"),
             Self::HostKeyRefused => (reason::HOST_KEY_NOT_VERIFIABLE, "host key not verified"),
             Self::KeyExchange(_) => (reason::KEY_EXCHANGE_FAILED, "key exchange value refused"),
-            Self::Compression => (reason::COMPRESSION_ERROR, "compression error"),
+            Self::Compression(_) => (reason::COMPRESSION_ERROR, "compression error"),
             Self::TimedOut(what) => (reason::BY_APPLICATION, what),
             Self::Misuse(_) | Self::Bug(_) => (reason::BY_APPLICATION, "internal error"),
         })
@@ -116,7 +116,7 @@ impl fmt::Display for Error {
             }
             Self::HostKeyRefused => f.write_str("Host key verification failed."),
             Self::KeyExchange(error) => write!(f, "key exchange: {error}"),
-            Self::Compression => f.write_str("compressed data is corrupt or too large"),
+            Self::Compression(why) => write!(f, "compressed data: {why}"),
             Self::Disconnected {
                 reason,
                 description,

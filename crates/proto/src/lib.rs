@@ -27,7 +27,8 @@ mod transport;
 mod userauth;
 
 pub use compress::{
-    Report as CompressReport, Settings as DeflateSettings, Totals as CompressTotals,
+    InflateError, Report as CompressReport, Settings as DeflateSettings, Totals as CompressTotals,
+    zstd_level,
 };
 pub use config::{Role, ServerHostKey, TransportConfig};
 pub use connection::{CompressJob, Compressed, Connection, Output};

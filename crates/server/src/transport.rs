@@ -15,6 +15,10 @@ pub(crate) fn config(options: &ServerOptions) -> TransportConfig {
     if options.compression {
         compression.push(names::COMPRESSION_ZLIB_OPENSSH.to_owned());
     }
+    // Libraries of others make zlib's streams alone.
+    if options.compression_zstd && options.hardware().is_none() {
+        compression.push(names::COMPRESSION_ZSTD.to_owned());
+    }
     let limit = options.rekey_limit;
     let alive_seconds = u64::from(options.client_alive_interval_s);
     TransportConfig {

@@ -37,5 +37,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("snapshot", connection::snapshot),
     ("deflate", messages::deflate),
     ("inflate", messages::inflate),
+    ("zstd_deflate", messages::zstd_deflate),
+    ("zstd_inflate", messages::zstd_inflate),
     ("sftp_stream", sftp::sftp_stream),
 ];

@@ -167,6 +167,67 @@ pub fn deflate(data: &[u8]) {
     }
 }
 
+/// Packets by zstd, one after the other in one stream; an empty one stands for NEWKEYS.
+///
+/// # Panics
+/// When more comes out than the limit, or what failed leaves something.
+pub fn zstd_inflate(data: &[u8]) {
+    const LIMIT: usize = 64 * 1024;
+    let mut decompressor = compress::ZstdDecompressor::new();
+    for packet in pieces(data) {
+        let mut out = Vec::new();
+        if packet.is_empty() {
+            decompressor.reset();
+            continue;
+        }
+        let result = decompressor.decompress(packet, &mut out, LIMIT);
+        assert!(out.len() <= LIMIT && out.is_empty() == result.is_err());
+        assert!(out.capacity() <= 4 * LIMIT);
+        if result.is_err() {
+            return;
+        }
+    }
+}
+
+/// Payloads through zstd and back, with what else happens to a stream between them.
+///
+/// # Panics
+/// When they do not come back, or grow by more than they may.
+pub fn zstd_deflate(data: &[u8]) {
+    let Some((settings, data)) = data.split_first() else {
+        return;
+    };
+    let level = 1 + settings % 9;
+    let adaptive = settings & 0x80 != 0;
+    let mut compressor = compress::ZstdCompressor::new(compress::Settings { level, adaptive });
+    let mut decompressor = compress::ZstdDecompressor::new();
+    for payload in pieces(data) {
+        match payload {
+            [] => {
+                compressor.reset();
+                decompressor.reset();
+                continue;
+            }
+            [level] => compressor.set_level(*level),
+            [_, _] => compressor.shed(),
+            _ => {}
+        }
+        let (mut packet, mut out) = (Vec::new(), Vec::new());
+        assert!(compressor.compress(payload, &mut packet).is_ok());
+        assert!(packet.len() <= payload.len() + 1 + 6 + 3);
+        let result = decompressor.decompress(&packet, &mut out, payload.len());
+        assert!(result.is_ok(), "{result:?}");
+        assert!(out == payload);
+        // Cut, it is nothing: what belongs to the frame at hand is not judged by itself.
+        if packet.first() == Some(&2) {
+            let cut = payload.len() % packet.len();
+            let short = packet.get(..cut).unwrap_or_default();
+            let mut fresh = compress::ZstdDecompressor::new();
+            assert!(fresh.decompress(short, &mut out, payload.len()).is_err());
+        }
+    }
+}
+
 /// Frames as the unprivileged half could send them to the monitor.
 ///
 /// # Panics

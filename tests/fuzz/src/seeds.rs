@@ -32,6 +32,11 @@ pub fn of(target: &str) -> Seeds {
             vec![script(5, &payloads()), script(0x80, &payloads())],
         ),
         "inflate" => named("stream", deflated()),
+        "zstd_deflate" => named(
+            "payloads",
+            vec![script(5, &payloads()), script(0x82, &payloads())],
+        ),
+        "zstd_inflate" => named("stream", by_zstd()),
         "sftp_stream" => named("stream", crate::sftp::seeds()),
         _ => Vec::new(),
     }
@@ -396,6 +401,33 @@ fn deflated() -> Vec<Vec<u8>> {
     };
     vec![
         script(0, &list)[1..].to_vec(),
+        script(0, &[bomb])[1..].to_vec(),
+    ]
+}
+
+/// Packets of every kind: frames that begin and go on, the payload as it is, a bomb.
+fn by_zstd() -> Vec<Vec<u8>> {
+    let settings = compress::Settings::default();
+    let mut compressor = compress::ZstdCompressor::new(settings);
+    let mut packed = |payload: &[u8]| {
+        let mut out = Vec::new();
+        compressor.compress(payload, &mut out).expect("compressed");
+        compressor.set_level(u8::try_from(payload.len() % 7).unwrap_or_default());
+        out
+    };
+    let list: Vec<_> = payloads().iter().map(|payload| packed(payload)).collect();
+    let stored = [&[0][..], b"as it is"].concat();
+    let bomb = packed(&vec![0; 1 << 20]);
+    let fresh = {
+        let mut out = Vec::new();
+        compress::ZstdCompressor::new(settings)
+            .compress(&b"again and ".repeat(400), &mut out)
+            .expect("compressed");
+        out
+    };
+    vec![
+        script(0, &list)[1..].to_vec(),
+        script(0, &[fresh.clone(), stored, Vec::new(), fresh])[1..].to_vec(),
         script(0, &[bomb])[1..].to_vec(),
     ]
 }

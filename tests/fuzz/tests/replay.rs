@@ -87,6 +87,8 @@ targets!(
     snapshot,
     deflate,
     inflate,
+    zstd_deflate,
+    zstd_inflate,
     sftp_stream,
 );
 

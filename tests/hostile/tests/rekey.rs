@@ -7,6 +7,8 @@ use proto::{ChannelId, Error, Event, Role, Stream, TransportConfig};
 use wire::Put;
 use wire::message::{ChannelData, Encode, Ping};
 
+const ZSTD: &str = "zstd@fulmar.invalid";
+
 /// A lying client that has logged in.
 fn client_with(config: TransportConfig, offer: &Offer) -> Liar<Memory> {
     let mut liar = Liar::new(Memory::server(config), Role::Client);
@@ -15,6 +17,9 @@ fn client_with(config: TransportConfig, offer: &Offer) -> Liar<Memory> {
     liar.login_password(b"user", PASSWORD);
     if offer.compression.starts_with("zlib") {
         liar.start_compression();
+    }
+    if offer.compression == ZSTD {
+        liar.start_zstd();
     }
     liar
 }
@@ -203,7 +208,11 @@ fn a_packet_that_inflates_past_the_limit_ends_the_connection() {
         assert!(small.len() < 256 * 1024, "{}", small.len());
         liar.send_deflated_as_is(&small);
         assert!(liar.ends());
-        assert_eq!(liar.victim.error, Some(Error::Compression), "{size}");
+        assert!(
+            matches!(liar.victim.error, Some(Error::Compression(_))),
+            "{size}: {:?}",
+            liar.victim.error
+        );
     }
     let mut liar = client_with(TransportConfig::default(), &offer);
     liar.send_deflated_as_is(&bomb(250 * 1024));
@@ -239,6 +248,138 @@ fn nothing_is_inflated_before_login() {
     liar.send_deflated_as_is(&bomb(1 << 20));
     liar.expect(3);
     assert!(liar.victim.error.is_none());
+}
+
+/// A lying client that has logged in to a server that takes zstd.
+fn client_by_zstd() -> Liar<Memory> {
+    let config = TransportConfig {
+        kex: vec!["curve25519-sha256".into()],
+        compression: vec!["none".into(), ZSTD.into()],
+        ..TransportConfig::default()
+    };
+    let offer = Offer {
+        compression: ZSTD.into(),
+        ..Offer::default()
+    };
+    client_with(config, &offer)
+}
+
+fn by_zstd(payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    compress::ZstdCompressor::new(compress::Settings::default())
+        .compress(payload, &mut packet)
+        .expect("compressed");
+    packet
+}
+
+/// SSH_MSG_IGNORE with some text, which compresses.
+fn ignored(len: usize) -> Vec<u8> {
+    let mut payload = vec![2];
+    payload.put_string(&b"words and other words; ".repeat(len / 23 + 1)[..len]);
+    payload
+}
+
+#[test]
+fn what_is_no_packet_of_ours_by_zstd_ends_the_connection_and_says_why() {
+    let whole = by_zstd(&ignored(400));
+    assert!(whole.len() < 80, "{}", whole.len());
+    let mut forged: Vec<Vec<u8>> = (1..whole.len()).map(|cut| whole[..cut].to_vec()).collect();
+    // The first byte says what follows, and then begins a frame: its magic number, descriptor and
+    // window, and the first block.
+    let with = |at: usize, byte: u8| {
+        let mut packet = whole.clone();
+        packet[at] = byte;
+        packet
+    };
+    let skipped = [&[2, 0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"text"].concat();
+    forged.extend([
+        // A kind that there is not; blocks of no frame; the frame's last block.
+        with(0, 3),
+        with(0, 1),
+        with(7, whole[7] | 1),
+        // With a checksum, a dictionary's number, a size; with a window of 2 MiB.
+        with(5, 4),
+        with(5, 1),
+        with(5, 0x20),
+        with(6, 0x58),
+        skipped,
+        b"no zstd at all".to_vec(),
+        // The payload as it is: none, and one that is too long.
+        vec![0],
+        by_zstd(&ignored(257 * 1024)),
+        by_zstd(&ignored(16 << 20)),
+    ]);
+    for (index, packet) in forged.iter().enumerate() {
+        let mut liar = client_by_zstd();
+        liar.send_deflated_as_is(packet);
+        assert!(liar.ends(), "{index}");
+        let reason = liar.goodbye.as_ref().map(|(reason, _)| *reason);
+        let error = &liar.victim.error;
+        assert!(
+            matches!(error, Some(Error::Compression(_))),
+            "{index}: {error:?}"
+        );
+        assert_eq!(reason, Some(6), "{index}: COMPRESSION_ERROR");
+    }
+    let mut liar = client_by_zstd();
+    liar.send_deflated_as_is(&by_zstd(&ignored(250 * 1024)));
+    assert!(liar.victim.error.is_none());
+}
+
+#[test]
+fn any_damage_to_zstd_is_survived_or_ends_the_connection() {
+    let whole = by_zstd(&ignored(300));
+    for at in 0..whole.len() {
+        let mut liar = client_by_zstd();
+        let mut packet = whole.clone();
+        packet[at] ^= 1 << (at % 8);
+        liar.send_deflated_as_is(&packet);
+        if liar.victim.error.is_none() {
+            liar.say(&Ping { data: b"alive" });
+        }
+    }
+}
+
+/// A new stream begins behind NEWKEYS: what goes on with the one before is nothing.
+#[test]
+fn a_stream_of_zstd_ends_with_its_keys() {
+    let mut liar = client_by_zstd();
+    liar.say(&Ping { data: b"alive" });
+    liar.expect(193);
+    let offer = Offer {
+        compression: ZSTD.into(),
+        ..Offer::default()
+    };
+    liar.exchange(&offer);
+    // Blocks of the frame that began with the first keys.
+    let mut compressor = compress::ZstdCompressor::new(compress::Settings::default());
+    let mut packet = Vec::new();
+    for _ in 0..2 {
+        packet.clear();
+        compressor
+            .compress(&ignored(300), &mut packet)
+            .expect("compressed");
+    }
+    assert_eq!(packet[0], 1, "it goes on with its frame");
+    liar.send_deflated_as_is(&packet);
+    assert!(liar.ends());
+    assert!(matches!(liar.victim.error, Some(Error::Compression(_))));
+}
+
+#[test]
+fn zstd_is_not_offered_to_who_did_not_ask_for_it() {
+    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
+    liar.hello();
+    liar.kexinit(&Offer {
+        compression: ZSTD.into(),
+        ..Offer::default()
+    });
+    liar.expect_kexinit();
+    let offered = liar.victims_kexinit();
+    for list in [&offered.compression_c2s, &offered.compression_s2c] {
+        assert!(list.contains("zlib@openssh.com") && !list.contains(ZSTD));
+    }
+    assert!(liar.ends());
 }
 
 #[test]

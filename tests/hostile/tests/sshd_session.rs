@@ -378,24 +378,31 @@ fn a_command_that_writes_without_end_waits_for_a_closed_window() {
 
 #[test]
 fn a_peer_that_inflates_past_the_limit_is_ended() {
-    let server = Server::start(&["Compression yes"]);
-    let mut liar = server.connect();
-    liar.exchange(&Offer {
-        compression: "zlib@openssh.com".into(),
-        ..Offer::default()
-    });
-    liar.service();
-    liar.login_publickey(server.user.as_bytes(), &user_key());
-    liar.start_compression();
+    let server = Server::start(&["Compression zstd"]);
     let mut payload = vec![2];
     payload.put_string(&vec![0; 32 << 20]);
-    let mut small = Vec::new();
-    compress::Compressor::with_level(9)
-        .compress(&payload, &mut small)
-        .expect("deflated");
-    liar.send_deflated_as_is(&small);
-    while liar.victim.collect().is_some() {}
-    assert!(liar.victim.has_ended());
+    for method in ["zlib@openssh.com", "zstd@fulmar.invalid"] {
+        let mut liar = server.connect();
+        liar.exchange(&Offer {
+            compression: method.into(),
+            ..Offer::default()
+        });
+        liar.service();
+        liar.login_publickey(server.user.as_bytes(), &user_key());
+        let mut small = Vec::new();
+        if method.starts_with("zlib") {
+            liar.start_compression();
+            compress::Compressor::with_level(9).compress(&payload, &mut small)
+        } else {
+            liar.start_zstd();
+            compress::ZstdCompressor::new(compress::Settings::default())
+                .compress(&payload, &mut small)
+        }
+        .expect("compressed");
+        liar.send_deflated_as_is(&small);
+        while liar.victim.collect().is_some() {}
+        assert!(liar.victim.has_ended(), "{method}");
+    }
     server.leaves_nothing_behind();
 }
 

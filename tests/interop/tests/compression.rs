@@ -22,6 +22,7 @@ use interop::site::{HOST, Site, finish};
 use interop::suite::Algorithms;
 
 const ZLIB: &str = "zlib@openssh.com";
+const ZSTD: &str = "zstd@fulmar.invalid";
 /// Lines that come one by one, each in a packet of its own or nearly.
 const LINES: u32 = 300;
 
@@ -85,12 +86,12 @@ fn first(names: &[String]) -> Vec<String> {
     names.iter().take(1).cloned().collect()
 }
 
-fn round_trip(couple: &Couple) {
+fn round_trip(couple: &Couple, method: &str) {
     let common = match couple.common() {
         Ok(common) => common,
         Err((peer, why)) => return skipped(&peer, &why),
     };
-    if !common.compression.iter().any(|name| name == ZLIB) {
+    if !common.compression.iter().any(|name| name == method) {
         return skipped(&couple.name(), &"without compression");
     }
     let offer = Algorithms {
@@ -98,7 +99,7 @@ fn round_trip(couple: &Couple) {
         host_keys: first(&common.host_keys),
         ciphers: first(&common.ciphers),
         macs: first(&common.macs),
-        compression: vec![ZLIB.to_owned()],
+        compression: vec![method.to_owned()],
     };
     // On a busy machine paramiko has stood still here when keys changed in both directions.
     let rekey_bytes = (couple.client.name() != "paramiko").then_some(REKEY_BYTES);
@@ -147,7 +148,7 @@ macro_rules! each_couple {
         $(
             #[test]
             fn $name() {
-                round_trip(&matrix::couples()[$index]);
+                round_trip(&matrix::couples()[$index], ZLIB);
             }
         )*
     };
@@ -163,6 +164,87 @@ each_couple! {
     plink_to_ours: 6,
     asyncssh_to_ours: 7,
     paramiko_to_ours: 8,
+}
+
+#[test]
+fn ours_to_ours_by_zstd() {
+    round_trip(&matrix::couples()[0], ZSTD);
+}
+
+/// What `ssh -v` says behind `Compression zstd`, from a server whose configuration begins with
+/// `there`, and the data that came back.
+fn told(server: Kind, there: &str, here: &str) -> (String, bool) {
+    let site = Site::new(Kind::Fulmar, server, there);
+    let data = data();
+    let arguments = ["-vv", HOST, "cat"];
+    let outcome = site.run_with(here, &arguments, Input::Bytes(&data));
+    let digest = hex(HashAlgorithm::Sha256.digest(&data).as_ref());
+    (outcome.stderr.text(), outcome.stdout.sha256 == digest)
+}
+
+#[test]
+fn zstd_is_used_where_both_ask_for_it_and_is_told() {
+    for (here, says) in [
+        ("Compression zstd\n", "engine zstd 1."),
+        (
+            "Compression zstd\nCompressionLevel 9\nCompressionAdaptive no\n",
+            "asked for 9",
+        ),
+        ("Compression zstd\nRekeyLimit 300K\n", "engine zstd 1."),
+    ] {
+        let (said, whole) = told(Kind::Fulmar, "Compression zstd\nRekeyLimit 500K\n", here);
+        assert!(whole, "{said}");
+        for expected in [
+            &format!("compression: {ZSTD}"),
+            "compression: engine zstd 1.",
+            " zstd, ",
+            "compress outgoing: raw data ",
+            "compress incoming: raw data ",
+            says,
+        ] {
+            assert!(said.contains(expected), "{here}: no {expected:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn who_does_not_know_zstd_or_did_not_ask_for_it_has_zlib() {
+    let zstd = "Compression zstd\n";
+    for (server, there, here, why) in [
+        (Kind::Fulmar, "", zstd, "the server does not offer it"),
+        (Kind::Fulmar, zstd, "Compression yes\n", ""),
+        (Kind::OpenSsh, "", zstd, "the server does not offer it"),
+    ] {
+        if let Err(why) = server.sshd() {
+            skipped("zstd to openssh", &why);
+            continue;
+        }
+        let (said, whole) = told(server, there, here);
+        assert!(whole, "{said}");
+        assert!(said.contains(&format!("compression: {ZLIB}")), "{said}");
+        assert!(said.contains("engine internal"), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    // Nobody offers it unasked, nor behind -C.
+    let quiet = Site::new(Kind::Fulmar, Kind::Fulmar, "");
+    let port = quiet.running.daemon.port;
+    let offered = interop::offers::of_server(port).expect("a KEXINIT");
+    assert!(offered.compression.contains(&ZLIB.to_owned()));
+    assert!(!offered.compression.contains(&ZSTD.to_owned()));
+    for (flags, expected) in [
+        (&[][..], false),
+        (&["-C"], false),
+        (&["-o", "Compression=zstd"], true),
+    ] {
+        let offered = interop::offers::of_client(|port| {
+            let mut command = quiet.ssh("");
+            command.args(flags);
+            command.args(["-p", &port.to_string(), "127.0.0.1", "true"]);
+            command
+        });
+        let offered = offered.expect("a KEXINIT").compression;
+        assert_eq!(offered.contains(&ZSTD.to_owned()), expected, "{offered:?}");
+    }
 }
 
 /// Bulk, many small files, and one that does not compress.

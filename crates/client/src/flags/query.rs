@@ -36,6 +36,7 @@ const ANSWERS: &[Answer] = &[
             vec![
                 wire::names::COMPRESSION_NONE,
                 wire::names::COMPRESSION_ZLIB_OPENSSH,
+                wire::names::COMPRESSION_ZSTD,
             ]
         },
     },

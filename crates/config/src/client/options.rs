@@ -170,6 +170,8 @@ pub struct ClientOptions {
     pub ciphers: Vec<String>,
     /// `Compression`.
     pub compression: bool,
+    /// `Compression zstd`: that method too, before the others.
+    pub compression_zstd: bool,
     /// `ConnectionAttempts`.
     pub connection_attempts: u32,
     /// `ConnectTimeout` in seconds; none leaves it to TCP.

@@ -86,6 +86,7 @@ const COMPRESSION: Kind = Kind::Choice(&[
     ("true", "yes"),
     ("no", "no"),
     ("false", "no"),
+    ("zstd", "zstd"),
 ]);
 const HW_COMPRESSION: Kind = Kind::Choice(&[
     ("no", "no"),

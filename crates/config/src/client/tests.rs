@@ -84,6 +84,30 @@ fn the_level_of_compression_is_the_one_asked_for() {
 }
 
 #[test]
+fn compression_is_off_zlib_or_zstd_and_nothing_else() {
+    let methods = |line: &str| {
+        let options = resolve(line, "h");
+        (options.compression, options.compression_zstd)
+    };
+    assert_eq!(methods(""), (false, false));
+    assert_eq!(methods("Compression no"), (false, false));
+    assert_eq!(methods("Compression yes"), (true, false));
+    assert_eq!(methods("Compression Zstd"), (true, true));
+    assert!(
+        resolve("Compression zstd", "h")
+            .dump()
+            .contains("\ncompression zstd\n")
+    );
+    let files = MemoryFiles::default().with(USER, "Compression lz4\n");
+    let refused = config(files).resolve("h", &CommandLine::new(), &FakeEnvironment::new());
+    let said = refused.unwrap_err().to_string();
+    assert!(
+        said.contains("line 1: unsupported option \"lz4\"."),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_first_value_wins_from_command_line_to_system_file() {
     let files = MemoryFiles::default()
         .with(USER, "Port 2\nUser file\nIdentityFile ~/two\n")

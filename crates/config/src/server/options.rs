@@ -204,6 +204,8 @@ pub struct ServerOptions {
     pub client_alive_interval_s: u32,
     /// `Compression` (always delayed until after authentication).
     pub compression: bool,
+    /// `Compression zstd`: that method, too.
+    pub compression_zstd: bool,
     /// `DisableForwarding`: refuses every kind of forwarding.
     pub disable_forwarding: bool,
     /// `ExposeAuthInfo`.

@@ -27,7 +27,12 @@ const HW_COMPRESSION: Kind = Kind::Choice(&[
     ("true", "yes"),
     ("require", "require"),
 ]);
-const COMPRESSION: Kind = Kind::Choice(&[("yes", "yes"), ("delayed", "yes"), ("no", "no")]);
+const COMPRESSION: Kind = Kind::Choice(&[
+    ("yes", "yes"),
+    ("delayed", "yes"),
+    ("no", "no"),
+    ("zstd", "zstd"),
+]);
 const GATEWAY: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("no", "no"),

@@ -117,6 +117,23 @@ fn the_level_of_compression_is_the_one_asked_for() {
 }
 
 #[test]
+fn compression_is_off_zlib_or_zstd_and_nothing_else() {
+    let methods = |line: &str| {
+        let options = load(line).global();
+        (options.compression, options.compression_zstd)
+    };
+    assert_eq!(methods(""), (true, false));
+    assert_eq!(methods("Compression no"), (false, false));
+    assert_eq!(methods("Compression delayed"), (true, false));
+    assert_eq!(methods("Compression zstd"), (true, true));
+    let said = refusal("Compression lz4\n");
+    assert!(
+        said.contains("line 1: unsupported option \"lz4\"."),
+        "{said}"
+    );
+}
+
+#[test]
 fn first_value_wins_and_match_outweighs_global() {
     let config = load(
         "MaxSessions 1\nMaxSessions 2\nPasswordAuthentication no\n\

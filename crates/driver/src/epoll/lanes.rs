@@ -209,10 +209,8 @@ fn batch_bytes(gains_by_many: bool) -> usize {
 }
 
 /// What is sent is not compressed for the time being.
-fn stores(connection: &mut Connection) -> bool {
-    connection
-        .compressor()
-        .is_some_and(|compressor| compressor.level() == 0)
+fn stores(connection: &Connection) -> bool {
+    connection.compress_level() == Some(0)
 }
 
 fn micros(since: Instant) -> u64 {

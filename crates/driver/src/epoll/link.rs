@@ -197,12 +197,14 @@ impl Link {
     fn begin_work(&mut self, connection: &mut Connection) {
         let now = sys::time::monotonic_us();
         if self.effort.is_none() {
-            self.effort = connection.compressor().and_then(|compressor| {
-                let settings = compressor.settings();
-                let raw_bytes = compressor.totals().raw_bytes;
-                let follows = settings.adaptive && !compressor.has_provider();
-                follows.then(|| Effort::new(settings.level, now, raw_bytes))
-            });
+            let library = connection
+                .compressor()
+                .is_some_and(|compressor| compressor.has_provider());
+            let settings = connection.compress_settings();
+            self.effort = connection
+                .compress_report()
+                .filter(|_| settings.adaptive && !library)
+                .map(|report| Effort::new(settings.level, now, report.totals.raw_bytes));
         }
         if let Some(effort) = self.effort.as_mut().filter(|_| self.writable) {
             effort.does(Doing::Work, now);
@@ -210,7 +212,7 @@ impl Link {
     }
 
     fn end_work(&mut self, left: Left, connection: &mut Connection) {
-        let (Some(effort), Some(compressor)) = (&mut self.effort, connection.compressor()) else {
+        let (Some(effort), Some(report)) = (&mut self.effort, connection.compress_report()) else {
             return;
         };
         let now = sys::time::monotonic_us();
@@ -219,8 +221,8 @@ impl Link {
             Left::Nothing | Left::ForSocket => Doing::Wait,
         };
         effort.does(doing, now);
-        if effort.weigh(now, compressor.totals().raw_bytes) {
-            compressor.set_level(effort.level());
+        if effort.weigh(now, report.totals.raw_bytes) {
+            connection.set_compress_level(effort.level());
         }
     }
 

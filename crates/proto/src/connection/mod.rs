@@ -29,6 +29,7 @@ use crate::{
 
 mod ahead;
 mod alive;
+mod compression;
 mod ping;
 
 pub use crate::transport::{CompressJob, Compressed, Output};
@@ -217,23 +218,6 @@ impl Connection {
     #[must_use]
     pub fn is_compressing(&self) -> bool {
         self.transport.is_compressing()
-    }
-
-    /// What compression has done in our direction, if there was any.
-    #[must_use]
-    pub fn compress_report(&mut self) -> Option<compress::Report> {
-        Some(self.transport.compressor()?.report())
-    }
-
-    /// What the peer's direction has brought, if it was compressed.
-    #[must_use]
-    pub fn inflate_totals(&self) -> Option<compress::Totals> {
-        Some(self.transport.decompressor()?.totals())
-    }
-
-    /// The compressor of our direction: its level, and who does its work.
-    pub fn compressor(&mut self) -> Option<&mut compress::Compressor> {
-        self.transport.compressor()
     }
 
     /// Output waits to be taken.

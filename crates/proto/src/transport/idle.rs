@@ -2,9 +2,8 @@
 //! been idle for a moment. Which memory that is, and how little small packets need, is known to
 //! `packet`.
 
-use compress::{Compressor, Decompressor};
-
 use super::Transport;
+use super::streams::InStream;
 use crate::Millis;
 
 /// The pause after which a connection is idle, milliseconds: longer than those of a transfer
@@ -20,13 +19,11 @@ impl Transport {
 
     /// When memory is to be given back: once behind each activity.
     pub(super) fn shed_deadline(&self) -> Option<Millis> {
-        let deflate = self.compressor.as_ref().is_some_and(Compressor::has_spare);
-        let inflate = self.decompressor.as_ref();
         let spare = self.pool.has_spare()
             || self.splitter.has_spare()
             || self.prepared.is_some()
-            || deflate
-            || inflate.is_some_and(Decompressor::has_spare);
+            || self.out_stream.has_spare()
+            || self.in_stream.as_ref().is_some_and(InStream::has_spare);
         self.active_at
             .filter(|_| spare)
             .map(|active_at| active_at.saturating_add(IDLE_MS))
@@ -40,11 +37,9 @@ impl Transport {
         self.pool.shed();
         self.prepared = None;
         self.splitter.shed();
-        if let Some(compressor) = &mut self.compressor {
-            compressor.shed();
-        }
-        if let Some(decompressor) = &mut self.decompressor {
-            decompressor.shed();
+        self.out_stream.shed();
+        if let Some(stream) = &mut self.in_stream {
+            stream.shed();
         }
         self.output.shrink_to_fit();
         self.events.shrink_to_fit();

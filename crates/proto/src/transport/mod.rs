@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use compress::{Compressor, Decompressor};
+use compress::Compressor;
 use packet::{BufPool, OpenJob, OpenedPacket, PacketBuf, SealJob, SealKeys, Sequencer, Splitter};
 use wire::Reader;
 use wire::message::{self, Encode};
@@ -35,6 +35,7 @@ mod negotiate;
 mod newkeys;
 mod outbox;
 mod rekey;
+mod streams;
 mod version;
 
 pub(crate) use ahead::{Ahead, SentAhead};
@@ -45,6 +46,7 @@ use negotiate::PeerLists;
 pub(crate) use negotiate::{Agreement, DirectionSuite};
 use outbox::Item;
 pub use outbox::{CompressJob, Compressed};
+use streams::{InStream, OutStream};
 
 /// Bytes of messages held back during a key exchange; a peer that provokes more is cut off.
 const MAX_HELD_BYTES: usize = 1024 * 1024;
@@ -147,14 +149,14 @@ pub(crate) struct Transport {
     pub(crate) session: Option<Session>,
     pub(crate) current: CurrentKeys,
     pub(crate) authenticated: bool,
-    compressor: Option<Compressor>,
+    out_stream: OutStream,
     /// What is queued from now on is compressed.
     compressing: bool,
     /// Changes of keys in the queue.
     keys_queued: usize,
     /// What could not be reported where it happened.
     failure: Option<Error>,
-    decompressor: Option<Decompressor>,
+    in_stream: Option<InStream>,
     last_exchange: Millis,
     /// When a packet came or left last; `None` once memory was given back since.
     active_at: Option<Millis>,
@@ -228,6 +230,7 @@ impl Transport {
         our_version: String,
         now: Millis,
     ) -> Self {
+        let out_stream = OutStream::new(config.deflate);
         Self {
             role,
             config,
@@ -257,11 +260,11 @@ impl Transport {
             session: None,
             current: CurrentKeys::default(),
             authenticated: false,
-            compressor: None,
+            out_stream,
             compressing: false,
             keys_queued: 0,
             failure: None,
-            decompressor: None,
+            in_stream: None,
             last_exchange: now,
             active_at: None,
             extensions: PeerExtensions::default(),
@@ -416,13 +419,13 @@ impl Transport {
     }
 
     fn inflate(&mut self, payload: Bytes) -> Result<Bytes, Error> {
-        let Some(decompressor) = &mut self.decompressor else {
+        let Some(stream) = &mut self.in_stream else {
             return Ok(payload);
         };
         let mut out = Vec::with_capacity(payload.len().saturating_mul(2).min(64 * 1024));
-        decompressor
+        stream
             .decompress(&payload, &mut out, MAX_INFLATED_BYTES)
-            .map_err(|_| Error::Compression)?;
+            .map_err(Error::Compression)?;
         if out.capacity() > out.len().saturating_mul(2) {
             // Data may wait for its sink: a window of single bytes must not cost a page for each.
             out.shrink_to_fit();
@@ -536,28 +539,28 @@ impl Transport {
     }
 
     /// NEWKEYS of ours is queued: what comes behind it has these keys.
-    fn switch_keys(&mut self, keys: Arc<SealKeys>, reset_sequence: bool) {
+    fn switch_keys(&mut self, keys: Arc<SealKeys>, reset_sequence: bool, method: Compression) {
+        // Before the login nothing is compressed, and then the stream begins by itself.
+        let method = if self.authenticated {
+            method
+        } else {
+            Compression::None
+        };
         if self.stamps_at_once() {
             self.sequencer.set_keys(keys, reset_sequence);
-            self.restart_stream();
+            self.out_stream.begin(method);
         } else {
             self.keys_queued += 1;
             self.output.push_back(Queued {
                 item: Item::Keys {
                     keys,
                     reset_sequence,
-                    restart: true,
+                    restart: Some(method),
                 },
                 bytes: 0,
                 bulk: false,
                 ahead: None,
             });
-        }
-    }
-
-    fn restart_stream(&mut self) {
-        if let Some(compressor) = &mut self.compressor {
-            compressor.reset();
         }
     }
 
@@ -568,23 +571,47 @@ impl Transport {
         most_payloads: usize,
         least_bytes: usize,
     ) -> Option<CompressJob> {
-        let compressor = self.compressor.as_mut().filter(|_| self.compressing)?;
-        outbox::begin_run(&mut self.output, compressor, most_payloads, least_bytes)
+        if !self.compressing {
+            return None;
+        }
+        outbox::begin_run(
+            &mut self.output,
+            &mut self.out_stream,
+            most_payloads,
+            least_bytes,
+        )
     }
 
     /// Takes a job's result, in the order of the jobs.
     pub(crate) fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
-        let compressor = self.compressor.as_mut();
+        let compressor = self.out_stream.zlib();
         let compressor = compressor.ok_or(Error::Bug("compressed without a compressor"))?;
         outbox::finish_run(&mut self.output, compressor, compressed)
     }
 
+    /// Of zlib's streams, which others may work for.
     pub(crate) fn compressor(&mut self) -> Option<&mut Compressor> {
-        self.compressor.as_mut()
+        self.out_stream.zlib()
     }
 
-    pub(crate) fn decompressor(&self) -> Option<&Decompressor> {
-        self.decompressor.as_ref()
+    pub(crate) fn compress_level(&self) -> Option<u8> {
+        self.out_stream.level()
+    }
+
+    pub(crate) fn set_compress_level(&mut self, level: u8) {
+        self.out_stream.set_level(level);
+    }
+
+    pub(crate) fn compress_engine(&self) -> Option<String> {
+        self.out_stream.engine()
+    }
+
+    pub(crate) fn compress_report(&self) -> Option<compress::Report> {
+        self.out_stream.report()
+    }
+
+    pub(crate) fn inflate_totals(&self) -> Option<compress::Totals> {
+        self.in_stream.as_ref().map(InStream::totals)
     }
 
     pub(crate) fn is_compressing(&self) -> bool {
@@ -597,9 +624,7 @@ impl Transport {
             Item::Ready(output) => Ok(Some(output)),
             Item::Plain(buf) => self.stamp(buf, ahead).map(Some),
             Item::ToCompress(mut buf) => {
-                let compressor = self.compressor.as_mut();
-                let compressor = compressor.ok_or(Error::Bug("no compressor"))?;
-                outbox::compress(compressor, &mut buf)?;
+                outbox::compress(&mut self.out_stream, &mut buf)?;
                 self.stamp(buf, ahead).map(Some)
             }
             Item::Keys {
@@ -609,8 +634,8 @@ impl Transport {
             } => {
                 self.keys_queued = self.keys_queued.saturating_sub(1);
                 self.sequencer.set_keys(keys, reset_sequence);
-                if restart {
-                    self.restart_stream();
+                if let Some(method) = restart {
+                    self.out_stream.begin(method);
                 }
                 Ok(None)
             }
@@ -711,12 +736,14 @@ impl Transport {
 
     // ---- compression ----------------------------------------------------------------------
 
-    /// The user is authenticated: `zlib@openssh.com` begins with the next packet in each
-    /// direction for which it was agreed.
+    /// The user is authenticated: compression begins with the next packet in each direction for
+    /// which it was agreed.
     pub(crate) fn set_authenticated(&mut self) {
         self.authenticated = true;
-        self.restart_compressor();
-        self.restart_decompressor();
+        self.set_compressing();
+        let method = self.methods().0;
+        self.out_stream.begin(method);
+        self.restart_in_stream();
     }
 
     fn suites(&self) -> (Option<DirectionSuite>, Option<DirectionSuite>) {
@@ -728,30 +755,27 @@ impl Transport {
         }
     }
 
-    /// What is queued from now on is compressed if that was agreed. One compressor serves all
-    /// epochs, and is told where each begins.
-    fn restart_compressor(&mut self) {
-        let wanted = self
-            .suites()
-            .0
-            .is_some_and(|suite| suite.compression == Compression::ZlibOpenssh);
-        self.compressing = wanted && self.authenticated;
-        if self.compressing && self.compressor.is_none() {
-            self.compressor = Some(Compressor::new(self.config.deflate));
-        }
+    /// What was agreed for what we send, and what we receive.
+    fn methods(&self) -> (Compression, Compression) {
+        let (ours, theirs) = self.suites();
+        let method = |suite: Option<DirectionSuite>| {
+            suite.map_or(Compression::None, |suite| suite.compression)
+        };
+        (method(ours), method(theirs))
     }
 
-    fn restart_decompressor(&mut self) {
-        let wanted = self
-            .suites()
-            .1
-            .is_some_and(|suite| suite.compression == Compression::ZlibOpenssh);
-        match &mut self.decompressor {
-            Some(decompressor) if wanted && self.authenticated => decompressor.reset(),
-            decompressor => {
-                *decompressor = (wanted && self.authenticated).then(Decompressor::new);
-            }
-        }
+    /// What is queued from now on is compressed if that was agreed.
+    fn set_compressing(&mut self) {
+        self.compressing = self.authenticated && self.methods().0 != Compression::None;
+    }
+
+    fn restart_in_stream(&mut self) {
+        let method = if self.authenticated {
+            self.methods().1
+        } else {
+            Compression::None
+        };
+        self.in_stream = InStream::begin(method, self.in_stream.take());
     }
 
     // ---- keys -----------------------------------------------------------------------------
@@ -772,9 +796,7 @@ impl Transport {
 
     /// What we send will be compressed from the login on.
     pub(crate) fn will_compress(&self) -> bool {
-        self.suites()
-            .0
-            .is_some_and(|suite| suite.compression != Compression::None)
+        self.methods().0 != Compression::None
     }
 
     /// The peer is known to read a guess in a rekey as the first exchange's.

@@ -45,9 +45,9 @@ impl Transport {
             Role::Server => (s2c, c2s),
         };
         self.send_message(&NewKeys {})?;
-        self.switch_keys(ours.seal()?, strict);
+        self.switch_keys(ours.seal()?, strict, ours.suite.compression);
         *self.our_keys_slot() = Some(ours);
-        self.restart_compressor();
+        self.set_compressing();
         running.step = Step::NewKeys { theirs };
         running.newkeys_sent = true;
         self.kex = Kex::Running(running);
@@ -77,7 +77,7 @@ impl Transport {
         let negotiated = session.agreement.public(strict);
         self.splitter.set_keys(theirs.open()?, strict);
         *self.peer_keys_slot() = Some(theirs);
-        self.restart_decompressor();
+        self.restart_in_stream();
         self.kex = Kex::Idle;
         self.last_exchange = self.now;
         self.events.push_back(Event::KeysChanged {

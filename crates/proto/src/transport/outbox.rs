@@ -14,8 +14,10 @@ use compress::provider::MAX_RUN_PAYLOADS;
 use compress::{Compressor, Encoded, RunDone, RunJob};
 use packet::{PacketBuf, SealKeys, Sequencer};
 
+use super::streams::OutStream;
 use super::{Output, Queued};
 use crate::Error;
+use crate::config::Compression;
 
 /// What stands in the queue.
 pub(super) enum Item {
@@ -27,11 +29,11 @@ pub(super) enum Item {
     ToCompress(PacketBuf),
     /// A payload that is in a job.
     InJob,
-    /// The packets behind it have other keys, and a new stream if `restart` is still set.
+    /// The packets behind it have other keys, and a new stream by this method if it has not begun.
     Keys {
         keys: Arc<SealKeys>,
         reset_sequence: bool,
-        restart: bool,
+        restart: Option<Compression>,
     },
 }
 
@@ -106,9 +108,9 @@ fn put(buf: &mut PacketBuf, encoded: Encoded<'_>) {
 }
 
 /// Compresses the payload of `buf` in place.
-pub(super) fn compress(compressor: &mut Compressor, buf: &mut PacketBuf) -> Result<(), Error> {
+pub(super) fn compress(stream: &mut OutStream, buf: &mut PacketBuf) -> Result<(), Error> {
     let mut out = Vec::with_capacity(buf.len() + 64);
-    compressor
+    stream
         .compress(buf.payload(), &mut out)
         .map_err(|_| Error::Bug("compressor failed"))?;
     buf.clear();
@@ -126,7 +128,7 @@ pub(super) fn stamp(sequencer: &mut Sequencer, buf: PacketBuf) -> Result<Output,
 /// Takes payloads from the queue for a run, if at least `least_bytes` wait for it.
 pub(super) fn begin_run(
     queue: &mut VecDeque<Queued>,
-    compressor: &mut Compressor,
+    stream: &mut OutStream,
     most_payloads: usize,
     least_bytes: usize,
 ) -> Option<CompressJob> {
@@ -146,14 +148,26 @@ pub(super) fn begin_run(
     if bytes < least_bytes {
         return None;
     }
+    let before = queue.iter().take(first).rev();
+    let method = before
+        .filter_map(|queued| match &queued.item {
+            Item::Keys { restart, .. } => *restart,
+            _ => None,
+        })
+        .next()
+        .unwrap_or_else(|| stream.method());
+    if method != Compression::ZlibOpenssh {
+        return None;
+    }
     // The keys before it may not be due yet; the stream before it has ended all the same.
     for queued in queue.iter_mut().take(first) {
         if let Item::Keys { restart, .. } = &mut queued.item
-            && core::mem::take(restart)
+            && let Some(method) = restart.take()
         {
-            compressor.reset();
+            stream.begin(method);
         }
     }
+    let compressor = stream.zlib()?;
     let mut bufs = Vec::with_capacity(count);
     for queued in queue.iter_mut().skip(first).take(count) {
         if let Item::ToCompress(buf) = core::mem::replace(&mut queued.item, Item::InJob) {

@@ -96,6 +96,18 @@ fn lines(bench: &Bench, data: Data) -> Vec<Line> {
     }
     let goal = (data == Data::Random).then_some(15.0);
     lines.push(ours("adaptive", &["CompressionThreads=1"], goal));
+    for (label, adaptive) in [("zstd", "no"), ("zstd, adaptive", "yes")] {
+        // What is said first counts, so that there is no -C.
+        let options = [
+            "Compression=zstd",
+            &format!("CompressionAdaptive={adaptive}"),
+        ];
+        let mut line = ours(label, &options, None);
+        if let Sender::Client { wishes, .. } = &mut line.sender {
+            wishes.compress = false;
+        }
+        lines.push(line);
+    }
     lines
 }
 

@@ -1,11 +1,14 @@
-//! Compression of payloads of 32 KiB, as `-C` does it, by kinds of data and levels; and by the
-//! libraries that `EnableHwCompression` would use.
+//! Compression of payloads of 32 KiB, as `-C` does it, by kinds of data and levels; by zstd, as
+//! `Compression zstd` does it; and by the libraries that `EnableHwCompression` would use.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use accelerator::{Accelerator, Request, default_libraries};
-use compress::{Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Settings};
+use compress::{
+    Compressor, Decompressor, DeflateError, Encoded, InflateError, MAX_INFLATED_BYTES, Report,
+    Settings, ZstdCompressor, ZstdDecompressor,
+};
 use sys::process::SelfExe;
 
 use super::select::Selection;
@@ -32,7 +35,7 @@ pub(super) struct Compression {
 /// One kind of data at one level.
 pub(super) struct CompressionRow {
     pub(super) name: String,
-    /// `internal`, or the library's file.
+    /// `internal`, `zstd`, or the library's file.
     pub(super) engine: String,
     /// Raw by compressed.
     pub(super) ratio: f64,
@@ -43,11 +46,12 @@ pub(super) struct CompressionRow {
 }
 
 const INTERNAL: &str = "internal";
+const ZSTD: &str = "zstd";
 
 impl CompressionRow {
     /// What [`CompressionRow::deflate`] is a rate of.
     pub(super) fn deflate_by(&self) -> &'static str {
-        if self.engine == INTERNAL {
+        if [INTERNAL, ZSTD].contains(&self.engine.as_str()) {
             "deflate_bytes_per_cpu_second"
         } else {
             "deflate_bytes_per_second"
@@ -76,6 +80,10 @@ pub(super) fn measure(selection: &Selection, libraries: &[String]) -> Compressio
     let used =
         format!("{INTERNAL} (packet mode): in use unless EnableHwCompression says otherwise");
     compression.engines.push(used);
+    compression.engines.push(format!(
+        "{ZSTD} {}: in use where both ends are Fulmar's and say Compression zstd",
+        compress::zstd_version()
+    ));
     for path in known {
         let opened = SelfExe::open()
             .map_err(|error| error.to_string())
@@ -155,48 +163,103 @@ fn rows(selection: &Selection) -> Vec<CompressionRow> {
         let mut bytes = Vec::new();
         for level in LEVELS {
             let name = format!("compress {} level {level}", data.name());
-            if !selection.wants_any(&[&name, "zlib@openssh.com", "deflate"]) {
+            let by_zstd = format!("{name} by zstd");
+            let zlib = selection.wants_any(&[&name, "zlib@openssh.com", "deflate"]);
+            let zstd = selection.wants_any(&[&by_zstd, "zstd@fulmar.invalid"]);
+            if !zlib && !zstd {
                 continue;
             }
             if bytes.is_empty() && data.write(BYTES, &mut bytes).is_err() {
                 // Memory takes all that is written to it.
                 continue;
             }
-            rows.extend(row(name, level, &bytes));
+            if zlib {
+                rows.extend(row((name, INTERNAL), level, &bytes, Zlib::new));
+            }
+            if zstd {
+                rows.extend(row((by_zstd, ZSTD), level, &bytes, Zstd::new));
+            }
         }
     }
     rows
 }
 
+/// Both directions of one method.
+trait Codec {
+    fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError>;
+    fn decompress(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), InflateError>;
+    fn report(&self) -> Report;
+}
+
+struct Zlib(Compressor, Decompressor);
+struct Zstd(ZstdCompressor, ZstdDecompressor);
+
+impl Zlib {
+    fn new(settings: Settings) -> Self {
+        Self(Compressor::new(settings), Decompressor::new())
+    }
+}
+
+impl Zstd {
+    fn new(settings: Settings) -> Self {
+        Self(ZstdCompressor::new(settings), ZstdDecompressor::new())
+    }
+}
+
+macro_rules! codecs {
+    ($($name:ident)*) => {$(
+        impl Codec for $name {
+            fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
+                self.0.compress(payload, out)
+            }
+
+            fn decompress(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), InflateError> {
+                self.1.decompress(packet, out, MAX_INFLATED_BYTES)
+            }
+
+            fn report(&self) -> Report {
+                self.0.report()
+            }
+        }
+    )*};
+}
+
+codecs!(Zlib Zstd);
+
 /// `None` would be a defect of the codec.
-fn row(name: String, level: u8, bytes: &[u8]) -> Option<CompressionRow> {
+fn row<C: Codec>(
+    (name, engine): (String, &str),
+    level: u8,
+    bytes: &[u8],
+    new: impl Fn(Settings) -> C,
+) -> Option<CompressionRow> {
     let (mut deflate, mut inflate, mut ratio) = (0.0_f64, 0.0_f64, 0.0);
     for _ in 0..RUNS {
-        let mut sender = Compressor::with_level(level);
+        let mut codec = new(Settings {
+            level,
+            adaptive: false,
+        });
         let mut packets = Vec::new();
         for payload in bytes.chunks(PAYLOAD_BYTES) {
             let mut packet = Vec::with_capacity(payload.len() + 64);
-            sender.compress(payload, &mut packet).ok()?;
+            codec.compress(payload, &mut packet).ok()?;
             packets.push(packet);
         }
-        let report = sender.report();
+        let report = codec.report();
         let seconds = precise(report.cpu_ns) / 1e9;
         deflate = deflate.max(precise(report.totals.raw_bytes) / seconds);
         ratio = precise(report.totals.raw_bytes) / precise(report.totals.compressed_bytes);
-        let mut receiver = Decompressor::new();
         let mut out = Vec::with_capacity(2 * PAYLOAD_BYTES);
         let begun = Instant::now();
         for packet in &packets {
             out.clear();
-            receiver
-                .decompress(packet, &mut out, MAX_INFLATED_BYTES)
-                .ok()?;
+            codec.decompress(packet, &mut out).ok()?;
         }
         inflate = inflate.max(precise(report.totals.raw_bytes) / begun.elapsed().as_secs_f64());
     }
     Some(CompressionRow {
         name,
-        engine: INTERNAL.to_owned(),
+        engine: engine.to_owned(),
         ratio,
         deflate,
         inflate: Some(inflate),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use compress::{Compressor, Decompressor};
+use compress::{Compressor, Decompressor, Settings, ZstdCompressor, ZstdDecompressor};
 use packet::{OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
 use proto::Role;
 use wire::message::{Disconnect, Encode};
@@ -44,8 +44,18 @@ pub struct Liar<V> {
     sequencer: Sequencer,
     splitter: Splitter,
     state: exchange::State,
-    deflate: Option<Compressor>,
-    inflate: Option<Decompressor>,
+    deflate: Option<Deflate>,
+    inflate: Option<Inflate>,
+}
+
+enum Deflate {
+    Zlib(Compressor),
+    Zstd(ZstdCompressor),
+}
+
+enum Inflate {
+    Zlib(Decompressor),
+    Zstd(ZstdDecompressor),
 }
 
 impl<V: Victim> Liar<V> {
@@ -93,9 +103,11 @@ impl<V: Victim> Liar<V> {
             None => PacketBuf::from_payload(payload),
             Some(deflate) => {
                 let mut small = Vec::new();
-                deflate
-                    .compress(payload, &mut small)
-                    .expect("zlib deflates");
+                match deflate {
+                    Deflate::Zlib(zlib) => zlib.compress(payload, &mut small),
+                    Deflate::Zstd(zstd) => zstd.compress(payload, &mut small),
+                }
+                .expect("it is compressed");
                 PacketBuf::from_payload(&small)
             }
         };
@@ -107,8 +119,8 @@ impl<V: Victim> Liar<V> {
         job.run().wire().to_vec()
     }
 
-    /// Sends a payload as one packet although `zlib@openssh.com` is on: the bytes are what the
-    /// victim inflates.
+    /// Sends a payload as one packet although compression is on: the bytes are what the victim
+    /// inflates.
     pub fn send_deflated_as_is(&mut self, deflated: &[u8]) -> bool {
         let buf = PacketBuf::from_payload(deflated);
         let packet = self
@@ -119,10 +131,16 @@ impl<V: Victim> Liar<V> {
         self.victim.deliver(packet.wire())
     }
 
-    /// Both sides agreed on compression and the login succeeded.
+    /// Both sides agreed on `zlib@openssh.com` and the login succeeded.
     pub fn start_compression(&mut self) {
-        self.deflate = Some(Compressor::with_level(9));
-        self.inflate = Some(Decompressor::new());
+        self.deflate = Some(Deflate::Zlib(Compressor::with_level(9)));
+        self.inflate = Some(Inflate::Zlib(Decompressor::new()));
+    }
+
+    /// Both sides agreed on zstd and the login succeeded.
+    pub fn start_zstd(&mut self) {
+        self.deflate = Some(Deflate::Zstd(ZstdCompressor::new(Settings::default())));
+        self.inflate = Some(Inflate::Zstd(ZstdDecompressor::new()));
     }
 
     // ---- in -------------------------------------------------------------------------------
@@ -142,10 +160,12 @@ impl<V: Victim> Liar<V> {
                 let payload = match &mut self.inflate {
                     None => opened.payload().to_vec(),
                     Some(inflate) => {
-                        let mut out = Vec::new();
-                        inflate
-                            .decompress(opened.payload(), &mut out, MAX_INFLATED_BYTES)
-                            .expect("zlib inflates");
+                        let (small, mut out) = (opened.payload(), Vec::new());
+                        match inflate {
+                            Inflate::Zlib(it) => it.decompress(small, &mut out, MAX_INFLATED_BYTES),
+                            Inflate::Zstd(it) => it.decompress(small, &mut out, MAX_INFLATED_BYTES),
+                        }
+                        .expect("it inflates");
                         out
                     }
                 };

@@ -110,16 +110,21 @@ pub fn algorithm_lines(offer: &Algorithms, client: bool) -> String {
     list("HostKeyAlgorithms", &offer.host_keys);
     list("Ciphers", &offer.ciphers);
     list("MACs", &offer.macs);
-    let compressed = match offer.compression.as_slice() {
-        [only] => only != "none",
-        // A server offers both and lets the client choose.
-        names => !client && !names.is_empty(),
+    let is_ours = |name: &String| name.starts_with("zstd@");
+    let compression = match offer.compression.as_slice() {
+        [only] if is_ours(only) => "zstd",
+        [only] if only != "none" => "yes",
+        // A server offers all and lets the client choose.
+        names if !client && names.len() > 1 => {
+            if names.iter().any(is_ours) {
+                "zstd"
+            } else {
+                "yes"
+            }
+        }
+        _ => "no",
     };
-    lines.push_str(if compressed {
-        "Compression yes\n"
-    } else {
-        "Compression no\n"
-    });
+    lines.push_str(&format!("Compression {compression}\n"));
     lines
 }
 

@@ -183,13 +183,15 @@ fn both_directions_at_once_with_a_rekey_every_mebibyte_on_both_sides() {
 
 #[test]
 fn both_directions_at_once_with_compression_and_rekeys() {
-    let config = TransportConfig {
-        rekey_bytes: Some(1 << 20),
-        compression: vec!["zlib@openssh.com".into()],
-        ..TransportConfig::default()
-    };
-    let terms = LaneTerms::new(ALONE);
-    both_ways(&config, terms, vec![b'a'; 24 << 20], noise(6 << 20, 5));
+    for compression in ["zlib@openssh.com", "zstd@fulmar.invalid"] {
+        let config = TransportConfig {
+            rekey_bytes: Some(1 << 20),
+            compression: vec![compression.into()],
+            ..TransportConfig::default()
+        };
+        let terms = LaneTerms::new(ALONE);
+        both_ways(&config, terms, vec![b'a'; 24 << 20], noise(6 << 20, 5));
+    }
 }
 
 #[test]
@@ -212,7 +214,7 @@ fn both_directions_at_once_with_workers() {
 /// In full flow: what stands in a lane keeps the keys that it came with.
 #[test]
 fn both_directions_at_once_with_workers_and_a_rekey_every_mebibyte_on_both_sides() {
-    for compression in ["none", "zlib@openssh.com"] {
+    for compression in ["none", "zlib@openssh.com", "zstd@fulmar.invalid"] {
         let config = TransportConfig {
             rekey_bytes: Some(1 << 20),
             compression: vec![compression.into()],
