@@ -20,6 +20,8 @@ use crate::transport;
 
 /// How long a peer may take to take our goodbye.
 pub(super) const GOODBYE: Duration = Duration::from_millis(500);
+/// Most that is dealt with of what came with the login before anything is answered.
+const MAX_AHEAD: usize = 64;
 
 /// A channel by its type.
 enum Channel {
@@ -90,13 +92,20 @@ impl<'a> Serve<'a> {
     }
 
     fn serve(&mut self) -> Result<(), SessionError> {
-        loop {
-            match self.driver.next() {
-                Ok(Notice::PeerClosed) => return Err(SessionError::PeerClosed),
-                Ok(notice) => self.handle(notice)?,
-                Err(DriverError::Io(error)) => return Err(SessionError::Network(error)),
-                Err(DriverError::Proto(error)) => return Err(error.into()),
+        let lost = |error| match error {
+            DriverError::Io(error) => SessionError::Network(error),
+            DriverError::Proto(error) => error.into(),
+        };
+        // What a client has sent ahead, its channel and what that runs, is answered in one flight.
+        for _ in 0..MAX_AHEAD {
+            match self.driver.next_received().map_err(lost)? {
+                Some(notice) => self.handle(notice)?,
+                None => break,
             }
+        }
+        loop {
+            let notice = self.driver.next().map_err(lost)?;
+            self.handle(notice)?;
         }
     }
 
