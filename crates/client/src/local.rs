@@ -80,8 +80,7 @@ impl Environment for Here {
     }
 
     fn local_hostname(&self) -> String {
-        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        name.trim_end().to_owned()
+        sys::socket::host_name()
     }
 
     fn home_of(&self, user: &str) -> Option<String> {

@@ -32,14 +32,13 @@ use crate::{connect, login};
 /// Our version as `-V` prints it.
 pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
 
-/// Runs `ssh` with the arguments after the program's name and gives its exit code.
+/// Runs `ssh` with the arguments after the program's name and gives its exit code, with which the
+/// process is to end.
+///
+/// The descriptors 0, 1 and 2 must be open, or the connection's socket would take the place of one,
+/// and SIGPIPE ignored: our binary and Rust's own entry see to both.
 #[must_use]
 pub fn ssh_main(args: Vec<OsString>) -> i32 {
-    // A closed descriptor 0, 1 or 2 would be taken by the connection's socket.
-    if sys::io::ensure_stdio().is_err() {
-        return FAILURE;
-    }
-    let _ = sys::signals::ignore(sys::signals::Signal::PIPE);
     let flags = match flags::parse(args) {
         Ok(flags) => flags,
         Err(reason) => {
@@ -349,6 +348,10 @@ fn serve(
             compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
         }
     }
+    // What the system takes back in one piece is not taken apart first. A proxy and a helper are
+    // told by its end that theirs has come.
+    let ends_with_process =
+        local.is_none() && secured.peer.address.is_some() && accelerator.is_none();
     let peer = secured.peer.clone();
     let starts_at_once =
         !in_steps && ahead::reads_on(options, version.as_deref().unwrap_or_default());
@@ -391,6 +394,9 @@ fn serve(
         Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => Err(error),
         outcome => {
             login::disconnect(&mut secured.driver);
+            if ends_with_process {
+                core::mem::forget(secured);
+            }
             outcome
         }
     }

@@ -72,7 +72,8 @@ pub struct SystemFiles {
 
 impl Files for SystemFiles {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+        // Most files are shorter, and then a second read finds the end.
+        let mut bytes = Vec::with_capacity(4096);
         std::fs::File::open(path)?
             .take(MAX_FILE_BYTES + 1)
             .read_to_end(&mut bytes)?;
