@@ -94,6 +94,10 @@ impl Handed {
                 let auth = start_auth(&start, &executable, options, None, log)
                     .map_err(|error| format!("starting the auth process: {error}"))?;
                 let _ = sys::process::set_title("sshd: [waiting]");
+                if options.use_pam {
+                    // Where it cannot be had, the login says so.
+                    let _ = sys::pam::preload();
+                }
                 let came = await_connection(&news)
                     .map_err(|error| format!("waiting for a connection: {error}"))?;
                 let Some((network, accepted_ms)) = came else {
