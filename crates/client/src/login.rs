@@ -4,15 +4,18 @@
 //! [`greet`] speaks first; what the owner has to prepare for the login fits in before
 //! [`Greeted::secure`], while the server answers. docs/login.md shows the flights.
 
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+
 use config::client::ClientOptions;
 use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
-use proto::{Connection, Event, Negotiated, TransportConfig};
+use proto::{Connection, Direction, Event, Negotiated, ShortOffer, TransportConfig};
 use wire::message::reason;
 
 use crate::auth::ahead::Ahead;
 use crate::auth::identity::Keys;
 use crate::auth::{Authenticator, LoggedIn, TOKEN_DEADLINE};
-use crate::connect::Link;
+use crate::connect::{self, Link};
 use crate::error::{ClientError, Peer};
 use crate::host_key::{HostKeyChecker, Verdict};
 use crate::interaction::Interaction;
@@ -67,6 +70,7 @@ pub struct Greeted {
     peer: Peer,
     offered: Offered,
     guessed: bool,
+    fast_open: bool,
 }
 
 /// What we offered in our own order, whatever was put in front because the server likes it.
@@ -80,11 +84,13 @@ struct Offered {
 /// A name for what is configured: what an earlier login taught holds for the same. Which host keys
 /// are known is no part of it, since the first login changes that.
 fn fingerprint(options: &ClientOptions) -> String {
-    let text = format!(
-        "{} {}",
-        options.kex_algorithms.join(","),
-        options.host_key_algorithms.join(",")
-    );
+    let lists = [
+        &options.kex_algorithms,
+        &options.host_key_algorithms,
+        &options.ciphers,
+        &options.macs,
+    ];
+    let text = lists.map(|list| list.join(",")).join(" ");
     keys::fingerprint::sha256(text.as_bytes())
 }
 
@@ -107,6 +113,31 @@ fn handshake_failed(peer: &Peer, error: DriverError) -> ClientError {
     }
 }
 
+/// With TCP Fast Open a connection is written to before it is there: its failure comes late, and is
+/// told as ever.
+fn not_connected(error: ClientError) -> ClientError {
+    match error {
+        ClientError::Handshake {
+            peer,
+            error: DriverError::Io(error),
+        } if matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::TimedOut
+        ) =>
+        {
+            ClientError::Connect {
+                host: peer.host,
+                port: peer.port,
+                reason: connect::plain_reason(&error),
+            }
+        }
+        other => other,
+    }
+}
+
 /// Puts a name in front of the others; false where it is not among them.
 fn put_first(names: &mut [String], name: &str) -> bool {
     match names.iter().position(|each| each == name) {
@@ -119,12 +150,15 @@ fn put_first(names: &mut [String], name: &str) -> bool {
 }
 
 /// Guesses what the server will agree to, where an earlier login with the same offer taught it.
-/// A type of host key comes to the front among those only that known_hosts has of the host.
+/// A type of host key comes to the front among those only that known_hosts has of the host. Where
+/// the flight leaves with the SYN, which has room for `syn_bytes`, the lists may be cut down to what
+/// was agreed on.
 fn guess(
     config: &mut TransportConfig,
     expected_host_keys: usize,
     learnt: &Learnt,
     offer: &str,
+    syn_bytes: Option<usize>,
 ) -> bool {
     let (Some(kex), Some(host_key)) = (&learnt.kex, &learnt.host_key) else {
         return false;
@@ -141,7 +175,22 @@ fn guess(
     config.kex = methods;
     config.host_key_algorithms = host_keys;
     config.guess = true;
+    config.short = syn_bytes.and_then(|bytes| short_offer(learnt, bytes));
     true
+}
+
+fn short_offer(learnt: &Learnt, flight_bytes: usize) -> Option<ShortOffer> {
+    let suite = learnt.suite.as_deref()?;
+    let (cipher, mac) = match suite.split_once('+') {
+        Some((cipher, mac)) => (cipher, Some(mac)),
+        None => (suite, None),
+    };
+    Some(ShortOffer {
+        cipher: cipher.to_owned(),
+        mac: mac.map(str::to_owned),
+        understood: learnt.short_kexinit,
+        flight_bytes,
+    })
 }
 
 /// Says the first words over `link`, without waiting for the server's: with `learnt` also the
@@ -165,12 +214,18 @@ pub fn greet(
         host_key: config.host_key_algorithms.clone(),
         name: fingerprint(options),
     };
-    let guessed =
-        learnt.is_some_and(|learnt| guess(&mut config, host_keys.expected, learnt, &offered.name));
+    let syn_bytes = connect::syn_data_bytes(options, &peer);
+    let guessed = learnt.is_some_and(|learnt| {
+        let expected = host_keys.expected;
+        guess(&mut config, expected, learnt, &offered.name, syn_bytes)
+    });
     let now = sys::time::monotonic_ms();
     let connection =
         Connection::client(config, now).map_err(|error| failed(DriverError::Proto(error)))?;
     debug1!("Local version string {}", connection.our_version());
+    if connection.offers_short() {
+        debug1!("kex: short lists, for a first flight that fits into the SYN");
+    }
     let mut driver =
         Driver::new(link.0, link.1, connection).map_err(|error| failed(DriverError::Io(error)))?;
     let threads = CryptoThreads::from_option(options.crypto_threads);
@@ -183,12 +238,15 @@ pub fn greet(
         let at = driver.now().saturating_add(u64::from(seconds) * 1000);
         driver.set_timer(TOKEN_DEADLINE, Some(at));
     }
-    driver.flush().map_err(failed)?;
+    driver
+        .flush()
+        .map_err(|error| not_connected(failed(error)))?;
     Ok(Greeted {
         driver,
         peer,
         offered,
         guessed,
+        fast_open: syn_bytes.is_some(),
     })
 }
 
@@ -213,17 +271,21 @@ impl Greeted {
                 offered: self.offered,
             }),
             Err(error) if self.guess_may_be_why(&error) => Err(ClientError::Guess(Box::new(error))),
+            Err(error) if self.driver.connection().peer_version().is_none() => {
+                Err(not_connected(error))
+            }
             Err(error) => Err(error),
         }
     }
 
     /// A server that had not spoken did not mind the guess. One that had, and with whose first
-    /// names it was at odds, may have misunderstood all that followed.
+    /// names it was at odds, may have misunderstood all that followed; and one that got short lists
+    /// may need others by now.
     fn guess_may_be_why(&mut self, error: &ClientError) -> bool {
         let connection = self.driver.connection();
         let wrong = connection.guess_was_right() != Some(true);
         self.guessed
-            && wrong
+            && (wrong || connection.offers_short())
             && connection.peer_version().is_some()
             && matches!(
                 error,
@@ -267,6 +329,9 @@ impl Greeted {
                 Event::Version => {
                     let version = driver.connection().peer_version().unwrap_or_default();
                     debug1!("Remote version string {}", one_line(version));
+                    if self.fast_open {
+                        tell_fast_open(driver.socket());
+                    }
                 }
                 Event::PreVersionLine(line) => debug1!("banner line: {}", one_line(&line)),
                 Event::HostKey { algorithm, key } => {
@@ -294,12 +359,21 @@ impl Greeted {
     }
 }
 
+/// `-v`: whether the first flight left with the SYN and was taken so.
+fn tell_fast_open(socket: impl AsFd) {
+    match sys::socket::tcp_info(socket) {
+        Ok(info) if info.syn_data => debug1!("TCP Fast Open: data went with the SYN"),
+        _ => debug1!("TCP Fast Open: not with this server, or not yet"),
+    }
+}
+
 impl Secured {
     /// What this connection taught, for the next: `key` is the one that the login rested on.
     #[must_use]
     pub fn lesson(&mut self, key: Option<String>, careful: bool) -> Learnt {
         let offer = self.offered.name.clone();
         let connection = self.driver.connection();
+        let suite = connection.negotiated().as_ref().and_then(suite);
         let version = connection.peer_version().unwrap_or_default().to_owned();
         let (kex, host_key) = match connection.peer_lists() {
             Some((kex, host_key)) => (
@@ -319,9 +393,23 @@ impl Secured {
             host_key,
             signature_algorithms: connection.server_sig_algs().map(<[String]>::to_vec),
             key,
+            suite,
+            short_kexinit: connection.short_kexinit_understood() && !careful,
             careful,
         }
     }
+}
+
+/// What a short KEXINIT could name the next time: one cipher, and one MAC where it needs one.
+fn suite(negotiated: &Negotiated) -> Option<String> {
+    let both = &negotiated.client_to_server;
+    if *both != negotiated.server_to_client || both.compression != wire::names::COMPRESSION_NONE {
+        return None;
+    }
+    Some(match both.mac {
+        Direction::IMPLICIT_MAC => both.cipher.to_owned(),
+        mac => format!("{}+{mac}", both.cipher),
+    })
 }
 
 /// What both agree on by our own order, where the server names it first: then our order with that

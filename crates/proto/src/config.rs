@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use compress::Settings as DeflateSettings;
 
-use crypto::cipher::CipherAlgorithm;
+use crypto::cipher::{CipherAlgorithm, CipherKind};
 use crypto::kex::KexAlgorithm;
 use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
@@ -95,6 +95,24 @@ pub struct TransportConfig {
     /// to name first, too: the first packet of that method leaves behind KEXINIT
     /// (`first_kex_packet_follows`, RFC 4253 §7). Without effect where the server chooses a group.
     pub guess: bool,
+    /// Client, with `guess`: the first KEXINIT may be a short one.
+    pub short: Option<ShortOffer>,
+}
+
+/// What a first KEXINIT may be cut down to, beside the first names of `kex` and
+/// `host_key_algorithms`, so that the first flight fits into the SYN of TCP Fast Open. Nothing else
+/// comes of it than of the whole lists: if they lead elsewhere, the exchange ends
+/// ([`Error::ShortOffer`]). With a name that is not configured the whole lists are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShortOffer {
+    /// The cipher that the server agreed to in both directions, for the same lists.
+    pub cipher: String,
+    /// The MAC, if the cipher needs one.
+    pub mac: Option<String>,
+    /// The server reads our own spelling of it, which is shorter.
+    pub understood: bool,
+    /// Bytes that fit. Where the whole lists do, or nothing does, those are sent.
+    pub flight_bytes: usize,
 }
 
 fn strings(list: &[&str]) -> Vec<String> {
@@ -121,6 +139,7 @@ impl Default for TransportConfig {
             window_memory_bytes: WINDOW_MEMORY_BYTES,
             group_exchange_bits: (2048, 3072, 8192),
             guess: false,
+            short: None,
         }
     }
 }
@@ -198,6 +217,34 @@ impl Offer {
                 Compression::from_name,
                 "unknown or no compression configured",
             )?,
+        })
+    }
+
+    /// One name for each purpose; `None` where one is not among ours, or data would be compressed.
+    pub(crate) fn narrowed(&self, short: &ShortOffer) -> Option<Self> {
+        let cipher = self
+            .ciphers
+            .iter()
+            .find(|each| each.name() == short.cipher)?;
+        let mac = match cipher.kind() {
+            CipherKind::Ctr => {
+                let name = short.mac.as_ref()?;
+                self.macs.iter().find(|each| each.name() == name)?
+            }
+            // Nobody looks at it, but a list must hold a name (RFC 4253 §7.1).
+            CipherKind::Gcm | CipherKind::ChaChaPoly => {
+                self.macs.iter().min_by_key(|each| each.name().len())?
+            }
+        };
+        if self.compression.first() != Some(&Compression::None) {
+            return None;
+        }
+        Some(Self {
+            kex: self.kex.get(..1)?.to_vec(),
+            host_key: self.host_key.get(..1)?.to_vec(),
+            ciphers: [*cipher].to_vec(),
+            macs: [*mac].to_vec(),
+            compression: [Compression::None].to_vec(),
         })
     }
 }

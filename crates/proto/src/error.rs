@@ -33,6 +33,8 @@ pub enum Error {
         /// The peer's list.
         theirs: Vec<String>,
     },
+    /// A short first KEXINIT would have led elsewhere than the whole lists ([`crate::ShortOffer`]).
+    ShortOffer,
     /// A MAC or tag did not match, or a packet's frame is impossible. No detail is kept.
     IntegrityFailed,
     /// The server's signature over the exchange hash is wrong.
@@ -74,6 +76,7 @@ impl Error {
                 "protocol version not supported",
             ),
             Self::NoCommonAlgorithm { .. } => (reason::KEY_EXCHANGE_FAILED, "no common algorithm"),
+            Self::ShortOffer => (reason::KEY_EXCHANGE_FAILED, "the whole lists are needed"),
             Self::IntegrityFailed => (reason::MAC_ERROR, "packet integrity error"),
             Self::HostKeySignature => (reason::KEY_EXCHANGE_FAILED, "host key signature incorrect"),
             Self::HostKeyRefused => (reason::HOST_KEY_NOT_VERIFIABLE, "host key not verified"),
@@ -109,6 +112,9 @@ impl fmt::Display for Error {
                     "no matching {kind} found. Their offer: {}",
                     theirs.join(",")
                 )
+            }
+            Self::ShortOffer => {
+                f.write_str("the server would agree to others of our algorithms than the last time")
             }
             Self::IntegrityFailed => f.write_str("Corrupted MAC on input."),
             Self::HostKeySignature => {

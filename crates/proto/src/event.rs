@@ -43,10 +43,15 @@ pub struct Negotiated {
 pub struct Direction {
     /// Cipher.
     pub cipher: &'static str,
-    /// MAC; `<implicit>` where the cipher authenticates.
+    /// MAC; [`Direction::IMPLICIT_MAC`] where the cipher authenticates.
     pub mac: &'static str,
     /// Compression.
     pub compression: &'static str,
+}
+
+impl Direction {
+    /// In place of a MAC's name.
+    pub const IMPLICIT_MAC: &str = "<implicit>";
 }
 
 /// One prompt of keyboard-interactive (RFC 4256 §3.2).

@@ -30,7 +30,7 @@ pub use compress::{
     InflateError, Report as CompressReport, Settings as DeflateSettings, Totals as CompressTotals,
     zstd_level,
 };
-pub use config::{Role, ServerHostKey, TransportConfig};
+pub use config::{Role, ServerHostKey, ShortOffer, TransportConfig};
 pub use connection::{CompressJob, Compressed, Connection, Output};
 pub use error::Error;
 pub use event::{

@@ -16,6 +16,10 @@ pub const EXT_SERVER_SIG_ALGS: &str = "server-sig-algs";
 pub const EXT_PING: &str = "ping@openssh.com";
 pub const EXT_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound@openssh.com";
 pub const EXT_INFO_IN_AUTH: &str = "ext-info-in-auth@openssh.com";
+/// Ours, docs/PROTOCOL.md: the server reads KEXINITs in short spelling …
+pub const EXT_SHORT_KEXINIT: &str = "short-kexinit@fulmar.invalid";
+/// … which this language of the client marks, a tag for private use (RFC 5646 §2.2.7).
+pub const LANGUAGE_SHORT_KEXINIT: &str = "x-k1";
 
 pub const METHOD_NONE: &str = "none";
 pub const METHOD_PUBLICKEY: &str = "publickey";

@@ -129,8 +129,9 @@ pub fn free_port() -> u16 {
 #[must_use]
 pub fn is_listening(port: u16) -> bool {
     let wanted = format!(":{port:04X}");
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-        fs::read_to_string(table).is_ok_and(|text| {
+    // Those of this thread, which may have a network of its own.
+    ["tcp", "tcp6"].iter().any(|table| {
+        fs::read_to_string(format!("/proc/thread-self/net/{table}")).is_ok_and(|text| {
             text.lines().skip(1).any(|line| {
                 let mut fields = line.split_ascii_whitespace().skip(1);
                 let local = fields.next().unwrap_or("");

@@ -166,3 +166,77 @@ fn a_wrong_guess_is_not_seen() {
         }
     }
 }
+
+/// Whether the client cut its lists down, in this login and the one before.
+fn cuts_lists_down(running: &Running, what: &str) -> bool {
+    let said = [0, 1].map(|turn| {
+        let outcome = login(running, "TCPFastOpen yes\nLogLevel DEBUG1\n");
+        served(&outcome, &format!("{what}, login {turn}"));
+        let said = outcome.stderr.text();
+        assert!(!said.contains("trying again"), "{what}: {said}");
+        said
+    });
+    let short = "kex: short lists";
+    assert!(!said[0].contains(short), "{what}: {}", said[0]);
+    said[1].contains(short)
+}
+
+/// Lists of one name each, and our own spelling of them to our own server alone.
+#[test]
+fn every_server_takes_lists_that_fit_into_a_syn() {
+    for (server, running, _) in servers() {
+        let name = server.name();
+        let cut = cuts_lists_down(&running, &name);
+        if name.contains("dropbear") || name.contains("fulmar") {
+            assert!(cut, "{name}");
+        }
+    }
+    // Its own first method does not fit.
+    for ciphers in ["", "Ciphers aes128-ctr\n"] {
+        let config = format!("KexAlgorithms curve25519-sha256\n{ciphers}");
+        match openssh::start(Kind::OpenSsh, &config) {
+            Ok(running) => assert!(cuts_lists_down(&running, &config)),
+            Err(why) => skipped("openssh", &why),
+        }
+    }
+}
+
+/// The whole way: the second connection of the kernel's has a cookie, and the first flight of the
+/// default key exchange arrives with the SYN.
+#[test]
+fn the_first_flight_arrives_with_the_syn() {
+    // The network is that of the thread, and of what it starts.
+    let thread = std::thread::spawn(|| {
+        let network = sys::namespace::unshare_network()
+            .and_then(|()| sys::tun::bring_up("lo"))
+            .and_then(|()| fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3"));
+        if let Err(why) = network {
+            skipped("TCP Fast Open", &format!("no network of its own: {why}"));
+            return;
+        }
+        let running = openssh::start(Kind::Fulmar, "").expect("our server");
+        let options = "TCPFastOpen yes\nLogLevel DEBUG1\n";
+        let said = [0, 1, 2].map(|_| {
+            let outcome = login(&running, options);
+            served(&outcome, "ours");
+            outcome.stderr.text()
+        });
+        let taken = "TCP Fast Open: data went with the SYN";
+        assert!(said[2].contains(taken), "{}", said[2]);
+        assert!(said[2].contains("kex: short lists"), "{}", said[2]);
+        // Who does not ask for it has none of it.
+        let outcome = login(&running, "LogLevel DEBUG1\n");
+        served(&outcome, "ours");
+        assert!(!outcome.stderr.text().contains("Fast Open"));
+        // A port where nobody listens is told of as ever, though the cookie is the address's.
+        let outcome = login(&running, &format!("{options}Port 1\n"));
+        assert_eq!(outcome.status, 255, "{}", outcome.summary());
+        let refused = "ssh: connect to host 127.0.0.1 port 1: Connection refused\n";
+        assert!(
+            outcome.stderr.text().ends_with(refused),
+            "{}",
+            outcome.summary()
+        );
+    });
+    thread.join().expect("the login");
+}

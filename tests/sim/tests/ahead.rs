@@ -3,7 +3,7 @@
 
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
 use proto::channel::Request;
-use proto::{AuthMethod, Error, Event, TransportConfig};
+use proto::{AuthMethod, Connection, Error, Event, Output, ShortOffer, TransportConfig};
 use sim::{PASSWORD, Pair};
 
 fn names(list: &[&str]) -> Vec<String> {
@@ -145,4 +145,161 @@ fn a_session_behind_a_login_that_succeeds_is_served() {
         .iter()
         .any(|event| matches!(event, Event::ChannelReply { success: true, .. }));
     assert!(answered, "{:?}", pair.client.events);
+}
+
+// ---- a first KEXINIT that is cut down -----------------------------------------------------------
+
+/// What there is room for: with mlkem768x25519 in a SYN over IPv6 at an MTU of 1500 bytes, with
+/// curve25519 in what is less than the lists of these tests take.
+fn room(kex: &[&str]) -> usize {
+    if kex == TURNED { 1400 } else { 320 }
+}
+const GCM: &str = "aes128-gcm@openssh.com";
+
+/// A client that expects GCM, whatever it would agree to.
+fn short(kex: &[&str], understood: bool) -> TransportConfig {
+    let mut client = TransportConfig::default();
+    let all = client.kex.clone();
+    client.kex = names(kex);
+    client
+        .kex
+        .extend(all.into_iter().filter(|name| !kex.contains(&&**name)));
+    TransportConfig {
+        guess: true,
+        ciphers: names(&[GCM, "aes128-ctr", "chacha20-poly1305@openssh.com"]),
+        short: Some(ShortOffer {
+            cipher: GCM.into(),
+            mac: None,
+            understood,
+            flight_bytes: room(kex),
+        }),
+        ..client
+    }
+}
+
+/// A server that prefers these.
+fn server(kex: &[&str], ciphers: &[&str]) -> TransportConfig {
+    TransportConfig {
+        ciphers: names(ciphers),
+        ..config(kex, &["ssh-ed25519"], false)
+    }
+}
+
+/// Bytes of the flight that a client begins with.
+fn first_flight(config: TransportConfig) -> usize {
+    let mut connection = Connection::client(config, 0).unwrap();
+    let mut bytes = 0;
+    while let Some(output) = connection.poll_output() {
+        bytes += match output {
+            Output::Raw(line) => line.len(),
+            Output::Seal(job) => job.run().wire().len(),
+        };
+    }
+    bytes
+}
+
+/// With mlkem768x25519 the flight fits only in our own spelling, with curve25519 in the usual one,
+/// and either way what comes of it is what the whole lists lead to, markers included.
+#[test]
+fn a_short_kexinit_fits_and_leads_to_the_same() {
+    for (kex, understood, fits) in [
+        (TURNED, true, true),
+        (TURNED, false, false),
+        (BOTH, true, true),
+        (BOTH, false, true),
+    ] {
+        let client = short(&kex, understood);
+        let bytes = first_flight(client.clone());
+        assert_eq!(bytes <= room(&kex), fits, "{kex:?}: {bytes} bytes");
+        let mut plain = client.clone();
+        plain.short = None;
+        assert!(first_flight(plain) > room(&kex));
+        for piece in [1, usize::MAX] {
+            let mut pair = Pair::new(client.clone(), server(&kex, &[GCM]));
+            pair.login(piece).unwrap();
+            let connection = &pair.client.connection;
+            assert_eq!(connection.offers_short(), fits);
+            assert!(connection.short_kexinit_understood());
+            assert_eq!(connection.guess_was_right(), Some(true));
+            // The server's markers were asked for: strict key exchange, and its EXT_INFO.
+            assert!(connection.server_sig_algs().is_some());
+            let agreed = connection.negotiated().unwrap();
+            assert!(agreed.strict_kex);
+            assert_eq!(Some(&agreed), pair.server.connection.negotiated().as_ref());
+            assert_eq!((agreed.kex, agreed.client_to_server.cipher), (kex[0], GCM));
+            // The next exchange has the whole lists.
+            pair.client.connection.rekey(0).unwrap();
+            pair.settle(piece).unwrap();
+            assert_eq!(pair.client.connection.negotiated(), Some(agreed));
+        }
+    }
+}
+
+#[test]
+fn a_cipher_that_needs_a_mac_names_it() {
+    let mut client = short(&TURNED, true);
+    client.ciphers = names(&["aes128-ctr", GCM]);
+    client.short = client.short.map(|short| ShortOffer {
+        cipher: "aes128-ctr".into(),
+        mac: Some(client.macs[0].clone()),
+        ..short
+    });
+    assert!(first_flight(client.clone()) <= room(&TURNED));
+    let mut pair = Pair::new(client.clone(), server(&TURNED, &["aes128-ctr"]));
+    pair.login(usize::MAX).unwrap();
+    let agreed = pair.client.connection.negotiated().unwrap();
+    assert_eq!(agreed.server_to_client.mac, client.macs[0]);
+    assert!(pair.client.connection.offers_short());
+}
+
+/// Where the whole lists would lead elsewhere, to what is better or only other, the exchange ends
+/// before a key of the server is even shown; where nothing is in common, too.
+#[test]
+fn a_short_kexinit_cannot_lead_elsewhere_than_the_whole_lists() {
+    for kex in [BOTH, TURNED] {
+        let mut client = short(&kex, true);
+        client.ciphers = names(&["aes256-gcm@openssh.com", GCM]);
+        let better = server(&kex, &[GCM, "aes256-gcm@openssh.com"]);
+        let mut pair = Pair::new(client.clone(), better);
+        assert_eq!(pair.settle(usize::MAX).unwrap_err(), Error::ShortOffer);
+        assert!(pair.client.connection.session_id().is_none());
+        let mut pair = Pair::new(client, server(&kex, &["aes256-gcm@openssh.com"]));
+        assert!(pair.settle(usize::MAX).is_err());
+        assert!(pair.client.connection.session_id().is_none());
+    }
+}
+
+/// What is not configured is not offered, whoever says that it was agreed on.
+#[test]
+fn a_short_kexinit_holds_configured_names_only() {
+    let whole = |config: &TransportConfig| {
+        let connection = Connection::client(config.clone(), 0).unwrap();
+        !connection.offers_short()
+    };
+    let mut client = short(&BOTH, true);
+    assert!(!whole(&client));
+    for (cipher, mac) in [
+        ("3des-cbc", None),
+        ("aes256-ctr", Some("hmac-sha2-256")),
+        ("aes128-ctr", None),
+        ("aes128-ctr", Some("hmac-md5")),
+    ] {
+        client.short = Some(ShortOffer {
+            cipher: cipher.into(),
+            mac: mac.map(String::from),
+            understood: true,
+            flight_bytes: room(&BOTH),
+        });
+        assert!(whole(&client), "{cipher} {mac:?}");
+    }
+    // What compresses is not cut down, nor what fits as it is.
+    client = short(&BOTH, true);
+    client.compression = names(&["zlib@openssh.com", "none"]);
+    assert!(whole(&client));
+    client = short(&BOTH, true);
+    client.short = client.short.map(|short| ShortOffer {
+        flight_bytes: 1 << 20,
+        ..short
+    });
+    assert!(whole(&client));
 }

@@ -175,7 +175,7 @@ fn direct(
 }
 
 /// The system's words without `(os error N)`.
-fn plain_reason(error: &std::io::Error) -> String {
+pub(crate) fn plain_reason(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::TimedOut {
         return "Connection timed out".to_owned();
     }
@@ -249,9 +249,22 @@ fn source(options: &ClientOptions, targets: &[SocketAddr]) -> Result<ConnectFrom
         address,
         interface: options.bind_interface.clone(),
         multipath: options.use_mptcp,
-        // Such a connection seems to be there at once, so it would win every race.
-        fast_open: options.tcp_fast_open && targets.len() == 1,
+        // Such a connection seems to be there at once, so it would win every race, and be the last
+        // attempt.
+        fast_open: options.tcp_fast_open && targets.len() == 1 && options.connection_attempts <= 1,
     })
+}
+
+/// How much of a first flight the SYN takes with it, if any: what systems put there is a segment
+/// of their path's MTU less the room that all options of TCP may need, and most paths take 1500
+/// bytes.
+#[must_use]
+pub fn syn_data_bytes(options: &ClientOptions, peer: &Peer) -> Option<usize> {
+    /// Header of TCP, and the longest options.
+    const TCP_BYTES: usize = 20 + 40;
+    let address = peer.address.filter(|_| options.tcp_fast_open)?;
+    let ip_bytes = if address.is_ipv4() { 20 } else { 40 };
+    Some(1500 - ip_bytes - TCP_BYTES)
 }
 
 fn bind_address(text: &str, family: Family) -> Result<IpAddr, ClientError> {

@@ -1,7 +1,7 @@
 //! The file of the login cache: a line for each user at each server.
 //!
 //! ```text
-//! user@host offer kex host-key server-sig-algs key flag version line
+//! user@host offer kex host-key server-sig-algs key suite flag version line
 //! ```
 //!
 //! The name is hashed as in known_hosts where `HashKnownHosts` says so; `-` stands for what is not
@@ -21,6 +21,10 @@ pub(super) const NAME: &str = "login_cache";
 
 const HEADER: &str = "# What ssh learnt at logins, to make the next ones faster (LoginCache in ssh_config). \
      It may be deleted.\n";
+/// The flag of a server to which nothing goes ahead: nor does what the other one says.
+const CAREFUL: &str = "careful";
+/// The flag of a server that understands a short KEXINIT.
+const SHORT: &str = "short";
 /// Logins that are remembered.
 const MAX_LINES: usize = 256;
 /// Longest line, bytes: names of algorithms, and a version line of at most 255.
@@ -65,7 +69,7 @@ pub(super) fn find(text: &str, name: &str) -> Option<Learnt> {
 }
 
 fn parse(rest: &str) -> Option<Learnt> {
-    let mut fields = rest.splitn(7, ' ');
+    let mut fields = rest.splitn(8, ' ');
     let mut field = || fields.next().filter(|field| is_field(field));
     let known = |field: &str| (field != "-").then(|| field.to_owned());
     let offer = field()?.to_owned();
@@ -74,9 +78,11 @@ fn parse(rest: &str) -> Option<Learnt> {
     let signature_algorithms =
         known(field()?).map(|list| list.split(',').map(str::to_owned).collect());
     let key = known(field()?);
-    let careful = match field()? {
-        "-" => false,
-        "careful" => true,
+    let suite = known(field()?);
+    let (careful, short_kexinit) = match field()? {
+        "-" => (false, false),
+        CAREFUL => (true, false),
+        SHORT => (false, true),
         _ => return None,
     };
     let version = fields.next()?.to_owned();
@@ -87,6 +93,8 @@ fn parse(rest: &str) -> Option<Learnt> {
         host_key,
         signature_algorithms,
         key,
+        suite,
+        short_kexinit,
         careful,
     })
 }
@@ -109,6 +117,7 @@ pub(super) fn line(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
         learnt.host_key.as_ref(),
         list.as_ref(),
         learnt.key.as_ref(),
+        learnt.suite.as_ref(),
     ];
     let mut line = String::new();
     for field in fields {
@@ -119,8 +128,12 @@ pub(super) fn line(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
         line.push_str(field);
         line.push(' ');
     }
-    let flag = if learnt.careful { "careful " } else { "- " };
-    line.push_str(flag);
+    line.push_str(match (learnt.careful, learnt.short_kexinit) {
+        (true, _) => CAREFUL,
+        (false, true) => SHORT,
+        (false, false) => "-",
+    });
+    line.push(' ');
     if learnt.version.bytes().any(|byte| byte.is_ascii_control()) {
         return None;
     }

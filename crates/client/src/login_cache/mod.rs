@@ -32,6 +32,11 @@ pub struct Learnt {
     pub signature_algorithms: Option<Vec<String>>,
     /// Fingerprint of the key that the login rested on, alone.
     pub key: Option<String>,
+    /// What was agreed on for both directions without compression: the cipher, and behind a `+` the
+    /// MAC where it needs one.
+    pub suite: Option<String>,
+    /// The server understands a short first KEXINIT in our own spelling.
+    pub short_kexinit: bool,
     /// Nothing is to be sent ahead of this server's answers: it did not take that well.
     pub careful: bool,
 }

@@ -12,6 +12,8 @@ fn learnt(version: &str) -> Learnt {
         host_key: Some("ssh-ed25519".into()),
         signature_algorithms: Some(vec!["ssh-ed25519".into(), "rsa-sha2-512".into()]),
         key: Some("SHA256:key".into()),
+        suite: Some("aes128-ctr+hmac-sha2-256".into()),
+        short_kexinit: true,
         careful: false,
     }
 }
@@ -89,8 +91,8 @@ fn damage_is_passed_over_and_goes_with_the_next_change() {
         "a@h",
         "a@h ",
         "a@h a b c",
-        "a@h a b c d e f g h",
-        "a@h  - - - - - - v",
+        "a@h a b c d e f g h i",
+        "a@h  - - - - - - - v",
         "\u{0}\u{0}\u{0} ",
         long.as_str(),
     ] {
@@ -151,4 +153,5 @@ fn what_does_not_fit_is_an_error_and_leaves_the_file_alone() {
     assert!(kept.careful);
     assert_eq!(kept.version, "SSH-2.0-x");
     assert_eq!((kept.signature_algorithms, kept.key), (None, None));
+    assert!(!kept.short_kexinit);
 }

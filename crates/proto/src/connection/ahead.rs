@@ -22,6 +22,18 @@ impl Connection {
         self.transport.guess_was_right
     }
 
+    /// Client: the first KEXINIT was a short one (`TransportConfig::short`).
+    #[must_use]
+    pub fn offers_short(&self) -> bool {
+        self.transport.offers_short
+    }
+
+    /// Client: the server said that it reads our short spelling of a first KEXINIT.
+    #[must_use]
+    pub fn short_kexinit_understood(&self) -> bool {
+        self.transport.extensions.short_kexinit
+    }
+
     /// Client: what is sent to the server is compressed once the user is logged in.
     #[must_use]
     pub fn will_compress(&self) -> bool {

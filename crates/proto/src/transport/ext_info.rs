@@ -23,6 +23,8 @@ pub(crate) struct PeerExtensions {
     pub(crate) ping: bool,
     /// `ext-info-in-auth@openssh.com` version 0.
     pub(crate) in_auth: bool,
+    /// Ours, version 0: a short first KEXINIT is understood.
+    pub(crate) short_kexinit: bool,
 }
 
 impl PeerExtensions {
@@ -53,6 +55,7 @@ impl PeerExtensions {
             names::EXT_PUBLICKEY_HOSTBOUND => self.hostbound = value == b"0",
             names::EXT_PING => self.ping = value == b"0",
             names::EXT_INFO_IN_AUTH => self.in_auth = value == b"0",
+            names::EXT_SHORT_KEXINIT => self.short_kexinit = value == b"0",
             _ => {}
         }
     }
@@ -76,6 +79,7 @@ impl Transport {
                     (names::EXT_SERVER_SIG_ALGS, algorithms.as_bytes()),
                     (names::EXT_PUBLICKEY_HOSTBOUND, b"0"),
                     (names::EXT_PING, b"0"),
+                    (names::EXT_SHORT_KEXINIT, b"0"),
                 ])
             }
         }

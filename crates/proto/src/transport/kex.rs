@@ -176,6 +176,10 @@ impl Transport {
         let guess = self.guess()?;
         let before = self.session.as_ref().map(|session| &session.agreement);
         let ours = negotiate::proposal(&self.offer, self.role, before, guess.is_some());
+        let ours = match &guess {
+            Some(guess) if before.is_none() => self.fitting(ours, guess.public.len()),
+            _ => ours,
+        };
         let mut buf = self.take_buffer(ours.len());
         buf.extend(&ours);
         let guessed = guess
@@ -293,6 +297,9 @@ impl Transport {
         }
         let (agreement, markers) =
             negotiate::agree(&self.offer, self.role, &KexInit::decode(&ours)?, &theirs)?;
+        if first {
+            self.check_short(&agreement, &theirs)?;
+        }
         // Both halves of the rule count: a server passes the packet over where either differs.
         if first {
             self.guess_was_right = guess.as_ref().map(|_| markers.same_first);

@@ -35,6 +35,7 @@ mod negotiate;
 mod newkeys;
 mod outbox;
 mod rekey;
+mod short;
 mod streams;
 mod version;
 
@@ -146,6 +147,8 @@ pub(crate) struct Transport {
     /// Client: whether the guess of the first exchange was right; `None` without one, or before
     /// the server's KEXINIT.
     pub(crate) guess_was_right: Option<bool>,
+    /// Client: our first KEXINIT is a short one.
+    pub(crate) offers_short: bool,
     pub(crate) session: Option<Session>,
     pub(crate) current: CurrentKeys,
     pub(crate) authenticated: bool,
@@ -257,6 +260,7 @@ impl Transport {
             server_names_it_first: false,
             peer_lists: None,
             guess_was_right: None,
+            offers_short: false,
             session: None,
             current: CurrentKeys::default(),
             authenticated: false,

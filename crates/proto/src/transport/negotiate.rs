@@ -73,9 +73,6 @@ pub(crate) fn proposal(
     let ciphers = join(offer.ciphers.iter().map(|each| each.name()));
     let macs = join(offer.macs.iter().map(|each| each.name()));
     let compression = join(offer.compression.iter().map(|each| each.name()));
-    // Names from our own tables are printable ASCII; an empty list would be a defect that the
-    // peer answers with "no common algorithm".
-    let list = |text| NameList::new(text).unwrap_or_default();
     KexInit {
         cookie: crypto::random::bytes(),
         kex: list(&kex),
@@ -92,6 +89,63 @@ pub(crate) fn proposal(
         reserved: 0,
     }
     .encode()
+}
+
+/// Names from our own tables are printable ASCII; an empty list would be a defect that the
+/// peer answers with "no common algorithm".
+fn list(text: &str) -> NameList<'_> {
+    NameList::new(text).unwrap_or_default()
+}
+
+/// A client's first KEXINIT with a guess behind it, in our own short spelling
+/// ([`names::LANGUAGE_SHORT_KEXINIT`]): what `spelled_out` adds is left out.
+pub(crate) fn short_proposal(offer: &Offer) -> Vec<u8> {
+    let kex = join(offer.kex.iter().map(|each| each.name()));
+    let host_key = join(offer.host_key.iter().map(|each| each.name()));
+    let ciphers = join(offer.ciphers.iter().map(|each| each.name()));
+    let needs_mac = |cipher: &CipherAlgorithm| cipher.kind() == CipherKind::Ctr;
+    let macs = match offer.ciphers.iter().any(needs_mac) {
+        true => join(offer.macs.iter().map(|each| each.name())),
+        false => String::new(),
+    };
+    KexInit {
+        cookie: crypto::random::bytes(),
+        kex: list(&kex),
+        host_key: list(&host_key),
+        cipher_c2s: list(&ciphers),
+        cipher_s2c: NameList::default(),
+        mac_c2s: list(&macs),
+        mac_s2c: NameList::default(),
+        compression_c2s: NameList::default(),
+        compression_s2c: NameList::default(),
+        language_c2s: list(names::LANGUAGE_SHORT_KEXINIT),
+        language_s2c: NameList::default(),
+        first_kex_packet_follows: true,
+        reserved: 0,
+    }
+    .encode()
+}
+
+/// The lists that a client means, and whether it used the short spelling: then an empty list from
+/// the server stands for that to the server, no compression need be named, and both markers of a
+/// client are meant.
+fn spelled_out<'a>(client: &KexInit<'a>) -> (KexInit<'a>, bool) {
+    if !client.language_c2s.contains(names::LANGUAGE_SHORT_KEXINIT) {
+        return (*client, false);
+    }
+    let or = |list: NameList<'a>, other: NameList<'a>| match list.first() {
+        Some(_) => list,
+        None => other,
+    };
+    let none = list(names::COMPRESSION_NONE);
+    let meant = KexInit {
+        cipher_s2c: or(client.cipher_s2c, client.cipher_c2s),
+        mac_s2c: or(client.mac_s2c, client.mac_c2s),
+        compression_c2s: or(client.compression_c2s, none),
+        compression_s2c: or(client.compression_s2c, none),
+        ..*client
+    };
+    (meant, true)
 }
 
 /// `list`, with `first` in front if it is one of it.
@@ -128,6 +182,9 @@ pub(crate) fn agree(
         Role::Client => (ours, theirs),
         Role::Server => (theirs, ours),
     };
+    let (client, short) = spelled_out(client);
+    // The server's own markers are never meant otherwise.
+    let meant = short && role == Role::Server;
     let choice = Choice { role };
     let kex = choice.of("key exchange method", client.kex, server.kex, |name| {
         offer.kex.iter().copied().find(|each| each.name() == name)
@@ -158,8 +215,8 @@ pub(crate) fn agree(
     let same_first = client.kex.first() == server.kex.first()
         && client.host_key.first() == server.host_key.first();
     let markers = PeerMarkers {
-        strict_kex: theirs.kex.contains(strict),
-        ext_info: theirs.kex.contains(ext_info),
+        strict_kex: meant || theirs.kex.contains(strict),
+        ext_info: meant || theirs.kex.contains(ext_info),
         same_first,
         server_names_it_first: server.kex.first() == Some(kex.name())
             && server.host_key.first() == Some(host_key.name()),
@@ -252,7 +309,7 @@ impl DirectionSuite {
     fn public(&self) -> Direction {
         Direction {
             cipher: self.cipher.name(),
-            mac: self.mac.map_or("<implicit>", |mac| mac.name()),
+            mac: self.mac.map_or(Direction::IMPLICIT_MAC, |mac| mac.name()),
             compression: self.compression.name(),
         }
     }

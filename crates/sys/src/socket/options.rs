@@ -206,7 +206,12 @@ pub struct TcpInfo {
     pub pacing_rate_bytes: u64,
     /// Bytes a second that were delivered lately (0: not told).
     pub delivery_rate_bytes: u64,
+    /// Data came with the SYN, or left with it and was acknowledged (TCP Fast Open).
+    pub syn_data: bool,
 }
+
+/// Of `tcpi_options` in linux/tcp.h.
+const TCPI_OPT_SYN_DATA: u8 = 32;
 
 /// Asks for [`TcpInfo`]; fields that an older kernel does not know are 0.
 ///
@@ -241,6 +246,7 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
         notsent_bytes: info.tcpi_notsent_bytes,
         pacing_rate_bytes: info.tcpi_pacing_rate,
         delivery_rate_bytes: info.tcpi_delivery_rate,
+        syn_data: info.tcpi_options & TCPI_OPT_SYN_DATA != 0,
     })
 }
 

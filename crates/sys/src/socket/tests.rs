@@ -253,3 +253,57 @@ fn localhost_resolves_and_the_family_filter_holds() {
         Err(ResolveError::BadName)
     ));
 }
+
+/// A network of this thread's own, with TCP Fast Open for clients and servers.
+fn network_with_fast_open() -> io::Result<()> {
+    crate::namespace::unshare_network()?;
+    crate::tun::bring_up("lo")?;
+    std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3")
+}
+
+/// Whether 1000 bytes written to a new connection arrive with its SYN, as the kernel says at both
+/// ends.
+fn arrives_with_syn(listener: &OwnedFd) -> bool {
+    let from = ConnectFrom {
+        fast_open: true,
+        ..ConnectFrom::default()
+    };
+    let target = local_address(listener).unwrap();
+    let client = match connect_start(target, &from).unwrap() {
+        Connecting::Done(client) => client,
+        Connecting::InProgress(client) => {
+            crate::io::wait_writable(&client, None).unwrap();
+            connect_finish(&client).unwrap();
+            client
+        }
+    };
+    assert_eq!(rustix::io::write(&client, &[7; 1000]).unwrap(), 1000);
+    crate::io::wait_readable(listener, None).unwrap();
+    let (server, _) = accept(listener).unwrap();
+    crate::io::wait_readable(&server, None).unwrap();
+    assert_eq!(rustix::io::read(&server, &mut [0; 2000]).unwrap(), 1000);
+    // The client's end knows once the answer to its SYN has come.
+    rustix::io::write(&server, &[8]).unwrap();
+    crate::io::wait_readable(&client, None).unwrap();
+    let theirs = tcp_info(&server).unwrap().syn_data;
+    assert_eq!(tcp_info(&client).unwrap().syn_data, theirs);
+    theirs
+}
+
+/// With the cookie of a connection before; without it, and with a listener that was not asked to,
+/// connections are made as ever.
+#[test]
+fn fast_open_takes_the_first_bytes_with_the_syn() {
+    let thread = std::thread::spawn(|| {
+        if let Err(error) = network_with_fast_open() {
+            eprintln!("skipped: a network of its own cannot be had: {error}");
+            return;
+        }
+        let listener = listen(loopback(), 4, true, false).unwrap();
+        assert!(!arrives_with_syn(&listener) && !arrives_with_syn(&listener));
+        set_fastopen_queue(&listener, 4).unwrap();
+        assert!(!arrives_with_syn(&listener), "no cookie was there yet");
+        assert!(arrives_with_syn(&listener) && arrives_with_syn(&listener));
+    });
+    thread.join().unwrap();
+}

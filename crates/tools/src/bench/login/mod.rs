@@ -31,26 +31,29 @@ pub(super) struct Visit {
     pub(super) options: &'static [&'static str],
 }
 
-/// The chains, our client twice: as it is, after a login to the same server, and as if it were
-/// the first.
-pub(super) fn visits(bench: &Bench) -> (Vec<Visit>, Vec<Entry>) {
-    let mut both = Vec::new();
+/// A way in which our client logs in: what it is called, and its options.
+pub(super) type Manner = (&'static str, &'static [&'static str]);
+
+/// As if it were the first login.
+pub(super) const COLD: Manner = ("cold", &["-oLoginCache=no"]);
+
+/// The chains, those of our client several times: as it is, after a login to the same server, and
+/// in these manners.
+pub(super) fn visits(bench: &Bench, manners: &[Manner]) -> (Vec<Visit>, Vec<Entry>) {
+    let mut all = Vec::new();
     for (chain, entry) in bench.chains() {
-        let cold = Entry::new(format!("{}, cold", entry.label), entry.part);
-        both.push((
-            Visit {
-                chain,
-                options: &[],
-            },
-            entry,
-        ));
+        let (label, part) = (entry.label.clone(), entry.part);
+        let options: &[&str] = &[];
+        all.push((Visit { chain, options }, entry));
         let ours = bench.suites.get(chain.client);
         if ours.is_some_and(|suite| suite.kind == Kind::Ours) {
-            let options = &["-oLoginCache=no"];
-            both.push((Visit { chain, options }, cold));
+            for (name, options) in manners {
+                let entry = Entry::new(format!("{label}, {name}"), part);
+                all.push((Visit { chain, options }, entry));
+            }
         }
     }
-    both.into_iter().unzip()
+    all.into_iter().unzip()
 }
 
 /// Measures logins to servers that keep running, one for each chain.
@@ -62,7 +65,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
 }
 
 fn one_by_one(bench: &Bench) -> Group {
-    let (visits, entries) = visits(bench);
+    let (visits, entries) = visits(bench, &[COLD]);
     let mut labs: Vec<Result<Lab, String>> = visits
         .iter()
         .map(|visit| bench.lab(visit.chain.server, &bench.servers, "MaxStartups 1000"))

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sys::tun::{Interface, Tun};
 
 use super::figures::{Emit, Entry, Group, Part, Per, Unit};
-use super::login::visits;
+use super::login::{COLD, Manner, visits};
 use super::options::{Algorithms, Direction, Row, Way};
 use super::rounds::{Bench, Chain as Ends, Miss, Sample};
 use super::transfer::{self, Chain, Files, Transfer};
@@ -106,12 +106,14 @@ fn network(address: Ipv4Addr) -> io::Result<Tun> {
             queue_packets: 10_000,
         },
     )?;
-    for (name, start) in [("tcp_rmem", 131_072), ("tcp_wmem", 16_384)] {
+    for (name, value) in [
+        ("tcp_rmem", format!("4096 131072 {TCP_BUFFER_BYTES}")),
+        ("tcp_wmem", format!("4096 16384 {TCP_BUFFER_BYTES}")),
+        // Clients and servers; who asks for it gets it.
+        ("tcp_fastopen", "3".to_owned()),
+    ] {
         // These belong to the network of the thread that opens them.
-        std::fs::write(
-            format!("/proc/sys/net/ipv4/{name}"),
-            format!("4096 {start} {TCP_BUFFER_BYTES}"),
-        )?;
+        std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value)?;
     }
     Ok(tun)
 }
@@ -215,7 +217,9 @@ fn streams(
 fn logins(bench: &Bench, world: &World) -> Result<Group, String> {
     /// Round-trip times that are compared.
     const RTTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(200)];
-    let (visits, entries) = visits(bench);
+    /// With the cookie of a connection before, as the second round has it.
+    const FAST_OPEN: Manner = ("fast open", &["-oTCPFastOpen=yes"]);
+    let (visits, entries) = visits(bench, &[COLD, FAST_OPEN]);
     let mut labs = bench.labs(&world.far, "MaxStartups 1000");
     let group = Group {
         row: Row::Wan.name(),
@@ -230,6 +234,7 @@ fn logins(bench: &Bench, world: &World) -> Result<Group, String> {
                 RTTS[1].as_millis()
             ),
             "cold: without what the last login taught (LoginCache no)".into(),
+            "fast open: TCPFastOpen yes; servers that do not listen for it connect as ever".into(),
         ],
     };
     Ok(

@@ -3,6 +3,8 @@
 //!
 //! docs/login.md tells what goes ahead and when; each test is named after the rule that it guards.
 
+mod short;
+
 use std::fs;
 
 use hostile::liar::{Liar, Offer, Reply};
@@ -660,10 +662,11 @@ fn nothing_goes_ahead_where_it_is_not_wanted() {
     ended(&outcome, 0);
 }
 
-#[test]
-fn nothing_goes_ahead_into_a_compressed_stream() {
+/// A login with compression, in which nothing but the signed request went ahead; then `script` has
+/// the sequence numbers of what followed.
+fn compressed_login(script: impl FnOnce(&mut Liar<Tcp>, &[u32]) + Send) -> Outcome {
     let arguments = ["-C", "user@127.0.0.1", "the command"];
-    let outcome = client_at(&Scratch::new(), &arguments, |liar| {
+    client_at(&Scratch::new(), &arguments, |liar| {
         let offer = Offer {
             compression: "zlib@openssh.com".into(),
             ..Offer::default()
@@ -674,26 +677,21 @@ fn nothing_goes_ahead_into_a_compressed_stream() {
         grant(liar);
         liar.start_compression();
         // It is logged in now, and reads on.
-        take_numbered(liar, &ALL[2..]);
-        serve_started(liar, 0, 0);
-    });
+        let left = take_numbered(liar, &ALL[2..]);
+        script(liar, &left);
+    })
+}
+
+#[test]
+fn nothing_goes_ahead_into_a_compressed_stream() {
+    let outcome = compressed_login(|liar, _| serve_started(liar, 0, 0));
     ended(&outcome, 0);
 }
 
 /// A packet that is compressed gets its number late; the answer to it is known all the same.
 #[test]
 fn a_request_that_is_not_understood_has_failed_in_a_compressed_stream_too() {
-    let arguments = ["-C", "user@127.0.0.1", "the command"];
-    let outcome = client_at(&Scratch::new(), &arguments, |liar| {
-        let offer = Offer {
-            compression: "zlib@openssh.com".into(),
-            ..Offer::default()
-        };
-        exchange_as(liar, OPENSSH, &offer);
-        take_all(liar, 2);
-        grant(liar);
-        liar.start_compression();
-        let left = take_numbered(liar, &ALL[2..]);
+    let outcome = compressed_login(|liar, left| {
         confirm(liar, 0);
         liar.say(&Unimplemented { sequence: left[1] });
         while liar.next_payload().is_some() {}
@@ -733,7 +731,11 @@ const ALIAS: [&str; 4] = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1", "the co
 
 /// One honest login, after which the client knows what this server names first.
 fn teach(scratch: &Scratch, version: &str) {
-    let outcome = client_at(scratch, &ALIAS, |liar| {
+    teach_with(scratch, version, &ALIAS);
+}
+
+fn teach_with(scratch: &Scratch, version: &str, arguments: &[&str]) {
+    let outcome = client_at(scratch, arguments, |liar| {
         exchange_as(liar, version, &Offer::default());
         assert!(!liar.victims_kexinit().first_kex_packet_follows);
         serve_all(liar, 0);
