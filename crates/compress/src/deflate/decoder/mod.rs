@@ -8,6 +8,7 @@
 //! A sender that does anything else is right, too: from the packet on that ends elsewhere, a
 //! resumable inflate takes over until NEWKEYS.
 
+mod fast;
 mod inflate;
 mod tables;
 

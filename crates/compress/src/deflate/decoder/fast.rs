@@ -1,0 +1,213 @@
+//! The symbols of a block while input and output are far from their ends: words are read and
+//! written whole, and checked once a turn.
+
+use super::inflate::{Input, Stop, Tables};
+use super::tables::{DISTANCE_BITS, END, INVALID, LITERAL, LITLEN_BITS, SECOND, SPECIAL};
+use crate::deflate::SLACK_BYTES;
+use crate::deflate::symbols::MAX_MATCH;
+
+/// Input that one turn may read, bytes: two words.
+const INPUT_MARGIN: usize = 16;
+/// Output that it may write: three literals, a match, and a copy's last words.
+const OUTPUT_MARGIN: usize = 3 + MAX_MATCH + SLACK_BYTES;
+
+/// `None`: the end of something is near.
+pub(super) fn fast(
+    tables: &Tables,
+    input: &mut Input<'_>,
+    window: &mut [u8],
+    out: &mut usize,
+    end: usize,
+) -> Option<Stop> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
+        // SAFETY: the CPU has what the function needs.
+        return unsafe { fast_bmi2(tables, input, window, out, end) };
+    }
+    fast_body(tables, input, window, out, end)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "bmi1,bmi2")]
+fn fast_bmi2(
+    tables: &Tables,
+    input: &mut Input<'_>,
+    window: &mut [u8],
+    out: &mut usize,
+    end: usize,
+) -> Option<Stop> {
+    fast_body(tables, input, window, out, end)
+}
+
+#[inline(always)]
+fn fast_body(
+    tables: &Tables,
+    input: &mut Input<'_>,
+    window: &mut [u8],
+    out: &mut usize,
+    end: usize,
+) -> Option<Stop> {
+    let in_last = input.bytes.len().checked_sub(INPUT_MARGIN)?;
+    let out_last = (end + SLACK_BYTES).checked_sub(OUTPUT_MARGIN)?;
+    let mut at = *out;
+    let mut from = input.at;
+    let mut bits = input.bits;
+    let mut count = input.count;
+    let bytes = input.bytes.as_ptr();
+    let to = window.as_mut_ptr();
+    let mut stop = None;
+    macro_rules! refill {
+        () => {
+            // SAFETY: a turn begins with `from <= in_last`, 16 bytes before the input's end, and
+            // refills twice, by at most 8 bytes each.
+            let word = unsafe { bytes.add(from).cast::<u64>().read_unaligned() }.to_le();
+            bits |= word << (count & 63);
+            from = from.wrapping_add(((63_u32.wrapping_sub(count)) >> 3) as usize);
+            count |= 56;
+        };
+    }
+    macro_rules! take {
+        ($count:expr) => {
+            let used = $count & 63;
+            bits >>= used;
+            count = count.wrapping_sub(used);
+        };
+    }
+    macro_rules! look {
+        () => {
+            tables.litlen[(bits & ((1 << LITLEN_BITS) - 1)) as usize]
+        };
+    }
+    macro_rules! literal {
+        ($entry:expr) => {
+            take!($entry);
+            // SAFETY: a turn begins with `at <= out_last`, OUTPUT_MARGIN before the slack's end,
+            // and writes three literals at most before its match.
+            unsafe { to.add(at).write(($entry >> 16) as u8) };
+            at = at.wrapping_add(1);
+        };
+    }
+    'turns: while from <= in_last && at <= out_last {
+        refill!();
+        let mut entry = look!();
+        if entry & LITERAL != 0 {
+            literal!(entry);
+            entry = look!();
+            if entry & LITERAL != 0 {
+                literal!(entry);
+                entry = look!();
+                if entry & LITERAL != 0 {
+                    literal!(entry);
+                    continue 'turns;
+                }
+            }
+        }
+        // Two literals took at most 22 bits: 34 are left for a length's 20.
+        if entry & SPECIAL != 0 {
+            if entry & SECOND != 0 {
+                take!(entry);
+                let index = bits & ((1 << ((entry >> 8) & 15)) - 1);
+                // The place is below 2342, as `tables` made it, and within the table in any case.
+                let place = (entry >> 16) as usize + index as usize;
+                entry = tables.litlen.get(place).copied().unwrap_or(INVALID);
+                if entry & LITERAL != 0 {
+                    literal!(entry);
+                    continue 'turns;
+                }
+            }
+            if entry & SPECIAL != 0 {
+                take!(entry);
+                stop = Some(if entry & END != 0 {
+                    Stop::EndOfBlock
+                } else {
+                    Stop::Corrupt
+                });
+                break 'turns;
+            }
+        }
+        let saved = bits;
+        take!(entry);
+        let code_bits = (entry >> 8) & 15;
+        let extra = (saved & ((1_u64 << (entry & 63)) - 1)) >> code_bits;
+        let length = (entry >> 16) as usize + extra as usize;
+        refill!();
+        let mut entry = tables.distance[(bits & ((1 << DISTANCE_BITS) - 1)) as usize];
+        if entry & SPECIAL != 0 {
+            if entry & SECOND != 0 {
+                take!(entry);
+                let index = bits & ((1 << ((entry >> 8) & 15)) - 1);
+                let place = (entry >> 16) as usize + index as usize;
+                entry = tables.distance.get(place).copied().unwrap_or(INVALID);
+            }
+            if entry & SPECIAL != 0 {
+                stop = Some(Stop::Corrupt);
+                break 'turns;
+            }
+        }
+        let saved = bits;
+        take!(entry);
+        let code_bits = (entry >> 8) & 15;
+        let extra = (saved & ((1_u64 << (entry & 63)) - 1)) >> code_bits;
+        let distance = (entry >> 16) as usize + extra as usize;
+        if distance > at {
+            stop = Some(Stop::Corrupt);
+            break 'turns;
+        }
+        debug_assert!(length <= MAX_MATCH && distance >= 1);
+        // SAFETY: `1 <= distance <= at`, so that the source begins inside the window. The copy
+        // writes less than SLACK_BYTES past `at + length`, and `at` is at most three literals
+        // past `out_last`, so all is before the slack's end.
+        unsafe { copy(to, at, distance, length) };
+        at = at.wrapping_add(length);
+    }
+    *out = at;
+    // Whole bytes among the bits go back. All of them came from the input: bits that a packet
+    // brought with it are fewer than ten, and its block's header took three.
+    input.at = from.wrapping_sub((count >> 3) as usize);
+    input.count = count & 7;
+    input.bits = bits & ((1 << input.count) - 1);
+    stop
+}
+
+/// Copies `length` bytes from `distance` before `at` to `at`, each as it is when its turn comes,
+/// and writes up to 31 bytes more behind them.
+///
+/// # Safety
+/// `1 <= distance <= at`, and `window` may be written to up to `at + length + 31`.
+#[inline(always)]
+pub(super) unsafe fn copy(window: *mut u8, at: usize, distance: usize, length: usize) {
+    // SAFETY: the caller's promise. Words overlap only where the source is at least a word's
+    // length behind: `read` comes before `write`, and what is read has been written.
+    unsafe {
+        let mut to = window.add(at);
+        let end = to.add(length);
+        let mut from = to.sub(distance);
+        if distance >= 16 {
+            while to < end {
+                let word = from.cast::<[u64; 2]>().read_unaligned();
+                to.cast::<[u64; 2]>().write_unaligned(word);
+                from = from.add(16);
+                to = to.add(16);
+            }
+        } else if distance == 1 {
+            let word = [u64::from(from.read()).wrapping_mul(0x0101_0101_0101_0101); 2];
+            while to < end {
+                to.cast::<[u64; 2]>().write_unaligned(word);
+                to = to.add(16);
+            }
+        } else if distance >= 8 {
+            while to < end {
+                let word = from.cast::<u64>().read_unaligned();
+                to.cast::<u64>().write_unaligned(word);
+                from = from.add(8);
+                to = to.add(8);
+            }
+        } else {
+            while to < end {
+                to.write(from.read());
+                from = from.add(1);
+                to = to.add(1);
+            }
+        }
+    }
+}
