@@ -223,7 +223,10 @@ impl Compressor {
     /// Whether [`Compressor::shed`] would free anything worth it.
     #[must_use]
     pub fn has_spare(&self) -> bool {
-        self.window.is_spread() || self.engines.has_spare()
+        let engine = self.engine.as_ref();
+        self.window.is_spread()
+            || self.engines.has_spare()
+            || engine.is_some_and(|engine| engine.is_spread())
     }
 
     /// Frees what bulk data needed: all but the history, and the tables of small payloads
@@ -233,6 +236,7 @@ impl Compressor {
         let cut = self.window.shed();
         if let Some(engine) = &mut self.engine {
             engine.shift(cut);
+            engine.shed();
         }
     }
 

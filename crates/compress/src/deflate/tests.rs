@@ -421,3 +421,96 @@ fn long_runs_and_far_matches_keep_their_bytes() {
         }
     }
 }
+
+/// Each piece is the two before it: nothing repeats evenly, and everything repeats.
+fn fibonacci(len: usize) -> Vec<u8> {
+    let (mut shorter, mut longer) = (b"a".to_vec(), b"ab".to_vec());
+    while longer.len() < len {
+        let next = [longer.as_slice(), &shorter].concat();
+        shorter = std::mem::replace(&mut longer, next);
+    }
+    longer.truncate(len);
+    longer
+}
+
+/// Places by the hundred with the same beginning and end, of which each is longer by a byte.
+fn ladder(len: usize, random: &mut Random) -> Vec<u8> {
+    let unit = data(0, 300, random);
+    let mut out = Vec::with_capacity(len + 600);
+    while out.len() < len {
+        for cut in 4..260 {
+            out.extend_from_slice(&unit[..cut]);
+            out.push(random.next() as u8);
+        }
+    }
+    out.truncate(len);
+    out
+}
+
+#[test]
+fn plans_keep_their_bytes_and_their_memory() {
+    let mut random = Random::new(11);
+    let mut hostile = vec![fibonacci(200_000), ladder(200_000, &mut random)];
+    for period in [1, 2, 3, 7, 31, 255, 259, 4096, 32_767, 32_768, 32_769] {
+        let unit = data(0, period, &mut random);
+        hostile.push(unit.iter().copied().cycle().take(100_000).collect());
+    }
+    // Every place has matches of many lengths.
+    hostile.push(data(3, 100_000, &mut random));
+    hostile.push((0..100_000).map(|_| random.below(2) as u8).collect());
+    for level in [8, 9] {
+        for bytes in &hostile {
+            let mut sender = Sender::new();
+            let mut oracle = Inflate::new(false, 15);
+            for payload in bytes.chunks(32 * 1024) {
+                let packet = sender.send(payload, level, Flush::Sync);
+                oracle_takes(&mut oracle, &packet, payload);
+            }
+            let packet = sender.send(bytes, level, Flush::Partial);
+            oracle_takes(&mut oracle, &packet, bytes);
+            assert!(sender.engine.is_spread());
+            assert!(sender.engine.plan_bytes() <= 900 * 1024);
+            sender.engine.shed();
+            assert_eq!(sender.engine.plan_bytes(), 0);
+        }
+    }
+}
+
+#[test]
+fn more_effort_makes_less_and_the_most_less_than_the_oracle_can() {
+    for kind in [2, 3, 5, 6] {
+        let mut random = Random::new(kind as u64 + 40);
+        let payloads: Vec<Vec<u8>> = (0..8).map(|_| data(kind, 32 * 1024, &mut random)).collect();
+        let made = |level| -> usize {
+            let mut sender = Sender::new();
+            let packets = payloads.iter();
+            packets
+                .map(|it| sender.send(it, level, Flush::Sync).len())
+                .sum()
+        };
+        let mut oracle = Deflate::new(9, false, 15);
+        let packets = payloads.iter();
+        let theirs: usize = packets
+            .map(|it| oracle_packet(&mut oracle, it, DeflateFlush::SyncFlush).len())
+            .sum();
+        let (quick, usual, much, most) = (made(1), made(6), made(8), made(9));
+        assert!(most <= much && much < usual && usual < quick, "kind {kind}");
+        // Of copies of copies there are so many that who looks at more of them wins.
+        let part = if kind == 5 { 104 } else { 99 };
+        assert!(most * 100 < theirs * part, "kind {kind}: {most}, {theirs}");
+    }
+}
+
+#[test]
+fn plans_go_on_where_other_levels_have_been() {
+    let mut random = Random::new(5);
+    let mut sender = Sender::new();
+    let mut oracle = Inflate::new(false, 15);
+    for round in 0..120 {
+        let len = [300, 511, 512, 5000, 32 * 1024, 41_000][random.below(6)];
+        let payload = data(round, len, &mut random);
+        let level = [1, 6, 8, 9][random.below(4)];
+        let packet = sender.send(&payload, level, Flush::Sync);
+        oracle_takes(&mut oracle, &packet, &payload);
+    }
+}

@@ -38,12 +38,20 @@ impl<'a> BitWriter<'a> {
         }
     }
 
+    /// The writer itself; nothing can be written to what is left in its place.
+    pub(super) fn take(&mut self) -> Self {
+        Self {
+            bytes: core::mem::take(&mut self.bytes),
+            ..*self
+        }
+    }
+
     /// Adds the low `count` bits of `bits`, above which there are none. Between two flushes at
     /// most 56.
     #[inline(always)]
-    pub(super) fn add(&mut self, bits: u32, count: u32) {
-        debug_assert!(count < 32 && bits >> count == 0 && self.count + count <= 64);
-        self.bits |= u64::from(bits) << (self.count & 63);
+    pub(super) fn add(&mut self, bits: u64, count: u32) {
+        debug_assert!(self.count + count < 64 && bits >> count == 0);
+        self.bits |= bits << (self.count & 63);
         self.count = self.count.wrapping_add(count);
     }
 

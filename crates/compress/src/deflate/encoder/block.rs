@@ -1,12 +1,16 @@
 //! One block: what was chosen for it, how often each symbol occurs, and the cheapest of the three
 //! ways to write it down (RFC 1951 §3.2.4 to §3.2.7).
 
+use core::ops::Range;
+
 use super::bits::{BitWriter, Carry, space_for};
-use super::huffman::{self, Word, word, word_bits, word_count};
+use super::header::Header;
+use super::huffman::{self, Word};
+use super::matcher::View;
+use super::write::{self, Words};
 use crate::deflate::symbols::{
-    DISTANCE_BASE, DISTANCE_EXTRA, DISTANCE_SYMBOLS, END_OF_BLOCK, FIRST_LENGTH, LENGTH_BASE,
-    LENGTH_EXTRA, LENGTH_SLOT, LITLEN_SYMBOLS, PRECODE_EXTRA, PRECODE_ORDER, PRECODE_SYMBOLS,
-    STATIC_LITLEN_BITS, distance_slot,
+    DISTANCE_EXTRA, DISTANCE_SYMBOLS, END_OF_BLOCK, FIRST_LENGTH, LENGTH_EXTRA, LENGTH_SLOT,
+    LITLEN_SYMBOLS, STATIC_LITLEN_BITS, distance_slot,
 };
 
 /// The most matches in a block.
@@ -20,7 +24,6 @@ const LEAST_DYNAMIC_BYTES: usize = 40;
 const MAX_LITLEN_BITS: usize = 14;
 /// Fewer literals say nothing of what one takes.
 const LEAST_LITERALS: u32 = 64;
-const MAX_PRECODE_BITS: usize = 7;
 const STORED_HEADER_BYTES: usize = 5;
 
 /// Literals and the match behind them.
@@ -42,6 +45,18 @@ impl Sequence {
     pub(super) fn length(self) -> usize {
         (self.literals_and_length & 511) as usize
     }
+
+    /// 32768 is 0.
+    #[inline(always)]
+    pub(super) fn distance(self) -> u16 {
+        self.distance
+    }
+
+    /// The distance's symbol.
+    #[inline(always)]
+    pub(super) fn slot(self) -> usize {
+        usize::from(self.slot)
+    }
 }
 
 /// How often each symbol occurs. The arrays are as long as their indices can be.
@@ -62,16 +77,14 @@ impl Frequencies {
 
 /// The codes of a block.
 pub(super) struct Codes {
-    litlen_bits: [u8; LITLEN_SYMBOLS + 2],
-    distance_bits: [u8; 32],
+    pub(super) litlen_bits: [u8; LITLEN_SYMBOLS + 2],
+    pub(super) distance_bits: [u8; 32],
 }
 
 /// What has been chosen for the block at hand.
 pub(super) struct Block {
     pub(super) sequences: Vec<Sequence>,
     pub(super) frequencies: Frequencies,
-    /// Literals behind the last match.
-    literals: u32,
     literal_bits: Option<usize>,
 }
 
@@ -83,7 +96,6 @@ impl Block {
         Self {
             sequences: Vec::new(),
             frequencies: Frequencies::new(),
-            literals: 0,
             literal_bits: None,
         }
     }
@@ -92,7 +104,6 @@ impl Block {
     pub(super) fn clear(&mut self) {
         self.sequences.clear();
         self.frequencies = Frequencies::new();
-        self.literals = 0;
         self.literal_bits = None;
     }
 
@@ -106,25 +117,25 @@ impl Block {
         self.sequences.len() >= MAX_SEQUENCES
     }
 
+    /// A literal occurs so many times.
     #[inline(always)]
-    pub(super) fn literal(&mut self, byte: u8) {
+    pub(super) fn literal(&mut self, byte: u8, times: u32) {
         let place = &mut self.frequencies.litlen[usize::from(byte)];
-        *place = place.wrapping_add(1);
-        self.literals = self.literals.wrapping_add(1);
+        *place = place.wrapping_add(times);
     }
 
+    /// Each of `bytes` is a literal.
     #[inline(always)]
     pub(super) fn literals(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            let place = &mut self.frequencies.litlen[usize::from(*byte)];
-            *place = place.wrapping_add(1);
+            self.literal(*byte, 1);
         }
-        self.literals = self.literals.wrapping_add(bytes.len() as u32);
     }
 
-    /// A match of 3 to 258 bytes, 1 to 32768 back.
+    /// A match of 3 to 258 bytes, 1 to 32768 back, with `literals` before it, which have been
+    /// counted by themselves.
     #[inline(always)]
-    pub(super) fn repeat(&mut self, length: usize, distance: usize) {
+    pub(super) fn repeat(&mut self, literals: usize, length: usize, distance: usize) {
         let slot = distance_slot(distance);
         let length_slot = usize::from(LENGTH_SLOT[length & 511]) & 31;
         let place = &mut self.frequencies.litlen[FIRST_LENGTH + length_slot];
@@ -132,19 +143,19 @@ impl Block {
         let place = &mut self.frequencies.distance[slot & 31];
         *place = place.wrapping_add(1);
         self.sequences.push(Sequence {
-            literals_and_length: self.literals << 9 | (length & 511) as u32,
-            // 32768 is 0 here and again 32768 below.
+            literals_and_length: (literals << 9 | (length & 511)) as u32,
+            // 32768 is 0 here and again 32768 where it is written.
             distance: (distance & 0x7fff) as u16,
             slot: slot as u16,
         });
-        self.literals = 0;
     }
 
-    /// Writes `plain`, the bytes of this block, to `scratch` behind `carry` in the cheapest way;
-    /// returns the bytes and the carry behind them. `None` is a defect of ours.
+    /// Writes `plain` of `view`, the bytes of this block, to `scratch` behind `carry` in the
+    /// cheapest way; returns the bytes and the carry behind them. `None` is a defect of ours.
     pub(super) fn write<'a>(
         &mut self,
-        plain: &[u8],
+        view: View<'_>,
+        plain: Range<usize>,
         carry: Carry,
         scratch: &'a mut Vec<u8>,
     ) -> Option<(&'a [u8], Carry)> {
@@ -164,7 +175,9 @@ impl Block {
             }
         }
         if dynamic.is_none() && static_bits >= stored_bits {
-            return store_into(plain, carry, scratch);
+            scratch.clear();
+            store(view.span(plain.start, plain.end), carry, scratch);
+            return Some((scratch.as_slice(), Carry::default()));
         }
         let space = space_for(least);
         if scratch.len() < space {
@@ -177,11 +190,19 @@ impl Block {
                 header.write(&mut out);
                 let litlen = huffman::words(&codes.litlen_bits);
                 let distance = huffman::words(&codes.distance_bits);
-                self.write_symbols(plain, &litlen, &distance, &mut out);
+                let words = Words {
+                    litlen: &litlen,
+                    distance: &distance,
+                };
+                write::symbols(&self.sequences, view, plain, &words, &mut out);
             }
             None => {
                 out.add(0b010, 3);
-                self.write_symbols(plain, &STATIC_LITLEN, &STATIC_DISTANCE, &mut out);
+                let words = Words {
+                    litlen: &STATIC_LITLEN,
+                    distance: &STATIC_DISTANCE,
+                };
+                write::symbols(&self.sequences, view, plain, &words, &mut out);
             }
         }
         out.finish()
@@ -236,107 +257,6 @@ impl Block {
             sum(&of.litlen[FIRST_LENGTH..], &LENGTH_EXTRA) + sum(&of.distance, &DISTANCE_EXTRA);
         (symbols + extra) as usize
     }
-
-    fn write_symbols(
-        &self,
-        plain: &[u8],
-        litlen: &[Word; 288],
-        distance: &[Word; 32],
-        out: &mut BitWriter<'_>,
-    ) {
-        let lengths = length_words(litlen);
-        let mut rest = plain;
-        for sequence in &self.sequences {
-            let (literals, behind) = rest.split_at(sequence.literals().min(rest.len()));
-            write_literals(literals, litlen, out);
-            let length = sequence.length();
-            let code = lengths[length & 511];
-            out.add(word_bits(code), word_count(code));
-            let slot = usize::from(sequence.slot) & 31;
-            let code = distance[slot];
-            out.add(word_bits(code), word_count(code));
-            let extra = u32::from(EXTRA[slot]);
-            let above = u32::from(sequence.distance.wrapping_sub(BASE[slot]));
-            out.add(above & ((1 << extra) - 1), extra);
-            out.flush();
-            rest = behind.get(length..).unwrap_or_default();
-        }
-        write_literals(rest, litlen, out);
-        let end = litlen[END_OF_BLOCK];
-        out.add(word_bits(end), word_count(end));
-        out.flush();
-    }
-}
-
-/// [`DISTANCE_EXTRA`] and [`DISTANCE_BASE`], as long as an index of five bits.
-static EXTRA: [u8; 32] = {
-    let mut extra = [0; 32];
-    let mut slot = 0;
-    while slot < DISTANCE_SYMBOLS {
-        extra[slot] = DISTANCE_EXTRA[slot];
-        slot += 1;
-    }
-    extra
-};
-static BASE: [u16; 32] = {
-    let mut base = [0; 32];
-    let mut slot = 0;
-    while slot < DISTANCE_SYMBOLS {
-        base[slot] = DISTANCE_BASE[slot];
-        slot += 1;
-    }
-    base
-};
-
-/// Leaves fewer than eight bits unwritten.
-#[inline(always)]
-fn write_literals(literals: &[u8], words: &[Word; 288], out: &mut BitWriter<'_>) {
-    let add = |out: &mut BitWriter<'_>, byte: u8| {
-        let code = words[usize::from(byte)];
-        out.add(word_bits(code), word_count(code));
-    };
-    let mut fours = literals.chunks_exact(4);
-    for four in &mut fours {
-        for byte in four {
-            add(out, *byte);
-        }
-        out.flush();
-    }
-    let rest = fours.remainder();
-    if !rest.is_empty() {
-        for byte in rest {
-            add(out, *byte);
-        }
-        out.flush();
-    }
-}
-
-/// The code and extra bits of each length.
-fn length_words(litlen: &[Word; 288]) -> [Word; 512] {
-    let mut words = [0; 512];
-    let slots = LENGTH_BASE.iter().zip(&LENGTH_EXTRA).enumerate();
-    for (slot, (base, extra)) in slots {
-        let code = litlen[FIRST_LENGTH + slot];
-        let (bits, count) = (word_bits(code), word_count(code));
-        // Slot 27 has room for one length more than it stands for: 258 has a slot of its own,
-        // which comes behind and overwrites it.
-        for above in 0..1_u32 << extra {
-            let place = usize::from(*base) + above as usize;
-            words[place & 511] = word(bits | above << count, count + u32::from(*extra));
-        }
-    }
-    words
-}
-
-/// Writes `plain` as stored blocks behind `carry` to `scratch`.
-fn store_into<'a>(
-    plain: &[u8],
-    carry: Carry,
-    scratch: &'a mut Vec<u8>,
-) -> Option<(&'a [u8], Carry)> {
-    scratch.clear();
-    store(plain, carry, scratch);
-    Some((scratch.as_slice(), Carry::default()))
 }
 
 /// Appends `plain` as stored blocks behind `carry`: at most six bytes more for each 65535. Ends
@@ -365,121 +285,4 @@ pub(super) fn store_header(length: usize, carry: Carry, out: &mut Vec<u8>) {
     let length = (length & 0xffff) as u16;
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(&(!length).to_le_bytes());
-}
-
-/// The description of a dynamic block's codes, RFC 1951 §3.2.7.
-struct Header {
-    litlen_count: usize,
-    distance_count: usize,
-    precode_count: usize,
-    precode_bits: [u8; PRECODE_SYMBOLS],
-    /// Symbol of the precode in the low five bits, its extra bits above.
-    items: [u16; LITLEN_SYMBOLS + DISTANCE_SYMBOLS],
-    item_count: usize,
-    item_bits: usize,
-}
-
-impl Header {
-    fn new(codes: &Codes) -> Self {
-        let used = |bits: &[u8], least: usize| {
-            let last = bits.iter().rposition(|bits| *bits != 0);
-            last.map_or(least, |last| (last + 1).max(least))
-        };
-        let litlen_count = used(&codes.litlen_bits[..LITLEN_SYMBOLS], FIRST_LENGTH);
-        let distance_count = used(&codes.distance_bits[..DISTANCE_SYMBOLS], 1);
-        let mut all = [0_u8; LITLEN_SYMBOLS + DISTANCE_SYMBOLS];
-        all[..litlen_count].copy_from_slice(&codes.litlen_bits[..litlen_count]);
-        all[litlen_count..litlen_count + distance_count]
-            .copy_from_slice(&codes.distance_bits[..distance_count]);
-        let mut header = Self {
-            litlen_count,
-            distance_count,
-            precode_count: 0,
-            precode_bits: [0; PRECODE_SYMBOLS],
-            items: [0; LITLEN_SYMBOLS + DISTANCE_SYMBOLS],
-            item_count: 0,
-            item_bits: 0,
-        };
-        let mut frequencies = [0_u32; PRECODE_SYMBOLS];
-        header.gather(&all[..litlen_count + distance_count], &mut frequencies);
-        huffman::lengths(&frequencies, MAX_PRECODE_BITS, &mut header.precode_bits);
-        let order = PRECODE_ORDER.map(|symbol| header.precode_bits[usize::from(symbol)]);
-        header.precode_count = order
-            .iter()
-            .rposition(|bits| *bits != 0)
-            .map_or(4, |last| (last + 1).max(4));
-        let costs = header.precode_bits.iter().zip(&PRECODE_EXTRA);
-        header.item_bits = frequencies
-            .iter()
-            .zip(costs)
-            .map(|(count, (bits, extra))| *count as usize * usize::from(bits + extra))
-            .sum();
-        header
-    }
-
-    /// Turns code lengths into items: runs are said once.
-    fn gather(&mut self, lengths: &[u8], frequencies: &mut [u32; PRECODE_SYMBOLS]) {
-        let mut at = 0;
-        while at < lengths.len() {
-            let length = lengths[at];
-            let run = lengths[at..]
-                .iter()
-                .take_while(|each| **each == length)
-                .count();
-            at += run;
-            let mut left = run;
-            if length == 0 {
-                while left >= 3 {
-                    let said = left.min(138);
-                    // 17 says 3 to 10, 18 says 11 to 138.
-                    let (symbol, above) = if said < 11 {
-                        (17, said - 3)
-                    } else {
-                        (18, said - 11)
-                    };
-                    self.item(symbol, above, frequencies);
-                    left -= said;
-                }
-            } else {
-                self.item(usize::from(length), 0, frequencies);
-                left -= 1;
-                while left >= 3 {
-                    let said = left.min(6);
-                    self.item(16, said - 3, frequencies);
-                    left -= said;
-                }
-            }
-            for _ in 0..left {
-                self.item(usize::from(length), 0, frequencies);
-            }
-        }
-    }
-
-    fn item(&mut self, symbol: usize, above: usize, frequencies: &mut [u32; PRECODE_SYMBOLS]) {
-        frequencies[symbol] += 1;
-        self.items[self.item_count] = (symbol | above << 5) as u16;
-        self.item_count += 1;
-    }
-
-    fn bits(&self) -> usize {
-        3 + 5 + 5 + 4 + 3 * self.precode_count + self.item_bits
-    }
-
-    fn write(&self, out: &mut BitWriter<'_>) {
-        out.add((self.litlen_count - 257) as u32, 5);
-        out.add((self.distance_count - 1) as u32, 5);
-        out.add((self.precode_count - 4) as u32, 4);
-        out.flush();
-        for symbol in PRECODE_ORDER.iter().take(self.precode_count) {
-            out.add(u32::from(self.precode_bits[usize::from(*symbol)]), 3);
-            out.flush();
-        }
-        let words = huffman::words(&self.precode_bits);
-        for item in &self.items[..self.item_count] {
-            let symbol = usize::from(item & 31);
-            out.add(word_bits(words[symbol]), word_count(words[symbol]));
-            out.add(u32::from(item >> 5), u32::from(PRECODE_EXTRA[symbol]));
-            out.flush();
-        }
-    }
 }

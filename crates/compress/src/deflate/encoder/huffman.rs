@@ -31,15 +31,8 @@ pub(super) fn word_count(word: Word) -> u32 {
 pub(super) fn lengths(frequencies: &[u32], max_bits: usize, lengths: &mut [u8]) {
     debug_assert!(frequencies.len() <= MAX_SYMBOLS && lengths.len() == frequencies.len());
     lengths.fill(0);
-    // Frequency above, symbol below: sorted by both.
     let mut keys = [0_u32; MAX_SYMBOLS];
-    let mut used = 0;
-    for (symbol, frequency) in frequencies.iter().enumerate() {
-        if *frequency > 0 {
-            keys[used] = frequency << 9 | symbol as u32;
-            used += 1;
-        }
-    }
+    let used = sort(frequencies, &mut keys);
     if used < 2 {
         let only = (keys[0] & 511) as usize;
         lengths[only] = 1;
@@ -47,7 +40,6 @@ pub(super) fn lengths(frequencies: &[u32], max_bits: usize, lengths: &mut [u8]) 
         return;
     }
     let keys = &mut keys[..used];
-    keys.sort_unstable();
     let mut symbols = [0_u16; MAX_SYMBOLS];
     for (symbol, key) in symbols.iter_mut().zip(keys.iter_mut()) {
         *symbol = (*key & 511) as u16;
@@ -62,6 +54,34 @@ pub(super) fn lengths(frequencies: &[u32], max_bits: usize, lengths: &mut [u8]) 
             next += 1;
         }
     }
+}
+
+/// Puts the symbols that occur into `keys`, sorted by frequency and then by number: the frequency
+/// above, the symbol in the low nine bits. Returns how many they are; keys of 0 stand behind them.
+fn sort(frequencies: &[u32], keys: &mut [u32; MAX_SYMBOLS]) -> usize {
+    // Where those of each frequency begin. The last takes all that are as frequent or more, which
+    // are few; those that do not occur come behind.
+    let mut starts = [0_u32; MAX_SYMBOLS];
+    let bucket = |frequency: u32| (frequency as usize).min(MAX_SYMBOLS - 1);
+    for frequency in frequencies {
+        starts[bucket(*frequency)] += 1;
+    }
+    let mut used = 0;
+    for start in &mut starts[1..] {
+        let count = *start;
+        *start = used;
+        used += count;
+    }
+    starts[0] = used;
+    let (used, last) = (used as usize, starts[MAX_SYMBOLS - 1] as usize);
+    for (symbol, frequency) in frequencies.iter().enumerate() {
+        let place = &mut starts[bucket(*frequency)];
+        keys[*place as usize] = frequency << 9 | symbol as u32;
+        *place += 1;
+    }
+    keys[used..].fill(0);
+    keys[last..used].sort_unstable();
+    used
 }
 
 /// How many leaves a tree for these frequencies (at least two, ascending, overwritten) has at

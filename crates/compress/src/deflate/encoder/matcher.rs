@@ -1,6 +1,6 @@
 //! Where in the window the bytes at hand have stood before: chains of positions with the same
-//! hash of four bytes, newest first, and the last position for each hash of three. For level 1,
-//! the last two positions for each hash of four.
+//! hash of four or of five bytes, newest first, and the last position for each hash of three.
+//! Level 1 has [`pairs`](super::pairs) in the place of the chains' heads.
 //!
 //! The tables hold numbers of positions that go on from payload to payload, and nothing is ever
 //! cleared or rebased while a window moves: what a table says is a hint. A position is used only
@@ -10,23 +10,33 @@
 
 use crate::deflate::SLACK_BYTES;
 
-const HASH4_BITS: u32 = 16;
+/// Which lists positions are entered into and found by: chains by four bytes;
+pub(super) const FOURS: u8 = 4;
+/// those and the last position by three bytes;
+pub(super) const THREES: u8 = 3;
+/// or chains by five bytes, which are shorter, where nothing shorter pays.
+pub(super) const FIVES: u8 = 5;
+
+pub(super) const HASH_BITS: u32 = 16;
 const HASH3_BITS: u32 = 14;
-/// Pairs are fewer, so that they stay in the nearest caches.
-const PAIR_BITS: u32 = 14;
 /// Positions whose predecessor is known.
 const CHAINED: usize = 32 * 1024;
 /// The farthest that a match may be. One less than deflate's: the place in `before` at that
 /// distance is the one of the position at hand.
-const MOST_BACK: usize = CHAINED - 1;
+pub(super) const MOST_BACK: usize = CHAINED - 1;
 /// Above this, numbers of positions begin again.
 const LAST_NUMBER: u32 = 0xf000_0000;
 /// A number that is out of reach of the place where an empty table points.
 const FIRST_NUMBER: u32 = 1 << 17;
 
+/// The most matches that are kept of one position.
+const MAX_CANDIDATES: usize = 64;
+/// A comparison of so many bytes is as much work as going to another place.
+const COMPARED_AS_PLACE: u32 = 128;
+
 /// 384 KiB.
 struct Tables {
-    newest4: [u32; 1 << HASH4_BITS],
+    newest: [u32; 1 << HASH_BITS],
     newest3: [u32; 1 << HASH3_BITS],
     /// How far behind its position the one before it in its chain lies; u16::MAX for too far.
     before: [u16; CHAINED],
@@ -44,6 +54,27 @@ pub(super) struct Matcher {
 pub(super) struct Match {
     pub(super) length: usize,
     pub(super) distance: usize,
+}
+
+/// A match that may be taken: the length in the low nine bits, the distance above.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate(u32);
+
+impl Candidate {
+    #[inline(always)]
+    fn new(length: usize, distance: usize) -> Self {
+        Self((distance << 9 | (length & 511)) as u32)
+    }
+
+    #[inline(always)]
+    pub(super) fn length(self) -> usize {
+        (self.0 & 511) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn distance(self) -> usize {
+        (self.0 >> 9) as usize
+    }
 }
 
 /// How far to search.
@@ -106,7 +137,7 @@ impl<'a> View<'a> {
 
     /// Eight bytes from `at`, which is at most 16 bytes behind the end.
     #[inline(always)]
-    fn eight(self, at: usize) -> u64 {
+    pub(super) fn eight(self, at: usize) -> u64 {
         debug_assert!(at <= self.end + 16);
         // SAFETY: `at + 8 <= end + 24`, and SLACK_BYTES (32) behind `end` are in `bytes`. The
         // read needs no alignment.
@@ -131,9 +162,23 @@ impl<'a> View<'a> {
     }
 }
 
+/// A hash of `bits` bits of the first four of eight bytes, or of the first five.
 #[inline(always)]
-fn hash4(word: u32) -> usize {
-    (word.wrapping_mul(0x9e37_79b1) >> (32 - HASH4_BITS)) as usize
+pub(super) fn hash<const FIVES: bool>(eight: u64, bits: u32) -> usize {
+    if FIVES {
+        ((eight << 24).wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - bits)) as usize
+    } else {
+        ((eight as u32).wrapping_mul(0x9e37_79b1) >> (32 - bits)) as usize
+    }
+}
+
+#[inline(always)]
+fn chain_hash<const LISTS: u8>(eight: u64) -> usize {
+    if LISTS == FIVES {
+        hash::<true>(eight, HASH_BITS)
+    } else {
+        hash::<false>(eight, HASH_BITS)
+    }
 }
 
 #[inline(always)]
@@ -173,11 +218,12 @@ impl Matcher {
         self.first_number.wrapping_add(at as u32)
     }
 
-    /// Enters `at` into its chain; returns how far back the position before it is.
+    /// Enters `at`, where these eight bytes are, into its chain; returns how far back the position
+    /// before it is.
     #[inline(always)]
-    fn enter4(&mut self, word: u32, at: usize) -> usize {
+    fn enter_chain<const LISTS: u8>(&mut self, eight: u64, at: usize) -> usize {
         let number = self.number(at);
-        let newest = &mut self.tables.newest4[hash4(word)];
+        let newest = &mut self.tables.newest[chain_hash::<LISTS>(eight)];
         let back = number.wrapping_sub(*newest);
         *newest = number;
         self.tables.before[at_slot(number)] = back.min(0xffff) as u16;
@@ -193,62 +239,35 @@ impl Matcher {
         back as usize
     }
 
-    /// How far back from `at` a match may be.
-    #[inline(always)]
-    pub(super) fn reach(at: usize) -> usize {
-        at.min(MOST_BACK)
-    }
-
-    /// Enters `at` into the pair of its hash; returns how far back the two before it are. The pairs
-    /// have the place of the chains' heads: neither makes sense of the other's, which does no harm.
-    #[inline(always)]
-    pub(super) fn enter_pair(&mut self, word: u32, at: usize) -> (usize, usize) {
-        let number = self.number(at);
-        let pair = &mut self.tables.newest4[hash4(word) >> (HASH4_BITS - PAIR_BITS)];
-        let before = *pair;
-        *pair = before << 16 | number & 0xffff;
-        let back = |before: u32| usize::from((number as u16).wrapping_sub(before as u16));
-        (back(before), back(before >> 16))
-    }
-
-    /// Asks for the pair of the position `at`.
-    #[inline(always)]
-    pub(super) fn prefetch_pair(&self, view: View<'_>, at: usize) {
-        let place = hash4(view.four(at)) >> (HASH4_BITS - PAIR_BITS);
-        touch(&self.tables.newest4[place]);
-    }
-
-    /// As [`Matcher::enter`], into pairs.
-    #[inline(always)]
-    pub(super) fn enter_pairs(&mut self, view: View<'_>, positions: core::ops::Range<usize>) {
-        for at in positions {
-            self.enter_pair(view.four(at), at);
-        }
+    /// The chains' heads, as level 1 uses them, and the number of the window's first position.
+    /// Neither makes sense of the other's, which does no harm.
+    pub(super) fn heads(&mut self) -> (&mut [u32; 1 << HASH_BITS], u32) {
+        (&mut self.tables.newest, self.first_number)
     }
 
     /// Asks for the lists that the position `at` belongs to.
     #[inline(always)]
-    fn prefetch<const THREES: bool>(&self, view: View<'_>, at: usize) {
-        let word = view.four(at);
-        touch(&self.tables.newest4[hash4(word)]);
-        if THREES {
-            touch(&self.tables.newest3[hash3(word)]);
+    fn prefetch<const LISTS: u8>(&self, view: View<'_>, at: usize) {
+        let eight = view.eight(at);
+        touch(&self.tables.newest[chain_hash::<LISTS>(eight)]);
+        if LISTS == THREES {
+            touch(&self.tables.newest3[hash3(eight as u32)]);
         }
     }
 
-    /// Enters the positions of `range` without looking for matches. Their last four bytes may
-    /// reach past the end by three.
+    /// Enters the positions of `range` without looking for matches. The bytes of the last few may
+    /// reach past the end.
     #[inline(always)]
-    pub(super) fn enter<const THREES: bool>(
+    pub(super) fn enter<const LISTS: u8>(
         &mut self,
         view: View<'_>,
         range: core::ops::Range<usize>,
     ) {
         for at in range {
-            let word = view.four(at);
-            self.enter4(word, at);
-            if THREES {
-                self.enter3(word, at);
+            let eight = view.eight(at);
+            self.enter_chain::<LISTS>(eight, at);
+            if LISTS == THREES {
+                self.enter3(eight as u32, at);
             }
         }
     }
@@ -256,22 +275,23 @@ impl Matcher {
     /// Enters `at` and finds the longest match for the bytes there, of those the nearest.
     /// `at + search.most` is at most the end, and `search.most` at least 4.
     #[inline(always)]
-    pub(super) fn find<const THREES: bool>(
+    pub(super) fn find<const LISTS: u8>(
         &mut self,
         view: View<'_>,
         at: usize,
         search: Search,
     ) -> Match {
-        let word = view.four(at);
-        let mut back = self.enter4(word, at);
-        self.prefetch::<THREES>(view, at + 1);
+        let eight = view.eight(at);
+        let word = eight as u32;
+        let mut back = self.enter_chain::<LISTS>(eight, at);
+        self.prefetch::<LISTS>(view, at + 1);
         // A position further back is not in the window, or too far away.
         let reach = at.min(MOST_BACK);
         let mut best = Match {
             length: search.longer_than.max(3),
             distance: 0,
         };
-        if THREES {
+        if LISTS == THREES {
             let back3 = self.enter3(word, at);
             if search.longer_than < 3 && back3.wrapping_sub(1) < reach {
                 let differ = view.four(at.wrapping_sub(back3)) ^ word;
@@ -310,11 +330,68 @@ impl Matcher {
         }
         best
     }
+
+    /// Enters `at` and appends to `found` the nearest match of each length that there is for the
+    /// bytes there, the shorter before the longer; returns the greatest length, or 0.
+    /// `at + search.most` is at most the end, `search.most` at least 4, and
+    /// `search.longer_than` is not heeded.
+    #[inline(always)]
+    pub(super) fn find_all(
+        &mut self,
+        view: View<'_>,
+        at: usize,
+        search: Search,
+        found: &mut Vec<Candidate>,
+    ) -> usize {
+        let eight = view.eight(at);
+        let word = eight as u32;
+        let mut back = self.enter_chain::<THREES>(eight, at);
+        let back3 = self.enter3(word, at);
+        self.prefetch::<THREES>(view, at + 1);
+        let reach = at.min(MOST_BACK);
+        let before = found.len();
+        let mut longest = 0;
+        if back3.wrapping_sub(1) < reach && (view.four(at.wrapping_sub(back3)) ^ word) << 8 == 0 {
+            longest = 3;
+            found.push(Candidate::new(3, back3));
+        }
+        let number = self.number(at);
+        let mut depth = search.depth;
+        let mut known = 3;
+        let mut tail = word;
+        while back.wrapping_sub(1) < reach {
+            let earlier = at.wrapping_sub(back);
+            if view.four(earlier + known - 3) == tail && view.four(earlier) == word {
+                let length = view.same(earlier, at, 4, search.most);
+                // Long comparisons count as more than one place, so that the effort for a
+                // position is bounded whatever the data.
+                depth = depth.saturating_sub(length as u32 / COMPARED_AS_PLACE);
+                if length > known {
+                    if found.len() - before == MAX_CANDIDATES {
+                        found.pop();
+                    }
+                    found.push(Candidate::new(length, back));
+                    (known, longest) = (length, length);
+                    if length >= search.enough {
+                        break;
+                    }
+                    tail = view.four(at + known - 3);
+                }
+            }
+            depth = depth.saturating_sub(1);
+            if depth == 0 {
+                break;
+            }
+            let slot = at_slot(number.wrapping_sub(back as u32));
+            back = back.wrapping_add(usize::from(self.tables.before[slot]));
+        }
+        longest
+    }
 }
 
 /// Brings a place that will be needed into the nearest cache.
 #[inline(always)]
-fn touch(place: &u32) {
+pub(super) fn touch(place: &u32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint and reads nothing, and SSE is in every x86-64.
     unsafe {

@@ -2,17 +2,25 @@
 
 mod bits;
 mod block;
+mod header;
 mod huffman;
 mod matcher;
+mod pairs;
 mod parse;
+mod plan;
 mod quick;
 mod split;
+mod write;
 
 pub(crate) use bits::Carry;
 
+use core::ops::Range;
+
 use bits::{BitWriter, space_for};
 use block::Block;
-use matcher::{Matcher, View};
+use matcher::{FIVES, Matcher, THREES, View};
+use pairs::Pairs;
+use plan::Planner;
 
 use super::Window;
 use crate::error::DeflateError;
@@ -35,16 +43,37 @@ pub(crate) enum Piece {
     Stored,
 }
 
+/// How positions are entered into the matcher's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Lists {
+    /// As level 1 does.
+    quick: bool,
+    /// By five bytes, not by four and three.
+    fives: bool,
+}
+
+impl Lists {
+    fn enter(self, matcher: &mut Matcher, view: View<'_>, positions: Range<usize>) {
+        match (self.quick, self.fives) {
+            (true, true) => Pairs::<true>::new(matcher, view).enter_all(positions),
+            (true, false) => Pairs::<false>::new(matcher, view).enter_all(positions),
+            (false, true) => matcher.enter::<FIVES>(view, positions),
+            (false, false) => matcher.enter::<THREES>(view, positions),
+        }
+    }
+}
+
 /// Tables and memory of one encoder. Belongs to one thread at a time and to no stream: it may
 /// change windows between any two payloads.
 pub(crate) struct Engine {
     matcher: Matcher,
     block: Block,
+    planner: Planner,
     scratch: Vec<u8>,
     /// Positions of the window before this are in the matcher's tables, or not worth it.
     entered: usize,
-    /// What is in them was entered for level 1.
-    quick: bool,
+    /// How what is in them was entered.
+    lists: Lists,
     /// Length of the window when it was last seen.
     seen: usize,
     /// Eighths of a bit that a literal took in the last block with codes of its own.
@@ -56,9 +85,10 @@ impl Engine {
         Self {
             matcher: Matcher::new(),
             block: Block::new(),
+            planner: Planner::default(),
             scratch: Vec::new(),
             entered: 0,
-            quick: false,
+            lists: Lists::default(),
             seen: 0,
             literal_bits: USUAL_LITERAL_BITS,
         }
@@ -114,22 +144,19 @@ impl Engine {
         let (before, carried) = (out.len(), *carry);
         let view = View::new(window.with_slack(), end);
         let effort = parse::effort(level);
-        let quick = level <= 1;
-        if quick != self.quick {
-            self.quick = quick;
+        let lists = Lists {
+            quick: level <= 1,
+            fives: effort.passes == 0 && parse::only_fives_pay(self.literal_bits, self.lists.fives),
+        };
+        if lists != self.lists {
+            self.lists = lists;
             self.entered = 0;
         }
         self.seen = end;
         let history = self.entered.max(start.saturating_sub(HISTORY_BYTES));
         let known = start.min(end.saturating_sub(3));
         if history < known {
-            if quick {
-                self.matcher.enter_pairs(view, history..known);
-            } else if effort.threes {
-                self.matcher.enter::<true>(view, history..known);
-            } else {
-                self.matcher.enter::<false>(view, history..known);
-            }
+            lists.enter(&mut self.matcher, view, history..known);
         }
         self.entered = self.entered.max(known);
         let stored = stored_bytes(end - start, carried);
@@ -139,13 +166,28 @@ impl Engine {
             let matcher = &mut self.matcher;
             let entered = &mut self.entered;
             let (literal_bits, block) = (self.literal_bits, &mut self.block);
-            let behind = if quick {
-                quick::parse(matcher, view, at, entered, literal_bits, block)
+            let fives = lists.fives;
+            let behind = if lists.quick {
+                quick::parse(matcher, view, at, entered, fives, literal_bits, block)
+            } else if plan::is_worth(view, at, &effort) {
+                let planner = &mut self.planner;
+                planner.parse(matcher, view, at, entered, &effort, literal_bits, block)
             } else {
-                parse::parse(matcher, view, at, entered, &effort, literal_bits, block)
+                let effort = &effort;
+                parse::parse(
+                    matcher,
+                    view,
+                    at,
+                    entered,
+                    effort,
+                    fives,
+                    literal_bits,
+                    block,
+                )
             };
-            let plain = window.bytes().get(at..behind).ok_or(DeflateError)?;
-            let written = self.block.write(plain, *carry, &mut self.scratch);
+            let written = self
+                .block
+                .write(view, at..behind, *carry, &mut self.scratch);
             let Some((bytes, behind_it)) = written else {
                 out.truncate(before);
                 *carry = carried;
@@ -169,6 +211,21 @@ impl Engine {
 }
 
 impl Engine {
+    /// Frees what only large payloads at a high level need.
+    pub(crate) fn shed(&mut self) {
+        self.planner.shed();
+    }
+
+    /// Whether [`Engine::shed`] would free anything.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.planner.is_spread()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn plan_bytes(&self) -> usize {
+        self.planner.bytes()
+    }
+
     /// Whether the beginning of what stands from `start` to `end` becomes smaller with little
     /// effort. Its bytes are then in the tables already, and match worse than they could.
     pub(crate) fn gains(&mut self, window: &Window, start: usize, end: usize) -> bool {

@@ -2,7 +2,7 @@
 //! better.
 
 use super::block::{Block, MAX_BLOCK_BYTES};
-use super::matcher::{Match, Matcher, Search, View};
+use super::matcher::{FIVES, FOURS, Match, Matcher, Search, THREES, View};
 use super::split::Splitter;
 use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
 
@@ -11,6 +11,11 @@ use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
 const MATCH_BITS: usize = 8 * 10;
 /// A length is looked for if it pays from as far away as this, as the logarithm to base 2.
 const WORTH_SEARCH: usize = 9;
+/// Literals that take less, eighths of a bit, make matches of four bytes not worth searching, from
+/// as far away as [`WORTH_SEARCH`].
+const FIVES_FROM_BITS: usize = 38;
+/// What they must take for that to end.
+const FIVES_TO_BITS: usize = 42;
 /// Matches of this length always pay.
 const LONG_MATCH: usize = 8;
 /// Positions at the end of a long run that are entered; those before them are like these.
@@ -25,28 +30,39 @@ pub(super) struct Effort {
     pub(super) depth: u32,
     /// A match of so many bytes is taken at once.
     pub(super) enough: usize,
-    /// Matches of three bytes are looked for.
-    pub(super) threes: bool,
+    /// How often [`plan`](super::plan) goes over a block; 0: what is found is taken at once.
+    pub(super) passes: u8,
 }
 
 /// The effort of a level, 2 to 9; [`quick`](super::quick) is level 1.
 pub(super) fn effort(level: u8) -> Effort {
-    let (patience, depth, enough, threes) = match level {
-        ..=2 => (0, 6, 16, true),
-        3 => (0, 12, 24, true),
-        4 => (1, 7, 24, true),
-        5 => (1, 12, 34, true),
-        6 => (1, 16, 64, true),
-        7 => (1, 60, 130, true),
-        8 => (2, 250, 258, true),
-        _ => (2, 700, 258, true),
+    let (patience, depth, enough, passes) = match level {
+        ..=2 => (0, 6, 16, 0),
+        3 => (0, 12, 24, 0),
+        4 => (1, 7, 24, 0),
+        5 => (1, 12, 34, 0),
+        6 => (1, 16, 64, 0),
+        7 => (1, 60, 130, 0),
+        8 => (2, 24, 64, 1),
+        _ => (2, 250, 258, 3),
     };
     Effort {
         patience,
         depth,
         enough,
-        threes,
+        passes,
     }
+}
+
+/// Whether only matches of five bytes and more pay, where literals take so many eighths of a bit.
+/// Tables change rarely, as that costs entering the history again: `before` is what was said last.
+pub(super) fn only_fives_pay(literal_bits: usize, before: bool) -> bool {
+    literal_bits
+        < if before {
+            FIVES_TO_BITS
+        } else {
+            FIVES_FROM_BITS
+        }
 }
 
 /// How far away a match of each length may be to pay, where a literal takes so many bits.
@@ -71,6 +87,13 @@ impl Worth {
         Self { farthest, least }
     }
 
+    /// The same by the length's low four bits, of which more than [`LONG_MATCH`] do not occur.
+    pub(super) fn by_length(&self) -> [usize; 16] {
+        let mut farthest = [usize::MAX; 16];
+        farthest[..LONG_MATCH].copy_from_slice(&self.farthest);
+        farthest
+    }
+
     #[inline(always)]
     pub(super) fn pays(&self, found: Match) -> bool {
         let farthest = self.farthest.get(found.length);
@@ -80,18 +103,21 @@ impl Worth {
 
 /// Chooses what stands for the bytes from `start`, up to where a block should end; returns that
 /// place. The bytes before `entered` are in the matcher's tables; it moves with what is entered.
-/// Literals are expected to take `literal_bits` eighths of a bit.
+/// Literals are expected to take `literal_bits` eighths of a bit. The tables are by `fives`, or
+/// not.
+#[allow(clippy::too_many_arguments)]
 pub(super) fn parse(
     matcher: &mut Matcher,
     view: View<'_>,
     start: usize,
     entered: &mut usize,
     effort: &Effort,
+    fives: bool,
     literal_bits: usize,
     block: &mut Block,
 ) -> usize {
     let worth = Worth::new(literal_bits);
-    let threes = effort.threes && worth.least == MIN_MATCH;
+    let threes = worth.least == MIN_MATCH;
     let mut parser = Parser {
         matcher,
         view,
@@ -100,14 +126,12 @@ pub(super) fn parse(
         worth,
         block,
         splitter: Splitter::new(),
+        literals_from: start,
     };
-    let end = match (effort.patience, threes) {
-        (0, false) => parser.run::<0, false>(),
-        (0, true) => parser.run::<0, true>(),
-        (1, false) => parser.run::<1, false>(),
-        (1, true) => parser.run::<1, true>(),
-        (_, false) => parser.run::<2, false>(),
-        (_, true) => parser.run::<2, true>(),
+    let end = match effort.patience {
+        0 => parser.run_by::<0>(fives, threes),
+        1 => parser.run_by::<1>(fives, threes),
+        _ => parser.run_by::<2>(fives, threes),
     };
     *entered = end.min(parser.last_entry());
     end
@@ -121,6 +145,8 @@ struct Parser<'a, 'v> {
     worth: Worth,
     block: &'a mut Block,
     splitter: Splitter,
+    /// What is from here up to where the next match is found are literals.
+    literals_from: usize,
 }
 
 impl Parser<'_, '_> {
@@ -141,8 +167,16 @@ impl Parser<'_, '_> {
         }
     }
 
+    fn run_by<const PATIENCE: u8>(&mut self, fives: bool, threes: bool) -> usize {
+        match (fives, threes) {
+            (true, _) => self.run::<PATIENCE, FIVES>(),
+            (_, true) => self.run::<PATIENCE, THREES>(),
+            _ => self.run::<PATIENCE, FOURS>(),
+        }
+    }
+
     #[inline(always)]
-    fn run<const PATIENCE: u8, const THREES: bool>(&mut self) -> usize {
+    fn run<const PATIENCE: u8, const LISTS: u8>(&mut self) -> usize {
         let end = self.view.end().min(self.start + MAX_BLOCK_BYTES);
         let last_entry = self.last_entry().min(end);
         let mut at = self.start;
@@ -161,36 +195,36 @@ impl Parser<'_, '_> {
             }
             symbols -= 1;
             let search = self.search(at, least - 1, self.effort.depth);
-            let mut found = self.matcher.find::<THREES>(self.view, at, search);
+            let mut found = self.matcher.find::<LISTS>(self.view, at, search);
             if !self.worth.pays(found) {
-                self.block.literal(self.view.byte(at));
+                self.block.literal(self.view.byte(at), 1);
                 at += 1;
                 continue;
             }
             let mut entered = at + 1;
             if PATIENCE > 0 {
-                (at, found, entered) = self.wait::<PATIENCE, THREES>(at, found, last_entry);
+                (at, found, entered) = self.wait::<PATIENCE, LISTS>(at, found, last_entry);
             }
             // Nothing of a block may lie behind its end.
             let length = found.length.min(end - at);
             if length < MIN_MATCH {
                 break;
             }
-            self.block.repeat(length, found.distance);
+            let literals = at - self.literals_from;
+            self.block.repeat(literals, length, found.distance);
             at += length;
             let behind = at.min(last_entry);
             if entered < behind {
-                self.matcher.enter::<THREES>(self.view, entered..behind);
+                self.matcher.enter::<LISTS>(self.view, entered..behind);
             }
             if length == MAX_MATCH {
-                at = self.repeat_on::<THREES>(at, found.distance, end);
+                at = self.repeat_on::<LISTS>(at, found.distance, end);
             }
+            self.literals_from = at;
         }
         if at >= last_entry {
             // Too few for a match.
-            for at in at..end {
-                self.block.literal(self.view.byte(at));
-            }
+            self.block.literals(self.view.span(at, end));
             return end;
         }
         at
@@ -199,7 +233,7 @@ impl Parser<'_, '_> {
     /// Looks whether a match one or two positions on is so much better that literals before it
     /// pay. Returns where a match is taken, which, and up to where positions are entered.
     #[inline(always)]
-    fn wait<const PATIENCE: u8, const THREES: bool>(
+    fn wait<const PATIENCE: u8, const LISTS: u8>(
         &mut self,
         mut at: usize,
         mut found: Match,
@@ -208,10 +242,10 @@ impl Parser<'_, '_> {
         let mut entered = at + 1;
         while found.length < self.effort.enough && at + 2 < last_entry {
             let search = self.search(at + 1, found.length - 1, self.effort.depth / 2);
-            let next = self.matcher.find::<THREES>(self.view, at + 1, search);
+            let next = self.matcher.find::<LISTS>(self.view, at + 1, search);
             entered = at + 2;
             if next.distance > 0 && next.length >= found.length && gain(next, found) > 2 {
-                self.block.literal(self.view.byte(at));
+                self.block.literal(self.view.byte(at), 1);
                 at += 1;
                 found = next;
                 continue;
@@ -220,11 +254,11 @@ impl Parser<'_, '_> {
                 break;
             }
             let search = self.search(at + 2, found.length - 1, self.effort.depth / 4);
-            let next = self.matcher.find::<THREES>(self.view, at + 2, search);
+            let next = self.matcher.find::<LISTS>(self.view, at + 2, search);
             entered = at + 3;
             if next.distance > 0 && next.length >= found.length && gain(next, found) > 6 {
-                self.block.literal(self.view.byte(at));
-                self.block.literal(self.view.byte(at + 1));
+                self.block.literal(self.view.byte(at), 1);
+                self.block.literal(self.view.byte(at + 1), 1);
                 at += 2;
                 found = next;
                 continue;
@@ -236,23 +270,18 @@ impl Parser<'_, '_> {
 
     /// Behind a longest match: goes on at the same distance as long as the bytes do, without
     /// searching or entering what is all the same.
-    fn repeat_on<const THREES: bool>(
-        &mut self,
-        start: usize,
-        distance: usize,
-        end: usize,
-    ) -> usize {
+    fn repeat_on<const LISTS: u8>(&mut self, start: usize, distance: usize, end: usize) -> usize {
         let mut left = self.view.same(start - distance, start, 0, end - start);
         let mut at = start;
         while left >= MIN_MATCH && !self.block.is_full() {
             let length = left.min(MAX_MATCH);
-            self.block.repeat(length, distance);
+            self.block.repeat(0, length, distance);
             at += length;
             left -= length;
         }
         let behind = at.min(self.last_entry());
         let tail = behind.saturating_sub(RUN_TAIL).max(start.min(behind));
-        self.matcher.enter::<THREES>(self.view, tail..behind);
+        self.matcher.enter::<LISTS>(self.view, tail..behind);
         at
     }
 }

@@ -1,18 +1,20 @@
-//! Level 1: the better of the two last places with the same four bytes, taken at once.
+//! Level 1: the better of the two last places with the same four bytes.
 //!
-//! A place is 16 bits, the two of a hash one word: entering a position is one load and one store.
+//! A branch that cannot be foretold costs as much as looking at two places, so there are few: for
+//! a position whether anything is taken there, for a match whether it is longer than eight bytes.
 //! Where nothing has repeated for a while, positions are left out.
 
 use super::block::{Block, MAX_BLOCK_BYTES};
-use super::matcher::{Match, Matcher, View};
+use super::matcher::{Matcher, View};
+use super::pairs::{LOOKED_AT, Pairs, Seen};
 use super::parse::{RUN_TAIL, Worth};
 use super::split::Splitter;
 use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
 
-/// A shorter match waits for what the next position has.
-const SHORT: usize = 20;
 /// A match of so many bytes ends the search for a better one.
-const ENOUGH: usize = 32;
+const ENOUGH: usize = 128;
+/// How much more a match of the next position must [`gain`], for the literal before it.
+const ONE_MORE: i32 = 3;
 /// Positions without a match, as the logarithm to base 2, after which one more of them is left
 /// out each time.
 const PATIENCE_BITS: u32 = 8;
@@ -23,134 +25,160 @@ pub(super) fn parse(
     view: View<'_>,
     start: usize,
     entered: &mut usize,
+    fives: bool,
     literal_bits: usize,
     block: &mut Block,
 ) -> usize {
-    let mut parser = Parser {
-        matcher,
-        view,
-        end: view.end().min(start + MAX_BLOCK_BYTES),
-        worth: Worth::new(literal_bits),
-        block,
-        splitter: Splitter::new(),
-        start,
-        literals_from: start,
+    let worth = Worth::new(literal_bits);
+    let end = if fives {
+        choose::<true>(Pairs::new(matcher, view), view, start, &worth, block)
+    } else {
+        choose::<false>(Pairs::new(matcher, view), view, start, &worth, block)
     };
-    let end = parser.run();
     *entered = end.min(view.end().saturating_sub(3));
     end
 }
 
-struct Parser<'a, 'v> {
-    matcher: &'a mut Matcher,
-    view: View<'v>,
-    /// Where the block ends at the latest.
-    end: usize,
-    worth: Worth,
-    block: &'a mut Block,
-    splitter: Splitter,
+fn choose<const FIVES: bool>(
+    pairs: Pairs<'_, '_, FIVES>,
+    view: View<'_>,
     start: usize,
-    /// What is before this is in the block.
-    literals_from: usize,
+    worth: &Worth,
+    block: &mut Block,
+) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+    {
+        // SAFETY: the CPU has what the function needs.
+        return unsafe { choose_bmi2(pairs, view, start, worth, block) };
+    }
+    choose_body(pairs, view, start, worth, block)
 }
 
-impl Parser<'_, '_> {
-    fn run(&mut self) -> usize {
-        let last_entry = self.view.end().saturating_sub(3).min(self.end);
-        let mut at = self.start;
-        let mut symbols = 0_usize;
-        while at < last_entry {
-            let mut found = self.find(at);
-            if !self.worth.pays(found) {
-                at += 1 + ((at - self.literals_from) >> PATIENCE_BITS);
-                continue;
-            }
-            let mut entered = at + 1;
-            if found.length < SHORT && entered < last_entry {
-                let next = self.find(entered);
-                entered += 1;
-                if next.length > found.length {
-                    at += 1;
-                    found = next;
-                }
-            }
-            let length = found.length.min(self.end - at);
-            if length < MIN_MATCH {
-                break;
-            }
-            symbols += 1 + at - self.literals_from;
-            self.literals(at);
-            self.block.repeat(length, found.distance);
-            let behind = (at + length).min(last_entry);
-            if length == MAX_MATCH {
-                at = self.repeat_on(at + length, found.distance);
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+fn choose_bmi2<const FIVES: bool>(
+    pairs: Pairs<'_, '_, FIVES>,
+    view: View<'_>,
+    start: usize,
+    worth: &Worth,
+    block: &mut Block,
+) -> usize {
+    choose_body(pairs, view, start, worth, block)
+}
+
+#[inline(always)]
+fn choose_body<const FIVES: bool>(
+    mut pairs: Pairs<'_, '_, FIVES>,
+    view: View<'_>,
+    start: usize,
+    worth: &Worth,
+    block: &mut Block,
+) -> usize {
+    let end = view.end().min(start + MAX_BLOCK_BYTES);
+    let last_entry = view.end().saturating_sub(3).min(end);
+    let farthest = worth.by_length();
+    let mut splitter = Splitter::new();
+    let mut symbols = 0;
+    let mut at = start;
+    // What is before this is in the block.
+    let mut literals_from = start;
+    while at < last_entry {
+        let mut seen = pairs.look(at);
+        if !pays(&farthest, seen) {
+            let step = 1 + ((at - literals_from) >> PATIENCE_BITS);
+            if step == 1 {
+                block.literal(view.byte(at), 1);
+                at += 1;
             } else {
-                self.matcher.enter_pairs(self.view, entered..behind);
-                at += length;
+                let next = (at + step).min(end);
+                block.literals(view.span(at, next));
+                at = next;
             }
-            self.literals_from = at;
-            if symbols >= self.splitter.next_check() as usize {
-                symbols = 0;
-                let (bytes, left) = (at - self.start, self.end - at);
-                let frequencies = &self.block.frequencies;
-                if self.block.is_full() || self.splitter.ends_block(frequencies, bytes, left) {
-                    return at;
-                }
-            }
+            continue;
         }
-        self.literals(self.end);
-        self.end
-    }
-
-    #[inline(always)]
-    fn find(&mut self, at: usize) -> Match {
-        let word = self.view.four(at);
-        let (first, second) = self.matcher.enter_pair(word, at);
-        self.matcher.prefetch_pair(self.view, at + 1);
-        let most = (self.view.end() - at).min(MAX_MATCH);
-        let reach = Matcher::reach(at);
-        let mut best = Match {
-            length: 0,
-            distance: 0,
-        };
-        if first.wrapping_sub(1) < reach && self.view.four(at.wrapping_sub(first)) == word {
-            best.length = self.view.same(at.wrapping_sub(first), at, 4, most);
-            best.distance = first;
+        let mut entered = at + 1;
+        if seen.length < LOOKED_AT && entered < last_entry {
+            let next = pairs.look(entered);
+            entered += 1;
+            let better = next.length > MIN_MATCH && gain(next) > gain(seen) + ONE_MORE;
+            block.literal(view.byte(at), u32::from(better));
+            at += usize::from(better);
+            seen = if better { next } else { seen };
         }
-        if best.length < ENOUGH
-            && second.wrapping_sub(1) < reach
-            && self.view.four(at.wrapping_sub(second)) == word
-        {
-            let length = self.view.same(at.wrapping_sub(second), at, 4, most);
-            if length > best.length {
-                best = Match {
-                    length,
-                    distance: second,
-                };
+        let (length, distance) = lengthen(view, at, end, seen);
+        if length < MIN_MATCH {
+            break;
+        }
+        let literals = at - literals_from;
+        block.repeat(literals, length, distance);
+        at += length;
+        if length == MAX_MATCH {
+            at = repeat_on(view, at, end, distance, block);
+            let behind = at.min(last_entry);
+            entered = entered.max(behind.saturating_sub(RUN_TAIL));
+        }
+        pairs.enter_all(entered..at.min(last_entry));
+        literals_from = at;
+        symbols += 1 + literals;
+        if symbols >= splitter.next_check() as usize {
+            symbols = 0;
+            let (bytes, left) = (at - start, end - at);
+            if block.is_full() || splitter.ends_block(&block.frequencies, bytes, left) {
+                return at;
             }
         }
-        best
     }
+    block.literals(view.span(at, end));
+    end
+}
 
-    /// What has no match up to `at`.
-    #[inline(always)]
-    fn literals(&mut self, at: usize) {
-        self.block.literals(self.view.span(self.literals_from, at));
+#[inline(always)]
+fn pays(farthest: &[usize; 16], seen: Seen) -> bool {
+    seen.distance.wrapping_sub(1) < farthest[seen.length & 15]
+}
+
+/// About how many bits a match saves: four for each byte, less what its distance takes.
+#[inline(always)]
+fn gain(seen: Seen) -> i32 {
+    4 * seen.length as i32 - (seen.distance | 1).ilog2() as i32
+}
+
+/// How long the match is, and from where, which is before `end`.
+#[inline(always)]
+fn lengthen(view: View<'_>, at: usize, end: usize, seen: Seen) -> (usize, usize) {
+    let most = (end - at).min(MAX_MATCH);
+    if seen.length < LOOKED_AT {
+        return (seen.length.min(most), seen.distance);
     }
-
-    /// Behind a longest match: goes on at the same distance as long as the bytes do.
-    fn repeat_on(&mut self, start: usize, distance: usize) -> usize {
-        let mut left = self.view.same(start - distance, start, 0, self.end - start);
-        let mut at = start;
-        while left >= MIN_MATCH && !self.block.is_full() {
-            let length = left.min(MAX_MATCH);
-            self.block.repeat(length, distance);
-            at += length;
-            left -= length;
+    let length = view.same(at - seen.distance, at, LOOKED_AT, most);
+    if seen.other > 0 && length < ENOUGH.min(most) {
+        let other = view.same(at - seen.other, at, LOOKED_AT, most);
+        if other > length {
+            return (other, seen.other);
         }
-        let behind = at.min(self.view.end().saturating_sub(3));
-        let tail = behind.saturating_sub(RUN_TAIL).max(start.min(behind));
-        self.matcher.enter_pairs(self.view, tail..behind);
-        at
     }
+    (length, seen.distance)
+}
+
+/// Behind a longest match: goes on at the same distance as long as the bytes do.
+#[cold]
+fn repeat_on(
+    view: View<'_>,
+    start: usize,
+    end: usize,
+    distance: usize,
+    block: &mut Block,
+) -> usize {
+    let mut left = view.same(start - distance, start, 0, end - start);
+    let mut at = start;
+    while left >= MIN_MATCH && !block.is_full() {
+        let length = left.min(MAX_MATCH);
+        block.repeat(0, length, distance);
+        at += length;
+        left -= length;
+    }
+    at
 }

@@ -7,7 +7,7 @@ use super::block::Frequencies;
 use crate::deflate::symbols::FIRST_LENGTH;
 
 /// Symbols between two looks.
-const SYMBOLS: u32 = 512;
+const SYMBOLS: u32 = 1024;
 /// Bytes that a block must have, and that must be left behind it.
 const LEAST_BYTES: usize = 4096;
 const LITERAL_CLASSES: usize = 8;

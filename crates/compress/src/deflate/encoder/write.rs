@@ -1,0 +1,161 @@
+//! The symbols of a block as bits.
+
+use core::ops::Range;
+
+use super::bits::BitWriter;
+use super::block::Sequence;
+use super::huffman::{Word, word, word_bits, word_count};
+use super::matcher::View;
+use crate::deflate::symbols::{
+    DISTANCE_BASE, DISTANCE_EXTRA, END_OF_BLOCK, FIRST_LENGTH, LENGTH_BASE, LENGTH_EXTRA,
+};
+
+/// A block's codes, as they are written.
+pub(super) struct Words<'a> {
+    pub(super) litlen: &'a [Word; 288],
+    pub(super) distance: &'a [Word; 32],
+}
+
+/// A distance's code and what is to be known of its extra bits.
+#[derive(Clone, Copy, Default)]
+struct DistanceWord {
+    code: u16,
+    base: u16,
+    code_bits: u8,
+    extra_bits: u8,
+}
+
+/// Writes `sequences`, the bytes of `plain` that are behind them, and the end of the block.
+pub(super) fn symbols(
+    sequences: &[Sequence],
+    view: View<'_>,
+    plain: Range<usize>,
+    words: &Words<'_>,
+    out: &mut BitWriter<'_>,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
+        // SAFETY: the CPU has what the function needs.
+        return unsafe { symbols_bmi2(sequences, view, plain, words, out) };
+    }
+    symbols_body(sequences, view, plain, words, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "bmi1,bmi2")]
+fn symbols_bmi2(
+    sequences: &[Sequence],
+    view: View<'_>,
+    plain: Range<usize>,
+    words: &Words<'_>,
+    out: &mut BitWriter<'_>,
+) {
+    symbols_body(sequences, view, plain, words, out);
+}
+
+#[inline(always)]
+fn symbols_body(
+    sequences: &[Sequence],
+    view: View<'_>,
+    plain: Range<usize>,
+    words: &Words<'_>,
+    place: &mut BitWriter<'_>,
+) {
+    let lengths = length_words(words.litlen);
+    let distances = distance_words(words.distance);
+    let end = plain.end.min(view.end());
+    let mut at = plain.start.min(end);
+    // A copy of its own stays in registers.
+    let mut out = place.take();
+    for sequence in sequences {
+        at = literals(
+            view,
+            at,
+            sequence.literals().min(end - at),
+            words.litlen,
+            &mut out,
+        );
+        let length = sequence.length();
+        let code = lengths[length & 511];
+        let distance = distances[sequence.slot() & 31];
+        let extra = u32::from(distance.extra_bits);
+        let above = u32::from(sequence.distance().wrapping_sub(distance.base));
+        let above = u64::from(above & ((1 << (extra & 31)) - 1));
+        let code_bits = u32::from(distance.code_bits);
+        let bits = u64::from(distance.code) | above << (code_bits & 63);
+        out.add(
+            u64::from(word_bits(code)) | bits << (word_count(code) & 63),
+            word_count(code) + code_bits + extra,
+        );
+        out.flush();
+        at = (at + length).min(end);
+    }
+    literals(view, at, end - at, words.litlen, &mut out);
+    let code = words.litlen[END_OF_BLOCK];
+    out.add(u64::from(word_bits(code)), word_count(code));
+    out.flush();
+    *place = out;
+}
+
+/// Writes `count` bytes from `at` on, which are before the end; returns the place behind them.
+/// Leaves fewer than eight bits unwritten.
+#[inline(always)]
+fn literals(
+    view: View<'_>,
+    mut at: usize,
+    count: usize,
+    words: &[Word; 288],
+    out: &mut BitWriter<'_>,
+) -> usize {
+    let end = at + count;
+    while end - at >= 4 {
+        for byte in view.four(at).to_le_bytes() {
+            let code = words[usize::from(byte)];
+            out.add(u64::from(word_bits(code)), word_count(code));
+        }
+        out.flush();
+        at += 4;
+    }
+    // Up to three, and nothing in the place of those that there are not: how many they are could
+    // not be foretold.
+    let left = end - at;
+    let [first, second, third, _] = view.four(at).to_le_bytes();
+    for (index, byte) in [first, second, third].into_iter().enumerate() {
+        let is_one = u32::from(index < left);
+        let code = words[usize::from(byte)] & 0_u32.wrapping_sub(is_one);
+        out.add(u64::from(word_bits(code)), word_count(code));
+    }
+    out.flush();
+    end
+}
+
+/// The code and extra bits of each length.
+fn length_words(litlen: &[Word; 288]) -> [Word; 512] {
+    let mut words = [0; 512];
+    let slots = LENGTH_BASE.iter().zip(&LENGTH_EXTRA).enumerate();
+    for (slot, (base, extra)) in slots {
+        let code = litlen[FIRST_LENGTH + slot];
+        let (bits, count) = (word_bits(code), word_count(code));
+        // Slot 27 has room for one length more than it stands for: 258 has a slot of its own,
+        // which comes behind and overwrites it.
+        for above in 0..1_u32 << extra {
+            let place = usize::from(*base) + above as usize;
+            words[place & 511] = word(bits | above << count, count + u32::from(*extra));
+        }
+    }
+    words
+}
+
+fn distance_words(codes: &[Word; 32]) -> [DistanceWord; 32] {
+    let mut words = [DistanceWord::default(); 32];
+    let facts = codes.iter().zip(DISTANCE_BASE.iter().zip(&DISTANCE_EXTRA));
+    for (word, (code, (base, extra))) in words.iter_mut().zip(facts) {
+        *word = DistanceWord {
+            code: word_bits(*code) as u16,
+            base: *base,
+            code_bits: word_count(*code) as u8,
+            extra_bits: *extra,
+        };
+    }
+    words
+}
