@@ -4,7 +4,8 @@
 //! 32 KiB, as OpenSSH does it) and once at each level by ours, CPU seconds of one thread, so that
 //! a busy machine is busy for all of them. Shown are medians over the rounds, and the median of
 //! the quotients. In the environment: `ROUNDS` (5), `RUNS` (payloads of a run; one by one without),
-//! `ADAPTIVE` (store what is not worth it), `ZLIB_LEVEL` (6).
+//! `ADAPTIVE` (store what is not worth it), `ZLIB_LEVEL` (6), `OUT` (a file for our stream, which
+//! zlib then inflates and compares).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -16,6 +17,9 @@ const PAYLOAD_BYTES: usize = 32 * 1024;
 /// Answers each line on its input with CPU seconds of compressing and inflating, and bytes.
 const ZLIB: &str = r#"
 import sys, time, zlib
+if len(sys.argv) > 3:
+    ours = zlib.decompressobj().decompress(open(sys.argv[3], "rb").read())
+    sys.exit(ours != open(sys.argv[1], "rb").read())
 data = open(sys.argv[1], "rb").read()
 pieces = [data[at:at + 32768] for at in range(0, len(data), 32768)]
 for _ in sys.stdin:
@@ -139,6 +143,14 @@ fn pass(data: &[u8], level: u8) -> Pass {
         }
     }
     let sent = cpu() - begun;
+    if let Ok(out) = std::env::var("OUT") {
+        std::fs::write(&out, &stream).expect("writable");
+        let path = std::env::args().nth(1).expect("a file");
+        let status = Command::new("python3")
+            .args(["-c", ZLIB, &path, "", &out])
+            .status();
+        assert!(status.expect("python3").success(), "zlib reads other bytes");
+    }
     let mut receiver = Decompressor::new();
     let mut out = Vec::with_capacity(2 * PAYLOAD_BYTES);
     let mut start = 0;
