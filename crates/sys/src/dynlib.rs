@@ -17,6 +17,7 @@ impl Library {
     /// Loads the first of `names` that exists; the error is the loader's text.
     pub(crate) fn open(names: &[&CStr]) -> Result<Self, String> {
         let mut reason = String::new();
+        crate::signals::others_may_alter();
         for name in names {
             // SAFETY: `name` is a terminated string; RTLD_NOW resolves at once so
             // no lazy binding fails later; the constructors run are those of a

@@ -103,7 +103,7 @@ pub fn writev(fd: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
 pub fn read_to_end(fd: impl AsFd, max_len: usize) -> io::Result<Vec<u8>> {
     let fd = fd.as_fd();
     let mut out = Vec::new();
-    let mut chunk = [0_u8; 8192];
+    let mut chunk = [0_u8; 2048];
     loop {
         let count = read(fd, &mut chunk)?;
         if count == 0 {
@@ -191,6 +191,15 @@ pub fn is_terminal(fd: impl AsFd) -> bool {
     rustix::termios::isatty(fd.as_fd())
 }
 
+/// Whether the descriptor is a pipe or a socket, which can always be waited for.
+#[must_use]
+pub fn is_pipe_or_socket(fd: impl AsFd) -> bool {
+    rustix::fs::fstat(fd.as_fd()).is_ok_and(|stat| {
+        let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+        kind.is_fifo() || kind.is_socket()
+    })
+}
+
 /// Whether the descriptor is `/dev/null`: nothing will ever be read from it.
 #[must_use]
 pub fn is_null(fd: impl AsFd) -> bool {
@@ -247,13 +256,11 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     if number < 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: F_GETFD only inspects the descriptor table.
-    check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
+    // SAFETY: only sets the one flag that a descriptor has, or fails where there is none.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     // SAFETY: the descriptor is open, and by contract nothing else in this
     // process owns it: it was handed down by exec under this number.
-    let fd = unsafe { OwnedFd::from_raw_fd(number) };
-    set_cloexec(&fd, true)?;
-    Ok(fd)
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Points `target` (0, 1 or 2) at what `source` refers to.

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::ffi::check;
 use crate::{Pid, Uid};
@@ -151,6 +151,61 @@ pub fn is_ignored(signal: Signal) -> io::Result<bool> {
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
+/// Signals to which we gave an action since the start: bit 0 is signal 1.
+static ALTERED: AtomicU64 = AtomicU64::new(0);
+/// Others may have given actions to signals: whoever started this process, or a library.
+static ALTERED_BY_OTHERS: AtomicBool = AtomicBool::new(true);
+
+/// This process was started by a [`Command`](crate::process::Command), with the default action for
+/// every signal: what it starts itself needs no more than what it changes taken back.
+pub fn began_with_defaults() {
+    // Rust's own entry ignores it, where there is one.
+    alters(libc::SIGPIPE);
+    ALTERED_BY_OTHERS.store(false, Ordering::Relaxed);
+}
+
+/// Looks which actions this process has, once, so that each program that it starts need not have
+/// all of them set. For one that starts many.
+pub fn look_at_actions() {
+    for number in 1..=64 {
+        let mut action = [0_u64; 4];
+        // SAFETY: only queries, into a live local of the kernel's size (handler, flags, restorer,
+        // mask); by raw call, because libc keeps two signals to itself.
+        let asked = unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                std::ptr::null::<u64>(),
+                action.as_mut_ptr(),
+                size_of::<u64>(),
+            )
+        };
+        if asked < 0 || action.first() != Some(&0) {
+            alters(number);
+        }
+    }
+    began_with_defaults();
+}
+
+/// Code of others runs in this process from here on, and may do with signals what it likes.
+pub(crate) fn others_may_alter() {
+    ALTERED_BY_OTHERS.store(true, Ordering::Relaxed);
+}
+
+/// Signal `number` has an action of ours.
+pub(crate) fn alters(number: i32) {
+    ALTERED.fetch_or(1 << (number - 1).clamp(0, 63), Ordering::Relaxed);
+}
+
+/// The signals that may have another action than the default one: bit 0 is signal 1.
+pub(crate) fn altered() -> u64 {
+    if ALTERED_BY_OTHERS.load(Ordering::Relaxed) {
+        u64::MAX
+    } else {
+        ALTERED.load(Ordering::Relaxed)
+    }
+}
+
 /// Whether a signal of [`note`] has come.
 static NOTED: AtomicBool = AtomicBool::new(false);
 
@@ -208,6 +263,7 @@ pub fn forget_interrupts() {
 }
 
 fn set_disposition(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
+    alters(signal.0);
     // SAFETY: sigaction is a plain C struct: all zeroes is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;

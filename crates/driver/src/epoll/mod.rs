@@ -284,6 +284,18 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether a source could be read without waiting, at this moment: then it is, in the next
+    /// turn. False without such a source.
+    ///
+    /// # Errors
+    /// From poll.
+    pub fn source_has_more(&mut self, channel: ChannelId, stream: Stream) -> io::Result<bool> {
+        match self.sources.get_mut(&(channel, stream)) {
+            Some(source) => source.look(),
+            None => Ok(false),
+        }
+    }
+
     /// What arrives on the channel is written to `fd`; the window opens again as bytes are
     /// written. After the peer's EOF or CLOSE and the last byte comes [`Notice::SinkEnded`].
     ///

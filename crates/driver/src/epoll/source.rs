@@ -65,6 +65,13 @@ impl Source {
         self.ready = true;
     }
 
+    /// Asks the kernel whether it could be read without waiting; if so, that is done next.
+    pub(super) fn look(&mut self) -> io::Result<bool> {
+        let readable = sys::io::wait_readable(&self.fd, Some(std::time::Duration::ZERO))?;
+        self.ready |= readable;
+        Ok(readable)
+    }
+
     /// Could be read without waiting.
     pub(super) fn is_ready(&self) -> bool {
         self.ready && self.has_space

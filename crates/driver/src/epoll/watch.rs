@@ -20,19 +20,23 @@ pub(super) struct Registration {
 impl Registration {
     /// Finds out whether epoll takes `fd`; regular files it refuses (EPERM, epoll_ctl(2)).
     pub(super) fn new(epoll: &Epoll, fd: impl AsFd, token: u64) -> io::Result<Self> {
-        let pollable = match epoll.add(&fd, token, Interest::NONE) {
-            Ok(()) => {
-                epoll.remove(&fd)?;
-                true
-            }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
-            Err(error) => return Err(error),
-        };
+        let pollable = sys::io::is_pipe_or_socket(&fd) || Self::is_taken(epoll, fd, token)?;
         Ok(Self {
             token,
             interest: Interest::NONE,
             pollable,
         })
+    }
+
+    fn is_taken(epoll: &Epoll, fd: impl AsFd, token: u64) -> io::Result<bool> {
+        match epoll.add(&fd, token, Interest::NONE) {
+            Ok(()) => {
+                epoll.remove(&fd)?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn is_pollable(&self) -> bool {

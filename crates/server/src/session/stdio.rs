@@ -113,11 +113,7 @@ pub(super) fn pipes() -> io::Result<(CommandEnd, OurEnd)> {
 pub(super) fn has_more(driver: &mut Driver, channel: ChannelId) -> io::Result<bool> {
     let mut more = false;
     for stream in [Stream::Data, Stream::Stderr] {
-        if let Some(source) = driver.detach_source(channel, stream) {
-            let readable = sys::io::wait_readable(&source, Some(std::time::Duration::ZERO));
-            driver.attach_source(channel, stream, source)?;
-            more |= readable?;
-        }
+        more |= driver.source_has_more(channel, stream)?;
     }
     Ok(more)
 }

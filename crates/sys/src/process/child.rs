@@ -57,6 +57,8 @@ pub(super) struct Plan {
     pub oom_score: *const c_char,
     /// Whose child we must be; 0 when this process itself executes.
     pub parent: libc::pid_t,
+    /// Signals that need their default action: bit 0 is signal 1.
+    pub signals: u64,
     pub report: *mut Report,
 }
 
@@ -114,8 +116,8 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
     unsafe {
         reset_handlers(match plan.image {
             // Ours asks for none of the real-time signals, and gives none to what it starts.
-            Image::Fd => SIGNALS_OF_OLD,
-            Image::Path(_) => SIGNALS,
+            Image::Fd => plan.signals & SIGNALS_OF_OLD,
+            Image::Path(_) => plan.signals,
         });
         if plan.new_session && libc::setsid() < 0 {
             return Err(Step::Session);
@@ -172,20 +174,22 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
     Ok(())
 }
 
-/// All signals, and those before the real-time ones.
-const SIGNALS: c_int = 64;
-const SIGNALS_OF_OLD: c_int = 31;
+/// The signals before the real-time ones.
+const SIGNALS_OF_OLD: u64 = (1 << 31) - 1;
 
-/// Every signal up to `last` gets its default action: ours, and the ignored SIGPIPE, are not for
-/// the program that follows.
-unsafe fn reset_handlers(last: c_int) {
+/// Each of `signals` gets its default action: ours, and the ignored SIGPIPE, are not for the program
+/// that follows.
+unsafe fn reset_handlers(signals: u64) {
     let action = KernelAction([0; 4]);
     // By raw call, because libc keeps 32 and 33 to itself, and a parent may have left those
     // ignored.
     // SAFETY: a live action of the kernel's form; the table belongs to this child alone (no
     // CLONE_SIGHAND); KILL and STOP refuse, rightly.
     unsafe {
-        for number in 1..=last {
+        let mut left = signals;
+        while left != 0 {
+            let number = left.trailing_zeros() + 1;
+            left &= left - 1;
             libc::syscall(
                 libc::SYS_rt_sigaction,
                 number,

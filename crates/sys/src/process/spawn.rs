@@ -9,6 +9,7 @@
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -502,7 +503,12 @@ impl Command {
                 .oom_score
                 .as_ref()
                 .map_or(std::ptr::null(), |score| score.as_ptr()),
-            parent: super::harden::pid(),
+            parent: if self.death_signal.is_some() {
+                super::harden::pid()
+            } else {
+                0
+            },
+            signals: crate::signals::altered(),
             report,
         }
     }
@@ -550,39 +556,41 @@ impl Parts {
 /// The child's stack, with the report at its far end, in memory that both see: ours where the
 /// child runs in all of ours, else a shared mapping, which costs the kernel a file.
 struct ChildStack {
+    memory: StackMemory,
     base: *mut c_void,
 }
 
-/// The child's frames are small; this leaves room for debug builds.
-const STACK_LEN: usize = 64 * 1024;
+enum StackMemory {
+    /// Freed with this.
+    Ours {
+        _block: Vec<MaybeUninit<u128>>,
+    },
+    Shared,
+}
+
+/// The child's frames are small; debug builds need more.
+const STACK_LEN: usize = if cfg!(debug_assertions) { 64 } else { 16 } * 1024;
 
 impl ChildStack {
     fn new(same_memory: bool) -> io::Result<Self> {
-        let sharing = if same_memory {
-            libc::MAP_PRIVATE
+        let (memory, base) = if same_memory {
+            // Aligned to 16 bytes, as the ABIs ask of a stack.
+            let mut block: Vec<MaybeUninit<u128>> =
+                Vec::with_capacity(STACK_LEN / size_of::<u128>());
+            let base = block.as_mut_ptr().cast();
+            (StackMemory::Ours { _block: block }, base)
         } else {
-            libc::MAP_SHARED
+            (StackMemory::Shared, shared_mapping()?)
         };
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                STACK_LEN,
-                libc::PROT_READ | libc::PROT_WRITE,
-                sharing | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { base })
+        let report: *mut Report = base.cast();
+        // SAFETY: the start of a live block that is larger, and more than aligned enough.
+        unsafe { report.write(Report { step: 0, errno: 0 }) };
+        Ok(Self { memory, base })
     }
 
-    /// The end of the mapping; page-aligned, so aligned enough for any stack.
+    /// Its end, aligned enough for any stack.
     fn top(&self) -> *mut c_void {
-        // SAFETY: one past the end of the mapping.
+        // SAFETY: one past the end of the memory.
         unsafe { self.base.byte_add(STACK_LEN) }
     }
 
@@ -591,8 +599,7 @@ impl ChildStack {
     }
 
     fn failure(&self) -> Option<SpawnError> {
-        // SAFETY: the mapping starts zeroed, which is a valid Report, and the child
-        // no longer runs in it.
+        // SAFETY: written when this was made, and the child no longer runs in it.
         let report = unsafe { self.report().read_volatile() };
         (report.step != 0).then(|| {
             let error = io::Error::from_raw_os_error(report.errno);
@@ -601,9 +608,29 @@ impl ChildStack {
     }
 }
 
+fn shared_mapping() -> io::Result<*mut c_void> {
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            STACK_LEN,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(base)
+}
+
 impl Drop for ChildStack {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody points into any more.
-        unsafe { libc::munmap(self.base, STACK_LEN) };
+        if matches!(self.memory, StackMemory::Shared) {
+            // SAFETY: our own mapping, which nobody points into any more.
+            unsafe { libc::munmap(self.base, STACK_LEN) };
+        }
     }
 }

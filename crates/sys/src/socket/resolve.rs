@@ -114,6 +114,7 @@ fn lookup(host: &str, port: u16, family: Family, flags: i32) -> Result<Resolved,
     hints.ai_socktype = libc::SOCK_STREAM;
     hints.ai_flags = flags;
     let mut answer = Answer(std::ptr::null_mut());
+    crate::signals::others_may_alter();
     // SAFETY: host is terminated, hints and the out-pointer are live locals.
     let code = unsafe {
         libc::getaddrinfo(
@@ -202,6 +203,7 @@ pub fn host_name() -> String {
 pub fn reverse_name(address: IpAddr) -> Option<String> {
     let mut name = [0; MAX_NAME_LEN];
     let len = libc::socklen_t::try_from(name.len()).unwrap_or(0);
+    crate::signals::others_may_alter();
     let code = match address {
         IpAddr::V4(ip) => {
             // SAFETY: sockaddr_in is a plain C struct: all zeroes is valid.

@@ -248,6 +248,7 @@ fn exchange_handler(
         if action.sa_sigaction == expected {
             action = std::mem::zeroed();
             action.sa_sigaction = wanted;
+            crate::signals::alters(signal.as_raw());
             // The handler raises the signal again, with its default action.
             action.sa_flags = libc::SA_RESETHAND | libc::SA_NODEFER;
             crate::ffi::check(libc::sigaction(

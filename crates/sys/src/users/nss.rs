@@ -27,6 +27,7 @@ fn with_buffer<T>(
     mut call: impl FnMut(&mut [c_char]) -> (i32, Option<T>),
 ) -> io::Result<Option<T>> {
     let mut len = FIRST_BUFFER;
+    crate::signals::others_may_alter();
     loop {
         let mut buffer: Vec<c_char> = vec![0; len];
         let (code, found) = call(&mut buffer);
@@ -182,6 +183,7 @@ pub(super) fn group_by_gid(gid: Gid) -> io::Result<Option<Group>> {
 pub(super) fn groups_of(name: &str, primary: Gid) -> io::Result<Vec<Gid>> {
     let name = c_string(name)?;
     let mut room = 64_usize;
+    crate::signals::others_may_alter();
     loop {
         let mut gids: Vec<Gid> = vec![0; room];
         let mut count = i32::try_from(room).unwrap_or(i32::MAX);
