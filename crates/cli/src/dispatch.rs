@@ -85,13 +85,14 @@ const PROGRAMS: &[Program] = &[
         name: "sshd-auth",
         links: &[],
         help: None,
-        main: |_| server::auth_main(),
+        // Nothing is left to be done at its end, nor at the session's.
+        main: |_| sys::process::exit_at_once(server::auth_main()),
     },
     Program {
         name: "sshd-session",
         links: &[],
         help: None,
-        main: |_| server::session_main(),
+        main: |_| sys::process::exit_at_once(server::session_main()),
     },
     Program {
         name: accelerator::ROLE,

@@ -72,6 +72,7 @@ fn messages_come_back_as_they_went_and_no_prefix_decodes() {
         host_key_algorithm: "ssh-ed25519".into(),
         key_index: 1,
         hash: vec![1; 32],
+        expects_login: true,
     });
     round_trip(&KbdintRespond {
         responses: vec![Secret::new(b"one".to_vec()), Secret::default()],

@@ -83,6 +83,19 @@ impl Rpc {
         Ok(sent?)
     }
 
+    /// Sends two messages at once.
+    pub(crate) fn send_both<A: Message, B: Message>(
+        &self,
+        first: &A,
+        second: &B,
+    ) -> Result<(), RpcError> {
+        let mut frames = zeroize::Zeroizing::new(first.encode_frame());
+        let mut second = zeroize::Zeroizing::new(second.encode_frame());
+        frames.reserve_exact(second.len());
+        frames.append(&mut second);
+        Ok(sys::io::write_all(&self.socket, &frames)?)
+    }
+
     /// Sends nothing more.
     pub(crate) fn finish(&self) {
         // A socket that is closed already says the same.
@@ -102,6 +115,12 @@ impl Rpc {
     ) -> Result<(Frame, Vec<OwnedFd>), RpcError> {
         self.send(request)?;
         self.receive()
+    }
+
+    /// Waits for the next message, which may have more than one form; descriptors beside it are
+    /// dropped.
+    pub(crate) fn expect_frame(&self) -> Result<Frame, RpcError> {
+        Ok(self.receive()?.0)
     }
 
     /// Waits for the next message, which must be an `M`.

@@ -239,6 +239,7 @@ fn frames() -> Vec<Vec<u8>> {
             host_key_algorithm: "ssh-ed25519".into(),
             key_index: 0,
             hash: vec![7; 32],
+            expects_login: false,
         }
         .encode_frame(),
         privsep::User {

@@ -86,6 +86,8 @@ impl Server {
             ("PidFile", "none".into()),
             ("PerSourcePenalties", "no".into()),
             ("MaxStartups", "1000".into()),
+            // Processes are counted.
+            ("PreauthSpares", "0".into()),
             ("LogLevel", "VERBOSE".into()),
         ] {
             config.push_str(&format!("{name} {value}\n"));

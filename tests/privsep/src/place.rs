@@ -157,6 +157,7 @@ pub fn exchange(hash: &[u8]) -> SignExchangeHash {
         host_key_algorithm: "ssh-ed25519".into(),
         key_index: 0,
         hash: hash.to_vec(),
+        expects_login: false,
     }
 }
 

@@ -106,7 +106,7 @@ impl<'a> Config<'a> {
     pub fn text(&self, host_key: &Path) -> String {
         format!(
             "{}\nListenAddress 127.0.0.1\nHostKey {}\nUsePAM no\nPidFile none\n\
-             PerSourcePenalties no\nMaxStartups 1000\nLogLevel DEBUG1\n{}\n",
+             PerSourcePenalties no\nMaxStartups 1000\nPreauthSpares 0\nLogLevel DEBUG1\n{}\n",
             self.first,
             host_key.display(),
             self.blocks

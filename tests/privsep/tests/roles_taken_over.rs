@@ -2,15 +2,18 @@
 
 use hostile::liar::{Liar, Offer};
 use hostile::victim::Memory;
+use interop::process::descendants;
 use interop::report::say;
 use interop::scratch::Scratch;
 use privsep::roles::{ConnectionNews, ROLE_AUTH, ROLE_SESSION};
 use privsep::{
-    AuthOutcome, Log, LogLevel, Message, Phase, Signature, Snapshot, UserPolicy, permitted,
+    AuthOutcome, Log, LogLevel, Message, Phase, SignExchangeHash, Signature, Snapshot, UserPolicy,
+    permitted,
 };
 use privsep_tests::double::Monitor;
+use privsep_tests::facts::Facts;
 use privsep_tests::place::{HASH, Noise, Place, damaged, every_frame, exchange, signed, snapshot};
-use privsep_tests::sshd::binary;
+use privsep_tests::sshd::{UserKey, binary};
 
 const DOUBLE: &str = env!("CARGO_BIN_EXE_privsep-double");
 
@@ -74,6 +77,58 @@ fn nothing_follows_the_snapshot() {
     monitor.end_role();
     monitor.wait_for_end();
     assert!(monitor.next_frame().is_none());
+}
+
+/// The session processes that a monitor has.
+fn sessions_of(monitor: &Monitor) -> Vec<Facts> {
+    let name = format!("fulmar {ROLE_SESSION}");
+    descendants(monitor.pid())
+        .into_iter()
+        .filter_map(Facts::of)
+        .filter(|facts| facts.command_line == name)
+        .collect()
+}
+
+#[test]
+fn a_session_process_ahead_of_its_login_is_told_nothing_and_ends_without_one() {
+    let place = Place::new(DOUBLE);
+    let expects = SignExchangeHash {
+        expects_login: true,
+        ..exchange(&HASH)
+    };
+    let stranger = UserKey::new(42).private;
+    let wrong = signed(&stranger, &HASH, &place.user, "ssh-connection", None);
+    for (what, first) in [
+        ("a guess", expects.clone()),
+        ("a signature", exchange(&HASH)),
+    ] {
+        let mut monitor = place.monitor("");
+        let _: Signature = monitor.ask(&first);
+        let _: UserPolicy = monitor.ask(&place.user());
+        assert_eq!(
+            sessions_of(&monitor).len(),
+            usize::from(first.expects_login)
+        );
+        for _ in 0..2 {
+            let outcome: AuthOutcome = monitor.ask(&wrong);
+            assert!(matches!(outcome, AuthOutcome::Failure { .. }), "{what}");
+            let [session] = &sessions_of(&monitor)[..] else {
+                panic!("{what}: not one session process: {}", monitor.log());
+            };
+            assert_eq!(session.descriptors.len(), 6, "{session:#?}");
+        }
+        let pid = sessions_of(&monitor)[0].pid;
+        monitor.end_role();
+        monitor.wait_for_end();
+        // It would have reported what it was told, and that it came up.
+        assert!(monitor.next_frame().is_none(), "{what}");
+        assert!(Monitor::eventually(|| Facts::of(pid).is_none()), "{what}");
+    }
+    // What a module of PAM sets is for the session to inherit.
+    let mut monitor = place.monitor("UsePAM yes");
+    let _: Signature = monitor.ask(&expects);
+    let _: UserPolicy = monitor.ask(&place.user());
+    assert!(sessions_of(&monitor).is_empty());
 }
 
 #[test]

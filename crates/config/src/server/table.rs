@@ -177,7 +177,7 @@ keyword_table! {
         EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
         HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Global, First, Line;
         HwCompressionVerify [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        PreauthSpares [] Kind::Integer { min: 0, max: 100 }, "0", Carried, Global, First, Line;
+        PreauthSpares [] Kind::Integer { min: 0, max: 100 }, "1", Carried, Global, First, Line;
         CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         SftpRoot [] Kind::Path, "none", Carried, Everywhere, First, Line;

@@ -15,6 +15,7 @@ use privsep::{
 use wire::names;
 
 use super::admit::{Proof, admit, check_account, record_failure, settle_account, with_pam};
+use super::ahead::{Ahead, SessionProcess};
 use super::chains::{Authenticated, Method, Progress};
 use super::channel::{Channel, End};
 use super::configuration::Configuration;
@@ -68,7 +69,7 @@ impl Label {
 }
 
 /// The serving of one auth process.
-pub(crate) struct Login<'c> {
+pub(crate) struct Login<'c, 'n> {
     pub(crate) channel: Channel<'c>,
     pub(crate) signer: Signer,
     pub(crate) config: &'c Configuration,
@@ -76,9 +77,24 @@ pub(crate) struct Login<'c> {
     pub(crate) delay_secret: &'c [u8],
     pub(crate) log: &'c Log,
     pub(crate) user: Option<LoginUser>,
+    /// The session process, where it need not wait for the login.
+    pub(crate) ahead: Ahead<'n>,
 }
 
-impl Login<'_> {
+impl<'c> Login<'c, '_> {
+    /// What goes on after it.
+    pub(crate) fn into_parts(
+        self,
+    ) -> (
+        Channel<'c>,
+        Signer,
+        Option<LoginUser>,
+        Option<SessionProcess>,
+    ) {
+        let process = self.ahead.into_started();
+        (self.channel, self.signer, self.user, process)
+    }
+
     /// Serves until a chain is complete.
     ///
     /// # Errors
@@ -124,6 +140,9 @@ impl Login<'_> {
             .map_err(|refusal| self.refused(&refusal))?;
         self.channel.set_phase(Phase::BeforeUser);
         self.channel.send(&Signature { blob })?;
+        if request.expects_login {
+            self.ahead.start(self.log);
+        }
         Ok(())
     }
 
@@ -170,6 +189,11 @@ impl Login<'_> {
         }
         if matches!(request, ToMonitor::AuthNone(_)) && self.answer_probe()? {
             return Ok(None);
+        }
+        if matches!(request, ToMonitor::KeyVerify(_)) {
+            // Whoever signs expects to be let in. Nothing is known of the user here, so that the
+            // time it takes tells nothing.
+            self.ahead.start(self.log);
         }
         self.ask_for_user();
         let (label, tried) = match request {

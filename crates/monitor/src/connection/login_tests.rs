@@ -74,6 +74,7 @@ fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
         delay_secret: &[1; 32],
         log: &log,
         user: None,
+        ahead: Ahead::never(),
     };
     let (proof, end) = match login.run() {
         Ok(proof) => (Some(proof), None),
@@ -111,6 +112,7 @@ fn sign() -> Vec<u8> {
         host_key_algorithm: "ssh-ed25519".into(),
         key_index: 0,
         hash: session_hash(),
+        expects_login: false,
     }
     .encode_frame()
 }

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod admit;
+mod ahead;
 mod chains;
 mod channel;
 mod configuration;
@@ -33,6 +34,7 @@ use sys::process::{Child, ExitStatus};
 use sys::signals::Signal;
 
 use crate::log::{self, Log};
+use ahead::Ahead;
 use channel::{Channel, End};
 use configuration::Configuration;
 use login::{Login, NotLoggedIn};
@@ -53,6 +55,7 @@ pub(crate) const AUTH_EXIT_WAIT: Duration = Duration::from_secs(2);
 /// The program of role `sshd-monitor`. Returns its exit status.
 #[must_use]
 pub fn monitor_main() -> i32 {
+    sys::signals::began_with_defaults();
     let mut handed = match Handed::read() {
         Ok(handed) => handed,
         Err(error) => {
@@ -169,6 +172,11 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         options.kex_algorithms.clone(),
         sys::time::monotonic_ms(),
     );
+    let ahead = if options.use_pam {
+        Ahead::never()
+    } else {
+        Ahead::of(&inherited.executable, &inherited.network)
+    };
     drop(options);
     let mut login = Login {
         channel,
@@ -178,6 +186,7 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         delay_secret: inherited.delay_secret.expose(),
         log,
         user: None,
+        ahead,
     };
     let proof = match login.run() {
         Ok(proof) => proof,
@@ -190,12 +199,7 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
     // From here on the time is the user's; the start-up slot is free.
     inherited.tell(ConnectionNews::Authenticated);
     inherited.news = None;
-    let Login {
-        channel,
-        signer,
-        user,
-        ..
-    } = login;
+    let (channel, signer, user, process) = login.into_parts();
     let auth = Predecessor::new(auth, channel);
     let Some(user) = user else {
         return Err("login without a user".to_owned());
@@ -213,7 +217,7 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         &inherited.executable,
         log,
     );
-    session.run(inherited.network, auth)
+    session.run(inherited.network, auth, process)
 }
 
 /// LoginGraceTime counts from when the connection was accepted.
@@ -223,7 +227,11 @@ fn deadline_ms(accepted_ms: u64, options: &ServerOptions) -> Option<u64> {
 }
 
 /// What the listener hears of a connection that ended before a login.
-fn end_without_login(mut login: Login<'_>, end: &NotLoggedIn, auth: &mut Child) -> ConnectionNews {
+fn end_without_login(
+    mut login: Login<'_, '_>,
+    end: &NotLoggedIn,
+    auth: &mut Child,
+) -> ConnectionNews {
     login.ask_for_user();
     let attempted = login.user.as_ref().is_some_and(|user| user.tries.attempted);
     let unknown = login.user.as_ref().is_some_and(LoginUser::is_unknown);

@@ -5,7 +5,6 @@
 //! unread; user, command, restrictions and environment come from here alone; every terminal
 //! that was granted is taken back and its record closed, however the session ends.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,13 +12,14 @@ use std::time::Duration;
 use config::tokens::{Purpose, Tokens};
 use privsep::{
     HostkeysProof, Message, Phase, PtyGranted, PtyRefused, Restrictions, SessionGrant, Signature,
-    Snapshot, ToMonitor, roles,
+    Snapshot, ToMonitor,
 };
 use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
 
 use super::AUTH_EXIT_WAIT;
 use super::accounts::Account;
+use super::ahead::SessionProcess;
 use super::chains::Authenticated;
 use super::channel::{Channel, End};
 use super::rate::Rate;
@@ -29,6 +29,8 @@ use crate::log::Log;
 
 /// How long the auth process may take to hand over, and the session process to take.
 const HAND_OVER_MS: u64 = 30_000;
+/// What goes along with the grant in one write.
+const SMALL_SNAPSHOT_BYTES: usize = 16 * 1024;
 /// Terminals of one session: more than MaxSessions ever is in earnest.
 const MAX_TERMINALS: usize = 64;
 /// Terminals in quick succession, and the time until one more: each leaves records on disk.
@@ -140,7 +142,12 @@ impl<'c> Session<'c> {
     ///
     /// # Errors
     /// When it could not be started.
-    pub(crate) fn run(mut self, network: OwnedFd, auth: Predecessor<'_>) -> Result<(), String> {
+    pub(crate) fn run(
+        mut self,
+        network: OwnedFd,
+        auth: Predecessor<'_>,
+        started: Option<SessionProcess>,
+    ) -> Result<(), String> {
         if self.proof.user() != self.user.name {
             return Err("the proof is another user's".to_owned());
         }
@@ -158,24 +165,32 @@ impl<'c> Session<'c> {
                 }
             }
         }
-        let ran = self.run_process(network, auth);
+        let started = started.filter(|_| self.user.pam.is_none());
+        let ran = self.run_process(network, auth, started);
         self.tidy_up();
         ran
     }
 
-    fn run_process(&mut self, network: OwnedFd, mut auth: Predecessor<'_>) -> Result<(), String> {
-        let (ours, theirs) = sys::socket::stream_pair().map_err(|error| error.to_string())?;
-        let mut child = self
-            .spawn(network, theirs)
-            .map_err(|error| format!("starting the session: {error}"))?;
+    fn run_process(
+        &mut self,
+        network: OwnedFd,
+        mut auth: Predecessor<'_>,
+        started: Option<SessionProcess>,
+    ) -> Result<(), String> {
+        let process = match started {
+            Some(process) => process,
+            None => SessionProcess::start(self.executable, &network)
+                .map_err(|error| format!("starting the session: {error}"))?,
+        };
+        // The connection is the session's alone.
+        drop(network);
         // The new process comes up while the old one packs its things. It is told nothing, and
         // touches no byte of the connection, before that one has handed all of it over.
         let snapshot = match auth.take_snapshot() {
             Ok(snapshot) => snapshot,
             Err(end) => {
                 drop(auth);
-                let _ = child.signal(Signal::KILL);
-                let _ = child.wait();
+                process.end();
                 return match end {
                     // A client that leaves right after its login.
                     End::Closed => Ok(()),
@@ -183,10 +198,11 @@ impl<'c> Session<'c> {
                 };
             }
         };
+        let SessionProcess { mut child, socket } = process;
         self.log
             .debug(&format!("User child is on pid {}", child.pid()));
-        let mut channel =
-            Channel::new(ours, Phase::Session, self.log, "").map_err(|error| error.to_string())?;
+        let mut channel = Channel::new(socket, Phase::Session, self.log, "")
+            .map_err(|error| error.to_string())?;
         // It still has the connection's keys: the next one begins when it is gone.
         drop(auth);
         let handed_over = self.hand_over(&mut channel, snapshot);
@@ -215,24 +231,6 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    fn spawn(&self, network: OwnedFd, rpc: OwnedFd) -> io::Result<Child> {
-        let mut command = self.executable.command()?;
-        command
-            .args(["fulmar", roles::ROLE_SESSION])
-            .env("PATH", super::PATH)
-            .without_stdio()
-            .fd_shared(sys::io::stderr(), 2)
-            .fd(network, roles::NETWORK_FD)
-            .fd(rpc, roles::RPC_FD)
-            .fd_shared(self.executable, roles::SESSION_BINARY_FD);
-        for name in ["TZ", crypto::arch::FEATURES_VARIABLE] {
-            if let Ok(value) = std::env::var(name) {
-                command.env(name, value);
-            }
-        }
-        Ok(command.spawn()?)
-    }
-
     fn hand_over(
         &mut self,
         channel: &mut Channel<'_>,
@@ -240,17 +238,24 @@ impl<'c> Session<'c> {
     ) -> Result<(), End> {
         channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
         let grant = self.grant().map_err(End::Violation)?;
-        channel.send(&grant)?;
-        let mut bytes = zeroize::Zeroizing::new(Vec::new());
-        bytes.extend_from_slice(&privsep::frame::frame(snapshot.number, &[])[..]);
+        let mut bytes = zeroize::Zeroizing::new(grant.encode_frame());
         // The header of an empty frame with the true length put in: the body is not copied
         // more often than it must be.
+        let mut header = privsep::frame::frame(snapshot.number, &[]);
         let length = u32::try_from(snapshot.body.len() + 1).unwrap_or(u32::MAX);
-        if let Some(field) = bytes.first_chunk_mut::<4>() {
+        if let Some(field) = header.first_chunk_mut::<4>() {
             *field = length.to_be_bytes();
         }
-        channel.send_bytes(&bytes)?;
-        channel.send_bytes(&snapshot.body)?;
+        if snapshot.body.len() <= SMALL_SNAPSHOT_BYTES {
+            bytes.reserve_exact(header.len() + snapshot.body.len());
+            bytes.extend_from_slice(&header);
+            bytes.extend_from_slice(&snapshot.body);
+            channel.send_bytes(&bytes)?;
+        } else {
+            bytes.extend_from_slice(&header);
+            channel.send_bytes(&bytes)?;
+            channel.send_bytes(&snapshot.body)?;
+        }
         channel.set_deadline_ms(None);
         Ok(())
     }

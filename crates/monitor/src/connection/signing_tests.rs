@@ -25,6 +25,7 @@ fn request(kex: &str, length: usize) -> SignExchangeHash {
         host_key_algorithm: "ssh-ed25519".into(),
         key_index: 0,
         hash: vec![5; length],
+        expects_login: false,
     }
 }
 

@@ -44,7 +44,6 @@ pub(super) struct Inherited {
 impl Handed {
     pub(super) fn read() -> Result<Self, String> {
         let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-        sys::io::ensure_stdio().map_err(failed("standard descriptors"))?;
         // No core file and no tracing; a limit of 0 would pass on to the user's programs.
         sys::process::set_dumpable(false).map_err(failed("dumpable"))?;
         let inherited = |number, what| sys::io::inherited(number).map_err(failed(what));
@@ -219,7 +218,9 @@ fn start_auth(
     let mut command = executable.command()?;
     command
         .args(["fulmar", roles::ROLE_AUTH])
-        .without_stdio()
+        // Ours is /dev/null.
+        .fd_shared(sys::io::stdin(), 0)
+        .fd_shared(sys::io::stdin(), 1)
         .fd_shared(sys::io::stderr(), 2)
         .fd(theirs, roles::RPC_FD)
         .fd(record, roles::AUTH_START_FD)

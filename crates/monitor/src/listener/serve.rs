@@ -121,6 +121,8 @@ impl<'log> Listener<'log> {
         only_one: bool,
         log: &'log Log,
     ) -> io::Result<Self> {
+        // Each connection starts a program.
+        sys::signals::look_at_actions();
         let epoll = Epoll::new()?;
         epoll.add(&signals, SIGNAL_TOKEN, Interest::READABLE)?;
         let options = config.global();
@@ -210,6 +212,7 @@ impl<'log> Listener<'log> {
             .chain(self.paused_until_ms)
             .chain(self.trial_deadline_ms())
             .chain(self.spares.due_ms(self.places_left()))
+            .chain(self.spares.rest_ms())
             .min()
             .map(|at_ms| at_ms.saturating_sub(now_ms))
     }
@@ -250,6 +253,7 @@ impl<'log> Listener<'log> {
     /// Starts a monitor for a connection to come, when it is time; one at a time, so that a
     /// connection never waits for several.
     fn prepare(&mut self, now_ms: u64) {
+        self.spares.rest(now_ms);
         let due = self.spares.due_ms(self.places_left());
         if due.is_some_and(|at| at <= now_ms)
             && let Err(error) = self.spares.add(&self.launch, now_ms)

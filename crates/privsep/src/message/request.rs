@@ -83,6 +83,9 @@ record! {
         key_index: u32,
         /// H.
         hash: Vec<u8>,
+        /// The client seems to be about to log in. Nothing is decided by it but when the next
+        /// process is started.
+        expects_login: bool,
     }
 }
 

@@ -34,6 +34,13 @@ impl Connection {
         self.transport.extensions.short_kexinit
     }
 
+    /// Server: the client guessed the method of its first key exchange, right or wrong: it has been
+    /// here before, most likely, and will not wait for much.
+    #[must_use]
+    pub fn peer_guessed(&self) -> bool {
+        self.transport.peer_guessed
+    }
+
     /// Client: what is sent to the server is compressed once the user is logged in.
     #[must_use]
     pub fn will_compress(&self) -> bool {

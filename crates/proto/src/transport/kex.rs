@@ -303,6 +303,7 @@ impl Transport {
         // Both halves of the rule count: a server passes the packet over where either differs.
         if first {
             self.guess_was_right = guess.as_ref().map(|_| markers.same_first);
+            self.peer_guessed = theirs.first_kex_packet_follows;
         }
         self.server_names_it_first = markers.server_names_it_first;
         let guess = guess.filter(|guess| markers.same_first && guess.kex == agreement.kex);

@@ -149,6 +149,8 @@ pub(crate) struct Transport {
     pub(crate) guess_was_right: Option<bool>,
     /// Client: our first KEXINIT is a short one.
     pub(crate) offers_short: bool,
+    /// Server: a guessed packet was announced by the client's first KEXINIT.
+    pub(crate) peer_guessed: bool,
     pub(crate) session: Option<Session>,
     pub(crate) current: CurrentKeys,
     pub(crate) authenticated: bool,
@@ -261,6 +263,7 @@ impl Transport {
             peer_lists: None,
             guess_was_right: None,
             offers_short: false,
+            peer_guessed: false,
             session: None,
             current: CurrentKeys::default(),
             authenticated: false,

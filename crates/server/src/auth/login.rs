@@ -6,9 +6,9 @@
 
 use crypto::kex::{DhGroup, DhPolicy, Primality};
 use privsep::{
-    AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Group, KbdintPrompts,
-    KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, Message, Secret, SignExchangeHash,
-    Signature, User, UserPolicy,
+    AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Frame, Group,
+    KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, Message, Secret,
+    SignExchangeHash, Signature, User, UserPolicy,
 };
 use proto::{AuthMethod, AuthRequest, Connection, Event, Prompt};
 use wire::names;
@@ -36,6 +36,8 @@ pub(super) struct Login<'a> {
     host_key: Option<Vec<u8>>,
     /// The one user name of this connection.
     user: Option<Vec<u8>>,
+    /// The monitor has been told that name.
+    is_named: bool,
 }
 
 impl<'a> Login<'a> {
@@ -46,6 +48,7 @@ impl<'a> Login<'a> {
             start,
             host_key: None,
             user: None,
+            is_named: false,
         }
     }
 
@@ -113,6 +116,7 @@ impl<'a> Login<'a> {
             host_key_algorithm: algorithm.to_owned(),
             key_index,
             hash: hash.to_vec(),
+            expects_login: connection.peer_guessed(),
         })?;
         self.host_key.get_or_insert(key);
         connection.provide_host_signature(&signature.blob)?;
@@ -162,11 +166,10 @@ impl<'a> Login<'a> {
         if service != names::SERVICE_CONNECTION.as_bytes() {
             return Err(End::UnknownService);
         }
-        match &self.user {
-            None => self.name_user(connection, user)?,
-            Some(known) if *known != user => return Err(End::UserChanged),
-            Some(_) => {}
+        if self.user.as_ref().is_some_and(|known| *known != user) {
+            return Err(End::UserChanged);
         }
+        self.user = Some(user);
         match method {
             AuthMethod::None => self.judge(connection, &AuthNone {}),
             AuthMethod::Password {
@@ -232,38 +235,46 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Tells the monitor, once, who it is that tries, and sends the banner for that user.
-    fn name_user(&mut self, connection: &mut Connection, user: Vec<u8>) -> Result<(), End> {
-        let policy: UserPolicy = self.rpc.ask(&User {
-            // A name that is not UTF-8 belongs to nobody; it is answered like any other such.
-            user: lossy(&user),
-            service: names::SERVICE_CONNECTION.to_owned(),
-            client_version: connection.peer_version().unwrap_or_default().to_owned(),
-        })?;
-        let algorithms = transport::signature_algorithms(&policy.pubkey_algorithms);
-        connection.send_ext_info_in_auth(&borrowed(&algorithms))?;
-        if let Some(banner) = policy.banner.filter(|banner| !banner.is_empty()) {
-            connection.auth_banner(&banner)?;
+    /// Asks the monitor. The first request goes together with who it is that tries, so that the two
+    /// answers are waited for once; what the client is told of that user stands before the rest.
+    fn ask<M: Message>(&mut self, connection: &mut Connection, request: &M) -> Result<Frame, End> {
+        if core::mem::replace(&mut self.is_named, true) {
+            self.rpc.send(request)?;
+        } else {
+            let user = User {
+                // A name that is not UTF-8 belongs to nobody; it is answered like any other such.
+                user: lossy(self.user().unwrap_or_default()),
+                service: names::SERVICE_CONNECTION.to_owned(),
+                client_version: connection.peer_version().unwrap_or_default().to_owned(),
+            };
+            self.rpc.send_both(&user, request)?;
+            let policy: UserPolicy = self.rpc.expect()?;
+            let algorithms = transport::signature_algorithms(&policy.pubkey_algorithms);
+            connection.send_ext_info_in_auth(&borrowed(&algorithms))?;
+            if let Some(banner) = policy.banner.filter(|banner| !banner.is_empty()) {
+                connection.auth_banner(&banner)?;
+            }
         }
-        self.user = Some(user);
-        Ok(())
+        Ok(self.rpc.expect_frame()?)
     }
 
-    fn judge<M: Message>(&self, connection: &mut Connection, request: &M) -> Result<Step, End> {
-        let outcome: AuthOutcome = self.rpc.ask(request)?;
-        conclude(connection, outcome)
+    fn judge<M: Message>(&mut self, connection: &mut Connection, request: &M) -> Result<Step, End> {
+        let frame = self.ask(connection, request)?;
+        conclude(connection, decode(&frame)?)
     }
 
     fn query_key(
-        &self,
+        &mut self,
         connection: &mut Connection,
         algorithm: &[u8],
         key: Vec<u8>,
     ) -> Result<Step, End> {
-        let answer: KeyAnswer = self.rpc.ask(&KeyQuery {
+        let request = KeyQuery {
             algorithm: lossy(algorithm),
             key,
-        })?;
+        };
+        let frame = self.ask(connection, &request)?;
+        let answer: KeyAnswer = decode(&frame)?;
         if answer.too_many_failures {
             return Err(End::TooManyFailures);
         }
@@ -276,15 +287,15 @@ impl<'a> Login<'a> {
     }
 
     fn prompt_or_judge<M: Message>(
-        &self,
+        &mut self,
         connection: &mut Connection,
         request: &M,
     ) -> Result<Step, End> {
-        let (frame, _) = self.rpc.ask_frame(request)?;
+        let frame = self.ask(connection, request)?;
         if frame.number != KbdintPrompts::NUMBER {
-            return conclude(connection, frame.decode().map_err(RpcError::from)?);
+            return conclude(connection, decode(&frame)?);
         }
-        let asked: KbdintPrompts = frame.decode().map_err(RpcError::from)?;
+        let asked: KbdintPrompts = decode(&frame)?;
         let prompts: Vec<Prompt> = asked
             .prompts
             .into_iter()
@@ -296,6 +307,10 @@ impl<'a> Login<'a> {
         connection.auth_info_request(&asked.name, &asked.instruction, &prompts)?;
         Ok(Step::Continue)
     }
+}
+
+fn decode<M: Message>(answer: &Frame) -> Result<M, End> {
+    Ok(answer.decode().map_err(RpcError::from)?)
 }
 
 fn conclude(connection: &mut Connection, outcome: AuthOutcome) -> Result<Step, End> {

@@ -53,7 +53,6 @@ pub(super) struct Begun {
 impl Start {
     /// Reads what the monitor handed down.
     pub(super) fn read(rpc: &'static Rpc) -> Result<Self, StartError> {
-        sys::io::ensure_stdio().map_err(|e| failed("standard descriptors")(&e))?;
         crate::log::only_by(rpc).map_err(|e| failed("standard error")(&e))?;
         let record =
             sys::io::inherited(roles::AUTH_START_FD).map_err(|e| failed("start descriptor")(&e))?;

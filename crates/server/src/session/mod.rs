@@ -38,6 +38,7 @@ use crate::rpc::{Rpc, RpcError};
 /// The program of role `sshd-session`. Returns its exit status.
 #[must_use]
 pub fn session_main() -> i32 {
+    sys::signals::began_with_defaults();
     let rpc = match sys::io::inherited(roles::RPC_FD) {
         Ok(socket) => Rpc::for_this_process(socket),
         Err(error) => {

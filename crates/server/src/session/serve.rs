@@ -416,6 +416,7 @@ impl<'a> Serve<'a> {
             host_key_algorithm: algorithm.to_owned(),
             key_index,
             hash: hash.to_vec(),
+            expects_login: false,
         })?;
         // The monitor signs on another core, if there is one.
         self.driver.work_on();

@@ -24,7 +24,6 @@ use crate::transport;
 pub(super) fn begin(
     rpc: &'static Rpc,
 ) -> Result<(Serve<'static>, Logger<'static>, Who), SessionError> {
-    sys::io::ensure_stdio()?;
     crate::log::only_by(rpc)?;
     // Our memory will hold the connection's keys, and the user's other processes run beside us.
     sys::process::set_dumpable(false)?;
@@ -33,6 +32,8 @@ pub(super) fn begin(
     let binary = sys::io::inherited(roles::SESSION_BINARY_FD)
         .ok()
         .map(SelfExe::from_fd);
+    // It is waited for, more often than not.
+    crypto::warm_up();
     let grant: SessionGrant = rpc.expect()?;
     let log = Logger::new(rpc, grant.log_level);
     let options = ServerOptions::decode(&grant.options)

@@ -58,7 +58,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
             per: Per::Login,
             entries,
             notes: vec![format!(
-                "PSS of {sessions} at once, divided by their number; neither listener nor command"
+                "PSS of {sessions} at once, divided by their number; neither listener nor command, nor what waits for more connections"
             )],
         };
         emit(

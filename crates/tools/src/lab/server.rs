@@ -139,7 +139,13 @@ fn has_listener(table: &str, octets: [u8; 4], port: u16) -> bool {
     })
 }
 
-/// A process and all below it, as they are now.
+/// Whether this is a process of our server that waits for a connection to come (PreauthSpares).
+fn waits(pid: u32) -> bool {
+    let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    title.starts_with(b"sshd: [waiting]")
+}
+
+/// A process and all below it, as they are now, without those that wait for connections to come.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pids: Vec<u32>,
@@ -156,7 +162,8 @@ impl Tree {
             pids.extend(
                 all.iter()
                     .filter(|(_, of)| *of == parent)
-                    .map(|(child, _)| *child),
+                    .map(|(child, _)| *child)
+                    .filter(|child| !waits(*child)),
             );
         }
         Self { pids }

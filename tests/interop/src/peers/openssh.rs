@@ -170,7 +170,8 @@ pub fn server_config(kind: Kind, scratch: &Scratch) -> String {
     );
     if kind == Kind::Fulmar {
         // Debian 12's OpenSSH knows no penalties; the tests of them set their own.
-        config.push_str("PerSourcePenalties no\n");
+        // Processes below the listener are those of connections.
+        config.push_str("PerSourcePenalties no\nPreauthSpares 0\n");
     }
     for (name, _, _) in KEY_TYPES {
         let key = fixture::file(&format!("host_{name}"));
