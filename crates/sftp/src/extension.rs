@@ -203,11 +203,24 @@ extended! {
         max_len: u32,
     }
     /// See [`own::WALK`].
-    Walk<'a> = own::WALK, "1" {
+    Walk<'a> = own::WALK, "2" {
         /// The directory.
         path: &'a [u8],
         /// Of [`own::walk_flag`].
         flags: u32,
+        /// A longer file's content does not come along, bytes.
+        max_len: u32,
+        /// So much may be sent before [`WalkOn`] asks for more: the lengths of the answers'
+        /// fields, and [`own::ENTRY_CHARGE_BYTES`] for each entry without content. The last answer
+        /// may exceed it; that is taken from what is granted next.
+        window: u64,
+    }
+    /// See [`own::WALK_ON`].
+    WalkOn = own::WALK_ON, "1" {
+        /// The [`Walk`] that may go on.
+        request: u32,
+        /// How much more it may send, counted as its window is.
+        more: u64,
     }
 }
 

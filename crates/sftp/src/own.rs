@@ -59,8 +59,11 @@ names! {
     /// Opens a file, reads it and closes it: answered by EXTENDED_REPLY ([`File`]).
     GET_FILE = "get-file";
     /// A directory and all that is below it, as [`Entry`] after [`Entry`] in EXTENDED_REPLY after
-    /// EXTENDED_REPLY; a directory stands before what is in it.
+    /// EXTENDED_REPLY; a directory stands before what is in it, and all of that before what is
+    /// beside it.
     WALK = "walk";
+    /// Lets a [`WALK`] send more: answered by STATUS.
+    WALK_ON = "walk-on";
 }
 
 /// Length of a hash, bytes.
@@ -97,7 +100,16 @@ pub mod walk_flag {
     /// What links point to stands in their place; a directory that is on the way already is not
     /// entered again.
     pub const FOLLOW: u32 = 1;
+    /// What regular files hold comes with them.
+    pub const CONTENT: u32 = 2;
 }
+
+/// Directories within directories that [`WALK`] enters; deeper ones are told only.
+pub const WALK_DEPTH: usize = 64;
+
+/// What an entry whose content does not come with it is counted for besides its own length, bytes:
+/// whoever takes it in has to remember it.
+pub const ENTRY_CHARGE_BYTES: u64 = 1024;
 
 /// The answer to [`HASH_RANGE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,6 +215,8 @@ pub struct Entry<'a> {
     pub allocated: u64,
     /// What a link says; for an error, its text; else empty.
     pub text: &'a [u8],
+    /// All that a regular file holds, if it comes along.
+    pub content: Option<&'a [u8]>,
 }
 
 impl Entry<'_> {
@@ -213,6 +227,10 @@ impl Entry<'_> {
         self.attributes.write(out);
         out.put_u64(self.allocated);
         out.put_string(self.text);
+        out.put_bool(self.content.is_some());
+        if let Some(content) = self.content {
+            out.put_string(content);
+        }
     }
 }
 
@@ -237,5 +255,9 @@ fn read_entry<'a>(reader: &mut Reader<'a>) -> Result<Entry<'a>, DecodeError> {
         attributes: Field::read(reader)?,
         allocated: reader.u64()?,
         text: reader.string()?,
+        content: match reader.bool()? {
+            true => Some(reader.string()?),
+            false => None,
+        },
     })
 }

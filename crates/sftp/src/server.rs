@@ -82,7 +82,8 @@ pub const REQUESTS: &[RequestInfo] = &[
     extended("read-range", own::READ_RANGE, "1", false),
     extended("put-file", own::PUT_FILE, "1", true),
     extended("get-file", own::GET_FILE, "1", false),
-    extended("walk", own::WALK, "1", false),
+    extended("walk", own::WALK, "2", false),
+    extended("walk-on", own::WALK_ON, "1", false),
 ];
 
 /// The request's name in [`REQUESTS`]; none for those that are unknown.
@@ -238,8 +239,16 @@ impl Permits {
                 }
                 Ok(())
             }
-            Request::Extended(Extended::Walk(walk)) if has(walk.flags, own::walk_flag::FOLLOW) => {
-                self.by_name("stat")
+            Request::Extended(Extended::Walk(walk)) => {
+                if has(walk.flags, own::walk_flag::FOLLOW) {
+                    self.by_name("stat")?;
+                }
+                if has(walk.flags, own::walk_flag::CONTENT) {
+                    for part in ["open", "read", "close"] {
+                        self.by_name(part)?;
+                    }
+                }
+                Ok(())
             }
             Request::Open(open) if self.read_only && opens_for_change(open.flags) => {
                 Err(Refusal::ReadOnly)

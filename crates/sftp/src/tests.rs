@@ -340,7 +340,7 @@ fn a_conversation_begins_with_init() {
     assert_eq!(phase, Phase::Serving { client_version: 6 });
     let version = Version::decode(&out[4..]).unwrap();
     assert_eq!(version.version, 3);
-    assert!(version.has(extension::POSIX_RENAME, "1") && version.has(own::WALK, "1"));
+    assert!(version.has(extension::POSIX_RENAME, "1") && version.has(own::WALK, "2"));
 }
 
 #[test]
@@ -407,10 +407,17 @@ fn lists_of_requests_name_what_is_refused() {
         ("readlink", 0, true),
         ("stat", follow, true),
         ("stat", 0, false),
+        ("read", own::walk_flag::CONTENT, true),
+        ("read", 0, false),
     ] {
         let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
         let path = b"x".as_slice();
-        let walk = Request::Extended(Extended::Walk(extension::Walk { path, flags }));
+        let walk = Request::Extended(Extended::Walk(extension::Walk {
+            path,
+            flags,
+            max_len: 0,
+            window: 0,
+        }));
         assert_eq!(permits.request(&walk).is_err(), is_refused, "{denied}");
     }
     let permits = Permits::new(false, Some(["open", "close", "read"]), []).unwrap();

@@ -5,6 +5,7 @@
 //! are opened without waiting. What is done with an open file is in [`content`].
 
 pub mod content;
+mod directory;
 mod info;
 mod resolve;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps};
 use rustix::io::Errno;
 
+pub use directory::{Directory, Parent};
 pub use info::{FileSystem, Info, Kind, Time};
 
 /// How often a confined look-up that a rename came across is tried again (openat2(2), `EAGAIN`).
@@ -468,79 +470,4 @@ fn set_times_of(handle: &OwnedFd, times: &Timestamps) -> io::Result<()> {
 fn open_place(path: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
-}
-
-/// An open directory, read entry by entry.
-pub struct Directory {
-    fd: OwnedFd,
-    entries: rustix::fs::Dir,
-}
-
-impl std::fmt::Debug for Directory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Directory").field("fd", &self.fd).finish()
-    }
-}
-
-impl Directory {
-    fn new(fd: OwnedFd) -> io::Result<Self> {
-        let entries = rustix::fs::Dir::read_from(&fd)?;
-        Ok(Self { fd, entries })
-    }
-
-    /// The next name, `.` and `..` among them; none at the end.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn next_name(&mut self) -> io::Result<Option<Vec<u8>>> {
-        match self.entries.read() {
-            None => Ok(None),
-            Some(entry) => Ok(Some(entry?.file_name().to_bytes().to_vec())),
-        }
-    }
-
-    /// What is known of an entry; of a link, the link itself: where it leads may be outside the
-    /// place.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn info(&self, name: &[u8]) -> io::Result<Info> {
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        Ok(Info::from_stat(&rustix::fs::statat(&self.fd, name, flags)?))
-    }
-
-    /// What is known of the directory.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn own_info(&self) -> io::Result<Info> {
-        content::info(&self.fd)
-    }
-
-    /// What an entry that is a link says.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
-        Ok(rustix::fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
-    }
-
-    /// Opens a directory in it; a link is refused.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub fn open_directory(&self, name: &[u8]) -> io::Result<Self> {
-        let flags = OFlags::RDONLY
-            | OFlags::DIRECTORY
-            | OFlags::NONBLOCK
-            | OFlags::NOFOLLOW
-            | OFlags::CLOEXEC;
-        Self::new(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?)
-    }
-}
-
-impl AsFd for Directory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
 }

@@ -179,6 +179,54 @@ fn a_real_path_has_no_links_and_its_last_component_may_be_missing() {
 }
 
 #[test]
+fn what_is_done_by_one_name_stays_in_its_directory() {
+    let scratch = Scratch::new("parent");
+    let root = scratch.root();
+    let parent = Parent::open(&root).unwrap();
+    parent.make_directory(b"new", 0o755).unwrap();
+    let below = parent.below(b"new").unwrap();
+    drop(below.make_file(b"made", 0o640).unwrap());
+    let mode = fs::metadata(root.join("new/made")).unwrap().mode() & 0o777;
+    assert_eq!(mode & !0o640, 0);
+    let error = below.make_file(b"made", 0o600).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    // A link that leads out is something, too.
+    symlink("../out", root.join("new/link")).unwrap();
+    assert!(below.make_file(b"link", 0o600).is_err());
+    for name in [
+        b"".as_slice(),
+        b".",
+        b"..",
+        b"../out",
+        b"/tmp/x",
+        b"a/b",
+        b"a\0",
+    ] {
+        assert!(below.make_file(name, 0o600).is_err());
+        assert!(below.make_directory(name, 0o700).is_err());
+        assert!(below.below(name).is_err());
+    }
+    assert!(!root.join("out").exists());
+
+    let place = Place::everywhere(bytes(&root)).unwrap();
+    let mut directory = place.open_directory(b"new").unwrap();
+    let mut seen = Vec::new();
+    let mut name = Vec::new();
+    while let Some(kind) = directory.next_entry(&mut name).unwrap() {
+        seen.push((std::mem::take(&mut name), kind));
+    }
+    seen.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(seen.len(), 2);
+    assert!(matches!(seen[0].1, None | Some(Kind::Symlink)));
+    assert!(matches!(seen[1].1, None | Some(Kind::Regular)));
+    assert!(directory.open_file(b"made").is_ok());
+    for name in [b"link".as_slice(), b"../file", b"..", b"."] {
+        assert!(directory.open_file(name).is_err());
+        assert!(directory.open_directory(name).is_err());
+    }
+}
+
+#[test]
 fn a_fifo_does_not_block() {
     let scratch = Scratch::new("fifo");
     let path = scratch.root().join("fifo");

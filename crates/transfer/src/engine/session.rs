@@ -138,7 +138,9 @@ impl Session {
     /// Another request may go out.
     #[must_use]
     pub fn takes_request(&self) -> bool {
-        let oldest = self.open.iter().next();
+        // What is answered by many messages stays open as long as it lasts.
+        let mut passing = self.open.iter().filter(|(_, token)| !token.op.has_many());
+        let oldest = passing.next();
         let span = oldest.map_or(0, |(first, _)| self.last_id.wrapping_sub(first));
         self.is_open() && span < MAX_OPEN_REQUESTS
     }
@@ -173,10 +175,12 @@ impl Session {
         self.last_id
     }
 
-    /// Sends a request; its answer comes with `token`.
-    pub fn send(&mut self, token: Token, request: &Request<'_>) {
+    /// Sends a request; its answer comes with `token`. Gives its id, which only another request
+    /// about this one needs.
+    pub fn send(&mut self, token: Token, request: &Request<'_>) -> u32 {
         let id = self.next_id(token);
         self.outgoing.add(|out| request.encode_into(id, out));
+        id
     }
 
     /// Sends a request that is written by `write`, which gets the id.

@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use sftp::extension::{self, Extended};
 use sftp::message::{Reply, Request, open_flag, request};
-use sftp::{Attributes, Code, own};
+use sftp::{Attributes, Code, ExactTimes, own};
 
 use super::Item;
 use crate::engine::{EngineError, Op, Session, Token, status_text};
@@ -73,6 +73,43 @@ struct Range {
     /// First byte that has not come.
     at: u64,
     end: u64,
+}
+
+/// Opens what a file is written to, or a file beside it; says whether it is beside it.
+///
+/// # Errors
+/// One line.
+pub(super) fn open_sink(
+    to: &Path,
+    attributes: &Attributes,
+    options: &Options,
+    beside: bool,
+) -> Result<(Sink, bool), String> {
+    let opening = match options.resume {
+        Resume::Never => Opening::Anew {
+            len: attributes.size,
+            modified: attributes.best_times().map(|times| times.modified.seconds),
+        },
+        _ => Opening::GoOn,
+    };
+    let mode = attributes.permissions.unwrap_or(0o666);
+    // A link or a device is written to, and not replaced.
+    let is_other = || std::fs::symlink_metadata(to).is_ok_and(|there| !there.is_file());
+    let temporary = beside && !is_other();
+    Sink::open(to, mode, opening, temporary, options.sparse)
+        .map(|sink| (sink, temporary))
+        .map_err(|error| format!("open local \"{}\": {}", shown(to), text::reason(&error)))
+}
+
+/// Mode and times that a finished file is given.
+pub(super) fn kept(
+    attributes: &Attributes,
+    options: &Options,
+) -> Option<(u32, Option<ExactTimes>)> {
+    options.preserve.then(|| {
+        let mode = attributes.permissions.unwrap_or(0o644);
+        (mode, attributes.best_times())
+    })
 }
 
 /// One file. See the module's head.
@@ -175,10 +212,7 @@ impl Job {
             if self.error.is_some() {
                 sink.give_up(self.options.resume != Resume::Never);
             } else {
-                let kept = self.options.preserve.then(|| {
-                    let mode = self.attributes.permissions.unwrap_or(0o644);
-                    (mode, self.attributes.best_times())
-                });
+                let kept = kept(&self.attributes, &self.options);
                 self.error = sink.finish(kept, self.options.sync).err();
             }
         }
@@ -662,30 +696,15 @@ impl Job {
     }
 
     fn open_sink(&mut self) {
-        let opening = match self.options.resume {
-            Resume::Never => Opening::Anew {
-                len: self.attributes.size,
-                modified: self
-                    .attributes
-                    .best_times()
-                    .map(|times| times.modified.seconds),
-            },
-            _ => Opening::GoOn,
-        };
-        let mode = self.attributes.permissions.unwrap_or(0o666);
-        let to: &Path = &self.item.to;
-        // A link or a device is written to, and not replaced.
-        let is_other = || std::fs::symlink_metadata(to).is_ok_and(|there| !there.is_file());
-        let temporary = (self.options.atomic || self.parts.len() > 1) && !is_other();
-        if !temporary {
-            self.parts.truncate(1);
-        }
-        match Sink::open(to, mode, opening, temporary, self.options.sparse) {
-            Ok(sink) => self.sink = Some(sink),
-            Err(error) => {
-                let error = format!("open local \"{}\": {}", shown(to), text::reason(&error));
-                self.fail(error);
+        let beside = self.options.atomic || self.parts.len() > 1;
+        match open_sink(&self.item.to, &self.attributes, &self.options, beside) {
+            Ok((sink, temporary)) => {
+                self.sink = Some(sink);
+                if !temporary {
+                    self.parts.truncate(1);
+                }
             }
+            Err(error) => self.fail(error),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Files and trees from a server.
 //!
-//! A [`Get`] walks ahead: directories are read while files of others are on their way, small
-//! files are opened, read and closed in one flight behind their handle, large ones are asked for
-//! block by block as far as what is in flight allows. [`file`] is one file's way, [`tree`] the
-//! directories'.
+//! Trees come as one [`stream`] where the server has that. Else a [`Get`] walks ahead: directories
+//! are read while files of others are on their way, small files are opened, read and closed in one
+//! flight behind their handle, large ones are asked for block by block as far as what is in flight
+//! allows. [`file`] is one file's way, [`tree`] the directories'.
 //!
 //! Invariants: nothing is written outside the target, whatever names come; what a failed file
 //! leaves is cut to what has come without a gap; no two files are written to one target at once.
@@ -28,9 +28,11 @@ use crate::step::{self, Step};
 use crate::text;
 
 mod file;
+mod stream;
 mod tree;
 
 use file::Job;
+use stream::Stream;
 use tree::Dir;
 
 /// Bytes of files that have begun and are not asked for, at most: further files wait.
@@ -84,6 +86,11 @@ pub struct Get<'r> {
     looks: Slab<Found>,
     /// Directories that are open, or asked for, by link.
     open_dirs: Vec<usize>,
+    /// The tree that comes as a stream, and those that will behind it.
+    stream: Option<Stream>,
+    later: VecDeque<Found>,
+    /// The server refused one.
+    without_streams: bool,
     /// Files whose target another is written to.
     held: VecDeque<Found>,
     /// The targets of all jobs, where two may have the same: of several items.
@@ -121,6 +128,9 @@ impl<'r> Get<'r> {
             jobs: Slab::default(),
             dirs: Slab::default(),
             looks: Slab::default(),
+            stream: None,
+            later: VecDeque::new(),
+            without_streams: false,
             held: VecDeque::new(),
             targets,
             open_dirs: vec![0; links.max(1)],
@@ -241,7 +251,7 @@ impl<'r> Get<'r> {
         let shown = text::name(&found.item.from);
         if attributes.is(mode::DIRECTORY) {
             if self.options.recursive {
-                self.begin_directory(link, found, &attributes);
+                self.begin_directory(link, session, found, &attributes);
             } else {
                 self.fail_item(&found, format!("download \"{shown}\": not a regular file"));
             }
@@ -377,6 +387,9 @@ impl Work for Get<'_> {
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
         let index = token.job / KINDS;
         match token.job % KINDS {
+            DIR if token.op == Op::Walk => self.stream_reply(link, reply),
+            // That a stream may go on or is to end.
+            DIR if token.op == Op::Plain => {}
             DIR => self.directory_reply(link, session, index, token, reply),
             LOOK => self.looked(link, session, index, reply),
             _ => {
@@ -421,6 +434,8 @@ impl Work for Get<'_> {
     fn is_done(&self) -> bool {
         self.lost
             || (self.found.is_empty()
+                && self.stream.is_none()
+                && self.later.is_empty()
                 && self.held.is_empty()
                 && self.jobs.is_empty()
                 && self.dirs.is_empty()
@@ -448,6 +463,7 @@ impl Work for Get<'_> {
         self.failures = self.failures.max(1);
         self.found.clear();
         self.held.clear();
+        self.stop_stream();
         self.stop_directories();
         let open: Vec<usize> = self.jobs.indexes().collect();
         for index in open {

@@ -22,10 +22,10 @@ const READS_AHEAD: u32 = 2;
 /// A directory under way.
 #[derive(Debug)]
 pub(super) struct Dir {
-    from: Vec<u8>,
-    to: PathBuf,
+    pub(super) from: Vec<u8>,
+    pub(super) to: PathBuf,
     parent: Option<usize>,
-    depth: usize,
+    pub(super) depth: usize,
     attributes: Attributes,
     /// It was made here and now.
     fresh: bool,
@@ -36,17 +36,54 @@ pub(super) struct Dir {
     at_end: bool,
     closing: bool,
     /// What is not done in it, its own reading included.
-    left: usize,
+    pub(super) left: usize,
 }
 
 impl Dir {
+    fn new(found: Found, attributes: &Attributes, fresh: bool) -> Self {
+        Self {
+            from: found.item.from,
+            to: found.item.to,
+            parent: found.parent,
+            depth: found.depth,
+            attributes: *attributes,
+            fresh,
+            asked: false,
+            handle: None,
+            reading: 0,
+            at_end: false,
+            closing: false,
+            left: 1,
+        }
+    }
+
+    /// One of a tree that comes as a stream.
+    pub(super) fn told(found: Found, attributes: &Attributes, fresh: bool) -> Self {
+        Self {
+            asked: true,
+            closing: true,
+            ..Self::new(found, attributes, fresh)
+        }
+    }
+
     fn is_closed(&self) -> bool {
         self.closing && self.handle.is_none()
     }
 }
 
 impl Get<'_> {
-    pub(super) fn begin_directory(&mut self, link: usize, found: Found, attributes: &Attributes) {
+    pub(super) fn begin_directory(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        found: Found,
+        attributes: &Attributes,
+    ) {
+        let streams = self.streams(session);
+        if streams && self.stream.is_some() {
+            self.later.push_back(found);
+            return;
+        }
         let shown_from = text::name(&found.item.from);
         if found.depth >= MAX_DEPTH {
             self.fail(&format!(
@@ -69,21 +106,11 @@ impl Get<'_> {
                 return;
             }
         }
-        let index = self.dirs.insert(Dir {
-            from: found.item.from,
-            to: found.item.to,
-            parent: found.parent,
-            depth: found.depth,
-            attributes: *attributes,
-            fresh,
-            asked: false,
-            handle: None,
-            reading: 0,
-            at_end: false,
-            closing: false,
-            left: 1,
-        });
-        self.wake(link, number(DIR, index));
+        let index = self.dirs.insert(Dir::new(found, attributes, fresh));
+        match streams {
+            true => self.begin_stream(index, session),
+            false => self.wake(link, number(DIR, index)),
+        }
     }
 
     /// Sends what a directory needs next; false when there is no room for it now.
@@ -93,6 +120,13 @@ impl Get<'_> {
         index: usize,
         session: &mut Session,
     ) -> bool {
+        if self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| stream.root == index)
+        {
+            return self.send_stream(session);
+        }
         let crowded = self.found.len() >= MAX_FOUND;
         let mut none = 0;
         let open = self.open_dirs.get_mut(link).unwrap_or(&mut none);
@@ -307,7 +341,7 @@ fn directory_ends(open: &mut [usize], link: usize) {
     }
 }
 
-fn why(reply: &Reply<'_>) -> String {
+pub(super) fn why(reply: &Reply<'_>) -> String {
     match reply {
         Reply::Status(status) => status_text(status.code, status.message),
         _ => "an answer of the wrong kind".to_owned(),

@@ -195,18 +195,11 @@ impl<'r> Put<'r> {
         true
     }
 
-    /// Begins a file of which its directory tells that it is a regular one: opening it tells the
-    /// rest. False where it cannot be opened as such; nothing has happened then.
-    fn begin_file(&mut self, link: usize, item: &Item, parent: Option<usize>) -> bool {
-        // What waits for something before it is read must not be open meanwhile.
-        if self.targets.is_some() || self.options.atomic {
-            return false;
-        }
-        let Ok(source) = Source::open(&item.from) else {
-            return false;
-        };
-        self.begin_job(link, item.clone(), parent, source.len, Some(source));
-        true
+    /// Whether a file of which its directory tells that it is a regular one is opened as soon as it
+    /// is found: that tells the rest. What waits for something before it is read must not be open
+    /// meanwhile.
+    fn opens_early(&self) -> bool {
+        self.targets.is_none() && !self.options.atomic
     }
 
     fn begin(&mut self, link: usize, item: Item, parent: Option<usize>, depth: usize) {

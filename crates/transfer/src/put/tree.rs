@@ -1,18 +1,22 @@
 //! Directories: made at the server as they are found, read ahead here, and given their mode and
 //! times when everything in them is done.
 
-use std::fs::{Metadata, ReadDir};
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 use sftp::{Attributes, ExactTimes, own};
+use sys::fs::{Directory, Kind};
 
 use super::{Item, Put, dir_number};
 use crate::engine::{Op, Session, Token, status_text};
 use crate::options::MAX_DEPTH;
 use crate::plan::{joined, shown};
+use crate::source::Source;
 use crate::text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +53,8 @@ pub(super) struct Dir {
 #[derive(Debug)]
 pub(super) struct Listing {
     dir: usize,
-    entries: ReadDir,
+    /// Kept open: its files are opened by their names in it.
+    entries: Directory,
 }
 
 impl Put<'_> {
@@ -201,7 +206,7 @@ impl Put<'_> {
         if self.listing.is_none() {
             let index = self.to_list.pop()?;
             let from = self.dirs.get(index)?.from.clone();
-            match std::fs::read_dir(&from) {
+            match Directory::of_path(&from) {
                 Ok(entries) => {
                     self.listing = Some(Listing {
                         dir: index,
@@ -218,22 +223,29 @@ impl Put<'_> {
         }
         let listing = self.listing.as_mut()?;
         let index = listing.dir;
-        match listing.entries.next() {
-            Some(Ok(entry)) => {
+        let mut name = Vec::new();
+        match listing.entries.next_entry(&mut name) {
+            Ok(Some(kind)) => {
                 let dir = self.dirs.get_mut(index)?;
                 dir.left += 1;
                 let item = Item {
-                    from: entry.path(),
-                    to: joined(&dir.to, entry.file_name().as_encoded_bytes()),
+                    from: dir.from.join(OsStr::from_bytes(&name)),
+                    to: joined(&dir.to, &name),
                     fresh: dir.fresh,
                 };
                 let depth = dir.depth + 1;
-                let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-                if !(is_file && self.begin_file(link, &item, Some(index))) {
-                    self.begin(link, item, Some(index), depth);
+                let early = kind == Some(Kind::Regular) && self.opens_early();
+                let listing = self.listing.as_ref().filter(|_| early);
+                let source = listing.map(|listing| Source::open_in(&listing.entries, &name));
+                match source {
+                    Some(Ok(source)) => {
+                        self.begin_job(link, item, Some(index), source.len, Some(source));
+                    }
+                    // Another look says what is wrong.
+                    _ => self.begin(link, item, Some(index), depth),
                 }
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 let from = self.dirs.get(index).map(|dir| shown(&dir.from));
                 let why = text::reason(&error);
                 self.fail(&format!(
@@ -243,7 +255,7 @@ impl Put<'_> {
                 self.listing = None;
                 self.child_done(Some(index));
             }
-            None => {
+            Ok(None) => {
                 self.listing = None;
                 self.child_done(Some(index));
             }

@@ -116,7 +116,7 @@ pub enum Work {
 enum Job {
     Bulk(bulk::Bulk),
     Hash(Box<hash::Hash>),
-    Walk(walk::Walk),
+    Walk(Box<walk::Walk>),
     Copy(openssh::Copy),
 }
 
@@ -127,6 +127,14 @@ impl Job {
             Self::Hash(job) => job.id,
             Self::Walk(job) => job.id,
             Self::Copy(job) => job.id,
+        }
+    }
+
+    /// Directories that it has open.
+    fn open_directories(&self) -> usize {
+        match self {
+            Self::Walk(job) => job.open(),
+            _ => 0,
         }
     }
 }
@@ -401,6 +409,10 @@ impl Serve {
             Extended::PutFile(request) => self.put_file(id, request, buffers),
             Extended::GetFile(request) => self.get_file(id, request, buffers),
             Extended::Walk(request) => self.walk(id, request),
+            Extended::WalkOn(request) => {
+                self.walk_on(id, request, buffers);
+                Ok(())
+            }
             _ => self.openssh(id, extended, buffers),
         }
     }
@@ -450,14 +462,29 @@ impl Serve {
     /// Lets the first of what goes on beside requests go on; false when there is none, or it
     /// would have to wait.
     fn slice(&mut self, buffers: &mut dyn Buffers) -> bool {
-        let Some(mut job) = self.jobs.pop_front() else {
+        // A walk that may send nothing is passed over.
+        let goes_on = |job: &Job| !matches!(job, Job::Walk(walk) if walk.is_held());
+        let Some(at) = self.jobs.iter().position(goes_on) else {
             return false;
         };
+        let open: usize = self.jobs.iter().map(Job::open_directories).sum();
+        let Some(mut job) = self.jobs.remove(at) else {
+            return false;
+        };
+        let others = self.handles.len() + open - job.open_directories();
         let id = job.id();
         let sliced = match &mut job {
             Job::Bulk(job) => job.slice(&mut self.out, buffers),
             Job::Hash(job) => job.slice(&mut self.out, buffers),
-            Job::Walk(job) => job.slice(&self.place, self.exact_times, &mut self.out, buffers),
+            Job::Walk(job) => {
+                let around = walk::Around {
+                    place: &self.place,
+                    log: &*self.log,
+                    exact: self.exact_times,
+                    room: self.handles.max().saturating_sub(others),
+                };
+                Ok(job.slice(&around, &mut self.out, buffers))
+            }
             Job::Copy(job) => job.slice(),
         };
         match sliced {

@@ -540,6 +540,8 @@ fn a_tree_is_told_with_directories_before_what_is_in_them() {
         client.send(&Request::Extended(Extended::Walk(extension::Walk {
             path: b".",
             flags,
+            max_len: 0,
+            window: u64::MAX,
         })));
         let mut told = Vec::new();
         for (_, answer) in client.answers() {
@@ -573,6 +575,120 @@ fn a_tree_is_told_with_directories_before_what_is_in_them() {
 }
 
 #[test]
+fn a_tree_comes_with_what_small_files_hold_and_no_faster_than_it_is_granted() {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.join("d/e")).unwrap();
+    for index in 0..200 {
+        fs::write(scratch.join(format!("d/{index}")), noise(index * 13)).unwrap();
+    }
+    fs::write(scratch.join("d/e/large"), noise(70_000)).unwrap();
+    let mut client = Client::at(&scratch);
+    let id = client.send(&Request::Extended(Extended::Walk(extension::Walk {
+        path: b".",
+        flags: own::walk_flag::CONTENT,
+        max_len: 60_000,
+        window: 1,
+    })));
+    let (mut told, mut rounds, mut ended) = (Vec::new(), 0, false);
+    let (mut granted, mut came) = (1, 0);
+    while !ended {
+        let before = came;
+        for (answered, answer) in client.answers() {
+            match answer {
+                Answer::Extended(fields) => {
+                    assert_eq!(answered, id);
+                    // Each begins while something is left.
+                    assert!(came < granted, "{came} {granted}");
+                    came += fields.len() as u64;
+                    for entry in own::entries(&fields) {
+                        let entry = entry.unwrap();
+                        if entry.content.is_none() {
+                            came += own::ENTRY_CHARGE_BYTES;
+                        }
+                        let path = String::from_utf8(entry.path.to_vec()).unwrap();
+                        told.push((path, entry.content.map(<[u8]>::to_vec)));
+                    }
+                }
+                other => {
+                    assert_eq!(other, ok());
+                    ended |= answered == id;
+                }
+            }
+        }
+        // It stops only where nothing is left, and what it exceeded that by is owed.
+        assert!(ended || came >= granted, "{came} {granted}");
+        assert!(came - before < 100_000);
+        rounds += 1;
+        granted += 34_000;
+        assert!(rounds < 100);
+        client.send(&Request::Extended(Extended::WalkOn(extension::WalkOn {
+            request: id,
+            more: 34_000,
+        })));
+    }
+    assert!(rounds > 5, "{rounds}");
+    assert_eq!(told.len(), 1 + 2 + 200 + 1);
+    for (path, content) in told {
+        match path.as_str() {
+            "" | "d" | "d/e" | "d/e/large" => assert!(content.is_none(), "{path}"),
+            path => assert!(content.unwrap() == fs::read(scratch.join(path)).unwrap()),
+        }
+    }
+    // One that waits for ever can be ended, and holds nothing up.
+    client.send(&Request::Extended(Extended::Walk(extension::Walk {
+        path: b".",
+        flags: 0,
+        max_len: 0,
+        window: 0,
+    })));
+    assert_eq!(client.answers().pop().map(|(_, answer)| answer), Some(ok()));
+    let stat = Request::Stat(request::Stat { path: b"d" });
+    assert!(matches!(client.ask(&stat), Answer::Attrs(_)));
+    let request = client.next_id - 1;
+    client.send(&Request::Extended(Extended::Cancel(extension::Cancel {
+        request,
+    })));
+    let answers = client.answers();
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert!(matches!(&answers[0], (id, Answer::Status(Code::FAILURE, _)) if *id == request));
+}
+
+#[test]
+fn a_tree_is_entered_as_deep_as_a_client_goes_and_no_deeper_than_it_may_open() {
+    let scratch = Scratch::new();
+    let mut path = scratch.to_path_buf();
+    for _ in 0..own::WALK_DEPTH + 6 {
+        path.push("d");
+    }
+    fs::create_dir_all(&path).unwrap();
+    let deepest = |handles| {
+        let place = Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
+        let mut client = Client::new(place, Permits::everything());
+        client.serve.handles = handles::Handles::new(handles);
+        client.send(&Request::Extended(Extended::Walk(extension::Walk {
+            path: b".",
+            flags: 0,
+            max_len: 0,
+            window: u64::MAX,
+        })));
+        let (mut deepest, mut failed) = (0, 0);
+        for (_, answer) in client.answers() {
+            let Answer::Extended(fields) = answer else {
+                continue;
+            };
+            for entry in own::entries(&fields) {
+                let entry = entry.unwrap();
+                failed += usize::from(!entry.code.is_ok());
+                deepest = deepest.max(entry.path.split(|byte| *byte == b'/').count());
+            }
+        }
+        (deepest, failed)
+    };
+    assert_eq!(deepest(1000), (own::WALK_DEPTH, 0));
+    assert_eq!(deepest(10), (10, 1));
+}
+
+#[test]
 fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.join("root")).unwrap();
@@ -588,7 +704,9 @@ fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
     let mut client = Client::new(place, Permits::everything());
     client.send(&Request::Extended(Extended::Walk(extension::Walk {
         path: b".",
-        flags: own::walk_flag::FOLLOW,
+        flags: own::walk_flag::FOLLOW | own::walk_flag::CONTENT,
+        max_len: 8,
+        window: u64::MAX,
     })));
     let mut told = 0;
     for (_, answer) in client.answers() {
@@ -599,8 +717,13 @@ fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
             let entry = entry.unwrap();
             let is_link = entry.attributes.is(sftp::attributes::mode::SYMLINK);
             match entry.path {
-                b"absolute" | b"relative" => assert!(is_link && !entry.text.is_empty()),
-                b"inner" => assert_eq!(entry.attributes.size, Some(8)),
+                b"absolute" | b"relative" => {
+                    assert!(is_link && !entry.text.is_empty() && entry.content.is_none());
+                }
+                b"inner" => {
+                    assert_eq!(entry.attributes.size, Some(8));
+                    assert_eq!(entry.content, Some(b"inside!!".as_slice()));
+                }
                 _ => continue,
             }
             told += 1;

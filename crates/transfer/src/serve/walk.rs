@@ -1,27 +1,45 @@
 //! `walk` (docs/PROTOCOL.md): a directory and all that is below it, each directory before what is
-//! in it. One directory is open at a time; of those on the way only names are kept.
+//! in it, and all of that before what is beside it; with what small files hold. Open are the
+//! directories on the way, each looked up by its own name in the one above.
+//!
+//! No more is sent than the client has granted, so that it never has to remember more than it
+//! wants to; what waits for the channel is bounded like every answer.
 
-use sftp::extension::Walk as WalkRequest;
+use std::os::fd::AsFd;
+
+use sftp::extension::{Walk as WalkRequest, WalkOn};
 use sftp::message::reply::encode_extended;
-use sftp::own::{Entry, walk_flag};
+use sftp::own::{ENTRY_CHARGE_BYTES, Entry, WALK_DEPTH, walk_flag};
 use sftp::{Attributes, Code};
-use sys::fs::{Directory, Info, Kind, Links, Place};
+use sys::fs::{Directory, How, Info, Kind, Links, Place, content};
 
 use super::status::Failed;
-use super::{Buffers, Done, Job, Level, Outbox, Serve, Slice, attributes};
+use super::{Buffers, Done, Job, Level, Log, Outbox, Serve, Slice, attributes, shown};
 
-/// Bytes of entries in one answer.
-const ANSWER_BYTES: usize = 30_000;
-/// Directories that may wait to be entered.
-const MAX_WAITING: usize = 1 << 20;
+/// Bytes before the fields of an EXTENDED_REPLY.
+const HEAD_BYTES: usize = 9;
+/// Bytes of entries in one answer, about: where a packet holds more or less, as many as it holds.
+const MIN_ANSWER_BYTES: usize = 4 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// Most of a file's content that comes with its entry, bytes: an answer must fit in a message.
+const MAX_CONTENT_BYTES: u32 = 128 * 1024;
 
 /// A directory on the way down.
 struct Above {
     /// Length of its path, in [`Walk::path`].
     path_len: usize,
-    /// Its subdirectories that are still to be entered, the next one last.
-    waiting: Vec<Vec<u8>>,
+    directory: Directory,
     identity: (u64, u64),
+}
+
+/// What a walk needs of its server in each slice.
+pub(super) struct Around<'s> {
+    pub(super) place: &'s Place,
+    pub(super) log: &'s dyn Log,
+    /// Attributes carry nanoseconds.
+    pub(super) exact: bool,
+    /// Directories that may be open, of all that the client has open.
+    pub(super) room: usize,
 }
 
 /// A tree that is being told.
@@ -29,155 +47,356 @@ pub(super) struct Walk {
     pub(super) id: u32,
     root: Vec<u8>,
     follow: bool,
-    /// From the root, of what is being read.
+    content: bool,
+    max_len: u32,
+    /// What may still be sent; less than nothing where the last answer exceeded it.
+    window: i64,
+    /// From the root, of what is being told.
     path: Vec<u8>,
-    reading: Option<Directory>,
     above: Vec<Above>,
-    waiting: usize,
     /// The root itself, which is told first.
     told_first: Option<Info>,
+    /// Entries that were not sent yet, with room for the answer's head before them.
+    encoded: Vec<u8>,
+    /// Where the last of them begins, and how many are without content, the last one and those
+    /// before it.
+    last_at: usize,
+    bare: u64,
+    last_is_bare: bool,
 }
 
 impl Walk {
+    /// Nothing can be sent before the client grants more.
+    pub(super) fn is_held(&self) -> bool {
+        self.window <= 0
+    }
+
+    /// Directories that are open.
+    pub(super) fn open(&self) -> usize {
+        self.above.len()
+    }
+
     pub(super) fn slice(
         &mut self,
-        place: &Place,
-        exact: bool,
+        around: &Around<'_>,
         out: &mut Outbox,
         buffers: &mut dyn Buffers,
-    ) -> Result<Slice, Failed> {
-        let mut encoded = Vec::new();
-        let mut more = true;
+    ) -> Slice {
+        let fits = buffers.max_bytes().saturating_sub(HEAD_BYTES);
+        let limit = fits.clamp(MIN_ANSWER_BYTES, MAX_ANSWER_BYTES);
         if let Some(info) = self.told_first.take() {
-            tell(b"", &info, b"", exact, &mut encoded);
+            self.tell(&info, b"", None, around.exact);
         }
-        while more && encoded.len() < ANSWER_BYTES {
-            more = if self.reading.is_some() {
-                self.read(place, exact, &mut encoded);
-                true
-            } else {
-                self.enter(place, &mut encoded)
-            };
+        let mut more = true;
+        while more && self.encoded.len() <= limit {
+            more = self.next(around);
         }
-        if !encoded.is_empty() {
-            let mut message = Vec::with_capacity(encoded.len() + 16);
-            encode_extended(self.id, &mut message, |fields| {
-                fields.extend_from_slice(&encoded);
-            });
-            out.put(&message, buffers);
-        }
-        Ok(if more {
-            Slice::More(encoded.len())
+        let sent = self.send(limit, more, out, buffers);
+        if more || !self.encoded.is_empty() {
+            Slice::More(sent)
         } else {
             Slice::Done
-        })
+        }
     }
 
-    /// Tells the next entry of the directory that is being read.
-    fn read(&mut self, place: &Place, exact: bool, encoded: &mut Vec<u8>) {
-        let Some(directory) = &mut self.reading else {
-            return;
+    /// Sends what was gathered; what goes over the limit waits for the next answer.
+    fn send(
+        &mut self,
+        limit: usize,
+        more: bool,
+        out: &mut Outbox,
+        buffers: &mut dyn Buffers,
+    ) -> usize {
+        let over = self.encoded.len() > limit;
+        let (cut, bare) = match over && self.last_at > 0 {
+            true => (self.last_at, self.bare - u64::from(self.last_is_bare)),
+            false => (self.encoded.len(), self.bare),
         };
-        let name = match directory.next_name() {
-            Ok(Some(name)) => name,
-            Ok(None) => {
-                self.reading = None;
-                return;
-            }
-            Err(error) => {
-                self.reading = None;
-                tell_failure(&self.path, &error.into(), encoded);
-                return;
-            }
-        };
-        if matches!(name.as_slice(), b"." | b"..") {
-            return;
+        if cut == 0 || (more && !over) {
+            return 0;
         }
-        let path_len = self.path.len();
-        if path_len > 0 {
+        let fields = self.encoded.get(..cut).unwrap_or_default();
+        let mut message = Vec::with_capacity(cut + HEAD_BYTES);
+        encode_extended(self.id, &mut message, |out| out.extend_from_slice(fields));
+        out.put(&message, buffers);
+        let charge = cut as u64 + bare * ENTRY_CHARGE_BYTES;
+        self.window = self.window.saturating_sub_unsigned(charge);
+        self.encoded.drain(..cut);
+        (self.last_at, self.bare) = (0, self.bare - bare);
+        cut
+    }
+
+    /// Tells what comes next; false when there is nothing left.
+    fn next(&mut self, around: &Around<'_>) -> bool {
+        let Some(above) = self.above.last_mut() else {
+            return false;
+        };
+        self.path.truncate(above.path_len);
+        if above.path_len > 0 {
             self.path.push(b'/');
         }
-        self.path.extend_from_slice(&name);
-        let found = match directory.info(&name) {
-            // By its path, as only the place knows what is outside. A link that leads nowhere is
-            // told as the link.
-            Ok(link) if self.follow && link.kind() == Kind::Symlink => {
-                let whole = whole(&self.root, &self.path);
-                Ok(place.info(&whole, Links::Follow).unwrap_or(link))
+        let name_at = self.path.len();
+        match above.directory.next_entry(&mut self.path) {
+            Ok(Some(kind)) => {
+                let told = kind.is_some_and(|kind| self.by_kind(kind, name_at, around));
+                if !told {
+                    self.anything(kind, name_at, around);
+                }
             }
-            other => other,
-        };
-        match found {
+            Ok(None) => drop(self.above.pop()),
             Err(error) => {
-                // What has gone meanwhile is not there.
-                if error.kind() != std::io::ErrorKind::NotFound {
-                    tell_failure(&self.path, &error.into(), encoded);
-                }
-            }
-            Ok(info) => {
-                let target = if info.kind() == Kind::Symlink {
-                    directory.read_link(&name).unwrap_or_default()
-                } else {
-                    Vec::new()
-                };
-                tell(&self.path, &info, &target, exact, encoded);
-                if info.kind() == Kind::Directory {
-                    self.remember(name, info.identity, encoded);
-                }
-            }
-        }
-        self.path.truncate(path_len);
-    }
-
-    /// A subdirectory is entered later.
-    fn remember(&mut self, name: Vec<u8>, identity: (u64, u64), encoded: &mut Vec<u8>) {
-        if self.above.iter().any(|above| above.identity == identity) {
-            let failed = Failed::new(Code::FAILURE, "a link leads back up");
-            tell_failure(&self.path, &failed, encoded);
-        } else if self.waiting >= MAX_WAITING {
-            let failed = Failed::new(Code::FAILURE, "too many directories");
-            tell_failure(&self.path, &failed, encoded);
-        } else if let Some(above) = self.above.last_mut() {
-            above.waiting.push(name);
-            self.waiting += 1;
-        }
-    }
-
-    /// Opens the next directory; false when there is none.
-    fn enter(&mut self, place: &Place, encoded: &mut Vec<u8>) -> bool {
-        while let Some(above) = self.above.last_mut() {
-            self.path.truncate(above.path_len);
-            let Some(name) = above.waiting.pop() else {
+                self.path.truncate(above.path_len);
                 self.above.pop();
-                continue;
-            };
-            self.waiting -= 1;
-            if !self.path.is_empty() {
-                self.path.push(b'/');
-            }
-            self.path.extend_from_slice(&name);
-            match self.open(place, &whole(&self.root, &self.path)) {
-                Ok(()) => return true,
-                Err(failed) => tell_failure(&self.path, &failed, encoded),
+                self.tell_failure(&error.into());
             }
         }
-        false
+        true
     }
 
-    fn open(&mut self, place: &Place, path: &[u8]) -> Result<(), Failed> {
-        // Not what has become a link since it was a directory.
-        if !self.follow && place.info(path, Links::Stay)?.kind() != Kind::Directory {
-            return Err(Failed::new(Code::FAILURE, "no longer a directory"));
+    /// Tells what can be opened at once; false where it is or must be something else.
+    fn by_kind(&mut self, kind: Kind, name_at: usize, around: &Around<'_>) -> bool {
+        match kind {
+            Kind::Regular if self.content => self.file(name_at, around),
+            Kind::Directory => self.directory(name_at, around),
+            _ => false,
         }
-        let directory = place.open_directory(path)?;
-        let identity = directory.own_info()?.identity;
+    }
+
+    fn name(&self, name_at: usize) -> &[u8] {
+        self.path.get(name_at..).unwrap_or_default()
+    }
+
+    /// Tells a regular file with its content, by its name in the directory that is being read.
+    /// False where it cannot be opened or is another thing by now.
+    fn file(&mut self, name_at: usize, around: &Around<'_>) -> bool {
+        let name = self.name(name_at);
+        let opened = self
+            .above
+            .last()
+            .map(|above| above.directory.open_file(name));
+        let Some(Ok(fd)) = opened else { return false };
+        match content::info(&fd) {
+            Ok(info) if info.kind() == Kind::Regular => {
+                self.tell_file(fd, &info, around);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Tells an open file; with its content if that is small and stands still.
+    fn tell_file(&mut self, fd: impl AsFd, info: &Info, around: &Around<'_>) {
+        let len = u32::try_from(info.size).unwrap_or(u32::MAX);
+        if len > self.max_len {
+            return self.tell(info, b"", None, around.exact);
+        }
+        self.note(around, "open", " flags READ mode 0666");
+        // The content is read in place, behind its length. One byte more shows a file that has
+        // grown.
+        let room = usize::try_from(len).unwrap_or(0);
+        self.tell(info, b"", Some(b""), around.exact);
+        let content_at = self.encoded.len();
+        if let Some(field) = self.encoded.get_mut(content_at - 4..) {
+            field.copy_from_slice(&len.to_be_bytes());
+        }
+        self.encoded.resize(content_at + room + 1, 0);
+        let mut done = 0;
+        let whole = loop {
+            let left = self.encoded.get_mut(content_at + done..);
+            let Some(left) = left.filter(|left| !left.is_empty()) else {
+                break false;
+            };
+            match content::read_at(fd.as_fd(), left, done as u64) {
+                Ok(0) => break done == room,
+                Ok(count) => {
+                    done += count;
+                    // A read that comes short at the end that is known has seen it. (One of /proc
+                    // says that it has nothing.)
+                    if done == room && room > 0 {
+                        break true;
+                    }
+                }
+                Err(_) => break false,
+            }
+        };
+        self.encoded.pop();
+        if !whole {
+            // Whoever asks for it alone sees why.
+            self.encoded.truncate(self.last_at);
+            self.bare -= u64::from(self.last_is_bare);
+            self.tell(info, b"", None, around.exact);
+        }
+        self.note(around, "close", &format!(" bytes read {done} written 0"));
+    }
+
+    fn note(&self, around: &Around<'_>, what: &str, more: &str) {
+        if around.log.wants(Level::Info) {
+            let name = shown(&whole(&self.root, &self.path));
+            around
+                .log
+                .line(Level::Info, &format!("{what} \"{name}\"{more}"));
+        }
+    }
+
+    /// Enters a directory by its name in the one that is being read. False where that cannot be
+    /// opened.
+    fn directory(&mut self, name_at: usize, around: &Around<'_>) -> bool {
+        if !self.may_enter(around) {
+            return false;
+        }
+        let name = self.name(name_at);
+        let opened = self
+            .above
+            .last()
+            .map(|above| above.directory.open_directory(name));
+        let Some(Ok(directory)) = opened else {
+            return false;
+        };
+        let Ok(info) = directory.own_info() else {
+            return false;
+        };
+        self.tell(&info, b"", None, around.exact);
+        self.enter(directory, &info);
+        true
+    }
+
+    fn may_enter(&self, around: &Around<'_>) -> bool {
+        self.above.len() < WALK_DEPTH && self.above.len() < around.room
+    }
+
+    fn enter(&mut self, directory: Directory, info: &Info) {
+        if self
+            .above
+            .iter()
+            .any(|above| above.identity == info.identity)
+        {
+            let failed = Failed::new(Code::FAILURE, "a link leads back up");
+            return self.tell_failure(&failed);
+        }
         self.above.push(Above {
             path_len: self.path.len(),
-            waiting: Vec::new(),
-            identity,
+            directory,
+            identity: info.identity,
         });
-        self.reading = Some(directory);
-        Ok(())
+    }
+
+    /// Tells what a name stands for, whatever it is; `known` is what it should have been.
+    fn anything(&mut self, known: Option<Kind>, name_at: usize, around: &Around<'_>) {
+        let Some(above) = self.above.last() else {
+            return;
+        };
+        let info = match above.directory.info(self.name(name_at)) {
+            Ok(info) => info,
+            Err(error) => {
+                // What has gone meanwhile is not there; but who wants the content was promised it.
+                if self.content || error.kind() != std::io::ErrorKind::NotFound {
+                    self.tell_failure(&error.into());
+                }
+                return;
+            }
+        };
+        if known != Some(info.kind()) && self.by_kind(info.kind(), name_at, around) {
+            return;
+        }
+        let whole = whole(&self.root, &self.path);
+        if info.kind() == Kind::Symlink && self.follow {
+            // By its path, as only the place knows what is outside. A link that leads nowhere is
+            // told as the link.
+            if let Ok(info) = around.place.info(&whole, Links::Follow) {
+                return self.followed(&whole, &info, around);
+            }
+        }
+        let target = match (info.kind(), self.above.last()) {
+            (Kind::Symlink, Some(above)) => above.directory.read_link(self.name(name_at)).ok(),
+            _ => None,
+        };
+        self.tell(&info, &target.unwrap_or_default(), None, around.exact);
+        if info.kind() == Kind::Directory {
+            self.why_not_entered(&whole, Links::Stay, around);
+        }
+    }
+
+    /// A link, by its path: told is what it leads to.
+    fn followed(&mut self, whole: &[u8], info: &Info, around: &Around<'_>) {
+        match info.kind() {
+            Kind::Regular if self.content => {
+                if let Ok(fd) = around.place.open(whole, How::READ, 0)
+                    && let Ok(info) = content::info(&fd)
+                    && info.kind() == Kind::Regular
+                {
+                    return self.tell_file(fd, &info, around);
+                }
+                self.tell(info, b"", None, around.exact);
+            }
+            Kind::Directory => {
+                self.tell(info, b"", None, around.exact);
+                if self.may_enter(around)
+                    && let Ok(directory) = around.place.open_directory(whole)
+                    && let Ok(info) = directory.own_info()
+                {
+                    return self.enter(directory, &info);
+                }
+                self.why_not_entered(whole, Links::Follow, around);
+            }
+            _ => self.tell(info, b"", None, around.exact),
+        }
+    }
+
+    /// A directory was told, and what is in it will not be.
+    fn why_not_entered(&mut self, whole: &[u8], links: Links, around: &Around<'_>) {
+        if self.above.len() >= WALK_DEPTH {
+            // The client counts, too.
+            return;
+        }
+        let failed = if self.above.len() >= around.room {
+            Failed::new(Code::FAILURE, "too many open handles")
+        } else {
+            let opened = around
+                .place
+                .info(whole, links)
+                .and_then(|info| match info.kind() {
+                    Kind::Directory => around.place.open_directory(whole).map(drop),
+                    _ => Ok(()),
+                });
+            match opened {
+                Err(error) => error.into(),
+                Ok(()) => Failed::new(Code::FAILURE, "it changed while it was read"),
+            }
+        };
+        self.tell_failure(&failed);
+    }
+
+    /// Writes an entry, whose content ends it.
+    fn tell(&mut self, info: &Info, text: &[u8], content: Option<&[u8]>, exact: bool) {
+        self.begins(content.is_none());
+        Entry {
+            code: Code::OK,
+            path: &self.path,
+            attributes: attributes(info, exact),
+            allocated: info.allocated,
+            text,
+            content,
+        }
+        .write(&mut self.encoded);
+    }
+
+    fn tell_failure(&mut self, failed: &Failed) {
+        self.begins(true);
+        Entry {
+            code: failed.code,
+            path: &self.path,
+            attributes: Attributes::NONE,
+            allocated: 0,
+            text: failed.text().as_bytes(),
+            content: None,
+        }
+        .write(&mut self.encoded);
+    }
+
+    fn begins(&mut self, is_bare: bool) {
+        self.last_at = self.encoded.len();
+        self.last_is_bare = is_bare;
+        self.bare += u64::from(is_bare);
     }
 }
 
@@ -188,51 +407,46 @@ fn whole(root: &[u8], path: &[u8]) -> Vec<u8> {
     whole
 }
 
-fn tell(path: &[u8], info: &Info, text: &[u8], exact: bool, encoded: &mut Vec<u8>) {
-    Entry {
-        code: Code::OK,
-        path,
-        attributes: attributes(info, exact),
-        allocated: info.allocated,
-        text,
-    }
-    .write(encoded);
-}
-
-fn tell_failure(path: &[u8], failed: &Failed, encoded: &mut Vec<u8>) {
-    Entry {
-        code: failed.code,
-        path,
-        attributes: Attributes::NONE,
-        allocated: 0,
-        text: failed.text().as_bytes(),
-    }
-    .write(encoded);
-}
-
 impl Serve {
     pub(super) fn walk(&mut self, id: u32, request: &WalkRequest<'_>) -> Done {
+        let has = |flag: u32| request.flags & flag != 0;
+        if request.flags & !(walk_flag::FOLLOW | walk_flag::CONTENT) != 0 {
+            return Err(Failed::new(Code::OP_UNSUPPORTED, "unknown flags"));
+        }
         self.note(Level::Info, "walk", request.path);
-        let mut walk = Walk {
-            id,
-            root: request.path.to_vec(),
-            follow: request.flags & walk_flag::FOLLOW != 0,
-            path: Vec::new(),
-            reading: None,
-            above: Vec::new(),
-            waiting: 0,
-            told_first: None,
-        };
         // The root itself may be a link, as it is named.
         let root = self.place.open_directory(request.path)?;
         let info = root.own_info()?;
-        walk.above.push(Above {
+        let above = Above {
             path_len: 0,
-            waiting: Vec::new(),
+            directory: root,
             identity: info.identity,
-        });
-        walk.reading = Some(root);
-        walk.told_first = Some(info);
-        self.begin_job(Job::Walk(walk))
+        };
+        self.begin_job(Job::Walk(Box::new(Walk {
+            id,
+            root: request.path.to_vec(),
+            follow: has(walk_flag::FOLLOW),
+            content: has(walk_flag::CONTENT),
+            max_len: request.max_len.min(MAX_CONTENT_BYTES),
+            window: 0_i64.saturating_add_unsigned(request.window),
+            path: Vec::new(),
+            above: vec![above],
+            told_first: Some(info),
+            encoded: Vec::new(),
+            last_at: 0,
+            bare: 0,
+            last_is_bare: false,
+        })))
+    }
+
+    pub(super) fn walk_on(&mut self, id: u32, request: &WalkOn, buffers: &mut dyn Buffers) {
+        for job in &mut self.jobs {
+            if let Job::Walk(walk) = job
+                && walk.id == request.request
+            {
+                walk.window = walk.window.saturating_add_unsigned(request.more);
+            }
+        }
+        self.ok(id, buffers);
     }
 }

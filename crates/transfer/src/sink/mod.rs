@@ -79,6 +79,22 @@ fn temporary_path(target: &Path) -> PathBuf {
 }
 
 impl Sink {
+    /// A target that was just made, with nothing in it.
+    #[must_use]
+    pub fn made(file: File, path: PathBuf, holes: bool) -> Self {
+        Self {
+            file,
+            path,
+            target: None,
+            front: 0,
+            ahead: BTreeMap::new(),
+            len_before: 0,
+            regular: true,
+            holes,
+            in_place: false,
+        }
+    }
+
     /// Opens the target with this mode if it is made; with `temporary` a file beside it.
     ///
     /// # Errors
@@ -116,19 +132,7 @@ impl Sink {
         if !temporary && matches!(opening, Opening::Anew { .. }) {
             match options.clone().create_new(true).open(&path) {
                 // Most are not there yet: one that is new needs no looking at.
-                Ok(file) => {
-                    return Ok(Self {
-                        file,
-                        path,
-                        target: None,
-                        front: 0,
-                        ahead: BTreeMap::new(),
-                        len_before: 0,
-                        regular: true,
-                        holes,
-                        in_place: false,
-                    });
-                }
+                Ok(file) => return Ok(Self::made(file, path, holes)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use sftp::{ExactTimes, Timestamp};
 use sys::file::{Links, open_regular_known};
+use sys::fs::Directory;
 
 /// A file that is open to be read, as it was when it was opened.
 #[derive(Debug, Clone)]
@@ -44,13 +45,30 @@ impl Source {
     /// `InvalidInput` for what is no regular file, else the system's.
     pub fn open(path: &Path) -> io::Result<Self> {
         let (file, metadata) = open_regular_known(path, Links::Follow)?;
-        Ok(Self {
+        Ok(Self::known(file, &metadata))
+    }
+
+    /// Opens a regular file by its name in a directory.
+    ///
+    /// # Errors
+    /// As [`Source::open`]; a link is one.
+    pub fn open_in(directory: &Directory, name: &[u8]) -> io::Result<Self> {
+        let file = File::from(directory.open_file(name)?);
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(Self::known(file, &metadata))
+    }
+
+    fn known(file: File, metadata: &Metadata) -> Self {
+        Self {
             len: metadata.len(),
             mode: metadata.mode(),
-            times: times_of(&metadata),
+            times: times_of(metadata),
             changed: (metadata.mtime(), metadata.mtime_nsec()),
             file: Arc::new(file),
-        })
+        }
     }
 
     /// The open file.

@@ -55,6 +55,10 @@ pub struct Nature {
     pub ranges: Option<Ranges>,
     /// This process is interrupted behind so many requests.
     pub interrupt: Option<usize>,
+    /// It tells trees, and this is what it tells: the fields of each answer.
+    pub tree: Option<Vec<Vec<u8>>>,
+    /// How it ends that; none for not at all.
+    pub tree_ends: Option<Code>,
 }
 
 /// How ranges are answered.
@@ -100,6 +104,8 @@ pub struct Liar {
     link: usize,
     turns: usize,
     out: Vec<u8>,
+    /// A tree that is told without an end.
+    walk: Option<u32>,
 }
 
 /// A pattern without a period that a block has.
@@ -129,6 +135,7 @@ impl Liar {
             link: 0,
             turns: 0,
             out: Vec::new(),
+            walk: None,
         }
     }
 
@@ -210,11 +217,14 @@ impl Liar {
 
     fn answer(&mut self, message: &[u8]) {
         if message[0] == message::number::INIT {
-            let copies = [(extension::COPY_DATA, "1")];
-            let copies = copies.into_iter().filter(|_| self.nature.copies);
-            let ranges = [(own::READ_RANGE, "1")];
-            let ranges = ranges.into_iter().filter(|_| self.nature.ranges.is_some());
-            Version::encode(3, copies.chain(ranges), &mut self.out);
+            let known = [
+                (extension::COPY_DATA, "1", self.nature.copies),
+                (own::READ_RANGE, "1", self.nature.ranges.is_some()),
+                (own::WALK, "2", self.nature.tree.is_some()),
+            ];
+            let extensions = known.into_iter().filter(|(_, _, has)| *has);
+            let extensions = extensions.map(|(name, version, _)| (name, version));
+            Version::encode(3, extensions, &mut self.out);
             return;
         }
         let (id, asked) = Request::decode(message).unwrap();
@@ -297,6 +307,24 @@ impl Liar {
                 }
             }
             Request::Extended(Extended::ReadRange(range)) => self.range(id, &range),
+            Request::Extended(Extended::Walk(walk)) => {
+                self.note("WALK", walk.path, "");
+                for fields in self.nature.tree.iter().flatten() {
+                    encode_extended(id, &mut self.out, |out| out.extend_from_slice(fields));
+                }
+                match self.nature.tree_ends {
+                    Some(code) => self.status(id, code),
+                    None => self.walk = Some(id),
+                }
+            }
+            Request::Extended(Extended::WalkOn(_)) => self.status(id, Code::OK),
+            Request::Extended(Extended::Cancel(_)) => {
+                self.note("CANCEL", b"", "");
+                if let Some(walk) = self.walk.take() {
+                    self.status(walk, Code::FAILURE);
+                }
+                self.status(id, Code::OK);
+            }
             Request::Close(request::Close { handle }) => {
                 let code = match self.held(handle) {
                     Some(_) => Code::OK,

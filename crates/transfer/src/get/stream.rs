@@ -1,0 +1,530 @@
+//! A tree as one stream (`walk`, docs/PROTOCOL.md): the server tells directories, files and what
+//! small files hold, one behind the other, and each is made here when it is told. What does not
+//! come along is found, and goes its own way like everything else that is found.
+//!
+//! Invariants: a path that is told is one name in a directory that was told and not left, and is
+//! made by that name in that directory, so that it cannot be anywhere else; the server may send
+//! what was granted and no more, and nothing is granted while much is found and has not begun.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sftp::attributes::mode;
+use sftp::extension::{Cancel, Extended, Walk, WalkOn};
+use sftp::message::{Reply, Request};
+use sftp::{Attributes, own};
+use sys::fs::Parent;
+
+use super::file::{kept, open_sink};
+use super::tree::{Dir, why};
+use super::{DIR, Found, Get, Item, MAX_FOUND, number};
+use crate::engine::{Op, Session, Token, status_text};
+use crate::options::{MAX_DEPTH, Options, Resume};
+use crate::plan::{joined, names, shown};
+use crate::report::FileResult;
+use crate::sink::Sink;
+use crate::step::SMALL_BYTES;
+use crate::text;
+
+/// What the server may send before it is granted more, bytes. What is under way to us lies in it,
+/// so that it bounds the speed over a long way.
+const WINDOW_BYTES: u64 = 32 << 20;
+/// So much is granted at a time.
+const GRANT_BYTES: u64 = WINDOW_BYTES / 4;
+
+/// The tree that is being told. See the module's head.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The request.
+    id: u32,
+    /// The directory that it is about, in [`Get::dirs`].
+    pub(super) root: usize,
+    from: Vec<u8>,
+    depth: usize,
+    /// The directories on the way to what was told last, the root first.
+    levels: Vec<Level>,
+    /// Something was told.
+    has_begun: bool,
+    /// What the server may still send, bytes; less than nothing where an answer exceeded it.
+    left: i64,
+    /// What has come and was not granted again, bytes.
+    owed: u64,
+    /// It is to be ended.
+    unwanted: bool,
+    cancelled: bool,
+}
+
+/// A directory that was told and not left.
+#[derive(Debug)]
+struct Level {
+    /// From the root.
+    path: Vec<u8>,
+    /// None where it could not be made: what is in it is passed over.
+    here: Option<Here>,
+}
+
+#[derive(Debug)]
+struct Here {
+    /// In [`Get::dirs`].
+    dir: usize,
+    to: PathBuf,
+    parent: Parent,
+}
+
+/// The directory that a path is in, and its name there.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (
+            path.get(..at).unwrap_or_default(),
+            path.get(at + 1..).unwrap_or_default(),
+        ),
+        None => (b"", path),
+    }
+}
+
+impl Get<'_> {
+    /// Whether trees come as streams here: what is there is not looked at first, and one
+    /// connection carries everything.
+    pub(super) fn streams(&self, session: &Session) -> bool {
+        self.links == 1
+            && !self.without_streams
+            && self.options.resume == Resume::Never
+            && self.options.limit_bytes == 0
+            && session.server().has(own::WALK, "2")
+    }
+
+    /// Asks for the tree of a directory that is there by now.
+    pub(super) fn begin_stream(&mut self, index: usize, session: &mut Session) {
+        let Some(dir) = self.dirs.get(index) else {
+            return;
+        };
+        let parent = match Parent::open(&dir.to) {
+            Ok(parent) => parent,
+            Err(error) => {
+                let line = format!(
+                    "open local \"{}\": {}",
+                    shown(&dir.to),
+                    text::reason(&error)
+                );
+                self.fail(&line);
+                self.child_done(Some(index));
+                return;
+            }
+        };
+        let follow = match self.options.follow_links {
+            true => own::walk_flag::FOLLOW,
+            false => 0,
+        };
+        let request = Extended::Walk(Walk {
+            path: &dir.from,
+            flags: follow | own::walk_flag::CONTENT,
+            max_len: u32::try_from(SMALL_BYTES).unwrap_or(u32::MAX),
+            window: WINDOW_BYTES,
+        });
+        let token = Token::new(number(DIR, index), Op::Walk);
+        let id = session.send(token, &Request::Extended(request));
+        let root = Level {
+            path: Vec::new(),
+            here: Some(Here {
+                dir: index,
+                to: dir.to.clone(),
+                parent,
+            }),
+        };
+        self.stream = Some(Stream {
+            id,
+            root: index,
+            from: dir.from.clone(),
+            depth: dir.depth,
+            levels: vec![root],
+            has_begun: false,
+            left: 0_i64.saturating_add_unsigned(WINDOW_BYTES),
+            owed: 0,
+            unwanted: false,
+            cancelled: false,
+        });
+    }
+
+    /// Grants more, or ends it; false when there is no room for that now.
+    pub(super) fn send_stream(&mut self, session: &mut Session) -> bool {
+        let crowded = self.found.len() >= MAX_FOUND;
+        let Some(stream) = &mut self.stream else {
+            return true;
+        };
+        let token = Token::new(number(DIR, stream.root), Op::Plain);
+        if stream.unwanted {
+            if stream.cancelled {
+                return true;
+            }
+            if !session.takes_request() {
+                return false;
+            }
+            stream.cancelled = true;
+            let request = Extended::Cancel(Cancel { request: stream.id });
+            session.send(token, &Request::Extended(request));
+            return true;
+        }
+        if stream.owed < GRANT_BYTES {
+            return true;
+        }
+        if crowded || !session.takes_request() {
+            return false;
+        }
+        let more = std::mem::take(&mut stream.owed);
+        stream.left = stream.left.saturating_add_unsigned(more);
+        let request = Extended::WalkOn(WalkOn {
+            request: stream.id,
+            more,
+        });
+        session.send(token, &Request::Extended(request));
+        true
+    }
+
+    /// An interrupt: no more of it is wanted.
+    pub(super) fn stop_stream(&mut self) {
+        self.later.clear();
+        if let Some(stream) = &mut self.stream {
+            stream.unwanted = true;
+            let root = stream.root;
+            self.wake(0, number(DIR, root));
+        }
+    }
+
+    pub(super) fn stream_reply(&mut self, link: usize, reply: &Reply<'_>) {
+        match reply {
+            Reply::Extended(fields) => self.told(link, fields),
+            Reply::Status(status) if status.code.is_ok() => self.stream_ends(),
+            reply => {
+                let Some(stream) = &self.stream else { return };
+                if !stream.has_begun && !self.stopped {
+                    // It will not do it: directory by directory, then, which says why if that is
+                    // no better.
+                    let root = stream.root;
+                    self.stream = None;
+                    self.without_streams = true;
+                    self.wake(link, number(DIR, root));
+                    self.go_on_with_later();
+                    return;
+                }
+                let from = text::name(&stream.from);
+                if !stream.unwanted {
+                    self.fail(&format!("remote readdir(\"{from}\"): {}", why(reply)));
+                }
+                self.stream_ends();
+            }
+        }
+    }
+
+    /// The server has told everything: the directories that are on the way are left.
+    fn stream_ends(&mut self) {
+        let Some(stream) = self.stream.take() else {
+            return;
+        };
+        for level in stream.levels.into_iter().rev() {
+            self.child_done(level.here.map(|here| here.dir));
+        }
+        self.go_on_with_later();
+    }
+
+    fn go_on_with_later(&mut self) {
+        for found in std::mem::take(&mut self.later).into_iter().rev() {
+            self.found.push_front(found);
+        }
+    }
+
+    fn told(&mut self, link: usize, fields: &[u8]) {
+        if let Some(stream) = self.stream.as_mut().filter(|stream| !stream.unwanted)
+            && stream.left <= 0
+        {
+            // There is no end to what such a one would have remembered here.
+            let (root, from) = (stream.root, text::name(&stream.from));
+            stream.unwanted = true;
+            self.fail(&format!(
+                "remote readdir(\"{from}\"): the server sends more than it may"
+            ));
+            self.wake(link, number(DIR, root));
+            return;
+        }
+        let mut charge = u64::try_from(fields.len()).unwrap_or(u64::MAX);
+        for entry in own::entries(fields) {
+            let Some(stream) = self.stream.as_mut().filter(|stream| !stream.unwanted) else {
+                return;
+            };
+            stream.has_begun = true;
+            let Ok(entry) = entry else {
+                stream.unwanted = true;
+                let from = text::name(&stream.from);
+                self.fail(&format!(
+                    "remote readdir(\"{from}\"): an answer that cannot be read"
+                ));
+                break;
+            };
+            if entry.content.is_none() {
+                charge = charge.saturating_add(own::ENTRY_CHARGE_BYTES);
+            }
+            self.entry(&entry);
+        }
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        stream.owed = stream.owed.saturating_add(charge);
+        stream.left = stream.left.saturating_sub_unsigned(charge);
+        if stream.unwanted || stream.owed >= GRANT_BYTES {
+            let root = stream.root;
+            self.wake(link, number(DIR, root));
+        }
+    }
+
+    /// One of what the server tells.
+    fn entry(&mut self, entry: &own::Entry<'_>) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        if entry.path.is_empty() {
+            // The root, which was begun.
+            if !entry.code.is_ok() {
+                let from = text::name(&stream.from);
+                let why = status_text(entry.code, entry.text);
+                self.fail(&format!("remote readdir(\"{from}\"): {why}"));
+            }
+            return;
+        }
+        let (parent, name) = split(entry.path);
+        let at = stream.levels.iter().rposition(|level| level.path == parent);
+        let Some(at) = at.filter(|_| names::is_plain(name)) else {
+            let (path, from) = (text::name(entry.path), text::name(&stream.from));
+            self.fail(&format!(
+                "Server sent suspect path \"{path}\" during readdir of \"{from}\""
+            ));
+            return;
+        };
+        // What lies deeper is left.
+        let mut was_entered = false;
+        while self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| stream.levels.len() > at + 1)
+        {
+            let left = self.stream.as_mut().and_then(|stream| stream.levels.pop());
+            if let Some(level) = left {
+                was_entered |= level.path == entry.path;
+                self.child_done(level.here.map(|here| here.dir));
+            }
+        }
+        let Some(stream) = &self.stream else { return };
+        let Some(level) = stream.levels.get(at) else {
+            return;
+        };
+        let is_directory = entry.code.is_ok() && entry.attributes.is(mode::DIRECTORY);
+        let Some(here) = &level.here else {
+            if is_directory {
+                self.passed_over(entry.path);
+            }
+            return;
+        };
+        let from = joined(&stream.from, entry.path);
+        if !entry.code.is_ok() && was_entered {
+            let (from, why) = (text::name(&from), status_text(entry.code, entry.text));
+            self.fail(&format!("remote readdir(\"{from}\"): {why}"));
+            return;
+        }
+        let to = here.to.join(OsStr::from_bytes(name));
+        if !entry.code.is_ok() {
+            let why = status_text(entry.code, entry.text);
+            let error = format!("remote open \"{}\": {why}", text::name(&from));
+            self.file_ends(from, &to, 0, Some(error));
+        } else if is_directory {
+            self.directory_told(entry, from, to, at);
+        } else {
+            self.file_told(entry, from, to, at);
+        }
+    }
+
+    fn passed_over(&mut self, path: &[u8]) {
+        // A server enters no deeper ones.
+        if let Some(stream) = &mut self.stream
+            && stream.levels.len() <= own::WALK_DEPTH
+        {
+            stream.levels.push(Level {
+                path: path.to_vec(),
+                here: None,
+            });
+        }
+    }
+
+    /// A directory in that of level `at`: it is made.
+    fn directory_told(&mut self, entry: &own::Entry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
+        let Some(stream) = &self.stream else { return };
+        let depth = stream.depth + at + 1;
+        if depth >= MAX_DEPTH {
+            self.fail(&format!(
+                "Maximum directory depth exceeded: {MAX_DEPTH} levels: \"{}\"",
+                text::name(&from)
+            ));
+            return self.passed_over(entry.path);
+        }
+        let Some(above) = stream.levels.get(at).and_then(|level| level.here.as_ref()) else {
+            return;
+        };
+        let parent = above.dir;
+        let made = made(&above.parent, entry);
+        let (opened, fresh) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                let line = format!("mkdir {}: {}", shown(&to), text::reason(&error));
+                self.fail(&line);
+                return self.passed_over(entry.path);
+            }
+        };
+        if let Some(dir) = self.dirs.get_mut(parent) {
+            dir.left += 1;
+        }
+        let found = Found {
+            item: Item {
+                from,
+                to: to.clone(),
+                attributes: None,
+            },
+            parent: Some(parent),
+            depth,
+        };
+        let dir = Dir::told(found, &entry.attributes, fresh);
+        let dir = self.dirs.insert(dir);
+        if let Some(stream) = &mut self.stream {
+            stream.levels.push(Level {
+                path: entry.path.to_vec(),
+                here: Some(Here {
+                    dir,
+                    to,
+                    parent: opened,
+                }),
+            });
+        }
+    }
+
+    /// What is no directory, in that of level `at`.
+    fn file_told(&mut self, entry: &own::Entry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
+        let Some(stream) = &self.stream else { return };
+        let depth = stream.depth + at + 1;
+        let Some(here) = stream.levels.get(at).and_then(|level| level.here.as_ref()) else {
+            return;
+        };
+        let parent = here.dir;
+        let item = Item {
+            from,
+            to,
+            // Some servers tell nothing.
+            attributes: entry.attributes.permissions.map(|_| entry.attributes),
+        };
+        let content = entry.content.filter(|_| {
+            let regular = entry.attributes.is(mode::REGULAR);
+            regular && self.held.is_empty() && !self.is_written(&item)
+        });
+        let Some(content) = content else {
+            if let Some(dir) = self.dirs.get_mut(parent) {
+                dir.left += 1;
+            }
+            self.found.push_back(Found {
+                item,
+                parent: Some(parent),
+                depth,
+            });
+            return;
+        };
+        let len = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        self.report.begins(&item.from, Some(len));
+        let attributes = Attributes {
+            size: Some(len),
+            ..entry.attributes
+        };
+        let written = write(&here.parent, &item.to, &attributes, content, &self.options);
+        let moved = match written {
+            Ok(()) => len,
+            Err(_) => 0,
+        };
+        self.report.moved(moved);
+        self.file_ends(item.from, &item.to, moved, written.err());
+    }
+
+    /// A file that never was a job is done, or failed.
+    fn file_ends(&mut self, from: Vec<u8>, to: &Path, bytes: u64, error: Option<String>) {
+        self.failures += usize::from(error.is_some());
+        self.report.ends(&FileResult {
+            from,
+            to: to.as_os_str().as_encoded_bytes().to_vec(),
+            bytes,
+            resumed_bytes: 0,
+            verified: None,
+            error,
+        });
+    }
+}
+
+/// Makes a directory, or opens the one that is there; says whether it was made.
+fn made(above: &Parent, entry: &own::Entry<'_>) -> io::Result<(Parent, bool)> {
+    let (_, name) = split(entry.path);
+    // Its owner must be able to fill it.
+    let mode = entry.attributes.permissions.unwrap_or(0o777) & 0o777 | 0o700;
+    match above.make_directory(name, mode) {
+        Ok(()) => Ok((above.below(name)?, true)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match above.below(name) {
+            Ok(there) => Ok((there, false)),
+            Err(_) => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a whole small file.
+fn write(
+    above: &Parent,
+    to: &Path,
+    attributes: &Attributes,
+    content: &[u8],
+    options: &Options,
+) -> Result<(), String> {
+    let name = to.file_name().unwrap_or_default();
+    let mode = attributes.permissions.unwrap_or(0o666) & 0o777 | 0o200;
+    let fresh = match options.atomic {
+        true => None,
+        // Most are not there yet.
+        false => above.make_file(name.as_bytes(), mode).ok(),
+    };
+    let mut sink = match fresh {
+        Some(file) => Sink::made(file, to.to_path_buf(), options.sparse),
+        // What is there is looked at first, and what is wrong told.
+        None => open_sink(to, attributes, options, options.atomic)?.0,
+    };
+    if !content.is_empty()
+        && let Err(error) = sink.write(0, content)
+    {
+        sink.give_up(false);
+        return Err(format!(
+            "write local \"{}\": {}",
+            shown(to),
+            text::reason(&error)
+        ));
+    }
+    sink.finish(kept(attributes, options), options.sync)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_name_in_a_directory() {
+        for (path, parent, name) in [
+            ("a", "", "a"),
+            ("a/b", "a", "b"),
+            ("a/b/c", "a/b", "c"),
+            ("/a", "", "a"),
+            ("a/", "a", ""),
+        ] {
+            let (parent, name) = (parent.as_bytes(), name.as_bytes());
+            assert_eq!(split(path.as_bytes()), (parent, name), "{path}");
+        }
+    }
+}
