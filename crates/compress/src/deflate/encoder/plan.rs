@@ -282,14 +282,22 @@ impl Costs {
 /// Symbols that did not occur are taken for half as frequent as those that did once.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)]
 fn symbol_costs<const N: usize>(frequencies: &[u32; N]) -> [u32; N] {
-    let total = frequencies.iter().sum::<u32>().max(1) as f32;
-    let bits_of_all = total.log2();
+    let bits_of_all = log2(frequencies.iter().sum::<u32>().max(1));
     frequencies.map(|frequency| {
         let rarity = if frequency == 0 {
             bits_of_all + 1.0
         } else {
-            bits_of_all - (frequency as f32).log2()
+            bits_of_all - log2(frequency)
         };
         (rarity.clamp(LEAST_SYMBOL_BITS, MAX_SYMBOL_BITS) * BIT as f32) as u32
     })
+}
+
+/// Logarithm of `number`, at least 1, to base 2, to within a hundredth. The standard library's would
+/// bind the binary to another library than the C library.
+#[allow(clippy::cast_precision_loss)]
+fn log2(number: u32) -> f32 {
+    let whole = number.ilog2();
+    let above = number as f32 / (1_u64 << whole) as f32 - 1.0;
+    whole as f32 + above * (1.346_6 - 0.346_6 * above)
 }
