@@ -287,8 +287,8 @@ fn what_cannot_be_read_is_named_and_the_rest_arrives() {
     fs::write(from.join("closed/in"), "in").unwrap();
     fs::write(from.join("secret"), "secret").unwrap();
     fs::write(from.join("open"), "open").unwrap();
-    fs::set_permissions(from.join("closed"), fs::Permissions::from_mode(0)).unwrap();
-    fs::set_permissions(from.join("secret"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(from.join("closed"), fs::Permissions::from_mode(0o0)).unwrap();
+    fs::set_permissions(from.join("secret"), fs::Permissions::from_mode(0o0)).unwrap();
     if fs::read(from.join("secret")).is_ok() {
         eprintln!("skipped: this user reads everything");
         return;
