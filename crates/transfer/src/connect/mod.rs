@@ -224,7 +224,7 @@ impl Transport for Children {
             moved |= link.write(index, exchange)?;
             moved |= link.read(index, exchange)?;
         }
-        if moved {
+        if moved || exchange.is_over() {
             return Ok(true);
         }
         let mut fds: Vec<PollFd<'_>> = self

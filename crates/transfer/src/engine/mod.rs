@@ -250,6 +250,10 @@ pub trait Exchange {
     /// # Errors
     /// [`Broken`]: the connection is of no more use.
     fn feed(&mut self, link: usize, bytes: Bytes) -> Result<(), Broken>;
+
+    /// Nothing is wanted any more: a transport need not wait. A work can be done without anything
+    /// having moved, when it was only asked for more.
+    fn is_over(&self) -> bool;
 }
 
 /// The outer side: what moves bytes to servers and back.
@@ -257,8 +261,8 @@ pub trait Transport {
     /// How many connections there are; they are numbered from 0.
     fn links(&self) -> usize;
 
-    /// Moves what can be moved, and waits for at most `wait` if that is nothing. True when
-    /// something was moved.
+    /// Moves what can be moved, and waits for at most `wait` if that is nothing and the exchange is
+    /// not over. True when something was moved.
     ///
     /// # Errors
     /// [`EngineError`], also when any of the connections has ended.
@@ -273,6 +277,13 @@ pub trait Transport {
 struct Pairing<'e> {
     sessions: &'e mut [Session],
     work: &'e mut dyn Work,
+    /// The work was stopped: answers on their way are not the next work's.
+    stopped: bool,
+}
+
+/// The work is done, and its answers have come where it was stopped.
+fn is_over(work: &dyn Work, sessions: &[Session], stopped: bool) -> bool {
+    work.is_done() && (!stopped || sessions.iter().all(Session::is_at_rest))
 }
 
 impl Exchange for Pairing<'_> {
@@ -299,6 +310,10 @@ impl Exchange for Pairing<'_> {
             Some(session) => session.feed(link, bytes, self.work),
             None => Ok(()),
         }
+    }
+
+    fn is_over(&self) -> bool {
+        is_over(self.work, self.sessions, self.stopped)
     }
 }
 
@@ -362,9 +377,7 @@ impl<T: Transport> Engine<T> {
         let mut idle = 0;
         let mut stopped: Option<Instant> = None;
         loop {
-            // What was stopped leaves answers on their way, which are not the next work's.
-            let answered = || self.sessions.iter().all(Session::is_at_rest);
-            if work.is_done() && (stopped.is_none() || answered()) {
+            if is_over(work, &self.sessions, stopped.is_some()) {
                 return Ok(());
             }
             match (sys::signals::interrupts(), stopped) {
@@ -381,6 +394,7 @@ impl<T: Transport> Engine<T> {
             let mut pairing = Pairing {
                 sessions: &mut self.sessions,
                 work,
+                stopped: stopped.is_some(),
             };
             let moved = self.transport.turn(&mut pairing, wait)?;
             work.tick(&self.sessions);

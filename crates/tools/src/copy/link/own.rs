@@ -244,7 +244,7 @@ impl Transport for Connections {
             moved |= connection.send(link, exchange);
             moved |= connection.receive(link, exchange)?;
         }
-        if moved {
+        if moved || exchange.is_over() {
             return Ok(true);
         }
         for connection in &self.connections {
