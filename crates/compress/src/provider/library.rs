@@ -16,8 +16,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::loader::{Handle, LibraryError, clear_errno, file_of, system_error, text_at};
-use super::stored::{SYNC_END, store};
-use super::{MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
+use super::stored::{SYNC_END, deflated_or_stored};
+use super::{Run, RunEncoder, RunError};
 
 /// The version of zlib's headers whose layout we use. Implementations compare the first character.
 const ABI_VERSION: &CStr = c"1.2.11";
@@ -29,6 +29,8 @@ const Z_SYNC_FLUSH: c_int = 2;
 const Z_DEFLATED: c_int = 8;
 /// Raw deflate with a window of 32 KiB.
 const RAW_WINDOW_BITS: c_int = -15;
+/// Space for a payload beyond what static codes take.
+const SPARE_BYTES: usize = 128;
 /// zlib's default use of memory.
 const MEMORY_LEVEL: c_int = 8;
 
@@ -324,17 +326,9 @@ impl LibraryEncoder {
         self.begin(run.level.clamp(1, 9))?;
         self.remember(run.history())?;
         for payload in run.payloads() {
-            let start = out.len();
-            // Nine bits a byte, the most that static codes take: level 1 of zlib-ng and zlib-rs knows
-            // no others and stores nothing. What comes out too long for a peer is replaced below.
-            out.resize(start + payload.len() + payload.len() / 8 + 128, 0);
-            let space = out.get_mut(start..).unwrap_or_default();
-            let made = self.deflate(payload, space)?;
-            out.truncate(start + made);
-            if made > payload.len() + MAX_GROWTH_BYTES {
-                out.truncate(start);
-                store(payload, out);
-            }
+            deflated_or_stored(payload, SPARE_BYTES, out, |space| {
+                self.deflate(payload, space)
+            })?;
             ends.push(out.len());
         }
         Ok(())

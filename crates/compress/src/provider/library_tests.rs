@@ -1,6 +1,7 @@
 use super::*;
 use crate::provider::fakes::Fakes;
-use crate::provider::{Flush, Verifier, self_test};
+use crate::provider::sample::sample;
+use crate::provider::{Flush, MAX_GROWTH_BYTES, Verifier, self_test};
 
 /// Libraries of this machine that a user might name. The first must be there.
 const INSTALLED: &[&str] = &[
@@ -11,21 +12,6 @@ const INSTALLED: &[&str] = &[
 
 fn load(path: &Path) -> Arc<Library> {
     Arc::new(Library::load(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
-}
-
-fn sample(len: usize) -> Vec<u8> {
-    let mut state = 7_u32;
-    (0..len)
-        .map(|at| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Half words, half noise.
-            if at / 4096 % 2 == 0 {
-                b"compression "[at % 12]
-            } else {
-                state.to_be_bytes()[0]
-            }
-        })
-        .collect()
 }
 
 #[test]

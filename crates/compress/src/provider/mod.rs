@@ -28,6 +28,8 @@ mod verify;
 #[cfg(test)]
 #[path = "../../tests/fakes/mod.rs"]
 mod fakes;
+#[cfg(test)]
+mod sample;
 
 pub use library::{Library, LibraryEncoder};
 pub use loaded::Loaded;

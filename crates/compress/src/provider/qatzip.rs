@@ -21,8 +21,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::loader::{Handle, LibraryError, clear_errno, file_of, system_error};
-use super::stored::{SYNC_END, store};
-use super::{Flush, MAX_GROWTH_BYTES, Run, RunEncoder, RunError, Verifier};
+use super::stored::{SYNC_END, deflated_or_stored, store};
+use super::{Flush, Run, RunEncoder, RunError, Verifier};
 
 /// How it is called where a function of it is missing.
 const NAME: &str = "QATzip";
@@ -44,6 +44,8 @@ const QZ_STATIC_HDR: u32 = 1;
 /// qatzip.h's `QZ_COMP_THRESHOLD_MINIMUM`: the shortest input that a device can be asked to take,
 /// bytes. What is shorter goes to QATzip's software, whatever is asked for.
 const LEAST_BYTES: usize = 128;
+/// Space for a payload beyond what static codes take.
+const SPARE_BYTES: usize = 1024;
 /// The highest level that goes to the device everywhere: with drivers of QAT 1.x, 9 means software.
 const MAX_LEVEL: u8 = 8;
 /// qatzip.h's `QZ_SW_EXECUTION_MASK` and `QZ_TIMEOUT_MASK`: software has done it, at once or because
@@ -403,20 +405,12 @@ impl QatZipEncoder {
         clear_errno();
         self.begin(run.level.clamp(1, MAX_LEVEL))?;
         for payload in run.payloads() {
-            let start = out.len();
             if payload.len() < LEAST_BYTES {
                 store(payload, out);
-                ends.push(out.len());
-                continue;
-            }
-            // Static codes take nine bits a byte at most; what is too long for a peer is replaced.
-            out.resize(start + payload.len() + payload.len() / 8 + 1024, 0);
-            let space = out.get_mut(start..).unwrap_or_default();
-            let made = self.compress(payload, space)?;
-            out.truncate(start + made);
-            if made > payload.len() + MAX_GROWTH_BYTES {
-                out.truncate(start);
-                store(payload, out);
+            } else {
+                deflated_or_stored(payload, SPARE_BYTES, out, |space| {
+                    self.compress(payload, space)
+                })?;
             }
             ends.push(out.len());
         }

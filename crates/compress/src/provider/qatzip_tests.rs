@@ -1,5 +1,6 @@
 use super::*;
 use crate::provider::fakes::Fakes;
+use crate::provider::sample::sample;
 use crate::provider::{Loaded, self_test};
 
 /// The zlib of this machine, with which a fake compresses as a device does.
@@ -19,21 +20,6 @@ fn compressing(fakes: &Fakes) -> PathBuf {
     let zlib = ZLIBS.iter().find(|path| Path::new(path).exists());
     let zlib = zlib.expect("install zlib1g");
     fakes.qatzip("deflate", &["-DDEFLATE", "-Wl,--no-as-needed", zlib])
-}
-
-fn sample(len: usize) -> Vec<u8> {
-    let mut state = 7_u32;
-    (0..len)
-        .map(|at| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Half words, half noise.
-            if at / 4096 % 2 == 0 {
-                b"compression "[at % 12]
-            } else {
-                state.to_be_bytes()[0]
-            }
-        })
-        .collect()
 }
 
 #[test]

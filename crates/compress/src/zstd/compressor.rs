@@ -7,13 +7,11 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::frame::{BLOCKS, FRAME, STORED};
 use super::{WINDOW_LOG, zstd_level};
-use crate::adaptive::{Choice, Policy};
-use crate::compressor::{Settings, cpu_ns};
+use crate::adaptive::Policy;
+use crate::compressor::{Settings, cpu_ns, effort_for};
 use crate::error::DeflateError;
 use crate::{Report, Totals};
 
-/// Payloads below this are compressed where others are stored for the line's sake.
-const SMALL_BYTES: usize = 1024;
 /// What has gone into a frame from which on it is worth it to give its memory back, bytes.
 const SHED_BYTES: u64 = 256 * 1024;
 /// What a packet may need beyond zstd's bound: its first byte and a frame's header.
@@ -89,14 +87,8 @@ impl ZstdCompressor {
     }
 
     fn stores(&mut self, payload: &[u8]) -> bool {
-        if !self.settings.adaptive {
-            return false;
-        }
-        if self.level == 0 {
-            return payload.len() >= SMALL_BYTES;
-        }
         // An attempt is a payload like any other: zstd itself soon gives up on what is random.
-        self.policy.choose(payload) == Choice::Store
+        self.settings.adaptive && effort_for(&mut self.policy, self.level, payload).is_none()
     }
 
     fn encode(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
