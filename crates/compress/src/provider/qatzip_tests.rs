@@ -1,7 +1,7 @@
 use super::*;
 use crate::provider::fakes::Fakes;
 use crate::provider::sample::sample;
-use crate::provider::{Loaded, self_test};
+use crate::provider::{Loaded, MAX_GROWTH_BYTES, self_test};
 
 /// The zlib of this machine, with which a fake compresses as a device does.
 const ZLIBS: &[&str] = &[
