@@ -8,8 +8,30 @@ pub(crate) struct Difference {
     pub(crate) reason: &'static str,
 }
 
+/// Keywords of our own that both files have.
+pub(crate) const BOTH_SIDES: &[Difference] = &[
+    own("usemptcp"),
+    own("enablehwcompression"),
+    own("hwcompressionlibrary"),
+    own("hwcompressionverify"),
+    own("cryptothreads"),
+    own("windowmemory"),
+    // OpenSSH's level is always 6, on one thread, and it compresses everything.
+    own("compressionlevel"),
+    own("compressionadaptive"),
+    own("compressionthreads"),
+];
+
+/// A keyword that OpenSSH does not have.
+pub(crate) const fn own(keyword: &'static str) -> Difference {
+    Difference {
+        keyword,
+        reason: "Fulmar's own",
+    }
+}
+
 /// Compares two dumps line by line, in order, leaving the keywords of `differences` out of both.
-pub(crate) fn compare(case: &str, ours: &str, theirs: &str, differences: &[Difference]) {
+pub(crate) fn compare(case: &str, ours: &str, theirs: &str, differences: &[&Difference]) {
     let kept = |dump: &str| -> Vec<String> {
         dump.lines()
             .map(|line| match line.split_once(' ') {

@@ -79,6 +79,8 @@ pub struct Attributes {
 
 /// `S_IFMT` and its values in [`Attributes::permissions`].
 pub mod mode {
+    use alloc::string::String;
+
     /// Bits of the type.
     pub const TYPE: u32 = 0o170_000;
     /// Directory.
@@ -87,6 +89,37 @@ pub mod mode {
     pub const REGULAR: u32 = 0o100_000;
     /// Symbolic link.
     pub const SYMLINK: u32 = 0o120_000;
+
+    /// A mode in the ten letters of `ls -l`; one without a type counts as a regular file.
+    #[must_use]
+    pub fn letters(mode: u32) -> String {
+        let mut letters = String::from(match mode & TYPE {
+            DIRECTORY => 'd',
+            SYMLINK => 'l',
+            REGULAR | 0 => '-',
+            0o010_000 => 'p',
+            0o020_000 => 'c',
+            0o060_000 => 'b',
+            0o140_000 => 's',
+            _ => '?',
+        });
+        for (shift, special, lower, upper) in [
+            (6, 0o4000, 's', 'S'),
+            (3, 0o2000, 's', 'S'),
+            (0, 0o1000, 't', 'T'),
+        ] {
+            let bits = mode >> shift;
+            letters.push(if bits & 4 != 0 { 'r' } else { '-' });
+            letters.push(if bits & 2 != 0 { 'w' } else { '-' });
+            letters.push(match (bits & 1 != 0, mode & special != 0) {
+                (true, true) => lower,
+                (false, true) => upper,
+                (true, false) => 'x',
+                (false, false) => '-',
+            });
+        }
+        letters
+    }
 }
 
 impl Attributes {

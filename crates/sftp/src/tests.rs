@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use wire::{Field, Put};
 
-use crate::attributes::{Attributes, ExactTimes, Owner, Times, Timestamp};
+use crate::attributes::{Attributes, ExactTimes, Owner, Times, Timestamp, mode};
 use crate::extension::{self, EXTENSIONS, Extended, Limits};
 use crate::frame::{FrameError, Piece, Side, Splitter};
 use crate::message::reply::{DATA_HEAD_BYTES, NameEntry, Names, Status, data_head, encode_attrs};
@@ -190,6 +190,24 @@ fn a_second_has_no_more_nanoseconds_than_fit() {
 }
 
 /// Everything that a splitter gives for these bytes, pushed in pieces of `step`, with data joined.
+#[test]
+fn modes_are_written_as_ls_writes_them() {
+    for (bits, letters) in [
+        (0o100_644, "-rw-r--r--"),
+        (0o000_644, "-rw-r--r--"),
+        (0o040_755, "drwxr-xr-x"),
+        (0o120_777, "lrwxrwxrwx"),
+        (0o010_600, "prw-------"),
+        (0o104_755, "-rwsr-xr-x"),
+        (0o102_644, "-rw-r-Sr--"),
+        (0o041_777, "drwxrwxrwt"),
+        (0o041_776, "drwxrwxrwT"),
+        (0o170_000, "?---------"),
+    ] {
+        assert_eq!(mode::letters(bits), letters);
+    }
+}
+
 fn cut(side: Side, stream: &[u8], step: usize) -> Result<Vec<Piece>, FrameError> {
     let mut splitter = Splitter::new(side);
     let mut pieces = Vec::new();

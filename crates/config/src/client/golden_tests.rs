@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::environment::{Environment, LocalUser, MemoryFiles};
-use crate::golden::{Difference, all_needed, compare};
+use crate::golden::{BOTH_SIDES, Difference, all_needed, compare, own};
 
 /// Where ours differs whatever the file says.
 const DIFFERENCES: &[Difference] = &[
@@ -16,54 +16,9 @@ const DIFFERENCES: &[Difference] = &[
         keyword: "forwardx11trusted",
         reason: "Debian changed the default to yes; ours is OpenSSH's own",
     },
-    Difference {
-        keyword: "usemptcp",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "enablehwcompression",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "hwcompressionlibrary",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "hwcompressionverify",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "cryptothreads",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "windowmemory",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "compressionlevel",
-        reason: "ours: OpenSSH's level is always 6",
-    },
-    Difference {
-        keyword: "compressionadaptive",
-        reason: "ours: OpenSSH compresses everything",
-    },
-    Difference {
-        keyword: "compressionthreads",
-        reason: "ours: OpenSSH has one thread",
-    },
-    Difference {
-        keyword: "logincache",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "pipelinelogin",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "tcpfastopen",
-        reason: "Fulmar's own",
-    },
+    own("logincache"),
+    own("pipelinelogin"),
+    own("tcpfastopen"),
     Difference {
         keyword: "channeltimeout",
         reason: "newer than 9.2",
@@ -196,18 +151,15 @@ fn dumps_are_those_of_openssh() {
         };
         let relevant = DIFFERENCES
             .iter()
+            .chain(BOTH_SIDES)
             .chain(DEFAULTS.iter().filter(|d| !sets(text, d.keyword)))
             .chain(OWN.iter().filter(|(file, _)| file == name).map(|(_, d)| d));
-        let relevant: Vec<Difference> = relevant
-            .map(|d| Difference {
-                keyword: d.keyword,
-                reason: d.reason,
-            })
-            .collect();
+        let relevant: Vec<&Difference> = relevant.collect();
         compare(name, &ours, theirs, &relevant);
         pairs.push((ours, (*theirs).to_owned()));
     }
     all_needed(DIFFERENCES, &pairs);
+    all_needed(BOTH_SIDES, &pairs);
     all_needed(DEFAULTS, &pairs);
 }
 

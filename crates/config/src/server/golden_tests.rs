@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::environment::MemoryFiles;
-use crate::golden::{Difference, all_needed, compare};
+use crate::golden::{BOTH_SIDES, Difference, all_needed, compare, own};
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
@@ -29,50 +29,8 @@ const DIFFERENCES: &[Difference] = &[
         keyword: "rdomain",
         reason: "printed where the system has routing domains of that kind; 9.2 on Linux does not know it",
     },
-    Difference {
-        keyword: "usemptcp",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "enablehwcompression",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "hwcompressionlibrary",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "hwcompressionverify",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "cryptothreads",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "windowmemory",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "compressionlevel",
-        reason: "ours: OpenSSH's level is always 6",
-    },
-    Difference {
-        keyword: "compressionadaptive",
-        reason: "ours: OpenSSH compresses everything",
-    },
-    Difference {
-        keyword: "compressionthreads",
-        reason: "ours: OpenSSH has one thread",
-    },
-    Difference {
-        keyword: "preauthspares",
-        reason: "Fulmar's own",
-    },
-    Difference {
-        keyword: "sftproot",
-        reason: "Fulmar's own",
-    },
+    own("preauthspares"),
+    own("sftproot"),
     Difference {
         keyword: "channeltimeout",
         reason: "9.2 prints it only when it is set",
@@ -138,13 +96,10 @@ fn dumps_are_those_of_openssh() {
             };
         let spec = ConnectionSpec::parse(spec).unwrap();
         let ours = config.for_connection(&spec).dump();
-        let relevant: Vec<Difference> = DIFFERENCES
+        let relevant: Vec<&Difference> = DIFFERENCES
             .iter()
+            .chain(BOTH_SIDES)
             .chain(DEFAULTS.iter().filter(|d| !sets(text, d.keyword)))
-            .map(|d| Difference {
-                keyword: d.keyword,
-                reason: d.reason,
-            })
             .collect();
         compare(name, &ours, theirs, &relevant);
         pairs.push((ours, theirs.to_owned()));
@@ -153,5 +108,6 @@ fn dumps_are_those_of_openssh() {
         assert_eq!(again.for_connection(&spec), config.for_connection(&spec));
     }
     all_needed(DIFFERENCES, &pairs);
+    all_needed(BOTH_SIDES, &pairs);
     all_needed(DEFAULTS, &pairs);
 }

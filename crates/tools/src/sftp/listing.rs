@@ -56,37 +56,6 @@ pub(super) fn sort(shown: &mut [Shown], flags: LsFlags) {
     }
 }
 
-/// A mode as `ls -l` shows it.
-pub(super) fn mode_text(permissions: u32) -> String {
-    let kind = match permissions & mode::TYPE {
-        mode::DIRECTORY => 'd',
-        mode::SYMLINK => 'l',
-        mode::REGULAR | 0 => '-',
-        0o010_000 => 'p',
-        0o020_000 => 'c',
-        0o060_000 => 'b',
-        0o140_000 => 's',
-        _ => '?',
-    };
-    let mut out = String::from(kind);
-    for (shift, special, with, without) in [
-        (6, 0o4000, 's', 'S'),
-        (3, 0o2000, 's', 'S'),
-        (0, 0o1000, 't', 'T'),
-    ] {
-        let bits = permissions >> shift;
-        out.push(if bits & 4 != 0 { 'r' } else { '-' });
-        out.push(if bits & 2 != 0 { 'w' } else { '-' });
-        out.push(match (permissions & special != 0, bits & 1 != 0) {
-            (true, true) => with,
-            (true, false) => without,
-            (false, true) => 'x',
-            (false, false) => '-',
-        });
-    }
-    out
-}
-
 fn time_text(attributes: &Attributes) -> String {
     let Some(times) = attributes.times else {
         return "            ".to_owned();
@@ -119,7 +88,7 @@ pub(super) fn long_line(
     };
     format!(
         "{}    ? {user:<8} {group:<8} {size:>8} {} {}",
-        mode_text(attributes.permissions.unwrap_or(0)),
+        mode::letters(attributes.permissions.unwrap_or(0)),
         time_text(attributes),
         text::name(&each.name)
     )
@@ -167,14 +136,6 @@ pub(super) fn below<'p>(path: &'p [u8], here: &[u8]) -> &'p [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modes_are_ten_letters() {
-        assert_eq!(mode_text(0o100_644), "-rw-r--r--");
-        assert_eq!(mode_text(0o041_777), "drwxrwxrwt");
-        assert_eq!(mode_text(0o104_750), "-rwsr-x---");
-        assert_eq!(mode_text(0o102_600), "-rw---S---");
-    }
 
     #[test]
     fn columns_fill_the_line() {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use sftp::attributes::mode;
 use sys::fs::Info;
 use sys::time::LocalTime;
 
@@ -47,7 +48,7 @@ impl Names {
         let group = self.group(info.gid);
         let mut line = format!(
             "{} {:3} {user:<8} {group:<8} {:8} {} ",
-            mode_letters(info.mode),
+            mode::letters(info.mode),
             info.links,
             info.size,
             date(info.modified.seconds)
@@ -68,54 +69,4 @@ fn date(seconds: i64) -> String {
         format!("{:5}", at.year)
     };
     format!("{} {:2} {last}", at.month_name(), at.day)
-}
-
-/// strmode(3), without its last blank.
-fn mode_letters(mode: u32) -> String {
-    let kind = match mode & 0o170_000 {
-        0o040_000 => 'd',
-        0o120_000 => 'l',
-        0o020_000 => 'c',
-        0o060_000 => 'b',
-        0o010_000 => 'p',
-        0o140_000 => 's',
-        _ => '-',
-    };
-    let mut letters = String::from(kind);
-    for (shift, special, lower, upper) in [
-        (6, 0o4000, 's', 'S'),
-        (3, 0o2000, 's', 'S'),
-        (0, 0o1000, 't', 'T'),
-    ] {
-        let bits = mode >> shift;
-        letters.push(if bits & 4 != 0 { 'r' } else { '-' });
-        letters.push(if bits & 2 != 0 { 'w' } else { '-' });
-        letters.push(match (bits & 1 != 0, mode & special != 0) {
-            (true, true) => lower,
-            (false, true) => upper,
-            (true, false) => 'x',
-            (false, false) => '-',
-        });
-    }
-    letters
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes_are_written_as_ls_writes_them() {
-        for (mode, letters) in [
-            (0o100_644, "-rw-r--r--"),
-            (0o040_755, "drwxr-xr-x"),
-            (0o120_777, "lrwxrwxrwx"),
-            (0o104_755, "-rwsr-xr-x"),
-            (0o102_644, "-rw-r-Sr--"),
-            (0o041_777, "drwxrwxrwt"),
-            (0o041_776, "drwxrwxrwT"),
-        ] {
-            assert_eq!(mode_letters(mode), letters);
-        }
-    }
 }
