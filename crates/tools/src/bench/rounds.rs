@@ -102,6 +102,7 @@ impl Bench {
     }
 
     /// Fills the group's entries: `rounds` times each by turns, after one that does not count.
+    /// Every second round goes backwards, so that none always comes behind the same other.
     /// `once` gets the entry's place. What fails is not tried again.
     pub(super) fn alternate(
         &self,
@@ -110,7 +111,11 @@ impl Bench {
         mut once: impl FnMut(usize) -> Result<Sample, Miss>,
     ) -> Group {
         for round in 0..=rounds {
-            for index in 0..group.entries.len() {
+            for turn in 0..group.entries.len() {
+                let index = match round % 2 {
+                    0 => turn,
+                    _ => group.entries.len() - 1 - turn,
+                };
                 let Some(entry) = group.entries.get_mut(index) else {
                     continue;
                 };
@@ -220,7 +225,7 @@ mod tests {
                 }),
             }
         });
-        assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 2]);
+        assert_eq!(order, [0, 1, 2, 2, 1, 0, 0, 2]);
         assert_eq!(group.entries[0].values.len(), 2);
         assert!(group.entries[1].values.is_empty());
         assert_eq!(group.entries[1].missing, Some(Miss::Failed("gone".into())));
