@@ -435,11 +435,8 @@ impl RunEncoder for QatZipEncoder {
         ends: &mut Vec<usize>,
     ) -> Result<(), RunError> {
         let result = self.encode(run, out, ends);
-        if result.is_err() {
-            // What state it is in is nobody's guess.
-            self.end();
-        }
-        result
+        // What state it is in is nobody's guess.
+        result.inspect_err(|_| self.end())
     }
 }
 
