@@ -230,7 +230,7 @@ impl Compressor {
     }
 
     /// Frees what bulk data needed: all but the history, and the tables of small payloads
-    /// (384 KiB).
+    /// (352 KiB).
     pub fn shed(&mut self) {
         self.engines.shed();
         let cut = self.window.shed();

@@ -1,6 +1,7 @@
 //! Where in the window the bytes at hand have stood before: chains of positions with the same
 //! hash of four or of five bytes, newest first, and the last position for each hash of three.
-//! Level 1 has [`pairs`](super::pairs) in the place of the chains' heads.
+//! Level 1 has [`pairs`](super::pairs) in the place of the chains' heads, levels 2 to 6 have
+//! [`rows`](super::rows) there.
 //!
 //! The tables hold numbers of positions that go on from payload to payload, and nothing is ever
 //! cleared or rebased while a window moves: what a table says is a hint. A position is used only
@@ -34,10 +35,15 @@ const MAX_CANDIDATES: usize = 64;
 /// A comparison of so many bytes is as much work as going to another place.
 const COMPARED_AS_PLACE: u32 = 128;
 
-/// 384 KiB.
+/// The newest position of each chain, or what else a level has in its place.
+#[repr(C, align(64))]
+pub(super) struct Heads(pub(super) [u32; 1 << HASH_BITS]);
+
+/// 352 KiB.
 struct Tables {
-    newest: [u32; 1 << HASH_BITS],
-    newest3: [u32; 1 << HASH3_BITS],
+    newest: Heads,
+    /// 16 bits of the number of the last position for each three bytes: only near ones pay.
+    newest3: [u16; 1 << HASH3_BITS],
     /// How far behind its position the one before it in its chain lies; u16::MAX for too far.
     before: [u16; CHAINED],
 }
@@ -214,7 +220,7 @@ impl Matcher {
     }
 
     #[inline(always)]
-    fn number(&self, at: usize) -> u32 {
+    pub(super) fn number(&self, at: usize) -> u32 {
         self.first_number.wrapping_add(at as u32)
     }
 
@@ -223,35 +229,44 @@ impl Matcher {
     #[inline(always)]
     fn enter_chain<const LISTS: u8>(&mut self, eight: u64, at: usize) -> usize {
         let number = self.number(at);
-        let newest = &mut self.tables.newest[chain_hash::<LISTS>(eight)];
+        let newest = &mut self.tables.newest.0[chain_hash::<LISTS>(eight)];
         let back = number.wrapping_sub(*newest);
         *newest = number;
         self.tables.before[at_slot(number)] = back.min(0xffff) as u16;
         back as usize
     }
 
+    /// Enters `at`, where this word is, among the last positions by three bytes; returns how far
+    /// back the one before it is.
     #[inline(always)]
-    fn enter3(&mut self, word: u32, at: usize) -> usize {
-        let number = self.number(at);
+    pub(super) fn enter3(&mut self, word: u32, at: usize) -> usize {
+        let number = self.number(at) as u16;
         let newest = &mut self.tables.newest3[hash3(word)];
         let back = number.wrapping_sub(*newest);
         *newest = number;
-        back as usize
+        usize::from(back)
     }
 
-    /// The chains' heads, as level 1 uses them, and the number of the window's first position.
-    /// Neither makes sense of the other's, which does no harm.
-    pub(super) fn heads(&mut self) -> (&mut [u32; 1 << HASH_BITS], u32) {
+    /// The chains' heads, as other levels use them, and the number of the window's first position.
+    /// None makes sense of another's, which does no harm.
+    #[inline(always)]
+    pub(super) fn heads(&mut self) -> (&mut Heads, u32) {
         (&mut self.tables.newest, self.first_number)
+    }
+
+    /// Asks for the last position by these three bytes.
+    #[inline(always)]
+    pub(super) fn touch3(&self, word: u32) {
+        touch(&self.tables.newest3[hash3(word)]);
     }
 
     /// Asks for the lists that the position `at` belongs to.
     #[inline(always)]
     fn prefetch<const LISTS: u8>(&self, view: View<'_>, at: usize) {
         let eight = view.eight(at);
-        touch(&self.tables.newest[chain_hash::<LISTS>(eight)]);
+        touch(&self.tables.newest.0[chain_hash::<LISTS>(eight)]);
         if LISTS == THREES {
-            touch(&self.tables.newest3[hash3(eight as u32)]);
+            self.touch3(eight as u32);
         }
     }
 
@@ -391,7 +406,7 @@ impl Matcher {
 
 /// Brings a place that will be needed into the nearest cache.
 #[inline(always)]
-pub(super) fn touch(place: &u32) {
+pub(super) fn touch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint and reads nothing, and SSE is in every x86-64.
     unsafe {

@@ -2,6 +2,7 @@
 
 mod bits;
 mod block;
+mod costs;
 mod header;
 mod huffman;
 mod matcher;
@@ -9,6 +10,7 @@ mod pairs;
 mod parse;
 mod plan;
 mod quick;
+mod rows;
 mod split;
 mod write;
 
@@ -26,8 +28,9 @@ use super::Window;
 use crate::error::DeflateError;
 use crate::provider::{Flush, HISTORY_BYTES};
 
-/// What a literal is expected to take before anything is known, eighths of a bit.
-const USUAL_LITERAL_BITS: usize = 8 * 6;
+/// What a literal is expected to take before anything is known, eighths of a bit: enough that matches
+/// of three bytes are looked for. Data that has many of them loses a third without.
+const USUAL_LITERAL_BITS: usize = 52;
 
 /// What is tried of a payload that does not look worth it, bytes, and by which part of itself it
 /// must become smaller.
@@ -43,22 +46,35 @@ pub(crate) enum Piece {
     Stored,
 }
 
+/// What the matcher's tables are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Kind {
+    /// For level 1.
+    #[default]
+    Pairs,
+    /// For levels that look at few places.
+    Rows,
+    /// For those that look at many.
+    Chains,
+}
+
 /// How positions are entered into the matcher's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Lists {
-    /// As level 1 does.
-    quick: bool,
+    kind: Kind,
     /// By five bytes, not by four and three.
     fives: bool,
 }
 
 impl Lists {
     fn enter(self, matcher: &mut Matcher, view: View<'_>, positions: Range<usize>) {
-        match (self.quick, self.fives) {
-            (true, true) => Pairs::<true>::new(matcher, view).enter_all(positions),
-            (true, false) => Pairs::<false>::new(matcher, view).enter_all(positions),
-            (false, true) => matcher.enter::<FIVES>(view, positions),
-            (false, false) => matcher.enter::<THREES>(view, positions),
+        match (self.kind, self.fives) {
+            (Kind::Pairs, true) => Pairs::<true>::new(matcher, view).enter_all(positions),
+            (Kind::Pairs, false) => Pairs::<false>::new(matcher, view).enter_all(positions),
+            (Kind::Rows, true) => matcher.enter_rows::<FIVES>(view, positions),
+            (Kind::Rows, false) => matcher.enter_rows::<THREES>(view, positions),
+            (Kind::Chains, true) => matcher.enter::<FIVES>(view, positions),
+            (Kind::Chains, false) => matcher.enter::<THREES>(view, positions),
         }
     }
 }
@@ -145,7 +161,11 @@ impl Engine {
         let view = View::new(window.with_slack(), end);
         let effort = parse::effort(level);
         let lists = Lists {
-            quick: level <= 1,
+            kind: match level {
+                ..=1 => Kind::Pairs,
+                2..=parse::MOST_BY_ROWS => Kind::Rows,
+                _ => Kind::Chains,
+            },
             fives: effort.passes == 0 && parse::only_fives_pay(self.literal_bits, self.lists.fives),
         };
         if lists != self.lists {
@@ -166,8 +186,8 @@ impl Engine {
             let matcher = &mut self.matcher;
             let entered = &mut self.entered;
             let (literal_bits, block) = (self.literal_bits, &mut self.block);
-            let fives = lists.fives;
-            let behind = if lists.quick {
+            let behind = if lists.kind == Kind::Pairs {
+                let fives = lists.fives;
                 quick::parse(matcher, view, at, entered, fives, literal_bits, block)
             } else if plan::is_worth(view, at, &effort) {
                 let planner = &mut self.planner;
@@ -180,7 +200,7 @@ impl Engine {
                     at,
                     entered,
                     effort,
-                    fives,
+                    lists,
                     literal_bits,
                     block,
                 )

@@ -36,7 +36,7 @@ impl<'t, 'v, const FIVES: bool> Pairs<'t, 'v, FIVES> {
     pub(super) fn new(matcher: &'t mut Matcher, view: View<'v>) -> Self {
         let (pairs, first_number) = matcher.heads();
         Self {
-            pairs,
+            pairs: &mut pairs.0,
             first_number,
             view,
         }

@@ -1,9 +1,12 @@
 //! Which matches are taken: the first that is found, or one that a position or two further is
 //! better.
 
+use core::ops::Range;
+
 use super::block::{Block, MAX_BLOCK_BYTES};
 use super::matcher::{FIVES, FOURS, Match, Matcher, Search, THREES, View};
 use super::split::Splitter;
+use super::{Kind, Lists};
 use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
 
 /// What a match takes beside the bits of its distance, in eighths of a bit: its length's symbol,
@@ -21,36 +24,49 @@ const LONG_MATCH: usize = 8;
 /// Positions at the end of a long run that are entered; those before them are like these.
 pub(super) const RUN_TAIL: usize = 16;
 
+/// The most positions that are left out where nothing has repeated for long.
+const MOST_LEFT_OUT: usize = 7;
+
 /// What a level does.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
     /// Positions further on that are looked at before a match is taken: 0 to 2.
     pub(super) patience: u8,
-    /// Positions of a chain that are looked at.
+    /// Places that are looked at.
     pub(super) depth: u32,
+    /// The same at the position behind a match, where only a longer one counts.
+    pub(super) later_depth: u32,
     /// A match of so many bytes is taken at once.
     pub(super) enough: usize,
     /// How often [`plan`](super::plan) goes over a block; 0: what is found is taken at once.
     pub(super) passes: u8,
+    /// Literals in a row, as the logarithm to base 2, after which one more position is left out
+    /// each time, up to [`MOST_LEFT_OUT`].
+    pub(super) persistence: u8,
 }
+
+/// The highest level that searches in [`rows`](super::rows).
+pub(super) const MOST_BY_ROWS: u8 = 6;
 
 /// The effort of a level, 2 to 9; [`quick`](super::quick) is level 1.
 pub(super) fn effort(level: u8) -> Effort {
-    let (patience, depth, enough, passes) = match level {
-        ..=2 => (0, 6, 16, 0),
-        3 => (0, 12, 24, 0),
-        4 => (1, 7, 24, 0),
-        5 => (1, 12, 34, 0),
-        6 => (1, 16, 64, 0),
-        7 => (1, 60, 130, 0),
-        8 => (2, 24, 64, 1),
-        _ => (2, 250, 258, 3),
+    let (patience, depth, later_depth, enough, passes) = match level {
+        ..=2 => (0, 6, 0, 16, 0),
+        3 => (0, 12, 0, 24, 0),
+        4 => (1, 8, 3, 24, 0),
+        5 => (1, 16, 6, 34, 0),
+        6 => (1, 32, 8, 64, 0),
+        7 => (1, 60, 30, 130, 0),
+        8 => (2, 24, 12, 64, 1),
+        _ => (2, 250, 125, 258, 3),
     };
     Effort {
         patience,
         depth,
+        later_depth,
         enough,
         passes,
+        persistence: if level <= MOST_BY_ROWS { 9 } else { 16 },
     }
 }
 
@@ -103,8 +119,8 @@ impl Worth {
 
 /// Chooses what stands for the bytes from `start`, up to where a block should end; returns that
 /// place. The bytes before `entered` are in the matcher's tables; it moves with what is entered.
-/// Literals are expected to take `literal_bits` eighths of a bit. The tables are by `fives`, or
-/// not.
+/// Literals are expected to take `literal_bits` eighths of a bit. The tables are `lists`, which are
+/// not pairs.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn parse(
     matcher: &mut Matcher,
@@ -112,7 +128,7 @@ pub(super) fn parse(
     start: usize,
     entered: &mut usize,
     effort: &Effort,
-    fives: bool,
+    lists: Lists,
     literal_bits: usize,
     block: &mut Block,
 ) -> usize {
@@ -128,13 +144,37 @@ pub(super) fn parse(
         splitter: Splitter::new(),
         literals_from: start,
     };
-    let end = match effort.patience {
-        0 => parser.run_by::<0>(fives, threes),
-        1 => parser.run_by::<1>(fives, threes),
-        _ => parser.run_by::<2>(fives, threes),
-    };
+    let end = choose(&mut parser, lists, threes);
     *entered = end.min(parser.last_entry());
     end
+}
+
+fn choose(parser: &mut Parser<'_, '_>, lists: Lists, threes: bool) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+    {
+        // SAFETY: the CPU has what the function needs.
+        return unsafe { choose_bmi2(parser, lists, threes) };
+    }
+    choose_body(parser, lists, threes)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+fn choose_bmi2(parser: &mut Parser<'_, '_>, lists: Lists, threes: bool) -> usize {
+    choose_body(parser, lists, threes)
+}
+
+#[inline(always)]
+fn choose_body(parser: &mut Parser<'_, '_>, lists: Lists, threes: bool) -> usize {
+    match (parser.effort.patience, lists.kind) {
+        (0, _) => parser.run_by::<0, true>(lists.fives, threes),
+        (1, Kind::Rows) => parser.run_by::<1, true>(lists.fives, threes),
+        (1, _) => parser.run_by::<1, false>(lists.fives, threes),
+        _ => parser.run_by::<2, false>(lists.fives, threes),
+    }
 }
 
 struct Parser<'a, 'v> {
@@ -167,16 +207,35 @@ impl Parser<'_, '_> {
         }
     }
 
-    fn run_by<const PATIENCE: u8>(&mut self, fives: bool, threes: bool) -> usize {
+    #[inline(always)]
+    fn run_by<const PATIENCE: u8, const ROWS: bool>(&mut self, fives: bool, threes: bool) -> usize {
         match (fives, threes) {
-            (true, _) => self.run::<PATIENCE, FIVES>(),
-            (_, true) => self.run::<PATIENCE, THREES>(),
-            _ => self.run::<PATIENCE, FOURS>(),
+            (true, _) => self.run::<PATIENCE, ROWS, FIVES>(),
+            (_, true) => self.run::<PATIENCE, ROWS, THREES>(),
+            _ => self.run::<PATIENCE, ROWS, FOURS>(),
         }
     }
 
     #[inline(always)]
-    fn run<const PATIENCE: u8, const LISTS: u8>(&mut self) -> usize {
+    fn find<const ROWS: bool, const LISTS: u8>(&mut self, at: usize, search: Search) -> Match {
+        if ROWS {
+            self.matcher.find_in_row::<LISTS>(self.view, at, search)
+        } else {
+            self.matcher.find::<LISTS>(self.view, at, search)
+        }
+    }
+
+    #[inline(always)]
+    fn enter<const ROWS: bool, const LISTS: u8>(&mut self, positions: Range<usize>) {
+        if ROWS {
+            self.matcher.enter_rows::<LISTS>(self.view, positions);
+        } else {
+            self.matcher.enter::<LISTS>(self.view, positions);
+        }
+    }
+
+    #[inline(always)]
+    fn run<const PATIENCE: u8, const ROWS: bool, const LISTS: u8>(&mut self) -> usize {
         let end = self.view.end().min(self.start + MAX_BLOCK_BYTES);
         let last_entry = self.last_entry().min(end);
         let mut at = self.start;
@@ -195,15 +254,23 @@ impl Parser<'_, '_> {
             }
             symbols -= 1;
             let search = self.search(at, least - 1, self.effort.depth);
-            let mut found = self.matcher.find::<LISTS>(self.view, at, search);
+            let mut found = self.find::<ROWS, LISTS>(at, search);
             if !self.worth.pays(found) {
-                self.block.literal(self.view.byte(at), 1);
-                at += 1;
+                let more =
+                    ((at - self.literals_from) >> self.effort.persistence).min(MOST_LEFT_OUT);
+                if more == 0 {
+                    self.block.literal(self.view.byte(at), 1);
+                    at += 1;
+                } else {
+                    let next = (at + 1 + more).min(end);
+                    self.block.literals(self.view.span(at, next));
+                    at = next;
+                }
                 continue;
             }
             let mut entered = at + 1;
             if PATIENCE > 0 {
-                (at, found, entered) = self.wait::<PATIENCE, LISTS>(at, found, last_entry);
+                (at, found, entered) = self.wait::<PATIENCE, ROWS, LISTS>(at, found, last_entry);
             }
             // Nothing of a block may lie behind its end.
             let length = found.length.min(end - at);
@@ -214,11 +281,14 @@ impl Parser<'_, '_> {
             self.block.repeat(literals, length, found.distance);
             at += length;
             let behind = at.min(last_entry);
+            if ROWS {
+                self.matcher.touch_row::<LISTS>(self.view, behind);
+            }
             if entered < behind {
-                self.matcher.enter::<LISTS>(self.view, entered..behind);
+                self.enter::<ROWS, LISTS>(entered..behind);
             }
             if length == MAX_MATCH {
-                at = self.repeat_on::<LISTS>(at, found.distance, end);
+                at = self.repeat_on::<ROWS, LISTS>(at, found.distance, end);
             }
             self.literals_from = at;
         }
@@ -233,7 +303,7 @@ impl Parser<'_, '_> {
     /// Looks whether a match one or two positions on is so much better that literals before it
     /// pay. Returns where a match is taken, which, and up to where positions are entered.
     #[inline(always)]
-    fn wait<const PATIENCE: u8, const LISTS: u8>(
+    fn wait<const PATIENCE: u8, const ROWS: bool, const LISTS: u8>(
         &mut self,
         mut at: usize,
         mut found: Match,
@@ -241,8 +311,8 @@ impl Parser<'_, '_> {
     ) -> (usize, Match, usize) {
         let mut entered = at + 1;
         while found.length < self.effort.enough && at + 2 < last_entry {
-            let search = self.search(at + 1, found.length - 1, self.effort.depth / 2);
-            let next = self.matcher.find::<LISTS>(self.view, at + 1, search);
+            let search = self.search(at + 1, found.length - 1, self.effort.later_depth);
+            let next = self.find::<ROWS, LISTS>(at + 1, search);
             entered = at + 2;
             if next.distance > 0 && next.length >= found.length && gain(next, found) > 2 {
                 self.block.literal(self.view.byte(at), 1);
@@ -253,8 +323,8 @@ impl Parser<'_, '_> {
             if PATIENCE < 2 || at + 3 >= last_entry {
                 break;
             }
-            let search = self.search(at + 2, found.length - 1, self.effort.depth / 4);
-            let next = self.matcher.find::<LISTS>(self.view, at + 2, search);
+            let search = self.search(at + 2, found.length - 1, self.effort.later_depth / 2);
+            let next = self.find::<ROWS, LISTS>(at + 2, search);
             entered = at + 3;
             if next.distance > 0 && next.length >= found.length && gain(next, found) > 6 {
                 self.block.literal(self.view.byte(at), 1);
@@ -270,7 +340,13 @@ impl Parser<'_, '_> {
 
     /// Behind a longest match: goes on at the same distance as long as the bytes do, without
     /// searching or entering what is all the same.
-    fn repeat_on<const LISTS: u8>(&mut self, start: usize, distance: usize, end: usize) -> usize {
+    #[inline(always)]
+    fn repeat_on<const ROWS: bool, const LISTS: u8>(
+        &mut self,
+        start: usize,
+        distance: usize,
+        end: usize,
+    ) -> usize {
         let mut left = self.view.same(start - distance, start, 0, end - start);
         let mut at = start;
         while left >= MIN_MATCH && !self.block.is_full() {
@@ -281,7 +357,7 @@ impl Parser<'_, '_> {
         }
         let behind = at.min(self.last_entry());
         let tail = behind.saturating_sub(RUN_TAIL).max(start.min(behind));
-        self.matcher.enter::<LISTS>(self.view, tail..behind);
+        self.enter::<ROWS, LISTS>(tail..behind);
         at
     }
 }

@@ -8,17 +8,19 @@
 //!
 //! The effort for a position is bounded: by the places that are looked at, by the matches that
 //! are kept, and by the longest match. What repeats for as long as [`Effort::enough`] is not
-//! searched again inside. The memory is bounded, too: for a block of [`MAX_SPAN`] 320 KiB of
+//! searched again inside, and what repeats for much longer is no matter of choice at all: it is
+//! written in the longest matches. The memory is bounded, too: for a block of [`MAX_SPAN`] 320 KiB of
 //! nodes, 40 KiB of numbers and [`MAX_FOUND`] matches in 512 KiB.
 
+use core::mem;
+use core::ops::Range;
+
 use super::block::{Block, Frequencies};
+use super::costs::Costs;
 use super::matcher::{Candidate, Match, Matcher, Search, THREES, View};
-use super::parse::{Effort, Worth};
+use super::parse::{Effort, RUN_TAIL, Worth};
 use super::split::Splitter;
-use crate::deflate::symbols::{
-    DISTANCE_EXTRA, DISTANCE_SYMBOLS, END_OF_BLOCK, FIRST_LENGTH, LENGTH_EXTRA, LENGTH_SLOT,
-    MAX_MATCH, MIN_MATCH, distance_slot,
-};
+use crate::deflate::symbols::{FIRST_LENGTH, LENGTH_SLOT, MAX_MATCH, MIN_MATCH, distance_slot};
 
 /// Bytes of a block, where more than a quarter of it comes behind.
 const SPAN: usize = 32 * 1024;
@@ -34,11 +36,13 @@ const LEAST_SPAN: usize = 512;
 /// A match may be taken with each length up to this, and with all of its own.
 const EVERY_LENGTH: usize = 20;
 
-/// Parts of a bit.
-const BIT: u32 = 32;
-/// What a symbol takes at least and at most, bits.
-const LEAST_SYMBOL_BITS: f32 = 0.25;
-const MAX_SYMBOL_BITS: f32 = 13.0;
+/// So many longest matches, one behind the other and from as far away, are a [`Stretch`].
+const LEAST_STRETCH: usize = 4;
+/// More than any way costs.
+const UNREACHABLE: Node = Node {
+    cost: u32::MAX >> 2,
+    step: 1,
+};
 
 /// How the cheapest way to the end begins here, and what it takes.
 #[derive(Clone, Copy, Default)]
@@ -48,11 +52,19 @@ struct Node {
     step: u32,
 }
 
-/// What each symbol is expected to take with its extra bits, in parts of a bit.
-struct Costs {
-    literal: [u32; 256],
-    length: [u32; MAX_MATCH + 1],
-    distance: [u32; 32],
+/// What repeats itself for so long that it is written as `matches` of the greatest length.
+#[derive(Clone, Copy)]
+struct Stretch {
+    /// Counted from the block's beginning.
+    start: usize,
+    matches: usize,
+    distance: usize,
+}
+
+impl Stretch {
+    fn end(self) -> usize {
+        self.start + self.matches * MAX_MATCH
+    }
 }
 
 /// Memory for plans, kept from block to block.
@@ -61,6 +73,8 @@ pub(super) struct Planner {
     found: Vec<Candidate>,
     /// How many of them each position has.
     counts: Vec<u8>,
+    /// In their order; at their positions nothing is found.
+    stretches: Vec<Stretch>,
     nodes: Vec<Node>,
 }
 
@@ -107,6 +121,7 @@ impl Planner {
     ) -> usize {
         self.found.clear();
         self.counts.clear();
+        self.stretches.clear();
         let left = view.end() - start;
         let end = start + if left <= MAX_SPAN { left } else { SPAN };
         self.counts.reserve_exact(end - start);
@@ -139,6 +154,22 @@ impl Planner {
             };
             let before = self.found.len();
             let length = matcher.find_all(view, at, search, &mut self.found);
+            if length == MAX_MATCH
+                && at == chosen
+                && let Some(stretch) = self.stretch(view, start, at, end)
+            {
+                self.found.truncate(before);
+                at = start + stretch.end();
+                chosen = at;
+                let times = stretch.matches as u32;
+                hasty.litlen[length_symbol(MAX_MATCH)] += times;
+                hasty.distance[distance_slot(stretch.distance) & 31] += times;
+                let behind = at.min(last_entry);
+                matcher.enter::<THREES>(view, behind.saturating_sub(RUN_TAIL)..behind);
+                self.counts.resize(at - start, 0);
+                self.stretches.push(stretch);
+                continue;
+            }
             self.counts.push((self.found.len() - before) as u8);
             if at == chosen {
                 chosen += match self.found.last() {
@@ -172,15 +203,94 @@ impl Planner {
         end
     }
 
+    /// The stretch that the last match that was found, at `at`, is the beginning of.
+    fn stretch(&self, view: View<'_>, start: usize, at: usize, end: usize) -> Option<Stretch> {
+        let distance = self.found.last()?.distance();
+        let matches = view.same(at - distance, at, MAX_MATCH, end - at) / MAX_MATCH;
+        (matches >= LEAST_STRETCH).then_some(Stretch {
+            start: at - start,
+            matches,
+            distance,
+        })
+    }
+
     /// Finds the cheapest way from each position of `plain` to its end.
     fn plan(&mut self, plain: &[u8], costs: &Costs) {
         self.nodes.clear();
         self.nodes.reserve_exact(plain.len() + 1);
         self.nodes.resize(plain.len() + 1, Node::default());
-        let mut found = self.found.as_slice();
-        let positions = plain.iter().zip(&self.counts).enumerate().rev();
-        for (at, (byte, count)) in positions {
-            let (here, behind) = self.nodes.split_at_mut(at + 1);
+        let mut planned = Planned {
+            nodes: &mut self.nodes,
+            found: &self.found,
+            costs,
+        };
+        let mut end = plain.len();
+        for stretch in self.stretches.iter().rev() {
+            let behind = stretch.end().min(end);
+            planned.plan(plain, &self.counts, behind..end);
+            planned.pass(*stretch, behind);
+            end = stretch.start.min(behind);
+        }
+        planned.plan(plain, &self.counts, 0..end);
+    }
+
+    /// Puts what was planned for `plain` into `block`.
+    fn take(&self, plain: &[u8], block: &mut Block) {
+        let mut stretches = self.stretches.iter().peekable();
+        let (mut at, mut literals) = (0, 0);
+        while let Some((byte, node)) = plain.get(at).zip(self.nodes.get(at)) {
+            let length = (node.step & 511) as usize;
+            if let Some(stretch) = stretches.next_if(|stretch| stretch.start == at) {
+                for _ in 0..stretch.matches {
+                    block.repeat(mem::take(&mut literals), MAX_MATCH, stretch.distance);
+                }
+                at = stretch.end();
+            } else if length < MIN_MATCH {
+                block.literal(*byte, 1);
+                literals += 1;
+                at += 1;
+            } else {
+                block.repeat(mem::take(&mut literals), length, (node.step >> 9) as usize);
+                at += length;
+            }
+        }
+    }
+
+    /// Frees the memory.
+    pub(super) fn shed(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn is_spread(&self) -> bool {
+        self.nodes.capacity() > 0
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.found.capacity() * size_of::<Candidate>()
+            + self.counts.capacity()
+            + self.stretches.capacity() * size_of::<Stretch>()
+            + self.nodes.capacity() * size_of::<Node>()
+    }
+}
+
+/// The cheapest ways from a position on, and the matches of those before it.
+struct Planned<'p> {
+    nodes: &'p mut [Node],
+    found: &'p [Candidate],
+    costs: &'p Costs,
+}
+
+impl Planned<'_> {
+    /// Finds the cheapest way from each of `positions` of `plain`, at which so many matches as
+    /// `counts` says are known.
+    fn plan(&mut self, plain: &[u8], counts: &[u8], positions: Range<usize>) {
+        let costs = self.costs;
+        let first = positions.start;
+        let plain = plain.get(positions.clone()).unwrap_or_default();
+        let counts = counts.get(positions).unwrap_or_default();
+        for (at, (byte, count)) in plain.iter().zip(counts).enumerate().rev() {
+            let (here, behind) = self.nodes.split_at_mut(first + at + 1);
             let Some(node) = here.last_mut() else {
                 return;
             };
@@ -190,7 +300,7 @@ impl Planner {
                 step: 1,
             };
             let candidates;
-            (found, candidates) = found.split_at(found.len() - usize::from(*count));
+            (self.found, candidates) = self.found.split_at(self.found.len() - usize::from(*count));
             let mut shortest = MIN_MATCH;
             for candidate in candidates {
                 let distance = candidate.distance();
@@ -218,86 +328,20 @@ impl Planner {
         }
     }
 
-    /// Puts what was planned for `plain` into `block`.
-    fn take(&self, plain: &[u8], block: &mut Block) {
-        let (mut at, mut literals) = (0, 0);
-        while let Some((byte, node)) = plain.get(at).zip(self.nodes.get(at)) {
-            let length = (node.step & 511) as usize;
-            if length < MIN_MATCH {
-                block.literal(*byte, 1);
-                literals += 1;
-                at += 1;
-            } else {
-                block.repeat(literals, length, (node.step >> 9) as usize);
-                literals = 0;
-                at += length;
-            }
+    /// What leads into `stretch`, which ends before `behind`, leads to its beginning.
+    fn pass(&mut self, stretch: Stretch, behind: usize) {
+        let slot = distance_slot(stretch.distance) & 31;
+        let cost = self.costs.length[MAX_MATCH] + self.costs.distance[slot];
+        let all = self.nodes[behind].cost + cost * stretch.matches as u32;
+        let nodes = self.nodes.get_mut(stretch.start..behind);
+        let nodes = nodes.unwrap_or_default();
+        nodes.fill(UNREACHABLE);
+        if let Some(first) = nodes.first_mut() {
+            first.cost = all;
         }
-    }
-
-    /// Frees the memory.
-    pub(super) fn shed(&mut self) {
-        *self = Self::default();
-    }
-
-    pub(super) fn is_spread(&self) -> bool {
-        self.nodes.capacity() > 0
-    }
-
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.found.capacity() * size_of::<Candidate>()
-            + self.counts.capacity()
-            + self.nodes.capacity() * size_of::<Node>()
     }
 }
 
 fn length_symbol(length: usize) -> usize {
     FIRST_LENGTH + (usize::from(LENGTH_SLOT[length & 511]) & 31)
-}
-
-impl Costs {
-    /// What symbols take that are as frequent as these.
-    fn new(of: &Frequencies) -> Self {
-        let litlen = symbol_costs(&of.litlen);
-        let distances = symbol_costs(&of.distance);
-        let mut costs = Self {
-            literal: [0; 256],
-            length: [0; MAX_MATCH + 1],
-            distance: [0; 32],
-        };
-        let (literals, _) = litlen.split_at(END_OF_BLOCK);
-        costs.literal.copy_from_slice(literals);
-        for (length, cost) in costs.length.iter_mut().enumerate().skip(MIN_MATCH) {
-            let slot = usize::from(LENGTH_SLOT[length]);
-            *cost = litlen[FIRST_LENGTH + slot] + u32::from(LENGTH_EXTRA[slot]) * BIT;
-        }
-        for slot in 0..DISTANCE_SYMBOLS {
-            costs.distance[slot] = distances[slot] + u32::from(DISTANCE_EXTRA[slot]) * BIT;
-        }
-        costs
-    }
-}
-
-/// Symbols that did not occur are taken for half as frequent as those that did once.
-#[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)]
-fn symbol_costs<const N: usize>(frequencies: &[u32; N]) -> [u32; N] {
-    let bits_of_all = log2(frequencies.iter().sum::<u32>().max(1));
-    frequencies.map(|frequency| {
-        let rarity = if frequency == 0 {
-            bits_of_all + 1.0
-        } else {
-            bits_of_all - log2(frequency)
-        };
-        (rarity.clamp(LEAST_SYMBOL_BITS, MAX_SYMBOL_BITS) * BIT as f32) as u32
-    })
-}
-
-/// Logarithm of `number`, at least 1, to base 2, to within a hundredth. The standard library's would
-/// bind the binary to another library than the C library.
-#[allow(clippy::cast_precision_loss)]
-fn log2(number: u32) -> f32 {
-    let whole = number.ilog2();
-    let above = number as f32 / (1_u64 << whole) as f32 - 1.0;
-    whole as f32 + above * (1.346_6 - 0.346_6 * above)
 }
