@@ -25,7 +25,7 @@ const PROGRAMS: &[Program] = &[
         name: "sshd",
         links: &["sshd"],
         help: Some("let others log in to this machine"),
-        main: monitor::sshd_main,
+        main: |arguments| monitor::sshd_main(arguments, server::greeting),
     },
     Program {
         name: "sftp-server",

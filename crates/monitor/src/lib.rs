@@ -13,4 +13,4 @@ mod log;
 mod test_support;
 
 pub use connection::monitor_main;
-pub use listener::sshd_main;
+pub use listener::{Greet, sshd_main};

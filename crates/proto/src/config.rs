@@ -97,6 +97,9 @@ pub struct TransportConfig {
     pub guess: bool,
     /// Client, with `guess`: the first KEXINIT may be a short one.
     pub short: Option<ShortOffer>,
+    /// The cookie of the first KEXINIT in place of a random one: for a server whose version line and
+    /// KEXINIT have left before the connection is made, by whoever accepted it. A cookie serves once.
+    pub cookie: Option<[u8; 16]>,
 }
 
 /// What a first KEXINIT may be cut down to, beside the first names of `kex` and
@@ -140,6 +143,7 @@ impl Default for TransportConfig {
             group_exchange_bits: (2048, 3072, 8192),
             guess: false,
             short: None,
+            cookie: None,
         }
     }
 }

@@ -18,5 +18,5 @@ mod rpc;
 mod session;
 mod transport;
 
-pub use auth::auth_main;
+pub use auth::{auth_main, greeting};
 pub use session::session_main;

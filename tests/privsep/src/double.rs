@@ -484,6 +484,7 @@ fn secrets() -> OwnedFd {
     let file = keys::private_file::write_openssh(&host_key(), "host", None).expect("a key file");
     let secrets = MonitorSecrets {
         accepted_ms: Some(sys::time::monotonic_ms()),
+        greeted: None,
         delay_secret: Secret::new(vec![5; 32]),
         private_keys: vec![Secret::new(file.as_bytes().to_vec())],
     };

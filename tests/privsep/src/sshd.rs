@@ -1,6 +1,8 @@
 //! Servers for the tests, as root or as an ordinary user, and OpenSSH's client set up for them.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -180,6 +182,45 @@ impl Sshd {
         }
     }
 
+    /// A connection whose client has heard the greeting and has not said anything.
+    ///
+    /// # Panics
+    /// When there is no greeting.
+    #[must_use]
+    pub fn silent_connection(&self) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.daemon.port)).expect("a connection");
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        let mut begin = [0; 8];
+        stream.read_exact(&mut begin).expect("a version line");
+        assert_eq!(&begin, b"SSH-2.0-");
+        stream
+    }
+
+    /// A connection whose client has said its version line and nothing else: the auth process is in
+    /// its cage, and waits.
+    ///
+    /// # Panics
+    /// When it does not come.
+    #[must_use]
+    pub fn begun_connection(&self) -> TcpStream {
+        let caged = || -> Vec<u32> {
+            let is_caged = |facts: &Facts| {
+                facts.command_line == "fulmar sshd-auth" && facts.number("Seccomp") == 2
+            };
+            let all = self.processes().into_iter();
+            all.filter(is_caged).map(|facts| facts.pid).collect()
+        };
+        let before = caged();
+        let mut stream = self.silent_connection();
+        stream
+            .write_all(b"SSH-2.0-tests\r\n")
+            .expect("it takes a line");
+        let is_new = |pid: &u32| !before.contains(pid);
+        let there = until(LIMIT, || caged().iter().any(is_new));
+        assert!(there, "{}", self.daemon.log());
+        stream
+    }
+
     /// Replaces the configuration, for the next SIGHUP.
     ///
     /// # Panics
@@ -204,15 +245,21 @@ impl Sshd {
     /// When the key cannot be written.
     #[must_use]
     pub fn ssh(&self, user: &str, keys: &[&UserKey]) -> Command {
+        self.ssh_by(self.daemon.port, user, keys)
+    }
+
+    /// The same by another port that leads here.
+    ///
+    /// # Panics
+    /// When the key cannot be written.
+    #[must_use]
+    pub fn ssh_by(&self, port: u16, user: &str, keys: &[&UserKey]) -> Command {
         let mut command = Command::new("ssh");
-        command.args([
-            "-F",
-            "none",
-            "-p",
-            &self.daemon.port.to_string(),
-            "-l",
-            user,
-        ]);
+        command.args(["-F", "none", "-p", &port.to_string(), "-l", user]);
+        let alias = format!("HostKeyAlias=[127.0.0.1]:{}", self.daemon.port);
+        if port != self.daemon.port {
+            command.args(["-o", &alias]);
+        }
         for key in keys {
             let name = keys::fingerprint::sha256(&key.private.public().blob());
             let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();

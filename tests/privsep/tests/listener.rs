@@ -385,9 +385,7 @@ fn a_client_that_crashes_its_process_is_penalised() {
         return;
     }
     let server = Sshd::start(Config::new("PerSourcePenalties yes"));
-    let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
-    let mut byte = [0];
-    stream.read_exact(&mut byte).expect("a version line");
+    let _stream = server.begun_connection();
     let auth = server
         .processes()
         .into_iter()

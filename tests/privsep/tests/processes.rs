@@ -61,14 +61,9 @@ impl Drop for LoggedIn {
     }
 }
 
-/// A connection whose client says nothing after the server's version line.
+/// A connection whose client says nothing after its version line; its processes are there, and wait.
 fn silent(server: &Sshd) -> TcpStream {
-    let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
-    stream.set_read_timeout(Some(LIMIT)).expect("a limit");
-    let mut begin = [0; 8];
-    stream.read_exact(&mut begin).expect("a version line");
-    assert_eq!(&begin, b"SSH-2.0-");
-    stream
+    server.begun_connection()
 }
 
 /// The processes of one connection that has not logged in and one that has.

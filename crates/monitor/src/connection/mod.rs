@@ -148,11 +148,13 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         addresses.remote, addresses.remote_port, addresses.local, addresses.local_port
     ));
     let _ = sys::process::set_title("sshd: [accepted]");
+    let greeted = inherited.greeted.take();
     let (mut auth, socket) = inherited
         .start_auth(
             &options,
             AuthConnection {
                 options: None,
+                greeted,
                 remote_address: addresses.remote.to_string(),
                 remote_port: addresses.remote_port,
                 local_address: addresses.local.to_string(),

@@ -34,6 +34,8 @@ pub(super) struct Inherited {
     pub(super) start: MonitorStart,
     /// Milliseconds of the monotonic clock.
     pub(super) accepted_ms: u64,
+    /// As in [`AuthConnection`].
+    pub(super) greeted: Option<Vec<u8>>,
     pub(super) delay_secret: Secret,
     pub(super) private_keys: Vec<Secret>,
     pub(super) executable: SelfExe,
@@ -87,8 +89,15 @@ impl Handed {
             secrets,
             executable,
         } = self;
-        let (network, accepted_ms, auth) = match (network, secrets.accepted_ms) {
-            (Some(network), Some(accepted_ms)) => (network, accepted_ms, None),
+        let (network, message, auth) = match (network, secrets.accepted_ms) {
+            (Some(network), Some(accepted_ms)) => {
+                let greeted = secrets.greeted;
+                let message = MonitorConnection {
+                    accepted_ms,
+                    greeted,
+                };
+                (network, message, None)
+            }
             _ => {
                 let auth = start_auth(&start, &executable, options, None, log)
                     .map_err(|error| format!("starting the auth process: {error}"))?;
@@ -99,19 +108,20 @@ impl Handed {
                 }
                 let came = await_connection(&news)
                     .map_err(|error| format!("waiting for a connection: {error}"))?;
-                let Some((network, accepted_ms)) = came else {
+                let Some((network, message)) = came else {
                     // The auth process ends with its socket.
                     return Ok(None);
                 };
                 let (process, socket) = auth;
-                (network, accepted_ms, Some(Waiting { process, socket }))
+                (network, message, Some(Waiting { process, socket }))
             }
         };
         Ok(Some(Inherited {
             network,
             news: Some(news),
             start,
-            accepted_ms,
+            accepted_ms: message.accepted_ms,
+            greeted: message.greeted,
             delay_secret: secrets.delay_secret,
             private_keys: secrets.private_keys,
             executable,
@@ -121,7 +131,7 @@ impl Handed {
 }
 
 /// The one message that a monitor which was started ahead gets from the listener.
-fn await_connection(news: &OwnedFd) -> io::Result<Option<(OwnedFd, u64)>> {
+fn await_connection(news: &OwnedFd) -> io::Result<Option<(OwnedFd, MonitorConnection)>> {
     if !sys::io::wait_readable(news, Some(REST))? {
         // It may take hours.
         sys::memory::rest();
@@ -140,7 +150,7 @@ fn await_connection(news: &OwnedFd) -> io::Result<Option<(OwnedFd, u64)>> {
         .transpose()
         .map_err(io::Error::other)?;
     match (message, received.fds.pop()) {
-        (Some(message), Some(network)) => Ok(Some((network, message.accepted_ms))),
+        (Some(message), Some(network)) => Ok(Some((network, message))),
         _ => Err(io::Error::other("no connection came with the message")),
     }
 }

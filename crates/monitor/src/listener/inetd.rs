@@ -18,7 +18,7 @@ pub(crate) fn serve(launch: &Launch) -> io::Result<i32> {
     let now_ms = sys::time::monotonic_ms();
     if sys::socket::is_socket(sys::io::stdin()) {
         let network = sys::io::dup(sys::io::stdin())?;
-        let (monitor, _news) = launch.start(network, now_ms)?;
+        let (monitor, _news) = launch.start(network, now_ms, None)?;
         // Only the monitor holds the connection now.
         let null = sys::io::null()?;
         for number in [0, 1] {
@@ -27,7 +27,7 @@ pub(crate) fn serve(launch: &Launch) -> io::Result<i32> {
         return status_of(monitor);
     }
     let (ours, theirs) = sys::socket::stream_pair()?;
-    let (monitor, news) = launch.start(theirs, now_ms)?;
+    let (monitor, news) = launch.start(theirs, now_ms, None)?;
     drop(news);
     carry(&ours)?;
     drop(ours);

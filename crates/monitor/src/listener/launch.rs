@@ -3,12 +3,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use config::server::{ServerConfig, ServerOptions};
 use privsep::{Message, MonitorSecrets, MonitorStart, Secret, roles};
 use sys::process::{Child, Command, SelfExe};
 use zeroize::Zeroizing;
 
+use super::greeting::{COOKIE_BYTES, Greet, Greeting};
 use super::hostkeys::HostKeys;
 use crate::connection::{MAX_SECRETS_BYTES, PATH};
 use crate::log::Log;
@@ -22,6 +24,7 @@ pub(crate) struct Launch {
     delay_secret: Secret,
     keep_stderr: bool,
     oom_score: Option<i32>,
+    greeting: Option<Rc<Greeting>>,
 }
 
 /// How the command line and the place we run in shape the monitors.
@@ -34,6 +37,8 @@ pub(crate) struct Shape {
     pub(crate) confinement: Option<Confinement>,
     /// What monitors get back of the score that the listener has raised itself above.
     pub(crate) oom_score: Option<i32>,
+    /// How what the listener says itself is made; none for a single connection.
+    pub(crate) greet: Option<Greet>,
 }
 
 /// Where the auth process is locked up.
@@ -104,6 +109,9 @@ impl Launch {
         delay_secret: Secret,
         shape: &Shape,
     ) -> io::Result<Self> {
+        let greeting = shape
+            .greet
+            .and_then(|greet| Greeting::new(config, &host_keys.offered, greet));
         let start = MonitorStart {
             config: config.encode(),
             log_to_stderr: shape.log_to_stderr,
@@ -125,6 +133,7 @@ impl Launch {
             delay_secret,
             keep_stderr: shape.log_to_stderr,
             oom_score: shape.oom_score,
+            greeting: greeting.map(Rc::new),
         })
     }
 
@@ -145,17 +154,28 @@ impl Launch {
             delay_secret: self.delay_secret.clone(),
             keep_stderr: self.keep_stderr,
             oom_score: self.oom_score,
+            greeting: self.greeting.clone(),
         })
     }
 
-    /// Starts a monitor for `network`; returns it and the pipe on which it tells its news.
-    /// Never waits for it.
+    /// What a client hears before there is a process for it.
+    pub(super) fn greeting(&self) -> Option<Rc<Greeting>> {
+        self.greeting.clone()
+    }
+
+    /// Starts a monitor for `network`, where `greeted` is the cookie of what was said already;
+    /// returns it and the pipe on which it tells its news. Never waits for it.
     ///
     /// # Errors
     /// Why it could not be started.
-    pub(crate) fn start(&self, network: OwnedFd, accepted_ms: u64) -> io::Result<(Child, OwnedFd)> {
+    pub(crate) fn start(
+        &self,
+        network: OwnedFd,
+        accepted_ms: u64,
+        greeted: Option<[u8; COOKIE_BYTES]>,
+    ) -> io::Result<(Child, OwnedFd)> {
         let (news, news_writer) = sys::io::pipe()?;
-        let mut command = self.command(Some(accepted_ms), news_writer)?;
+        let mut command = self.command(Some(accepted_ms), greeted, news_writer)?;
         command.fd(network, roles::NETWORK_FD);
         sys::io::set_nonblocking(&news, true)?;
         Ok((command.spawn()?, news))
@@ -168,14 +188,19 @@ impl Launch {
     /// Why it could not be started.
     pub(super) fn start_ahead(&self) -> io::Result<(Child, OwnedFd)> {
         let (ours, theirs) = sys::socket::stream_pair()?;
-        let mut command = self.command(None, theirs)?;
+        let mut command = self.command(None, None, theirs)?;
         sys::io::set_nonblocking(&ours, true)?;
         Ok((command.spawn()?, ours))
     }
 
     /// What every monitor is started with.
-    fn command(&self, accepted_ms: Option<u64>, news: OwnedFd) -> io::Result<Command> {
-        let keys = self.key_pipe(accepted_ms)?;
+    fn command(
+        &self,
+        accepted_ms: Option<u64>,
+        greeted: Option<[u8; COOKIE_BYTES]>,
+        news: OwnedFd,
+    ) -> io::Result<Command> {
+        let keys = self.key_pipe(accepted_ms, greeted)?;
         let mut command = self.executable.command()?;
         command
             .args(["fulmar", roles::ROLE_MONITOR])
@@ -209,9 +234,14 @@ impl Launch {
     }
 
     /// A pipe that holds the secrets already: its writer is closed before anyone reads.
-    pub(super) fn key_pipe(&self, accepted_ms: Option<u64>) -> io::Result<OwnedFd> {
+    pub(super) fn key_pipe(
+        &self,
+        accepted_ms: Option<u64>,
+        greeted: Option<[u8; COOKIE_BYTES]>,
+    ) -> io::Result<OwnedFd> {
         let secrets = MonitorSecrets {
             accepted_ms,
+            greeted: greeted.map(Vec::from),
             delay_secret: self.delay_secret.clone(),
             private_keys: self.private_keys.clone(),
         };

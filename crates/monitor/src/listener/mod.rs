@@ -1,10 +1,12 @@
 //! `sshd`: reads the command line and the configuration, opens the sockets, and runs the loop
-//! ([`serve`]) that starts a monitor for each connection. Never touches a byte of the protocol.
+//! ([`serve`]) that starts a monitor for each connection. Reads no byte of the protocol, and says
+//! only what is the same for every client ([`greeting`]).
 
 mod accelerate;
 mod args;
 mod block;
 mod daemon;
+mod greeting;
 mod hostkeys;
 mod inetd;
 mod launch;
@@ -27,6 +29,7 @@ use crate::log::{self, Log};
 use accelerate::Trial;
 use args::{Args, Mode};
 use daemon::Daemon;
+pub use greeting::Greet;
 use launch::{Confinement, Launch, Shape};
 use serve::{Candidate, Listener, Reloaded, Reloads, Stop};
 use sockets::Socket;
@@ -34,10 +37,11 @@ use sockets::Socket;
 /// Where the configuration is unless `-f` says otherwise.
 const DEFAULT_CONFIG: &str = "/etc/ssh/sshd_config";
 
-/// The program `sshd`; `arguments` without the program's name. Returns its exit status.
+/// The program `sshd`; `arguments` without the program's name. `greet` makes what the listener says
+/// to its clients. Returns the exit status.
 #[must_use]
-pub fn sshd_main(arguments: Vec<OsString>) -> i32 {
-    match run(arguments) {
+pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
+    match run(arguments, greet) {
         Ok(status) => status,
         Err(Failure::Usage(text)) => {
             eprint!("{text}\n{}", args::USAGE);
@@ -102,7 +106,7 @@ impl Source {
     }
 }
 
-fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
+fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     let args = Args::parse(arguments.clone()).map_err(Failure::Usage)?;
     if args.mode == Mode::Version {
         eprintln!("Fulmar_{}", env!("CARGO_PKG_VERSION"));
@@ -155,6 +159,7 @@ fn run(arguments: Vec<OsString>) -> Result<i32, Failure> {
         } else {
             None
         },
+        greet: (args.mode == Mode::Serve).then_some(greet),
     };
     if let Some(text) = launch::without_privilege(&options) {
         log.verbose(text);

@@ -1,5 +1,8 @@
-//! The listener's loop: accepts, decides by MaxStartups and penalties, starts a monitor for
-//! each connection, hears how it goes. One thread, epoll; nothing here waits for a child.
+//! The listener's loop: accepts, decides by MaxStartups and penalties, greets, starts a monitor for
+//! each connection whose client speaks ([`greeted`]), hears how it goes. One thread, epoll; nothing
+//! here waits for a child.
+
+mod greeted;
 
 use std::collections::HashMap;
 use std::io;
@@ -8,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use config::server::{ServerConfig, ServerOptions};
+use privsep::MonitorConnection;
 use privsep::roles::ConnectionNews;
 use sys::epoll::{Epoll, Events, Interest};
 use sys::process::{Child, ExitStatus, reap_any};
@@ -15,6 +19,7 @@ use sys::signals::{Signal, SignalFd};
 
 use super::accelerate::Trial;
 use super::block::NetBlock;
+use super::greeting::COOKIE_BYTES;
 use super::hostkeys::HostKeys;
 use super::launch::Launch;
 use super::penalties::{Offence, Penalties};
@@ -22,6 +27,7 @@ use super::sockets::Socket;
 use super::spares::Spares;
 use super::startups::{Refusal, StartupRules, Startups, Verdict};
 use crate::log::Log;
+use greeted::Greeted;
 
 /// Connections accepted before other events are looked at again.
 const ACCEPT_BATCH: usize = 64;
@@ -74,6 +80,17 @@ pub(crate) struct Reloaded {
     pub(crate) sockets: Vec<Socket>,
 }
 
+/// A connection that was let in.
+struct Accepted {
+    network: OwnedFd,
+    peer: SocketAddr,
+    source: NetBlock,
+    /// Monotonic milliseconds.
+    at_ms: u64,
+    /// The cookie of what it was told.
+    greeted: Option<[u8; COOKIE_BYTES]>,
+}
+
 /// A connection on its way to a login.
 struct Pending {
     child: Child,
@@ -99,6 +116,7 @@ pub(crate) struct Listener<'log> {
     signals: SignalFd,
     startups: Startups,
     penalties: Penalties,
+    greeted: HashMap<u64, Greeted>,
     pending: HashMap<u64, Pending>,
     next_token: u64,
     /// What waits for its libraries.
@@ -136,6 +154,7 @@ impl<'log> Listener<'log> {
             signals,
             startups: Startups::default(),
             penalties: Penalties::default(),
+            greeted: HashMap::new(),
             pending: HashMap::new(),
             next_token: FIRST_CONNECTION_TOKEN,
             candidate: None,
@@ -173,6 +192,8 @@ impl<'log> Listener<'log> {
                     }
                 } else if token == TRIAL_TOKEN {
                     self.hear_trial(reloads, now_ms)?;
+                } else if self.greeted.contains_key(&token) {
+                    self.hear_client(token, now_ms);
                 } else if token >= FIRST_CONNECTION_TOKEN {
                     self.hear(token, now_ms);
                 } else {
@@ -185,7 +206,8 @@ impl<'log> Listener<'log> {
                 self.hear_trial(reloads, now_ms)?;
             }
             self.prepare(now_ms);
-            if self.only_one && self.sockets.is_empty() && self.pending.is_empty() {
+            let idle = self.greeted.is_empty() && self.pending.is_empty();
+            if self.only_one && self.sockets.is_empty() && idle {
                 return Ok(Stop::OnlyConnection);
             }
         }
@@ -209,6 +231,7 @@ impl<'log> Listener<'log> {
         self.pending
             .values()
             .filter_map(|pending| pending.deadline_ms)
+            .chain(self.greeted.values().filter_map(Greeted::deadline_ms))
             .chain(self.paused_until_ms)
             .chain(self.trial_deadline_ms())
             .chain(self.spares.due_ms(self.places_left()))
@@ -225,6 +248,7 @@ impl<'log> Listener<'log> {
                 self.log.error(&format!("listening again: {error}"));
             }
         }
+        self.end_silent(now_ms);
         let late: Vec<u64> = self
             .pending
             .iter()
@@ -323,56 +347,91 @@ impl<'log> Listener<'log> {
             let _ = sys::socket::set_keepalive(&network, true);
         }
         let _ = sys::socket::set_nodelay(&network, true);
-        if let Err(error) = self.start(network, peer.ip(), source, now_ms) {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.startups.enter(source);
+        let accepted = Accepted {
+            network,
+            peer,
+            source,
+            at_ms: now_ms,
+            greeted: None,
+        };
+        self.begin(token, accepted);
+    }
+
+    /// Starts the processes of a connection, or gives it to those that wait.
+    fn serve(&mut self, token: u64, accepted: Accepted, now_ms: u64) {
+        let (address, source) = (accepted.peer.ip(), accepted.source);
+        if let Err(error) = self.start(token, accepted, now_ms) {
             self.log
-                .error(&format!("starting a process for {}: {error}", peer.ip()));
+                .error(&format!("starting a process for {address}: {error}"));
+            self.startups.leave(source);
         }
     }
 
-    fn start(
-        &mut self,
-        network: OwnedFd,
-        address: IpAddr,
-        source: NetBlock,
-        now_ms: u64,
-    ) -> io::Result<()> {
-        let (child, news) = match self.spares.give(&network, now_ms) {
-            Some(waited) => waited,
-            None => self.launch.start(network, now_ms)?,
+    fn start(&mut self, token: u64, accepted: Accepted, now_ms: u64) -> io::Result<()> {
+        let Accepted {
+            network,
+            peer,
+            source,
+            at_ms,
+            greeted,
+        } = accepted;
+        let message = MonitorConnection {
+            accepted_ms: at_ms,
+            greeted: greeted.map(Vec::from),
         };
-        let token = self.next_token;
-        self.next_token += 1;
+        let (child, news) = match self.spares.give(&network, &message, now_ms) {
+            Some(waited) => waited,
+            None => self.launch.start(network, at_ms, greeted)?,
+        };
         self.epoll.add(&news, token, Interest::READABLE)?;
-        let grace_ms = u64::from(self.options.login_grace_time_s) * 1000;
         self.pending.insert(
             token,
             Pending {
                 child,
                 news,
                 source,
-                address,
-                deadline_ms: (grace_ms > 0).then(|| now_ms + grace_ms + GRACE_SLACK_MS),
+                address: peer.ip(),
+                deadline_ms: self.grace_ends_ms(at_ms).map(|at| at + GRACE_SLACK_MS),
                 silent: false,
                 told: false,
             },
         );
-        self.startups.enter(source);
         Ok(())
+    }
+
+    /// When LoginGraceTime is over for what was accepted then.
+    fn grace_ends_ms(&self, accepted_ms: u64) -> Option<u64> {
+        let grace_ms = u64::from(self.options.login_grace_time_s) * 1000;
+        (grace_ms > 0).then(|| accepted_ms.saturating_add(grace_ms))
     }
 
     /// Ends the oldest connection of `source` that has not logged in: another source needs the
     /// place. It has done nothing that would be penalised.
     fn displace_oldest(&mut self, source: NetBlock) {
+        let say = |address: IpAddr| {
+            let why = "for one from another source: past MaxStartups";
+            self.log
+                .verbose(&format!("drop connection from {address} {why}"));
+        };
         let oldest = self
             .pending
             .iter_mut()
             .filter(|(_, pending)| pending.source == source && !pending.silent)
             .min_by_key(|(token, _)| **token);
+        let silent = greeted::oldest(&self.greeted, source);
+        let spoken = oldest.as_ref().map(|(token, _)| **token);
+        if let Some(token) = silent.filter(|token| spoken.is_none_or(|spoken| *token < spoken)) {
+            if let Some(greeted) = self.greeted.remove(&token) {
+                say(greeted.address());
+                self.startups.leave(source);
+            }
+            return;
+        }
         let Some((_, pending)) = oldest else { return };
-        self.log.verbose(&format!(
-            "drop connection from {} for one from another source: past MaxStartups",
-            pending.address
-        ));
+        say(pending.address);
         pending.told = true;
         pending.silent = true;
         let _ = self.epoll.remove(&pending.news);
@@ -609,6 +668,8 @@ impl<'log> Listener<'log> {
         let sockets = core::mem::take(&mut self.sockets);
         match reloads.finish(candidate, launch, sockets) {
             Ok(reloaded) => {
+                // They were told what the old configuration says.
+                self.serve_greeted();
                 self.options = reloaded.config.global();
                 self.launch = reloaded.launch;
                 self.sockets = reloaded.sockets;

@@ -56,11 +56,16 @@ impl Spares {
 
     /// Hands a connection to a monitor that waits; gives that and the socket of its news. None when
     /// there is no such monitor: the connection is as it was.
-    pub(super) fn give(&mut self, network: &OwnedFd, accepted_ms: u64) -> Option<(Child, OwnedFd)> {
-        self.not_before_ms = self.not_before_ms.max(accepted_ms + QUIET_MS);
-        self.used_ms = accepted_ms;
+    pub(super) fn give(
+        &mut self,
+        network: &OwnedFd,
+        connection: &MonitorConnection,
+        now_ms: u64,
+    ) -> Option<(Child, OwnedFd)> {
+        self.not_before_ms = self.not_before_ms.max(now_ms + QUIET_MS);
+        self.used_ms = now_ms;
         self.rests = false;
-        let frame = MonitorConnection { accepted_ms }.encode_frame();
+        let frame = connection.encode_frame();
         while let Some(Spare { child, socket }) = self.waiting.pop_front() {
             let sent = sys::socket::send_with_fds(&socket, &frame, &[network.as_fd()]);
             if sent.is_ok_and(|count| count == frame.len()) {
@@ -149,12 +154,18 @@ mod tests {
 
         let now_ms = 5000 + IDLE_MS;
         let network = sys::io::null().unwrap();
-        assert!(spares.give(&network, now_ms).is_none());
+        let connection = |accepted_ms| MonitorConnection {
+            accepted_ms,
+            greeted: Some(vec![0; 16]),
+        };
+        let given = spares.give(&network, &connection(now_ms), now_ms);
+        assert!(given.is_none());
         assert_eq!(spares.due_ms(10), Some(now_ms + QUIET_MS));
         // And serve the next.
         let (waiting, theirs) = spare();
         spares.waiting.push_back(waiting);
-        assert!(spares.give(&network, now_ms + 1).is_some());
+        let given = spares.give(&network, &connection(now_ms), now_ms + 1);
+        assert!(given.is_some());
         assert!(sys::io::bytes_available(&theirs).unwrap() > 0);
         assert_eq!(spares.rest_ms(), None);
     }

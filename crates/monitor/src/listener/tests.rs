@@ -74,6 +74,7 @@ fn shape() -> Shape {
         log_override: 0,
         confinement: None,
         oom_score: None,
+        greet: None,
     }
 }
 
@@ -206,10 +207,11 @@ fn a_monitor_gets_the_host_keys_through_a_pipe_of_its_own() {
     let log = Log::to_memory(LogLevel::Info);
     let site = Site::new("");
     let launch = site.launch(&log);
-    let reader = launch.key_pipe(Some(42)).unwrap();
+    let reader = launch.key_pipe(Some(42), Some([3; 16])).unwrap();
     let bytes = sys::io::read_to_end(&reader, crate::connection::MAX_SECRETS_BYTES).unwrap();
     let secrets = <privsep::MonitorSecrets as privsep::Message>::decode_body(&bytes).unwrap();
     assert_eq!(secrets.accepted_ms, Some(42));
+    assert_eq!(secrets.greeted, Some(vec![3; 16]));
     assert_eq!(secrets.private_keys.len(), 1);
     let start = sys::memfd::read_sealed(launch.start_record(), 1 << 20).unwrap();
     let marker = b"OPENSSH PRIVATE KEY";

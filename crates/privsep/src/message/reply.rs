@@ -44,6 +44,9 @@ record! {
         /// What holds for this connection in place of [`AuthStart`]'s options, where they were
         /// made before it came and Match says otherwise.
         options: Option<Vec<u8>>,
+        /// The cookie, 16 bytes, of the version line and KEXINIT that the listener has sent already;
+        /// none where this process says both.
+        greeted: Option<Vec<u8>>,
         /// Text of the client's address.
         remote_address: String,
         /// Port of the client.

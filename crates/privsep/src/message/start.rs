@@ -30,6 +30,8 @@ record! {
         /// When the connection was accepted, milliseconds of the monotonic clock; none where it
         /// is still to come, by [`MonitorConnection`].
         accepted_ms: Option<u64>,
+        /// As in [`crate::AuthConnection::greeted`].
+        greeted: Option<Vec<u8>>,
         /// 32 random bytes of this listener, for delays that do not average out.
         delay_secret: Secret,
         /// Private host key files without passphrase, by [`HostKey::index`].
@@ -43,5 +45,7 @@ record! {
     MonitorConnection {
         /// As in [`MonitorSecrets`].
         accepted_ms: u64,
+        /// As in [`crate::AuthConnection::greeted`].
+        greeted: Option<Vec<u8>>,
     }
 }

@@ -174,8 +174,10 @@ impl Transport {
     /// Sends our KEXINIT.
     pub(super) fn start_exchange(&mut self) -> Result<(), Error> {
         let guess = self.guess()?;
+        // Of the first exchange, which is the first to come here.
+        let cookie = self.config.cookie.take();
         let before = self.session.as_ref().map(|session| &session.agreement);
-        let ours = negotiate::proposal(&self.offer, self.role, before, guess.is_some());
+        let ours = negotiate::proposal(&self.offer, self.role, before, guess.is_some(), cookie);
         let ours = match &guess {
             Some(guess) if before.is_none() => self.fitting(ours, guess.public.len()),
             _ => ours,

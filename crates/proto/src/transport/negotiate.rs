@@ -54,12 +54,14 @@ pub(crate) struct PeerMarkers {
 /// Our KEXINIT as payload. `before` is what the last exchange agreed on, none in the first one.
 /// Markers stand in the first one only: strict KEX and EXT_INFO are settled once for a connection.
 /// In later ones what was agreed on stands in front: the client would choose it anyway, and where
-/// both sides do so a guess is right. `guessed`: a packet of the first method follows.
+/// both sides do so a guess is right. `guessed`: a packet of the first method follows. Without a
+/// `cookie` it is random.
 pub(crate) fn proposal(
     offer: &Offer,
     role: Role,
     before: Option<&Agreement>,
     guessed: bool,
+    cookie: Option<[u8; 16]>,
 ) -> Vec<u8> {
     let markers: &[&str] = match (before, role) {
         (Some(_), _) => &[],
@@ -74,7 +76,7 @@ pub(crate) fn proposal(
     let macs = join(offer.macs.iter().map(|each| each.name()));
     let compression = join(offer.compression.iter().map(|each| each.name()));
     KexInit {
-        cookie: crypto::random::bytes(),
+        cookie: cookie.unwrap_or_else(crypto::random::bytes),
         kex: list(&kex),
         host_key: list(&host_key),
         cipher_c2s: list(&ciphers),

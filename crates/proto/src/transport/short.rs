@@ -48,7 +48,7 @@ impl Transport {
             return [None, None];
         };
         [
-            Some(negotiate::proposal(&narrow, Role::Client, None, true)),
+            Some(negotiate::proposal(&narrow, Role::Client, None, true, None)),
             short.understood.then(|| negotiate::short_proposal(&narrow)),
         ]
     }
@@ -65,7 +65,7 @@ impl Transport {
         if !self.offers_short {
             return Ok(());
         }
-        let whole = negotiate::proposal(&self.offer, self.role, None, true);
+        let whole = negotiate::proposal(&self.offer, self.role, None, true, None);
         let (by_whole, _) =
             negotiate::agree(&self.offer, self.role, &KexInit::decode(&whole)?, theirs)?;
         match by_whole == *agreement {

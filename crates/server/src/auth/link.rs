@@ -60,6 +60,15 @@ impl Link {
         self
     }
 
+    /// What is queued at the beginning has left before, if `greeted`.
+    pub(super) fn greeted(mut self, greeted: bool) -> Self {
+        if greeted {
+            self.collect_output();
+            self.unsent.clear();
+        }
+        self
+    }
+
     pub(super) fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }

@@ -1,7 +1,7 @@
 //! The process that speaks to a client that has not logged in: version exchange, key exchange
 //! and user authentication (RFC 4253, 4252, 4256), in a sandbox.
 //!
-//! [`start`] takes what the monitor hands down, closes the sandbox and, where this process was
+//! Version line and KEXINIT may have left already ([`greeting`](mod@greeting)); //! [`start`] takes what the monitor hands down, closes the sandbox and, where this process was
 //! started ahead of its connection, waits for that; [`link`] moves bytes
 //! between the socket and the connection; [`login`] turns the connection's events into requests
 //! to the monitor and its answers into commands. Who may log in is decided there, in `monitor`.
@@ -11,6 +11,7 @@
 //! client is logged in: success is a step of [`login`] that ends this process.
 
 mod end;
+mod greeting;
 mod link;
 mod login;
 mod start;
@@ -19,6 +20,8 @@ use privsep::{AuthStart, Snapshot, roles};
 
 use crate::log::Logger;
 use crate::rpc::Rpc;
+pub use greeting::greeting;
+
 use end::End;
 use link::Link;
 use login::{Login, Step};
@@ -92,8 +95,9 @@ fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<
         peer: peer.clone(),
         user: login.user().map(<[u8]>::to_vec),
     };
+    let greeted = connection.greeted.is_some();
     let mut link = match Link::new(begun.network, begun.transport, begun.host_keys) {
-        Ok(link) => link.with_grace(grace_seconds),
+        Ok(link) => link.with_grace(grace_seconds).greeted(greeted),
         Err(end) => return Err(failed(end, &login)),
     };
     loop {

@@ -88,6 +88,10 @@ impl Start {
         if let Some(options) = &connection.options {
             transport = transport_of(options)?;
         }
+        if let Some(cookie) = &connection.greeted {
+            let cookie = cookie.as_slice().try_into();
+            transport.cookie = Some(cookie.map_err(|e| failed("cookie")(&e))?);
+        }
         Ok(Some(Begun {
             network,
             connection,

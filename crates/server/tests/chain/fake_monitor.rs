@@ -167,6 +167,7 @@ impl Connection {
             host_keys: host_keys(),
             connection: Some(AuthConnection {
                 options: None,
+                greeted: None,
                 remote_address: self.peer.ip().to_string(),
                 remote_port: self.peer.port(),
                 local_address: self.address.ip().to_string(),

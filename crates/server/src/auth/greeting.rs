@@ -1,0 +1,69 @@
+//! Version line and KEXINIT before there is a process for the connection: the listener sends them
+//! to whoever connects, and an auth process goes on from there.
+
+use config::server::ServerOptions;
+use privsep::HostKey;
+use proto::{Connection, Output};
+
+use crate::transport;
+
+/// What an auth process with these options (as [`ServerOptions::encode_for_auth`] writes them) and
+/// host keys says first, with this cookie in its KEXINIT. Nothing of it depends on the client.
+/// None where the options make no connection; whoever is executed for one says why.
+#[must_use]
+pub fn greeting(options: &[u8], host_keys: &[HostKey], cookie: [u8; 16]) -> Option<Vec<u8>> {
+    let options = ServerOptions::decode(options).ok()?;
+    let mut config = transport::config(&options);
+    config.cookie = Some(cookie);
+    let mut connection = Connection::server(config, transport::host_keys(host_keys), 0).ok()?;
+    let mut bytes = Vec::new();
+    while let Some(output) = connection.poll_output() {
+        match output {
+            Output::Raw(line) => bytes.extend_from_slice(&line),
+            Output::Seal(job) => bytes.extend_from_slice(job.run().wire()),
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_what_each_connection_begins_with_but_for_the_cookie() {
+        let config = config::server::ServerConfig::parse(
+            "none",
+            b"Ciphers aes128-ctr,aes256-gcm@openssh.com\nVersionAddendum here",
+            &config::SystemFiles::default(),
+            &config::server::ServerArguments::default(),
+        )
+        .unwrap();
+        let options = config.global().encode_for_auth();
+        let key = keys::PrivateKey::from_ed25519_seed(&[7; 32]);
+        let host_keys = [HostKey {
+            index: 0,
+            blob: key.public().blob(),
+            algorithms: vec!["ssh-ed25519".to_owned()],
+        }];
+        let of = |cookie| greeting(&options, &host_keys, cookie).unwrap();
+        let (one, other) = (of([1; 16]), of([2; 16]));
+        let line_end = one.iter().position(|byte| *byte == b'\n').unwrap();
+        assert!(one.starts_with(b"SSH-2.0-Fulmar_") && one[..line_end].ends_with(b" here\r"));
+        // Length, length of the padding, number of the message.
+        let cookie_at = line_end + 1 + 6;
+        assert_eq!(one[cookie_at - 1], 20);
+        assert_eq!(one[cookie_at..cookie_at + 16], [1; 16]);
+        assert_eq!(other[cookie_at..cookie_at + 16], [2; 16]);
+        assert_eq!(one[..cookie_at], other[..cookie_at]);
+        let names = b"aes128-ctr,aes256-gcm@openssh.com";
+        assert_eq!(
+            one.windows(names.len())
+                .filter(|part| part == names)
+                .count(),
+            2
+        );
+        assert!(greeting(&options, &[], [1; 16]).is_none());
+        assert!(greeting(b"damaged", &host_keys, [1; 16]).is_none());
+    }
+}

@@ -1,0 +1,152 @@
+//! What the listener says itself, before there is a process for a connection: silence costs no
+//! process, is counted and penalised like any other, and what was said holds for what follows.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
+
+use interop::scratch::until;
+use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, finish, guest_with, possible};
+
+/// The rest of version line and KEXINIT, behind the first 8 bytes.
+fn rest_of_greeting(stream: &mut TcpStream) {
+    let mut byte = [0];
+    while byte != *b"\n" {
+        stream.read_exact(&mut byte).expect("the version line");
+    }
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).expect("a packet");
+    let mut packet = vec![0; usize::try_from(u32::from_be_bytes(length)).expect("a length")];
+    stream.read_exact(&mut packet).expect("all of it");
+    assert_eq!(packet.get(1), Some(&20), "KEXINIT");
+}
+
+/// The server ends the connection.
+fn ends(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0; 64]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn silence_has_no_process_and_speaking_has() {
+    if !possible("connections that say nothing") {
+        return;
+    }
+    let key = UserKey::new(41);
+    let guest = guest_with("", &key);
+    let server = Sshd::start(Config::new("LogLevel VERBOSE"));
+    let mut held: Vec<TcpStream> = (0..20).map(|_| server.silent_connection()).collect();
+    held.iter_mut().for_each(rest_of_greeting);
+    assert_eq!(server.processes().len(), 0, "{:#?}", server.processes());
+    server.lets_in(&guest.name, &key);
+    server.leaves_nothing_behind();
+    // Whoever speaks has its two processes, and an answer.
+    let mut one = held.pop().expect("one of them");
+    one.write_all(b"no SSH at all\r\n").expect("it listens");
+    assert!(ends(&mut one) || ends(&mut one));
+    server.logs("Bad protocol version identification 'no SSH at all'");
+    let begun = server.begun_connection();
+    assert_eq!(server.processes().len(), 2, "{:#?}", server.processes());
+    drop((held, begun));
+    server.leaves_nothing_behind();
+    server.logs("Connection closed by 127.0.0.1 port");
+    server.lets_in(&guest.name, &key);
+}
+
+#[test]
+fn silence_ends_with_the_grace_time_and_has_its_penalty() {
+    if !possible("the grace time of connections that say nothing") {
+        return;
+    }
+    let server = Sshd::start(Config::new(
+        "LoginGraceTime 1\nPerSourcePenalties grace-exceeded:90s min:1s\nLogLevel VERBOSE",
+    ));
+    let mut silent = server.silent_connection();
+    rest_of_greeting(&mut silent);
+    assert!(ends(&mut silent));
+    server.logs("Connection from 127.0.0.1 port");
+    server.logs("Timeout before authentication for 127.0.0.1 port");
+    server.logs("activating penalty of 90 seconds for exceeded LoginGraceTime");
+    let mut said = String::new();
+    let mut next = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+    let _ = next.read_to_string(&mut said);
+    assert_eq!(said, "Not allowed at this time\r\n");
+}
+
+#[test]
+fn silence_counts_towards_max_startups() {
+    if !possible("MaxStartups and connections that say nothing") {
+        return;
+    }
+    let server = Sshd::start(Config::new("MaxStartups 2"));
+    let held = [server.silent_connection(), server.silent_connection()];
+    let refused = || {
+        let mut next = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+        let mut begin = [0; 8];
+        next.read_exact(&mut begin).expect("the first bytes");
+        begin == *b"Exceeded"
+    };
+    assert!(refused());
+    drop(held);
+    assert!(until(LIMIT, || !refused()), "{}", server.daemon.log());
+}
+
+/// Carries a client's bytes to the server once it is told to: until then the client is silent, and
+/// hears.
+fn hold_back(server_port: u16) -> (u16, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("its address").port();
+    let (greeted, is_greeted) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (client, _) = listener.accept().expect("the client");
+        let mut server = TcpStream::connect(("127.0.0.1", server_port)).expect("the server");
+        let mut first = [0; 4096];
+        let count = server.read(&mut first).expect("the greeting");
+        (&client).write_all(&first[..count]).expect("it listens");
+        let (mut back, mut to_client) = (server.try_clone().expect("a clone"), client.try_clone());
+        std::thread::spawn(move || std::io::copy(&mut back, to_client.as_mut().expect("a clone")));
+        let _ = greeted.send(());
+        let _ = may_go_on.recv();
+        let _ = std::io::copy(&mut &client, &mut server);
+    });
+    (port, is_greeted, go_on)
+}
+
+#[test]
+fn what_was_said_before_a_reload_holds_behind_it() {
+    if !possible("a reload between greeting and answer") {
+        return;
+    }
+    let key = UserKey::new(42);
+    let guest = guest_with("", &key);
+    for spares in ["PreauthSpares 0", "PreauthSpares 1"] {
+        let server = Sshd::start(Config::new(spares));
+        let (port, is_greeted, go_on) = hold_back(server.daemon.port);
+        let waits = std::thread::scope(|scope| {
+            let login = scope.spawn(|| {
+                let mut command = server.ssh_by(port, &guest.name, &[&key]);
+                finish(command.args(["127.0.0.1", "echo in"]))
+            });
+            is_greeted.recv_timeout(LIMIT).expect("a greeting");
+            server.rewrite(Config::new(&format!(
+                "{spares}\nCiphers aes128-ctr\nKexAlgorithms ecdh-sha2-nistp256"
+            )));
+            server.hang_up();
+            server.logs("Received SIGHUP");
+            let _ = go_on.send(());
+            login.join().expect("a login")
+        });
+        // Both sides hash what the listener said: with other lists the signature would be wrong.
+        assert_eq!(
+            waits.stdout.text(),
+            "in\n",
+            "{}\n{}",
+            waits.summary(),
+            server.daemon.log()
+        );
+        server.lets_in(&guest.name, &key);
+    }
+}
