@@ -79,7 +79,11 @@ fn through_ssh(
 }
 
 fn through_relay(bench: &Bench) -> Result<(Sample, f64), Miss> {
-    let RelayEnd { far, words, near } = relay_ends(&remote(), &bench.servers)?;
+    let RelayEnd { far, words, near } = relay_ends(
+        ("relay-server", &[&remote()]),
+        "relay-client",
+        &bench.servers,
+    )?;
     let (mut sample, slow) = trips(near, Some(words))?;
     let (_, used) = sys::process::wait_usage(far)?;
     set_server(&mut sample, used.total());

@@ -1,5 +1,5 @@
 //! The chain without SSH: standard input and output of a command over plain TCP, through the
-//! same pipes as SSH's, with reads and writes as large.
+//! same pipes as SSH's, with reads and writes as large; and from file to file, without any pipe.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -28,14 +28,26 @@ pub(super) fn new_token() -> String {
     random.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Listens on `address`, prints the port, and joins the first connection that knows the secret
-/// with `command`; gives the command's exit status.
-pub(super) fn serve(address: &str, command: &str) -> io::Result<i32> {
+/// Listens on `address`, prints the port, and gives the first connection that knows the secret.
+fn listen(address: &str) -> io::Result<TcpStream> {
     let token = token()?;
     let listener = TcpListener::bind((address, 0))?;
     println!("{}", listener.local_addr()?.port());
-    let mut socket = accepted(&listener, &token)?;
-    drop(listener);
+    accepted(&listener, &token)
+}
+
+/// Connects to the server at `address` and tells it the secret.
+fn reach(address: &str) -> io::Result<TcpStream> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    socket.write_all(&token()?)?;
+    Ok(socket)
+}
+
+/// Listens on `address`, prints the port, and joins the first connection that knows the secret
+/// with `command`; gives the command's exit status.
+pub(super) fn serve(address: &str, command: &str) -> io::Result<i32> {
+    let mut socket = listen(address)?;
     let mut child = Command::new("/bin/sh")
         .args(["-c", command])
         .env_remove(TOKEN_VARIABLE)
@@ -77,9 +89,7 @@ fn accepted(listener: &TcpListener, token: &[u8; TOKEN_BYTES]) -> io::Result<Tcp
 
 /// Joins standard input and output with the server at `address`; ends when the server has closed.
 pub(super) fn connect(address: &str) -> io::Result<i32> {
-    let mut socket = TcpStream::connect(address)?;
-    socket.set_nodelay(true)?;
-    socket.write_all(&token()?)?;
+    let socket = reach(address)?;
     let mut to_socket = socket.try_clone()?;
     widen(sys::io::stdin());
     widen(sys::io::stdout());
@@ -94,6 +104,55 @@ pub(super) fn connect(address: &str) -> io::Result<i32> {
     });
     copy(socket, standard(sys::io::stdout())?)?;
     Ok(0)
+}
+
+/// Whose part of a copy from file to file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileEnd {
+    /// Listens at this address.
+    Server,
+    /// Connects to it.
+    Client,
+}
+
+/// One end of a copy: the file `path` goes out, or (`comes`) what comes becomes it. Ends when the
+/// other end has it all.
+pub(super) fn file(end: FileEnd, address: &str, comes: bool, path: &str) -> io::Result<i32> {
+    let mut socket = match end {
+        FileEnd::Server => listen(address)?,
+        FileEnd::Client => reach(address)?,
+    };
+    if comes {
+        whole_blocks(&mut socket, &mut File::create(path)?)?;
+        socket.shutdown(Shutdown::Write)?;
+        return Ok(0);
+    }
+    whole_blocks(&mut File::open(path)?, &mut socket)?;
+    socket.shutdown(Shutdown::Write)?;
+    match socket.read(&mut [0])? {
+        0 => Ok(0),
+        _ => Err(io::Error::other("the other end sent something")),
+    }
+}
+
+/// Copies in blocks that are full, but for the last: a file system works by pages.
+fn whole_blocks(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let mut filled = 0;
+        while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
+            match from.read(room) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        to.write_all(buffer.get(..filled).unwrap_or_default())?;
+        if filled < buffer.len() {
+            return Ok(());
+        }
+    }
 }
 
 /// A standard stream without `std`'s buffer, which looks for line ends.

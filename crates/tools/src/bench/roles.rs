@@ -3,13 +3,16 @@
 
 use std::io::{self, Write};
 
-use super::relay;
+use super::relay::{self, FileEnd};
 use crate::demo::stream;
 
 /// The line on standard error by which the far end tells that it runs.
 pub(super) const READY: &str = "bench: ready";
 /// The beginning of the line by which it tells its own CPU seconds.
 pub(super) const CPU: &str = "bench: cpu ";
+/// What an end of a copy over plain TCP does with its file.
+pub(super) const COMES: &str = "comes";
+pub(super) const GOES: &str = "goes";
 
 /// Runs the role that `words` name, if they name one; gives its exit status.
 pub(super) fn run(words: &[&str]) -> Option<i32> {
@@ -22,6 +25,12 @@ pub(super) fn run(words: &[&str]) -> Option<i32> {
         }),
         ["relay-server", address, command] => relay::serve(address, command),
         ["relay-client", address] => relay::connect(address),
+        ["file-server", address, way, path] => {
+            relay::file(FileEnd::Server, address, way == COMES, path)
+        }
+        ["file-client", address, way, path] => {
+            relay::file(FileEnd::Client, address, way == COMES, path)
+        }
         _ => return None,
     };
     Some(match done {

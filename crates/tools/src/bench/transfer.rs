@@ -134,7 +134,7 @@ pub(super) fn run(
                 .map_err(|why| lab.complaint(why))
         }
         Chain::Plain { server } => {
-            let ends = relay_ends(&command, server)?;
+            let ends = relay_ends(("relay-server", &[&command]), "relay-client", server)?;
             let ran = near_end(transfer, ends.near, Some(ends.words), near);
             if ran.is_err() {
                 // A client that failed may leave it waiting.
@@ -185,13 +185,19 @@ pub(super) struct RelayEnd {
     pub(super) near: Command,
 }
 
-/// Starts the relay's far end.
-pub(super) fn relay_ends(command: &str, server: &Place) -> Result<RelayEnd, String> {
+/// Starts the relay's far end in its role, with these words behind its address; the near end has a
+/// role, too, and is given the address.
+pub(super) fn relay_ends(
+    (far_role, words): (&str, &[&str]),
+    near_role: &str,
+    server: &Place,
+) -> Result<RelayEnd, String> {
     let own = std::env::current_exe().map_err(text)?;
     let token = relay::new_token();
     let address = server.address();
     let mut far = Command::new(&own);
-    far.args(["bench", "relay-server", &address.to_string(), command])
+    far.args(["bench", far_role, &address.to_string()])
+        .args(words)
         .env(TOKEN_VARIABLE, &token)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -203,7 +209,7 @@ pub(super) fn relay_ends(command: &str, server: &Place) -> Result<RelayEnd, Stri
     }
     let words = child.stderr.take().ok_or("no pipe")?;
     let mut near = Command::new(own);
-    near.args(["bench", "relay-client"])
+    near.args(["bench", near_role])
         .arg(format!("{address}:{}", port.trim()))
         .env(TOKEN_VARIABLE, &token)
         .stderr(Stdio::inherit());

@@ -270,6 +270,9 @@ pub(super) fn contenders(bench: &Bench, what: What, far: bool) -> Vec<Contender>
                 add(Tool::Scp(vec!["-O"]), None);
             }
             (Part::Ours, true) if what == What::Large => add(Tool::Scp(vec!["-n", "4"]), None),
+            (Part::Mixed, true) if what == What::Large && ends.client == 0 => {
+                add(Tool::Scp(vec!["-n", "4"]), None);
+            }
             (Part::Peer, false) => {
                 let gcm = vec!["-c", "aes128-gcm@openssh.com"];
                 if what == What::Large {

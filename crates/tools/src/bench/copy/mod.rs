@@ -3,6 +3,7 @@
 //! path.
 
 mod copiers;
+mod plain;
 mod trees;
 
 use std::fs::File;
@@ -11,9 +12,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::figures::{Cpu, Emit, Entry, Group, Part, Per, Unit};
-use super::options::{Direction, Row, Way};
+use super::options::{Direction, Row};
 use super::rounds::{Bench, Miss, Sample};
-use super::transfer::{self, Files, Transfer, same_bytes};
+use super::transfer::{Files, same_bytes};
 use super::wan::World;
 use super::words::{Watch, Words};
 use crate::lab::{Lab, Place};
@@ -132,6 +133,10 @@ impl Stand<'_> {
     /// Every program, on this machine.
     fn copies(&mut self, what: What, direction: Direction) -> Group {
         let contenders = contenders(self.bench, what, false);
+        let mut entries: Vec<Entry> = contenders.iter().map(Contender::entry).collect();
+        if what == What::Large {
+            entries.push(plain::entry());
+        }
         let group = Group {
             row: Row::Copy.name(),
             title: format!("{}, {}", self.title(what), direction.name()),
@@ -143,7 +148,7 @@ impl Stand<'_> {
                 What::Large => Per::Gib,
                 What::Many => Per::Copy,
             },
-            entries: contenders.iter().map(Contender::entry).collect(),
+            entries,
             notes: vec![
                 "from start to exit, login included; files in memory, compared".into(),
                 "memory: the most that one process of each end had at once, not less than this \
@@ -152,9 +157,9 @@ impl Stand<'_> {
             ],
         };
         let job = self.job(what, direction);
-        self.alternate(group, |stand, index| {
-            let contender = contenders.get(index).ok_or("no such program")?;
-            stand.once(contender, job)
+        self.alternate(group, |stand, index| match contenders.get(index) {
+            Some(contender) => stand.once(contender, job),
+            None => stand.plain(&stand.bench.servers, job),
         })
     }
 
@@ -323,7 +328,7 @@ impl Stand<'_> {
         let contenders = contenders(self.bench, what, true);
         let mut entries: Vec<Entry> = contenders.iter().map(Contender::entry).collect();
         if what == What::Large {
-            entries.push(Entry::new("plain TCP", Part::Limit));
+            entries.push(plain::entry());
         }
         let mut group = Group {
             row: Row::Copy.name(),
@@ -374,7 +379,7 @@ impl Stand<'_> {
         };
         stand.alternate(group, |stand, index| {
             let Some(contender) = contenders.get(index) else {
-                return plain(stand, world, direction);
+                return stand.plain(&world.far, job);
             };
             let part = contender.is_slow_far_away(what, direction);
             let bytes = match (what, part) {
@@ -391,17 +396,4 @@ impl Stand<'_> {
             Ok((sample, peak))
         })
     }
-}
-
-/// The same bytes without SSH.
-fn plain(stand: &Stand<'_>, world: &World, direction: Direction) -> Result<(Sample, Peak), Miss> {
-    let transfer = Transfer {
-        way: Way::Pipes,
-        direction,
-        bytes: stand.bench.settings.bytes(),
-        files: stand.files,
-    };
-    let mut chain = transfer::Chain::Plain { server: &world.far };
-    let (sample, _) = transfer::run(&transfer, &mut chain, &world.near)?;
-    Ok((sample, Peak::default()))
 }

@@ -1,0 +1,68 @@
+//! A file over plain TCP: read, sent, received, written, by one thread at each end. No copy that
+//! goes through a socket is faster on this machine, whatever it encrypts.
+
+use std::process::Stdio;
+use std::time::Instant;
+
+use super::{Job, Peak, Stand, trees};
+use crate::bench::figures::{Cpu, Entry, Part};
+use crate::bench::options::Direction;
+use crate::bench::roles;
+use crate::bench::rounds::{Miss, Sample};
+use crate::bench::transfer::{self, same_bytes};
+use crate::bench::words::{Watch, Words, kill};
+use crate::lab::Place;
+
+pub(super) fn entry() -> Entry {
+    Entry::new("plain TCP, file to file", Part::Limit)
+}
+
+impl Stand<'_> {
+    /// One copy from start to exit, with its far end at a place; compared.
+    pub(super) fn plain(&self, server: &Place, job: Job) -> Result<(Sample, Peak), Miss> {
+        let (sent, arrived) = (self.files.sent(), self.files.arrived());
+        trees::remove(&arrived)?;
+        let (near_way, far_way, near_file, far_file) = match job.direction {
+            Direction::Up => (roles::GOES, roles::COMES, &sent, &arrived),
+            Direction::Down => (roles::COMES, roles::GOES, &arrived, &sent),
+        };
+        let far_file = far_file.to_str().ok_or("a path that is not UTF-8")?;
+        let far = ("file-server", &[far_way, far_file][..]);
+        let mut ends = transfer::relay_ends(far, "file-client", server)?;
+        ends.near
+            .arg(near_way)
+            .arg(near_file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let begun = Instant::now();
+        let near = self.near.spawn(ends.near)?;
+        let words = Words::listen(ends.words);
+        let watch = Watch::start(near.id());
+        let (status, usage) = sys::process::wait_usage(near)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let stuck = watch.stop();
+        if stuck || !status.is_success() {
+            // It may wait for a client.
+            kill(ends.far.id());
+        }
+        let (_, far_usage) = sys::process::wait_usage(ends.far)?;
+        let same = same_bytes(&sent, &arrived);
+        trees::remove(&arrived)?;
+        if stuck || !status.is_success() {
+            return Err(words.all().complaint(&format!("{status:?}")).into());
+        }
+        if !same? {
+            return Err("other bytes arrived than were sent".into());
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let mib = job.bytes as f64 / f64::from(1 << 20);
+        let sample = Sample {
+            value: mib / seconds,
+            cpu: Some(Cpu {
+                client: usage.total().as_secs_f64() / (mib / 1024.0),
+                server: far_usage.total().as_secs_f64() / (mib / 1024.0),
+            }),
+        };
+        Ok((sample, Peak::default()))
+    }
+}
