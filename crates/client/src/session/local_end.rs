@@ -21,8 +21,9 @@ pub trait LocalEnd: Send {
     /// Is signalled when the endpoint has something to do.
     fn bell(&self) -> &EventFd;
 
-    /// The login is over: nothing is asked for on the terminal any more.
-    fn logged_in(&mut self);
+    /// The login is over: nothing is asked for on the terminal any more. The server is known to
+    /// take in order what comes before it has answered (`reads_on`).
+    fn logged_in(&mut self, reads_on: bool);
 
     /// Where others may ask the person at the same time: whose turn it is.
     fn turns(&self) -> Option<Arc<dyn Turns>> {
@@ -53,7 +54,7 @@ impl Session<'_> {
         self.driver
             .watch(bell, TOKEN_BELL, true, false)
             .map_err(ClientError::system("epoll"))?;
-        local.logged_in();
+        local.logged_in(self.reads_on);
         Ok(true)
     }
 

@@ -141,11 +141,15 @@ impl Way {
         })
     }
 
-    /// Connects `count` times and greets the servers.
+    /// Connects `count` times and greets the servers: those that are known to read on with the first
+    /// request, so that whether they answer shows then.
     pub(crate) fn connect(&self, server: &Server, count: usize) -> Result<AnyRemote, String> {
         let mut links = self.links();
         self.add(&mut links, server, count)?;
-        let remote = Remote::new(links).map_err(|error| error.to_string())?;
+        let mut remote = Remote::unmet(links);
+        if !remote.engine().transport().reads_on(0) {
+            remote.meet().map_err(|error| error.to_string())?;
+        }
         let_terminals_block();
         Ok(remote)
     }

@@ -102,7 +102,7 @@ fn get(
         items.push(Item {
             from: each.path,
             to,
-            attributes: None,
+            attributes: each.attributes,
         });
     }
     let links = remote.engine().links();

@@ -71,7 +71,7 @@ impl Sftp {
             items.push(GetItem {
                 from: each.path,
                 to,
-                attributes: None,
+                attributes: each.attributes,
             });
         }
         self.console.restart();

@@ -122,9 +122,12 @@ fn perform(options: &Options) -> Result<i32, (String, i32)> {
         interactive,
         ..options.way.clone()
     };
-    let remote = way
+    let mut remote = way
         .connect(&server, 1)
         .map_err(|why| (why, STATUS_CONNECTION))?;
+    remote
+        .meet()
+        .map_err(|error| (error.to_string(), STATUS_CONNECTION))?;
     if interactive {
         sys::signals::count_interrupts().map_err(|error| failed(error.to_string()))?;
     }

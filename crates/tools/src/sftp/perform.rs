@@ -171,7 +171,8 @@ impl Sftp {
         }
         Ok(vec![Match {
             path: glob::unescaped(&pattern),
-            is_directory: false,
+            attributes: None,
+            listed: None,
         }])
     }
 
@@ -425,7 +426,8 @@ impl Sftp {
         let found = match path {
             None => vec![Match {
                 path: self.here.clone(),
-                is_directory: true,
+                attributes: Some(Attributes::with_permissions(mode::DIRECTORY)),
+                listed: None,
             }],
             Some(_) => self.found(&absolute)?,
         };
@@ -434,7 +436,7 @@ impl Sftp {
                 let shown = text::name(&glob::unescaped(&absolute));
                 return Err(Failure::Line(format!("Can't ls: \"{shown}\" not found")));
             }
-            [one] if one.is_directory => {
+            [one] if one.is_directory() => {
                 let suspects = &mut |name: &[u8]| {
                     eprintln!("Server sent suspect path \"{}\"", text::name(name));
                 };
@@ -455,6 +457,10 @@ impl Sftp {
                 for each in found {
                     if sys::signals::interrupts() > 0 {
                         break;
+                    }
+                    if let Some(listed) = each.listed {
+                        with.push((each.clone(), listed));
+                        continue;
                     }
                     match self.remote.lstat(&each.path) {
                         Ok(attributes) => with.push((each.clone(), attributes)),

@@ -46,6 +46,8 @@ pub enum Op {
     Write,
     /// CLOSE.
     Close,
+    /// CLOSE of what was read, by the session itself.
+    CloseRead,
     /// FSETSTAT that cuts a file to its length.
     Truncate,
     /// FSETSTAT or SETSTAT of mode and times.
@@ -198,6 +200,12 @@ pub trait Work {
     /// Sends more on this connection, if there is something to send now; false when not.
     fn poll(&mut self, link: usize, session: &mut Session) -> bool;
 
+    /// It has a request for a server that has not told what it can ([`Session::takes_early`]):
+    /// [`Work::poll`] is called then, too.
+    fn is_early(&self) -> bool {
+        false
+    }
+
     /// An answer that is no DATA.
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>);
 
@@ -261,6 +269,12 @@ pub trait Transport {
     /// How many connections there are; they are numbered from 0.
     fn links(&self) -> usize;
 
+    /// Whether this connection's server is known to take requests before it has greeted.
+    fn reads_on(&self, link: usize) -> bool {
+        let _ = link;
+        false
+    }
+
     /// Moves what can be moved, and waits for at most `wait` if that is nothing and the exchange is
     /// not over. True when something was moved.
     ///
@@ -293,7 +307,8 @@ impl Exchange for Pairing<'_> {
         };
         let mut filled = 0;
         while filled < room.len() {
-            let more = session.has_output() || session.is_open() && self.work.poll(link, session);
+            let may_ask = session.is_open() || session.takes_early() && self.work.is_early();
+            let more = session.has_output() || may_ask && self.work.poll(link, session);
             if !more {
                 break;
             }
@@ -334,7 +349,11 @@ pub struct Engine<T> {
 impl<T: Transport> Engine<T> {
     /// Greets the servers of all connections with the first run.
     pub fn new(transport: T) -> Self {
-        let sessions = (0..transport.links()).map(|_| Session::default()).collect();
+        let session = |link| match transport.reads_on(link) {
+            true => Session::reading_on(),
+            false => Session::default(),
+        };
+        let sessions = (0..transport.links()).map(session).collect();
         Self {
             transport,
             sessions,
@@ -344,6 +363,11 @@ impl<T: Transport> Engine<T> {
     /// What a connection's server told; meaningful once something was asked.
     pub fn server(&self, link: usize) -> Option<&Server> {
         self.sessions.get(link).map(Session::server)
+    }
+
+    /// Whether a connection's server has told all that it tells of itself.
+    pub fn is_ready(&self, link: usize) -> bool {
+        self.sessions.get(link).is_some_and(Session::is_ready)
     }
 
     /// How many connections there are.

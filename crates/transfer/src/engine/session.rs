@@ -67,6 +67,8 @@ pub struct Session {
     flight_limit: u64,
     flight_was_full: bool,
     handles: usize,
+    /// The server takes requests behind INIT: they need not wait for VERSION.
+    reads_on: bool,
 }
 
 impl Default for Session {
@@ -95,11 +97,30 @@ impl Default for Session {
             flight_limit: FIRST_FLIGHT_BYTES,
             flight_was_full: false,
             handles: 0,
+            reads_on: false,
         }
     }
 }
 
 impl Session {
+    /// One whose server is known to read on behind INIT: what limits it has is asked in the same
+    /// flight. One that has none says so.
+    #[must_use]
+    pub(super) fn reading_on() -> Self {
+        let mut session = Self {
+            reads_on: true,
+            ..Self::default()
+        };
+        session.ask_limits();
+        session
+    }
+
+    /// A request that every server knows may go, although VERSION has not come.
+    #[must_use]
+    pub fn takes_early(&self) -> bool {
+        self.reads_on && self.phase != Phase::Ready
+    }
+
     /// Requests may go.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -212,6 +233,12 @@ impl Session {
         self.outgoing.take_spoiled()
     }
 
+    /// Closes what was read: nothing depends on the answer, and nobody waits for it.
+    pub fn close_read(&mut self, handle: &[u8]) {
+        let request = Request::Close(sftp::message::request::Close { handle });
+        self.send(Token::new(usize::MAX, Op::CloseRead), &request);
+    }
+
     /// Forgets the requests without an answer: there will be none.
     pub(super) fn forget(&mut self) {
         self.open = Requests::default();
@@ -244,11 +271,11 @@ impl Session {
                 let stays = matches!(reply, Reply::Extended(_))
                     && self.open.find(id).is_some_and(|token| token.op.has_many());
                 let token = self.answered(id, stays)?;
-                if token.op == Op::Limits {
-                    self.limits(&reply);
-                    return Ok(());
+                match token.op {
+                    Op::Limits => self.limits(&reply),
+                    Op::CloseRead => self.handle_ends(),
+                    _ => work.reply(link, self, token, &reply),
                 }
-                work.reply(link, self, token, &reply);
                 Ok(())
             }
             Piece::Data { id, len } => {
@@ -297,12 +324,18 @@ impl Session {
         }
         self.server.extensions = version.extensions;
         self.phase = Phase::Ready;
-        if self.server.has(LIMITS, "1") {
+        if self.reads_on {
             self.phase = Phase::Asking;
-            let request = Request::Extended(Extended::GetLimits(GetLimits {}));
-            self.send(Token::new(usize::MAX, Op::Limits), &request);
+        } else if self.server.has(LIMITS, "1") {
+            self.phase = Phase::Asking;
+            self.ask_limits();
         }
         Ok(())
+    }
+
+    fn ask_limits(&mut self) {
+        let request = Request::Extended(Extended::GetLimits(GetLimits {}));
+        self.send(Token::new(usize::MAX, Op::Limits), &request);
     }
 
     fn limits(&mut self, reply: &Reply<'_>) {

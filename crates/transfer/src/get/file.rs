@@ -14,6 +14,7 @@ use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
 use crate::sink::{Opening, Sink};
+use crate::source::hash::{self, Hashing};
 use crate::step::{SMALL_BYTES, Step, TAIL_BYTES, impossible_size, proof_block, proven_len};
 use crate::text;
 
@@ -138,6 +139,7 @@ pub(super) struct Job {
     resumed: u64,
     waiting: u32,
     error: Option<String>,
+    proof: Option<Hashing>,
     tail: Vec<u8>,
     wakes: Vec<usize>,
     options: Options,
@@ -178,6 +180,7 @@ impl Job {
             resumed: 0,
             waiting: 0,
             error: None,
+            proof: None,
             tail: Vec::new(),
             wakes: Vec::new(),
             options,
@@ -344,6 +347,11 @@ impl Job {
                 block_len: proof_block(here),
             });
             session.send(Token::new(job, Op::Hash), &Request::Extended(request));
+            // Both ends read at once.
+            let file = self.sink.as_ref().map(|sink| sink.file().try_clone());
+            self.proof = file
+                .and_then(Result::ok)
+                .map(|file| hash::begin(file, here, proof_block(here)));
         } else {
             let len = here.min(TAIL_BYTES);
             let request = Request::Read(request::Read {
@@ -484,6 +492,16 @@ impl Job {
             self.fail(format!(
                 "read remote \"{from}\": {front} bytes came where {end} should"
             ));
+        }
+        if self.error.is_none()
+            && let [part] = self.parts.as_mut_slice()
+            && !part.closing
+            && let Some(handle) = part.handle.take()
+        {
+            // All of it is here: that it is closed is no news.
+            session.close_read(&handle);
+            self.stage = Stage::Over;
+            return Step::Over;
         }
         self.stage = Stage::Closing;
         let links: Vec<usize> = self.parts.iter().skip(1).map(|part| part.link).collect();
@@ -757,14 +775,12 @@ impl Job {
 
     /// The end of what is equal on both sides.
     fn equal_hashes(&mut self, reply: &Reply<'_>) -> u64 {
-        let Some(sink) = &self.sink else { return 0 };
-        let here = sink.len_before().min(self.end.unwrap_or(0));
-        let Reply::Extended(fields) = reply else {
-            return 0;
-        };
-        match crate::source::hash::blocks(sink.file(), 0, here, proof_block(here)) {
-            Ok(ours) => proven_len(fields, &ours, here),
-            Err(_) => 0,
+        let here = self.sink.as_ref().map_or(0, Sink::len_before);
+        let here = here.min(self.end.unwrap_or(0));
+        let ours = self.proof.take().and_then(|thread| thread.join().ok());
+        match (reply, ours) {
+            (Reply::Extended(fields), Some(Ok(ours))) => proven_len(fields, &ours, here),
+            _ => 0,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Patterns of names, `*`, `?` and `[…]`, as glob(7) has them: they match the server's names
 //! here, so that no shell there sees them.
 
+use sftp::Attributes;
 use sftp::attributes::mode;
 
 use super::{joined, names};
@@ -15,8 +16,19 @@ const MAX_MATCHES: usize = 100_000;
 pub struct Match {
     /// The path.
     pub path: Vec<u8>,
-    /// It is a directory, or a link to one.
-    pub is_directory: bool,
+    /// What is there, as STAT tells it: a link is followed. None where it leads nowhere.
+    pub attributes: Option<Attributes>,
+    /// What its directory told of the name itself, where it was found in one.
+    pub listed: Option<Attributes>,
+}
+
+impl Match {
+    /// Whether it is a directory, or a link to one.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.attributes
+            .is_some_and(|attributes| attributes.is(mode::DIRECTORY))
+    }
 }
 
 /// Whether a word holds what a pattern is made of.
@@ -160,7 +172,8 @@ pub fn expand<T: Transport>(
     suspect: &mut dyn FnMut(&[u8]),
 ) -> Result<Vec<Match>, EngineError> {
     let absolute = pattern.first() == Some(&b'/');
-    let mut found: Vec<Vec<u8>> = vec![if absolute { b"/".to_vec() } else { Vec::new() }];
+    let root = if absolute { b"/".to_vec() } else { Vec::new() };
+    let mut found: Vec<(Vec<u8>, Option<Attributes>)> = vec![(root, None)];
     let parts: Vec<&[u8]> = pattern
         .split(|byte| *byte == b'/')
         .filter(|part| !part.is_empty())
@@ -170,15 +183,16 @@ pub fn expand<T: Transport>(
         let is_last = index + 1 == parts.len();
         if !is_pattern(part) {
             let name = unescaped(part);
-            for path in &mut found {
+            for (path, listed) in &mut found {
                 *path = joined(path, &name);
+                *listed = None;
             }
             literal = true;
             continue;
         }
         literal = false;
         let mut next = Vec::new();
-        for path in &found {
+        for (path, _) in &found {
             let shown: &[u8] = if path.is_empty() { b"." } else { path };
             let entries = match remote.list(shown, false, suspect) {
                 Ok(entries) => entries,
@@ -191,7 +205,7 @@ pub fn expand<T: Transport>(
                     || entry.attributes.is(mode::DIRECTORY)
                     || entry.attributes.is(mode::SYMLINK);
                 if leads && names::is_plain(&entry.name) && fits(part, &entry.name) {
-                    next.push(joined(path, &entry.name));
+                    next.push((joined(path, &entry.name), Some(entry.attributes)));
                 }
             }
             if next.len() > MAX_MATCHES || sys::signals::interrupts() > 0 {
@@ -200,29 +214,44 @@ pub fn expand<T: Transport>(
         }
         found = next;
     }
-    found.sort();
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found.truncate(MAX_MATCHES);
     let mut matches = Vec::new();
-    for path in found {
+    for (path, listed) in found {
         if sys::signals::interrupts() > 0 {
             break;
         }
         let asked: &[u8] = if path.is_empty() { b"." } else { &path };
-        let there = match remote.stat(asked) {
-            Ok(attributes) => Some(attributes.is(mode::DIRECTORY)),
-            Err(RemoteError::Engine(error)) => return Err(error),
-            // A link that leads nowhere is there.
-            Err(_) => match remote.lstat(asked) {
-                Ok(_) => Some(false),
+        let attributes = match known(listed) {
+            Some(attributes) => Some(attributes),
+            None => match remote.stat(asked) {
+                Ok(attributes) => Some(attributes),
                 Err(RemoteError::Engine(error)) => return Err(error),
-                Err(_) => (!literal).then_some(false),
+                // A link that leads nowhere is there.
+                Err(_) => match remote.lstat(asked) {
+                    Ok(_) => None,
+                    Err(RemoteError::Engine(error)) => return Err(error),
+                    Err(_) if literal => continue,
+                    Err(_) => None,
+                },
             },
         };
-        if let Some(is_directory) = there {
-            matches.push(Match { path, is_directory });
-        }
+        matches.push(Match {
+            path,
+            attributes,
+            listed,
+        });
     }
     Ok(matches)
+}
+
+/// What STAT would tell of a name, where its directory has told it: a question for each of many
+/// names takes a round trip for each.
+fn known(listed: Option<Attributes>) -> Option<Attributes> {
+    listed.filter(|listed| {
+        let kind = listed.permissions.unwrap_or(0) & mode::TYPE;
+        kind != 0 && kind != mode::SYMLINK && listed.size.is_some()
+    })
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ struct Single<'q> {
 
 impl Work for Single<'_> {
     fn poll(&mut self, link: usize, session: &mut Session) -> bool {
-        if link != self.link || !session.is_ready() {
+        if link != self.link || !(session.is_ready() || self.is_early() && session.takes_early()) {
             return false;
         }
         if self.greets {
@@ -117,6 +117,11 @@ impl Work for Single<'_> {
             }
             None => false,
         }
+    }
+
+    fn is_early(&self) -> bool {
+        let request = self.request.as_ref();
+        request.is_some_and(|request| !matches!(request, Request::Extended(_)))
     }
 
     fn reply(&mut self, _link: usize, _session: &mut Session, _token: Token, reply: &Reply<'_>) {
@@ -148,21 +153,41 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`EngineError`].
     pub fn new(transport: T) -> Result<Self, EngineError> {
-        let mut engine = Engine::new(transport);
-        let mut work = Single {
-            request: None,
-            answer: None,
+        let mut remote = Self::unmet(transport);
+        remote.meet()?;
+        Ok(remote)
+    }
+
+    /// Greets the server with the first request, which does not wait for it where the transport
+    /// knows that it need not ([`Transport::reads_on`]).
+    pub fn unmet(transport: T) -> Self {
+        Self {
+            engine: Engine::new(transport),
             link: 0,
-            greets: true,
-            lost: false,
-        };
-        engine.run(&mut work)?;
-        Ok(Self { engine, link: 0 })
+        }
     }
 
     /// A server that was greeted before.
     pub fn with(engine: Engine<T>) -> Self {
         Self { engine, link: 0 }
+    }
+
+    /// Waits until the server has told what it can, if it has not.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn meet(&mut self) -> Result<(), EngineError> {
+        if self.engine.is_ready(self.link) {
+            return Ok(());
+        }
+        let mut work = Single {
+            request: None,
+            answer: None,
+            link: self.link,
+            greets: true,
+            lost: false,
+        };
+        self.engine.run(&mut work)
     }
 
     /// From here on, requests go over this connection: for those of which each leads to another
@@ -176,10 +201,7 @@ impl<T: Transport> Remote<T> {
         &mut self.engine
     }
 
-    /// What the server told of itself.
-    ///
-    /// # Panics
-    /// Never: there is a first connection.
+    /// Whether the server has told of this extension in this version.
     #[must_use]
     pub fn has(&self, name: &str, version: &str) -> bool {
         self.server()
@@ -218,6 +240,7 @@ impl<T: Transport> Remote<T> {
         version: &str,
         request: Extended<'_>,
     ) -> Result<(), RemoteError> {
+        self.meet()?;
         if !self.has(name, version) {
             return Err(RemoteError::Unsupported(name));
         }
@@ -284,6 +307,7 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`RemoteError`].
     pub fn expand(&mut self, path: &[u8]) -> Result<Vec<u8>, RemoteError> {
+        self.meet()?;
         if !self.has(extension::EXPAND_PATH, "1") {
             return Err(RemoteError::Unsupported("expand-path@openssh.com"));
         }
@@ -349,6 +373,7 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`RemoteError`].
     pub fn rename(&mut self, old: &[u8], new: &[u8], plain: bool) -> Result<(), RemoteError> {
+        self.meet()?;
         if !plain && self.has(extension::POSIX_RENAME, "1") {
             let request = Extended::PosixRename(extension::PosixRename { old, new });
             return self.tell(Request::Extended(request));
@@ -381,6 +406,7 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`RemoteError`].
     pub fn statvfs(&mut self, path: &[u8]) -> Result<FileSystem, RemoteError> {
+        self.meet()?;
         if !self.has(extension::STATVFS, "2") {
             return Err(RemoteError::Unsupported(extension::STATVFS));
         }
@@ -399,6 +425,7 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`RemoteError`].
     pub fn names(&mut self, wanted: &[Id]) -> Result<Vec<(Id, String)>, RemoteError> {
+        self.meet()?;
         if !self.has(extension::USERS_GROUPS_BY_ID, "1") {
             return Err(RemoteError::Unsupported(extension::USERS_GROUPS_BY_ID));
         }
@@ -454,6 +481,7 @@ impl<T: Transport> Remote<T> {
     /// What failed, in OpenSSH's words.
     pub fn copy(&mut self, from: &[u8], to: &[u8]) -> Result<(), String> {
         use sftp::message::open_flag;
+        self.meet().map_err(|error| error.to_string())?;
         if !self.has(extension::COPY_DATA, "1") {
             return Err("Server does not support copy-data extension".to_owned());
         }
@@ -520,6 +548,7 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`EngineError`].
     pub fn ask_exact_times(&mut self) -> Result<(), EngineError> {
+        self.meet()?;
         if !self.has(own::EXACT_TIMES, "1") {
             return Ok(());
         }

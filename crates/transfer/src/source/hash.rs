@@ -1,13 +1,51 @@
 //! BLAKE3 of a file's ranges.
 
+use std::borrow::Borrow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::thread::JoinHandle;
 
 use sftp::own::HASH_BYTES;
 
-/// Bytes read at once.
-const READ_BYTES: usize = 1 << 20;
+/// Bytes read at once: what fits in a core's cache.
+const READ_BYTES: usize = 128 << 10;
+/// Threads that hash one range, at most: more would wait for memory. Half of the processors are
+/// left to others, who may hash as well: the other end may be on this machine.
+const MAX_THREADS: usize = 8;
+
+/// A range that is being hashed, beside what goes on.
+pub type Hashing = JoinHandle<io::Result<Vec<u8>>>;
+
+/// Begins [`blocks`], on as many threads as may be had.
+pub fn begin(file: impl Borrow<File> + Send + Sync + 'static, len: u64, block_len: u64) -> Hashing {
+    std::thread::spawn(move || by_many(file.borrow(), len, block_len))
+}
+
+/// The hash of each block, as [`blocks`] gives them: each thread takes a part of the range that
+/// begins with a block.
+fn by_many(file: &File, len: u64, block_len: u64) -> io::Result<Vec<u8>> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let count = u64::try_from((processors / 2).clamp(1, MAX_THREADS)).unwrap_or(1);
+    let blocks_each = len.div_ceil(block_len.max(1)).div_ceil(count);
+    let part = blocks_each.saturating_mul(block_len);
+    if part >= len {
+        return blocks(file, 0, len, block_len);
+    }
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..count)
+            .map(|index| index * part)
+            .filter(|begin| *begin < len)
+            .map(|begin| scope.spawn(move || blocks(file, begin, part.min(len - begin), block_len)))
+            .collect();
+        let mut hashes = Vec::new();
+        for part in parts {
+            let done = part.join();
+            hashes.extend(done.map_err(|_| io::Error::other("hashing panicked"))??);
+        }
+        Ok(hashes)
+    })
+}
 
 /// The hash of each block of `block_len` bytes from `offset` to `offset + len` (0: one block),
 /// one behind the other.
@@ -44,5 +82,38 @@ pub fn blocks(file: &File, offset: u64, len: u64, block_len: u64) -> io::Result<
         if at >= end {
             return Ok(hashes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn many_threads_come_to_the_same_hashes_as_one() {
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
+        let content: Vec<u8> = (0..1_000_003_u32).map(|at| (at % 251) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        for (len, block_len) in [
+            (1_000_003, 4096),
+            (1_000_003, 1 << 20),
+            (70_000, 65_536),
+            (0, 4096),
+        ] {
+            let file = File::open(&path).unwrap();
+            let one = blocks(&file, 0, len, block_len).unwrap();
+            let many = begin(file, len, block_len).join().unwrap().unwrap();
+            assert_eq!(one, many, "{len} by {block_len}");
+            let first = usize::try_from(len.min(block_len)).unwrap();
+            assert_eq!(
+                one[..HASH_BYTES],
+                *blake3::hash(&content[..first]).as_bytes()
+            );
+        }
+        let short = begin(File::open(&path).unwrap(), 1_000_004, 4096);
+        let why = short.join().unwrap().unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

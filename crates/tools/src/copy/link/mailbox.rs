@@ -125,6 +125,8 @@ struct State {
     rung: bool,
     /// What it waits for is the peer's window: more to send is no news.
     blocked: bool,
+    /// The server takes what comes before it has answered.
+    reads_on: bool,
 }
 
 /// The meeting place of one connection. See the module's head.
@@ -152,6 +154,7 @@ impl Mailbox {
                 used: 0,
                 rung: false,
                 blocked: false,
+                reads_on: false,
             }),
             to_endpoint: EventFd::new()?,
             to_engine,
@@ -172,6 +175,11 @@ impl Mailbox {
 
     pub(super) fn stage(&self) -> Stage {
         locked(&self.state).stage
+    }
+
+    /// The server is known to take requests before it has answered the first.
+    pub(super) fn reads_on(&self) -> bool {
+        locked(&self.state).reads_on
     }
 
     /// It waits for its turn to ask something.
@@ -273,7 +281,8 @@ impl LocalEnd for Local {
         &self.0.to_endpoint
     }
 
-    fn logged_in(&mut self) {
+    fn logged_in(&mut self, reads_on: bool) {
+        locked(&self.0.state).reads_on = reads_on;
         self.0.reached(Stage::LoggedIn);
     }
 
@@ -382,7 +391,9 @@ impl Endpoint for MailboxEndpoint {
             rings |= state.max_data > 0;
         }
         let max_data = state.max_data;
-        let missing = SPARE_BUFFERS.saturating_sub(state.spare.len() + self.outgoing.len());
+        // Those that are on their way come back: one that is made besides would be made, cleared
+        // and freed again for each packet.
+        let missing = SPARE_BUFFERS.saturating_sub(state.spare.len());
         if max_data > 0 && wish == Wish::GoOn {
             let some = (0..missing).map(|_| line.take_buffer(max_data));
             state.spare.extend(some);
@@ -506,7 +517,9 @@ mod tests {
         let mailbox = Arc::new(mailbox(Questions::Free));
         let mut local = Local(Arc::clone(&mailbox));
         assert_eq!(mailbox.stage(), Stage::LogsIn);
-        local.logged_in();
+        assert!(!mailbox.reads_on());
+        local.logged_in(true);
+        assert!(mailbox.reads_on());
         assert_eq!(mailbox.stage(), Stage::LoggedIn);
         drop(local);
         assert_eq!(mailbox.stage(), Stage::Ended);

@@ -40,6 +40,14 @@ impl Transport for Links {
         }
     }
 
+    fn reads_on(&self, link: usize) -> bool {
+        match self {
+            Self::Own(connections) => connections.reads_on(link),
+            // What a child talks to is not known.
+            Self::Children(_) => false,
+        }
+    }
+
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
         match self {
             Self::Own(connections) => connections.turn(exchange, wait),

@@ -238,6 +238,11 @@ impl Transport for Connections {
         self.connections.len()
     }
 
+    fn reads_on(&self, link: usize) -> bool {
+        let connection = self.connections.get(link);
+        connection.is_some_and(|connection| connection.mailbox.reads_on())
+    }
+
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
         let mut moved = false;
         for (link, connection) in self.connections.iter_mut().enumerate() {

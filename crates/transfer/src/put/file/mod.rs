@@ -1,8 +1,6 @@
 //! One file's way to the server, as a state machine: what it sends next when its link has room,
 //! and what an answer makes of it.
 
-use std::thread::JoinHandle;
-
 use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Request, open_flag, request};
@@ -17,6 +15,7 @@ use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
 use crate::source::Source;
+use crate::source::hash::{self, Hashing};
 use crate::step::{SMALL_BYTES, Step, TAIL_BYTES, proof_block};
 use crate::text;
 
@@ -94,7 +93,7 @@ pub(super) struct Job {
     error: Option<String>,
     /// The server said "Failure": a full disk may be why.
     ask_space: bool,
-    proof: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
+    proof: Option<Hashing>,
     tail: Vec<u8>,
     /// The target may be the source.
     in_place: bool,
@@ -507,9 +506,7 @@ impl Job {
             });
             session.send(token(job, Op::Hash), &Request::Extended(request));
             // Both ends read at once.
-            self.proof = Some(std::thread::spawn(move || {
-                crate::source::hash::blocks(source.file(), 0, there, block_len)
-            }));
+            self.proof = Some(hash::begin(source.file().clone(), there, block_len));
         } else {
             let len = there.min(TAIL_BYTES);
             let len_u32 = u32::try_from(len).unwrap_or(u32::MAX);
@@ -560,6 +557,7 @@ impl Job {
         if self.next >= self.end {
             return match self.waiting {
                 0 if first => self.finish(job, session),
+                _ if self.ends_in_flight(session) => self.finish(job, session),
                 _ => self.left_to_first(),
             };
         }
@@ -604,6 +602,12 @@ impl Job {
         Step::Sent { more: true }
     }
 
+    /// Whether the file's end follows its data without waiting for their answers. A Fulmar refuses
+    /// what would leave a hole behind a WRITE that failed: there is nothing to be cut.
+    fn ends_in_flight(&self, session: &Session) -> bool {
+        self.parts.len() == 1 && !self.cut_at_end && session.server().has(own::PUT_FILE, "1")
+    }
+
     /// The first part's handle is none on another connection: what is done with it waits for its
     /// own, where that has not been woken by an answer.
     fn left_to_first(&mut self) -> Step {
@@ -640,7 +644,10 @@ impl Job {
             self.fail(format!("read local \"{from}\": {why}"));
             // Beyond what both can have in common nobody knows what it holds: the beginning stays.
             self.stage = Stage::Cutting;
-            return self.cut(job, session);
+            return match self.waiting {
+                0 => self.cut(job, session),
+                _ => Step::Nothing,
+            };
         }
         self.stage = Stage::Finishing;
         if self.cut_at_end {

@@ -1,0 +1,217 @@
+//! How often a copy waits for its server's answers: over a long path that is what a copy takes
+//! longer than its bytes.
+
+mod liar;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use packet::PacketBuf;
+use sftp::server::Permits;
+use transfer::engine::{EngineError, Exchange, Transport};
+use transfer::get::{Get, Item as GetItem};
+use transfer::options::{Options, Resume};
+use transfer::plan::glob;
+use transfer::put::{Item as PutItem, Put};
+use transfer::remote::Remote;
+use transfer::serve::{Buffers, Level, Log, Serve, Work};
+
+use liar::{Heard, Place, bytes};
+
+struct Plain;
+
+impl Buffers for Plain {
+    fn take(&mut self, capacity: usize) -> PacketBuf {
+        PacketBuf::with_capacity(capacity)
+    }
+
+    fn max_bytes(&self) -> usize {
+        32_768
+    }
+}
+
+struct Silent;
+
+impl Log for Silent {
+    fn wants(&self, _level: Level) -> bool {
+        false
+    }
+
+    fn line(&self, _level: Level, _text: &str) {}
+}
+
+/// Our server at the end of a path so long that the client has said all it can before the first
+/// answer comes.
+struct Far {
+    serve: Serve,
+    reads_on: bool,
+    trips: usize,
+}
+
+impl Transport for Far {
+    fn links(&self) -> usize {
+        1
+    }
+
+    fn reads_on(&self, _link: usize) -> bool {
+        self.reads_on
+    }
+
+    fn turn(&mut self, exchange: &mut dyn Exchange, _wait: Duration) -> Result<bool, EngineError> {
+        let mut sent = 0;
+        loop {
+            let mut room = vec![0; 32_768];
+            let count = exchange.fill(0, &mut room);
+            if count == 0 {
+                break;
+            }
+            room.truncate(count);
+            sent += count;
+            self.serve.receive(Bytes::from(room));
+        }
+        let mut came = Vec::new();
+        loop {
+            let work = self.serve.work(&mut Plain).unwrap();
+            let before = came.len();
+            while let Some(buf) = self.serve.outbox().next(usize::MAX, &mut Plain) {
+                came.push(Bytes::copy_from_slice(buf.payload()));
+            }
+            if work == Work::Waiting && came.len() == before {
+                break;
+            }
+        }
+        if exchange.is_over() {
+            // Nobody waits for what comes now.
+            return Ok(true);
+        }
+        assert!(sent > 0, "nothing was asked, and it is not over");
+        self.trips += 1;
+        for bytes in came {
+            exchange.feed(0, bytes)?;
+        }
+        Ok(true)
+    }
+}
+
+fn far(reads_on: bool) -> Remote<Far> {
+    let place = sys::fs::Place::everywhere(b"/").unwrap();
+    Remote::unmet(Far {
+        serve: Serve::new(place, Permits::everything(), 500, Box::new(Silent)),
+        reads_on,
+        trips: 0,
+    })
+}
+
+/// As scp puts a file; gives the round trips.
+fn put(reads_on: bool, from: &Path, to: &Path, options: &Options) -> usize {
+    let mut remote = far(reads_on);
+    let to = to.as_os_str().as_bytes().to_vec();
+    assert!(!remote.is_directory(&to).unwrap());
+    let items = vec![PutItem {
+        from: from.to_path_buf(),
+        to,
+        fresh: false,
+    }];
+    let mut heard = Heard::default();
+    let mut work = Put::new(options.clone(), items, 1, &mut heard);
+    remote.engine().run(&mut work).unwrap();
+    assert_eq!(
+        (heard.errors.len(), heard.good),
+        (0, 1),
+        "{:?}",
+        heard.errors
+    );
+    remote.engine().transport().trips
+}
+
+/// As scp gets what a pattern comes to.
+fn get(reads_on: bool, pattern: &Path, to: &Path, options: &Options) -> usize {
+    let mut remote = far(reads_on);
+    let pattern = pattern.as_os_str().as_bytes();
+    let found = glob::expand(&mut remote, pattern, &mut |_| {}).unwrap();
+    let count = found.len();
+    let items = found.into_iter().map(|each| GetItem {
+        to: match count {
+            1 => to.to_path_buf(),
+            _ => to.join(
+                String::from_utf8(each.path.clone())
+                    .unwrap()
+                    .replace('/', "_"),
+            ),
+        },
+        from: each.path,
+        attributes: each.attributes,
+    });
+    let items: Vec<GetItem> = items.collect();
+    let mut heard = Heard::default();
+    let mut work = Get::new(options.clone(), items, 1, &mut heard);
+    remote.engine().run(&mut work).unwrap();
+    assert_eq!(
+        (heard.errors.len(), heard.good),
+        (0, count),
+        "{:?}",
+        heard.errors
+    );
+    remote.engine().transport().trips
+}
+
+#[test]
+fn a_file_waits_for_as_few_answers_as_it_can() {
+    let place = Place::new("trips");
+    let (from, to) = (place.join("from"), place.join("to"));
+    let content = bytes(3_000_000);
+    fs::write(&from, &content).unwrap();
+    let resumes = Options {
+        resume: Resume::Proven,
+        ..Options::default()
+    };
+    // What is there and what limits there are; the file; its data with its end.
+    for (reads_on, trips) in [(true, 3), (false, 5)] {
+        assert_eq!(put(reads_on, &from, &to, &Options::default()), trips);
+        assert!(fs::read(&to).unwrap() == content);
+        fs::write(&to, &content[..2_000_000]).unwrap();
+        // What is there; the proof.
+        assert_eq!(put(reads_on, &from, &to, &resumes), trips + 2);
+        assert!(fs::read(&to).unwrap() == content);
+        fs::remove_file(&to).unwrap();
+        // That all of it came is seen here: its end is not waited for.
+        assert_eq!(get(reads_on, &from, &to, &Options::default()), trips);
+        assert!(fs::read(&to).unwrap() == content);
+        fs::write(&to, &content[..2_000_000]).unwrap();
+        assert_eq!(get(reads_on, &from, &to, &resumes), trips + 1);
+        assert!(fs::read(&to).unwrap() == content);
+        fs::remove_file(&to).unwrap();
+    }
+    fs::write(&from, b"small").unwrap();
+    assert_eq!(put(true, &from, &to, &Options::default()), 2);
+    fs::remove_file(&to).unwrap();
+    assert_eq!(get(true, &from, &to, &Options::default()), 2);
+    assert_eq!(fs::read(&to).unwrap(), b"small");
+}
+
+/// What a pattern comes to is known from the directory; only links are asked for one by one.
+#[test]
+fn many_files_that_fit_a_pattern_are_not_asked_for_one_by_one() {
+    let place = Place::new("pattern");
+    let (from, to) = (place.join("from"), place.join("to"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&to).unwrap();
+    for index in 0..300 {
+        fs::write(from.join(format!("{index}.x")), b"content").unwrap();
+    }
+    let few = get(true, &from.join("*.x"), &to, &Options::default());
+    assert!(few < 20, "{few}");
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 300);
+    std::os::unix::fs::symlink("1.x", from.join("link.x")).unwrap();
+    assert_eq!(
+        get(true, &from.join("*.x"), &to, &Options::default()),
+        few + 1
+    );
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 301);
+    for entry in fs::read_dir(&to).unwrap() {
+        assert_eq!(fs::read(entry.unwrap().path()).unwrap(), b"content");
+    }
+}
