@@ -11,6 +11,8 @@ use crate::json::Json;
 
 /// How often the line is painted.
 const REPAINT: Duration = Duration::from_millis(250);
+/// How often a line is written where there is no terminal. A copy that takes less says nothing.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The rate is what came in so long a time.
 const RATE_SPAN: Duration = Duration::from_secs(1);
 /// Files that `--json` names one by one; the rest is counted.
@@ -24,6 +26,8 @@ pub(crate) enum Show {
     Nothing,
     /// One line that is painted again, for a terminal.
     Line,
+    /// A line now and then, for whoever reads it later.
+    Lines,
 }
 
 #[derive(Debug)]
@@ -56,6 +60,9 @@ pub(crate) struct Console {
     files: u64,
     failed: u64,
     line_is_open: bool,
+    /// A plain line was written: of the file that is under way, and at all.
+    told_current: bool,
+    told: bool,
     results: Vec<FileResult>,
     /// Where what failed came from, as far as that is remembered.
     failed_from: Vec<Vec<u8>>,
@@ -64,6 +71,11 @@ pub(crate) struct Console {
 impl Console {
     pub(crate) fn new(prefix: &'static str, show: Show, json: bool) -> Self {
         let now = Instant::now();
+        // What a program reads holds nothing else.
+        let show = match show {
+            Show::Lines if json => Show::Nothing,
+            show => show,
+        };
         Self {
             prefix,
             show,
@@ -84,16 +96,19 @@ impl Console {
             files: 0,
             failed: 0,
             line_is_open: false,
+            told_current: false,
+            told: false,
             results: Vec::new(),
             failed_from: Vec::new(),
         }
     }
 
-    /// As `wanted` says, if standard output is a terminal.
-    pub(crate) fn on_terminal(wanted: bool) -> Show {
-        match wanted && std::io::stdout().is_terminal() {
-            true => Show::Line,
-            false => Show::Nothing,
+    /// What standard output is good for, if anything is `wanted`.
+    pub(crate) fn for_output(wanted: bool) -> Show {
+        match (wanted, std::io::stdout().is_terminal()) {
+            (true, true) => Show::Line,
+            (true, false) => Show::Lines,
+            (false, _) => Show::Nothing,
         }
     }
 
@@ -174,10 +189,19 @@ impl Console {
         }
     }
 
-    fn paint(&mut self, last: bool) {
-        let Some(current) = &self.current else { return };
-        let now = Instant::now();
-        let name = current.name.clone();
+    /// Whether what is shown is to be brought up to date.
+    fn is_due(&self, now: Instant) -> bool {
+        let every = match self.show {
+            Show::Nothing => return false,
+            Show::Line => REPAINT,
+            Show::Lines => LINE_EVERY,
+        };
+        now.duration_since(self.painted) >= every
+    }
+
+    /// The name of the file that is under way, and how far it is.
+    fn standing(&self, now: Instant, last: bool) -> Option<(&str, String)> {
+        let current = self.current.as_ref()?;
         let size = current.size;
         let done = self.current_bytes;
         let share = match size {
@@ -196,13 +220,30 @@ impl Console {
                 (self.rate, format!("{eta} ETA{}", self.limit_words()))
             }
         };
-        let width = sys::terminal::window_size(sys::io::stdout())
-            .map_or(80, |size| usize::from(size.columns));
         let tail = format!(
             "{share:>3}% {:>6} {:>8}/s   {time}",
             units::bytes(done),
             units::bytes(rate)
         );
+        Some((&current.name, tail))
+    }
+
+    fn paint(&mut self, last: bool) {
+        let now = Instant::now();
+        let Some((name, tail)) = self.standing(now, last) else {
+            return;
+        };
+        if self.show == Show::Lines {
+            // A file that was never told of needs no end.
+            if !last || self.told_current {
+                println!("{name} {tail}");
+                (self.told, self.painted) = (true, now);
+            }
+            self.told_current = !last;
+            return;
+        }
+        let width = sys::terminal::window_size(sys::io::stdout())
+            .map_or(80, |size| usize::from(size.columns));
         let room = width.saturating_sub(tail.chars().count() + 2).max(10);
         let shown: String = name.chars().take(room).collect();
         let line = format!("\r{shown:<room$} {tail}");
@@ -223,7 +264,8 @@ impl Console {
         self.close_line();
         let spent = self.started.elapsed();
         let rate = per_second(self.bytes, spent);
-        if self.show != Show::Nothing && self.files > 1 {
+        let total = self.show == Show::Line || self.told;
+        if total && self.files > 1 {
             let peak = self.peak.max(rate);
             println!(
                 "total: {} files, {} in {}, {}/s (peak {}/s){}",
@@ -352,14 +394,39 @@ impl Report for Console {
     }
 
     fn tick(&mut self, limit: Limit) {
-        if self.show != Show::Line {
+        if self.show == Show::Nothing {
             return;
         }
         self.limit = limit;
         let now = Instant::now();
         self.measure(now);
-        if now.duration_since(self.painted) >= REPAINT {
+        if self.is_due(now) {
             self.paint(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_terminal_a_line_comes_now_and_then_and_says_how_far_it_is() {
+        let mut console = Console::new("", Show::Lines, false);
+        console.begins(b"/a/file", Some(4000));
+        console.moved(1000);
+        let begun = console.painted;
+        assert!(!console.is_due(begun + LINE_EVERY / 2));
+        let later = begun + LINE_EVERY;
+        assert!(console.is_due(later));
+        console.measure(later);
+        console.limit = Limit::Asked;
+        let (name, tail) = console.standing(later, false).unwrap();
+        assert_eq!(name, "file");
+        assert!(tail.contains(" 25%") && tail.contains("ETA"), "{tail}");
+        assert!(tail.ends_with("limited as asked"), "{tail}");
+        for (show, json) in [(Show::Nothing, false), (Show::Lines, true)] {
+            assert!(!Console::new("", show, json).is_due(later), "{show:?}");
         }
     }
 }

@@ -74,7 +74,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         return STATUS_CONNECTION;
     }
     crate::copy::note_signals();
-    let show = Console::on_terminal(!options.quiet);
+    let show = Console::for_output(!options.quiet);
     let mut console = Console::new("scp: ", show, options.json);
     if options.copy.verify {
         console.remember();

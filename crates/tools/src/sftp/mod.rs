@@ -138,7 +138,7 @@ fn perform(options: &Options) -> Result<i32, (String, i32)> {
         }
     }
     let progress = !quiet && !batch;
-    let console = Console::new("", Console::on_terminal(progress), false);
+    let console = Console::new("", Console::for_output(progress), false);
     let mut sftp = Sftp::new(remote, options, console, quiet, progress)
         .map_err(|why| (why, STATUS_CONNECTION))?;
     let result = match path {

@@ -262,7 +262,7 @@ impl Sftp {
             Command::Version => println!("SFTP protocol version {}", sftp::VERSION),
             Command::Progress => {
                 self.progress = !self.progress;
-                self.console.set_show(Console::on_terminal(self.progress));
+                self.console.set_show(Console::for_output(self.progress));
                 let now = if self.progress { "enabled" } else { "disabled" };
                 println!("Progress meter {now}");
             }
