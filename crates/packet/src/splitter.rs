@@ -18,7 +18,7 @@ use crate::error::PacketError;
 use crate::keys::OpenKeys;
 use crate::open::OpenJob;
 use crate::position::{SplitterState, Stamp};
-use crate::slab::Slab;
+use crate::slab::{Borders, Slab};
 use crate::{LENGTH_BYTES, MAX_PACKET_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
 
 /// The least `packet_length`: padding length, message number, least padding.
@@ -28,6 +28,10 @@ const MIN_PACKET_LENGTH: usize = PADDING_LENGTH_BYTES + 1 + MIN_PADDING_BYTES;
 /// largest packets.
 const FULL_BYTES: usize = 2 * MAX_PACKET_BYTES;
 
+/// From so many bytes on a packet is taken for one of bulk data, whose packets are as long as each
+/// other.
+const BULK_PACKET_BYTES: usize = 4096;
+
 /// Cuts one direction's stream into packets, in order.
 #[derive(Debug)]
 pub struct Splitter {
@@ -35,6 +39,8 @@ pub struct Splitter {
     pub(crate) position: SplitterState,
     keys: Arc<OpenKeys>,
     reading: Reading,
+    /// Length of the last packet of bulk data, MAC included; 0 before the first.
+    bulk_packet_bytes: usize,
 }
 
 /// What the next bytes are.
@@ -64,6 +70,7 @@ impl Splitter {
             position: state,
             keys,
             reading: Reading::Start,
+            bulk_packet_bytes: 0,
         }
     }
 
@@ -71,6 +78,30 @@ impl Splitter {
     /// are reserved) and leave what is there.
     pub fn receive_buffer(&mut self) -> &mut BytesMut {
         self.slab.receive_buffer()
+    }
+
+    /// The same buffer, with how many bytes are best read into it at once: in bulk data as many as
+    /// end where a packet ends, if the next are as long as the last. It is a hint: who appends more,
+    /// or other bytes, only has some of them moved when the slab is full.
+    pub fn receive_room(&mut self) -> (&mut BytesMut, usize) {
+        let borders = self.borders();
+        self.slab.receive_room(borders)
+    }
+
+    /// Where the packets in what is read next will end.
+    fn borders(&self) -> Borders {
+        let step = self.bulk_packet_bytes;
+        let unread = self.slab.unread().len();
+        let wire_bytes = match self.reading {
+            Reading::Packet { wire_bytes } => wire_bytes,
+            Reading::Start | Reading::Failed(_) => 0,
+        };
+        let first = match wire_bytes.checked_sub(unread) {
+            Some(lacking) => lacking,
+            None if step > 0 => (step - (unread - wire_bytes) % step) % step,
+            None => 0,
+        };
+        Borders { first, step }
     }
 
     /// Whether [`Splitter::shed`] would give back what bulk data has left.
@@ -176,6 +207,11 @@ impl Splitter {
         self.position
     }
 
+    #[cfg(test)]
+    pub(crate) fn moved_bytes(&self) -> usize {
+        self.slab.moved_bytes()
+    }
+
     fn stamp(&mut self) -> Result<Stamp, PacketError> {
         self.position.stamp().ok_or_else(|| {
             self.reading = Reading::Failed(PacketError::SequenceExhausted);
@@ -219,6 +255,9 @@ impl Splitter {
         self.position
             .advance(packet_bytes, framing.blocks(packet_bytes - LENGTH_BYTES));
         self.reading = Reading::Start;
+        if wire_bytes >= BULK_PACKET_BYTES {
+            self.bulk_packet_bytes = wire_bytes;
+        }
         Ok(job)
     }
 }

@@ -32,14 +32,25 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 /// `InvalidInput` when there is no spare capacity, `WouldBlock` on an empty
 /// non-blocking descriptor, else the kernel's error.
 pub fn read_into(fd: impl AsFd, buffer: &mut BytesMut) -> io::Result<usize> {
-    if buffer.capacity() == buffer.len() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "no spare capacity to read into",
-        ));
-    }
+    read_at_most(fd, buffer, usize::MAX)
+}
+
+/// As [`read_into`], at most `most` bytes.
+///
+/// # Errors
+/// As [`read_into`]; `InvalidInput` also when `most` is 0.
+pub fn read_at_most(fd: impl AsFd, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
     let fd = fd.as_fd();
     let spare = buffer.spare_capacity_mut();
+    let spare = match most.min(spare.len()) {
+        0 => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "no spare capacity to read into",
+            ));
+        }
+        room => &mut spare[..room],
+    };
     let count = retry(|| rustix::io::read(fd, &mut *spare).map(|(filled, _)| filled.len()))?;
     // SAFETY: the kernel has just initialised `count` bytes of the spare capacity.
     unsafe { buffer.advance_mut(count) };
@@ -400,6 +411,18 @@ mod tests {
             let error = read_into(&reader, &mut buffer).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }
+    }
+
+    #[test]
+    fn read_at_most_leaves_the_rest() {
+        let (reader, writer) = pipe().unwrap();
+        write_all(&writer, b"hello world").unwrap();
+        let mut buffer = BytesMut::with_capacity(64);
+        assert_eq!(read_at_most(&reader, &mut buffer, 5).unwrap(), 5);
+        assert_eq!(read_at_most(&reader, &mut buffer, 100).unwrap(), 6);
+        assert_eq!(&buffer[..], b"hello world");
+        let error = read_at_most(&reader, &mut buffer, 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

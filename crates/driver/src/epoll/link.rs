@@ -141,7 +141,8 @@ impl Link {
         if self.closed || !connection.wants_input() || !(self.readable || self.write_broken) {
             return Ok(false);
         }
-        match sys::io::read_into(&self.read, connection.receive_buffer()) {
+        let (buffer, most) = connection.receive_room();
+        match sys::io::read_at_most(&self.read, buffer, most) {
             Ok(0) => {
                 self.closed = true;
                 Ok(false)

@@ -87,6 +87,75 @@ fn the_receive_buffer_always_has_room_for_a_read() {
     );
 }
 
+/// A socket that always has more than is asked for, and one whose reads end anywhere.
+#[test]
+fn slabs_end_where_bulk_packets_do() {
+    const PACKETS: usize = 640;
+    let received = |suite, anywhere: bool| {
+        let (mut sequencer, mut splitter) = ends(suite);
+        let packet = vec![7; 32 * 1024];
+        let stream: Vec<u8> = (0..PACKETS)
+            .flat_map(|_| seal(&mut sequencer, &packet))
+            .collect();
+        let (mut rest, mut opened, mut reads) = (&stream[..], 0, 0_usize);
+        while !rest.is_empty() {
+            let (buffer, most) = splitter.receive_room();
+            assert!(most > 0 && most <= buffer.capacity() - buffer.len());
+            let come = if anywhere {
+                1 + reads * 7919 % 300_000
+            } else {
+                most
+            };
+            let (read, left) = rest.split_at(come.min(most).min(rest.len()));
+            buffer.extend_from_slice(read);
+            rest = left;
+            reads += 1;
+            opened += open_all(&mut splitter).unwrap().len();
+        }
+        assert_eq!(opened, PACKETS);
+        (splitter.moved_bytes(), reads)
+    };
+    for suite in sample_suites() {
+        let (moved, reads) = received(suite, false);
+        assert!(moved < 2 * 32 * 1024, "{suite:?}: {moved} bytes moved");
+        assert!(reads < 60, "{suite:?}: {reads} reads");
+        // 20 MiB.
+        let (moved, _) = received(suite, true);
+        assert!(moved < 20 * 16 * 1024, "{suite:?}: {moved} bytes moved");
+    }
+}
+
+#[test]
+fn a_read_has_room_for_the_packet_under_way_whatever_came_before() {
+    for suite in sample_suites() {
+        let (mut sequencer, mut splitter) = ends(suite);
+        let mut kept = Vec::new();
+        let sizes = [4096, 262_000, 70_000, 1, 32_768, 150_000, 255_000, 5000, 9];
+        for round in 0..300 {
+            let payload =
+                vec![3; sizes[round % sizes.len()] - round % 7 % sizes[round % sizes.len()]];
+            let wire = seal(&mut sequencer, &payload);
+            let mut rest = &wire[..];
+            let mut reads = 0;
+            while !rest.is_empty() {
+                let (buffer, most) = splitter.receive_room();
+                assert!(most <= buffer.capacity() - buffer.len());
+                let (read, left) = rest.split_at(most.min(rest.len()));
+                buffer.extend_from_slice(read);
+                rest = left;
+                reads += 1;
+                for packet in open_all(&mut splitter).unwrap() {
+                    assert_eq!(packet.payload(), payload);
+                    if round % 5 == 0 {
+                        kept.push(packet.into_payload());
+                    }
+                }
+            }
+            assert!(reads <= 3, "{reads} reads of a packet");
+        }
+    }
+}
+
 #[test]
 fn a_splitter_that_is_not_asked_says_when_it_is_full() {
     let mut splitter = Splitter::new();

@@ -234,6 +234,12 @@ impl Connection {
         self.transport.splitter.receive_buffer()
     }
 
+    /// The same buffer, and how many bytes are best read into it at once, so that little has to be
+    /// moved in it: more may be.
+    pub fn receive_room(&mut self) -> (&mut BytesMut, usize) {
+        self.transport.splitter.receive_room()
+    }
+
     /// Bytes were added to the receive buffer.
     ///
     /// # Errors
