@@ -1,9 +1,11 @@
 //! A descriptor whose bytes go out on a channel: read straight behind the headroom of the
 //! packets that carry them.
 
-use std::io;
+use std::convert::Infallible;
+use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
 
+use packet::PacketBuf;
 use proto::{ChannelId, Connection, Stream};
 use sys::epoll::{Epoll, Interest};
 
@@ -11,8 +13,11 @@ use super::DriverError;
 use super::pipe::PipeGrowth;
 use super::watch::Registration;
 
-/// Packets from one source in one turn, so that several sources share a connection.
+/// Packets from one source in one turn, or a few more, so that several sources share a connection.
 const MAX_PACKETS: usize = 16;
+/// The most packets that one read fills: whoever writes into a pipe that is full is woken by each
+/// read of it.
+const PACKETS_TOGETHER: usize = 8;
 /// A read that brings less has emptied the descriptor, most likely: epoll will say if not, and a
 /// keystroke costs one system call less. Below what a terminal gives at once.
 const SHORT_READ_BYTES: usize = 1024;
@@ -33,6 +38,11 @@ pub(super) struct Source {
     has_space: bool,
     /// A read has filled [`FIRST_READS_BYTES`].
     has_bulk: bool,
+    /// Packets that the next read may fill: as many as the last one did, and one more if that
+    /// filled them all.
+    together: usize,
+    /// Those that are being filled, with the bytes that each may hold.
+    packets: Vec<(PacketBuf, usize)>,
     growth: PipeGrowth,
 }
 
@@ -48,6 +58,8 @@ impl Source {
             ready: true,
             has_space: false,
             has_bulk: false,
+            together: 1,
+            packets: Vec::new(),
             growth: PipeGrowth::default(),
         })
     }
@@ -84,30 +96,22 @@ impl Source {
         channel: ChannelId,
         stream: Stream,
     ) -> Result<(bool, Outcome), DriverError> {
-        let mut sent = false;
-        for _ in 0..MAX_PACKETS {
-            if !self.ready {
+        let mut sent = 0;
+        while self.ready && sent < MAX_PACKETS {
+            self.has_space = connection.channel_send_space(channel) > 0;
+            if !self.has_space {
                 break;
             }
-            let space = connection.channel_send_space(channel);
-            self.has_space = space > 0;
-            if space == 0 {
-                break;
-            }
-            let room = if self.has_bulk {
-                space
-            } else {
-                space.min(FIRST_READS_BYTES)
-            };
-            let mut buf = connection.take_buffer(room);
-            match buf.fill_with(room, |room| sys::io::read(&self.fd, room)) {
+            let room = self.take_packets(connection, channel);
+            match self.read() {
                 Ok(0) => {
-                    connection.recycle(buf);
-                    return Ok((sent, Outcome::Ended));
+                    self.give_packets_back(connection);
+                    return Ok((sent > 0, Outcome::Ended));
                 }
                 Ok(count) => {
-                    connection.channel_send(channel, stream, buf)?;
-                    sent = true;
+                    let packets = self.send(connection, channel, stream, count)?;
+                    sent += packets;
+                    self.together = (packets + usize::from(count == room)).min(PACKETS_TOGETHER);
                     self.has_bulk |= count >= FIRST_READS_BYTES;
                     self.growth.count(&self.fd, count);
                     if count < SHORT_READ_BYTES.min(room) {
@@ -116,17 +120,74 @@ impl Source {
                     }
                 }
                 Err(error) => {
-                    connection.recycle(buf);
+                    self.give_packets_back(connection);
                     match error.kind() {
                         io::ErrorKind::WouldBlock => self.ready = !self.registration.is_pollable(),
                         io::ErrorKind::Interrupted => {}
-                        _ => return Ok((sent, Outcome::Failed(error))),
+                        _ => return Ok((sent > 0, Outcome::Failed(error))),
                     }
                     break;
                 }
             }
         }
-        Ok((sent, Outcome::Waiting))
+        Ok((sent > 0, Outcome::Waiting))
+    }
+
+    /// Takes the buffers of the packets that are read next, and gives the bytes that fit into them.
+    fn take_packets(&mut self, connection: &mut Connection, channel: ChannelId) -> usize {
+        let mut room = connection.channel_send_room(channel);
+        if !self.has_bulk {
+            room = room.min(FIRST_READS_BYTES);
+        }
+        let longest = connection.channel_max_data(channel);
+        let mut taken = 0;
+        while taken < room && self.packets.len() < self.together {
+            let len = longest.min(room - taken);
+            self.packets.push((connection.take_buffer(len), len));
+            taken += len;
+        }
+        taken
+    }
+
+    fn read(&mut self) -> io::Result<usize> {
+        let mut slices: [_; PACKETS_TOGETHER] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let mut filled = 0;
+        for (slice, (buf, len)) in slices.iter_mut().zip(&mut self.packets) {
+            *slice = IoSliceMut::new(buf.spare(*len));
+            filled += 1;
+        }
+        sys::io::readv(&self.fd, &mut slices[..filled])
+    }
+
+    /// Sends the `count` bytes that were read; gives the number of packets.
+    fn send(
+        &mut self,
+        connection: &mut Connection,
+        channel: ChannelId,
+        stream: Stream,
+        count: usize,
+    ) -> Result<usize, DriverError> {
+        let mut left = count;
+        let mut packets = 0;
+        for (mut buf, len) in self.packets.drain(..) {
+            let filled = len.min(left);
+            if filled == 0 {
+                connection.recycle(buf);
+                continue;
+            }
+            // The bytes are where they belong.
+            let Ok(_) = buf.fill_with(filled, |_| Ok::<_, Infallible>(filled));
+            connection.channel_send(channel, stream, buf)?;
+            left -= filled;
+            packets += 1;
+        }
+        Ok(packets)
+    }
+
+    fn give_packets_back(&mut self, connection: &mut Connection) {
+        for (buf, _) in self.packets.drain(..) {
+            connection.recycle(buf);
+        }
     }
 
     /// Asks for readability only while the peer takes what is read. Not only while our own queue

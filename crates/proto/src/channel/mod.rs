@@ -406,6 +406,18 @@ impl Channels {
         }
     }
 
+    /// Bytes that may be sent now, in messages of at most [`Self::max_data`].
+    pub(crate) fn send_room(&self, transport: &Transport, id: ChannelId) -> usize {
+        match self.slots.get(index(id)) {
+            Some(Some(channel))
+                if channel.state == State::Open && channel.sending == Half::Open =>
+            {
+                channel.send.room(transport.bulk_room())
+            }
+            _ => 0,
+        }
+    }
+
     /// The peer's window is open, whatever else the data would have to wait for.
     pub(crate) fn has_send_window(&self, id: ChannelId) -> bool {
         matches!(

@@ -806,6 +806,13 @@ impl Connection {
         self.channels.send_space(&self.transport, channel)
     }
 
+    /// Bytes of data that messages of at most [`Connection::channel_max_data`] may carry now: for
+    /// who reads them all at once.
+    #[must_use]
+    pub fn channel_send_room(&self, channel: ChannelId) -> usize {
+        self.channels.send_room(&self.transport, channel)
+    }
+
     /// The peer would take data on this channel: what [`Connection::channel_send_space`] is
     /// waiting for, if for anything, is our own queue.
     #[must_use]

@@ -697,6 +697,22 @@ impl Transport {
         !self.closed && waiting < self.output_limit && self.held_bulk_bytes < self.most_held_bulk()
     }
 
+    /// Bytes of bulk data that may be queued now without asking again; the last packet may go
+    /// beyond. 0 where [`Self::takes_bulk`] says no.
+    pub(crate) fn bulk_room(&self) -> usize {
+        if !self.takes_bulk() {
+            return 0;
+        }
+        if !matches!(self.kex, Kex::Idle) || self.keys_queued > 0 {
+            return 1;
+        }
+        let queue = self.output_limit.saturating_sub(self.output_bytes);
+        let keys = self.bytes_until_rekey();
+        queue
+            .min(usize::try_from(keys).unwrap_or(usize::MAX))
+            .max(1)
+    }
+
     /// What is sent now leaves before anything else.
     pub(crate) fn sends_at_once(&self) -> bool {
         !self.closed && !self.kex.holds_output() && !self.has_output()

@@ -37,6 +37,12 @@ impl Transport {
         self.config.rekey_bytes.unwrap_or(DEFAULT_REKEY_BYTES)
     }
 
+    /// Bytes that may still be sent before that.
+    pub(super) fn bytes_until_rekey(&self) -> u64 {
+        self.rekey_limit_bytes()
+            .saturating_sub(self.sequencer.bytes())
+    }
+
     /// The limit on bytes is not far: so the next exchange comes soon, unless the connection falls
     /// silent. With a low limit that can be said while the one before it is under way, and the
     /// peer's answer waited for.

@@ -61,6 +61,13 @@ impl SendWindow {
         usize::try_from(self.open.min(self.max_data)).unwrap_or(0)
     }
 
+    /// Bytes that messages may carry now where `bytes` are wanted, or a little more: whole
+    /// messages as long as the window is open.
+    pub(crate) fn room(&self, bytes: usize) -> usize {
+        let whole = bytes.next_multiple_of(self.max_data().max(1));
+        usize::try_from(self.open).map_or(whole, |open| open.min(whole))
+    }
+
     pub(crate) fn max_data(&self) -> usize {
         usize::try_from(self.max_data).unwrap_or(0)
     }
