@@ -106,6 +106,19 @@ fn an_adjust_that_overflows_is_refused() {
 }
 
 #[test]
+fn room_for_several_messages_is_whole_ones_as_long_as_the_window_is_open() {
+    let mut window = SendWindow::new(100_000, 32_768);
+    assert_eq!(window.room(0), 0);
+    assert_eq!(window.room(1), window.space());
+    assert_eq!(window.room(32_769), 65_536);
+    assert_eq!(window.room(500_000), 100_000);
+    window.charge(90_000).unwrap();
+    assert_eq!(window.room(1), 10_000);
+    window.charge(10_000).unwrap();
+    assert_eq!(window.room(500_000), 0);
+}
+
+#[test]
 fn new_channels_share_what_is_left_down_to_a_least() {
     let mut bench = Bench::new(256 * MIB);
     let mut sizes = Vec::new();
