@@ -54,9 +54,9 @@ const PERMITS: &[(u8, &[Phase])] = &[
             Phase::Session,
         ],
     ),
-    (ChooseGroup::NUMBER, &[Phase::KeyExchange]),
     // One exchange before the login (a cheap client must not cause dear work), any number at a
     // bounded rate after it.
+    (ChooseGroup::NUMBER, &[Phase::KeyExchange, Phase::Session]),
     (
         SignExchangeHash::NUMBER,
         &[Phase::KeyExchange, Phase::Session],

@@ -195,7 +195,7 @@ fn permits_are_what_they_were_decided_to_be() {
          Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther\n\
          Authenticated: Log Snapshot\n\
          HandedOver: \n\
-         Session: Log SignExchangeHash HostkeysProve PtyAllocate PtyRelease\n"
+         Session: Log ChooseGroup SignExchangeHash HostkeysProve PtyAllocate PtyRelease\n"
     );
 }
 

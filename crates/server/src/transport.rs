@@ -2,9 +2,12 @@
 //! both processes of a login.
 
 use config::server::ServerOptions;
-use privsep::HostKey;
+use crypto::kex::{DhGroup, DhPolicy, Primality};
+use privsep::{Group, HostKey};
 use proto::{ServerHostKey, TransportConfig};
 use wire::names;
+
+use crate::log::Logger;
 
 /// Channels of all types that one connection may have open, forwardings included.
 const MAX_CHANNELS: usize = 1024;
@@ -45,6 +48,25 @@ pub(crate) fn config(options: &ServerOptions) -> TransportConfig {
         },
         window_memory_bytes: options.window_memory_bytes,
         ..TransportConfig::default()
+    }
+}
+
+/// The group that the monitor has chosen; none where it has none that fits.
+pub(crate) fn group(answer: &Group, log: &Logger<'_>) -> Option<DhGroup> {
+    if answer.p.is_empty() || answer.g.is_empty() {
+        return None;
+    }
+    // It comes from our own moduli file, tested when it was made.
+    let policy = DhPolicy {
+        primality: Primality::Trusted,
+        ..DhPolicy::default()
+    };
+    match DhGroup::new(&answer.p, &answer.g, &policy) {
+        Ok(group) => Some(group),
+        Err(error) => {
+            log.error(&format!("a group of the moduli file is refused: {error}"));
+            None
+        }
     }
 }
 

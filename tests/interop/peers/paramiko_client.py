@@ -7,6 +7,18 @@ import paramiko
 
 from orders import Stream, names, serve
 
+# paramiko answers CLOSE on the thread that alone can go on with a key exchange, and waits there for
+# its end if it has asked for one itself: 30 s later the connection breaks and data is lost that had
+# come. Any server's CLOSE may be on its way then.
+handle_close = paramiko.Channel._handle_close
+
+
+def handle_close_elsewhere(channel, message):
+    threading.Thread(target=handle_close, args=(channel, message), daemon=True).start()
+
+
+paramiko.Channel._handle_close = handle_close_elsewhere
+
 
 def transport_for(order):
     connection = socket.create_connection(("127.0.0.1", int(order["port"])), timeout=20)

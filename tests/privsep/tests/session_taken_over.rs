@@ -7,8 +7,8 @@ use interop::account::is_root;
 use interop::report::skipped;
 use keys::SignatureAlgorithm;
 use privsep::{
-    HostkeysProof, HostkeysProve, Message, Phase, PtyAllocate, PtyGranted, PtyRefused, PtyRelease,
-    SignExchangeHash, Signature,
+    ChooseGroup, Group, HostkeysProof, HostkeysProve, Message, Phase, PtyAllocate, PtyGranted,
+    PtyRefused, PtyRelease, SignExchangeHash, Signature,
 };
 use privsep_tests::double::{host_key, timed};
 use privsep_tests::place::{HASH, Place, exchange};
@@ -83,6 +83,33 @@ fn after_the_login_signatures_come_for_exchanges_and_proofs_at_a_bounded_rate() 
         took.as_millis() >= 1000 - 256 - 1,
         "1000 exchanges in {took:?}"
     );
+}
+
+#[test]
+fn a_rekey_has_one_group_and_where_a_method_needs_one() {
+    let place = Place::new(DOUBLE);
+    let request = ChooseGroup {
+        min_bits: 2048,
+        preferred_bits: 3072,
+        max_bits: 8192,
+    };
+    let method = "diffie-hellman-group-exchange-sha256";
+    let mut monitor = place.monitor(&format!("KexAlgorithms +{method}"));
+    place.bring(&mut monitor, Phase::Session);
+    for _ in 0..3 {
+        let group: Group = monitor.ask(&request);
+        assert!(group.p.len() >= 256);
+        let _: Signature = monitor.ask(&SignExchangeHash {
+            kex_algorithm: method.to_owned(),
+            ..exchange(&[9; 32])
+        });
+    }
+    let _: Group = monitor.ask(&request);
+    monitor.send(&request);
+    monitor.ends_for_a_broken_rule("a second group");
+    let mut monitor = place.at(Phase::Session);
+    monitor.send(&request);
+    monitor.ends_for_a_broken_rule("a group where no method needs one");
 }
 
 #[test]

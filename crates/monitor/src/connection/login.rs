@@ -114,7 +114,7 @@ impl<'c> Login<'c, '_> {
         match request {
             ToMonitor::ChooseGroup(request) => {
                 self.signer
-                    .allow_group()
+                    .allow_group(false, sys::time::monotonic_ms())
                     .map_err(|refusal| self.refused(&refusal))?;
                 let group = choose_group(&request, &self.config.global().moduli_file, self.log);
                 self.channel.send(&group)?;

@@ -22,6 +22,7 @@ use super::accounts::Account;
 use super::ahead::SessionProcess;
 use super::chains::Authenticated;
 use super::channel::{Channel, End};
+use super::groups::choose_group;
 use super::rate::Rate;
 use super::signing::{Refusal, Signer};
 use super::user::{Addresses, LoginUser};
@@ -323,25 +324,22 @@ impl<'c> Session<'c> {
 
     fn serve(&mut self, channel: &mut Channel<'_>, pid: sys::Pid) -> Result<(), End> {
         loop {
-            let now_ms = sys::time::monotonic_ms;
             match channel.request()? {
+                ToMonitor::ChooseGroup(request) => {
+                    self.in_turn(|signer, now_ms| signer.allow_group(true, now_ms))?;
+                    let file = &self.user.options.moduli_file;
+                    channel.send(&choose_group(&request, file, self.log))?;
+                }
                 ToMonitor::SignExchangeHash(request) => {
-                    let blob = loop {
-                        match self.signer.sign_exchange_hash(&request, true, now_ms()) {
-                            Ok(blob) => break blob,
-                            // The rekey waits; nobody else does, in this session's own process.
-                            Err(Refusal::Rate(wait_ms)) => {
-                                std::thread::sleep(std::time::Duration::from_millis(wait_ms));
-                            }
-                            Err(refusal) => return Err(self.violation(&refusal)),
-                        }
-                    };
+                    let blob = self.in_turn(|signer, now_ms| {
+                        signer.sign_exchange_hash(&request, true, now_ms)
+                    })?;
                     channel.send(&Signature { blob })?;
                 }
                 ToMonitor::HostkeysProve(request) => {
                     let signatures = self
                         .signer
-                        .prove(&request, now_ms())
+                        .prove(&request, sys::time::monotonic_ms())
                         .map_err(|refusal| self.violation(&refusal))?;
                     channel.send(&HostkeysProof { signatures })?;
                 }
@@ -355,6 +353,23 @@ impl<'c> Session<'c> {
                     self.release(&terminal, pid);
                 }
                 _ => return Err(End::Violation("request out of place".to_owned())),
+            }
+        }
+    }
+
+    /// What a rekey asks for. Above the rate it waits; nobody else does, in this session's own
+    /// process.
+    fn in_turn<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut Signer, u64) -> Result<T, Refusal>,
+    ) -> Result<T, End> {
+        loop {
+            match ask(&mut self.signer, sys::time::monotonic_ms()) {
+                Ok(given) => return Ok(given),
+                Err(Refusal::Rate(wait_ms)) => {
+                    std::thread::sleep(Duration::from_millis(wait_ms));
+                }
+                Err(refusal) => return Err(self.violation(&refusal)),
             }
         }
     }

@@ -2,7 +2,7 @@
 //! of the negotiated length, and a `hostkeys-prove-00@openssh.com` blob that is built here.
 //!
 //! Invariants: no other bytes are signed; the session identifier is the first hash and never
-//! changes; after the login signatures come at a bounded rate.
+//! changes; after the login signatures, and groups for them, come at a bounded rate.
 
 use keys::{PrivateKey, SignatureAlgorithm};
 use privsep::{HostKey, HostkeysProve, Secret, SignExchangeHash};
@@ -15,6 +15,11 @@ use super::rate::Rate;
 /// gets no more than this either.
 const REKEY_BURST: u64 = 256;
 const REKEY_REFILL_MS: u64 = 1;
+
+/// The same for groups, each of which costs reading the moduli file; what both sides then compute
+/// with one takes longer.
+const GROUP_BURST: u64 = 64;
+const GROUP_REFILL_MS: u64 = 20;
 
 /// The same for proofs of host keys, which are asked for once.
 const PROOF_BURST: u64 = 256;
@@ -41,8 +46,9 @@ pub(crate) struct Signer {
     session_id: Option<Vec<u8>>,
     /// The host key blob that the first exchange was signed for.
     first_host_key: Option<Vec<u8>>,
-    /// A group for Diffie-Hellman was handed out.
+    /// A group for Diffie-Hellman was handed out, and no hash signed since.
     group_given: bool,
+    groups: Rate,
     rekeys: Rate,
     proofs: Rate,
 }
@@ -64,6 +70,7 @@ impl Signer {
             session_id: None,
             first_host_key: None,
             group_given: false,
+            groups: Rate::new(GROUP_BURST, GROUP_REFILL_MS, now_ms),
             rekeys: Rate::new(REKEY_BURST, REKEY_REFILL_MS, now_ms),
             proofs: Rate::new(PROOF_BURST, PROOF_REFILL_MS, now_ms),
         }
@@ -84,9 +91,9 @@ impl Signer {
         self.first_host_key.as_deref()
     }
 
-    /// Whether the first exchange may have a group of the moduli file: once, and where a method
-    /// that needs one is configured. Each costs reading that file.
-    pub(crate) fn allow_group(&mut self) -> Result<(), Refusal> {
+    /// Whether an exchange may have a group of the moduli file: one, and where a method that needs
+    /// one is configured. `rekey` is true after the login.
+    pub(crate) fn allow_group(&mut self, rekey: bool, now_ms: u64) -> Result<(), Refusal> {
         let needed = self.kex_algorithms.iter().any(|name| {
             crypto::kex::KexAlgorithm::from_name(name)
                 == Some(crypto::kex::KexAlgorithm::DhGroupExchangeSha256)
@@ -94,9 +101,13 @@ impl Signer {
         if !needed {
             return Err(Refusal::Violation("group exchange is not configured"));
         }
-        if core::mem::replace(&mut self.group_given, true) {
+        if self.group_given {
             return Err(Refusal::Violation("a second group for one exchange"));
         }
+        if rekey && !self.groups.take(1, now_ms) {
+            return Err(Refusal::Rate(GROUP_REFILL_MS));
+        }
+        self.group_given = true;
         Ok(())
     }
 
@@ -127,6 +138,7 @@ impl Signer {
             &request.host_key_algorithm,
             &request.hash,
         )?;
+        self.group_given = false;
         if self.session_id.is_none() {
             self.session_id = Some(request.hash.clone());
             self.first_host_key = Some(blob);

@@ -147,9 +147,33 @@ fn proofs_are_over_our_own_blob_and_bounded() {
 }
 
 #[test]
-fn a_group_is_handed_out_once_and_where_it_is_needed() {
-    assert!(matches!(signer().allow_group(), Err(Refusal::Violation(_))));
-    let mut signer = with_methods(&["diffie-hellman-group-exchange-sha256"]);
-    assert_eq!(signer.allow_group(), Ok(()));
-    assert!(matches!(signer.allow_group(), Err(Refusal::Violation(_))));
+fn an_exchange_has_one_group_and_where_it_is_needed() {
+    for rekey in [false, true] {
+        assert!(matches!(
+            signer().allow_group(rekey, 0),
+            Err(Refusal::Violation(_))
+        ));
+        let mut signer = with_methods(&["diffie-hellman-group-exchange-sha256"]);
+        assert_eq!(signer.allow_group(rekey, 0), Ok(()));
+        assert!(matches!(
+            signer.allow_group(rekey, 0),
+            Err(Refusal::Violation(_))
+        ));
+    }
+}
+
+#[test]
+fn groups_after_the_login_come_at_a_bounded_rate() {
+    let method = "diffie-hellman-group-exchange-sha256";
+    let mut signer = with_methods(&[method]);
+    let request = request(method, 32);
+    for _ in 0..GROUP_BURST {
+        assert_eq!(signer.allow_group(true, 0), Ok(()));
+        signer.sign_exchange_hash(&request, true, 0).unwrap();
+    }
+    let later = Err(Refusal::Rate(GROUP_REFILL_MS));
+    assert_eq!(signer.allow_group(true, 0), later);
+    assert_eq!(signer.allow_group(true, GROUP_REFILL_MS - 1), later);
+    // Who waits has it.
+    assert_eq!(signer.allow_group(true, GROUP_REFILL_MS), Ok(()));
 }

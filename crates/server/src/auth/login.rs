@@ -4,7 +4,6 @@
 //! waited its minimum time before a failure; this process never judges one itself, so that all
 //! ways to fail look the same (RFC 4252 §5.1).
 
-use crypto::kex::{DhGroup, DhPolicy, Primality};
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Frame, Group,
     KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, Message, Secret,
@@ -135,21 +134,7 @@ impl<'a> Login<'a> {
             preferred_bits,
             max_bits,
         })?;
-        let found = !group.p.is_empty() && !group.g.is_empty();
-        // The group comes from our own moduli file, tested when it was made.
-        let policy = DhPolicy {
-            primality: Primality::Trusted,
-            ..DhPolicy::default()
-        };
-        let group = match found.then(|| DhGroup::new(&group.p, &group.g, &policy)) {
-            Some(Err(error)) => {
-                self.log
-                    .error(&format!("a group of the moduli file is refused: {error}"));
-                None
-            }
-            other => other.and_then(Result::ok),
-        };
-        connection.provide_group(group)?;
+        connection.provide_group(transport::group(&group, &self.log))?;
         Ok(())
     }
 

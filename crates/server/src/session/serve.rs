@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use driver::{Driver, DriverError, Notice};
-use privsep::{HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
+use privsep::{ChooseGroup, Group, HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
 use proto::{ChannelId, Event};
 use wire::message::{open_failure, reason};
 use wire::names;
@@ -203,6 +203,11 @@ impl<'a> Serve<'a> {
                 key,
                 hash,
             } => self.sign(kex, algorithm, &key, hash.as_ref()),
+            Event::ChooseGroup {
+                min,
+                preferred,
+                max,
+            } => self.choose_group(min, preferred, max),
             Event::HostKeysProve { keys } => self.prove_host_keys(&keys),
             Event::NoMoreSessions => {
                 self.no_more_sessions = true;
@@ -399,6 +404,22 @@ impl<'a> Serve<'a> {
             Some(Channel::Tcp(tcp)) => tcp.hang_up(&mut self.driver),
             None => {}
         }
+    }
+
+    fn choose_group(
+        &mut self,
+        min_bits: u32,
+        preferred_bits: u32,
+        max_bits: u32,
+    ) -> Result<(), SessionError> {
+        let answer: Group = self.context.rpc.ask(&ChooseGroup {
+            min_bits,
+            preferred_bits,
+            max_bits,
+        })?;
+        let group = transport::group(&answer, &self.context.log);
+        self.driver.connection().provide_group(group)?;
+        Ok(())
     }
 
     fn sign(
