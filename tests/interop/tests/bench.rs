@@ -40,7 +40,7 @@ fn echoes_and_memory_are_measured_and_shown_as_a_page() {
     let scratch = Scratch::new();
     let page = scratch.join("page.html");
     let outcome = bench(&format!(
-        "--pairs 1 --pairing ours-ours --sessions 2 --html {} echo idle",
+        "--pairs 1 --size 4 --pairing ours-ours --sessions 2 --html {} echo idle",
         page.display()
     ));
     assert_eq!(outcome.status, 0, "{}", outcome.summary());

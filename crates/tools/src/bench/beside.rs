@@ -28,7 +28,8 @@ const TRIPS: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two of them: somebody who types fast takes ten times as long.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What has come before the first, bytes: by then windows and buffers have their size.
+/// What has come before the first, bytes, where a transfer is to be so large: by then windows and
+/// buffers have their size.
 const BEFORE: u64 = 64 << 20;
 /// How long that may take.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -111,7 +112,8 @@ fn round(bench: &Bench, chain: Chain, labs: &mut [Result<Lab, String>]) -> Resul
     let moved = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&moved);
     let download = thread::spawn(move || count(stdout, &counted));
-    let round = trips(stdin, stderr, &moved);
+    let before = BEFORE.min(bench.settings.bytes());
+    let round = trips(stdin, stderr, &moved, before);
     // The download has no end of its own.
     kill(child.id());
     child.wait()?;
@@ -138,10 +140,15 @@ fn count(mut from: ChildStdout, moved: &AtomicU64) {
     }
 }
 
-fn trips(mut stdin: ChildStdin, mut stderr: ChildStderr, moved: &AtomicU64) -> io::Result<Round> {
+fn trips(
+    mut stdin: ChildStdin,
+    mut stderr: ChildStderr,
+    moved: &AtomicU64,
+    before: u64,
+) -> io::Result<Round> {
     wait_ready(&mut stderr)?;
     let begun = Instant::now();
-    while moved.load(Relaxed) < BEFORE {
+    while moved.load(Relaxed) < before {
         if begun.elapsed() > START_LIMIT {
             return Err(io::Error::other("the download did not start"));
         }

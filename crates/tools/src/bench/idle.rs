@@ -42,15 +42,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
         (What::Silent, "server, a connection that says nothing"),
     ];
     for (what, title) in rows {
-        let entries = bench
-            .suites
-            .iter()
-            .enumerate()
-            .map(|(index, suite)| {
-                let part = if index == 0 { Part::Ours } else { Part::Peer };
-                Entry::new(&suite.name, part)
-            })
-            .collect();
+        let (suites, entries): (Vec<usize>, Vec<_>) = bench.served().into_iter().unzip();
         let group = Group {
             row: Row::Idle.name(),
             title: title.into(),
@@ -63,9 +55,10 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
         };
         emit(
             bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-                let suite = bench.suites.get(index).ok_or("no such suite")?;
+                let server = *suites.get(index).ok_or("no such entry")?;
+                let suite = bench.suites.get(server).ok_or("no such suite")?;
                 let mut lab =
-                    bench.lab(index, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
+                    bench.lab(server, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
                 lab.serve()?;
                 match what {
                     What::Silent => silent(suite, &lab, sessions),

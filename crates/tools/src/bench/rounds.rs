@@ -65,6 +65,20 @@ impl Bench {
             .collect()
     }
 
+    /// The suites whose servers the chains lead to, each once and with its entry: for what is
+    /// measured of a suite by itself.
+    pub(super) fn served(&self) -> Vec<(usize, Entry)> {
+        let mut servers: Vec<usize> = self.chains().iter().map(|(ends, _)| ends.server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        let entry = |server: usize| {
+            let name = self.suites.get(server).map(|suite| suite.name.as_str());
+            let part = if server == 0 { Part::Ours } else { Part::Peer };
+            (server, Entry::new(name.unwrap_or("?"), part))
+        };
+        servers.into_iter().map(entry).collect()
+    }
+
     fn entry(&self, chain: Chain) -> Entry {
         let name = |index: usize| {
             self.suites
@@ -201,6 +215,19 @@ mod tests {
                 "F → F", "a → a", "b → b", "F → a", "F → b", "a → F", "b → F"
             ]
         );
+    }
+
+    #[test]
+    fn what_is_measured_of_a_suite_is_measured_of_those_asked_for() {
+        for (pairings, expected) in [
+            (&Pairing::ALL[..], &["F", "a", "b"][..]),
+            (&[Pairing::OursOurs], &["F"]),
+            (&[Pairing::PeerPeer, Pairing::OursPeer], &["a", "b"]),
+        ] {
+            let served = bench(pairings).served();
+            let labels: Vec<&str> = served.iter().map(|(_, it)| it.label.as_str()).collect();
+            assert_eq!(labels, expected);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proto::{Connection, Event, Output, TransportConfig};
 
-use super::super::figures::{Cpu, Emit, Entry, Group, Part, Per, Unit};
+use super::super::figures::{Cpu, Emit, Group, Per, Unit};
 use super::super::options::Row;
 use super::super::rounds::{Bench, Miss, Sample};
 use crate::lab::{Kind, Suite};
@@ -39,26 +39,23 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
 fn of_all(bench: &Bench, up_to: UpTo, title: &str) -> Group {
     let asked = u32::try_from(bench.settings.logins);
     let connections = asked.map_or(MAX_CONNECTIONS, |asked| asked.min(MAX_CONNECTIONS));
-    let suites = bench.suites.iter().enumerate();
-    let entries = suites.map(|(index, suite)| {
-        let part = if index == 0 { Part::Ours } else { Part::Peer };
-        Entry::new(&suite.name, part)
-    });
+    let (suites, entries): (Vec<usize>, Vec<_>) = bench.served().into_iter().unzip();
     let group = Group {
         row: Row::Login.name(),
         title: title.into(),
         unit: Unit::Milliseconds,
         per: Per::Connection,
-        entries: entries.collect(),
+        entries,
         notes: vec![format!(
             "{connections} a round, one after the other, by a client within this program"
         )],
     };
     let mut methods = vec![String::new(); group.entries.len()];
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-        let suite = bench.suites.get(index).ok_or("no such suite")?;
+        let server = *suites.get(index).ok_or("no such entry")?;
+        let suite = bench.suites.get(server).ok_or("no such suite")?;
         let lines = format!("MaxStartups 1000\n{}", bears_strangers(suite));
-        let mut lab = bench.lab(index, &bench.servers, &lines)?;
+        let mut lab = bench.lab(server, &bench.servers, &lines)?;
         lab.serve()?;
         let address = lab.address();
         let begun = Instant::now();

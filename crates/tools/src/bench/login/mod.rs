@@ -81,8 +81,7 @@ fn one_by_one(bench: &Bench) -> Group {
             "cold: without what the last login taught (LoginCache no)".into(),
         ],
     };
-    let rounds = bench.settings.rounds(ROUNDS);
-    let mut group = bench.alternate(group, rounds, |index| {
+    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
         let (Some(visit), Some(lab)) = (visits.get(index), labs.get_mut(index)) else {
             return Err("no such chain".into());
         };
@@ -95,23 +94,29 @@ fn one_by_one(bench: &Bench) -> Group {
         login(suite, lab, visit.options)
     });
     let labs = labs.iter_mut().map(|lab| lab.as_mut().ok());
-    share_server_time(&mut group, labs, rounds);
+    share_server_time(bench, &mut group, labs);
     group
 }
 
 /// Ends the servers that ran through all rounds, and shares out the CPU time that they used.
 fn share_server_time<'l>(
+    bench: &Bench,
     group: &mut Group,
     labs: impl Iterator<Item = Option<&'l mut Lab>>,
-    rounds: usize,
 ) {
     for (entry, lab) in group.entries.iter_mut().zip(labs) {
         let Some(lab) = lab else { continue };
-        #[allow(clippy::cast_precision_loss)]
         match lab.stop() {
             Ok(all) => {
-                let each = all.as_secs_f64() / (rounds + 1) as f64;
+                // With the round that does not count.
+                #[allow(clippy::cast_precision_loss)]
+                let logins = (entry.values.len() + 1) as f64;
+                let each = all.as_secs_f64() / logins;
                 entry.cpu.iter_mut().for_each(|cpu| cpu.server = each);
+            }
+            // The signal has ended the server, too.
+            Err(_) if (bench.interrupted)() => {
+                entry.cpu.iter_mut().for_each(|cpu| cpu.server = f64::NAN);
             }
             Err(error) => entry.missing = Some(error.into()),
         }
@@ -141,7 +146,7 @@ fn at_once(bench: &Bench) -> Group {
             Kind::Ours | Kind::OpenSsh => AT_ONCE,
         };
         let mut lab = bench.lab(chain.server, &bench.servers, "MaxStartups 1000")?;
-        let (sample, crowd) = crowd(client, &mut lab, clients, logins)?;
+        let (sample, crowd) = crowd(client, &mut lab, (clients, logins), bench.interrupted)?;
         if let Some(crowds) = crowds.get_mut(index) {
             crowds.push(crowd);
         }
@@ -172,12 +177,13 @@ struct Crowd {
     failed: Vec<Miss>,
 }
 
-/// `logins` logins by `clients` at once: how many succeeded a second, and what else there is to say.
+/// `(clients, logins)`: so many logins by so many clients at once: how many succeeded a second, and
+/// what else there is to say. Of one that an interrupt cut off there is nothing to say.
 fn crowd(
     suite: &Suite,
     lab: &mut Lab,
-    clients: usize,
-    logins: usize,
+    (clients, logins): (usize, usize),
+    interrupted: fn() -> bool,
 ) -> Result<(Sample, Crowd), Miss> {
     lab.serve()?;
     let begun = Instant::now();
@@ -185,7 +191,7 @@ fn crowd(
     let shared: &Lab = lab;
     let each = || {
         let mut outcomes = Vec::new();
-        while next.fetch_add(1, Ordering::Relaxed) < logins {
+        while !interrupted() && next.fetch_add(1, Ordering::Relaxed) < logins {
             outcomes.push(login(suite, shared, &[]));
         }
         outcomes
@@ -201,6 +207,10 @@ fn crowd(
             .collect()
     });
     let seconds = begun.elapsed().as_secs_f64();
+    if interrupted() {
+        // The signal has hit the clients, too: that they failed says nothing about the server.
+        return Err("interrupted".into());
+    }
     let (mut samples, mut failed) = (Vec::new(), Vec::new());
     for outcome in ran.into_iter().flatten() {
         match outcome {
@@ -259,4 +269,28 @@ fn login(suite: &Suite, lab: &Lab, options: &[&str]) -> Result<Sample, Miss> {
             server: 0.0,
         }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_that_is_interrupted_ends_early_and_without_figures() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let Ok(suite) = Suite::openssh() else {
+            println!("skipped: no OpenSSH");
+            return;
+        };
+        let mut lab = Lab::start(&suite, "").unwrap();
+        lab.admit(&suite).unwrap();
+        let (_, whole) = crowd(&suite, &mut lab, (2, 4), || false).unwrap();
+        assert!(whole.failed.is_empty(), "{:?}", whole.failed);
+        let cut = crowd(&suite, &mut lab, (1, 1000), || {
+            ASKED.fetch_add(1, Ordering::Relaxed) >= 2
+        });
+        assert_eq!(cut.unwrap_err().why(), "interrupted");
+        // Before each of two logins, before the third, and at the end.
+        assert_eq!(ASKED.load(Ordering::Relaxed), 4);
+    }
 }

@@ -49,8 +49,7 @@ pub(super) fn measure(bench: &Bench) -> Group {
         .iter()
         .map(|(_, value)| prepare(bench, value))
         .collect();
-    let rounds = bench.settings.rounds(ROUNDS);
-    let mut group = bench.alternate(group, rounds, |index| {
+    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
         let place = labs.get_mut(index).ok_or("no such tier")?;
         let (suite, lab) = place.as_mut().map_err(|why| why.clone())?;
         lab.serve()?;
@@ -58,7 +57,7 @@ pub(super) fn measure(bench: &Bench) -> Group {
     });
     let labs = labs.iter_mut().map(|place| place.as_mut().ok());
     let labs = labs.map(|place| place.map(|(_, lab)| lab));
-    share_server_time(&mut group, labs, rounds);
+    share_server_time(bench, &mut group, labs);
     let whole = group.entries.first().and_then(Entry::median);
     for entry in &mut group.entries {
         let times = entry.median().zip(whole);
