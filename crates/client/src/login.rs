@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use config::client::ClientOptions;
+use config::types::HwCompression;
 use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
 use proto::{Connection, Direction, Event, Negotiated, ShortOffer, TransportConfig};
 use wire::message::reason;
@@ -491,8 +492,19 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
     }
 }
 
-/// `-v`: what is sent is compressed from now on; `engine` is zstd's name where that compresses.
-pub(crate) fn announce_compression(options: &ClientOptions, zstd: Option<&str>) {
+/// `-v`: what is sent is compressed from now on, and by whom; or that a library which was asked for
+/// has nothing to do.
+pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Connection) {
+    if !connection.is_compressing() {
+        if options.hw_compression != HwCompression::No {
+            let why = match options.compression {
+                false => "is not asked for (Compression, -C)",
+                true => "was not agreed on",
+            };
+            debug1!("compression {why}: EnableHwCompression does nothing");
+        }
+        return;
+    }
     let level = options.compression_level;
     debug1!("Enabling compression at level {level}.");
     let adaptive = if options.compression_adaptive {
@@ -500,11 +512,13 @@ pub(crate) fn announce_compression(options: &ClientOptions, zstd: Option<&str>) 
     } else {
         ""
     };
-    if let Some(engine) = zstd {
+    let engine = connection.compress_engine().unwrap_or_default();
+    let Some(compressor) = connection.compressor() else {
         let own = proto::zstd_level(level);
         debug1!("compression: engine {engine}, its level {own}, threads 1{adaptive}");
         return;
-    }
+    };
+    let library = compressor.has_provider();
     if options.compression_zstd {
         let why = if options.hardware().is_some() {
             "EnableHwCompression asks for a library"
@@ -516,7 +530,12 @@ pub(crate) fn announce_compression(options: &ClientOptions, zstd: Option<&str>) 
     let threads = options
         .compression_threads
         .map_or("auto".to_owned(), |threads| threads.to_string());
-    debug1!("compression: deflate engine internal (packet mode), threads {threads}{adaptive}");
+    if library {
+        let engine = one_line(&engine);
+        debug1!("compression: deflate engine {engine}, threads {threads}{adaptive}");
+    } else {
+        debug1!("compression: deflate engine internal (packet mode), threads {threads}{adaptive}");
+    }
 }
 
 /// `-v`: what compression has come to, in both directions.

@@ -337,17 +337,11 @@ fn serve(
     if let Some(cache) = cache.as_deref_mut() {
         cache.learn(secured.lesson(logged_in.key.clone(), careful));
     }
-    if secured.driver.connection().is_compressing() {
-        let connection = secured.driver.connection();
-        let zlib = connection.compressor().is_some();
-        let zstd = connection.compress_engine().filter(|_| !zlib);
-        login::announce_compression(options, zstd.as_deref());
-        if let (Some(accelerator), Some(compressor)) =
-            (accelerator, secured.driver.connection().compressor())
-        {
-            compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
-        }
+    let connection = secured.driver.connection();
+    if let (Some(accelerator), Some(compressor)) = (accelerator, connection.compressor()) {
+        compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
     }
+    login::announce_compression(options, connection);
     // What the system takes back in one piece is not taken apart first. A proxy and a helper are
     // told by its end that theirs has come.
     let ends_with_process =
