@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use sftp::extension::{self, Extended};
@@ -13,6 +12,7 @@ use sftp::{Attributes, Code, own};
 
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::plan::shown;
+use crate::source::hash::{self, Hashing};
 use crate::text;
 
 /// A pair to compare.
@@ -34,7 +34,7 @@ struct Current {
     waiting: u32,
     asked: bool,
     closing: bool,
-    hash: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
+    hash: Option<Hashing>,
     error: Option<String>,
 }
 
@@ -149,10 +149,7 @@ impl Current {
             });
             session.send(token(Op::Hash), &Request::Extended(request));
             if let Ok(file) = self.file.try_clone() {
-                let len = self.len;
-                self.hash = Some(std::thread::spawn(move || {
-                    crate::source::hash::blocks(&file, 0, len, 0)
-                }));
+                self.hash = Some(hash::begin(file, self.len, 0));
             }
             return true;
         }
@@ -176,13 +173,13 @@ impl Current {
     }
 
     fn hashed(&mut self, reply: &Reply<'_>) {
-        let ours = self.hash.take().and_then(|thread| thread.join().ok());
+        let ours = self.hash.take().and_then(|hashing| hashing.join().ok());
         let theirs = match reply {
             Reply::Extended(fields) => own::Hashes::decode(fields).ok(),
             _ => None,
         };
         match (ours, theirs) {
-            (Some(Ok(ours)), Some(theirs)) => {
+            (Some(ours), Some(theirs)) => {
                 if theirs.len != self.len || theirs.hashes != ours {
                     self.fail("the content differs");
                 }

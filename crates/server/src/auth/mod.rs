@@ -1,9 +1,10 @@
 //! The process that speaks to a client that has not logged in: version exchange, key exchange
 //! and user authentication (RFC 4253, 4252, 4256), in a sandbox.
 //!
-//! Version line and KEXINIT may have left already ([`greeting`](mod@greeting)); //! [`start`] takes what the monitor hands down, closes the sandbox and, where this process was
-//! started ahead of its connection, waits for that; [`link`] moves bytes
-//! between the socket and the connection; [`login`] turns the connection's events into requests
+//! Version line and KEXINIT may have left already ([`greeting`](mod@greeting)). [`start`] takes
+//! what the monitor hands down, closes the sandbox and, where this process was started ahead of
+//! its connection, waits for that; [`link`] moves bytes between the socket and the connection;
+//! [`login`] turns the connection's events into requests
 //! to the monitor and its answers into commands. Who may log in is decided there, in `monitor`.
 //!
 //! Invariants: nothing is read from the network before the sandbox is closed, or while an

@@ -777,9 +777,9 @@ impl Job {
     fn equal_hashes(&mut self, reply: &Reply<'_>) -> u64 {
         let here = self.sink.as_ref().map_or(0, Sink::len_before);
         let here = here.min(self.end.unwrap_or(0));
-        let ours = self.proof.take().and_then(|thread| thread.join().ok());
+        let ours = self.proof.take().and_then(|proof| proof.join().ok());
         match (reply, ours) {
-            (Reply::Extended(fields), Some(Ok(ours))) => proven_len(fields, &ours, here),
+            (Reply::Extended(fields), Some(ours)) => proven_len(fields, &ours, here),
             _ => 0,
         }
     }

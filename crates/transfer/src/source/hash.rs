@@ -15,19 +15,34 @@ const READ_BYTES: usize = 128 << 10;
 const MAX_THREADS: usize = 8;
 
 /// A range that is being hashed, beside what goes on.
-pub type Hashing = JoinHandle<io::Result<Vec<u8>>>;
+#[derive(Debug)]
+pub struct Hashing(io::Result<JoinHandle<io::Result<Vec<u8>>>>);
+
+impl Hashing {
+    /// Waits for the hashes.
+    ///
+    /// # Errors
+    /// As [`blocks`]; that there is no thread to be had.
+    pub fn join(self) -> io::Result<Vec<u8>> {
+        joined(self.0?.join())
+    }
+}
 
 /// Begins [`blocks`], on as many threads as may be had.
 pub fn begin(file: impl Borrow<File> + Send + Sync + 'static, len: u64, block_len: u64) -> Hashing {
-    std::thread::spawn(move || by_many(file.borrow(), len, block_len))
+    let thread = std::thread::Builder::new();
+    Hashing(thread.spawn(move || by_many(file.borrow(), len, block_len)))
 }
 
 /// The hash of each block, as [`blocks`] gives them: each thread takes a part of the range that
 /// begins with a block.
 fn by_many(file: &File, len: u64, block_len: u64) -> io::Result<Vec<u8>> {
+    if block_len == 0 {
+        return blocks(file, 0, len, block_len);
+    }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let count = u64::try_from((processors / 2).clamp(1, MAX_THREADS)).unwrap_or(1);
-    let blocks_each = len.div_ceil(block_len.max(1)).div_ceil(count);
+    let blocks_each = len.div_ceil(block_len).div_ceil(count);
     let part = blocks_each.saturating_mul(block_len);
     if part >= len {
         return blocks(file, 0, len, block_len);
@@ -36,15 +51,23 @@ fn by_many(file: &File, len: u64, block_len: u64) -> io::Result<Vec<u8>> {
         let parts: Vec<_> = (0..count)
             .map(|index| index * part)
             .filter(|begin| *begin < len)
-            .map(|begin| scope.spawn(move || blocks(file, begin, part.min(len - begin), block_len)))
+            .map(|begin| {
+                let thread = std::thread::Builder::new();
+                thread.spawn_scoped(scope, move || {
+                    blocks(file, begin, part.min(len - begin), block_len)
+                })
+            })
             .collect();
         let mut hashes = Vec::new();
         for part in parts {
-            let done = part.join();
-            hashes.extend(done.map_err(|_| io::Error::other("hashing panicked"))??);
+            hashes.extend(joined(part?.join())?);
         }
         Ok(hashes)
     })
+}
+
+fn joined(done: std::thread::Result<io::Result<Vec<u8>>>) -> io::Result<Vec<u8>> {
+    done.map_err(|_| io::Error::other("hashing panicked"))?
 }
 
 /// The hash of each block of `block_len` bytes from `offset` to `offset + len` (0: one block),
@@ -100,20 +123,27 @@ mod tests {
             (1_000_003, 4096),
             (1_000_003, 1 << 20),
             (70_000, 65_536),
+            (70_000, 0),
             (0, 4096),
+            (0, 0),
         ] {
             let file = File::open(&path).unwrap();
             let one = blocks(&file, 0, len, block_len).unwrap();
-            let many = begin(file, len, block_len).join().unwrap().unwrap();
+            let many = begin(file, len, block_len).join().unwrap();
             assert_eq!(one, many, "{len} by {block_len}");
-            let first = usize::try_from(len.min(block_len)).unwrap();
+            let first = if block_len == 0 {
+                len
+            } else {
+                len.min(block_len)
+            };
+            let first = usize::try_from(first).unwrap();
             assert_eq!(
                 one[..HASH_BYTES],
                 *blake3::hash(&content[..first]).as_bytes()
             );
         }
         let short = begin(File::open(&path).unwrap(), 1_000_004, 4096);
-        let why = short.join().unwrap().unwrap_err();
+        let why = short.join().unwrap_err();
         assert_eq!(why.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -263,11 +263,8 @@ impl Job {
 
     /// The end of what is equal on both sides.
     fn compare_hashes(&mut self, fields: &[u8], there: u64) -> u64 {
-        let here = self.proof.take().and_then(|thread| thread.join().ok());
-        match here {
-            Some(Ok(ours)) => proven_len(fields, &ours, there),
-            _ => 0,
-        }
+        let here = self.proof.take().and_then(|proof| proof.join().ok());
+        here.map_or(0, |ours| proven_len(fields, &ours, there))
     }
 
     /// Bytes of the end of what is there.
