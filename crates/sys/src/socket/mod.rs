@@ -187,6 +187,21 @@ pub fn connect_finish(fd: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the other end has said that nothing more comes, or the connection is broken. Bytes may
+/// wait before that. Asks without waiting.
+///
+/// # Errors
+/// The kernel's error.
+pub fn peer_has_ended(fd: impl AsFd) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let fd = fd.as_fd();
+    let mut fds = [PollFd::new(&fd, PollFlags::RDHUP)];
+    poll(&mut fds, Some(&Timespec::default()))?;
+    let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    Ok(fds[0].revents().intersects(ends))
+}
+
 /// The address of this end, v4-mapped v6 turned into plain v4.
 ///
 /// # Errors

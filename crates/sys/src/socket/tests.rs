@@ -39,6 +39,20 @@ fn a_connection_is_nodelay_nonblocking_and_cloexec_on_both_ends() {
 }
 
 #[test]
+fn the_end_of_the_other_side_is_seen_behind_what_it_said() {
+    let (client, server) = connected();
+    assert!(!peer_has_ended(&server).unwrap());
+    crate::io::write_all(&client, b"word").unwrap();
+    crate::io::wait_readable(&server, None).unwrap();
+    assert!(!peer_has_ended(&server).unwrap());
+    drop(client);
+    while !peer_has_ended(&server).unwrap() {
+        std::thread::yield_now();
+    }
+    assert_eq!(crate::io::bytes_available(&server).unwrap(), 4);
+}
+
+#[test]
 fn accept_without_a_connection_would_block() {
     let listener = listen(loopback(), 5, true, false).unwrap();
     let error = accept(&listener).unwrap_err();

@@ -78,11 +78,12 @@ impl Listener<'_> {
         };
         // Whoever has it next waits for it by other means.
         let _ = self.epoll.remove(&accepted.network);
-        match sys::io::bytes_available(&accepted.network) {
-            // Readable, and nothing to read.
-            Ok(0) => self.closed(&accepted, now_ms),
-            Ok(_) | Err(_) => self.serve(token, accepted, now_ms),
+        // What came with a SYN (TCP Fast Open) is not counted before the handshake is over.
+        let nothing = matches!(sys::io::bytes_available(&accepted.network), Ok(0));
+        if nothing && sys::socket::peer_has_ended(&accepted.network).unwrap_or(false) {
+            return self.closed(&accepted, now_ms);
         }
+        self.serve(token, accepted, now_ms);
     }
 
     /// Starts the processes of all that were greeted.
