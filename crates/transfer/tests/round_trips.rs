@@ -2,6 +2,7 @@
 //! longer than its bytes.
 
 mod liar;
+mod served;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +10,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use packet::PacketBuf;
 use sftp::server::Permits;
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::get::{Get, Item as GetItem};
@@ -17,31 +17,10 @@ use transfer::options::{Options, Resume};
 use transfer::plan::glob;
 use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
-use transfer::serve::{Buffers, Level, Log, Serve, Work};
+use transfer::serve::{Serve, Work};
 
 use liar::{Heard, Place, bytes};
-
-struct Plain;
-
-impl Buffers for Plain {
-    fn take(&mut self, capacity: usize) -> PacketBuf {
-        PacketBuf::with_capacity(capacity)
-    }
-
-    fn max_bytes(&self) -> usize {
-        32_768
-    }
-}
-
-struct Silent;
-
-impl Log for Silent {
-    fn wants(&self, _level: Level) -> bool {
-        false
-    }
-
-    fn line(&self, _level: Level, _text: &str) {}
-}
+use served::{Plain, Silent};
 
 /// Our server at the end of a path so long that the client has said all it can before the first
 /// answer comes.

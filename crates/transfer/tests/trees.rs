@@ -2,6 +2,7 @@
 //! nothing speaks against it, and the same files as by the plain way.
 
 mod liar;
+mod served;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,37 +11,15 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use packet::PacketBuf;
 use sftp::server::Permits;
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::get::{Get, Item};
 use transfer::options::{Options, Resume};
 use transfer::remote::Remote;
-use transfer::serve::{Buffers, Level, Log, Serve};
+use transfer::serve::Serve;
 
 use liar::{Heard, Place, bytes};
-
-struct Plain;
-
-impl Buffers for Plain {
-    fn take(&mut self, capacity: usize) -> PacketBuf {
-        PacketBuf::with_capacity(capacity)
-    }
-
-    fn max_bytes(&self) -> usize {
-        32_768
-    }
-}
-
-struct Silent;
-
-impl Log for Silent {
-    fn wants(&self, _level: Level) -> bool {
-        false
-    }
-
-    fn line(&self, _level: Level, _text: &str) {}
-}
+use served::{Plain, Silent};
 
 /// Our server, fed and asked by hand.
 struct Direct {

@@ -1,0 +1,28 @@
+//! What our own server needs around it, where there is no connection.
+
+use packet::PacketBuf;
+use transfer::serve::{Buffers, Level, Log};
+
+/// Buffers from no pool.
+pub struct Plain;
+
+impl Buffers for Plain {
+    fn take(&mut self, capacity: usize) -> PacketBuf {
+        PacketBuf::with_capacity(capacity)
+    }
+
+    fn max_bytes(&self) -> usize {
+        32_768
+    }
+}
+
+/// Logs nothing.
+pub struct Silent;
+
+impl Log for Silent {
+    fn wants(&self, _level: Level) -> bool {
+        false
+    }
+
+    fn line(&self, _level: Level, _text: &str) {}
+}
