@@ -287,6 +287,33 @@ impl Matcher {
         }
     }
 
+    /// What a search in longer lists begins with: a match of the three bytes at `at`, which is entered
+    /// among them, where `LISTS` says so and one so short is wanted; no distance if there is none.
+    #[inline(always)]
+    pub(super) fn by_three<const LISTS: u8>(
+        &mut self,
+        view: View<'_>,
+        at: usize,
+        reach: usize,
+        search: Search,
+    ) -> Match {
+        let mut best = Match {
+            length: search.longer_than.max(3),
+            distance: 0,
+        };
+        if LISTS == THREES {
+            let word = view.four(at);
+            let back3 = self.enter3(word, at);
+            if search.longer_than < 3 && back3.wrapping_sub(1) < reach {
+                let differ = view.four(at.wrapping_sub(back3)) ^ word;
+                if differ << 8 == 0 {
+                    best.distance = back3;
+                }
+            }
+        }
+        best
+    }
+
     /// Enters `at` and finds the longest match for the bytes there, of those the nearest.
     /// `at + search.most` is at most the end, and `search.most` at least 4.
     #[inline(always)]
@@ -302,19 +329,7 @@ impl Matcher {
         self.prefetch::<LISTS>(view, at + 1);
         // A position further back is not in the window, or too far away.
         let reach = at.min(MOST_BACK);
-        let mut best = Match {
-            length: search.longer_than.max(3),
-            distance: 0,
-        };
-        if LISTS == THREES {
-            let back3 = self.enter3(word, at);
-            if search.longer_than < 3 && back3.wrapping_sub(1) < reach {
-                let differ = view.four(at.wrapping_sub(back3)) ^ word;
-                if differ << 8 == 0 {
-                    best.distance = back3;
-                }
-            }
-        }
+        let mut best = self.by_three::<LISTS>(view, at, reach, search);
         if best.length >= search.most {
             return best;
         }

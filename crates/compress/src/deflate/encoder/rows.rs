@@ -115,19 +115,7 @@ impl Matcher {
         let word = eight as u32;
         let reach = at.min(MOST_BACK);
         let number = self.number(at) as u16;
-        let mut best = Match {
-            length: search.longer_than.max(3),
-            distance: 0,
-        };
-        if LISTS == THREES {
-            let back3 = self.enter3(word, at);
-            if search.longer_than < 3 && back3.wrapping_sub(1) < reach {
-                let differ = view.four(at.wrapping_sub(back3)) ^ word;
-                if differ << 8 == 0 {
-                    best.distance = back3;
-                }
-            }
-        }
+        let mut best = self.by_three::<LISTS>(view, at, reach, search);
         let (row, tag) = place::<LISTS>(eight);
         self.touch_row::<LISTS>(view, at + 1);
         let row = &mut rows(self.heads().0)[row];
