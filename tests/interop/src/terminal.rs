@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -95,8 +95,34 @@ impl Terminal {
     /// # Panics
     /// When it is not.
     pub fn expect(&mut self, text: &str) {
+        let shown = self.shows(text, LIMIT);
+        assert!(
+            shown,
+            "{text:?} does not show; the screen: {:?}",
+            self.screen()
+        );
+    }
+
+    /// Types `keys` each second until `text` is shown behind what was waited for before: for what
+    /// follows from a signal and from a key, which may arrive in either order.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn type_until(&mut self, keys: &str, text: &str) {
+        let end = Instant::now() + LIMIT;
+        while Instant::now() < end {
+            self.type_text(keys);
+            if self.shows(text, Duration::from_secs(1)) {
+                return;
+            }
+        }
+        panic!("{text:?} does not show; the screen: {:?}", self.screen());
+    }
+
+    /// Whether `text` is shown in time behind what was waited for before.
+    fn shows(&mut self, text: &str, limit: Duration) -> bool {
         let mut found = None;
-        until(LIMIT, || {
+        until(limit, || {
             let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
             let rest = screen.get(self.seen..).unwrap_or_default();
             found = rest
@@ -104,10 +130,10 @@ impl Terminal {
                 .position(|part| part == text.as_bytes());
             found.is_some()
         });
-        let Some(at) = found else {
-            panic!("{text:?} does not show; the screen: {:?}", self.screen());
-        };
-        self.seen += at + text.len();
+        if let Some(at) = found {
+            self.seen += at + text.len();
+        }
+        found.is_some()
     }
 
     /// Changes the size; the program is told by SIGWINCH.
