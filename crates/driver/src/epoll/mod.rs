@@ -852,8 +852,7 @@ impl Driver {
             .update_interest(&self.epoll, self.connection.wants_input())?;
         for (key, source) in &mut self.sources {
             let space = self.connection.channel_send_space(key.0) > 0;
-            let window = self.connection.channel_has_send_window(key.0);
-            source.update_interest(&self.epoll, space, window)?;
+            source.update_interest(&self.epoll, space)?;
         }
         for sink in self.sinks.values_mut() {
             sink.update_interest(&self.epoll)?;

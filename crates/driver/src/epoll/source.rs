@@ -190,17 +190,12 @@ impl Source {
         }
     }
 
-    /// Asks for readability only while the peer takes what is read. Not only while our own queue
-    /// does, which bulk beside it fills again before epoll is asked: it must be known by then
-    /// that this source wants its turn.
-    pub(super) fn update_interest(
-        &mut self,
-        epoll: &Epoll,
-        has_space: bool,
-        has_window: bool,
-    ) -> io::Result<()> {
+    /// Asks for readability until it is known, also while nothing may be sent: a window that opens
+    /// and a queue that has room again are filled by the bulk beside it before epoll is asked, and it
+    /// must be known by then that this source wants its turn.
+    pub(super) fn update_interest(&mut self, epoll: &Epoll, has_space: bool) -> io::Result<()> {
         self.has_space = has_space;
-        let interest = Interest::when(has_window && !self.ready, false);
+        let interest = Interest::when(!self.ready, false);
         self.registration.set(epoll, &self.fd, interest)
     }
 }

@@ -418,16 +418,6 @@ impl Channels {
         }
     }
 
-    /// The peer's window is open, whatever else the data would have to wait for.
-    pub(crate) fn has_send_window(&self, id: ChannelId) -> bool {
-        matches!(
-            self.slots.get(index(id)),
-            Some(Some(channel)) if channel.state == State::Open
-                && channel.sending == Half::Open
-                && channel.send.space() > 0
-        )
-    }
-
     pub(crate) fn max_data(&self, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {
             Some(Some(channel)) => channel.send.max_data(),

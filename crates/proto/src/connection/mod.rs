@@ -813,13 +813,6 @@ impl Connection {
         self.channels.send_room(&self.transport, channel)
     }
 
-    /// The peer would take data on this channel: what [`Connection::channel_send_space`] is
-    /// waiting for, if for anything, is our own queue.
-    #[must_use]
-    pub fn channel_has_send_window(&self, channel: ChannelId) -> bool {
-        self.channels.has_send_window(channel)
-    }
-
     /// Longest data in one message to the peer, bytes.
     #[must_use]
     pub fn channel_max_data(&self, channel: ChannelId) -> usize {

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use proto::{Stream, TransportConfig};
 
-use crate::joined::joined;
+use crate::joined::{joined, settle};
 
 /// A channel that always has data must not keep the others silent.
 #[test]
@@ -92,5 +92,42 @@ fn a_keystroke_gets_its_turn_beside_bulk_that_never_pauses() {
             );
         }
         assert_eq!(room[0], *key);
+    }
+}
+
+/// Bulk that fills the window whenever the peer opens it must not keep the other stream of its
+/// channel from being looked at.
+#[test]
+fn a_word_on_stderr_gets_its_turn_behind_a_window_that_bulk_fills() {
+    let (mut client, mut server, ids) = joined(&TransportConfig::default(), 1);
+    let zero = OwnedFd::from(std::fs::File::open("/dev/zero").unwrap());
+    let (errors, said) = sys::io::pipe().unwrap();
+    let (bulk, output) = sys::io::pipe().unwrap();
+    let (shown, screen) = sys::io::pipe().unwrap();
+    for fd in [&bulk, &shown] {
+        sys::io::set_nonblocking(fd, true).unwrap();
+    }
+    for (stream, fd) in [(Stream::Data, zero), (Stream::Stderr, errors)] {
+        server.driver.attach_source(ids[0], stream, fd).unwrap();
+    }
+    for (stream, fd) in [(Stream::Data, output), (Stream::Stderr, screen)] {
+        client.driver.attach_sink(ids[0], stream, fd).unwrap();
+    }
+    let mut room = vec![0; 1 << 20];
+    for word in b"words" {
+        settle(&mut client, &mut server);
+        sys::io::write(&said, &[*word]).unwrap();
+        server.step();
+        let mut went_first = 0;
+        while sys::io::read(&shown, &mut room).is_err() {
+            while let Ok(more) = sys::io::read(&bulk, &mut room) {
+                went_first += more;
+            }
+            client.step();
+            server.step();
+            // A window of 2 MiB is on its way, and another one when it opens by a quarter.
+            assert!(went_first < 8 << 20, "{went_first} bytes went first");
+        }
+        assert_eq!(room[0], *word);
     }
 }
