@@ -327,6 +327,9 @@ impl Link {
                     effort.does(Doing::Wait, sys::time::monotonic_us());
                 }
                 if self.pace.is_full(self.sent, sys::time::monotonic_ms()) {
+                    if let Ok(info) = sys::socket::tcp_info(self.write_fd()) {
+                        self.pace.set_round_trip(info.min_rtt_us);
+                    }
                     connection.set_output_limit(self.pace.limit_bytes());
                     let _ =
                         sys::socket::set_notsent_lowat(self.write_fd(), self.pace.unsent_bytes());

@@ -13,9 +13,15 @@ const WAIT_MS: u64 = 20;
 const LEAST_BYTES: u64 = 64 * 1024;
 /// The least that is left to the socket, bytes: a few segments.
 const LEAST_UNSENT_BYTES: u64 = 16 * 1024;
-/// The most that is left to the socket, bytes. With half of it left the kernel asks for more, so
-/// that a fast path does not run dry while this process waits for its turn.
+/// The most that is left to the socket on a short path, bytes. With half of it left the kernel asks
+/// for more, so that a fast path does not run dry while this process waits for its turn.
 const MOST_UNSENT_BYTES: u64 = 128 * 1024;
+/// The part of a round trip whose bytes are left to the socket where that is more: on a long path,
+/// nobody feels the wait, and what was not sent when it could have been is late by a round trip
+/// for as long as the kernel grows its congestion window.
+const UNSENT_ROUND_TRIPS: u64 = 8;
+/// And the most on any path, bytes.
+const MOST_UNSENT_LONG_BYTES: u64 = 4 * 1024 * 1024;
 /// A speed is counted over at least so many milliseconds.
 const LEAST_MS: Millis = 10;
 
@@ -31,6 +37,8 @@ pub(super) struct Pace {
     again_at: Millis,
     counted_ms: Millis,
     counted_bytes: u64,
+    /// The shortest that the kernel has seen, microseconds.
+    round_trip_us: u32,
 }
 
 impl Pace {
@@ -42,7 +50,13 @@ impl Pace {
             again_at: 0,
             counted_ms: 0,
             counted_bytes: 0,
+            round_trip_us: 0,
         }
+    }
+
+    /// What the kernel knows of the path.
+    pub(super) fn set_round_trip(&mut self, shortest_us: u32) {
+        self.round_trip_us = shortest_us;
     }
 
     /// The socket takes more again.
@@ -85,9 +99,12 @@ impl Pace {
     /// Bytes that may wait in the socket without having been sent.
     pub(super) fn unsent_bytes(&self) -> u32 {
         let limit = self.speed.map_or(MOST_UNSENT_BYTES, |speed| {
+            let part_of_a_round_trip =
+                speed.saturating_mul(self.round_trip_us.into()) / (1000 * UNSENT_ROUND_TRIPS);
+            let most = part_of_a_round_trip.clamp(MOST_UNSENT_BYTES, MOST_UNSENT_LONG_BYTES);
             speed
                 .saturating_mul(WAIT_MS)
-                .clamp(LEAST_UNSENT_BYTES, MOST_UNSENT_BYTES)
+                .clamp(LEAST_UNSENT_BYTES, most)
         });
         u32::try_from(limit).unwrap_or(u32::MAX)
     }
@@ -126,6 +143,22 @@ mod tests {
             assert!(pace.limit_bytes() >= 1 << 20);
             assert_eq!(pace.unsent_bytes(), 128 * 1024);
         }
+    }
+
+    #[test]
+    fn a_long_line_is_left_an_eighth_of_what_is_under_way() {
+        // 320 MB/s over 50 ms.
+        let mut pace = saturated(320_000, 1);
+        pace.set_round_trip(50_000);
+        assert_eq!(pace.unsent_bytes(), 2_000_000);
+        pace.set_round_trip(500_000);
+        assert_eq!(pace.unsent_bytes(), 4 << 20);
+        pace.set_round_trip(100);
+        assert_eq!(pace.unsent_bytes(), 128 * 1024);
+        // A slow one has 20 ms of its own speed.
+        let mut pace = saturated(12_500, 10);
+        pace.set_round_trip(500_000);
+        assert_eq!(pace.unsent_bytes(), 25_000);
     }
 
     #[test]
