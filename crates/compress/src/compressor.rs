@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::adaptive::{Choice, Policy};
-use crate::deflate::{Carry, Engine, Piece, Window, store};
+use crate::deflate::{Carry, Engine, Piece, Window, fits_stored, store, store_header};
 use crate::error::DeflateError;
 use crate::provider::{Flush, Provider};
 use crate::run::{Engines, RunDone, RunJob};
@@ -33,6 +33,16 @@ impl Default for Settings {
             adaptive: true,
         }
     }
+}
+
+/// How a payload leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a stored payload is still to be put behind what was made"]
+pub enum Form {
+    /// As what was made.
+    Compressed,
+    /// As it is, behind what was made.
+    Stored,
 }
 
 /// The sending direction's compression.
@@ -93,6 +103,21 @@ impl Compressor {
     /// # Errors
     /// [`DeflateError`]; the stream cannot go on then.
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
+        if self.compress_around(payload, out)? == Form::Stored {
+            out.extend_from_slice(payload);
+        }
+        Ok(())
+    }
+
+    /// The same without copying a payload that is stored: it says in which form it leaves.
+    ///
+    /// # Errors
+    /// [`DeflateError`]; the stream cannot go on then.
+    pub fn compress_around(
+        &mut self,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Form, DeflateError> {
         let before = out.len();
         self.begin_stream(out);
         let start = self.remember(payload);
@@ -125,15 +150,25 @@ impl Compressor {
         } else if self.level == 0 {
             self.report.note_level(0);
         }
-        match piece {
-            Piece::Deflated => self.report.internal += 1,
-            Piece::Stored => {
-                store(payload, &mut self.carry, out);
-                self.report.stored += 1;
+        let (form, behind) = match piece {
+            Piece::Deflated => {
+                self.report.internal += 1;
+                (Form::Compressed, 0)
             }
-        }
-        self.report.totals.count(payload.len(), out.len() - before);
-        Ok(())
+            Piece::Stored => {
+                self.report.stored += 1;
+                if fits_stored(payload) {
+                    store_header(payload.len(), &mut self.carry, out);
+                    (Form::Stored, payload.len())
+                } else {
+                    store(payload, &mut self.carry, out);
+                    (Form::Compressed, 0)
+                }
+            }
+        };
+        let made = out.len() - before + behind;
+        self.report.totals.count(payload.len(), made);
+        Ok(form)
     }
 
     /// The effort for `payload`; `None` stores it.

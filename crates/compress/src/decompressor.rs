@@ -1,6 +1,7 @@
 //! [`Decompressor`]: one zlib stream back into payloads.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::Totals;
 use crate::deflate::PacketDecoder;
@@ -39,6 +40,15 @@ impl Decompressor {
         self.decoder.decode(input, out, limit_bytes)?;
         self.totals.count(out.len() - before, input.len());
         Ok(())
+    }
+
+    /// The place of the payload in `input`, one packet's, where it is stored there as it is: it is
+    /// taken as received then, and nothing has to be copied. None: it is still to be
+    /// [decompressed](Decompressor::decompress).
+    pub fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
+        let place = self.decoder.stored(input, limit_bytes)?;
+        self.totals.count(place.len(), input.len());
+        Some(place)
     }
 
     /// NEWKEYS was received: a new stream begins.

@@ -32,7 +32,7 @@ mod zstd;
 #[cfg(test)]
 mod tests;
 
-pub use compressor::{Compressor, Settings};
+pub use compressor::{Compressor, Form, Settings};
 pub use decompressor::Decompressor;
 pub use error::{DeflateError, InflateError};
 pub use run::{Encoded, RunDone, RunJob};

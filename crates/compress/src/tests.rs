@@ -1,6 +1,6 @@
 //! Round trips, stock zlib's bytes, and what a peer may send to hurt.
 
-use crate::{Compressor, Decompressor, InflateError, MAX_INFLATED_BYTES};
+use crate::{Compressor, Decompressor, InflateError, MAX_INFLATED_BYTES, Settings};
 
 /// xorshift64*: bytes that do not compress, the same in each run.
 fn noise(len: usize, mut seed: u64) -> Vec<u8> {
@@ -103,6 +103,65 @@ fn each_packet_inflates_at_once_and_history_passes_on() {
         first.len() > 7900 && second.len() < 200,
         "the second refers to the first"
     );
+}
+
+#[test]
+fn a_stored_payload_is_where_it_came_and_history_for_the_next() {
+    let mut compressor = Compressor::new(Settings::default());
+    let mut decompressor = Decompressor::new();
+    let (mut stored, mut inflated) = (0, 0);
+    for round in 1..40_u64 {
+        // Lengths on both sides of a match's reach; the last payload repeats the one before.
+        let len = [700, 5000, 32 * 1024, 40_000, 65_535][round as usize % 5];
+        let fresh = noise(len, round);
+        for payload in [fresh.clone(), text(600), fresh] {
+            let packet = deflate(&mut compressor, &payload);
+            match decompressor.stored(&packet, MAX_INFLATED_BYTES) {
+                Some(place) => {
+                    assert_eq!(packet[place], payload[..]);
+                    stored += 1;
+                }
+                None => {
+                    assert_eq!(inflate(&mut decompressor, &packet).unwrap(), payload);
+                    inflated += 1;
+                }
+            }
+        }
+    }
+    assert!(stored >= 20 && inflated >= 40, "{stored} and {inflated}");
+    let totals = decompressor.totals();
+    assert_eq!(totals, compressor.totals());
+}
+
+#[test]
+fn what_is_not_one_stored_block_is_decompressed() {
+    let payload = noise(1000, 7);
+    let length = 1000_u16.to_le_bytes();
+    let inverted = (!1000_u16).to_le_bytes();
+    let packet = |kind: u8, length: [u8; 2], inverted: [u8; 2], payload: &[u8]| {
+        [&[kind], &length[..], &inverted[..], payload].concat()
+    };
+    let good = packet(0, length, inverted, &payload);
+    let begun = || {
+        let mut decompressor = Decompressor::new();
+        assert_eq!(decompressor.stored(&good, MAX_INFLATED_BYTES), None);
+        let first = [&[0x78, 0x9c][..], &good].concat();
+        assert_eq!(inflate(&mut decompressor, &first).unwrap(), payload);
+        decompressor
+    };
+    assert_eq!(begun().stored(&good, 1000), Some(5..1005));
+    for (bad, limit_bytes) in [
+        (good.clone(), 999),
+        (packet(1, length, inverted, &payload), 1000),
+        (packet(2, length, inverted, &payload), 1000),
+        (packet(0, length, length, &payload), 1000),
+        (packet(0, length, inverted, &payload[1..]), 1000),
+        ([&good[..], &[0]].concat(), 1000),
+        (packet(0, [0; 2], [0xff; 2], &[]), 1000),
+        (good[..4].to_vec(), 1000),
+    ] {
+        assert_eq!(begun().stored(&bad, limit_bytes), None, "{:?}", &bad[..4]);
+    }
 }
 
 #[test]
@@ -289,7 +348,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::provider::{Provider, Run, RunEncoder, RunError};
-use crate::{Encoded, RunJob, Settings};
+use crate::{Encoded, RunJob};
 
 /// What a run makes of its payloads.
 fn packets_of(job: RunJob, payloads: &[Vec<u8>]) -> (Vec<Vec<u8>>, crate::RunDone) {

@@ -75,6 +75,17 @@ impl Window {
         self.end = end;
     }
 
+    /// Appends `payload`, of which no more than a match can reach is needed.
+    pub(crate) fn remember(&mut self, payload: &[u8]) {
+        let beyond = payload.len().saturating_sub(HISTORY_BYTES);
+        if payload.len() >= HISTORY_BYTES {
+            self.clear();
+        }
+        let reached = payload.get(beyond..).unwrap_or_default();
+        self.make_room(reached.len());
+        self.push(reached);
+    }
+
     /// The space behind what counts, for a decoder to write to, with what counts before it.
     pub(crate) fn space(&mut self) -> (&mut [u8], usize) {
         (&mut self.bytes, self.end)

@@ -8,7 +8,7 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 use super::frame::{BLOCKS, FRAME, STORED};
 use super::{WINDOW_LOG, zstd_level};
 use crate::adaptive::Policy;
-use crate::compressor::{Settings, cpu_ns, effort_for};
+use crate::compressor::{Form, Settings, cpu_ns, effort_for};
 use crate::error::DeflateError;
 use crate::{Report, Totals};
 
@@ -66,11 +66,28 @@ impl ZstdCompressor {
     /// # Errors
     /// [`DeflateError`]; the stream cannot go on then.
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
-        let start = out.len();
-        if self.stores(payload) {
-            out.reserve(1 + payload.len());
-            out.push(STORED);
+        if self.compress_around(payload, out)? == Form::Stored {
             out.extend_from_slice(payload);
+        }
+        Ok(())
+    }
+
+    /// The same without copying a payload that is stored: it says in which form it leaves.
+    ///
+    /// # Errors
+    /// [`DeflateError`]; the stream cannot go on then.
+    pub fn compress_around(
+        &mut self,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Form, DeflateError> {
+        let start = out.len();
+        let mut form = Form::Compressed;
+        let mut behind = 0;
+        if self.stores(payload) {
+            out.push(STORED);
+            form = Form::Stored;
+            behind = payload.len();
             self.report.stored += 1;
             if self.level == 0 {
                 self.report.note_level(0);
@@ -82,8 +99,9 @@ impl ZstdCompressor {
             self.report.zstd = self.report.zstd.map(|packets| packets + 1);
             self.policy.note(payload.len(), Some(out.len() - start));
         }
-        self.report.totals.count(payload.len(), out.len() - start);
-        Ok(())
+        let made = out.len() - start + behind;
+        self.report.totals.count(payload.len(), made);
+        Ok(form)
     }
 
     fn stores(&mut self, payload: &[u8]) -> bool {

@@ -1,6 +1,7 @@
 //! [`ZstdDecompressor`]: frames of zstd back into payloads.
 
 use std::fmt;
+use std::ops::Range;
 
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
@@ -61,6 +62,18 @@ impl ZstdDecompressor {
             Err(_) => out.truncate(before),
         }
         result
+    }
+
+    /// The place of the payload in `input`, one packet's, where it is stored there as it is: it is
+    /// taken as received then, and nothing has to be copied. None: it is still to be
+    /// [decompressed](ZstdDecompressor::decompress).
+    pub fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
+        let (kind, body) = input.split_first()?;
+        if *kind != STORED || body.is_empty() || body.len() > limit_bytes {
+            return None;
+        }
+        self.totals.count(body.len(), input.len());
+        Some(1..input.len())
     }
 
     fn take(

@@ -400,7 +400,7 @@ impl Channels {
                     && channel.sending == Half::Open
                     && transport.takes_bulk() =>
             {
-                channel.send.space()
+                channel.send.space(transport.most_data())
             }
             _ => 0,
         }
@@ -412,15 +412,17 @@ impl Channels {
             Some(Some(channel))
                 if channel.state == State::Open && channel.sending == Half::Open =>
             {
-                channel.send.room(transport.bulk_room())
+                channel
+                    .send
+                    .room(transport.bulk_room(), transport.most_data())
             }
             _ => 0,
         }
     }
 
-    pub(crate) fn max_data(&self, id: ChannelId) -> usize {
+    pub(crate) fn max_data(&self, transport: &Transport, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {
-            Some(Some(channel)) => channel.send.max_data(),
+            Some(Some(channel)) => channel.send.max_data(transport.most_data()),
             _ => 0,
         }
     }
@@ -443,7 +445,7 @@ impl Channels {
         if channel.state != State::Open || channel.sending != Half::Open {
             return Err(Error::Misuse("data on a channel that takes none"));
         }
-        if buf.len() > channel.send.max_data() {
+        if buf.len() > channel.send.max_data(usize::MAX) {
             return Err(Error::Misuse("data longer than the peer's maximum packet"));
         }
         channel.send.charge(buf.len())?;

@@ -816,7 +816,7 @@ impl Connection {
     /// Longest data in one message to the peer, bytes.
     #[must_use]
     pub fn channel_max_data(&self, channel: ChannelId) -> usize {
-        self.channels.max_data(channel)
+        self.channels.max_data(&self.transport, channel)
     }
 
     /// Sends the payload of `buf` as data, without copying it.

@@ -57,6 +57,10 @@ const OUTPUT_HIGH_WATER_BYTES: usize = 512 * 1024;
 const ANSWERS_HIGH_WATER_BYTES: usize = 1024 * 1024;
 /// Largest payload that compressed bytes may grow to, bytes.
 const MAX_INFLATED_BYTES: usize = 256 * 1024 + 1024;
+/// Longest data in one message of ours, bytes, where deflate may store it: with its message's header
+/// it fits into one stored block (65,535 bytes, RFC 1951 §3.2.4), which is made and read without
+/// copying it. Whole pages.
+const MAX_DATA_BYTES_DEFLATED: usize = 60 * 1024;
 /// NEWKEYS with its length, longest padding and longest MAC, compressed as badly as may be, is
 /// not longer on the wire, bytes.
 const MAX_NEWKEYS_WIRE_BYTES: usize = 512;
@@ -429,6 +433,9 @@ impl Transport {
         let Some(stream) = &mut self.in_stream else {
             return Ok(payload);
         };
+        if let Some(place) = stream.stored(&payload, MAX_INFLATED_BYTES) {
+            return Ok(payload.slice(place));
+        }
         let mut out = Vec::with_capacity(payload.len().saturating_mul(2).min(64 * 1024));
         stream
             .decompress(&payload, &mut out, MAX_INFLATED_BYTES)
@@ -695,6 +702,14 @@ impl Transport {
         }
         let waiting = self.output_bytes.saturating_add(self.held_bulk_bytes);
         !self.closed && waiting < self.output_limit && self.held_bulk_bytes < self.most_held_bulk()
+    }
+
+    /// The most data that one message should carry, bytes, whatever the peer would take.
+    pub(crate) fn most_data(&self) -> usize {
+        match self.out_stream.method() {
+            Compression::ZlibOpenssh => MAX_DATA_BYTES_DEFLATED,
+            Compression::None | Compression::Zstd => usize::MAX,
+        }
     }
 
     /// Bytes of bulk data that may be queued now without asking again; the last packet may go

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use compress::provider::MAX_RUN_PAYLOADS;
-use compress::{Compressor, Encoded, RunDone, RunJob};
+use compress::{Compressor, Encoded, Form, RunDone, RunJob};
 use packet::{PacketBuf, SealKeys, Sequencer};
 
 use super::streams::OutStream;
@@ -110,11 +110,14 @@ fn put(buf: &mut PacketBuf, encoded: Encoded<'_>) {
 /// Compresses the payload of `buf` in place.
 pub(super) fn compress(stream: &mut OutStream, buf: &mut PacketBuf) -> Result<(), Error> {
     let mut out = Vec::with_capacity(buf.len() + 64);
-    stream
-        .compress(buf.payload(), &mut out)
+    let form = stream
+        .compress_around(buf.payload(), &mut out)
         .map_err(|_| Error::Bug("compressor failed"))?;
-    buf.clear();
-    buf.extend(&out);
+    let encoded = match form {
+        Form::Stored => Encoded::Stored { header: &out },
+        Form::Compressed => Encoded::Deflated(&out),
+    };
+    put(buf, encoded);
     Ok(())
 }
 

@@ -4,10 +4,11 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use compress::{
-    Compressor, Decompressor, DeflateError, InflateError, Report, Settings, Totals, ZstdCompressor,
-    ZstdDecompressor,
+    Compressor, Decompressor, DeflateError, Form, InflateError, Report, Settings, Totals,
+    ZstdCompressor, ZstdDecompressor,
 };
 
 use crate::config::Compression;
@@ -53,15 +54,15 @@ impl OutStream {
         self.method
     }
 
-    /// Appends what stands for `payload` to `out`.
-    pub(super) fn compress(
+    /// Appends what stands for `payload`, or what comes before it, to `out`.
+    pub(super) fn compress_around(
         &mut self,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), DeflateError> {
+    ) -> Result<Form, DeflateError> {
         match (self.method, &mut self.zlib, &mut self.zstd) {
-            (Compression::ZlibOpenssh, Some(zlib), _) => zlib.compress(payload, out),
-            (Compression::Zstd, _, Some(zstd)) => zstd.compress(payload, out),
+            (Compression::ZlibOpenssh, Some(zlib), _) => zlib.compress_around(payload, out),
+            (Compression::Zstd, _, Some(zstd)) => zstd.compress_around(payload, out),
             _ => Err(DeflateError),
         }
     }
@@ -146,6 +147,14 @@ impl InStream {
                 Some(Self::Zstd(zstd))
             }
             (Compression::Zstd, _) => Some(Self::Zstd(ZstdDecompressor::new())),
+        }
+    }
+
+    /// The place of the payload in `input`, where it is stored there as it is.
+    pub(super) fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
+        match self {
+            Self::Zlib(zlib) => zlib.stored(input, limit_bytes),
+            Self::Zstd(zstd) => zstd.stored(input, limit_bytes),
         }
     }
 

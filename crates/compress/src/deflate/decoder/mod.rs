@@ -12,6 +12,7 @@ mod fast;
 mod inflate;
 mod tables;
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use inflate::{Input, Stop, Tables};
@@ -29,6 +30,9 @@ use crate::zlib::Resumable;
 /// Bits of an empty static block, and its value with the first bit lowest.
 const EMPTY_STATIC_BITS: usize = 10;
 const EMPTY_STATIC: u64 = 0b010;
+/// What comes before a stored block's bytes where it begins a packet behind one that ended on a
+/// byte: its type, its length and that again inverted (RFC 1951 §3.2.4).
+const STORED_HEADER_BYTES: usize = 5;
 /// The least space that is made for a payload, bytes.
 const LEAST_SPACE: usize = 1024;
 
@@ -105,6 +109,25 @@ impl PacketDecoder {
             State::Packets(packets) => packets.window.with_slack().len(),
             _ => 0,
         }
+    }
+
+    /// The place of the payload in `input`, where that is one stored block of at most
+    /// `limit_bytes`: it is taken as received then. None: it is still to be decoded.
+    pub(crate) fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
+        let State::Packets(packets) = &mut self.state else {
+            return None;
+        };
+        let (&[kind, a, b, c, d], payload) = input.split_first_chunk::<STORED_HEADER_BYTES>()?;
+        let length = u16::from_le_bytes([a, b]);
+        let is_whole = packets.carry.count == 0
+            && kind & 0b111 == 0
+            && u16::from_le_bytes([c, d]) == !length
+            && usize::from(length) == payload.len();
+        if !is_whole || payload.is_empty() || payload.len() > limit_bytes {
+            return None;
+        }
+        packets.window.remember(payload);
+        Some(STORED_HEADER_BYTES..input.len())
     }
 
     /// Appends to `out` what `input` inflates to.

@@ -56,20 +56,21 @@ impl SendWindow {
         Ok(was_closed && bytes > 0)
     }
 
-    /// Bytes that one message may carry now.
-    pub(crate) fn space(&self) -> usize {
-        usize::try_from(self.open.min(self.max_data)).unwrap_or(0)
+    /// Bytes that one message of at most `most` may carry now.
+    pub(crate) fn space(&self, most: usize) -> usize {
+        usize::try_from(self.open).map_or(0, |open| open.min(self.max_data(most)))
     }
 
-    /// Bytes that messages may carry now where `bytes` are wanted, or a little more: whole
-    /// messages as long as the window is open.
-    pub(crate) fn room(&self, bytes: usize) -> usize {
-        let whole = bytes.next_multiple_of(self.max_data().max(1));
+    /// Bytes that messages of at most `most` may carry now where `bytes` are wanted, or a little
+    /// more: whole messages as long as the window is open.
+    pub(crate) fn room(&self, bytes: usize, most: usize) -> usize {
+        let whole = bytes.next_multiple_of(self.max_data(most).max(1));
         usize::try_from(self.open).map_or(whole, |open| open.min(whole))
     }
 
-    pub(crate) fn max_data(&self) -> usize {
-        usize::try_from(self.max_data).unwrap_or(0)
+    /// Longest data of a message, where we send at most `most`.
+    pub(crate) fn max_data(&self, most: usize) -> usize {
+        usize::try_from(self.max_data).map_or(most, |max_data| max_data.min(most))
     }
 
     /// Charges what is sent.

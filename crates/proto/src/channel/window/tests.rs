@@ -108,14 +108,19 @@ fn an_adjust_that_overflows_is_refused() {
 #[test]
 fn room_for_several_messages_is_whole_ones_as_long_as_the_window_is_open() {
     let mut window = SendWindow::new(100_000, 32_768);
-    assert_eq!(window.room(0), 0);
-    assert_eq!(window.room(1), window.space());
-    assert_eq!(window.room(32_769), 65_536);
-    assert_eq!(window.room(500_000), 100_000);
+    assert_eq!(window.room(0, usize::MAX), 0);
+    assert_eq!(window.room(1, usize::MAX), window.space(usize::MAX));
+    assert_eq!(window.room(32_769, usize::MAX), 65_536);
+    assert_eq!(window.room(500_000, usize::MAX), 100_000);
     window.charge(90_000).unwrap();
-    assert_eq!(window.room(1), 10_000);
+    assert_eq!(window.room(1, usize::MAX), 10_000);
     window.charge(10_000).unwrap();
-    assert_eq!(window.room(500_000), 0);
+    assert_eq!(window.room(500_000, usize::MAX), 0);
+    let window = SendWindow::new(1 << 20, 65_536);
+    assert_eq!(window.space(61_440), 61_440);
+    assert_eq!(window.max_data(61_440), 61_440);
+    assert_eq!(window.room(65_537, 61_440), 2 * 61_440);
+    assert_eq!(window.max_data(usize::MAX), 65_536);
 }
 
 #[test]
