@@ -11,6 +11,7 @@ mod epoll;
 mod pieces;
 
 pub use epoll::{
-    CryptoThreads, Driver, DriverError, Endpoint, LaneReport, LaneTerms, Line, Notice, Progress,
+    CryptoThreads, Driver, DriverError, Endpoint, LaneReport, LaneTerms, Line, LoopTimes, Notice,
+    Progress,
 };
 pub use pieces::Pieces;

@@ -30,6 +30,7 @@ pub mod socket;
 pub mod syslog;
 pub mod systemd;
 pub mod terminal;
+pub mod thread;
 pub mod time;
 pub mod tun;
 pub mod users;

@@ -29,6 +29,12 @@ pub fn monotonic_us() -> u64 {
     micros(clock(libc::CLOCK_MONOTONIC))
 }
 
+/// Microseconds for which the calling thread has had a processor.
+#[must_use]
+pub(crate) fn thread_cpu_us() -> u64 {
+    micros(clock(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
 /// Milliseconds since boot, suspend included (certificates of a sleeping laptop,
 /// keep-alives that must notice the gap).
 #[must_use]

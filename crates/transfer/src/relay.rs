@@ -7,11 +7,11 @@ use bytes::Bytes;
 use sftp::message::{Reply, Request, open_flag, request};
 use sftp::{Attributes, Code};
 
-use crate::engine::{EngineError, Op, Session, Token, Work, attributes_of, status_text};
+use crate::engine::{Disk, EngineError, Op, Session, Token, Work, attributes_of, status_text};
 use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::slab::Slab;
-use crate::report::{FileResult, Limit, Report};
+use crate::report::{FileResult, Report, Times};
 use crate::step::{impossible_size, may_be_same};
 use crate::text;
 
@@ -505,8 +505,12 @@ impl Work for Relay<'_> {
         self.pace.wakes_at()
     }
 
-    fn tick(&mut self, _sessions: &[Session]) {
-        self.report.tick(Limit::Peer);
+    fn disk(&self) -> Option<Disk> {
+        Some(Disk::Neither)
+    }
+
+    fn tick(&mut self, times: &Times) {
+        self.report.tick(times);
     }
 
     fn lost(&mut self, why: &EngineError) {

@@ -14,6 +14,7 @@
 pub mod account;
 pub mod covering;
 pub mod fixture;
+pub mod json;
 pub mod load;
 pub mod matrix;
 pub mod offers;
@@ -22,5 +23,6 @@ pub mod process;
 pub mod report;
 pub mod scratch;
 pub mod site;
+pub mod slow_folder;
 pub mod suite;
 pub mod terminal;

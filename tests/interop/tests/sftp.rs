@@ -5,16 +5,18 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use interop::account::current_user;
 use interop::fixture;
 use interop::matrix::noise;
 use interop::peers::ours::{Kind, binary};
-use interop::process::{Input, Outcome, installed};
+use interop::process::{Background, Input, Outcome, installed};
 use interop::report::skipped;
-use interop::scratch::Scratch;
+use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
+use interop::slow_folder::SlowFolder;
 
 /// Servers that serve files by our code, each with these flags.
 fn servers(flags: &str) -> Vec<Site> {
@@ -220,6 +222,45 @@ fn nothing_leads_out_of_a_root() {
         assert!(outcome.stdout.text().contains("directory: /\n"));
         fs::remove_file(got).unwrap();
     }
+}
+
+#[test]
+fn a_slow_disk_leaves_other_channels_their_turn() {
+    if !has("sftp") {
+        return;
+    }
+    let subsystem = "Subsystem sftp internal-sftp\n";
+    let site = Site::new(Kind::OpenSsh, Kind::Fulmar, subsystem);
+    let scratch = Scratch::new();
+    // Whole, it would take half a minute.
+    let content = vec![7; 64 << 20];
+    let folder = SlowFolder::mount(&scratch, &[("large", content)], Duration::from_millis(50));
+    let folder = match folder {
+        Ok(folder) => folder,
+        Err(why) => return skipped("a slow folder", &why),
+    };
+    let socket = scratch.join("control");
+    let path = format!("ControlPath={}", socket.display());
+    let mut master = site.ssh("");
+    master.args(["-M", "-N", "-o", &path, HOST]);
+    let _master = Background::start(&mut master).unwrap();
+    assert!(until(Duration::from_secs(30), || socket.exists()));
+    // No connection of their own would come about.
+    let beside = ["-o", &path, "-o", "ProxyCommand=false"];
+    let back = scratch.join("back");
+    let line = format!("get {}/large {}\n", folder.path().display(), back.display());
+    let mut get = Command::new("sftp");
+    get.arg("-S").arg(site.wrapper()).args(beside);
+    get.arg("-b").arg(scratch.write("batch", line)).arg(HOST);
+    get.stdout(Stdio::null());
+    let _get = Background::start(&mut get).unwrap();
+    let len = || fs::metadata(&back).map_or(0, |there| there.len());
+    assert!(until(Duration::from_secs(30), || len() > 0));
+    let mut shell = site.ssh("");
+    shell.args(beside).args([HOST, "echo beside"]);
+    let outcome = finish(&mut shell, Input::Nothing);
+    assert_eq!(outcome.stdout.text(), "beside\n", "{}", outcome.summary());
+    assert!(len() < 64 << 20, "the file was there before the shell");
 }
 
 #[test]

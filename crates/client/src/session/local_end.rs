@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use driver::Endpoint;
+use driver::{Endpoint, LoopTimes};
 use sys::epoll::EventFd;
 use sys::signals::Signal;
 
@@ -24,6 +24,11 @@ pub trait LocalEnd: Send {
     /// The login is over: nothing is asked for on the terminal any more. The server is known to
     /// take in order what comes before it has answered (`reads_on`).
     fn logged_in(&mut self, reads_on: bool);
+
+    /// Where it is to be told, from the login on, what the connection waits for.
+    fn loop_times(&self) -> Option<Arc<LoopTimes>> {
+        None
+    }
 
     /// Where others may ask the person at the same time: whose turn it is.
     fn turns(&self) -> Option<Arc<dyn Turns>> {
@@ -54,6 +59,9 @@ impl Session<'_> {
         self.driver
             .watch(bell, TOKEN_BELL, true, false)
             .map_err(ClientError::system("epoll"))?;
+        if let Some(times) = local.loop_times() {
+            self.driver.tell_times(times);
+        }
         local.logged_in(self.reads_on);
         Ok(true)
     }

@@ -184,6 +184,11 @@ impl Attached {
                 || (self.blocked && connection.channel_send_space(channel) > 0))
     }
 
+    /// It has something to send, and the peer has shut the channel's window.
+    pub(super) fn lacks_window(&self, connection: &Connection, channel: ChannelId) -> bool {
+        !self.ended && self.blocked && connection.channel_window_is_shut(channel)
+    }
+
     /// Lets it work; says whether it has just ended.
     pub(super) fn work(
         &mut self,

@@ -111,7 +111,7 @@ impl Link {
         self.read.as_fd()
     }
 
-    fn write_fd(&self) -> BorrowedFd<'_> {
+    pub(super) fn write_fd(&self) -> BorrowedFd<'_> {
         self.write.as_ref().unwrap_or(&self.read).as_fd()
     }
 
@@ -371,6 +371,11 @@ impl Link {
         }
     }
 
+    /// There is something to write that the socket does not take.
+    pub(super) fn waits_for_socket(&self) -> bool {
+        !self.is_empty() && !self.writable && !self.write_broken
+    }
+
     /// Waits until the socket takes bytes; false when `limit` is over.
     pub(super) fn wait_writable(&mut self, limit: Option<Duration>) -> io::Result<bool> {
         let ready = sys::io::wait_writable(self.write_fd(), limit)?;
@@ -380,7 +385,7 @@ impl Link {
 
     pub(super) fn update_interest(&mut self, epoll: &Epoll, wants_input: bool) -> io::Result<()> {
         let read = wants_input && !self.closed;
-        let write = !self.is_empty() && !self.writable && !self.write_broken;
+        let write = self.waits_for_socket();
         match (&self.write, &mut self.write_registration) {
             (Some(fd), Some(registration)) => {
                 registration.set(epoll, fd, Interest::when(false, write))?;

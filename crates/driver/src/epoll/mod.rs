@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proto::{ChannelId, Connection, Event, Millis, Stream};
@@ -24,6 +25,7 @@ mod pipe;
 mod probe;
 mod sink;
 mod source;
+mod waits;
 mod watch;
 
 use endpoint::Attached;
@@ -34,6 +36,8 @@ use link::{Left, Link};
 use probe::Probe;
 use sink::Sink;
 use source::Source;
+pub use waits::LoopTimes;
+use waits::{Waits, Why};
 use watch::{Registered, Registration, Watches};
 
 /// Events that one call of epoll can report.
@@ -161,6 +165,8 @@ pub struct Driver {
     failure: Option<DriverError>,
     /// The process is this connection's.
     trims_memory: bool,
+    /// Somebody wants to know what it waits for.
+    waits: Option<Waits>,
 }
 
 // A connection may be worked by another thread than the one that made it.
@@ -209,6 +215,7 @@ impl Driver {
             notices: VecDeque::new(),
             failure: None,
             trims_memory: false,
+            waits: None,
         })
     }
 
@@ -233,6 +240,11 @@ impl Driver {
     /// that is there for this connection: the allocator's whole heap is looked through.
     pub fn trim_memory(&mut self) {
         self.trims_memory = true;
+    }
+
+    /// Tells from now on where the loop's time goes.
+    pub fn tell_times(&mut self, times: Arc<LoopTimes>) {
+        self.waits = Some(Waits::new(times, sys::time::monotonic_us()));
     }
 
     /// The loop's clock, milliseconds.
@@ -881,6 +893,31 @@ impl Driver {
         Some(Duration::from_millis(deadline.saturating_sub(self.now())))
     }
 
+    /// Counts what was done until now, where somebody wants to know; gives why it sleeps.
+    fn begin_wait(&mut self) -> Option<Why> {
+        self.waits.as_mut()?.begins(sys::time::monotonic_us());
+        let lacks_window = || {
+            self.endpoints
+                .iter()
+                .any(|(channel, endpoint)| endpoint.lacks_window(&self.connection, *channel))
+        };
+        Some(if self.link.waits_for_socket() {
+            Why::Socket
+        } else if self.lanes.unsealed_bytes() > 0 || !self.lanes.is_open_empty() {
+            Why::Workers
+        } else if lacks_window() {
+            Why::Window
+        } else {
+            Why::Idle
+        })
+    }
+
+    fn end_wait(&mut self, why: Option<Why>) {
+        if let (Some(waits), Some(why)) = (&mut self.waits, why) {
+            waits.ends(why, sys::time::monotonic_us(), self.link.write_fd());
+        }
+    }
+
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let waited = if timeout == Some(Duration::ZERO) {
             self.epoll.wait(&mut self.ready, timeout)
@@ -891,7 +928,15 @@ impl Driver {
             } else {
                 Some(Duration::ZERO)
             };
+            let why = self.begin_wait();
+            let timeout = match why {
+                Some(Why::Socket | Why::Window) => {
+                    Some(timeout.map_or(waits::LOOK, |timeout| timeout.min(waits::LOOK)))
+                }
+                _ => timeout,
+            };
             let waited = self.epoll.wait(&mut self.ready, timeout);
+            self.end_wait(why);
             self.lanes.wakes(&sleep);
             waited
         };

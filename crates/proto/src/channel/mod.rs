@@ -406,6 +406,16 @@ impl Channels {
         }
     }
 
+    /// Nothing more may be sent until the peer opens the window.
+    pub(crate) fn window_is_shut(&self, id: ChannelId) -> bool {
+        matches!(
+            self.slots.get(index(id)),
+            Some(Some(channel)) if channel.state == State::Open
+                && channel.sending == Half::Open
+                && channel.send.space() == 0
+        )
+    }
+
     /// Bytes that may be sent now, in messages of at most [`Self::max_data`].
     pub(crate) fn send_room(&self, transport: &Transport, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {

@@ -806,6 +806,12 @@ impl Connection {
         self.channels.send_space(&self.transport, channel)
     }
 
+    /// The peer takes no more data on this channel before it opens the window.
+    #[must_use]
+    pub fn channel_window_is_shut(&self, channel: ChannelId) -> bool {
+        self.channels.window_is_shut(channel)
+    }
+
     /// Bytes of data that messages of at most [`Connection::channel_max_data`] may carry now: for
     /// who reads them all at once.
     #[must_use]

@@ -206,6 +206,8 @@ pub struct TcpInfo {
     pub pacing_rate_bytes: u64,
     /// Bytes a second that were delivered lately (0: not told).
     pub delivery_rate_bytes: u64,
+    /// How long, in all, the peer's host took no more: microseconds (0: not told).
+    pub receiver_limited_us: u64,
     /// Data came with the SYN, or left with it and was acknowledged (TCP Fast Open).
     pub syn_data: bool,
 }
@@ -246,6 +248,7 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
         notsent_bytes: info.tcpi_notsent_bytes,
         pacing_rate_bytes: info.tcpi_pacing_rate,
         delivery_rate_bytes: info.tcpi_delivery_rate,
+        receiver_limited_us: info.tcpi_rwnd_limited,
         syn_data: info.tcpi_options & TCPI_OPT_SYN_DATA != 0,
     })
 }

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use transfer::report::{FileResult, Limit, Report};
+use transfer::report::{FileResult, Limit, Report, Times};
 use transfer::text;
 
 use super::units;
@@ -50,7 +50,10 @@ pub(crate) struct Console {
     rate_bytes: u64,
     rate: u64,
     peak: u64,
+    /// What took the most time, and where the time went since that was found; where all of it went.
     limit: Limit,
+    recent: Times,
+    times: Times,
     current: Option<Current>,
     current_bytes: u64,
     current_started: Instant,
@@ -88,6 +91,8 @@ impl Console {
             rate: 0,
             peak: 0,
             limit: Limit::Unknown,
+            recent: Times::default(),
+            times: Times::default(),
             current: None,
             current_bytes: 0,
             current_started: now,
@@ -168,16 +173,6 @@ impl Console {
         }
     }
 
-    fn limit_words(&self) -> &'static str {
-        match self.limit {
-            Limit::Unknown => "",
-            Limit::Peer => "  limited by network or server",
-            Limit::Server => "  waiting for server",
-            Limit::Asked => "  limited as asked",
-            Limit::Here => "  limited by this side",
-        }
-    }
-
     fn measure(&mut self, now: Instant) {
         let span = now.duration_since(self.rate_since);
         if span >= RATE_SPAN {
@@ -186,6 +181,7 @@ impl Console {
             self.peak = self.peak.max(self.rate);
             self.rate_since = now;
             self.rate_bytes = self.bytes;
+            self.limit = std::mem::take(&mut self.recent).limit();
         }
     }
 
@@ -217,7 +213,7 @@ impl Console {
                     0 => "--:--".to_owned(),
                     rate => units::clock(left / rate),
                 };
-                (self.rate, format!("{eta} ETA{}", self.limit_words()))
+                (self.rate, format!("{eta} ETA{}", words(self.limit)))
             }
         };
         let tail = format!(
@@ -274,16 +270,16 @@ impl Console {
                 units::clock(spent.as_secs()),
                 units::bytes(rate),
                 units::bytes(peak),
-                self.limit_words()
+                words(self.times.limit())
             );
         }
         if self.json {
-            println!("{}", self.to_json(spent).render());
+            println!("{}", self.to_json(spent, rate).render());
         }
     }
 
     #[allow(clippy::cast_precision_loss)]
-    fn to_json(&self, spent: Duration) -> Json {
+    fn to_json(&self, spent: Duration, rate: u64) -> Json {
         let file = |result: &FileResult| {
             let mut pairs = vec![
                 ("from", Json::text(text::name(&result.from))),
@@ -300,12 +296,20 @@ impl Console {
             }
             Json::object(pairs)
         };
+        let limits = self.times.each().into_iter();
+        let limits = limits.map(|(limit, time)| (name(limit), Json::Number(time.as_secs_f64())));
         Json::object(vec![
             ("ok", Json::Bool(self.failed == 0)),
             ("files", Json::Number(self.files as f64)),
             ("failed", Json::Number(self.failed as f64)),
             ("bytes", Json::Number(self.bytes as f64)),
             ("seconds", Json::Number(spent.as_secs_f64())),
+            (
+                "peak_bytes_per_second",
+                Json::Number(self.peak.max(rate) as f64),
+            ),
+            ("limited_by", Json::text(name(self.times.limit()))),
+            ("limits", Json::object(limits.collect())),
             (
                 "results",
                 Json::List(self.results.iter().map(file).collect()),
@@ -330,6 +334,34 @@ impl Console {
                 result.verified = Some(how);
             }
         }
+    }
+}
+
+/// What a limit is called, by programs too.
+fn name(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Unknown => "unknown",
+        Limit::Source => "source-disk",
+        Limit::Target => "target-disk",
+        Limit::Cpu => "cpu",
+        Limit::Network => "network",
+        Limit::Peer => "peer",
+        Limit::NetworkOrPeer => "network-or-peer",
+        Limit::Asked => "asked",
+    }
+}
+
+/// A limit behind what a line shows.
+fn words(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Unknown => "",
+        Limit::Source => "  limited by source disk",
+        Limit::Target => "  limited by target disk",
+        Limit::Cpu => "  limited by CPU",
+        Limit::Network => "  limited by network",
+        Limit::Peer => "  limited by peer",
+        Limit::NetworkOrPeer => "  limited by network or peer",
+        Limit::Asked => "  limited as asked",
     }
 }
 
@@ -393,11 +425,9 @@ impl Report for Console {
         self.say(line);
     }
 
-    fn tick(&mut self, limit: Limit) {
-        if self.show == Show::Nothing {
-            return;
-        }
-        self.limit = limit;
+    fn tick(&mut self, times: &Times) {
+        self.times += *times;
+        self.recent += *times;
         let now = Instant::now();
         self.measure(now);
         if self.is_due(now) {
@@ -419,8 +449,9 @@ mod tests {
         assert!(!console.is_due(begun + LINE_EVERY / 2));
         let later = begun + LINE_EVERY;
         assert!(console.is_due(later));
+        console.recent.asked = LINE_EVERY;
         console.measure(later);
-        console.limit = Limit::Asked;
+        assert_eq!(console.recent, Times::default());
         let (name, tail) = console.standing(later, false).unwrap();
         assert_eq!(name, "file");
         assert!(tail.contains(" 25%") && tail.contains("ETA"), "{tail}");

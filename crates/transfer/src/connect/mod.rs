@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use sys::io::PollFd;
@@ -234,6 +234,9 @@ impl Transport for Children {
             .flatten()
             .map(|(fd, reads, writes)| PollFd::new(fd, reads, writes))
             .collect();
-        Ok(sys::io::poll(&mut fds, Some(wait))? > 0)
+        let begun = Instant::now();
+        let ready = sys::io::poll(&mut fds, Some(wait))?;
+        exchange.waited(begun.elapsed());
+        Ok(ready > 0)
     }
 }

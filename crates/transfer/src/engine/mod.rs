@@ -19,9 +19,14 @@ use wire::DecodeError;
 use sftp::frame::FrameError;
 use sftp::message::Reply;
 
+use crate::report::Times;
+
+mod meter;
 mod outgoing;
 mod session;
 
+pub use meter::{Disk, LinkTimes};
+pub(crate) use meter::{Meter, Waits};
 pub use outgoing::{Body, Spoiled};
 pub use session::{Server, Session, attributes_of, status_text};
 
@@ -232,9 +237,14 @@ pub trait Work {
         None
     }
 
-    /// Called in each turn, for what is to be shown.
-    fn tick(&mut self, sessions: &[Session]) {
-        let _ = sessions;
+    /// Which local files it moves; none where nobody wants to know what it waits for.
+    fn disk(&self) -> Option<Disk> {
+        None
+    }
+
+    /// Called several times a second, where [`Work::disk`] is known: where the time went since.
+    fn tick(&mut self, times: &Times) {
+        let _ = times;
     }
 
     /// An interrupt: nothing more begins, what is open is brought to an end that leaves the
@@ -259,6 +269,11 @@ pub trait Exchange {
     /// [`Broken`]: the connection is of no more use.
     fn feed(&mut self, link: usize, bytes: Bytes) -> Result<(), Broken>;
 
+    /// The transport has waited for so long.
+    fn waited(&mut self, time: Duration) {
+        let _ = time;
+    }
+
     /// Nothing is wanted any more: a transport need not wait. A work can be done without anything
     /// having moved, when it was only asked for more.
     fn is_over(&self) -> bool;
@@ -276,11 +291,16 @@ pub trait Transport {
     }
 
     /// Moves what can be moved, and waits for at most `wait` if that is nothing and the exchange is
-    /// not over. True when something was moved.
+    /// not over; how long that was it [tells](Exchange::waited). True when something was moved.
     ///
     /// # Errors
     /// [`EngineError`], also when any of the connections has ended.
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError>;
+
+    /// Where the time of its connections went so far; none where they do not tell.
+    fn times(&self) -> Option<LinkTimes> {
+        None
+    }
 
     /// Where more waits for the work to be done, one line for `-v`.
     fn report(&self) -> Option<String> {
@@ -293,6 +313,7 @@ struct Pairing<'e> {
     work: &'e mut dyn Work,
     /// The work was stopped: answers on their way are not the next work's.
     stopped: bool,
+    waited: Duration,
 }
 
 /// The work is done, and its answers have come where it was stopped.
@@ -325,6 +346,10 @@ impl Exchange for Pairing<'_> {
             Some(session) => session.feed(link, bytes, self.work),
             None => Ok(()),
         }
+    }
+
+    fn waited(&mut self, time: Duration) {
+        self.waited += time;
     }
 
     fn is_over(&self) -> bool {
@@ -387,7 +412,12 @@ impl<T: Transport> Engine<T> {
     /// # Errors
     /// [`EngineError`]; `work` has heard of it.
     pub fn run(&mut self, work: &mut dyn Work) -> Result<(), EngineError> {
-        let result = self.turns(work);
+        let links = self.transport.times();
+        let mut meter = work.disk().map(|disk| Meter::begin(disk, links));
+        let result = self.turns(work, meter.as_mut());
+        if let Some(meter) = &mut meter {
+            work.tick(&meter.take(self.transport.times()));
+        }
         if let Err(error) = &result {
             for session in &mut self.sessions {
                 session.forget();
@@ -397,7 +427,11 @@ impl<T: Transport> Engine<T> {
         result
     }
 
-    fn turns(&mut self, work: &mut dyn Work) -> Result<(), EngineError> {
+    fn turns(
+        &mut self,
+        work: &mut dyn Work,
+        mut meter: Option<&mut Meter>,
+    ) -> Result<(), EngineError> {
         let mut idle = 0;
         let mut stopped: Option<Instant> = None;
         loop {
@@ -412,16 +446,32 @@ impl<T: Transport> Engine<T> {
                 (2.., Some(at)) if at.elapsed() > STOPS => return Err(EngineError::Interrupted),
                 _ => {}
             }
-            let wait = work.wakes_at().map_or(TURN, |at| {
+            let wakes_at = work.wakes_at();
+            let wait = wakes_at.map_or(TURN, |at| {
                 at.saturating_duration_since(Instant::now()).min(TURN)
             });
             let mut pairing = Pairing {
                 sessions: &mut self.sessions,
                 work,
                 stopped: stopped.is_some(),
+                waited: Duration::ZERO,
             };
             let moved = self.transport.turn(&mut pairing, wait)?;
-            work.tick(&self.sessions);
+            let waited = pairing.waited;
+            if let Some(meter) = &mut meter {
+                if !waited.is_zero() {
+                    let sends = work.disk() == Some(Disk::Source);
+                    let why = match wakes_at {
+                        Some(_) => Waits::Asked,
+                        None if sends && self.sessions.iter().any(Session::is_full) => Waits::Full,
+                        None => Waits::Answers,
+                    };
+                    meter.waited(why, waited);
+                }
+                if meter.is_due() {
+                    work.tick(&meter.take(self.transport.times()));
+                }
+            }
             if sys::signals::noted() {
                 return Err(EngineError::Interrupted);
             }

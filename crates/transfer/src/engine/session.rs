@@ -169,9 +169,14 @@ impl Session {
     /// Another READ or WRITE may go out.
     #[must_use]
     pub fn takes_data(&mut self) -> bool {
-        let takes = self.flight < self.flight_limit;
+        let takes = !self.is_full();
         self.flight_was_full |= !takes;
         takes && self.is_ready() && self.takes_request()
+    }
+
+    /// As much is in flight as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.flight >= self.flight_limit
     }
 
     /// Another file or directory may be opened.

@@ -17,13 +17,13 @@ use sftp::Attributes;
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 
-use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
+use crate::engine::{Disk, EngineError, Op, Session, Token, Work, status_text};
 use crate::options::Options;
 use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::ready::Ready;
 use crate::plan::slab::Slab;
-use crate::report::{FileResult, Limit, Report};
+use crate::report::{FileResult, Report, Times};
 use crate::step::{self, Step};
 use crate::text;
 
@@ -103,7 +103,6 @@ pub struct Get<'r> {
     /// It was interrupted: nothing more begins.
     stopped: bool,
     lost: bool,
-    limit: Limit,
 }
 
 impl<'r> Get<'r> {
@@ -141,7 +140,6 @@ impl<'r> Get<'r> {
             failures: 0,
             stopped: false,
             lost: false,
-            limit: Limit::Unknown,
         }
     }
 
@@ -193,10 +191,7 @@ impl<'r> Get<'r> {
                     }
                     return true;
                 }
-                Step::Full => {
-                    self.limit = Limit::Server;
-                    self.wake(link, this);
-                }
+                Step::Full => self.wake(link, this),
                 Step::Nothing => {}
                 Step::Over => {
                     self.end(index);
@@ -446,16 +441,12 @@ impl Work for Get<'_> {
         self.pace.wakes_at()
     }
 
-    fn tick(&mut self, sessions: &[Session]) {
-        let waits = sessions.iter().any(|session| session.open_requests() > 0);
-        if self.pace.wakes_at().is_some() {
-            self.limit = Limit::Asked;
-        } else if waits {
-            self.limit = Limit::Server;
-        } else {
-            self.limit = Limit::Here;
-        }
-        self.report.tick(self.limit);
+    fn disk(&self) -> Option<Disk> {
+        Some(Disk::Target)
+    }
+
+    fn tick(&mut self, times: &Times) {
+        self.report.tick(times);
     }
 
     fn stop(&mut self) {

@@ -13,16 +13,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use bytes::Bytes;
-use sftp::Code;
 use sftp::message::Reply;
 
-use crate::engine::{EngineError, Session, Spoiled, Token, Work};
+use crate::engine::{Disk, EngineError, Session, Spoiled, Token, Work};
 use crate::options::Options;
 use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::ready::Ready;
 use crate::plan::slab::Slab;
-use crate::report::{FileResult, Limit, Report};
+use crate::report::{FileResult, Report, Times};
 use crate::source::Source;
 use crate::step::{self, Step};
 
@@ -79,7 +78,6 @@ pub struct Put<'r> {
     pace: Pace,
     failures: usize,
     lost: bool,
-    limit: Limit,
 }
 
 impl<'r> Put<'r> {
@@ -108,7 +106,6 @@ impl<'r> Put<'r> {
             pace,
             failures: 0,
             lost: false,
-            limit: Limit::Unknown,
         }
     }
 
@@ -158,10 +155,7 @@ impl<'r> Put<'r> {
                     }
                     return true;
                 }
-                Step::Full => {
-                    self.limit = Limit::Peer;
-                    self.wake(link, number);
-                }
+                Step::Full => self.wake(link, number),
                 Step::Nothing => {}
                 Step::Over => {
                     self.end(number / 2);
@@ -330,9 +324,6 @@ impl Work for Put<'_> {
         for link in wakes {
             self.wake(link, job_number(index));
         }
-        if !reply_is_ok(reply) {
-            self.limit = Limit::Server;
-        }
     }
 
     fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &Bytes) {
@@ -370,14 +361,12 @@ impl Work for Put<'_> {
         self.pace.wakes_at()
     }
 
-    fn tick(&mut self, sessions: &[Session]) {
-        let waits = sessions.iter().any(|session| session.open_requests() > 0);
-        if self.pace.wakes_at().is_some() {
-            self.limit = Limit::Asked;
-        } else if !waits {
-            self.limit = Limit::Here;
-        }
-        self.report.tick(self.limit);
+    fn disk(&self) -> Option<Disk> {
+        Some(Disk::Source)
+    }
+
+    fn tick(&mut self, times: &Times) {
+        self.report.tick(times);
     }
 
     fn stop(&mut self) {
@@ -414,8 +403,4 @@ impl Work for Put<'_> {
         }
         self.failures = self.failures.max(1);
     }
-}
-
-fn reply_is_ok(reply: &Reply<'_>) -> bool {
-    !matches!(reply, Reply::Status(status) if status.code != Code::OK)
 }

@@ -11,6 +11,7 @@ use std::io::{self, BufRead, Write};
 use std::time::Instant;
 
 use crate::connect::{LOOK, SignalNoted};
+use crate::engine::{Disk, Meter, Waits};
 use crate::plan::pace::Pace;
 use crate::report::{FileResult, Report};
 use crate::text;
@@ -83,6 +84,8 @@ pub struct Conversation<'c> {
     terms: Terms,
     report: &'c mut dyn Report,
     pace: Pace,
+    /// Where the time goes, for the person.
+    meter: Option<Meter>,
     failures: usize,
 }
 
@@ -100,6 +103,7 @@ impl<'c> Conversation<'c> {
             pace: Pace::new(terms.limit_bytes),
             terms,
             report,
+            meter: None,
             failures: 0,
         }
     }
@@ -110,13 +114,48 @@ impl<'c> Conversation<'c> {
         self.failures
     }
 
+    /// Files begin to move.
+    fn begin_meter(&mut self, disk: Disk) {
+        self.meter = (!self.terms.is_remote).then(|| Meter::begin(disk, None));
+    }
+
+    /// What was done since `begun` was a wait.
+    fn waited(&mut self, why: Waits, begun: Instant) {
+        if let Some(meter) = &mut self.meter {
+            meter.waited(why, begun.elapsed());
+        }
+    }
+
+    /// Tells where the time went, if that is due or this is the end.
+    fn tell_times(&mut self, last: bool) {
+        if let Some(meter) = &mut self.meter
+            && (last || meter.is_due())
+        {
+            self.report.tick(&meter.take(None));
+        }
+    }
+
+    fn send_out(&mut self, bytes: &[u8]) -> Result<(), OldError> {
+        let begun = Instant::now();
+        let result = self.output.write_all(bytes);
+        self.waited(Waits::Answers, begun);
+        Ok(result?)
+    }
+
     fn tell(&mut self, bytes: &[u8]) -> Result<(), OldError> {
-        self.output.write_all(bytes)?;
+        self.send_out(bytes)?;
         Ok(self.output.flush()?)
     }
 
     /// Waits until the limit lets more go.
-    fn keep_pace(&self) -> Result<(), OldError> {
+    fn keep_pace(&mut self) -> Result<(), OldError> {
+        let begun = Instant::now();
+        let result = self.wait_for_pace();
+        self.waited(Waits::Asked, begun);
+        result
+    }
+
+    fn wait_for_pace(&self) -> Result<(), OldError> {
         while let Some(until) = self.pace.wakes_at() {
             if sys::signals::noted() {
                 return Err(OldError::Interrupted);
@@ -163,8 +202,9 @@ impl<'c> Conversation<'c> {
 
     /// A byte; none at the end of the stream.
     fn byte(&mut self) -> Result<Option<u8>, OldError> {
-        let buffer = self.input.fill_buf()?;
-        let first = buffer.first().copied();
+        let begun = Instant::now();
+        let first = self.input.fill_buf()?.first().copied();
+        self.waited(Waits::Answers, begun);
         if first.is_some() {
             self.input.consume(1);
         }

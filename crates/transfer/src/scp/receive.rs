@@ -4,10 +4,12 @@ use std::fs::{File, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use sftp::{ExactTimes, Timestamp};
 
 use super::{Conversation, OldError};
+use crate::engine::{Disk, Waits};
 use crate::options::MAX_DEPTH;
 use crate::plan::{names, shown};
 use crate::sink::{self, Opening, Sink};
@@ -88,7 +90,9 @@ impl Conversation<'_> {
             self.complain(&format!("{}: {why}", shown(target)))?;
             return Err(OldError::Over);
         }
+        self.begin_meter(Disk::Target);
         let result = self.receive_into(target, 0);
+        self.tell_times(true);
         if let Err(OldError::Protocol(why)) = &result {
             let what = format!("protocol error: {why}");
             self.failures += 1;
@@ -278,7 +282,11 @@ impl Conversation<'_> {
         let mut failure = None;
         let mut at = 0;
         while at < size {
+            let begun = Instant::now();
             let bytes = self.input.fill_buf()?;
+            if let Some(meter) = &mut self.meter {
+                meter.waited(Waits::Answers, begun.elapsed());
+            }
             if bytes.is_empty() {
                 return Err(OldError::Lost);
             }
@@ -294,7 +302,7 @@ impl Conversation<'_> {
             let count = u64::try_from(count).unwrap_or_default();
             at += count;
             self.report.moved(count);
-            self.report.tick(crate::report::Limit::Unknown);
+            self.tell_times(false);
             self.pace.went(count);
             self.keep_pace()?;
         }

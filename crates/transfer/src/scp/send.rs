@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{Conversation, OldError};
+use crate::engine::Disk;
 use crate::options::MAX_DEPTH;
 use crate::plan::{base_name, shown};
 use crate::source::Source;
@@ -20,10 +21,10 @@ impl Conversation<'_> {
     /// # Errors
     /// [`OldError`] when nothing more can be sent.
     pub fn send(&mut self, paths: &[&Path]) -> Result<(), OldError> {
-        for path in paths {
-            self.send_one(path, 0)?;
-        }
-        Ok(())
+        self.begin_meter(Disk::Source);
+        let result = paths.iter().try_for_each(|path| self.send_one(path, 0));
+        self.tell_times(true);
+        result
     }
 
     /// Waits for the answer that comes before anything is sent.
@@ -197,11 +198,11 @@ impl Conversation<'_> {
             };
             self.keep_pace()?;
             let bytes = chunk.get(..count).unwrap_or_default();
-            self.output.write_all(bytes)?;
+            self.send_out(bytes)?;
             let count = u64::try_from(count).unwrap_or_default();
             self.pace.went(count);
             self.report.moved(count);
-            self.report.tick(crate::report::Limit::Unknown);
+            self.tell_times(false);
             left -= count;
         }
         self.output.flush()?;

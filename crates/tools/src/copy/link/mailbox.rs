@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use client::session::{LocalEnd, Turns};
-use driver::{Endpoint, Line, Progress};
+use driver::{Endpoint, Line, LoopTimes, Progress};
 use packet::PacketBuf;
 use proto::{Error, Stream};
 use sys::epoll::EventFd;
@@ -55,12 +55,21 @@ impl Bell {
 
     /// Waits until it rings, or has rung since the last time; false when it does not for `wait`.
     pub(super) fn wait(&self, wait: Duration) -> bool {
-        let end = Instant::now() + wait;
+        self.wait_timed(wait).0
+    }
+
+    /// The same, and how long that took: nothing where it has rung before, for which no clock is
+    /// asked.
+    pub(super) fn wait_timed(&self, wait: Duration) -> (bool, Duration) {
         let mut state = locked(&self.state);
+        if std::mem::take(&mut state.rung) {
+            return (true, Duration::ZERO);
+        }
+        let begun = Instant::now();
         while !state.rung {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = wait.saturating_sub(begun.elapsed());
             if left.is_zero() {
-                return false;
+                return (false, begun.elapsed());
             }
             state.waits = true;
             let (woken, _) = self
@@ -71,7 +80,8 @@ impl Bell {
             state.waits = false;
         }
         state.rung = false;
-        true
+        drop(state);
+        (true, begun.elapsed())
     }
 }
 
@@ -137,6 +147,8 @@ pub(super) struct Mailbox {
     to_engine: Arc<Bell>,
     /// It may ask now, or need not any more.
     turn: Condvar,
+    /// What the connection's thread waits for.
+    times: Arc<LoopTimes>,
 }
 
 impl Mailbox {
@@ -159,6 +171,7 @@ impl Mailbox {
             to_endpoint: EventFd::new()?,
             to_engine,
             turn: Condvar::new(),
+            times: Arc::default(),
         })
     }
 
@@ -175,6 +188,10 @@ impl Mailbox {
 
     pub(super) fn stage(&self) -> Stage {
         locked(&self.state).stage
+    }
+
+    pub(super) fn times(&self) -> &LoopTimes {
+        &self.times
     }
 
     /// The server is known to take requests before it has answered the first.
@@ -284,6 +301,10 @@ impl LocalEnd for Local {
     fn logged_in(&mut self, reads_on: bool) {
         locked(&self.0.state).reads_on = reads_on;
         self.0.reached(Stage::LoggedIn);
+    }
+
+    fn loop_times(&self) -> Option<Arc<LoopTimes>> {
+        Some(Arc::clone(&self.0.times))
     }
 
     fn turns(&self) -> Option<Arc<dyn Turns>> {

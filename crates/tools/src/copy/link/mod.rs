@@ -7,7 +7,7 @@ mod own;
 use std::time::Duration;
 
 use transfer::connect::Children;
-use transfer::engine::{EngineError, Exchange, Transport};
+use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
 pub(crate) use own::{Connections, note_signals};
 
@@ -52,6 +52,13 @@ impl Transport for Links {
         match self {
             Self::Own(connections) => connections.turn(exchange, wait),
             Self::Children(children) => children.turn(exchange, wait),
+        }
+    }
+
+    fn times(&self) -> Option<LinkTimes> {
+        match self {
+            Self::Own(connections) => connections.times(),
+            Self::Children(children) => children.times(),
         }
     }
 }

@@ -13,9 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use driver::LoopTimes;
 use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
-use transfer::engine::{EngineError, Exchange, Transport};
+use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
 use super::mailbox::{Bell, Local, Mailbox, Questions, Stage};
 
@@ -255,6 +256,23 @@ impl Transport for Connections {
         for connection in &self.connections {
             connection.mailbox.sleeps();
         }
-        Ok(self.bell.wait(wait))
+        let (rang, waited) = self.bell.wait_timed(wait);
+        exchange.waited(waited);
+        Ok(rang)
+    }
+
+    fn times(&self) -> Option<LinkTimes> {
+        let count = u32::try_from(self.connections.len()).ok()?;
+        let mean = |each: fn(&LoopTimes) -> Duration| {
+            let all = self.connections.iter();
+            let sum: Duration = all.map(|connection| each(connection.mailbox.times())).sum();
+            sum.checked_div(count)
+        };
+        Some(LinkTimes {
+            work: mean(LoopTimes::work)?,
+            network: mean(LoopTimes::network)?,
+            peer: mean(LoopTimes::peer)?,
+            network_or_peer: mean(LoopTimes::socket)?,
+        })
     }
 }

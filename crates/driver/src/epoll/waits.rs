@@ -1,0 +1,200 @@
+//! What a connection's loop waits for, where somebody wants to know: nobody pays for it else.
+//!
+//! The time is shared out among work, the network, the peer, and a socket of which it is not known
+//! which of the two it waits for; what is left is idle. The kernel tells of TCP how long the peer's
+//! host took no more: what is left of the time for which the socket was full is the network's.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sys::socket::TcpInfo;
+
+/// A wait for the socket or for the window lasts no longer before it is counted.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// The kernel is asked no more often, microseconds.
+const LOOK_US: u64 = 50_000;
+
+/// Where the time of a connection's loop went, read by other threads. See the module's head.
+#[derive(Debug, Default)]
+pub struct LoopTimes {
+    work_us: AtomicU64,
+    network_us: AtomicU64,
+    peer_us: AtomicU64,
+    socket_us: AtomicU64,
+}
+
+impl LoopTimes {
+    /// At work, or waiting for its workers.
+    #[must_use]
+    pub fn work(&self) -> Duration {
+        read(&self.work_us)
+    }
+
+    /// Waiting for the network to take more.
+    #[must_use]
+    pub fn network(&self) -> Duration {
+        read(&self.network_us)
+    }
+
+    /// Waiting for the peer to take more: it shut the channel's window, or its host the socket's.
+    #[must_use]
+    pub fn peer(&self) -> Duration {
+        read(&self.peer_us)
+    }
+
+    /// Waiting for a socket, or a pipe, that does not tell which of these two it was.
+    #[must_use]
+    pub fn socket(&self) -> Duration {
+        read(&self.socket_us)
+    }
+}
+
+fn read(counter: &AtomicU64) -> Duration {
+    Duration::from_micros(counter.load(Ordering::Relaxed))
+}
+
+fn add(counter: &AtomicU64, us: u64) {
+    counter.fetch_add(us, Ordering::Relaxed);
+}
+
+/// Why the loop sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Workers have something that is not done.
+    Workers,
+    /// The socket takes no more.
+    Socket,
+    /// The channel's window is shut, and there is something to send.
+    Window,
+    /// Nothing is to be done.
+    Idle,
+}
+
+/// Counts for [`LoopTimes`].
+#[derive(Debug)]
+pub(super) struct Waits {
+    times: Arc<LoopTimes>,
+    /// When the loop woke, or began to sleep, microseconds.
+    since_us: u64,
+    asked_us: u64,
+    /// Time for which the socket was full, and the window shut, since the kernel was asked.
+    full_us: u64,
+    shut_us: u64,
+    /// What the kernel said then.
+    limited_us: u64,
+}
+
+impl Waits {
+    pub(super) fn new(times: Arc<LoopTimes>, now_us: u64) -> Self {
+        Self {
+            times,
+            since_us: now_us,
+            asked_us: now_us,
+            full_us: 0,
+            shut_us: 0,
+            limited_us: 0,
+        }
+    }
+
+    pub(super) fn begins(&mut self, now_us: u64) {
+        let worked = now_us.saturating_sub(self.since_us);
+        add(&self.times.work_us, worked);
+        self.since_us = now_us;
+    }
+
+    pub(super) fn ends(&mut self, why: Why, now_us: u64, socket: BorrowedFd<'_>) {
+        let slept = now_us.saturating_sub(self.since_us);
+        self.since_us = now_us;
+        match why {
+            Why::Workers => add(&self.times.work_us, slept),
+            Why::Socket => self.full_us += slept,
+            Why::Window => self.shut_us += slept,
+            Why::Idle => {}
+        }
+        let waited = self.full_us + self.shut_us > 0;
+        if waited && now_us.saturating_sub(self.asked_us) >= LOOK_US {
+            self.asked_us = now_us;
+            self.settle(sys::socket::tcp_info(socket).ok());
+        }
+    }
+
+    /// Shares out what has waited since the last time.
+    fn settle(&mut self, info: Option<TcpInfo>) {
+        let full = std::mem::take(&mut self.full_us);
+        let shut = std::mem::take(&mut self.shut_us);
+        let Some(info) = info else {
+            add(&self.times.socket_us, full);
+            add(&self.times.peer_us, shut);
+            return;
+        };
+        let limited = info.receiver_limited_us.saturating_sub(self.limited_us);
+        self.limited_us = info.receiver_limited_us;
+        // A window that is shut while the socket still has something that never left: it is the
+        // network that takes its time.
+        let (outward, shut) = match info.notsent_bytes {
+            0 => (full, shut),
+            _ => (full + shut, 0),
+        };
+        let by_peer = outward.min(limited);
+        add(&self.times.peer_us, by_peer + shut);
+        add(&self.times.network_us, outward - by_peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(full_us: u64, shut_us: u64, info: Option<TcpInfo>) -> [u128; 3] {
+        let times = Arc::new(LoopTimes::default());
+        let mut waits = Waits::new(Arc::clone(&times), 0);
+        (waits.full_us, waits.shut_us, waits.limited_us) = (full_us, shut_us, 1_000_000);
+        waits.settle(info);
+        assert_eq!((waits.full_us, waits.shut_us), (0, 0));
+        [times.network(), times.peer(), times.socket()].map(|time| time.as_micros())
+    }
+
+    #[test]
+    fn the_kernel_tells_the_peer_from_the_network() {
+        let info = |limited_us: u64, notsent_bytes| {
+            Some(TcpInfo {
+                receiver_limited_us: 1_000_000 + limited_us,
+                notsent_bytes,
+                ..TcpInfo::default()
+            })
+        };
+        assert_eq!(settled(70, 0, info(0, 9)), [70, 0, 0]);
+        assert_eq!(settled(70, 0, info(50, 9)), [20, 50, 0]);
+        assert_eq!(settled(70, 0, info(900, 9)), [0, 70, 0]);
+        // The window is shut, and everything has left the socket, or not.
+        assert_eq!(settled(0, 70, info(0, 0)), [0, 70, 0]);
+        assert_eq!(settled(0, 70, info(0, 9)), [70, 0, 0]);
+        // A pipe knows nothing.
+        assert_eq!(settled(70, 5, None), [0, 5, 70]);
+    }
+
+    #[test]
+    fn work_is_what_is_no_wait_and_idle_counts_nowhere() {
+        let times = Arc::new(LoopTimes::default());
+        let (read, _write) = sys::io::pipe().unwrap();
+        let read = std::os::fd::AsFd::as_fd(&read);
+        let mut waits = Waits::new(Arc::clone(&times), 1000);
+        waits.begins(1500);
+        waits.ends(Why::Idle, 9500, read);
+        waits.begins(9600);
+        waits.ends(Why::Workers, 9900, read);
+        waits.begins(10_000);
+        waits.ends(Why::Socket, 80_000, read);
+        let us = |time: Duration| time.as_micros();
+        assert_eq!((us(times.work()), us(times.socket())), (1000, 70_000));
+        // Not asked again so soon.
+        waits.begins(80_000);
+        waits.ends(Why::Window, 90_000, read);
+        assert_eq!(us(times.peer()), 0);
+        waits.begins(90_000);
+        waits.ends(Why::Window, 190_000, read);
+        assert_eq!(us(times.peer()), 110_000);
+    }
+}

@@ -1,0 +1,72 @@
+//! How the calling thread spends its time: on a processor, and ready without one. What is left of the
+//! time that it did not wait on its own account, it was held up in a system call: by a disk, most
+//! likely.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// Where the kernel tells how long a thread was ready (CONFIG_SCHED_INFO): nanoseconds on a
+/// processor, nanoseconds ready, turns.
+const SCHEDULER: &str = "/proc/thread-self/schedstat";
+
+/// Time that the calling thread has had a processor.
+#[must_use]
+pub fn processor_time() -> Duration {
+    Duration::from_micros(crate::time::thread_cpu_us())
+}
+
+/// How long a thread was ready to run and had no processor.
+#[derive(Debug)]
+pub struct ReadyTime(Option<File>);
+
+impl ReadyTime {
+    /// That of the calling thread, whoever asks for it later.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        Self(File::open(SCHEDULER).ok())
+    }
+
+    /// So far; nothing where the kernel does not tell.
+    #[must_use]
+    pub fn total(&self) -> Option<Duration> {
+        let mut text = [0; 64];
+        let count = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
+        ready(text.get(..count)?)
+    }
+}
+
+fn ready(text: &[u8]) -> Option<Duration> {
+    let text = std::str::from_utf8(text).ok()?;
+    let nanoseconds = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_takes_processor_time_and_sleep_does_not() {
+        let before = processor_time();
+        while processor_time() < before + Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+        let asleep = processor_time();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(processor_time() - asleep < Duration::from_millis(200));
+    }
+
+    #[test]
+    fn the_second_figure_is_the_time_without_a_processor() {
+        assert_eq!(ready(b"5 1500 7\n"), Some(Duration::from_nanos(1500)));
+        for bad in [&b"5"[..], b"", b"1 x 2", b"\xff \xff"] {
+            assert_eq!(ready(bad), None);
+        }
+        // Not every kernel tells.
+        let clock = ReadyTime::of_this_thread();
+        if let Some(first) = clock.total() {
+            assert!(clock.total() >= Some(first));
+        }
+    }
+}

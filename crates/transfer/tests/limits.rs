@@ -1,0 +1,196 @@
+//! What a copy says that it waits for: with our own server behind a transport that keeps the
+//! engine's thread in one way or another.
+
+mod liar;
+mod served;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sftp::server::Permits;
+use sys::thread::processor_time;
+use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
+use transfer::get::{Get, Item as GetItem};
+use transfer::options::Options;
+use transfer::put::{Item as PutItem, Put};
+use transfer::remote::Remote;
+use transfer::report::{FileResult, Limit, Report, Times};
+use transfer::serve::Serve;
+
+use liar::{Place, bytes};
+use served::{Plain, Silent};
+
+/// In each of the first turns, so long.
+const EACH: Duration = Duration::from_millis(40);
+const TURNS: usize = 12;
+const FILE_BYTES: usize = 2_000_000;
+
+/// What a turn takes its time for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Keeps {
+    /// A disk: the thread is held up, and says nothing of a wait.
+    Disk,
+    Processor,
+    /// A wait in which connections do nothing.
+    Answers,
+    /// A wait in which the network takes no more.
+    Network,
+    /// A wait in which the peer takes no more.
+    Peer,
+    /// A wait in which the connection's thread is at work.
+    Connection,
+}
+
+struct Kept {
+    serve: Serve,
+    keeps: Option<Keeps>,
+    left: usize,
+    times: LinkTimes,
+}
+
+impl Kept {
+    fn keep(&mut self, exchange: &mut dyn Exchange) {
+        let Some(keeps) = self.keeps.filter(|_| self.left > 0) else {
+            return;
+        };
+        self.left -= 1;
+        if keeps == Keeps::Processor {
+            let until = processor_time() + EACH;
+            while processor_time() < until {
+                std::hint::spin_loop();
+            }
+            return;
+        }
+        let begun = Instant::now();
+        std::thread::sleep(EACH);
+        let slept = begun.elapsed();
+        let side = match keeps {
+            Keeps::Disk => return,
+            Keeps::Answers | Keeps::Processor => None,
+            Keeps::Network => Some(&mut self.times.network),
+            Keeps::Peer => Some(&mut self.times.peer),
+            Keeps::Connection => Some(&mut self.times.work),
+        };
+        if let Some(side) = side {
+            *side += slept;
+        }
+        exchange.waited(slept);
+    }
+}
+
+impl Transport for Kept {
+    fn links(&self) -> usize {
+        1
+    }
+
+    fn turn(&mut self, exchange: &mut dyn Exchange, _wait: Duration) -> Result<bool, EngineError> {
+        self.keep(exchange);
+        let mut room = vec![0; 32_768];
+        let count = exchange.fill(0, &mut room);
+        room.truncate(count);
+        self.serve.receive(Bytes::from(room));
+        self.serve.work(&mut Plain).unwrap();
+        // One a turn: so there are as many turns in either direction.
+        if let Some(buf) = self.serve.outbox().next(usize::MAX, &mut Plain) {
+            exchange.feed(0, Bytes::copy_from_slice(buf.payload()))?;
+        }
+        Ok(true)
+    }
+
+    fn times(&self) -> Option<LinkTimes> {
+        Some(self.times)
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    times: Times,
+    errors: Vec<String>,
+}
+
+impl Report for Heard {
+    fn ends(&mut self, result: &FileResult) {
+        self.errors.extend(result.error.clone());
+    }
+    fn fails(&mut self, line: &str) {
+        self.errors.push(line.to_owned());
+    }
+    fn says(&mut self, line: &str) {
+        self.errors.push(line.to_owned());
+    }
+    fn tick(&mut self, times: &Times) {
+        self.times += *times;
+    }
+}
+
+fn remote() -> Remote<Kept> {
+    let place = sys::fs::Place::everywhere(b"/").unwrap();
+    Remote::new(Kept {
+        serve: Serve::new(place, Permits::everything(), 500, Box::new(Silent)),
+        keeps: None,
+        left: TURNS,
+        times: LinkTimes::default(),
+    })
+    .unwrap()
+}
+
+fn copy(keeps: Keeps, up: bool, from: &Path, to: &Path) -> Times {
+    let mut remote = remote();
+    remote.engine().transport().keeps = Some(keeps);
+    let mut heard = Heard::default();
+    if up {
+        let items = vec![PutItem {
+            from: from.to_path_buf(),
+            to: to.as_os_str().as_bytes().to_vec(),
+            fresh: true,
+        }];
+        let mut work = Put::new(Options::default(), items, 1, &mut heard);
+        remote.engine().run(&mut work).unwrap();
+    } else {
+        let items = vec![GetItem {
+            from: from.as_os_str().as_bytes().to_vec(),
+            to: to.to_path_buf(),
+            attributes: None,
+        }];
+        let mut work = Get::new(Options::default(), items, 1, &mut heard);
+        remote.engine().run(&mut work).unwrap();
+    }
+    assert_eq!(heard.errors, Vec::<String>::new());
+    assert_eq!(remote.engine().transport().left, 0, "too few turns");
+    assert_eq!(fs::metadata(to).unwrap().len(), 2_000_000);
+    heard.times
+}
+
+#[test]
+fn what_keeps_a_copy_is_told_by_its_name() {
+    let place = Place::new("limits");
+    let from = place.join("from");
+    fs::write(&from, bytes(FILE_BYTES)).unwrap();
+    for up in [true, false] {
+        for (keeps, limit) in [
+            (Keeps::Disk, if up { Limit::Source } else { Limit::Target }),
+            (Keeps::Processor, Limit::Cpu),
+            (Keeps::Connection, Limit::Cpu),
+            (Keeps::Answers, Limit::NetworkOrPeer),
+            (Keeps::Network, Limit::Network),
+            (Keeps::Peer, Limit::Peer),
+        ] {
+            // Sleep and what a thread does on a processor add up to no less; where the kernel does
+            // not tell how long a thread was ready, a full machine looks like a slow disk.
+            let tells = sys::thread::ReadyTime::of_this_thread().total().is_some();
+            if keeps == Keeps::Processor && !tells {
+                continue;
+            }
+            let to = place.join("to");
+            let _ = fs::remove_file(&to);
+            let times = copy(keeps, up, &from, &to);
+            assert_eq!(times.limit(), limit, "{keeps:?}, up: {up}: {times:?}");
+            let each = times.each();
+            let (_, time) = each.iter().find(|(each, _)| *each == limit).unwrap();
+            assert!(*time >= EACH * 11, "{keeps:?}, up: {up}: {times:?}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! A folder whose files are slow: each read and each write of a piece takes its time. It is a file
+//! system of its own (FUSE), answered by a thread of the test; that needs root and `/dev/fuse`.
+//!
+//! As much of the protocol as plain copies use: files of one directory, found, made, read, written
+//! and cut. Layouts are those of `linux/fuse.h`, version 7.31.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::account::is_root;
+use crate::scratch::Scratch;
+
+const DEVICE: &str = "/dev/fuse";
+/// Longest data of one write, bytes.
+const MAX_WRITE: u32 = 128 << 10;
+/// Lengths of the heads of requests and answers, bytes.
+const REQUEST_HEAD: usize = 40;
+const ANSWER_HEAD: usize = 16;
+/// The directory's number; files have those behind it.
+const ROOT: u64 = 1;
+/// Reads and writes come to us as they are called, and nothing is kept.
+const DIRECT_IO: u32 = 1;
+
+mod opcode {
+    pub(super) const LOOKUP: u32 = 1;
+    pub(super) const FORGET: u32 = 2;
+    pub(super) const GETATTR: u32 = 3;
+    pub(super) const SETATTR: u32 = 4;
+    pub(super) const OPEN: u32 = 14;
+    pub(super) const READ: u32 = 15;
+    pub(super) const WRITE: u32 = 16;
+    pub(super) const RELEASE: u32 = 18;
+    pub(super) const FLUSH: u32 = 25;
+    pub(super) const INIT: u32 = 26;
+    pub(super) const CREATE: u32 = 35;
+    pub(super) const INTERRUPT: u32 = 36;
+    pub(super) const BATCH_FORGET: u32 = 42;
+}
+
+const NO_ENTRY: i32 = 2;
+const NO_SUCH_CALL: i32 = 38;
+/// Of the fields that SETATTR may set: the size.
+const SETS_SIZE: u32 = 1 << 3;
+
+/// It is there until this is dropped.
+#[derive(Debug)]
+pub struct SlowFolder {
+    path: PathBuf,
+}
+
+impl SlowFolder {
+    /// Mounts one on a new folder in `scratch`, with these files in it; each read and write takes
+    /// `delay` longer.
+    ///
+    /// # Errors
+    /// One line saying why there can be none.
+    pub fn mount(
+        scratch: &Scratch,
+        files: &[(&str, Vec<u8>)],
+        delay: Duration,
+    ) -> Result<Self, String> {
+        if !is_root() {
+            return Err("needs root".into());
+        }
+        let device = OpenOptions::new().read(true).write(true).open(DEVICE);
+        let device = device.map_err(|error| format!("{DEVICE}: {error}"))?;
+        let path = scratch.join("slow");
+        std::fs::create_dir_all(&path).map_err(|error| error.to_string())?;
+        let copy = device.try_clone().map_err(|error| error.to_string())?;
+        let options = "fd=0,rootmode=40000,user_id=0,group_id=0,allow_other";
+        let output = Command::new("mount")
+            .args(["-i", "-t", "fuse", "-o", options, "slow"])
+            .arg(&path)
+            .stdin(Stdio::from(copy))
+            .output()
+            .map_err(|error| format!("mount: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        }
+        let mut answers = Answers {
+            device,
+            delay,
+            files: files
+                .iter()
+                .map(|(name, bytes)| ((*name).to_owned(), bytes.clone()))
+                .collect(),
+            since: SystemTime::now(),
+        };
+        // It ends when nothing is mounted any more.
+        thread::spawn(move || while answers.next().is_some() {});
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SlowFolder {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + 8)?;
+    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+fn usize_of(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Puts integers one behind the other.
+#[derive(Default)]
+struct Fields(Vec<u8>);
+
+impl Fields {
+    fn u32s(mut self, values: &[u32]) -> Self {
+        for value in values {
+            self.0.extend(value.to_ne_bytes());
+        }
+        self
+    }
+
+    fn u64s(mut self, values: &[u64]) -> Self {
+        for value in values {
+            self.0.extend(value.to_ne_bytes());
+        }
+        self
+    }
+
+    fn more(mut self, bytes: &[u8]) -> Self {
+        self.0.extend(bytes);
+        self
+    }
+}
+
+struct Answers {
+    device: File,
+    delay: Duration,
+    files: Vec<(String, Vec<u8>)>,
+    since: SystemTime,
+}
+
+impl Answers {
+    /// Answers one request; nothing when there are no more.
+    fn next(&mut self) -> Option<()> {
+        let mut request = vec![0; 1 << 20];
+        let count = self.device.read(&mut request).ok()?;
+        request.truncate(count);
+        let (code, unique) = (u32_at(&request, 4)?, u64_at(&request, 8)?);
+        let node = u64_at(&request, 16)?;
+        let body = request.get(REQUEST_HEAD..)?;
+        let silent = [opcode::FORGET, opcode::BATCH_FORGET, opcode::INTERRUPT];
+        if silent.contains(&code) {
+            return Some(());
+        }
+        let (error, answer) = match self.answer(code, node, body) {
+            Ok(fields) => (0, fields.0),
+            Err(error) => (-error, Vec::new()),
+        };
+        let len = u32::try_from(ANSWER_HEAD + answer.len()).ok()?;
+        let message = Fields::default()
+            .u32s(&[len, error.cast_unsigned()])
+            .u64s(&[unique])
+            .more(&answer);
+        // One that was interrupted wants no answer any more.
+        let _ = self.device.write(&message.0);
+        Some(())
+    }
+
+    fn answer(&mut self, code: u32, node: u64, body: &[u8]) -> Result<Fields, i32> {
+        match code {
+            opcode::INIT => Ok(init()),
+            opcode::LOOKUP => {
+                let name = text(body);
+                let there = self.files.iter().position(|(each, _)| *each == name);
+                Ok(self.entry(there.ok_or(NO_ENTRY)?))
+            }
+            opcode::CREATE => {
+                // Flags, mode, umask and flags come before the name.
+                let name = text(body.get(16..).ok_or(NO_ENTRY)?);
+                self.files.push((name, Vec::new()));
+                let opened = opened();
+                Ok(self.entry(self.files.len() - 1).more(&opened.0))
+            }
+            opcode::GETATTR => Ok(self.attributes(node)),
+            opcode::SETATTR => {
+                let sets = u32_at(body, 0).unwrap_or_default();
+                if sets & SETS_SIZE != 0 {
+                    let len = usize_of(u64_at(body, 16).unwrap_or_default());
+                    self.file(node)?.resize(len, 0);
+                }
+                Ok(self.attributes(node))
+            }
+            opcode::OPEN => Ok(opened()),
+            opcode::READ => {
+                thread::sleep(self.delay);
+                let (at, len) = (u64_at(body, 8), u32_at(body, 16));
+                let at = usize_of(at.ok_or(NO_ENTRY)?);
+                let len = usize_of(u64::from(len.ok_or(NO_ENTRY)?));
+                let file = self.file(node)?;
+                let rest = file.get(at.min(file.len())..).unwrap_or_default();
+                Ok(Fields(
+                    rest.get(..len.min(rest.len())).unwrap_or_default().to_vec(),
+                ))
+            }
+            opcode::WRITE => {
+                thread::sleep(self.delay);
+                let at = usize_of(u64_at(body, 8).ok_or(NO_ENTRY)?);
+                let data = body.get(40..).ok_or(NO_ENTRY)?;
+                let file = self.file(node)?;
+                file.resize(file.len().max(at + data.len()), 0);
+                file[at..at + data.len()].copy_from_slice(data);
+                let len = u32::try_from(data.len()).map_err(|_| NO_ENTRY)?;
+                Ok(Fields::default().u32s(&[len, 0]))
+            }
+            opcode::RELEASE | opcode::FLUSH => Ok(Fields::default()),
+            _ => Err(NO_SUCH_CALL),
+        }
+    }
+
+    fn file(&mut self, node: u64) -> Result<&mut Vec<u8>, i32> {
+        let index = usize_of(node.saturating_sub(ROOT + 1));
+        self.files
+            .get_mut(index)
+            .map(|(_, bytes)| bytes)
+            .ok_or(NO_ENTRY)
+    }
+
+    fn entry(&self, index: usize) -> Fields {
+        let node = ROOT + 1 + u64::try_from(index).unwrap_or_default();
+        // Generation, and for how long name and attributes hold: not at all.
+        Fields::default()
+            .u64s(&[node, 0, 0, 0])
+            .u32s(&[0, 0])
+            .more(&self.attribute_fields(node).0)
+    }
+
+    fn attributes(&self, node: u64) -> Fields {
+        Fields::default()
+            .u64s(&[0])
+            .u32s(&[0, 0])
+            .more(&self.attribute_fields(node).0)
+    }
+
+    fn attribute_fields(&self, node: u64) -> Fields {
+        let index = usize_of(node.saturating_sub(ROOT + 1));
+        let file = (node > ROOT).then(|| self.files.get(index)).flatten();
+        let size = file.map_or(0, |(_, bytes)| {
+            u64::try_from(bytes.len()).unwrap_or_default()
+        });
+        let mode = if node == ROOT { 0o040_755 } else { 0o100_644 };
+        let since = self.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = since.as_secs();
+        Fields::default()
+            .u64s(&[node, size, size.div_ceil(512), seconds, seconds, seconds])
+            // Nanoseconds of three times, mode, links, owner and group, device, block size, flags.
+            .u32s(&[0, 0, 0, mode, 1, 0, 0, 0, 4096, 0])
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn init() -> Fields {
+    Fields::default()
+        // Version, most read ahead, flags, requests in the background, longest write.
+        .u32s(&[7, 31, 0, 0, 12 | 9 << 16, MAX_WRITE])
+        // Grain of times, most pages and alignment, and what is not used.
+        .u32s(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+}
+
+fn opened() -> Fields {
+    Fields::default().u64s(&[0]).u32s(&[DIRECT_IO, 0])
+}

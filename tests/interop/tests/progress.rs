@@ -1,0 +1,281 @@
+//! What our copies tell of themselves: what they wait for, in words at a terminal and with
+//! `--json`, whose form is the one that docs/transfer.md gives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use interop::json::Value;
+use interop::peers::ours::Kind;
+use interop::process::{Input, Outcome, installed};
+use interop::report::skipped;
+use interop::scratch::Scratch;
+use interop::site::{HOST, Site, finish, here, program, scp, there};
+use interop::slow_folder::SlowFolder;
+use interop::terminal::Terminal;
+
+const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
+const DOCUMENT: &str = include_str!("../../../docs/transfer.md");
+/// How long a slow folder takes for each piece: long beside what a full machine does between.
+const DELAY: Duration = Duration::from_millis(80);
+
+fn ours() -> Site {
+    Site::new(Kind::Fulmar, Kind::Fulmar, "Subsystem sftp internal-sftp\n")
+}
+
+/// A folder that is slow, where there can be one.
+fn slow(scratch: &Scratch, files: &[(&str, Vec<u8>)]) -> Option<SlowFolder> {
+    match SlowFolder::mount(scratch, files, DELAY) {
+        Ok(folder) => Some(folder),
+        Err(why) => {
+            skipped("a slow folder", &why);
+            None
+        }
+    }
+}
+
+/// The one line that a copy with `--json` prints.
+fn told(outcome: &Outcome) -> Value {
+    let text = outcome.stdout.text();
+    assert_eq!(text.trim_end().lines().count(), 1, "{}", outcome.summary());
+    Value::read(&text).unwrap_or_else(|why| panic!("{why}: {}", outcome.summary()))
+}
+
+/// What a copy that went well says that it waited for.
+fn limit(outcome: &Outcome) -> String {
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let told = told(outcome);
+    let limit = told.find("limited_by").and_then(Value::text);
+    limit.unwrap_or_else(|| panic!("{told:?}")).to_owned()
+}
+
+#[test]
+fn a_slow_disk_is_told_by_the_side_it_is_on() {
+    let (site, scratch) = (ours(), Scratch::new());
+    let content = vec![7; 3_000_000];
+    let Some(folder) = slow(&scratch, &[("from", content.clone())]) else {
+        return;
+    };
+    let from = folder.path().join("from");
+    let to = scratch.join("to");
+    let outcome = scp(&site, &["--json", &here(&from), &there(&to)]);
+    assert_eq!(limit(&outcome), "source-disk", "{}", outcome.summary());
+    assert!(fs::read(&to).unwrap() == content);
+    let slow = folder.path().join("to");
+    let outcome = scp(&site, &["--json", &there(&to), &here(&slow)]);
+    assert_eq!(limit(&outcome), "target-disk", "{}", outcome.summary());
+    assert_eq!(fs::metadata(&slow).unwrap().len(), 3_000_000);
+    // By the old protocol, too.
+    if installed("scp").is_some() {
+        let outcome = scp(&site, &["-O", "--json", &here(&from), &there(&to)]);
+        assert_eq!(limit(&outcome), "source-disk", "{}", outcome.summary());
+    } else {
+        skipped("the old protocol", &"no scp is installed");
+    }
+    // At a terminal while it lasts.
+    let mut command = program(&site, "scp");
+    command.args([&here(&from), &there(&to)]);
+    let mut terminal = Terminal::new(&command, 100, 24);
+    terminal.expect("limited by source disk");
+    assert_eq!(terminal.end(), 0);
+}
+
+#[test]
+fn a_peer_that_takes_no_more_is_told() {
+    if installed("sshd").is_none() || !Path::new(SFTP_SERVER).exists() {
+        return skipped("openssh's SFTP server", &"not installed");
+    }
+    // Its window is 2 MiB and stays so: it is shut with most of the file still here.
+    let subsystem = format!("Subsystem sftp {SFTP_SERVER}\n");
+    let site = Site::new(Kind::Fulmar, Kind::OpenSsh, &subsystem);
+    let scratch = Scratch::new();
+    let from = scratch.write("from", vec![7; 10_000_000]);
+    let Some(folder) = slow(&scratch, &[("short", vec![7; 2_000_000])]) else {
+        return;
+    };
+    let to = folder.path().join("to");
+    let outcome = scp(&site, &["--json", &here(&from), &there(&to)]);
+    assert_eq!(limit(&outcome), "peer", "{}", outcome.summary());
+    // The other way it is not known whether it or the network is slow.
+    let (short, back) = (folder.path().join("short"), scratch.join("back"));
+    let outcome = scp(&site, &["--json", &there(&short), &here(&back)]);
+    assert_eq!(limit(&outcome), "network-or-peer", "{}", outcome.summary());
+}
+
+/// Passes on a connection to which the kernel gives no more than so many bytes a second.
+const PASSER: &str = "\
+import socket, sys
+way = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+way.setsockopt(socket.SOL_SOCKET, 47, 800000)
+socket.send_fds(socket.socket(fileno=1), [b'x'], [way.fileno()])
+";
+
+#[test]
+fn a_slow_network_is_told() {
+    let Some(python) = installed("python3") else {
+        return skipped("a slow network", &"no python3 is installed");
+    };
+    let (site, scratch) = (ours(), Scratch::new());
+    let from = scratch.write("from", vec![7; 3_000_000]);
+    let to = scratch.join("to");
+    let passer = scratch.write("passer.py", PASSER);
+    let way = format!(
+        "ProxyCommand={} {} {}",
+        python.display(),
+        passer.display(),
+        site.running.daemon.port
+    );
+    let options = ["-o", &way, "-o", "ProxyUseFdpass=yes", "--json"];
+    let outcome = scp(
+        &site,
+        &[&options[..], &[&here(&from), &there(&to)]].concat(),
+    );
+    assert_eq!(limit(&outcome), "network", "{}", outcome.summary());
+    let outcome = scp(
+        &site,
+        &["--json", "--limit", "1M", &here(&from), &there(&to)],
+    );
+    assert_eq!(limit(&outcome), "asked", "{}", outcome.summary());
+}
+
+/// The fields of `--json` as the document has them: their kinds.
+fn documented() -> BTreeMap<String, String> {
+    let part = DOCUMENT.split("### What `--json` tells").nth(1);
+    let part = part.expect("the part of the document");
+    let part = part.split("\n#").next().unwrap_or_default();
+    let rows = part.lines().filter_map(|line| {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        let name = cells.next()?.strip_prefix('`')?.strip_suffix('`')?;
+        Some((name.to_owned(), cells.next()?.to_owned()))
+    });
+    rows.collect()
+}
+
+fn fits(kind: &str, value: &Value) -> bool {
+    match (kind, value) {
+        ("count", Value::Number(number)) => *number >= 0.0 && number.fract() == 0.0,
+        ("seconds", Value::Number(number)) => *number >= 0.0,
+        ("truth", Value::Bool(_))
+        | ("text", Value::Text(_))
+        | ("list", Value::List(_))
+        | ("object", Value::Object(_)) => true,
+        _ => false,
+    }
+}
+
+/// Compares a value and all that is in it with the document; `seen` are the names that were found.
+fn compare(
+    name: &str,
+    value: &Value,
+    known: &BTreeMap<String, String>,
+    seen: &mut BTreeSet<String>,
+) {
+    if !name.is_empty() {
+        let kind = known.get(name);
+        let kind = kind.unwrap_or_else(|| panic!("{name} is not in the document: {value:?}"));
+        assert!(fits(kind, value), "{name} is no {kind}: {value:?}");
+        seen.insert(name.to_owned());
+    }
+    match value {
+        Value::Object(members) => {
+            for (member, value) in members {
+                let dot = if name.is_empty() { "" } else { "." };
+                compare(&format!("{name}{dot}{member}"), value, known, seen);
+            }
+        }
+        Value::List(list) => {
+            for value in list {
+                // An object of a list goes by its members.
+                assert!(matches!(value, Value::Object(_)), "{name}: {value:?}");
+                let Value::Object(members) = value else {
+                    continue;
+                };
+                for (member, value) in members {
+                    compare(&format!("{name}[].{member}"), value, known, seen);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn json_has_the_form_of_the_document() {
+    let (site, scratch) = (ours(), Scratch::new());
+    let known = documented();
+    assert!(known.len() > 10, "{known:?}");
+    let mut seen = BTreeSet::new();
+    let one = scratch.write("one \"\\\u{e9}", vec![1; 300_000]);
+    let two = scratch.write("two", vec![2; 5000]);
+    let folder = scratch.join("folder");
+    fs::create_dir_all(&folder).unwrap();
+    let target = scratch.join("target");
+    fs::create_dir_all(&target).unwrap();
+    let number = |value: &Value, name: &str| value.find(name).and_then(Value::number).unwrap();
+
+    let arguments = [
+        "--json",
+        "--verify",
+        &here(&one),
+        &here(&two),
+        &there(&target),
+    ];
+    let good = scp(&site, &arguments);
+    assert_eq!(good.status, 0, "{}", good.summary());
+    let value = told(&good);
+    compare("", &value, &known, &mut seen);
+    assert_eq!(value.find("ok"), Some(&Value::Bool(true)));
+    assert_eq!(
+        (number(&value, "files"), number(&value, "bytes")),
+        (2.0, 305_000.0)
+    );
+    assert!(number(&value, "seconds") > 0.0 && number(&value, "peak_bytes_per_second") > 0.0);
+    let Some(Value::List(results)) = value.find("results") else {
+        panic!("{value:?}");
+    };
+    assert_eq!(results.len(), 2);
+    assert!(results.iter().any(|each| {
+        let from = each.find("from").and_then(Value::text);
+        from.is_some_and(|from| from.contains("one")) && number(each, "bytes") == 300_000.0
+    }));
+    // What took the most time is what limited it.
+    let Some(Value::Object(limits)) = value.find("limits") else {
+        panic!("{value:?}");
+    };
+    let most = limits.iter().max_by(|one, other| {
+        let seconds = |(_, value): &(String, Value)| value.number().unwrap();
+        seconds(one).total_cmp(&seconds(other))
+    });
+    let limited_by = value.find("limited_by").and_then(Value::text);
+    assert_eq!(most.map(|(name, _)| name.as_str()), limited_by);
+
+    // A part that was there, on the way down.
+    let back = scratch.write("back", vec![1; 100_000]);
+    let there = format!("{HOST}:{}", target.join("two").display());
+    fs::write(target.join("two"), vec![1; 300_000]).unwrap();
+    let resumed = scp(&site, &["--json", "-Z", &there, &here(&back)]);
+    assert_eq!(resumed.status, 0, "{}", resumed.summary());
+    compare("", &told(&resumed), &known, &mut seen);
+
+    // What fails says why, and the rest arrives.
+    let into = format!("{HOST}:{}", target.display());
+    let bad = scp(&site, &["--json", &here(&folder), &here(&two), &into]);
+    assert_eq!(bad.status, 1, "{}", bad.summary());
+    let value = told(&bad);
+    compare("", &value, &known, &mut seen);
+    assert_eq!(value.find("ok"), Some(&Value::Bool(false)));
+    assert_eq!(
+        (number(&value, "files"), number(&value, "failed")),
+        (2.0, 1.0)
+    );
+
+    let names: BTreeSet<String> = known.into_keys().collect();
+    assert_eq!(seen, names, "what the document has and no copy told");
+    // Nothing is copied, and it is JSON all the same.
+    let mut command = program(&site, "scp");
+    command.args(["--json", "-q", &here(&scratch.join("none")), &into]);
+    let none = finish(&mut command, Input::Nothing);
+    assert_ne!(none.status, 0);
+    compare("", &told(&none), &documented(), &mut BTreeSet::new());
+}
