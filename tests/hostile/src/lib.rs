@@ -15,3 +15,12 @@
 pub mod liar;
 pub mod place;
 pub mod victim;
+
+use std::time::Duration;
+
+/// Processor time of this thread: what it takes, however busy the machine is.
+#[must_use]
+pub fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}

@@ -311,7 +311,8 @@ fn user_names_cannot_be_paths_or_forge_lines_of_the_log() {
 
 #[test]
 fn connections_that_reach_login_grace_time_at_once_all_end() {
-    let server = Server::start(&["LoginGraceTime 2"]);
+    // Those that go on to the service are there in time on a busy machine, too.
+    let server = Server::start(&["LoginGraceTime 6"]);
     let mut silent = Vec::new();
     for index in 0..30 {
         let mut liar = server.connect();
@@ -335,7 +336,7 @@ fn connections_that_reach_login_grace_time_at_once_all_end() {
 
 #[test]
 fn login_grace_time_does_not_begin_anew_with_each_message() {
-    let server = Server::start(&["LoginGraceTime 2", "MaxAuthTries 100000"]);
+    let server = Server::start(&["LoginGraceTime 4", "MaxAuthTries 1000000"]);
     let mut liar = server.ready();
     let start = Instant::now();
     let mut answers = 0;
@@ -344,12 +345,10 @@ fn login_grace_time_does_not_begin_anew_with_each_message() {
             break;
         }
         answers += 1;
+        let ends = start.elapsed() < Duration::from_secs(60);
+        assert!(ends, "{answers} answers, and it goes on");
     }
     assert!(liar.victim.has_ended() || liar.ends());
-    assert!(
-        start.elapsed() < Duration::from_secs(25),
-        "{answers} answers"
-    );
     server.leaves_nothing_behind();
 }
 

@@ -248,7 +248,7 @@ fn every_process_of_a_connection_ends_with_its_peer_even_in_the_middle_of_output
 
 #[test]
 fn more_startups_than_permitted_are_refused_and_an_honest_login_gets_in_afterwards() {
-    let server = Server::start(&["MaxStartups 5:100:10", "LoginGraceTime 3"]);
+    let server = Server::start(&["MaxStartups 5:100:10", "LoginGraceTime 600"]);
     let mut crowd: Vec<Liar<Tcp>> = (0..40).map(|_| server.connect()).collect();
     let served = crowd
         .iter_mut()

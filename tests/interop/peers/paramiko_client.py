@@ -21,7 +21,7 @@ paramiko.Channel._handle_close = handle_close_elsewhere
 
 
 def transport_for(order):
-    connection = socket.create_connection(("127.0.0.1", int(order["port"])), timeout=20)
+    connection = socket.create_connection(("127.0.0.1", int(order["port"])), timeout=60)
     transport = paramiko.Transport(connection)
     options = transport.get_security_options()
     for option, key in [
@@ -67,11 +67,11 @@ def run(order):
     stdout, stderr = Stream(), Stream()
     transport = transport_for(order)
     try:
-        transport.start_client(timeout=20)
+        transport.start_client(timeout=60)
         check_host_key(transport, order)
         transport.auth_publickey(order["user"], paramiko.PKey.from_path(order["identity"]))
-        channel = transport.open_session(timeout=20)
-        channel.settimeout(20)
+        channel = transport.open_session(timeout=60)
+        channel.settimeout(60)
         channel.exec_command(order["command"])
         jobs = [
             threading.Thread(target=feed, args=(channel, order.get("input")), daemon=True),

@@ -75,7 +75,7 @@ impl Guest {
         let outcome = run(
             &mut command,
             Input::Bytes(line.as_bytes()),
-            Duration::from_secs(20),
+            Duration::from_secs(60),
         )
         .map_err(|error| error.to_string())?;
         if outcome.status != 0 {
@@ -220,10 +220,10 @@ fn remove(name: &str) {
 fn administer(command: &[&str]) -> Result<(), String> {
     let (program, arguments) = command.split_first().ok_or("no command")?;
     let mut last = String::new();
-    let done = until(Duration::from_secs(20), || {
+    let done = until(Duration::from_secs(60), || {
         let mut command = Command::new(program);
         command.args(arguments);
-        match run(&mut command, Input::Nothing, Duration::from_secs(20)) {
+        match run(&mut command, Input::Nothing, Duration::from_secs(60)) {
             Ok(outcome) if outcome.status == 0 => {
                 last.clear();
                 true

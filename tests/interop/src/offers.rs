@@ -10,7 +10,7 @@ use crate::process::Background;
 use crate::scratch::{retry, until};
 use crate::suite::Algorithms;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 const MSG_KEXINIT: u8 = 20;
 
 /// What the server on a loopback port offers.

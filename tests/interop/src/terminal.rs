@@ -17,7 +17,7 @@ use crate::process::{Background, status_number, wait};
 use crate::scratch::until;
 
 /// Longest that something may take to show on the screen.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A program in a session of its own, with a controlling terminal.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ pub struct Terminal {
     master: File,
     program: Background,
     screen: Arc<Mutex<Vec<u8>>>,
+    reader: thread::JoinHandle<()>,
     /// How much of the screen [`Terminal::expect`] has passed.
     seen: usize,
 }
@@ -59,7 +60,7 @@ impl Terminal {
         drop((whole, slave));
         let screen = Arc::new(Mutex::new(Vec::new()));
         let (mut from, shared) = (master.try_clone().expect("a descriptor"), screen.clone());
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             let mut chunk = [0; 4096];
             // The error at the end is that nobody holds the other side any more.
             while let Ok(count @ 1..) = from.read(&mut chunk) {
@@ -71,6 +72,7 @@ impl Terminal {
             master,
             program,
             screen,
+            reader,
             seen: 0,
         }
     }
@@ -96,6 +98,20 @@ impl Terminal {
     /// When it is not.
     pub fn expect(&mut self, text: &str) {
         let shown = self.shows(text, LIMIT);
+        assert!(
+            shown,
+            "{text:?} does not show; the screen: {:?}",
+            self.screen()
+        );
+    }
+
+    /// Waits until `text` is shown anywhere, and passes nothing: for what comes from one side while
+    /// the rest comes from the other, in whichever order.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn expect_somewhere(&self, text: &str) {
+        let shown = until(LIMIT, || self.screen().contains(text));
         assert!(
             shown,
             "{text:?} does not show; the screen: {:?}",
@@ -144,15 +160,18 @@ impl Terminal {
         tcsetwinsize(self.master.as_fd(), size(columns, rows)).expect("another size");
     }
 
-    /// Waits for the end of the program and gives its status.
+    /// Waits for the end of the program, and for its last words on the screen, and gives its status.
     ///
     /// # Panics
     /// When it goes on.
     pub fn end(&mut self) -> i32 {
-        match wait(&mut self.program.0, LIMIT) {
-            Ok(status) => status_number(status),
-            Err(error) => panic!("{error}; the screen: {:?}", self.screen()),
-        }
+        let ended = wait(&mut self.program.0, LIMIT);
+        let status = ended.unwrap_or_else(|error| {
+            panic!("{error}; the screen: {:?}", self.screen());
+        });
+        // Until nobody holds the terminal any more.
+        until(LIMIT, || self.reader.is_finished());
+        status_number(status)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Logins by key: every type, certificates with what they demand, options of authorized_keys,
 //! agents and passphrases.
 
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use interop::account::current_user;
 use interop::fixture::{self, KEY_TYPES, PRINCIPAL};
 use interop::peers::ours::Kind;
-use interop::process::{Background, Input, Outcome};
+use interop::process::{Background, COMMAND_LIMIT, Input, Outcome};
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, each, finish, terminals};
 
@@ -352,7 +352,7 @@ fn an_agent_signs() {
             .arg(&socket)
             .stdout(Stdio::null());
         let _agent = Background::start(&mut command).expect("ssh-agent");
-        assert!(until(Duration::from_secs(10), || socket.exists()));
+        assert!(until(COMMAND_LIMIT, || UnixStream::connect(&socket).is_ok()));
         let mut add = Command::new("ssh-add");
         add.args(["-q"]).env("SSH_AUTH_SOCK", &socket);
         for (name, _, _) in KEY_TYPES {

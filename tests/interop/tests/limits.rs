@@ -3,12 +3,11 @@
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
-use std::time::Duration;
 
 use interop::fixture;
 use interop::peers::openssh;
 use interop::peers::ours::Kind;
-use interop::process::{Input, installed};
+use interop::process::{COMMAND_LIMIT, Input, installed};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, each};
@@ -41,7 +40,7 @@ fn knock(port: u16, from: [u8; 4]) -> TcpStream {
 /// Whether the server greets this connection; otherwise it closes it.
 fn is_greeted(stream: &TcpStream) -> bool {
     stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(COMMAND_LIMIT))
         .expect("a limit");
     let mut start = [0; 8];
     let mut stream = stream;
@@ -71,11 +70,7 @@ fn no_more_may_be_on_their_way_in_than_configured() {
         assert_eq!(site.run("echo in").status, 255);
         drop(waiting);
         let again = || site.run("echo in").stdout.text() == "in\n";
-        assert!(
-            until(Duration::from_secs(20), again),
-            "{}",
-            site.running.daemon.log()
-        );
+        assert!(until(COMMAND_LIMIT, again), "{}", site.running.daemon.log());
     });
 }
 
@@ -101,7 +96,8 @@ fn who_fails_again_and_again_is_kept_waiting() {
             // Debian 12's OpenSSH has no penalties.
             return;
         }
-        let penalties = "PerSourcePenalties authfail:3s min:5s max:8s\n";
+        // Two failures are enough where the second comes within the penalty of the first.
+        let penalties = "PerSourcePenalties authfail:8s min:12s max:14s\n";
         let site = with_defaults(client, server, penalties);
         let stranger = "IdentityFile none\nPubkeyAuthentication no\n";
         let fail = || {
@@ -112,7 +108,7 @@ fn who_fails_again_and_again_is_kept_waiting() {
             )
         };
         let refused = || !is_greeted(&knock(site.running.daemon.port, THERE));
-        let punished = until(Duration::from_secs(30), || {
+        let punished = until(COMMAND_LIMIT, || {
             assert_eq!(fail().stdout.length, 0);
             refused()
         });
@@ -124,7 +120,7 @@ fn who_fails_again_and_again_is_kept_waiting() {
         // Others are not punished, and the culprit is let in again afterwards.
         assert_eq!(site.run("echo in").stdout.text(), "in\n");
         assert!(
-            until(Duration::from_secs(30), || !refused()),
+            until(COMMAND_LIMIT, || !refused()),
             "a penalty without an end"
         );
         let honest = site.run_with("", &["-b", "127.0.0.2", HOST, "echo in"], Input::Nothing);

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use interop::account::{Guest, is_root};
 use interop::fixture;
-use interop::process::{Background, Input, installed};
+use interop::process::{Background, COMMAND_LIMIT, Input, installed};
 use interop::report::skipped;
 use interop::scratch::{Scratch, is_listening, until};
 use interop::site::{HOST, Site, each, finish};
@@ -188,7 +187,7 @@ fn a_hangup_reads_the_configuration_again() {
         site.running.daemon.signal(Signal::HUP);
         let changed = || site.run("echo $FLM").stdout.text() == "after\n";
         assert!(
-            until(Duration::from_secs(20), changed),
+            until(COMMAND_LIMIT, changed),
             "{}",
             site.running.daemon.log()
         );
@@ -211,11 +210,7 @@ fn a_bad_configuration_is_said_and_ours_goes_on_with_the_old_one() {
         .expect("it");
         site.running.daemon.signal(Signal::HUP);
         let said = || site.running.daemon.log().contains("NoSuchKeyword");
-        assert!(
-            until(Duration::from_secs(20), said),
-            "{}",
-            site.running.daemon.log()
-        );
+        assert!(until(COMMAND_LIMIT, said), "{}", site.running.daemon.log());
         assert_eq!(site.run("echo $FLM").stdout.text(), "before\n");
     });
 }
@@ -232,10 +227,7 @@ fn a_listener_that_is_ended_leaves_its_sessions_alone() {
         let mut ready = [0; 6];
         std::io::Read::read_exact(&mut output, &mut ready).expect("the session runs");
         site.running.daemon.signal(Signal::TERM);
-        assert!(
-            site.running.daemon.ends_within(Duration::from_secs(20)),
-            "it goes on"
-        );
+        assert!(site.running.daemon.ends_within(COMMAND_LIMIT), "it goes on");
         assert!(!is_listening(site.running.daemon.port));
         let mut input = session.0.stdin.take().expect("its input");
         std::io::Write::write_all(&mut input, b"a line\n").expect("the session goes on");
@@ -253,7 +245,7 @@ fn a_client_that_says_nothing_is_cut_off() {
         let stream =
             std::net::TcpStream::connect(("127.0.0.1", site.running.daemon.port)).expect("it");
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(COMMAND_LIMIT))
             .expect("a limit");
         let mut all = Vec::new();
         // The end comes as an end or as a reset, not as the time limit of the reading.
@@ -261,7 +253,7 @@ fn a_client_that_says_nothing_is_cut_off() {
             Ok(_) => true,
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
         };
-        assert!(ended, "still connected after 30 s");
+        assert!(ended, "still connected");
         assert!(all.starts_with(b"SSH-2.0-"), "{all:?}");
     });
 }
@@ -285,10 +277,7 @@ fn a_client_that_stops_answering_is_cut_off() {
         rustix::process::kill_process(pid.expect("a process id"), Signal::STOP).expect("a stop");
         let listener = site.running.daemon.pid();
         let gone = || interop::process::descendants(listener).is_empty();
-        assert!(
-            until(Duration::from_secs(30), gone),
-            "the session is still there"
-        );
+        assert!(until(COMMAND_LIMIT, gone), "the session is still there");
     });
 }
 

@@ -106,8 +106,10 @@ fn all_its_processes_are_its_users() {
         let uid = uid_of(&guest.name);
         let all = descendants(site.running.daemon.pid());
         assert!(all.len() >= 2, "{all:?}");
+        // One that has ended meanwhile is nobody's.
         for pid in all {
-            assert_eq!(uid_of_process(pid), uid, "process {pid}");
+            let owner = uid_of_process(pid);
+            assert!(owner.is_none() || owner == uid, "process {pid}: {owner:?}");
         }
     });
 }

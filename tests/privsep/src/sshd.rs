@@ -20,7 +20,7 @@ use sys::signals::Signal;
 use crate::facts::Facts;
 
 /// Longest that a test waits for what must come.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Whether a test of the whole chain can run: root, and OpenSSH's client. Says once why not.
 #[must_use]
@@ -273,7 +273,7 @@ impl Sshd {
             "GlobalKnownHostsFile=/dev/null",
             "StrictHostKeyChecking=yes",
             "BatchMode=yes",
-            "ConnectTimeout=20",
+            "ConnectTimeout=60",
             "LogLevel=VERBOSE",
         ] {
             command.args(["-o", option]);

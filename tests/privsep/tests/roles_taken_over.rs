@@ -105,17 +105,22 @@ fn a_session_process_ahead_of_its_login_is_told_nothing_and_ends_without_one() {
         let mut monitor = place.monitor("");
         let _: Signature = monitor.ask(&first);
         let _: UserPolicy = monitor.ask(&place.user());
-        assert_eq!(
-            sessions_of(&monitor).len(),
-            usize::from(first.expects_login)
-        );
+        let ahead = usize::from(first.expects_login);
+        let there = Monitor::eventually(|| sessions_of(&monitor).len() == ahead);
+        assert!(there, "{what}: {:#?}", sessions_of(&monitor));
         for _ in 0..2 {
             let outcome: AuthOutcome = monitor.ask(&wrong);
             assert!(matches!(outcome, AuthOutcome::Failure { .. }), "{what}");
-            let [session] = &sessions_of(&monitor)[..] else {
-                panic!("{what}: not one session process: {}", monitor.log());
-            };
-            assert_eq!(session.descriptors.len(), 6, "{session:#?}");
+            // One that has just been executed opens its libraries.
+            let one = Monitor::eventually(
+                || matches!(&sessions_of(&monitor)[..], [session] if session.descriptors.len() == 6),
+            );
+            let all = sessions_of(&monitor);
+            assert!(
+                one,
+                "{what}: not one session process: {all:#?} {}",
+                monitor.log()
+            );
         }
         let pid = sessions_of(&monitor)[0].pid;
         monitor.end_role();

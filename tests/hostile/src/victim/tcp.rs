@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Victim;
 
 /// A victim that says nothing for so long hangs.
-const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connected socket.
 #[derive(Debug)]
