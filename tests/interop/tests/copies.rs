@@ -1,5 +1,5 @@
 //! Our scp and sftp with OpenSSH's server and ours: trees, the old protocol in both roles, cuts
-//! that are gone on with, full disks, batches.
+//! that are gone on with, full disks, batches; keys that change on the way, also with OpenSSH's.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,11 +8,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use interop::account::is_root;
-use interop::peers::ours::{self, Kind};
-use interop::process::{Input, Outcome, installed};
+use interop::matrix::noise;
+use interop::peers::ours::{self, Kind, couples};
+use interop::process::{Background, COMMAND_LIMIT, Input, Outcome, installed, tool};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
-use interop::site::{Site, finish, here, program, scp, there};
+use interop::site::{HOST, Site, finish, here, program, scp, there};
 use interop::terminal::Terminal;
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
@@ -164,20 +165,15 @@ fn a_copy_that_is_killed_leaves_a_prefix_and_is_gone_on_with() {
                 true => (here(&from), there(&to)),
                 false => (there(&from), here(&to)),
             };
-            let mut child = program(site, "scp")
-                .args(["--limit", "1M", &source, &target])
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
+            let mut command = program(site, "scp");
+            // All of it would take a minute.
+            command.args(["--limit", "100K", &source, &target]);
+            let child = Background::start(command.stderr(Stdio::null())).unwrap();
             let len = || fs::metadata(&to).map_or(0, |metadata| metadata.len());
-            assert!(until(Duration::from_secs(30), || len() > 500_000));
-            child.kill().unwrap();
-            child.wait().unwrap();
-            // The carrier ends with its input, and what is on its way may still arrive.
-            let mut seen = 0;
-            until(Duration::from_secs(5), || {
-                std::mem::replace(&mut seen, len()) == len()
-            });
+            assert!(until(COMMAND_LIMIT, || len() > 100_000));
+            drop(child);
+            // What is on its way may still arrive.
+            site.running.daemon.comes_to_rest();
             let part = fs::read(&to).unwrap();
             assert!(part.len() < content.len() && content.starts_with(&part));
             let outcome = scp(site, &["-Z", "--json", "--verify", &source, &target]);
@@ -190,43 +186,89 @@ fn a_copy_that_is_killed_leaves_a_prefix_and_is_gone_on_with() {
     });
 }
 
+/// A file system that goes with its owner, also when a test fails.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(folder: &Path, arguments: &[&str]) -> Option<Self> {
+        let status = Command::new("mount").args(arguments).arg(folder).status();
+        let mounted = status.is_ok_and(|status| status.success());
+        mounted.then(|| Self(folder.to_owned()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
 #[test]
 fn a_full_disk_is_named_and_leaves_a_prefix() {
     if !is_root() {
         return skipped("a full disk", &"needs root");
     }
     each_server(|site, scratch| {
-        let content = bytes(6_000_000);
-        let from = scratch.write("from", &content);
         let small = scratch.join("small");
         fs::create_dir(&small).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=2m", "none"])
-            .arg(&small)
-            .status();
-        if !mounted.is_ok_and(|status| status.success()) {
+        let Some(mounted) = Mounted::at(&small, &["-t", "tmpfs", "-o", "size=2m", "none"]) else {
             return skipped("a full disk", &"nothing can be mounted");
-        }
-        let to = small.join("to");
-        let pairs = [(here(&from), there(&to)), (there(&from), here(&to))];
-        let results: Vec<(Outcome, Vec<u8>)> = pairs
-            .iter()
-            .map(|(source, target)| {
-                let outcome = scp(site, &[source, target]);
-                let part = fs::read(&to).unwrap();
-                fs::remove_file(&to).unwrap();
-                (outcome, part)
-            })
-            .collect();
-        let _ = Command::new("umount").arg(&small).status();
-        for (outcome, part) in results {
-            assert_eq!(outcome.status, 1, "{}", outcome.summary());
-            let said = outcome.stderr.text();
-            assert!(said.contains("No space left on device"), "{said}");
-            assert!(said.contains(&*to.to_string_lossy()), "{said}");
-            assert!(part.len() < content.len() && content.starts_with(&part));
-        }
+        };
+        there_is_no_room(site, scratch, &mounted, "No space left on device");
     });
+}
+
+/// Copies of 6 MB there and from there, which fail with these words.
+fn there_is_no_room(site: &Site, scratch: &Scratch, small: &Mounted, words: &str) {
+    let content = bytes(6_000_000);
+    let from = scratch.write("from", &content);
+    let to = small.0.join("to");
+    for (source, target) in [(here(&from), there(&to)), (there(&from), here(&to))] {
+        let outcome = scp(site, &[&source, &target]);
+        let part = fs::read(&to).unwrap();
+        fs::remove_file(&to).unwrap();
+        assert_eq!(outcome.status, 1, "{}", outcome.summary());
+        let said = outcome.stderr.text();
+        assert!(said.contains(words), "{said}");
+        assert!(said.contains(&*to.to_string_lossy()), "{said}");
+        assert!(part.len() < content.len() && content.starts_with(&part));
+    }
+}
+
+/// A file system in which 4 MiB may be written. Btrfs has quotas that hold for root, too.
+fn with_quota(scratch: &Scratch) -> Result<Mounted, String> {
+    let (mkfs, btrfs) = (installed("mkfs.btrfs"), installed("btrfs"));
+    let (Some(mkfs), Some(btrfs)) = (mkfs, btrfs) else {
+        return Err("no mkfs.btrfs (btrfs-progs) is installed".to_owned());
+    };
+    let (image, folder) = (scratch.join("image"), scratch.join("quota"));
+    let file = fs::File::create(&image).map_err(|why| why.to_string())?;
+    file.set_len(200 << 20).map_err(|why| why.to_string())?;
+    fs::create_dir(&folder).map_err(|why| why.to_string())?;
+    let (image, at) = (here(&image), here(&folder));
+    tool(&mkfs, &["-q", &image])?;
+    let mounted = Mounted::at(&folder, &["-o", "loop", &image]);
+    let mounted = mounted.ok_or("nothing can be mounted")?;
+    tool(&btrfs, &["quota", "enable", &at])?;
+    tool(&btrfs, &["qgroup", "limit", "4M", &at])?;
+    Ok(mounted)
+}
+
+#[test]
+fn a_quota_is_named_and_leaves_a_prefix() {
+    if !is_root() {
+        return skipped("a quota", &"needs root");
+    }
+    let scratch = Scratch::new();
+    match with_quota(&scratch) {
+        Ok(small) => {
+            // Of OpenSSH's server we hear that it failed and no more.
+            let lines = "Subsystem sftp internal-sftp\n";
+            let site = Site::new(Kind::Fulmar, Kind::Fulmar, lines);
+            there_is_no_room(&site, &scratch, &small, "Disk quota exceeded");
+        }
+        Err(why) => skipped("a quota", &why),
+    }
 }
 
 #[test]
@@ -286,6 +328,85 @@ fn nothing_leaves_the_target_and_no_shell_sees_a_name() {
         assert!(!mark.exists() && !Path::new("mark").exists());
         assert!(scratch.join("`touch mark`").exists());
     });
+}
+
+/// `name` (`scp`, `sftp`) of the site's client, set up for its server, where it is installed.
+fn copier(site: &Site, name: &str) -> Option<Command> {
+    match site.client {
+        Kind::Fulmar => Some(program(site, name)),
+        Kind::OpenSsh => installed(name).map(|path| {
+            let mut command = Command::new(path);
+            command.arg("-S").arg(site.wrapper());
+            command
+        }),
+    }
+}
+
+/// The client's own count of its changes of keys.
+fn key_changes(outcome: &Outcome) -> usize {
+    let said = outcome.stderr.text();
+    let count = |what| said.matches(what).count();
+    count("debug1: rekeyed: ").max(count("debug1: SSH2_MSG_NEWKEYS received"))
+}
+
+#[test]
+fn a_copy_is_whole_though_keys_change_each_mebibyte() {
+    const LIMITS: [&str; 6] = [
+        "-o",
+        "RekeyLimit=1M",
+        "-o",
+        "KexAlgorithms=curve25519-sha256",
+        "-o",
+        "LogLevel=DEBUG1",
+    ];
+    let content = noise(16 << 20);
+    for (client, server) in couples() {
+        let subsystem = match server {
+            Kind::Fulmar => "internal-sftp",
+            Kind::OpenSsh if Path::new(SFTP_SERVER).exists() => SFTP_SERVER,
+            Kind::OpenSsh => {
+                skipped("openssh's SFTP server", &"not installed");
+                continue;
+            }
+        };
+        let lines = format!("RekeyLimit 1M\nSubsystem sftp {subsystem}\n");
+        let site = Site::new(client, server, &lines);
+        let scratch = Scratch::new();
+        let from = scratch.write("from", &content);
+        for name in ["scp", "sftp"] {
+            let to = |way: &str| scratch.join(&format!("{name}-{way}"));
+            let (up, down) = (to("up"), to("down"));
+            for (verb, source, target) in [("put", &from, &up), ("get", &up, &down)] {
+                let Some(mut command) = copier(&site, name) else {
+                    skipped(name, &"not installed");
+                    continue;
+                };
+                command.args(LIMITS);
+                let outcome = match (name, verb) {
+                    ("scp", "put") => {
+                        command.args([here(source), there(target)]);
+                        finish(&mut command, Input::Nothing)
+                    }
+                    ("scp", _) => {
+                        command.args([there(source), here(target)]);
+                        finish(&mut command, Input::Nothing)
+                    }
+                    _ => {
+                        let line = format!("{verb} {} {}\n", here(source), here(target));
+                        command.args(["-b", "-", HOST]);
+                        finish(&mut command, Input::Bytes(line.as_bytes()))
+                    }
+                };
+                let what = format!("{} {name} {verb}, {}", client.name(), server.name());
+                assert_eq!(outcome.status, 0, "{what}: {}", outcome.summary());
+                assert!(fs::read(target).unwrap() == content, "{what}");
+                // Some of the data goes on while keys are exchanged: between two of us it may be as
+                // much again, and more where an end is slow.
+                let changes = key_changes(&outcome);
+                assert!(changes > 3, "{what}: {changes} changes of keys");
+            }
+        }
+    }
 }
 
 /// A program in place of ssh.
@@ -362,14 +483,14 @@ fn the_old_protocol_ends_by_a_signal_while_the_other_side_is_silent() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        assert!(until(Duration::from_secs(30), || pid_file.exists()));
+        assert!(until(COMMAND_LIMIT, || pid_file.exists()));
         let ssh = fs::read_to_string(&pid_file).unwrap();
         fs::remove_file(&pid_file).unwrap();
         let own = child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &own]).status();
         assert!(sent.unwrap().success());
         let mut status = None;
-        let ends = until(Duration::from_secs(30), || {
+        let ends = until(COMMAND_LIMIT, || {
             status = child.try_wait().unwrap();
             status.is_some()
         });
@@ -380,7 +501,7 @@ fn the_old_protocol_ends_by_a_signal_while_the_other_side_is_silent() {
         assert!(ends, "{name} ends nothing");
         assert_eq!(status.and_then(|status| status.code()), Some(1), "{name}");
         let left = Path::new("/proc").join(ssh.trim());
-        assert!(until(Duration::from_secs(30), || !left.exists()), "{name}");
+        assert!(until(COMMAND_LIMIT, || !left.exists()), "{name}");
         assert!(!to.exists());
     }
 }
@@ -404,7 +525,7 @@ fn an_interrupt_ends_a_command_of_sftp_and_not_sftp() {
         ] {
             terminal.type_text(&line);
             let len = || fs::metadata(to).map_or(0, |metadata| metadata.len());
-            let begun = until(Duration::from_secs(30), || len() > 0);
+            let begun = until(COMMAND_LIMIT, || len() > 0);
             assert!(begun, "{line}: {}", terminal.screen());
             terminal.type_text("\x03");
             terminal.expect("Interrupt");

@@ -1,5 +1,6 @@
 //! Copies whose connection is cut at a byte by chance, gone on with and compared: up and down, by
-//! scp, sftp and the old protocol, with OpenSSH's server and ours in turn.
+//! scp, sftp and the old protocol, with OpenSSH's server and ours in turn. And copies whose network
+//! stands still for good.
 //!
 //! `INTEROP_ALL=1` (or `cargo xtask interop --all`) cuts each of the six a hundred times, else it
 //! is twelve; `INTEROP_SEED` repeats a run.
@@ -10,14 +11,15 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use interop::matrix::noise;
 use interop::peers::ours::{self, Kind};
 use interop::process::{Input, Outcome, installed};
 use interop::report::{Failures, is_whole_run, say, skipped};
-use interop::scratch::{Scratch, until};
+use interop::scratch::Scratch;
 use interop::site::{HOST, Site, finish};
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
@@ -42,10 +44,12 @@ impl Chance {
     }
 }
 
-/// Carries connections to a server; each ends when so many bytes have gone over all of them.
+/// Carries connections to a server; each ends when so many bytes have gone over all of them, or
+/// stands still.
 struct Relay {
     port: u16,
     left: Arc<AtomicU64>,
+    stalls: Arc<AtomicBool>,
 }
 
 impl Relay {
@@ -53,7 +57,8 @@ impl Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("its number").port();
         let left = Arc::new(AtomicU64::new(u64::MAX));
-        let shared = left.clone();
+        let stalls = Arc::new(AtomicBool::new(false));
+        let shared = (left.clone(), stalls.clone());
         // It ends with the process.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -64,12 +69,12 @@ impl Relay {
                     let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
                         continue;
                     };
-                    let left = shared.clone();
-                    thread::spawn(move || carry(from, to, &left));
+                    let (left, stalls) = shared.clone();
+                    thread::spawn(move || carry(from, to, &left, &stalls));
                 }
             }
         });
-        Self { port, left }
+        Self { port, left, stalls }
     }
 
     /// What is there ends behind so many bytes more.
@@ -77,12 +82,19 @@ impl Relay {
         self.left.store(bytes, Ordering::SeqCst);
     }
 
+    /// Behind so many bytes more nothing passes any more, and everything stays open.
+    fn stall_behind(&self, bytes: u64) {
+        self.stalls.store(true, Ordering::SeqCst);
+        self.cut_behind(bytes);
+    }
+
+    /// What stands still ends.
     fn never_cut(&self) {
         self.cut_behind(u64::MAX);
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, left: &AtomicU64) {
+fn carry(mut from: TcpStream, mut to: TcpStream, left: &AtomicU64, stalls: &AtomicBool) {
     let mut chunk = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut chunk) {
         let count = u64::try_from(count).unwrap();
@@ -96,6 +108,10 @@ fn carry(mut from: TcpStream, mut to: TcpStream, left: &AtomicU64) {
             break;
         }
         if left.load(Ordering::SeqCst) == 0 {
+            // Nothing is read either: what is sent fills the way.
+            while stalls.load(Ordering::SeqCst) && left.load(Ordering::SeqCst) == 0 {
+                thread::sleep(Duration::from_millis(10));
+            }
             break;
         }
     }
@@ -114,8 +130,7 @@ enum How {
 
 /// A server behind a relay.
 struct Place {
-    /// It lives as long as this.
-    _site: Site,
+    site: Site,
     relay: Relay,
     config: PathBuf,
 }
@@ -131,7 +146,7 @@ impl Place {
         );
         let config = site.config(&lines);
         Self {
-            _site: site,
+            site,
             relay,
             config,
         }
@@ -144,6 +159,23 @@ impl Place {
     }
 
     fn copy(&self, how: How, up: bool, resumes: bool, from: &Path, to: &Path) -> Outcome {
+        // What sftp says itself is enough.
+        let quiet: &[&str] = match how {
+            How::Sftp => &["-q"],
+            How::Scp | How::Old => &[],
+        };
+        self.copy_with(quiet, how, up, resumes, from, to)
+    }
+
+    fn copy_with(
+        &self,
+        options: &[&str],
+        how: How,
+        up: bool,
+        resumes: bool,
+        from: &Path,
+        to: &Path,
+    ) -> Outcome {
         let (here, there) = match up {
             true => (from, to),
             false => (to, from),
@@ -157,7 +189,7 @@ impl Place {
             };
             let line = format!("{verb} {} {}\n", from.display(), to.display());
             let mut command = self.program("sftp");
-            command.args(["-q", "-b", "-", HOST]);
+            command.args(options).args(["-b", "-", HOST]);
             return finish(&mut command, Input::Bytes(line.as_bytes()));
         }
         let there = format!("{HOST}:{}", there.display());
@@ -167,6 +199,7 @@ impl Place {
             false => (&there, &here),
         };
         let mut command = self.program("scp");
+        command.args(options);
         if matches!(how, How::Old) {
             command.arg("-O");
         } else if resumes {
@@ -188,13 +221,9 @@ impl Place {
         self.relay.never_cut();
         let told = |what: &str| format!("cut at {at} of {len}: {what}; {}", outcome.summary());
         // The server writes what it has, and ends when it sees that nobody is there.
+        self.site.running.daemon.comes_to_rest();
         let read = || fs::read(&to).unwrap_or_default();
-        let mut last = read();
-        until(Duration::from_secs(5), || {
-            thread::sleep(Duration::from_millis(30));
-            let now = read();
-            std::mem::replace(&mut last, now) == last
-        });
+        let last = read();
         if !content.starts_with(&last) {
             return Err(told("what is there is no beginning"));
         }
@@ -215,6 +244,55 @@ impl Place {
     }
 }
 
+/// A copy behind which the network stands still, and what it says at its end.
+fn stall(place: &Place, how: How, up: bool) {
+    const ALIVE: [&str; 2] = ["-oServerAliveInterval=1", "-oServerAliveCountMax=2"];
+    let scratch = Scratch::new();
+    let content = noise(4 << 20);
+    let from = scratch.write("from", &content);
+    let to = scratch.join("to");
+    place.relay.stall_behind(1 << 20);
+    let outcome = place.copy_with(&ALIVE, how, up, false, &from, &to);
+    place.relay.never_cut();
+    place.site.running.daemon.comes_to_rest();
+    let what = format!("{how:?}, up {up}: {}", outcome.summary());
+    assert!(outcome.status > 0, "{what}");
+    let said = outcome.stderr.text();
+    assert!(said.contains("not responding"), "{what}");
+    // There is none where nothing had come to be written yet.
+    let part = fs::read(&to).unwrap_or_default();
+    assert!(part.len() < content.len(), "{what}");
+    assert!(content.starts_with(&part), "{what}");
+}
+
+#[test]
+fn a_network_that_stands_still_ends_a_copy_and_is_told() {
+    let servers = servers();
+    thread::scope(|scope| {
+        let ways = [How::Scp, How::Sftp, How::Old].map(|how| [(how, true), (how, false)]);
+        for (index, (how, up)) in ways.into_iter().flatten().enumerate() {
+            if matches!(how, How::Old) && installed("scp").is_none() {
+                skipped("the old protocol", &"no scp is installed");
+                continue;
+            }
+            // All of them wait for the same seconds, each on its own way.
+            let (server, subsystem) = &servers[index / 2 % servers.len()];
+            scope.spawn(move || stall(&Place::new(*server, subsystem), how, up));
+        }
+    });
+}
+
+/// The servers that can be had, ours first.
+fn servers() -> Vec<(Kind, String)> {
+    let mut servers = vec![(Kind::Fulmar, "Subsystem sftp internal-sftp\n".to_owned())];
+    if installed("sshd").is_some() && Path::new(SFTP_SERVER).exists() {
+        servers.push((Kind::OpenSsh, format!("Subsystem sftp {SFTP_SERVER}\n")));
+    } else {
+        skipped("openssh's SFTP server", &"not installed");
+    }
+    servers
+}
+
 fn seed() -> u64 {
     let given = std::env::var("INTEROP_SEED").ok();
     let now = SystemTime::now()
@@ -228,13 +306,10 @@ fn seed() -> u64 {
 
 #[test]
 fn what_is_cut_anywhere_is_a_beginning_and_goes_on() {
-    let mut places = vec![Place::new(Kind::Fulmar, "Subsystem sftp internal-sftp\n")];
-    if installed("sshd").is_some() && Path::new(SFTP_SERVER).exists() {
-        let subsystem = format!("Subsystem sftp {SFTP_SERVER}\n");
-        places.push(Place::new(Kind::OpenSsh, &subsystem));
-    } else {
-        skipped("openssh's SFTP server", &"not installed");
-    }
+    let places: Vec<Place> = servers()
+        .iter()
+        .map(|(server, subsystem)| Place::new(*server, subsystem))
+        .collect();
     let rounds = if is_whole_run() { 100 } else { 12 };
     let seed = seed();
     say(&format!("INTEROP_SEED={seed}, {rounds} cuts of each kind"));

@@ -1,5 +1,5 @@
-//! `CryptoThreads` of a client: as many threads as were asked for, while there is bulk, and no more
-//! than the cores that its control group gives it.
+//! `CryptoThreads`: as many threads as were asked for, while there is bulk, and no more than the cores
+//! that its control group gives a client; none but its own where an end has one core.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use interop::peers::ours::Kind;
-use interop::process::{Background, COMMAND_LIMIT};
+use interop::process::{Background, COMMAND_LIMIT, Input};
 use interop::report::skipped;
 use interop::scratch::until;
 use interop::site::{HOST, Site};
@@ -17,6 +17,9 @@ const PERIOD_US: u32 = 100_000;
 const MIB: u64 = 1 << 20;
 /// Far more than passes before workers are thought of.
 const BULK: u64 = 128 * MIB;
+
+/// What an end says of itself that has had no worker.
+const ALONE: &str = "crypto threads: at most 1 at once; 0 of ";
 
 fn threads(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -69,6 +72,37 @@ fn a_client_has_as_many_threads_as_its_file_or_its_command_line_says() {
     // The command line goes before the file.
     assert!(gets_help(&site, "CryptoThreads 1\n", &two));
     assert!(!gets_help(&site, "CryptoThreads 2\n", &one));
+}
+
+/// How many bytes go each way where there is one core for both ends.
+const FLOW: u64 = 64 * MIB;
+
+#[test]
+fn on_one_core_no_end_has_more_than_its_own_thread() {
+    // What a thread may run on, those inherit that it starts.
+    let pinned = std::thread::spawn(|| {
+        let first = sys::process::affinity().expect("some cores")[0];
+        sys::process::set_affinity(&[first]).expect("one core");
+        let auto = "CryptoThreads auto\nLogLevel DEBUG1\n";
+        let site = Site::new(Kind::Fulmar, Kind::Fulmar, auto);
+        for (command, input) in [
+            (format!("head -c {FLOW} /dev/zero"), "/dev/null"),
+            (format!("head -c {FLOW} | wc -c"), "/dev/zero"),
+        ] {
+            let source = Input::File(Path::new(input));
+            let outcome = site.run_with(auto, &[HOST, &command], source);
+            assert_eq!(outcome.status, 0, "{}", outcome.summary());
+            let counted = outcome.stdout.text().trim().parse();
+            assert_eq!(counted.unwrap_or(outcome.stdout.length), FLOW);
+            let said = outcome.stderr.text();
+            assert_eq!(said.matches(ALONE).count(), 1, "{said}");
+        }
+        site.running.daemon.comes_to_rest();
+        let log = site.running.daemon.log();
+        assert_eq!(log.matches(ALONE).count(), 2, "{log}");
+        assert_eq!(log.matches("crypto threads: ").count(), 2, "{log}");
+    });
+    pinned.join().expect("nobody but the connection's own");
 }
 
 /// A control group of the test's own, by version 1 or 2, that gives its processes so much of each

@@ -2,11 +2,15 @@
 //! process, is counted and penalised like any other, and what was said holds for what follows.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 
+use interop::process::Outcome;
 use interop::scratch::until;
 use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, finish, guest_with, possible};
+
+/// What the listener says when it begins to load; it hears nobody before it has.
+const LOADS: &str = "Received SIGHUP";
 
 /// The rest of version line and KEXINIT, behind the first 8 bytes.
 fn rest_of_greeting(stream: &mut TcpStream) {
@@ -21,10 +25,10 @@ fn rest_of_greeting(stream: &mut TcpStream) {
     assert_eq!(packet.get(1), Some(&20), "KEXINIT");
 }
 
-/// The server ends the connection.
+/// The server ends the connection, whatever it says before.
 fn ends(stream: &mut TcpStream) -> bool {
-    match stream.read(&mut [0; 64]) {
-        Ok(count) => count == 0,
+    match stream.read_to_end(&mut Vec::new()) {
+        Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     }
 }
@@ -45,8 +49,9 @@ fn silence_has_no_process_and_speaking_has() {
     // Whoever speaks has its two processes, and an answer.
     let mut one = held.pop().expect("one of them");
     one.write_all(b"no SSH at all\r\n").expect("it listens");
-    assert!(ends(&mut one) || ends(&mut one));
+    assert!(ends(&mut one));
     server.logs("Bad protocol version identification 'no SSH at all'");
+    server.leaves_nothing_behind();
     let begun = server.begun_connection();
     assert_eq!(server.processes().len(), 2, "{:#?}", server.processes());
     drop((held, begun));
@@ -111,8 +116,61 @@ fn hold_back(server_port: u16) -> (u16, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let _ = greeted.send(());
         let _ = may_go_on.recv();
         let _ = std::io::copy(&mut &client, &mut server);
+        // The client has left: the server is to know.
+        let _ = server.shutdown(Shutdown::Write);
     });
     (port, is_greeted, go_on)
+}
+
+/// A login whose client was greeted by a server with `old` and speaks when that has loaded `new`.
+fn login_over_a_reload(server: &Sshd, user: &str, key: &UserKey, new: &str) -> Outcome {
+    let (port, is_greeted, go_on) = hold_back(server.daemon.port);
+    std::thread::scope(|scope| {
+        let login = scope.spawn(|| {
+            let mut command = server.ssh_by(port, user, &[key]);
+            finish(command.args(["127.0.0.1", "echo in"]))
+        });
+        is_greeted.recv_timeout(LIMIT).expect("a greeting");
+        server.rewrite(Config::new(new));
+        let loads = server.daemon.log().matches(LOADS).count();
+        server.hang_up();
+        let loaded = until(LIMIT, || server.daemon.log().matches(LOADS).count() > loads);
+        assert!(loaded, "{}", server.daemon.log());
+        let _ = go_on.send(());
+        login.join().expect("a login")
+    })
+}
+
+/// Who is let in, and by what, is settled with the greeting, not with the first word.
+#[test]
+fn a_client_greeted_before_a_reload_is_judged_by_what_held_then() {
+    if !possible("who is let in over a reload") {
+        return;
+    }
+    let key = UserKey::new(43);
+    let guest = guest_with("", &key);
+    let denied = format!("DenyUsers {}", guest.name);
+    let open = "";
+    let server = Sshd::start(Config::new(open));
+    let waited = login_over_a_reload(&server, &guest.name, &key, &denied);
+    let log = || server.daemon.log();
+    assert_eq!(
+        waited.stdout.text(),
+        "in\n",
+        "{}\n{}",
+        waited.summary(),
+        log()
+    );
+    server.keeps_out(&guest.name, &key);
+    let waited = login_over_a_reload(&server, &guest.name, &key, open);
+    assert_eq!(waited.status, 255, "{}\n{}", waited.summary(), log());
+    assert!(
+        waited.stderr.text().contains("Permission denied"),
+        "{}",
+        waited.summary()
+    );
+    server.lets_in(&guest.name, &key);
+    server.leaves_nothing_behind();
 }
 
 #[test]
@@ -124,21 +182,8 @@ fn what_was_said_before_a_reload_holds_behind_it() {
     let guest = guest_with("", &key);
     for spares in ["PreauthSpares 0", "PreauthSpares 1"] {
         let server = Sshd::start(Config::new(spares));
-        let (port, is_greeted, go_on) = hold_back(server.daemon.port);
-        let waits = std::thread::scope(|scope| {
-            let login = scope.spawn(|| {
-                let mut command = server.ssh_by(port, &guest.name, &[&key]);
-                finish(command.args(["127.0.0.1", "echo in"]))
-            });
-            is_greeted.recv_timeout(LIMIT).expect("a greeting");
-            server.rewrite(Config::new(&format!(
-                "{spares}\nCiphers aes128-ctr\nKexAlgorithms ecdh-sha2-nistp256"
-            )));
-            server.hang_up();
-            server.logs("Received SIGHUP");
-            let _ = go_on.send(());
-            login.join().expect("a login")
-        });
+        let new = format!("{spares}\nCiphers aes128-ctr\nKexAlgorithms ecdh-sha2-nistp256");
+        let waits = login_over_a_reload(&server, &guest.name, &key, &new);
         // Both sides hash what the listener said: with other lists the signature would be wrong.
         assert_eq!(
             waits.stdout.text(),
