@@ -75,13 +75,14 @@ const TRY: &str = "try";
 /// First argument of a process that opens it and is killed then.
 const HOLD: &str = "hold";
 
-/// The machine may have other things to do: the limits count for what hangs alone.
+/// The machine may have other things to do: the limits count for what hangs alone, at its start or
+/// later.
 fn request(library: &Path) -> Request {
-    let hangs = library.to_string_lossy().contains("-HANG-");
-    let limit = |seconds| Duration::from_secs(if hangs { seconds } else { 60 });
+    let name = library.to_string_lossy();
+    let limit = |hangs, seconds| Duration::from_secs(if hangs { seconds } else { 60 });
     Request {
-        start_limit: limit(2),
-        run_limit: limit(3),
+        start_limit: limit(name.contains("-HANG-0"), 2),
+        run_limit: limit(name.contains("-HANG-"), 3),
         ..bed::request(&[library], 1)
     }
 }

@@ -6,10 +6,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Fixture, MIB, PASSWORD, PATIENCE, digest, fill, offer, write_pattern};
-use fulmar::client::{Auth, Session};
+use fulmar::client::{Auth, Config, Session};
 use fulmar::{Error, Exit, Fault, MAX_BUFFERED_BYTES};
 
 /// 100 MiB of data, and new keys after each.
@@ -100,7 +100,15 @@ fn the_servers_limit_on_channels_is_told_and_passes() {
     for channel in held {
         assert!(channel.output(10).unwrap().exit.is_success());
     }
-    assert_eq!(session.run("echo again").unwrap().stdout, b"again\n");
+    // The server hears of their ends a moment later.
+    let end = Instant::now() + PATIENCE;
+    let again = loop {
+        match session.run("echo again") {
+            Err(Error::ChannelRefused { reason: 4, .. }) if Instant::now() < end => {}
+            other => break other,
+        }
+    };
+    assert_eq!(again.unwrap().stdout, b"again\n");
 }
 
 /// What may lie between writer and reader: what each side keeps, and the kernel's own buffers
@@ -266,9 +274,10 @@ impl Way {
     }
 
     fn login(&self, fixture: &Fixture) -> Session {
-        let mut config = fixture.config();
-        config.transport.alive_interval_ms = Some(200);
-        config.transport.alive_count_max = 2;
+        self.login_with(fixture.config())
+    }
+
+    fn login_with(&self, config: Config) -> Session {
         let mut session = Session::connect("127.0.0.1", self.port, config).unwrap();
         session
             .authenticate("mia", Auth::Password(PASSWORD))
@@ -281,7 +290,11 @@ impl Way {
 fn a_peer_that_falls_silent_is_an_error_for_everybody_who_waits() {
     let fixture = Fixture::start();
     let way = Way::to(fixture.port);
-    let session = way.login(&fixture);
+    let mut config = fixture.config();
+    // Long enough for a peer that is there, on a busy machine, too.
+    config.transport.alive_interval_ms = Some(2000);
+    config.transport.alive_count_max = 2;
+    let session = way.login_with(config);
     let channel = session.exec("cat").unwrap();
     way.blocked.store(true, Ordering::SeqCst);
     let error = (&channel).read(&mut [0; 10]).unwrap_err();

@@ -21,8 +21,12 @@ fn workers() -> usize {
         .count()
 }
 
-/// The most workers while bulk goes up, whole.
-fn most_workers(threads: CryptoThreads) -> usize {
+/// One that has just ended may be counted for a moment beside the one that follows it: more than
+/// there may be must be seen so often in a row.
+const TIMES: usize = 50;
+
+/// The most workers while bulk goes up, whole; more than `allowed` only where they stay.
+fn most_workers(threads: CryptoThreads, allowed: usize) -> usize {
     let fixture = Fixture::with(|config| config.crypto_threads = threads);
     let mut config = fixture.config();
     config.crypto_threads = threads;
@@ -31,9 +35,13 @@ fn most_workers(threads: CryptoThreads) -> usize {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let counter = scope.spawn(|| {
-            let mut most = 0;
+            let (mut most, mut above) = (0, 0);
             while !over.load(Ordering::Relaxed) {
-                most = workers().max(most);
+                let now = workers();
+                above = if now > allowed { above + 1 } else { 0 };
+                if above == 0 || above > TIMES {
+                    most = now.max(most);
+                }
                 std::thread::sleep(Duration::from_millis(1));
             }
             most
@@ -50,14 +58,12 @@ fn most_workers(threads: CryptoThreads) -> usize {
 #[test]
 fn workers_come_where_they_are_asked_for_and_go_with_their_connection() {
     let cores = std::thread::available_parallelism().unwrap().get();
-    assert_eq!(most_workers(CryptoThreads::AtMost(1)), 0);
-    let most = most_workers(CryptoThreads::AtMost(4));
-    assert_eq!(most > 0, cores > 1, "{most} workers on {cores} cores");
+    assert_eq!(most_workers(CryptoThreads::AtMost(1), usize::MAX), 0);
     // One of each side for each core but its own.
-    assert!(
-        most <= 2 * (cores - 1).min(3),
-        "{most} workers on {cores} cores"
-    );
+    let allowed = 2 * (cores - 1).min(3);
+    let most = most_workers(CryptoThreads::AtMost(4), allowed);
+    assert_eq!(most > 0, cores > 1, "{most} workers on {cores} cores");
+    assert!(most <= allowed, "{most} workers on {cores} cores");
     let since = Instant::now();
     while workers() > 0 {
         assert!(

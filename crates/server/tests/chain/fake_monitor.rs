@@ -104,7 +104,7 @@ impl Server {
 
     /// Waits until the n-th connection's record satisfies the test.
     pub fn wait_for(&self, index: usize, test: impl Fn(&Record) -> bool) -> Record {
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             if let Some(record) = self.records.lock().expect("no panic").get(index)
                 && test(record)
             {

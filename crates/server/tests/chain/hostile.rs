@@ -48,7 +48,7 @@ fn policy() -> Policy {
 fn connect(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(server.address).expect("a connection");
     stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .expect("a timeout");
     stream
 }

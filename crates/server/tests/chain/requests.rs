@@ -119,13 +119,16 @@ fn a_client_that_closes_early_still_hears_the_status() {
     let mut client = Client::login(&server);
     // The output is over, the command is not: its input keeps it for as long as we want.
     let channel = client.session();
-    let marker = std::env::temp_dir().join(format!("fulmar-closed-{}", std::process::id()));
-    let command = format!("exec 1>&- 2>&-; : > {}; read x; exit 13", marker.display());
+    let marker = Marker::new("closed");
+    let command = format!(
+        "exec 1>&- 2>&-; : > {}; read x; exit 13",
+        marker.0.display()
+    );
     assert!(client.ask(channel, &exec(&command)));
-    while !marker.exists() {
+    while !marker.0.exists() {
         std::thread::yield_now();
     }
-    std::fs::remove_file(&marker).expect("it goes away");
+    drop(marker);
     // Both outputs have ended once a request behind that is answered.
     assert!(!client.ask(channel, &Request::Break { ms: 1 }));
     client.send(channel, b"\n");
@@ -354,14 +357,35 @@ fn no_session_after_the_last_one() {
     }
 }
 
+/// A file that is gone with its value.
+struct Marker(std::path::PathBuf);
+
+impl Marker {
+    fn new(name: &str) -> Self {
+        let name = format!("fulmar-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Marker {
+    fn drop(&mut self) {
+        // There is none where nobody made it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 fn sessions_are_counted_with_what_still_runs() {
     let server = start(|policy| policy.config = "MaxSessions 1\n".into());
     let mut client = Client::login(&server);
     let channel = client.session();
-    assert!(client.ask(
-        channel,
-        &exec("trap '' HUP; echo ready; read x < /proc/$$/fd/0; sleep 2")
-    ));
+    // It runs for as long as the marker is there, or for a minute.
+    let marker = Marker::new("still-runs");
+    let command = format!(
+        "trap '' HUP; : >'{0}'; echo ready; read x < /proc/$$/fd/0; i=0; \
+         while [ -e '{0}' ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done",
+        marker.0.display()
+    );
+    assert!(client.ask(channel, &exec(&command)));
     client.wait_output("ready");
     client
         .connection()
@@ -432,8 +456,11 @@ fn a_client_that_reads_nothing_stops_the_command() {
     let server = start(|_| {});
     let mut client = Client::login(&server);
     let flood = client.session();
-    let marker = std::env::temp_dir().join(format!("fulmar-flood-{}", std::process::id()));
-    let command = format!("head -c 100000000 /dev/zero && touch {}", marker.display());
+    let marker = Marker::new("flood");
+    let command = format!(
+        "head -c 100000000 /dev/zero && touch {}",
+        marker.0.display()
+    );
     // Our client's window is what it is: nothing of the channel's data is consumed here.
     client
         .connection()
@@ -443,10 +470,10 @@ fn a_client_that_reads_nothing_stops_the_command() {
     // Half a second is long enough for 100 MB, if nothing held them back.
     let look = format!(
         "sleep 0.5; grep VmRSS /proc/$PPID/status; ls {} 2>&1",
-        marker.display()
+        marker.0.display()
     );
     let rss = client.ask_without_consuming(other, &exec(&look));
-    assert!(!marker.exists(), "100 MB do not fit into the window");
+    assert!(!marker.0.exists(), "100 MB do not fit into the window");
     let kilobytes: u64 = rss
         .split_whitespace()
         .nth(1)
@@ -454,5 +481,4 @@ fn a_client_that_reads_nothing_stops_the_command() {
         .parse()
         .expect("a number");
     assert!(kilobytes < 40_000, "the session holds {kilobytes} kB");
-    let _ = std::fs::remove_file(marker);
 }

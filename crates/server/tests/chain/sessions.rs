@@ -480,7 +480,7 @@ fn a_client_that_leaves_hangs_up() {
         client.wait().expect("an end");
         let record = server.wait_for(index, |record| record.session_exit.is_some());
         assert_eq!(record.session_exit.as_deref(), Some("exit 0"), "{record:?}");
-        for _ in 0..500 {
+        for _ in 0..6000 {
             if marker.exists() {
                 break;
             }

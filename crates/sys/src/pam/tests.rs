@@ -94,8 +94,8 @@ fn a_refusal_carries_its_code_and_text() {
 
 #[test]
 fn libpam_does_not_sleep_after_a_failure() {
-    // The module asks for a minute; with libpam's own delay this is no answer within ten seconds.
-    const SERVICE: &str = "auth optional pam_faildelay.so delay=60000000\n\
+    // The module asks for half an hour; with libpam's own delay this is no answer within a minute.
+    const SERVICE: &str = "auth optional pam_faildelay.so delay=1800000000\n\
                            auth required pam_deny.so\n";
     let Some(services) = Services::new("pam-delay", &[("delay", SERVICE)]) else {
         return;
@@ -106,7 +106,7 @@ fn libpam_does_not_sleep_after_a_failure() {
         let mut pam = Pam::start_in("delay", "root", Some(&path)).unwrap();
         let _ = sender.send(pam.authenticate(false, &mut silent));
     });
-    let failed = answered.recv_timeout(std::time::Duration::from_secs(10));
+    let failed = answered.recv_timeout(std::time::Duration::from_secs(60));
     assert!(failed.expect("libpam sleeps").is_err());
 }
 

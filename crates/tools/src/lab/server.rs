@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::Place;
 
 /// How long a server may take to listen.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long the processes of connections may outlive their client.
 const END_LIMIT: Duration = Duration::from_secs(5);
 /// Time between two looks.
