@@ -412,7 +412,7 @@ impl Channels {
             self.slots.get(index(id)),
             Some(Some(channel)) if channel.state == State::Open
                 && channel.sending == Half::Open
-                && channel.send.space() == 0
+                && channel.send.space(usize::MAX) == 0
         )
     }
 
