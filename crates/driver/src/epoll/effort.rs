@@ -7,6 +7,12 @@
 //! tried, and kept if more bytes got through with it. A side that has time left goes back up, by
 //! a step that it has the time for. What did not stand the trial is tried again later each time.
 //!
+//! Bulk does not wait for a whole window: where the socket was never full and the peer has
+//! acknowledged nearly all that was written before there is more, the line is as fast as what this
+//! side makes at least, and the level goes down after a few packets, without a comparison. What is
+//! on its way to the peer, or waits in the socket, speaks against it: a slow line that has only
+//! begun to fill does not look fast.
+//!
 //! Pure: time and counts are parameters.
 
 /// The levels below the one asked for; 0 stores.
@@ -15,6 +21,19 @@ const LEVELS: [u8; 4] = [6, 3, 1, 0];
 /// that are compressed already must not decide alone.
 const WINDOW_US: u64 = 20_000;
 const WINDOW_BYTES: u64 = 1 << 20;
+/// So much is enough to go down where the socket runs dry, if no more of what was written than
+/// one part of so many is under way still.
+const DRY_BYTES: u64 = 256 * 1024;
+const DRY_PART: u64 = 4;
+/// What shrinks to less than one part of so many is compared: it might take longer as it is.
+const DRY_RATIO: u64 = 4;
+/// And so much, over so long a time, to go up where there is time left.
+const SLOW_BYTES: u64 = 64 * 1024;
+const SLOW_US: u64 = 200_000;
+/// At the level asked for, a window begins with bulk: not before so many bytes have come, and
+/// behind a rest of so many µs.
+const LITTLE_BYTES: u64 = 64 * 1024;
+const LULL_US: u64 = 2000;
 /// Share of its time, of 100, that this side is at work if it is what the bytes wait for.
 const BOUND: u64 = 85;
 /// The most of it that may leave the time for the next higher level, which takes up to half as
@@ -35,6 +54,26 @@ pub(super) enum Doing {
     Work,
     /// Nothing that the socket would take, or nothing to send.
     Wait,
+}
+
+/// What has gone through in all, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Through {
+    /// Before compression, and behind it.
+    pub(super) raw: u64,
+    pub(super) compressed: u64,
+    /// Written to the socket.
+    pub(super) sent: u64,
+}
+
+impl Through {
+    fn since(self, before: Self) -> Self {
+        Self {
+            raw: self.raw.saturating_sub(before.raw),
+            compressed: self.compressed.saturating_sub(before.compressed),
+            sent: self.sent.saturating_sub(before.sent),
+        }
+    }
 }
 
 /// Windows until a step may be tried, and how many it was the last time.
@@ -81,15 +120,27 @@ pub(super) struct Effort {
     since_us: u64,
     work_us: u64,
     begun_us: u64,
-    begun_bytes: u64,
+    begun: Through,
+    /// The socket has taken everything since then.
+    dry: bool,
+    /// The socket takes nothing now.
+    full: bool,
+    /// When the first of the windows began that ended with a dry socket one behind the other, and
+    /// bytes before compression until then.
+    dry_since: (u64, u64),
     trial: Trial,
+    /// The window of the trial was begun anew.
+    again: bool,
     down: Bar,
     up: Bar,
+    /// Bytes a second that went through before the last of them were stored, and windows since.
+    before_storing: u64,
+    storing: u32,
 }
 
 impl Effort {
-    /// Begins with the level asked for, after `bytes` before compression.
-    pub(super) fn new(asked: u8, now_us: u64, bytes: u64) -> Self {
+    /// Begins with the level asked for.
+    pub(super) fn new(asked: u8, now_us: u64, through: Through) -> Self {
         let below = LEVELS.into_iter().filter(|level| *level < asked);
         Self {
             ladder: std::iter::once(asked).chain(below).collect(),
@@ -98,16 +149,47 @@ impl Effort {
             since_us: now_us,
             work_us: 0,
             begun_us: now_us,
-            begun_bytes: bytes,
+            begun: through,
+            dry: true,
+            full: false,
+            dry_since: (now_us, through.raw),
             trial: Trial::None,
+            again: false,
             down: Bar::OPEN,
             up: Bar::OPEN,
+            before_storing: 0,
+            storing: 0,
         }
     }
 
     /// The level for what comes next.
     pub(super) fn level(&self) -> u8 {
         self.ladder.get(self.step).copied().unwrap_or_default()
+    }
+
+    /// Goes to work, if it does not work already; takes note of what has gone through. True when
+    /// the level changes.
+    pub(super) fn resume(&mut self, now_us: u64, through: Through) -> bool {
+        let waits = self.doing == Doing::Wait;
+        let lull = waits && now_us.saturating_sub(self.since_us) >= LULL_US;
+        let full = std::mem::replace(&mut self.full, false);
+        let idle = lull && !full;
+        let before = self.step;
+        if idle && matches!(self.trial, Trial::Down(_)) && !self.again {
+            // There was nothing to send, or the peer's command is not there yet: that is no trial.
+            // Once, as the peer's windows may be what everything waits for.
+            self.begin(now_us, through);
+            self.again = true;
+        } else {
+            self.weigh(now_us, through);
+        }
+        if self.step == 0 && (lull || through.since(self.begun).raw < LITTLE_BYTES) {
+            // It has time left, or nothing to judge by.
+            self.trial = Trial::None;
+            self.begin(now_us, through);
+        }
+        self.does(Doing::Work, now_us);
+        self.step != before
     }
 
     /// From now on this is done.
@@ -118,22 +200,110 @@ impl Effort {
         (self.doing, self.since_us) = (doing, now_us);
     }
 
-    /// Takes note that `bytes` have gone through in all, counted before compression; true when
-    /// the level changes.
-    pub(super) fn weigh(&mut self, now_us: u64, bytes: u64) -> bool {
-        let wall_us = now_us.saturating_sub(self.begun_us);
-        let through = bytes.saturating_sub(self.begun_bytes);
-        if wall_us < WINDOW_US || through < WINDOW_BYTES {
+    /// The socket takes no more.
+    pub(super) fn is_full(&mut self, now_us: u64) {
+        (self.dry, self.full) = (false, true);
+        self.does(Doing::Wait, now_us);
+    }
+
+    fn begin(&mut self, now_us: u64, through: Through) {
+        self.begin_behind(now_us, through);
+        self.dry_since = (now_us, through.raw);
+    }
+
+    /// Begins a window that belongs to the one before.
+    fn begin_behind(&mut self, now_us: u64, through: Through) {
+        self.does(self.doing, now_us);
+        (self.begun_us, self.begun, self.work_us) = (now_us, through, 0);
+        self.dry = true;
+    }
+
+    /// It may turn out that the socket runs dry: what there is should be written soon.
+    pub(super) fn may_run_dry(&self) -> bool {
+        self.dry && self.down.left == 0 && self.step + 1 < self.ladder.len()
+    }
+
+    /// Before more is written: true when the level goes down, as the socket has run dry while this
+    /// side was at work. `under_way` asks how many of the bytes that were written are not
+    /// acknowledged, where that is known.
+    pub(super) fn runs_dry(
+        &mut self,
+        now_us: u64,
+        through: Through,
+        under_way: impl FnOnce() -> Option<u64>,
+    ) -> bool {
+        let window = through.since(self.begun);
+        if !self.may_run_dry()
+            || window.raw < DRY_BYTES
+            || window.compressed.saturating_mul(DRY_RATIO) < window.raw
+        {
             return false;
         }
         self.does(self.doing, now_us);
+        let wall_us = now_us.saturating_sub(self.begun_us).max(1);
+        if self.work_us.saturating_mul(100) < wall_us.saturating_mul(BOUND)
+            || window.sent == 0
+            || under_way().is_none_or(|bytes| bytes.saturating_mul(DRY_PART) > window.sent)
+        {
+            return false;
+        }
+        if self.trial == Trial::Up {
+            self.up.shut();
+        }
+        self.down = Bar::OPEN;
+        // One of these windows alone is too short to tell how fast it went.
+        let (since_us, raw) = self.dry_since;
+        let raw = through.raw.saturating_sub(raw);
+        self.lower(rate(raw, now_us.saturating_sub(since_us)));
+        self.begin_behind(now_us, through);
+        true
+    }
+
+    /// Judges the window, if it is over.
+    fn weigh(&mut self, now_us: u64, through: Through) {
+        let wall_us = now_us.saturating_sub(self.begun_us);
+        let raw = through.since(self.begun).raw;
+        let is_whole = wall_us >= WINDOW_US && raw >= WINDOW_BYTES;
+        let is_slow = self.step > 0 && wall_us >= SLOW_US && raw >= SLOW_BYTES;
+        if !is_whole && !is_slow {
+            return;
+        }
+        self.does(self.doing, now_us);
         let work = self.work_us.saturating_mul(100) / wall_us;
-        let rate = through.saturating_mul(1_000_000) / wall_us;
-        (self.begun_us, self.begun_bytes, self.work_us) = (now_us, bytes, 0);
-        let before = self.step;
+        if !is_whole && work >= self.spare() {
+            return;
+        }
+        self.begin(now_us, through);
         let trial = std::mem::replace(&mut self.trial, Trial::None);
-        self.judge(trial, work, rate);
-        self.step != before
+        self.judge(trial, work, rate(raw, wall_us));
+    }
+
+    /// The share of the time that this side may be at work if the next higher level is to be tried.
+    fn spare(&self) -> u64 {
+        if self.level() == 0 {
+            SPARE_STORING
+        } else {
+            SPARE
+        }
+    }
+
+    /// Tries the next lower level; `rate` is what there was before.
+    fn lower(&mut self, rate: u64) {
+        self.step += 1;
+        (self.trial, self.again) = (Trial::Down(rate), false);
+        if self.level() == 0 {
+            (self.before_storing, self.storing) = (rate, 0);
+        }
+    }
+
+    /// Stores more than would go through compressed, by what is known. As that may have changed,
+    /// it is not believed for ever.
+    fn gains_by_storing(&mut self, rate: u64) -> bool {
+        if self.level() > 0 || rate < self.before_storing {
+            return false;
+        }
+        self.storing += 1;
+        self.storing < LAST_WAIT
     }
 
     /// `work` is the share of its time, of 100, that this side was at work, and `rate` the bytes a
@@ -154,176 +324,22 @@ impl Effort {
             }
             Trial::None => {}
         }
-        let spare = if self.level() == 0 {
-            SPARE_STORING
-        } else {
-            SPARE
-        };
         if work >= BOUND && self.step + 1 < self.ladder.len() {
             if self.down.pass() {
-                self.step += 1;
-                self.trial = Trial::Down(rate);
+                self.lower(rate);
             }
-        } else if work < spare && self.step > 0 && self.up.pass() {
+        } else if work < self.spare()
+            && self.step > 0
+            && !self.gains_by_storing(rate)
+            && self.up.pass()
+        {
             self.step -= 1;
             self.trial = Trial::Up;
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What each level does with bytes a second, and by how much it divides them.
-    fn speed(level: u8) -> (f64, f64) {
-        match level {
-            0 => (1200e6, 1.0),
-            1 => (150e6, 2.2),
-            2..=3 => (110e6, 2.26),
-            4..=6 => (75e6, 2.33),
-            _ => (20e6, 2.36),
-        }
-    }
-
-    /// A sender whose packets go through a line, window by window.
-    struct Sender {
-        effort: Effort,
-        now_us: f64,
-        bytes: f64,
-        seed: u64,
-        /// How much faster or slower a window may be.
-        noise: f64,
-        /// The level behind each window.
-        levels: Vec<u8>,
-    }
-
-    impl Sender {
-        fn new(asked: u8) -> Self {
-            Self {
-                effort: Effort::new(asked, 0, 0),
-                now_us: 0.0,
-                bytes: 0.0,
-                seed: 7,
-                noise: 0.0,
-                levels: Vec::new(),
-            }
-        }
-
-        #[allow(clippy::cast_precision_loss)] // 53 bits.
-        fn chance(&mut self) -> f64 {
-            self.seed ^= self.seed << 13;
-            self.seed ^= self.seed >> 7;
-            self.seed ^= self.seed << 17;
-            (self.seed >> 11) as f64 / (1_u64 << 53) as f64
-        }
-
-        /// So many windows over a line of `line` bytes a second, from a source that has `source`,
-        /// with `cores` that compress.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
-        fn send(&mut self, windows: usize, line: f64, source: f64, cores: f64) {
-            for _ in 0..windows {
-                let level = self.effort.level();
-                let (engine, ratio) = speed(level);
-                let engine = if level == 0 { engine } else { engine * cores };
-                let swing = 1.0 + self.noise * (2.0 * self.chance() - 1.0);
-                let able = engine * swing;
-                let rate = able.min(line * ratio).min(source);
-                // Ten pieces a window, some of it waiting.
-                let wall = 25_000_f64.max(1.2e6 * 1e6 / rate);
-                for _ in 0..10 {
-                    self.effort.does(Doing::Work, self.now_us as u64);
-                    let work = wall / 10.0 * rate / able;
-                    self.effort.does(Doing::Wait, (self.now_us + work) as u64);
-                    self.now_us += wall / 10.0;
-                }
-                self.bytes += rate * wall / 1e6;
-                self.effort.weigh(self.now_us as u64, self.bytes as u64);
-                self.levels.push(self.effort.level());
-            }
-        }
-
-        fn share(&self, from: usize, level: u8) -> usize {
-            let behind = &self.levels[from..];
-            100 * behind.iter().filter(|each| **each == level).count() / behind.len()
-        }
-    }
-
-    const ENDLESS: f64 = 1e12;
-
-    #[test]
-    fn a_slow_line_gets_the_level_asked_for() {
-        for asked in [1, 3, 6, 9] {
-            for line in [30e3, 1e6, 5e6] {
-                let mut sender = Sender::new(asked);
-                sender.noise = 0.1;
-                sender.send(200, line, ENDLESS, 1.0);
-                assert_eq!(sender.share(0, asked), 100, "level {asked}, {line} bytes/s");
-            }
-        }
-    }
-
-    #[test]
-    fn a_fast_line_is_not_kept_waiting() {
-        let mut sender = Sender::new(6);
-        sender.send(8, 2000e6, ENDLESS, 1.0);
-        assert_eq!(sender.levels[..3], [3, 1, 0], "step by step, and soon");
-        sender.noise = 0.2;
-        sender.send(300, 2000e6, ENDLESS, 1.0);
-        assert!(sender.share(3, 0) >= 95, "{}", sender.share(3, 0));
-    }
-
-    #[test]
-    fn between_them_is_the_level_that_brings_most() {
-        // 60 MB/s: stored 60, level 1 132, level 3 110 with time left for nothing.
-        let mut sender = Sender::new(6);
-        sender.send(400, 60e6, ENDLESS, 1.0);
-        let (first, third) = (sender.share(20, 1), sender.share(20, 3));
-        assert!(first + third >= 90, "{first} and {third}");
-        assert!(sender.share(20, 0) <= 6, "{}", sender.share(20, 0));
-        // Rates that swing make it try more often, not lose its way.
-        sender.noise = 0.15;
-        let from = sender.levels.len();
-        sender.send(400, 60e6, ENDLESS, 1.0);
-        let lost = sender.share(from, 0) + sender.share(from, 6);
-        assert!(lost <= 20, "{lost}");
-    }
-
-    #[test]
-    fn a_line_that_fills_brings_the_level_back() {
-        let mut sender = Sender::new(9);
-        sender.send(50, 2000e6, ENDLESS, 1.0);
-        assert_eq!(sender.effort.level(), 0);
-        sender.send(150, 3e6, ENDLESS, 1.0);
-        assert_eq!(sender.effort.level(), 9);
-    }
-
-    #[test]
-    fn a_source_that_is_slow_leaves_the_time_for_more() {
-        let mut sender = Sender::new(6);
-        sender.send(50, 2000e6, ENDLESS, 1.0);
-        sender.send(150, 2000e6, 20e6, 1.0);
-        assert_eq!(sender.effort.level(), 6);
-    }
-
-    #[test]
-    fn more_cores_raise_it() {
-        let mut sender = Sender::new(6);
-        sender.send(100, 60e6, ENDLESS, 1.0);
-        assert_ne!(sender.effort.level(), 6);
-        sender.send(200, 60e6, ENDLESS, 8.0);
-        assert_eq!(sender.effort.level(), 6);
-    }
-
-    #[test]
-    fn little_traffic_decides_nothing() {
-        let mut effort = Effort::new(6, 0, 0);
-        let mut bytes = 0;
-        for now_ms in 1..10_000 {
-            effort.does(Doing::Work, now_ms * 1000);
-            bytes += 50;
-            assert!(!effort.weigh(now_ms * 1000 + 900, bytes));
-        }
-        assert_eq!(effort.level(), 6);
-    }
+/// Bytes a second.
+fn rate(bytes: u64, wall_us: u64) -> u64 {
+    bytes.saturating_mul(1_000_000) / wall_us.max(1)
 }

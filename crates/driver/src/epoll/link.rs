@@ -11,7 +11,7 @@ use proto::{Connection, Output};
 use sys::epoll::{Epoll, Interest};
 
 use super::DriverError;
-use super::effort::{Doing, Effort};
+use super::effort::{Doing, Effort, Through};
 use super::lanes::Lanes;
 use super::pace::Pace;
 use super::watch::Registration;
@@ -21,6 +21,8 @@ const MAX_SLICES: usize = 64;
 /// A read that brings less has emptied the socket, most likely: epoll will say if not, and a
 /// keystroke costs one system call less.
 const SHORT_READ_BYTES: usize = 16 * 1024;
+/// Compressed bytes that are written at once where the socket may have run dry meanwhile.
+const DRY_WRITE_BYTES: usize = 64 * 1024;
 
 /// What [`Link::pump_out`] has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub(super) struct Link {
     pace: Pace,
     /// Where what is sent is compressed as hard as there is time for.
     effort: Option<Effort>,
+    /// The kernel knows what the peer has acknowledged.
+    is_tcp: bool,
 }
 
 fn is_transient(error: &io::Error) -> bool {
@@ -79,8 +83,8 @@ impl Link {
         let _ = sys::socket::unpace_loopback(&read);
         let pace = Pace::new();
         // A pipe, or a socket of another kind, holds little anyway.
-        let _ =
-            sys::socket::set_notsent_lowat(write.as_ref().unwrap_or(&read), pace.unsent_bytes());
+        let socket = write.as_ref().unwrap_or(&read);
+        let is_tcp = sys::socket::set_notsent_lowat(socket, pace.unsent_bytes()).is_ok();
         let read_registration = Registration::new(epoll, &read, tokens.0)?;
         let write_registration = match &write {
             Some(write) => Some(Registration::new(epoll, write, tokens.1)?),
@@ -104,6 +108,7 @@ impl Link {
             sent: 0,
             pace,
             effort: None,
+            is_tcp,
         })
     }
 
@@ -191,40 +196,71 @@ impl Link {
         }
         self.begin_work(connection);
         let left = self.pump(connection, lanes)?;
-        self.end_work(left, connection);
+        self.end_work(left);
         Ok(left)
     }
 
     fn begin_work(&mut self, connection: &mut Connection) {
+        let Some(through) = self.through(connection) else {
+            return;
+        };
         let now = sys::time::monotonic_us();
         if self.effort.is_none() {
             let library = connection
                 .compressor()
                 .is_some_and(|compressor| compressor.has_provider());
             let settings = connection.compress_settings();
-            self.effort = connection
-                .compress_report()
-                .filter(|_| settings.adaptive && !library)
-                .map(|report| Effort::new(settings.level, now, report.totals.raw_bytes));
+            if settings.adaptive && !library {
+                self.effort = Some(Effort::new(settings.level, now, through));
+            }
         }
-        if let Some(effort) = self.effort.as_mut().filter(|_| self.writable) {
-            effort.does(Doing::Work, now);
+        // While the socket takes nothing the wait is not over.
+        if let Some(effort) = self.effort.as_mut().filter(|_| self.writable)
+            && effort.resume(now, through)
+        {
+            connection.set_compress_level(effort.level());
         }
     }
 
-    fn end_work(&mut self, left: Left, connection: &mut Connection) {
-        let (Some(effort), Some(report)) = (&mut self.effort, connection.compress_report()) else {
+    fn end_work(&mut self, left: Left) {
+        if let Some(effort) = &mut self.effort {
+            let doing = match left {
+                Left::InLane => Doing::Work,
+                Left::Nothing | Left::ForSocket => Doing::Wait,
+            };
+            effort.does(doing, sys::time::monotonic_us());
+        }
+    }
+
+    fn through(&self, connection: &Connection) -> Option<Through> {
+        let totals = connection.compress_report()?.totals;
+        Some(Through {
+            raw: totals.raw_bytes,
+            compressed: totals.compressed_bytes,
+            sent: self.sent,
+        })
+    }
+
+    /// Before something is written: looks whether the socket has run dry behind the compressor.
+    fn look_at_socket(&mut self, connection: &mut Connection) {
+        if !self.may_run_dry() {
+            return;
+        }
+        let Some(through) = self.through(connection) else {
             return;
         };
+        let socket = self.write.as_ref().unwrap_or(&self.read);
+        let under_way = || sys::socket::unacked_bytes(socket).ok().map(u64::from);
         let now = sys::time::monotonic_us();
-        let doing = match left {
-            Left::InLane => Doing::Work,
-            Left::Nothing | Left::ForSocket => Doing::Wait,
-        };
-        effort.does(doing, now);
-        if effort.weigh(now, report.totals.raw_bytes) {
+        if let Some(effort) = &mut self.effort
+            && effort.runs_dry(now, through, under_way)
+        {
             connection.set_compress_level(effort.level());
         }
+    }
+
+    fn may_run_dry(&self) -> bool {
+        self.is_tcp && self.effort.as_ref().is_some_and(Effort::may_run_dry)
     }
 
     fn pump(
@@ -251,6 +287,7 @@ impl Link {
             if !self.writable {
                 return Ok(Left::ForSocket);
             }
+            self.look_at_socket(connection);
             self.write_once(connection)?;
         }
     }
@@ -275,10 +312,13 @@ impl Link {
         loop {
             let mut any = false;
             lanes.deflate(connection)?;
-            while lanes.takes_seal()
-                && self.out_bytes + lanes.unsealed_bytes()
-                    < lanes.seal_limit_bytes().min(self.pace.limit_bytes())
-            {
+            let limit = lanes.seal_limit_bytes().min(self.pace.limit_bytes());
+            let limit = if self.may_run_dry() {
+                limit.min(DRY_WRITE_BYTES)
+            } else {
+                limit
+            };
+            while lanes.takes_seal() && self.out_bytes + lanes.unsealed_bytes() < limit {
                 match lanes.poll_output(connection) {
                     Some(Output::Seal(job)) => lanes.push_seal(job),
                     Some(Output::Raw(line)) => {
@@ -324,7 +364,7 @@ impl Link {
             Err(error) if is_transient(&error) => {
                 self.writable = false;
                 if let Some(effort) = &mut self.effort {
-                    effort.does(Doing::Wait, sys::time::monotonic_us());
+                    effort.is_full(sys::time::monotonic_us());
                 }
                 if self.pace.is_full(self.sent, sys::time::monotonic_ms()) {
                     if let Ok(info) = sys::socket::tcp_info(self.write_fd()) {

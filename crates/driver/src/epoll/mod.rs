@@ -15,6 +15,8 @@ use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
 mod effort;
+#[cfg(test)]
+mod effort_tests;
 mod endpoint;
 mod lanes;
 #[cfg(test)]

@@ -24,8 +24,8 @@ pub use local::{
     seqpacket_pair, stream_pair,
 };
 pub use options::{
-    TcpInfo, notsent_bytes, set_fastopen_queue, set_keepalive, set_nodelay, set_notsent_lowat,
-    set_quickack, set_tos, tcp_info, unpace_loopback,
+    TcpInfo, set_fastopen_queue, set_keepalive, set_nodelay, set_notsent_lowat, set_quickack,
+    set_tos, tcp_info, unacked_bytes, unpace_loopback,
 };
 pub use resolve::{
     Family, ResolveError, Resolved, host_name, literal, resolve, reverse_confirmed, reverse_name,

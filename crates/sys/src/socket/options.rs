@@ -257,7 +257,7 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
 ///
 /// # Errors
 /// The kernel's error.
-pub fn notsent_bytes(fd: impl AsFd) -> io::Result<u32> {
+pub fn unacked_bytes(fd: impl AsFd) -> io::Result<u32> {
     let mut value: libc::c_int = 0;
     // SAFETY: TIOCOUTQ (the same number as SIOCOUTQ) writes one int to a live local.
     check(unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut value) })?;

@@ -89,7 +89,7 @@ fn options_are_set() {
     assert!(sockopt::socket_send_buffer_size(&client).unwrap() >= 65536);
     let info = tcp_info(&client).unwrap();
     assert!(info.snd_mss_bytes > 0 && info.rtt_us > 0);
-    assert_eq!(notsent_bytes(&client).unwrap(), 0);
+    assert_eq!(unacked_bytes(&client).unwrap(), 0);
     reset_on_close(&server).unwrap();
     drop(server);
     crate::io::wait_readable(&client, None).unwrap();
