@@ -204,7 +204,7 @@ impl Job {
         // The target must be there, or its refusal.
         if self.target.is_none()
             || held >= MAX_HELD_BYTES
-            || !session.takes_data()
+            || !session.takes_read()
             || !pace.lets_go()
         {
             return false;
@@ -279,7 +279,7 @@ impl Job {
             return false;
         };
         if self.error.is_none()
-            && session.takes_data()
+            && session.takes_write()
             && let Some((offset, mut data)) = self.to_write.pop_front()
         {
             let max = usize::try_from(session.server().max_write).unwrap_or(usize::MAX);

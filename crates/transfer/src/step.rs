@@ -6,6 +6,9 @@ use sftp::{Attributes, own};
 
 /// Files of this size and more go over all connections, bytes.
 pub(crate) const SPREAD_BYTES: u64 = 16 << 20;
+/// With less than this left of a file, bytes, no further connection opens it: that takes a round
+/// trip, and so does closing it.
+pub(crate) const JOINING_BYTES: u64 = 4 << 20;
 /// Files up to this size go as a whole, in one message where the server has that, bytes.
 pub(crate) const SMALL_BYTES: u64 = 64 << 10;
 /// What is compared of a part where the server has no hashes: its end, bytes.

@@ -153,7 +153,7 @@ impl Current {
             }
             return true;
         }
-        if !session.takes_data() {
+        if !session.takes_read() {
             return false;
         }
         // One byte more than there should be.

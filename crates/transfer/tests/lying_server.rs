@@ -590,6 +590,40 @@ fn connections_that_move_by_chance_come_to_the_same_end() {
     }
 }
 
+/// A copy does not wait for connections that are still being made, nor for such as never are.
+#[test]
+fn connections_that_come_late_or_never_join_or_are_done_without() {
+    let place = Place::new("late");
+    let content = bytes((24 << 20) + 70_001);
+    let from = place.join("f");
+    fs::write(&from, &content).unwrap();
+    for (others_from, piece) in [(5, 0), (40, 0), (80, 7000), (usize::MAX, 0)] {
+        let nature = Nature {
+            links: 3,
+            others_from,
+            piece,
+            ..Nature::default()
+        };
+        let liar = Liar::with(nature.clone(), "/f", &content);
+        let (result, heard, mut engine) = get(liar, "/f", &place.join("x"), Options::default());
+        result.unwrap();
+        assert!(heard.errors.is_empty(), "{others_from}: {:?}", heard.errors);
+        assert!(fs::read(place.join("x")).unwrap() == content);
+        assert_eq!(engine.transport().open_handles(), 0, "{others_from}");
+
+        let (result, heard, mut engine) =
+            put_to(Liar::new(nature), &from, Options::default(), false);
+        result.unwrap();
+        assert!(heard.errors.is_empty(), "{others_from}: {:?}", heard.errors);
+        let liar = engine.transport();
+        assert!(liar.file("/target") == content);
+        assert_eq!(liar.open_handles(), 0, "{others_from}");
+        let opened = liar.log.iter().filter(|line| line.starts_with("OPEN"));
+        let joined = others_from < usize::MAX;
+        assert_eq!(opened.count(), if joined { 3 } else { 1 }, "{others_from}");
+    }
+}
+
 /// What it is, whether it is known to be new, what is there, and what is asked before the first
 /// WRITE.
 type Case<'c> = (&'c str, bool, Option<&'c [u8]>, &'c [&'c str]);

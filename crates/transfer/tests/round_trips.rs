@@ -15,7 +15,7 @@ use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::get::{Get, Item as GetItem};
 use transfer::options::{Options, Resume};
 use transfer::plan::glob;
-use transfer::put::{Item as PutItem, Put};
+use transfer::put::{Item as PutItem, Put, Target};
 use transfer::remote::Remote;
 use transfer::serve::{Serve, Work};
 
@@ -106,6 +106,30 @@ fn put(reads_on: bool, from: &Path, to: &Path, options: &Options) -> usize {
     remote.engine().transport().trips
 }
 
+/// As scp puts one large file; gives the round trips.
+fn put_large(reads_on: bool, from: &Path, to: &Path) -> usize {
+    let mut remote = far(reads_on);
+    let below = to.join(from.file_name().unwrap());
+    let [to, below] = [to, &below].map(|path| path.as_os_str().as_bytes().to_vec());
+    let mut target = Target::new(to.clone(), below.clone(), Some(0o640));
+    remote.engine().run(&mut target).unwrap();
+    let items = vec![PutItem {
+        from: from.to_path_buf(),
+        to: if target.is_directory() { below } else { to },
+        fresh: false,
+    }];
+    let mut heard = Heard::default();
+    let mut work = Put::new(Options::default(), items, 1, &mut heard).with_target(target);
+    remote.engine().run(&mut work).unwrap();
+    assert_eq!(
+        (heard.errors.len(), heard.good),
+        (0, 1),
+        "{:?}",
+        heard.errors
+    );
+    remote.engine().transport().trips
+}
+
 /// As scp gets what a pattern comes to.
 fn get(reads_on: bool, pattern: &Path, to: &Path, options: &Options) -> usize {
     let mut remote = far(reads_on);
@@ -169,6 +193,62 @@ fn a_file_waits_for_as_few_answers_as_it_can() {
     fs::remove_file(&to).unwrap();
     assert_eq!(get(true, &from, &to, &Options::default()), 2);
     assert_eq!(fs::read(&to).unwrap(), b"small");
+}
+
+/// What is there, what limits there are and the file itself leave together, whether the target is
+/// a directory or not.
+#[test]
+fn a_large_file_is_opened_with_the_first_question() {
+    let place = Place::new("ahead");
+    let (from, to) = (place.join("from"), place.join("to"));
+    let content = bytes(3_000_000);
+    fs::write(&from, &content).unwrap();
+    for (reads_on, trips) in [(true, 2), (false, 4)] {
+        assert_eq!(put_large(reads_on, &from, &to), trips);
+        assert!(fs::read(&to).unwrap() == content);
+        // What is there is replaced, also where it is longer.
+        fs::write(&to, bytes(3_000_100)).unwrap();
+        assert_eq!(put_large(reads_on, &from, &to), trips);
+        assert!(fs::read(&to).unwrap() == content);
+        fs::remove_file(&to).unwrap();
+        fs::create_dir(&to).unwrap();
+        assert_eq!(put_large(reads_on, &from, &to), trips);
+        assert!(fs::read(to.join("from")).unwrap() == content);
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 1);
+        fs::remove_dir_all(&to).unwrap();
+        // A link leads where it leads, and the file itself is not cut.
+        std::os::unix::fs::symlink(&from, &to).unwrap();
+        put_large(reads_on, &from, &to);
+        assert!(fs::read(&from).unwrap() == content);
+        fs::remove_file(&to).unwrap();
+    }
+    assert_eq!(fs::read_dir(place.join(".")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_target_that_cannot_be_opened_is_named_with_its_reason() {
+    let place = Place::new("refused");
+    let (from, to) = (place.join("from"), place.join("nowhere/to"));
+    fs::write(&from, bytes(100_000)).unwrap();
+    let mut remote = far(true);
+    let path = to.as_os_str().as_bytes().to_vec();
+    let mut target = Target::new(path.clone(), [&path[..], b"/from"].concat(), Some(0o640));
+    remote.engine().run(&mut target).unwrap();
+    assert!(!target.is_directory());
+    let items = vec![PutItem {
+        from,
+        to: path,
+        fresh: false,
+    }];
+    let mut heard = Heard::default();
+    let mut work = Put::new(Options::default(), items, 1, &mut heard).with_target(target);
+    remote.engine().run(&mut work).unwrap();
+    assert_eq!(heard.good, 0);
+    let said = heard.errors.join("\n");
+    assert!(
+        said.contains("dest open") && said.contains("No such file"),
+        "{said}"
+    );
 }
 
 /// What a pattern comes to is known from the directory; only links are asked for one by one.

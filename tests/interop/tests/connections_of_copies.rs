@@ -300,28 +300,82 @@ fn an_interrupt_in_the_middle_leaves_a_prefix_and_the_terminal_as_it_was() {
 }
 
 #[test]
-fn connections_behind_the_first_log_in_together() {
+fn connections_behind_the_first_log_in_together_while_it_copies() {
     let site = site("");
     let scratch = Scratch::new();
     let content = content(20_000_000);
     let (from, to) = (scratch.write("from", &content), scratch.join("to"));
-    // The second goes on when the third has begun.
+    // The second goes on when the third has begun, and that one when it may.
+    let (begun, may) = (scratch.join("begun"), scratch.join("may"));
+    let dialer = scratch.write(
+        "dialer",
+        format!(
+            "echo x >>{0}\nwhile [ \"$(wc -l <{0})\" -eq 2 ]; do sleep 0.1; done\n\
+             while [ \"$(wc -l <{0})\" -eq 3 ] && ! [ -e {3} ]; do sleep 0.1; done\n\
+             exec '{1}' ssh -F {2} -W \"127.0.0.1:$1\" {HOST}\n",
+            begun.display(),
+            ours::binary().display(),
+            site.config("").display(),
+            may.display(),
+        ),
+    );
+    let proxy = format!("-oProxyCommand=sh {} %p", dialer.display());
+    let mut command = program(&site, "scp");
+    command.args([
+        &proxy,
+        "-n",
+        "3",
+        "--limit",
+        "2M",
+        &here(&from),
+        &there(&to),
+    ]);
+    let mut copy = Background::start(&mut command).unwrap();
+    let lines = || fs::read_to_string(&begun).map_or(0, |begun| begun.lines().count());
+    assert!(until(LIMIT, || lines() == 3));
+    // It is written beside the target, which several connections do.
+    let part = scratch.join(".to.fulmar-part");
+    let len = || fs::metadata(&part).map_or(0, |part| part.len());
+    assert!(
+        until(LIMIT, || len() > 1_000_000),
+        "it waits for the others"
+    );
+    fs::write(&may, "").unwrap();
+    let ended = until(LIMIT, || !matches!(copy.0.try_wait(), Ok(None)));
+    assert!(ended && copy.0.wait().unwrap().success());
+    assert!(fs::read(&to).unwrap() == content);
+    assert_eq!(lines(), 3);
+}
+
+/// One of several connections that is not made has said why, and the copy goes on without it.
+#[test]
+fn a_connection_that_is_refused_is_done_without() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let content = content(20_000_000);
+    let (from, to) = (scratch.write("from", &content), scratch.join("to"));
     let begun = scratch.join("begun");
     let dialer = scratch.write(
         "dialer",
         format!(
-            "echo x >>{0}\nwhile [ \"$(wc -l <{0})\" -eq 2 ]; do sleep 0.1; done\nexec '{1}' ssh -F \
-             {2} -W \"127.0.0.1:$1\" {HOST}\n",
+            "echo x >>{0}\n[ \"$(wc -l <{0})\" -eq 1 ] || {{ echo no more of you >&2; exit 1; }}\n\
+             exec '{1}' ssh -F {2} -W \"127.0.0.1:$1\" {HOST}\n",
             begun.display(),
             ours::binary().display(),
             site.config("").display(),
         ),
     );
     let proxy = format!("-oProxyCommand=sh {} %p", dialer.display());
-    let outcome = scp(&site, &[&proxy, "-n", "3", &here(&from), &there(&to)]);
-    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    for arguments in [[here(&from), there(&to)], [there(&to), here(&to) + "-back"]] {
+        let _ = fs::remove_file(&begun);
+        let [first, second] = &arguments;
+        let outcome = scp(&site, &[&proxy, "-n", "3", "--limit", "10M", first, second]);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        let said = outcome.stderr.text();
+        assert!(said.contains("no more of you"), "{said}");
+    }
     assert!(fs::read(&to).unwrap() == content);
-    assert_eq!(fs::read_to_string(&begun).unwrap().lines().count(), 3);
+    assert!(fs::read(scratch.join("to-back")).unwrap() == content);
 }
 
 #[test]

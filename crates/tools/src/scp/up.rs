@@ -1,11 +1,13 @@
 //! To a server.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use transfer::options::Resume;
 use transfer::plan::{base_name, joined, shown};
-use transfer::put::{Item, Put};
+use transfer::put::{Item, Put, Target};
+use transfer::source::Source;
 use transfer::text;
 
 use super::options::Options;
@@ -52,6 +54,34 @@ pub(super) fn perform(
     result
 }
 
+/// A source in a directory of the server.
+fn below(target: &[u8], source: &OsStr) -> Vec<u8> {
+    let name = base_name(source.as_encoded_bytes());
+    // `..` goes into the target, not beside it.
+    let name: &[u8] = if name == b".." { b"." } else { name };
+    joined(target, name)
+}
+
+/// A look at the target that saves the copy of one large file a round trip or two.
+fn looked_ahead(
+    options: &Options,
+    remote: &mut AnyRemote,
+    source: &OsStr,
+    target: &[u8],
+) -> Option<Target> {
+    if options.copy.resume != Resume::Never {
+        return None;
+    }
+    // What cannot be read here is opened nowhere.
+    let source_here = Source::open(Path::new(source)).ok()?;
+    if source_here.len <= Target::WORTH_BYTES {
+        return None;
+    }
+    let alone = remote.engine().links() == 1 && !options.copy.atomic;
+    let opens = alone.then_some(source_here.mode);
+    Some(Target::new(target.to_vec(), below(target, source), opens))
+}
+
 fn put(
     options: &Options,
     console: &mut Console,
@@ -61,7 +91,15 @@ fn put(
     into_directory: bool,
 ) -> Result<(), Fatal> {
     let target = prepared(remote, path)?;
-    let mut is_directory = remote.is_directory(&target).map_err(|error| lost(&error))?;
+    let mut ahead = match sources {
+        [source] if !into_directory => looked_ahead(options, remote, source, &target),
+        _ => None,
+    };
+    let mut is_directory = match &mut ahead {
+        Some(ahead) => remote.engine().run(ahead).map(|()| ahead.is_directory()),
+        None => remote.is_directory(&target),
+    }
+    .map_err(|error| lost(&error))?;
     let mut items = Vec::new();
     for source in sources {
         let from = PathBuf::from(source);
@@ -76,11 +114,8 @@ fn put(
             })?;
             is_directory = true;
         }
-        let name = base_name(source.as_encoded_bytes());
-        // `..` goes into the target, not beside it.
-        let name: &[u8] = if name == b".." { b"." } else { name };
         let to = match is_directory {
-            true => joined(&target, name),
+            true => below(&target, source),
             false => target.clone(),
         };
         items.push(Item {
@@ -91,6 +126,9 @@ fn put(
     }
     let links = remote.engine().links();
     let mut work = Put::new(options.copy.clone(), items, links, console);
+    if let Some(ahead) = ahead {
+        work = work.with_target(ahead);
+    }
     let run = remote.engine().run(&mut work);
     console.failed_sources(sources.iter().map(|source| source.as_encoded_bytes()), path);
     run.map_err(|error| lost(&error))?;

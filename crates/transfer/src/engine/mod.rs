@@ -21,6 +21,7 @@ use sftp::message::Reply;
 
 use crate::report::Times;
 
+mod flow;
 mod meter;
 mod outgoing;
 mod session;
@@ -284,7 +285,8 @@ pub trait Transport {
     /// How many connections there are; they are numbered from 0.
     fn links(&self) -> usize;
 
-    /// Whether this connection's server is known to take requests before it has greeted.
+    /// Whether this connection's server is known to take requests before it has greeted. Asked
+    /// until something was sent on it: some connections are made while others carry a copy.
     fn reads_on(&self, link: usize) -> bool {
         let _ = link;
         false
@@ -374,11 +376,7 @@ pub struct Engine<T> {
 impl<T: Transport> Engine<T> {
     /// Greets the servers of all connections with the first run.
     pub fn new(transport: T) -> Self {
-        let session = |link| match transport.reads_on(link) {
-            true => Session::reading_on(),
-            false => Session::default(),
-        };
-        let sessions = (0..transport.links()).map(session).collect();
+        let sessions = (0..transport.links()).map(|_| Session::default()).collect();
         Self {
             transport,
             sessions,
@@ -450,6 +448,11 @@ impl<T: Transport> Engine<T> {
             let wait = wakes_at.map_or(TURN, |at| {
                 at.saturating_duration_since(Instant::now()).min(TURN)
             });
+            for (link, session) in self.sessions.iter_mut().enumerate() {
+                if session.is_unmet() && self.transport.reads_on(link) {
+                    session.read_on();
+                }
+            }
             let mut pairing = Pairing {
                 sessions: &mut self.sessions,
                 work,

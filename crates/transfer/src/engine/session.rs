@@ -1,12 +1,15 @@
 //! One connection to an SFTP server: versions, what the server can, which requests are open.
 
+use std::time::Instant;
+
 use bytes::Bytes;
-use sftp::extension::{Extended, GetLimits, LIMITS, Limits};
+use sftp::extension::{Extended, FSTATVFS, GetLimits, LIMITS, Limits};
 use sftp::frame::{Piece, Side, Splitter};
 use sftp::message::{Init, Reply, Request, Version};
 use sftp::requests::Requests;
-use sftp::{Attributes, Code};
+use sftp::{Attributes, Code, own};
 
+use super::flow::Flow;
 use super::outgoing::{Body, Outgoing, Spoiled};
 use super::{Broken, Op, Token, Work};
 
@@ -16,9 +19,6 @@ const MAX_OPEN_REQUESTS: u32 = 4096;
 const SAFE_HANDLES: usize = 96;
 /// Handles that are used, however many a server gives.
 const MAX_HANDLES: usize = 512;
-/// Data in flight at the beginning, and the most that it grows to, bytes.
-const FIRST_FLIGHT_BYTES: u64 = 16 << 20;
-const MAX_FLIGHT_BYTES: u64 = 64 << 20;
 
 /// What a server tells of itself.
 #[derive(Debug, Clone)]
@@ -63,12 +63,14 @@ pub struct Session {
     last_id: u32,
     /// The DATA that is coming in: whose, and its whole length.
     arriving: Option<(Token, u32)>,
-    flight: u64,
-    flight_limit: u64,
-    flight_was_full: bool,
+    flow: Flow,
+    /// A request whose answer is timed, and when it left.
+    timed: Option<(u32, Option<Instant>)>,
     handles: usize,
     /// The server takes requests behind INIT: they need not wait for VERSION.
     reads_on: bool,
+    /// Something has gone out.
+    begun: bool,
 }
 
 impl Default for Session {
@@ -93,26 +95,26 @@ impl Default for Session {
             open: Requests::default(),
             last_id: 0,
             arriving: None,
-            flight: 0,
-            flight_limit: FIRST_FLIGHT_BYTES,
-            flight_was_full: false,
+            flow: Flow::default(),
+            timed: None,
             handles: 0,
             reads_on: false,
+            begun: false,
         }
     }
 }
 
 impl Session {
-    /// One whose server is known to read on behind INIT: what limits it has is asked in the same
-    /// flight. One that has none says so.
-    #[must_use]
-    pub(super) fn reading_on() -> Self {
-        let mut session = Self {
-            reads_on: true,
-            ..Self::default()
-        };
-        session.ask_limits();
-        session
+    /// Nothing has gone out, and the server is not known to read on.
+    pub(super) fn is_unmet(&self) -> bool {
+        !self.begun && !self.reads_on
+    }
+
+    /// Its server is known to read on behind INIT: what limits it has is asked in the same flight.
+    /// One that has none says so. Only for one that [`Session::is_unmet`].
+    pub(super) fn read_on(&mut self) {
+        self.reads_on = true;
+        self.ask_limits();
     }
 
     /// A request that every server knows may go, although VERSION has not come.
@@ -145,15 +147,15 @@ impl Session {
         self.open.len()
     }
 
-    /// Everything was sent and answered.
+    /// Everything was sent and answered, or nothing was sent: the connection is not there yet.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.open_requests() == 0 && !self.has_output()
+        !self.begun || self.open_requests() == 0 && !self.has_output()
     }
 
     /// Bytes that READs and WRITEs without an answer are about.
     #[must_use]
     pub fn flight_bytes(&self) -> u64 {
-        self.flight
+        self.flow.bytes()
     }
 
     /// Another request may go out.
@@ -166,17 +168,21 @@ impl Session {
         self.is_open() && span < MAX_OPEN_REQUESTS
     }
 
-    /// Another READ or WRITE may go out.
+    /// Another WRITE may go out.
     #[must_use]
-    pub fn takes_data(&mut self) -> bool {
-        let takes = !self.is_full();
-        self.flight_was_full |= !takes;
-        takes && self.is_ready() && self.takes_request()
+    pub fn takes_write(&mut self) -> bool {
+        self.flow.takes_write() && self.is_ready() && self.takes_request()
+    }
+
+    /// Another READ may go out.
+    #[must_use]
+    pub fn takes_read(&mut self) -> bool {
+        self.flow.takes_read() && self.is_ready() && self.takes_request()
     }
 
     /// As much is in flight as may be.
     pub(super) fn is_full(&self) -> bool {
-        self.flight >= self.flight_limit
+        self.flow.is_full()
     }
 
     /// Another file or directory may be opened.
@@ -196,8 +202,12 @@ impl Session {
     }
 
     fn next_id(&mut self, token: Token) -> u32 {
-        self.flight += u64::from(token.len);
+        self.flow.goes(token.len);
         self.last_id = self.open.insert(token);
+        // One that is answered by many messages is answered late.
+        if self.timed.is_none() && !token.op.has_many() {
+            self.timed = Some((self.last_id, None));
+        }
         self.last_id
     }
 
@@ -231,7 +241,14 @@ impl Session {
     }
 
     pub(super) fn fill(&mut self, room: &mut [u8]) -> usize {
-        self.outgoing.fill(room)
+        let filled = self.outgoing.fill(room);
+        self.begun |= filled > 0;
+        if filled > 0
+            && let Some((_, left @ None)) = &mut self.timed
+        {
+            *left = Some(Instant::now());
+        }
+        filled
     }
 
     pub(super) fn take_spoiled(&mut self) -> Vec<Spoiled> {
@@ -247,7 +264,8 @@ impl Session {
     /// Forgets the requests without an answer: there will be none.
     pub(super) fn forget(&mut self) {
         self.open = Requests::default();
-        self.flight = 0;
+        self.flow.forget();
+        self.timed = None;
         self.arriving = None;
     }
 
@@ -328,6 +346,10 @@ impl Session {
             return Err(Broken::Version(version.version));
         }
         self.server.extensions = version.extensions;
+        // OpenSSH's, and those that take after it. Ours reads no more than it can send.
+        if self.server.has(FSTATVFS, "2") && !self.server.has(own::READ_RANGE, "1") {
+            self.flow.piles_up();
+        }
         self.phase = Phase::Ready;
         if self.reads_on {
             self.phase = Phase::Asking;
@@ -377,11 +399,14 @@ impl Session {
             return self.open.find(id).copied().ok_or(UNKNOWN);
         }
         let token = self.open.answered(id).ok_or(UNKNOWN)?;
-        self.flight = self.flight.saturating_sub(u64::from(token.len));
-        if token.len > 0 && self.flight_was_full && self.flight_limit < MAX_FLIGHT_BYTES {
-            // What is in flight doubles in a round trip while it is what binds.
-            self.flight_limit += u64::from(token.len);
-            self.flight_was_full = self.flight >= self.flight_limit;
+        let now = Instant::now();
+        if self.timed.is_some_and(|(timed, _)| timed == id)
+            && let Some((_, Some(left))) = self.timed.take()
+        {
+            self.flow.took(now.saturating_duration_since(left));
+        }
+        if token.len > 0 {
+            self.flow.answered(token.len, now);
         }
         Ok(token)
     }
@@ -426,5 +451,62 @@ pub fn attributes_of(reply: &Reply<'_>) -> Option<Attributes> {
     match reply {
         Reply::Attrs(attributes) => Some(*attributes),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Work for Nothing {
+        fn poll(&mut self, _link: usize, _session: &mut Session) -> bool {
+            false
+        }
+        fn reply(&mut self, _: usize, _: &mut Session, _: Token, _: &Reply<'_>) {}
+        fn is_done(&self) -> bool {
+            true
+        }
+    }
+
+    /// How much may be asked for of a server with these extensions, and how much sent to it, before
+    /// it answers.
+    fn flights(extensions: &[(&str, &str)]) -> [u64; 2] {
+        [Op::Read, Op::Write].map(|op| {
+            let mut session = Session::default();
+            assert!(session.is_unmet() && session.is_at_rest());
+            let mut room = [0; 100];
+            assert!(session.fill(&mut room) > 0 && !session.is_unmet());
+            let mut version = Vec::new();
+            Version::encode(3, extensions.iter().copied(), &mut version);
+            session.feed(0, version.into(), &mut Nothing).unwrap();
+            loop {
+                let takes = match op {
+                    Op::Read => session.takes_read(),
+                    _ => session.takes_write(),
+                };
+                if !takes {
+                    return session.flight_bytes();
+                }
+                session.next_id(Token::data(0, op, 0, 1 << 20));
+            }
+        })
+    }
+
+    #[test]
+    fn a_server_that_reads_ahead_of_what_it_sends_is_asked_for_less() {
+        let ours = [(FSTATVFS, "2"), (own::READ_RANGE, "1")];
+        assert_eq!(flights(&ours), [16 << 20; 2]);
+        assert_eq!(flights(&[]), [16 << 20; 2]);
+        assert_eq!(flights(&[(FSTATVFS, "2")]), [4 << 20, 16 << 20]);
+    }
+
+    #[test]
+    fn a_connection_that_is_not_there_keeps_nobody_waiting() {
+        let mut session = Session::default();
+        session.read_on();
+        assert!(session.open_requests() > 0 && session.has_output() && session.is_at_rest());
+        assert!(session.fill(&mut [0; 100]) > 0 && !session.is_at_rest());
     }
 }

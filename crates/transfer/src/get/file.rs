@@ -15,7 +15,9 @@ use crate::plan::shown;
 use crate::report::FileResult;
 use crate::sink::{Opening, Sink};
 use crate::source::hash::{self, Hashing};
-use crate::step::{SMALL_BYTES, Step, TAIL_BYTES, impossible_size, proof_block, proven_len};
+use crate::step::{
+    JOINING_BYTES, SMALL_BYTES, Step, TAIL_BYTES, impossible_size, proof_block, proven_len,
+};
 use crate::text;
 
 /// Most bytes that are gathered to be written in one go, and most pieces.
@@ -378,12 +380,16 @@ impl Job {
             return Step::Nothing;
         };
         if !part.asked {
-            return self.open(job, link, session);
+            // What is left comes faster without it.
+            return match self.unasked() < JOINING_BYTES {
+                true => self.left_to_first(),
+                false => self.open(job, link, session),
+            };
         }
         let Some(handle) = part.handle.clone().filter(|_| !part.closing) else {
             return Step::Nothing;
         };
-        if !session.takes_data() || !pace.lets_go() {
+        if !session.takes_read() || !pace.lets_go() {
             return Step::Full;
         }
         let max = session.server().max_read;

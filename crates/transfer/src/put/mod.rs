@@ -26,9 +26,13 @@ use crate::source::Source;
 use crate::step::{self, Step};
 
 mod file;
+mod target;
 mod tree;
 
+pub use target::Target;
+
 use file::Job;
+use target::Known;
 use tree::{Dir, Listing};
 
 /// Bytes of files that have begun and are not sent, at most: further files wait.
@@ -61,6 +65,8 @@ pub struct Put<'r> {
     options: Options,
     report: &'r mut dyn Report,
     items: VecDeque<Item>,
+    /// Of the first item's target.
+    known: Option<Known>,
     /// A file whose target another is written to, with its directory and depth.
     held: Option<(Item, Option<usize>, usize)>,
     /// The targets of all jobs, where two may have the same: of several items.
@@ -94,6 +100,7 @@ impl<'r> Put<'r> {
             options,
             report,
             items: items.into(),
+            known: None,
             held: None,
             targets,
             jobs: Slab::default(),
@@ -107,6 +114,13 @@ impl<'r> Put<'r> {
             failures: 0,
             lost: false,
         }
+    }
+
+    /// With what was found at the target of its one item, which is a file.
+    #[must_use]
+    pub fn with_target(mut self, target: Target) -> Self {
+        self.known = target.into_known();
+        self
     }
 
     /// How many files and directories failed.
@@ -258,7 +272,10 @@ impl<'r> Put<'r> {
             false => vec![link],
         };
         let source = source.filter(|_| !spread);
-        let job = Job::new(item, parent, len, links, &self.options).with_source(source);
+        let known = self.known.take().filter(|known| known.path == item.to);
+        let job = Job::new(item, parent, len, links, &self.options)
+            .with_source(source)
+            .with_known(known);
         self.begun_bytes += job.unsent();
         let index = self.jobs.insert(job);
         self.wake(link, job_number(index));

@@ -59,6 +59,8 @@ pub struct Nature {
     pub tree: Option<Vec<Vec<u8>>>,
     /// How it ends that; none for not at all.
     pub tree_ends: Option<Code>,
+    /// Connections behind the first are there from this turn on.
+    pub others_from: usize,
 }
 
 /// How ranges are answered.
@@ -520,7 +522,11 @@ impl Transport for Liar {
         let mut moved = self.nature.chance.is_some();
         self.turns += 1;
         assert!(self.turns < MAX_TURNS, "the copy does not come to an end");
-        for link in 0..self.wires.len() {
+        let there = match self.turns < self.nature.others_from {
+            true => 1,
+            false => self.wires.len(),
+        };
+        for link in 0..there {
             self.link = link;
             moved |= self.serve(exchange)?;
         }

@@ -122,6 +122,8 @@ struct State {
     stage: Stage,
     wish: Wish,
     questions: Questions,
+    /// It had something to ask.
+    asked: bool,
     /// Longest data in a packet, bytes; 0 until the channel is there.
     max_data: usize,
     outgoing: VecDeque<PacketBuf>,
@@ -158,6 +160,7 @@ impl Mailbox {
                 stage: Stage::LogsIn,
                 wish: Wish::GoOn,
                 questions,
+                asked: false,
                 max_data: 0,
                 outgoing: VecDeque::new(),
                 queued: 0,
@@ -202,6 +205,11 @@ impl Mailbox {
     /// It waits for its turn to ask something.
     pub(super) fn waits_to_ask(&self) -> bool {
         locked(&self.state).questions == Questions::Waits
+    }
+
+    /// It had something to ask.
+    pub(super) fn has_asked(&self) -> bool {
+        locked(&self.state).asked
     }
 
     /// It may ask, and go on until it has something else to ask.
@@ -308,13 +316,18 @@ impl LocalEnd for Local {
     }
 
     fn turns(&self) -> Option<Arc<dyn Turns>> {
-        let free = locked(&self.0.state).questions == Questions::Free;
-        (!free).then(|| Arc::clone(&self.0) as Arc<dyn Turns>)
+        Some(Arc::clone(&self.0) as Arc<dyn Turns>)
     }
 }
 
 impl Turns for Mailbox {
     fn take(&self) -> bool {
+        let mut state = locked(&self.state);
+        state.asked = true;
+        if state.questions == Questions::Free {
+            return state.wish == Wish::GoOn;
+        }
+        drop(state);
         // Whoever asks at this moment takes the signals.
         let Ok(_blocked) = sys::signals::Blocked::new(&super::own::OF_THE_TERMINAL) else {
             return false;
@@ -481,8 +494,10 @@ mod tests {
 
     #[test]
     fn a_question_waits_for_its_turn_and_no_longer_than_it_is_wanted() {
-        let alone = Local(Arc::new(mailbox(Questions::Free)));
-        assert!(alone.turns().is_none());
+        let alone = Arc::new(mailbox(Questions::Free));
+        assert!(!alone.has_asked());
+        assert!(Local(Arc::clone(&alone)).turns().unwrap().take());
+        assert!(alone.has_asked());
         let mailbox = Arc::new(mailbox(Questions::InTurn));
         let turns = Local(Arc::clone(&mailbox)).turns().unwrap();
         type End = fn(&Mailbox);

@@ -2,9 +2,11 @@
 //! [`Mailbox`] in place of its standard streams.
 //!
 //! The first logs in alone, since it may ask something on the terminal, and what it was told, of a
-//! host key or to an agent, serves the others. These log in together; what one of them has to ask
-//! waits until the rest have logged in or wait as well. While questions may be asked, signals do
-//! to us what they do to `ssh`: a question puts the terminal back, and the program ends.
+//! host key or to an agent, serves the others. These log in together, and while the first carries
+//! the copy already, unless it had to ask: then so will they, and not in the middle of a copy. What
+//! one of them has to ask waits until the rest have logged in or wait as well. While questions may
+//! be asked, signals do to us what they do to `ssh`: a question puts the terminal back, and the
+//! program ends. One behind the first that does not come about has said why, and is done without.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Logins under way at once: fewer than servers begin to turn away (OpenSSH's MaxStartups, 10).
 const AT_ONCE: usize = 8;
+/// Bytes that the first carries before others are made: what is less is done by then.
+const WORTH_OTHERS_BYTES: u64 = 1 << 20;
 /// Stack of a connection's thread, bytes: as a program's.
 const STACK_BYTES: usize = 8 << 20;
 
@@ -82,6 +86,12 @@ impl Drop for LoginSignals {
 #[derive(Debug)]
 struct Connection {
     mailbox: Arc<Mailbox>,
+    /// How it is to be made, as long as it is not.
+    arguments: Option<Vec<OsString>>,
+    /// Others depend on it.
+    is_first: bool,
+    /// Something was sent on it.
+    carries: bool,
     spare: Option<(PacketBuf, usize)>,
     arrived: Vec<Bytes>,
 }
@@ -91,44 +101,76 @@ struct Connection {
 pub(crate) struct Connections {
     bell: Arc<Bell>,
     connections: Vec<Connection>,
+    /// Some are not made, or log in.
+    more_to_come: bool,
+    /// Bytes sent and received.
+    carried: u64,
 }
 
 impl Connections {
-    /// Connects and logs in as `ssh` does with these arguments, `count` times, and waits for that;
-    /// whether it succeeds shows with the first bytes. Where the first fails there are no more.
+    /// Connects and logs in as `ssh` does with these arguments, `count` times; waits for that with
+    /// the first, and with the others where it had to ask something: else these follow when there
+    /// is something for them to do. Whether it succeeds shows with the first bytes.
     ///
     /// # Errors
     /// The system's.
     pub(crate) fn add(&mut self, arguments: &[OsString], count: usize) -> io::Result<()> {
         let wanted = signals::noted();
+        let first = self.connections.len();
+        for index in 0..count {
+            let questions = match index {
+                0 => Questions::Free,
+                _ => Questions::InTurn,
+            };
+            self.connections.push(Connection {
+                mailbox: Arc::new(Mailbox::new(Arc::clone(&self.bell), questions)?),
+                arguments: Some(arguments.to_vec()),
+                is_first: index == 0,
+                carries: false,
+                spare: None,
+                arrived: Vec::new(),
+            });
+        }
+        let Some(first) = self.connections.get_mut(first) else {
+            return Ok(());
+        };
         // The thread has its signals as they are now, this one without them.
-        let first = self.begin(arguments.to_vec(), Questions::Free)?;
+        first.begin()?;
+        let first = Arc::clone(&first.mailbox);
         let signals = LoginSignals::begin()?;
         while first.stage() == Stage::LogsIn && !wanted {
             let _ = self.bell.wait(LOOK);
         }
         drop(signals);
-        let mut left = count.saturating_sub(1);
-        let mut under_way = Vec::new();
-        while first.stage() == Stage::LoggedIn && !signals::noted() {
-            under_way.retain(|each: &Arc<Mailbox>| each.stage() == Stage::LogsIn);
-            while left > 0 && under_way.len() < AT_ONCE {
-                left -= 1;
-                under_way.push(self.begin(arguments.to_vec(), Questions::InTurn)?);
-            }
-            if under_way.is_empty() {
-                break;
-            }
-            match under_way.first() {
-                Some(asks) if under_way.iter().all(|each| each.waits_to_ask()) => {
-                    self.let_ask(asks)?;
-                }
-                _ => {
-                    let _ = self.bell.wait(LOOK);
-                }
+        self.more_to_come = count > 1 && first.stage() == Stage::LoggedIn;
+        while first.has_asked() && self.more_to_come && !signals::noted() {
+            self.tend(true)?;
+            if self.more_to_come {
+                let _ = self.bell.wait(LOOK);
             }
         }
         Ok(())
+    }
+
+    /// Begins connections that are not made, if they are worth it, as many as may log in at once,
+    /// and lets one ask when there is nothing else to wait for.
+    fn tend(&mut self, begins: bool) -> io::Result<()> {
+        let mut under_way = Vec::new();
+        let mut is_any_left = false;
+        for connection in &mut self.connections {
+            if begins && under_way.len() < AT_ONCE {
+                connection.begin()?;
+            }
+            if connection.logs_in() {
+                under_way.push(Arc::clone(&connection.mailbox));
+            }
+            is_any_left |= connection.arguments.is_some();
+        }
+        self.more_to_come = is_any_left || !under_way.is_empty();
+        match under_way.first() {
+            Some(asks) if under_way.iter().all(|each| each.waits_to_ask()) => self.let_ask(asks),
+            _ => Ok(()),
+        }
     }
 
     /// Lets one that waits ask, alone, until it has logged in or waits again.
@@ -141,43 +183,25 @@ impl Connections {
         Ok(())
     }
 
-    /// Begins a connection.
-    fn begin(
-        &mut self,
-        arguments: Vec<OsString>,
-        questions: Questions,
-    ) -> io::Result<Arc<Mailbox>> {
-        let mailbox = Arc::new(Mailbox::new(Arc::clone(&self.bell), questions)?);
-        let mut local = Local(Arc::clone(&mailbox));
-        let thread = thread::Builder::new()
-            .name("connection".to_owned())
-            .stack_size(STACK_BYTES);
-        thread.spawn(move || {
-            // Why it ended has been said.
-            let _ = client::ssh_with(arguments, &mut local);
-        })?;
-        self.connections.push(Connection {
-            mailbox: Arc::clone(&mailbox),
-            spare: None,
-            arrived: Vec::new(),
-        });
-        Ok(mailbox)
-    }
-
     /// Ends all of them when what was sent has left.
     pub(crate) fn finish(&mut self) {
         for connection in &self.connections {
-            connection.mailbox.finish();
+            match connection.mailbox.stage() {
+                // It is not needed any more.
+                Stage::LogsIn => connection.mailbox.abandon(),
+                Stage::LoggedIn | Stage::Ended => connection.mailbox.finish(),
+            }
         }
-        while self.is_any_left() && !signals::noted() {
+        while self.is_any(Stage::LoggedIn) && !signals::noted() {
             let _ = self.bell.wait(LOOK);
         }
     }
 
-    fn is_any_left(&self) -> bool {
+    /// Any that was begun is at this stage.
+    fn is_any(&self, stage: Stage) -> bool {
         self.connections
             .iter()
-            .any(|connection| connection.mailbox.stage() != Stage::Ended)
+            .any(|each| each.arguments.is_none() && each.mailbox.stage() == stage)
     }
 }
 
@@ -187,7 +211,7 @@ impl Drop for Connections {
             connection.mailbox.abandon();
         }
         let end = Instant::now() + LAST_WORDS;
-        while self.is_any_left() {
+        while self.is_any(Stage::LogsIn) || self.is_any(Stage::LoggedIn) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -198,9 +222,29 @@ impl Drop for Connections {
 }
 
 impl Connection {
-    /// Writes what is to go out into packets; true when that was something.
-    fn send(&mut self, link: usize, exchange: &mut dyn Exchange) -> bool {
-        let mut moved = false;
+    /// Begins it, in a thread of its own.
+    fn begin(&mut self) -> io::Result<()> {
+        let Some(arguments) = self.arguments.take() else {
+            return Ok(());
+        };
+        let mut local = Local(Arc::clone(&self.mailbox));
+        let thread = thread::Builder::new()
+            .name("connection".to_owned())
+            .stack_size(STACK_BYTES);
+        thread.spawn(move || {
+            // Why it ended has been said.
+            let _ = client::ssh_with(arguments, &mut local);
+        })?;
+        Ok(())
+    }
+
+    fn logs_in(&self) -> bool {
+        self.arguments.is_none() && self.mailbox.stage() == Stage::LogsIn
+    }
+
+    /// Writes what is to go out into packets; gives the number of bytes.
+    fn send(&mut self, link: usize, exchange: &mut dyn Exchange) -> usize {
+        let mut sent = 0;
         while let Some((mut buf, max)) = self.spare.take().or_else(|| self.mailbox.room()) {
             let filled = buf.fill_with(max, |room| {
                 Ok::<usize, std::convert::Infallible>(exchange.fill(link, room))
@@ -209,28 +253,32 @@ impl Connection {
                 self.spare = Some((buf, max));
                 break;
             }
+            sent += buf.len();
             self.mailbox.send(buf);
-            moved = true;
+            self.carries = true;
         }
-        moved
+        sent
     }
 
-    fn receive(&mut self, link: usize, exchange: &mut dyn Exchange) -> Result<bool, EngineError> {
+    /// Hands over what has come; gives the number of bytes.
+    fn receive(&mut self, link: usize, exchange: &mut dyn Exchange) -> Result<usize, EngineError> {
         // Asked first: what comes before the end is there by then.
         let has_ended = self.mailbox.stage() == Stage::Ended;
         self.mailbox.take_arrived(&mut self.arrived);
         if self.arrived.is_empty() {
             return match has_ended {
-                true => Err(EngineError::Closed),
-                false => Ok(false),
+                true if self.is_first || self.carries => Err(EngineError::Closed),
+                _ => Ok(0),
             };
         }
+        let mut received = 0;
         for bytes in self.arrived.drain(..) {
             let len = bytes.len();
             exchange.feed(link, bytes)?;
             self.mailbox.used(len);
+            received += len;
         }
-        Ok(true)
+        Ok(received)
     }
 }
 
@@ -245,10 +293,14 @@ impl Transport for Connections {
     }
 
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
+        if self.more_to_come {
+            self.tend(self.carried >= WORTH_OTHERS_BYTES)?;
+        }
         let mut moved = false;
         for (link, connection) in self.connections.iter_mut().enumerate() {
-            moved |= connection.send(link, exchange);
-            moved |= connection.receive(link, exchange)?;
+            let bytes = connection.send(link, exchange) + connection.receive(link, exchange)?;
+            self.carried = self.carried.saturating_add(bytes as u64);
+            moved |= bytes > 0;
         }
         if moved || exchange.is_over() {
             return Ok(true);

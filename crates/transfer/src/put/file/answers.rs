@@ -1,9 +1,9 @@
 //! What a file's answers make of it.
 
-use sftp::Code;
 use sftp::attributes::mode;
 use sftp::extension;
 use sftp::message::Reply;
+use sftp::{Attributes, Code};
 
 use super::{Job, Stage, as_usize};
 use crate::engine::{Op, Session, Token, status_text};
@@ -30,7 +30,10 @@ impl Job {
         };
         let mut moved = 0;
         match asked.op {
-            Op::Stat if self.stage == Stage::Target => self.target_known(reply),
+            Op::Stat if self.stage == Stage::Target => match reply {
+                Reply::Attrs(there) => self.target_known(Some(there)),
+                _ => self.target_known(None),
+            },
             Op::Stat => {
                 if let Reply::Attrs(attributes) = reply {
                     self.there = Some(*attributes);
@@ -157,8 +160,8 @@ impl Job {
     }
 
     /// What the temporary file would replace is known.
-    fn target_known(&mut self, reply: &Reply<'_>) {
-        if let Reply::Attrs(there) = reply
+    pub(super) fn target_known(&mut self, there: Option<&Attributes>) {
+        if let Some(there) = there
             && let Some(permissions) = there.permissions
         {
             if there.is(mode::REGULAR) || there.is(0) {
@@ -187,7 +190,7 @@ impl Job {
     }
 
     /// The target is open.
-    fn opened(&mut self) {
+    pub(super) fn opened(&mut self) {
         let there = self.size_there();
         match self.options.resume {
             Resume::BySize => self.resume_at(there),

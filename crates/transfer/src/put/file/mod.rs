@@ -8,6 +8,7 @@ use sftp::{Attributes, ExactTimes, own};
 
 mod answers;
 
+use super::target::Known;
 use super::{Item, job_number};
 use crate::engine::{Body, EngineError, Op, Session, Spoiled, Token};
 use crate::options::{Options, Resume};
@@ -16,7 +17,7 @@ use crate::plan::shown;
 use crate::report::FileResult;
 use crate::source::Source;
 use crate::source::hash::{self, Hashing};
-use crate::step::{SMALL_BYTES, Step, TAIL_BYTES, proof_block};
+use crate::step::{JOINING_BYTES, SMALL_BYTES, Step, TAIL_BYTES, proof_block};
 use crate::text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub(super) struct Job {
     /// What is written: the target, or a temporary file beside it.
     path: Vec<u8>,
     temporary: bool,
+    /// It was given its name behind its end, in the same flight.
+    named: bool,
     /// What the temporary file is to replace was asked for.
     target_asked: bool,
     /// The mode of the file that it replaces.
@@ -87,6 +90,8 @@ pub(super) struct Job {
     waiting: u32,
     /// What is known of the target before.
     there: Option<Attributes>,
+    /// What was found there before it began.
+    known: Option<Known>,
     cut_at_end: bool,
     /// The first byte that the server does not hold for sure.
     bad_from: u64,
@@ -138,6 +143,7 @@ impl Job {
             small: None,
             path,
             temporary,
+            named: false,
             target_asked: false,
             target_mode: None,
             next: 0,
@@ -147,6 +153,7 @@ impl Job {
             moved: 0,
             waiting: 0,
             there: None,
+            known: None,
             cut_at_end: false,
             bad_from: u64::MAX,
             error: None,
@@ -168,6 +175,12 @@ impl Job {
     /// With the local file open already.
     pub(super) fn with_source(mut self, source: Option<Source>) -> Self {
         self.source = source;
+        self
+    }
+
+    /// With what was found where it is to go.
+    pub(super) fn with_known(mut self, known: Option<Known>) -> Self {
+        self.known = known;
         self
     }
 
@@ -289,17 +302,25 @@ impl Job {
                 Step::Over
             }
             Stage::Begin if first && self.temporary && !self.target_asked => {
-                self.ask_target(job, session);
+                match self.known.take() {
+                    Some(known) => {
+                        self.target_asked = true;
+                        self.target_known(known.itself.as_ref());
+                    }
+                    None => self.ask_target(job, session),
+                }
                 Step::Sent { more: false }
             }
             Stage::Begin if first => match self.begin(session) {
                 Ok(()) => {
                     self.small.is_some().then(|| self.put_whole(job, session));
-                    if self.stage == Stage::Begin {
+                    if self.stage == Stage::Begin && !self.is_open_already(session) {
                         self.look(job, session);
                     }
-                    Step::Sent {
-                        more: self.stage == Stage::ToOpen,
+                    match self.stage {
+                        Stage::Over => Step::Over,
+                        Stage::ToOpen | Stage::Writing => Step::Sent { more: true },
+                        _ => Step::Sent { more: false },
                     }
                 }
                 Err(error) => {
@@ -345,7 +366,12 @@ impl Job {
         self.end = source.len;
         self.facts = Some((source.mode, source.times));
         let limit = SMALL_BYTES.min(u64::from(session.server().max_write));
-        if self.options.resume != Resume::Never || self.parts.len() > 1 || self.end > limit {
+        let opened = self
+            .known
+            .as_ref()
+            .is_some_and(|known| known.opened.is_some());
+        let resumes = self.options.resume != Resume::Never;
+        if opened || resumes || self.parts.len() > 1 || self.end > limit {
             self.source = Some(source);
             return Ok(());
         }
@@ -434,6 +460,33 @@ impl Job {
         self.waiting += 1;
         let request = Request::Stat(request::Stat { path: &self.path });
         session.send(token(job, Op::Stat), &request);
+    }
+
+    /// Goes on with a target that was opened before it began.
+    fn is_open_already(&mut self, session: &mut Session) -> bool {
+        let Some(known) = self.known.take() else {
+            return false;
+        };
+        if let Some(other) = &known.other {
+            session.close_read(other);
+        }
+        self.there = known.there;
+        match known.opened {
+            Some(Ok(handle)) => {
+                if let Some(part) = self.parts.first_mut() {
+                    part.asked = true;
+                    part.handle = Some(handle);
+                }
+                self.opened();
+            }
+            Some(Err(why)) => {
+                let to = self.shown_to();
+                self.fail(format!("dest open \"{to}\": {why}"));
+                self.stage = Stage::Over;
+            }
+            None => return false,
+        }
+        true
     }
 
     /// What a temporary file would replace: a link or a device is written to instead.
@@ -538,7 +591,11 @@ impl Job {
             return Step::Nothing;
         };
         if !part.asked {
-            return self.open(job, link, session);
+            // What is left goes faster without it.
+            return match self.end.saturating_sub(self.next) < JOINING_BYTES {
+                true => self.left_to_first(),
+                false => self.open(job, link, session),
+            };
         }
         let Some(handle) = &part.handle else {
             return Step::Nothing;
@@ -561,7 +618,7 @@ impl Job {
                 _ => self.left_to_first(),
             };
         }
-        if !session.takes_data() || !pace.lets_go() {
+        if !session.takes_write() || !pace.lets_go() {
             return Step::Full;
         }
         let until = self.data_end.unwrap_or(self.end).min(self.end);
@@ -680,7 +737,19 @@ impl Job {
             session.send(token(job, Op::Sync), &Request::Extended(request));
         }
         self.close_all(job, session);
+        if self.temporary && self.is_named_in_flight(session) {
+            self.named = true;
+            self.give_name(job, session);
+        }
         Step::Sent { more: false }
+    }
+
+    /// Whether what several connections wrote gets its name without waiting for what closing it
+    /// says. A Fulmar has said that all of it is written, and takes what comes in order.
+    fn is_named_in_flight(&self, session: &Session) -> bool {
+        !self.options.atomic
+            && session.server().has(own::PUT_FILE, "1")
+            && session.server().has(extension::POSIX_RENAME, "1")
     }
 
     fn set_length(&mut self, job: usize, session: &mut Session, handle: &[u8], len: u64) {
@@ -755,7 +824,8 @@ impl Job {
 
     /// Every answer has come and every handle is closed.
     fn closed(&mut self) -> Step {
-        if self.temporary && self.parts.first().is_some_and(|part| part.handle.is_some()) {
+        let moves = self.temporary && !self.named;
+        if moves && self.parts.first().is_some_and(|part| part.handle.is_some()) {
             self.stage = Stage::ToMove;
             self.wake_first();
             return Step::Nothing;
@@ -767,17 +837,24 @@ impl Job {
     /// Gives a temporary file its name, or removes it.
     fn settle(&mut self, job: usize, session: &mut Session) -> Step {
         self.stage = Stage::Moving;
-        self.waiting += 1;
-        let (old, new) = (&self.path, &self.item.to);
         if self.error.is_some() && self.options.resume == Resume::Never {
-            let request = Request::Remove(request::Remove { path: old });
+            self.waiting += 1;
+            let request = Request::Remove(request::Remove { path: &self.path });
             session.send(token(job, Op::Remove), &request);
         } else if self.error.is_some() {
             // What has come so far can be gone on with.
-            self.waiting -= 1;
             self.stage = Stage::Over;
             return Step::Over;
-        } else if session.server().has(extension::POSIX_RENAME, "1") {
+        } else {
+            self.give_name(job, session);
+        }
+        Step::Sent { more: false }
+    }
+
+    fn give_name(&mut self, job: usize, session: &mut Session) {
+        let (old, new) = (&self.path, &self.item.to);
+        self.waiting += 1;
+        if session.server().has(extension::POSIX_RENAME, "1") {
             let request = Extended::PosixRename(extension::PosixRename { old, new });
             session.send(token(job, Op::Rename), &Request::Extended(request));
         } else {
@@ -787,7 +864,6 @@ impl Job {
             let request = Request::Rename(request::Rename { old, new });
             session.send(token(job, Op::Rename), &request);
         }
-        Step::Sent { more: false }
     }
 
     fn wake_first(&mut self) {
