@@ -73,6 +73,26 @@ fn fast_body(
             count = count.wrapping_sub(used);
         };
     }
+    // What a length's or a distance's entry stands for, with the extra bits behind its code.
+    macro_rules! value {
+        ($entry:expr) => {{
+            let saved = bits;
+            take!($entry);
+            let code_bits = ($entry >> 8) & 15;
+            let extra = (saved & ((1_u64 << ($entry & 63)) - 1)) >> code_bits;
+            ($entry >> 16) as usize + extra as usize
+        }};
+    }
+    // The entry in the second table that this one leads to. Its place is within the array, as
+    // `tables` made it, which is checked all the same.
+    macro_rules! second {
+        ($table:expr, $entry:expr) => {{
+            take!($entry);
+            let index = bits & ((1 << (($entry >> 8) & 15)) - 1);
+            let place = ($entry >> 16) as usize + index as usize;
+            $table.get(place).copied().unwrap_or(INVALID)
+        }};
+    }
     macro_rules! look {
         () => {
             tables.litlen[(bits & ((1 << LITLEN_BITS) - 1)) as usize]
@@ -105,11 +125,7 @@ fn fast_body(
         // Two literals took at most 22 bits: 34 are left for a length's 20.
         if entry & SPECIAL != 0 {
             if entry & SECOND != 0 {
-                take!(entry);
-                let index = bits & ((1 << ((entry >> 8) & 15)) - 1);
-                // The place is below 2342, as `tables` made it, and within the table in any case.
-                let place = (entry >> 16) as usize + index as usize;
-                entry = tables.litlen.get(place).copied().unwrap_or(INVALID);
+                entry = second!(tables.litlen, entry);
                 if entry & LITERAL != 0 {
                     literal!(entry);
                     continue 'turns;
@@ -125,30 +141,19 @@ fn fast_body(
                 break 'turns;
             }
         }
-        let saved = bits;
-        take!(entry);
-        let code_bits = (entry >> 8) & 15;
-        let extra = (saved & ((1_u64 << (entry & 63)) - 1)) >> code_bits;
-        let length = (entry >> 16) as usize + extra as usize;
+        let length = value!(entry);
         refill!();
         let mut entry = tables.distance[(bits & ((1 << DISTANCE_BITS) - 1)) as usize];
         if entry & SPECIAL != 0 {
             if entry & SECOND != 0 {
-                take!(entry);
-                let index = bits & ((1 << ((entry >> 8) & 15)) - 1);
-                let place = (entry >> 16) as usize + index as usize;
-                entry = tables.distance.get(place).copied().unwrap_or(INVALID);
+                entry = second!(tables.distance, entry);
             }
             if entry & SPECIAL != 0 {
                 stop = Some(Stop::Corrupt);
                 break 'turns;
             }
         }
-        let saved = bits;
-        take!(entry);
-        let code_bits = (entry >> 8) & 15;
-        let extra = (saved & ((1_u64 << (entry & 63)) - 1)) >> code_bits;
-        let distance = (entry >> 16) as usize + extra as usize;
+        let distance = value!(entry);
         if distance > at {
             stop = Some(Stop::Corrupt);
             break 'turns;

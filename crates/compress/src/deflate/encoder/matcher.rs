@@ -270,17 +270,21 @@ impl Matcher {
         }
     }
 
-    /// Enters the positions of `range` without looking for matches. The bytes of the last few may
-    /// reach past the end.
+    /// Enters the positions of `range`, into rows or chains, without looking for matches. The bytes
+    /// of the last few may reach past the end.
     #[inline(always)]
-    pub(super) fn enter<const LISTS: u8>(
+    pub(super) fn enter<const ROWS: bool, const LISTS: u8>(
         &mut self,
         view: View<'_>,
         range: core::ops::Range<usize>,
     ) {
         for at in range {
             let eight = view.eight(at);
-            self.enter_chain::<LISTS>(eight, at);
+            if ROWS {
+                self.enter_row::<LISTS>(eight, at);
+            } else {
+                self.enter_chain::<LISTS>(eight, at);
+            }
             if LISTS == THREES {
                 self.enter3(eight as u32, at);
             }

@@ -71,10 +71,10 @@ impl Lists {
         match (self.kind, self.fives) {
             (Kind::Pairs, true) => Pairs::<true>::new(matcher, view).enter_all(positions),
             (Kind::Pairs, false) => Pairs::<false>::new(matcher, view).enter_all(positions),
-            (Kind::Rows, true) => matcher.enter_rows::<FIVES>(view, positions),
-            (Kind::Rows, false) => matcher.enter_rows::<THREES>(view, positions),
-            (Kind::Chains, true) => matcher.enter::<FIVES>(view, positions),
-            (Kind::Chains, false) => matcher.enter::<THREES>(view, positions),
+            (Kind::Rows, true) => matcher.enter::<true, FIVES>(view, positions),
+            (Kind::Rows, false) => matcher.enter::<true, THREES>(view, positions),
+            (Kind::Chains, true) => matcher.enter::<false, FIVES>(view, positions),
+            (Kind::Chains, false) => matcher.enter::<false, THREES>(view, positions),
         }
     }
 }

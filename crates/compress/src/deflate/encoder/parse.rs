@@ -1,8 +1,6 @@
 //! Which matches are taken: the first that is found, or one that a position or two further is
 //! better.
 
-use core::ops::Range;
-
 use super::block::{Block, MAX_BLOCK_BYTES};
 use super::matcher::{FIVES, FOURS, Match, Matcher, Search, THREES, View};
 use super::split::Splitter;
@@ -226,15 +224,6 @@ impl Parser<'_, '_> {
     }
 
     #[inline(always)]
-    fn enter<const ROWS: bool, const LISTS: u8>(&mut self, positions: Range<usize>) {
-        if ROWS {
-            self.matcher.enter_rows::<LISTS>(self.view, positions);
-        } else {
-            self.matcher.enter::<LISTS>(self.view, positions);
-        }
-    }
-
-    #[inline(always)]
     fn run<const PATIENCE: u8, const ROWS: bool, const LISTS: u8>(&mut self) -> usize {
         let end = self.view.end().min(self.start + MAX_BLOCK_BYTES);
         let last_entry = self.last_entry().min(end);
@@ -285,7 +274,8 @@ impl Parser<'_, '_> {
                 self.matcher.touch_row::<LISTS>(self.view, behind);
             }
             if entered < behind {
-                self.enter::<ROWS, LISTS>(entered..behind);
+                let matcher = &mut self.matcher;
+                matcher.enter::<ROWS, LISTS>(self.view, entered..behind);
             }
             if length == MAX_MATCH {
                 at = self.repeat_on::<ROWS, LISTS>(at, found.distance, end);
@@ -347,19 +337,34 @@ impl Parser<'_, '_> {
         distance: usize,
         end: usize,
     ) -> usize {
-        let mut left = self.view.same(start - distance, start, 0, end - start);
-        let mut at = start;
-        while left >= MIN_MATCH && !self.block.is_full() {
-            let length = left.min(MAX_MATCH);
-            self.block.repeat(0, length, distance);
-            at += length;
-            left -= length;
-        }
+        let at = repeat(self.view, start, end, distance, self.block);
         let behind = at.min(self.last_entry());
         let tail = behind.saturating_sub(RUN_TAIL).max(start.min(behind));
-        self.enter::<ROWS, LISTS>(tail..behind);
+        let matcher = &mut self.matcher;
+        matcher.enter::<ROWS, LISTS>(self.view, tail..behind);
         at
     }
+}
+
+/// Behind a longest match: puts into `block` what goes on at the same distance, up to `end` at most;
+/// returns where that ends.
+#[cold]
+pub(super) fn repeat(
+    view: View<'_>,
+    start: usize,
+    end: usize,
+    distance: usize,
+    block: &mut Block,
+) -> usize {
+    let mut left = view.same(start - distance, start, 0, end - start);
+    let mut at = start;
+    while left >= MIN_MATCH && !block.is_full() {
+        let length = left.min(MAX_MATCH);
+        block.repeat(0, length, distance);
+        at += length;
+        left -= length;
+    }
+    at
 }
 
 /// About how many bits `next` saves against `now`: four for each byte more, and what its

@@ -165,7 +165,7 @@ impl Planner {
                 hasty.litlen[length_symbol(MAX_MATCH)] += times;
                 hasty.distance[distance_slot(stretch.distance) & 31] += times;
                 let behind = at.min(last_entry);
-                matcher.enter::<THREES>(view, behind.saturating_sub(RUN_TAIL)..behind);
+                matcher.enter::<false, THREES>(view, behind.saturating_sub(RUN_TAIL)..behind);
                 self.counts.resize(at - start, 0);
                 self.stretches.push(stretch);
                 continue;
@@ -194,7 +194,7 @@ impl Planner {
             if length >= search.enough && length > MIN_MATCH {
                 // Nothing inside will be better than going on.
                 let behind = (at + length - 1).min(last_entry);
-                matcher.enter::<THREES>(view, at..behind);
+                matcher.enter::<false, THREES>(view, at..behind);
                 self.counts.resize(self.counts.len() + behind - at, 0);
                 at = behind;
             }

@@ -7,7 +7,7 @@
 use super::block::{Block, MAX_BLOCK_BYTES};
 use super::matcher::{Matcher, View};
 use super::pairs::{LOOKED_AT, Pairs, Seen};
-use super::parse::{RUN_TAIL, Worth};
+use super::parse::{RUN_TAIL, Worth, repeat};
 use super::split::Splitter;
 use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
 
@@ -116,7 +116,7 @@ fn choose_body<const FIVES: bool>(
         block.repeat(literals, length, distance);
         at += length;
         if length == MAX_MATCH {
-            at = repeat_on(view, at, end, distance, block);
+            at = repeat(view, at, end, distance, block);
             let behind = at.min(last_entry);
             entered = entered.max(behind.saturating_sub(RUN_TAIL));
         }
@@ -161,24 +161,4 @@ fn lengthen(view: View<'_>, at: usize, end: usize, seen: Seen) -> (usize, usize)
         }
     }
     (length, seen.distance)
-}
-
-/// Behind a longest match: goes on at the same distance as long as the bytes do.
-#[cold]
-fn repeat_on(
-    view: View<'_>,
-    start: usize,
-    end: usize,
-    distance: usize,
-    block: &mut Block,
-) -> usize {
-    let mut left = view.same(start - distance, start, 0, end - start);
-    let mut at = start;
-    while left >= MIN_MATCH && !block.is_full() {
-        let length = left.min(MAX_MATCH);
-        block.repeat(0, length, distance);
-        at += length;
-        left -= length;
-    }
-    at
 }

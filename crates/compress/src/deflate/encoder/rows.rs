@@ -7,8 +7,6 @@
 //! A position is 16 bits of its number. Whatever a row holds, it is a hint, as in
 //! [`matcher`](super::matcher), which lends the memory of its chains' heads.
 
-use core::ops::Range;
-
 use super::matcher::{
     FIVES, HASH_BITS, Heads, MOST_BACK, Match, Matcher, Search, THREES, View, hash, touch,
 };
@@ -89,18 +87,12 @@ impl Matcher {
         }
     }
 
-    /// As [`Matcher::enter`], into rows.
+    /// Enters `at`, where these eight bytes are, into its row.
     #[inline(always)]
-    pub(super) fn enter_rows<const LISTS: u8>(&mut self, view: View<'_>, range: Range<usize>) {
-        for at in range {
-            let eight = view.eight(at);
-            let (row, tag) = place::<LISTS>(eight);
-            let number = self.number(at) as u16;
-            rows(self.heads().0)[row].enter(tag, number);
-            if LISTS == THREES {
-                self.enter3(eight as u32, at);
-            }
-        }
+    pub(super) fn enter_row<const LISTS: u8>(&mut self, eight: u64, at: usize) {
+        let (row, tag) = place::<LISTS>(eight);
+        let number = self.number(at) as u16;
+        rows(self.heads().0)[row].enter(tag, number);
     }
 
     /// As [`Matcher::find`], in rows.
