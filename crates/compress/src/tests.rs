@@ -110,9 +110,9 @@ fn a_stored_payload_is_where_it_came_and_history_for_the_next() {
     let mut compressor = Compressor::new(Settings::default());
     let mut decompressor = Decompressor::new();
     let (mut stored, mut inflated) = (0, 0);
-    for round in 1..40_u64 {
-        // Lengths on both sides of a match's reach; the last payload repeats the one before.
-        let len = [700, 5000, 32 * 1024, 40_000, 65_535][round as usize % 5];
+    // Lengths on both sides of a match's reach; the last payload repeats the one before.
+    let lengths = [700, 5000, 32 * 1024, 40_000, 65_535].into_iter().cycle();
+    for (round, len) in (1..40_u64).zip(lengths.skip(1)) {
         let fresh = noise(len, round);
         for payload in [fresh.clone(), text(600), fresh] {
             let packet = deflate(&mut compressor, &payload);
