@@ -1,23 +1,56 @@
-//! Links the unwinder into the binary, so that it needs the C library alone.
+//! Links the unwinder into the binary, so that it needs the C library alone, and puts the functions
+//! of a login next to each other in release builds.
 //!
 //! rustc asks for `-lgcc_s`, a shared library; a linker script of that name, found first, puts
 //! the static one in its place. (`-static-libgcc` does not apply to an explicit `-l`.)
+//!
+//! login.ld adds an output section to what the linker does by itself; GNU ld and lld know
+//! that. Where a build asks for another linker, it is left out. `cargo xtask order` writes it.
+
+use std::env::{var, var_os};
+use std::path::Path;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let target_env = std::env::var("CARGO_CFG_TARGET_ENV").unwrap_or_default();
-    let target_os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    println!("cargo:rerun-if-changed=login.ld");
+    let target_env = var("CARGO_CFG_TARGET_ENV").unwrap_or_default();
+    let target_os = var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if target_os != "linux" || target_env != "gnu" {
         return;
     }
-    let Some(out) = std::env::var_os("OUT_DIR") else {
+    link_the_unwinder();
+    if var("PROFILE").is_ok_and(|profile| profile == "release") && !another_linker() {
+        order_functions();
+    }
+}
+
+fn link_the_unwinder() {
+    let Some(out) = var_os("OUT_DIR") else {
         return;
     };
-    let script = std::path::Path::new(&out).join("libgcc_s.so");
+    let script = Path::new(&out).join("libgcc_s.so");
     if std::fs::write(&script, "INPUT ( -lgcc_eh -lgcc )\n").is_ok() {
         println!(
             "cargo:rustc-link-search=native={}",
-            std::path::Path::new(&out).display()
+            Path::new(&out).display()
         );
     }
+}
+
+fn order_functions() {
+    let Some(here) = var_os("CARGO_MANIFEST_DIR") else {
+        return;
+    };
+    let script = Path::new(&here).join("login.ld");
+    // Of cc, which hands it to the linker; only this crate's program has it.
+    println!("cargo:rustc-link-arg-bins=-T{}", script.display());
+}
+
+/// Whether flags or the configured linker name one that may not know such scripts.
+fn another_linker() -> bool {
+    let flags = var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let linker = var("RUSTC_LINKER").unwrap_or_default();
+    ["mold", "gold", "wild"]
+        .iter()
+        .any(|name| flags.contains(name) || linker.contains(name))
 }

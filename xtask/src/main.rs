@@ -1,16 +1,19 @@
-//! Tasks of the project: `cargo xtask check|bench|interop|man`.
+//! Tasks of the project: `cargo xtask check|bench|interop|man|order`.
 
 mod bench;
 mod check;
+mod order;
 mod programs;
 
 const USAGE: &str = "\
-usage: cargo xtask check | bench [--bless] | interop [--all] | man
+usage: cargo xtask check | bench [--bless] | interop [--all] | man | order [PROGRAM]
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   bench    instructions of the protocol's work against the baseline; --bless: a new one
   interop  our programs against the peers of this machine; --all: the full product
   man      write the generated parts of man/ and completion/
+  order    watch logins by a release build, or PROGRAM, and write which functions stand
+           next to each other in the next one
 ";
 
 use std::process::ExitCode;
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
         Some("bench") => exit(bench::run(args.get(1..).unwrap_or_default())),
         Some("interop") => programs::interop(args.get(1..).unwrap_or_default()),
         Some("man") => programs::man(),
+        Some("order") => exit(order::run(args.get(1..).unwrap_or_default())),
         _ => {
             eprint!("{USAGE}");
             exit(2)

@@ -1,0 +1,337 @@
+//! `cargo xtask order`: writes crates/cli/login.ld, by which the linker puts the functions of a
+//! login next to each other.
+//!
+//! The kernel maps a program's code in pieces of 64 KiB as they are reached. A login runs 400 of
+//! 6,000 functions in each of four processes, and where these lie all over 7 MB each process
+//! reaches 45 to 52 pieces. Which functions a login runs is seen by breakpoints (trace.c); the
+//! list holds their names without what depends on versions and hashes, so that it holds for later builds:
+//! a name that is gone costs its place and nothing else.
+
+mod layout;
+
+use std::collections::HashMap;
+use std::io::{Error, Result};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use layout::{Function, ROLES};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// What the file says of itself.
+const HEAD: &str = "\
+/*
+ * The functions of a login, next to each other: written by `cargo xtask order` (xtask/src/order),
+ * used by build.rs. Names are without hashes; one that no longer exists does no harm.
+ */
+SECTIONS
+{
+  .text.login :
+  {
+";
+
+/// Objects of aws-lc whose functions stand in one section together: what the monitor and the client
+/// use, all, the client and the auth process, and all but the monitor. Of the last, 700 KB, little runs.
+const ASSEMBLED: [&str; 16] = [
+    "bignum_madd_n25519",
+    "bignum_mod_n25519",
+    "bignum_neg_p25519",
+    "edwards25519_decode",
+    "edwards25519_encode",
+    "edwards25519_scalarmuldouble",
+    "edwards25519_scalarmulbase",
+    "sha512-x86_64",
+    "sha256-x86_64",
+    "curve25519_x25519",
+    "curve25519_x25519base",
+    "sha3_keccak_f1600",
+    "sha3_keccak4_f1600_alt",
+    "rdrand-x86_64",
+    "aesni-x86_64",
+    "aesni-gcm-avx512",
+];
+
+/// Builds the program, or takes the one that the arguments name, watches a login by it and writes
+/// the list; gives the exit status.
+pub fn run(arguments: &[String]) -> i32 {
+    let binary = match arguments {
+        [] => build(),
+        [binary] => PathBuf::from(binary).canonicalize(),
+        _ => Err(Error::other("at most one program")),
+    };
+    match binary.and_then(write) {
+        Ok(summary) => {
+            println!("{summary}");
+            0
+        }
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            1
+        }
+    }
+}
+
+fn build() -> Result<PathBuf> {
+    let root = Path::new(ROOT);
+    done(
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["build", "--release", "-p", "cli"])
+            .current_dir(root),
+    )?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    target.join("release/fulmar").canonicalize()
+}
+
+fn write(binary: PathBuf) -> Result<String> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Err(Error::other("breakpoints are set on x86-64 Linux only"));
+    }
+    let lab = Lab::new(binary)?;
+    let names = lab.names()?;
+    let functions = lab.watch(&names)?;
+    let windows = |functions: &[Function]| {
+        let counts = layout::windows(functions);
+        counts.map(|count| count.to_string()).join(", ")
+    };
+    let ordered = layout::order(functions);
+    let mut text = String::from(HEAD);
+    let mut seen = std::collections::HashSet::new();
+    for function in &ordered {
+        for name in function.names.iter().map(|name| layout::pattern(name)) {
+            if seen.insert(name.clone()) {
+                // Where the compiler holds a function for unlikely, it says so in the section's name.
+                text.push_str(&format!("    *(.text.{name} .text.unlikely.{name})\n"));
+            }
+        }
+    }
+    for object in ASSEMBLED {
+        text.push_str(&format!("    *-{object}.o(.text)\n"));
+    }
+    text.push_str("  }\n}\nINSERT BEFORE .text;\n");
+    std::fs::write(Path::new(ROOT).join("crates/cli/login.ld"), text)?;
+    Ok(format!(
+        "{} functions; {} will reach {} pieces of 64 KiB of them",
+        ordered.len(),
+        ROLES.join(", "),
+        windows(&ordered)
+    ))
+}
+
+/// Keys, configuration and what was seen, in a folder that goes with it.
+struct Lab {
+    folder: PathBuf,
+    binary: PathBuf,
+    port: u16,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Lab {
+    fn new(binary: PathBuf) -> Result<Lab> {
+        let folder = std::env::temp_dir().join(format!("fulmar-order-{}", std::process::id()));
+        std::fs::create_dir(&folder)?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let lab = Lab {
+            folder,
+            binary,
+            port,
+        };
+        for key in ["host", "id"] {
+            done(
+                Command::new(&lab.binary)
+                    .args(["keygen", "-q", "-t", "ed25519", "-N", "", "-f"])
+                    .arg(lab.path(key)),
+            )?;
+        }
+        let at = |name: &str| lab.path(name).display().to_string();
+        std::fs::write(
+            lab.path("sshd_config"),
+            format!(
+                "ListenAddress 127.0.0.1\nPort {}\nHostKey {}\nAuthorizedKeysFile {}\n\
+                 StrictModes no\nPidFile none\n",
+                lab.port,
+                at("host"),
+                at("id.pub"),
+            ),
+        )?;
+        std::fs::write(
+            lab.path("ssh_config"),
+            format!(
+                "Host *\nHostName 127.0.0.1\nPort {}\nIdentityFile {}\nIdentitiesOnly yes\n\
+                 UserKnownHostsFile {}\nGlobalKnownHostsFile /dev/null\n\
+                 StrictHostKeyChecking accept-new\n",
+                lab.port,
+                at("id"),
+                at("known_hosts"),
+            ),
+        )?;
+        done(
+            Command::new("cc")
+                .args(["-O1", "-o"])
+                .arg(lab.path("trace"))
+                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/order/trace.c")),
+        )?;
+        Ok(lab)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Name and size of each function, by its address; several names may stand for one.
+    fn names(&self) -> Result<HashMap<u64, (Vec<String>, u64)>> {
+        let all = Command::new("readelf")
+            .arg("-sW")
+            .arg(&self.binary)
+            .output()?;
+        let mut names: HashMap<u64, (Vec<String>, u64)> = HashMap::new();
+        for line in String::from_utf8_lossy(&all.stdout).lines() {
+            // Num: Value Size Type Bind Vis Ndx Name
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, value, size, "FUNC", _, _, section, name] = words[..] else {
+                continue;
+            };
+            let size = match size.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16),
+                None => size.parse(),
+            };
+            let (Ok(value), Ok(size)) = (u64::from_str_radix(value, 16), size) else {
+                continue;
+            };
+            if section != "UND" && size > 0 {
+                let entry = names.entry(value).or_default();
+                entry.0.push(name.to_owned());
+                entry.1 = size;
+            }
+        }
+        if names.is_empty() {
+            return Err(Error::other("readelf knows no function of the program"));
+        }
+        let addresses: String = names.keys().map(|at| format!("{at:x}\n")).collect();
+        std::fs::write(self.path("functions"), addresses)?;
+        Ok(names)
+    }
+
+    fn traced(&self, out: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(self.path("trace"));
+        command
+            .arg(self.path(out))
+            .arg(&self.binary)
+            .arg(self.path("functions"))
+            .arg(&self.binary)
+            .args(words)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Three logins: the first to this server, one by what it taught, one by processes that waited.
+    fn watch(&self, names: &HashMap<u64, (Vec<String>, u64)>) -> Result<Vec<Function>> {
+        let config = self.path("sshd_config").display().to_string();
+        let server = self
+            .traced("server", &["sshd", "-D", "-e", "-f", &config])
+            .stderr(Stdio::null())
+            .spawn()?;
+        let server = Running(server);
+        self.wait_for_port()?;
+        let config = self.path("ssh_config").display().to_string();
+        for out in ["first", "second", "third"] {
+            // The next pair of processes starts when nothing else is to be done.
+            std::thread::sleep(Duration::from_secs(2));
+            done(&mut self.traced(out, &["ssh", "-F", &config, "host", "true"]))?;
+        }
+        drop(server);
+        let mut functions: Vec<Function> = Vec::new();
+        let mut index: HashMap<u64, usize> = HashMap::new();
+        for out in ["second", "third", "first", "server"] {
+            for line in std::fs::read_to_string(self.path(out))?.lines() {
+                let Some((role, at)) = line.split_once(' ') else {
+                    continue;
+                };
+                let Some(role) = ROLES.iter().position(|name| *name == role) else {
+                    continue;
+                };
+                let at = u64::from_str_radix(at, 16).map_err(Error::other)?;
+                let Some((names, size)) = names.get(&at) else {
+                    continue;
+                };
+                let place = *index.entry(at).or_insert_with(|| {
+                    functions.push(Function {
+                        names: names.clone(),
+                        size: *size,
+                        roles: 0,
+                        crowded: false,
+                    });
+                    functions.len() - 1
+                });
+                if let Some(function) = functions.get_mut(place) {
+                    function.roles |= 1 << role;
+                }
+            }
+        }
+        match (0..ROLES.len()).find(|role| !functions.iter().any(|f| f.roles >> role & 1 == 1)) {
+            Some(role) => Err(Error::other(format!("nothing was seen of {}", ROLES[role]))),
+            None => {
+                crowded(&mut functions, names);
+                Ok(functions)
+            }
+        }
+    }
+
+    fn wait_for_port(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            match TcpStream::connect(("127.0.0.1", self.port)) {
+                Ok(_) => return Ok(()),
+                Err(error) if begun.elapsed() > Duration::from_secs(60) => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+/// Marks the functions whose patterns fit to three times as many bytes as are run.
+fn crowded(functions: &mut [Function], names: &HashMap<u64, (Vec<String>, u64)>) {
+    let mut all: HashMap<String, u64> = HashMap::new();
+    for (names, size) in names.values() {
+        for name in names {
+            *all.entry(layout::pattern(name)).or_default() += size;
+        }
+    }
+    let mut run: HashMap<String, u64> = HashMap::new();
+    for function in functions.iter() {
+        for name in &function.names {
+            *run.entry(layout::pattern(name)).or_default() += function.size;
+        }
+    }
+    for function in functions {
+        function.crowded = function.names.iter().any(|name| {
+            let name = layout::pattern(name);
+            all.get(&name) > run.get(&name).map(|run| run * 3).as_ref()
+        });
+    }
+}
+
+/// Ends with its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn done(command: &mut Command) -> Result<()> {
+    let status = command.status()?;
+    if status.success() {
+        return Ok(());
+    }
+    let program = command.get_program().display();
+    Err(Error::other(format!("{program}: {status}")))
+}
