@@ -21,7 +21,7 @@ pub(super) struct Context<'a> {
     pub(super) rpc: &'a Rpc,
     pub(super) log: Logger<'a>,
     pub(super) grant: SessionGrant,
-    pub(super) options: ServerOptions,
+    pub(super) options: Box<ServerOptions>,
     /// The client is OpenSSH or one of ours, and knows OpenSSH's channel requests.
     pub(super) knows_eow: bool,
     /// /etc/nologin as it was before a chroot.

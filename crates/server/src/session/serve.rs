@@ -31,8 +31,8 @@ enum Channel {
 
 /// A login in service.
 pub(super) struct Serve<'a> {
-    driver: Driver,
-    context: Context<'a>,
+    driver: Box<Driver>,
+    context: Box<Context<'a>>,
     channels: BTreeMap<ChannelId, Channel>,
     orphans: Vec<Orphan>,
     resolver: Resolver,
@@ -40,7 +40,7 @@ pub(super) struct Serve<'a> {
 }
 
 impl<'a> Serve<'a> {
-    pub(super) fn new(driver: Driver, context: Context<'a>) -> Self {
+    pub(super) fn new(driver: Box<Driver>, context: Box<Context<'a>>) -> Self {
         Self {
             driver,
             context,

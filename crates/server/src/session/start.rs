@@ -2,6 +2,7 @@
 //! taken over from the process that authenticated it. In this order.
 
 use std::cell::Cell;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use crate::log::Logger;
 use crate::rpc::Rpc;
 use crate::transport;
 
-/// Takes over what the monitor hands down.
+/// Takes over what the monitor hands down. Never inlined: see [`options`].
+#[inline(never)]
 pub(super) fn begin(
     rpc: &'static Rpc,
 ) -> Result<(Serve<'static>, Logger<'static>, Who), SessionError> {
@@ -34,10 +36,9 @@ pub(super) fn begin(
         .map(SelfExe::from_fd);
     // It is waited for, more often than not.
     crypto::warm_up();
-    let grant: SessionGrant = rpc.expect()?;
+    let mut grant: SessionGrant = rpc.expect()?;
     let log = Logger::new(rpc, grant.log_level);
-    let options = ServerOptions::decode(&grant.options)
-        .map_err(|error| SessionError::Start(format!("options: {error}")))?;
+    let options = options(&std::mem::take(&mut grant.options))?;
     let time_zone = std::env::var_os("TZ").map(std::os::unix::ffi::OsStringExt::into_vec);
 
     let mut nologin = None;
@@ -58,30 +59,16 @@ pub(super) fn begin(
     become_user(&grant)?;
 
     let snapshot: Snapshot = rpc.expect()?;
-    let now = sys::time::monotonic_ms();
-    let host_keys = transport::host_keys(&grant.host_keys);
-    let connection =
-        Connection::resume(&snapshot.bytes, transport::config(&options), host_keys, now)?;
+    let for_options = sys::io::dup(&network)?;
+    let mut driver = take_over(network, &snapshot, &options, &grant)?;
     drop(snapshot);
-    if connection.session_id() != Some(&grant.session_id[..]) {
-        return Err(SessionError::Start(
-            "the connection is not the one that logged in".to_owned(),
-        ));
-    }
-    set_network_options(&network, &options);
     let who = Who {
         user: grant.user.clone(),
         peer: format!("{} port {}", grant.remote_address, grant.remote_port),
     };
     let _ = sys::process::set_title(&format!("fulmar: {}", grant.user));
-    let knows_eow = connection.is_fulmar_peer() || grant.client_version.contains("OpenSSH");
-    let for_options = sys::io::dup(&network)?;
-    let mut driver = Driver::new(network, None, connection)?;
-    let threads = CryptoThreads::from_option(options.crypto_threads);
-    driver.set_lane_terms(LaneTerms {
-        compress_threads: CryptoThreads::from_option(options.compression_threads),
-        ..LaneTerms::new(threads)
-    });
+    let knows_eow =
+        driver.connection().is_fulmar_peer() || grant.client_version.contains("OpenSSH");
     driver.trim_memory();
     if driver.connection().is_compressing() {
         let acceleration = acceleration
@@ -102,7 +89,7 @@ pub(super) fn begin(
         }
     }
     let auth_info = auth_info(&grant, &options, log);
-    let context = Context {
+    let context = Box::new(Context {
         rpc,
         log,
         grant,
@@ -116,8 +103,44 @@ pub(super) fn begin(
         lasting_log: log,
         umask: Cell::new(None),
         is_walled: Cell::new(false),
-    };
+    });
     Ok((Serve::new(driver, context), log, who))
+}
+
+/// What the configuration says. In a frame of its own, as [`take_over`]: the copies that a large
+/// value leaves in the frame that makes it would lie in memory as long as the session.
+#[inline(never)]
+fn options(encoded: &[u8]) -> Result<Box<ServerOptions>, SessionError> {
+    let options = ServerOptions::decode(encoded)
+        .map_err(|error| SessionError::Start(format!("options: {error}")))?;
+    Ok(Box::new(options))
+}
+
+/// The connection as the process before left it, joined to its socket.
+#[inline(never)]
+fn take_over(
+    network: OwnedFd,
+    snapshot: &Snapshot,
+    options: &ServerOptions,
+    grant: &SessionGrant,
+) -> Result<Box<Driver>, SessionError> {
+    let now = sys::time::monotonic_ms();
+    let host_keys = transport::host_keys(&grant.host_keys);
+    let connection =
+        Connection::resume(&snapshot.bytes, transport::config(options), host_keys, now)?;
+    if connection.session_id() != Some(&grant.session_id[..]) {
+        return Err(SessionError::Start(
+            "the connection is not the one that logged in".to_owned(),
+        ));
+    }
+    set_network_options(&network, options);
+    let mut driver = Box::new(Driver::new(network, None, connection)?);
+    let threads = CryptoThreads::from_option(options.crypto_threads);
+    driver.set_lane_terms(LaneTerms {
+        compress_threads: CryptoThreads::from_option(options.compression_threads),
+        ..LaneTerms::new(threads)
+    });
+    Ok(driver)
 }
 
 /// Irreversible and verified, or the process ends.
@@ -140,7 +163,7 @@ fn become_user(grant: &SessionGrant) -> Result<(), SessionError> {
 }
 
 /// Options that a socket may refuse (it need not be TCP's): none of them decides anything.
-fn set_network_options(network: &std::os::fd::OwnedFd, options: &ServerOptions) {
+fn set_network_options(network: &OwnedFd, options: &ServerOptions) {
     let _ = sys::socket::set_nodelay(network, true);
     let _ = sys::socket::set_keepalive(network, options.tcp_keep_alive);
 }
