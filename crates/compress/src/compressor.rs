@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::adaptive::{Choice, Policy};
-use crate::deflate::{Carry, Engine, Piece, Window, fits_stored, store, store_header};
+use crate::deflate::{Carry, Engine, Piece, Window, store};
 use crate::error::DeflateError;
+use crate::form::Form;
 use crate::provider::{Flush, Provider};
 use crate::run::{Engines, RunDone, RunJob};
 use crate::{DEFAULT_LEVEL, Report};
@@ -33,16 +34,6 @@ impl Default for Settings {
             adaptive: true,
         }
     }
-}
-
-/// How a payload leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a stored payload is still to be put behind what was made"]
-pub enum Form {
-    /// As what was made.
-    Compressed,
-    /// As it is, behind what was made.
-    Stored,
 }
 
 /// The sending direction's compression.
@@ -103,9 +94,7 @@ impl Compressor {
     /// # Errors
     /// [`DeflateError`]; the stream cannot go on then.
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
-        if self.compress_around(payload, out)? == Form::Stored {
-            out.extend_from_slice(payload);
-        }
+        self.compress_around(payload, out)?.complete(payload, out);
         Ok(())
     }
 
@@ -150,24 +139,18 @@ impl Compressor {
         } else if self.level == 0 {
             self.report.note_level(0);
         }
-        let (form, behind) = match piece {
+        let form = match piece {
             Piece::Deflated => {
                 self.report.internal += 1;
-                (Form::Compressed, 0)
+                Form::Compressed
             }
             Piece::Stored => {
                 self.report.stored += 1;
-                if fits_stored(payload) {
-                    store_header(payload.len(), &mut self.carry, out);
-                    (Form::Stored, payload.len())
-                } else {
-                    store(payload, &mut self.carry, out);
-                    (Form::Compressed, 0)
-                }
+                store(payload, &mut self.carry, out)
             }
         };
-        let made = out.len() - before + behind;
-        self.report.totals.count(payload.len(), made);
+        let whole = form.whole_bytes(out.len() - before, payload.len());
+        self.report.totals.count(payload.len(), whole);
         Ok(form)
     }
 

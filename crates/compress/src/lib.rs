@@ -24,6 +24,7 @@ mod decompressor;
 #[allow(unsafe_code)]
 mod deflate;
 mod error;
+mod form;
 pub mod provider;
 mod run;
 mod zlib;
@@ -32,10 +33,11 @@ mod zstd;
 #[cfg(test)]
 mod tests;
 
-pub use compressor::{Compressor, Form, Settings};
+pub use compressor::{Compressor, Settings};
 pub use decompressor::Decompressor;
 pub use error::{DeflateError, InflateError};
-pub use run::{Encoded, RunDone, RunJob};
+pub use form::{Encoded, Form};
+pub use run::{RunDone, RunJob};
 pub use zstd::{ZstdCompressor, ZstdDecompressor, zstd_level, zstd_version};
 
 /// The most that one packet's payload may inflate to, in bytes: the largest packet, and what a

@@ -13,6 +13,7 @@ use crate::adaptive::Policy;
 use crate::compressor::{Effort, cpu_ns, effort_for};
 use crate::deflate::{Carry, Engine, Piece, Window, flush_behind, store};
 use crate::error::DeflateError;
+use crate::form::{Encoded, Form};
 use crate::provider::{Flush, Provider, Run, RunEncoder, RunError};
 
 /// Windows and engines that are kept for the next runs: no more threads compress.
@@ -118,18 +119,6 @@ impl Engines {
             provider.shed();
         }
     }
-}
-
-/// What stands for a payload of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoded<'a> {
-    /// The payload itself, behind these bytes.
-    Stored {
-        /// The beginning of a stored block.
-        header: &'a [u8],
-    },
-    /// These bytes.
-    Deflated(&'a [u8]),
 }
 
 /// Payloads that are compressed together. See the module's head.
@@ -255,14 +244,19 @@ impl RunJob {
                     policy.note(payload.len(), deflated);
                 }
             }
-            match piece {
+            let form = match piece {
                 Piece::Deflated => {
                     report.internal += 1;
-                    report.totals.count(payload.len(), out.len());
-                    take(Encoded::Deflated(&out));
+                    Form::Compressed
                 }
-                Piece::Stored => self.store(payload, &mut out, take, report),
-            }
+                Piece::Stored => {
+                    report.stored += 1;
+                    store(payload, &mut self.carry, &mut out)
+                }
+            };
+            let whole = form.whole_bytes(out.len(), payload.len());
+            report.totals.count(payload.len(), whole);
+            take(form.encoded(&out));
             out.clear();
             start = end;
         }
@@ -270,28 +264,6 @@ impl RunJob {
             self.engines.give_engine(engine);
         }
         Ok(())
-    }
-
-    fn store(
-        &mut self,
-        payload: &[u8],
-        out: &mut Vec<u8>,
-        take: &mut impl FnMut(Encoded<'_>),
-        report: &mut Report,
-    ) {
-        report.stored += 1;
-        let before = out.len();
-        if crate::deflate::fits_stored(payload) {
-            crate::deflate::store_header(payload.len(), &mut self.carry, out);
-            report
-                .totals
-                .count(payload.len(), out.len() + payload.len());
-            take(Encoded::Stored { header: out });
-        } else {
-            store(payload, &mut self.carry, out);
-            report.totals.count(payload.len(), out.len() - before);
-            take(Encoded::Deflated(out));
-        }
     }
 
     /// False when the run is still to be done: nothing has been taken then.

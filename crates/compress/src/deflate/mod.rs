@@ -21,7 +21,7 @@ mod window;
 mod tests;
 
 pub(crate) use decoder::PacketDecoder;
-pub(crate) use encoder::{Carry, Engine, Piece, fits_stored, flush_behind, store, store_header};
+pub(crate) use encoder::{Carry, Engine, Piece, flush_behind, store};
 pub(crate) use window::Window;
 
 /// Bytes that may be read behind a window's last, whatever they hold.

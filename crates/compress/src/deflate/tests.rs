@@ -149,7 +149,7 @@ impl Sender {
             .unwrap();
         if piece == Piece::Stored {
             assert!(out.is_empty());
-            store(payload, &mut self.carry, &mut out);
+            store(payload, &mut self.carry, &mut out).complete(payload, &mut out);
         }
         out
     }

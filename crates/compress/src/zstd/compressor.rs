@@ -8,8 +8,9 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 use super::frame::{BLOCKS, FRAME, STORED};
 use super::{WINDOW_LOG, zstd_level};
 use crate::adaptive::Policy;
-use crate::compressor::{Form, Settings, cpu_ns, effort_for};
+use crate::compressor::{Settings, cpu_ns, effort_for};
 use crate::error::DeflateError;
+use crate::form::Form;
 use crate::{Report, Totals};
 
 /// What has gone into a frame from which on it is worth it to give its memory back, bytes.
@@ -66,9 +67,7 @@ impl ZstdCompressor {
     /// # Errors
     /// [`DeflateError`]; the stream cannot go on then.
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
-        if self.compress_around(payload, out)? == Form::Stored {
-            out.extend_from_slice(payload);
-        }
+        self.compress_around(payload, out)?.complete(payload, out);
         Ok(())
     }
 
@@ -82,25 +81,23 @@ impl ZstdCompressor {
         out: &mut Vec<u8>,
     ) -> Result<Form, DeflateError> {
         let start = out.len();
-        let mut form = Form::Compressed;
-        let mut behind = 0;
-        if self.stores(payload) {
+        let form = if self.stores(payload) {
             out.push(STORED);
-            form = Form::Stored;
-            behind = payload.len();
             self.report.stored += 1;
             if self.level == 0 {
                 self.report.note_level(0);
             }
+            Form::Stored
         } else {
             let begun = cpu_ns();
             self.encode(payload, out)?;
             self.report.cpu_ns += cpu_ns().saturating_sub(begun);
             self.report.zstd = self.report.zstd.map(|packets| packets + 1);
             self.policy.note(payload.len(), Some(out.len() - start));
-        }
-        let made = out.len() - start + behind;
-        self.report.totals.count(payload.len(), made);
+            Form::Compressed
+        };
+        let whole = form.whole_bytes(out.len() - start, payload.len());
+        self.report.totals.count(payload.len(), whole);
         Ok(form)
     }
 

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use compress::provider::MAX_RUN_PAYLOADS;
-use compress::{Compressor, Encoded, Form, RunDone, RunJob};
+use compress::{Compressor, Encoded, RunDone, RunJob};
 use packet::{PacketBuf, SealKeys, Sequencer};
 
 use super::streams::OutStream;
@@ -113,11 +113,7 @@ pub(super) fn compress(stream: &mut OutStream, buf: &mut PacketBuf) -> Result<()
     let form = stream
         .compress_around(buf.payload(), &mut out)
         .map_err(|_| Error::Bug("compressor failed"))?;
-    let encoded = match form {
-        Form::Stored => Encoded::Stored { header: &out },
-        Form::Compressed => Encoded::Deflated(&out),
-    };
-    put(buf, encoded);
+    put(buf, form.encoded(&out));
     Ok(())
 }
 

@@ -26,6 +26,7 @@ use plan::Planner;
 
 use super::Window;
 use crate::error::DeflateError;
+use crate::form::Form;
 use crate::provider::{Flush, HISTORY_BYTES};
 
 /// What a literal is expected to take before anything is known, eighths of a bit: enough that matches
@@ -264,10 +265,17 @@ fn stored_bytes(length: usize, carry: Carry) -> usize {
     length + 5 * blocks + usize::from(carry.count > 5)
 }
 
-/// Appends `plain` in stored blocks; the stream ends on a byte then.
-pub(crate) fn store(plain: &[u8], carry: &mut Carry, out: &mut Vec<u8>) {
-    block::store(plain, *carry, out);
-    *carry = Carry::default();
+/// Appends `plain` in stored blocks, or only what comes before it where one block holds all of it;
+/// the stream ends on a byte behind it.
+pub(crate) fn store(plain: &[u8], carry: &mut Carry, out: &mut Vec<u8>) -> Form {
+    let carry = core::mem::take(carry);
+    if plain.len() <= block::MAX_BLOCK_BYTES {
+        block::store_header(plain.len(), carry, out);
+        Form::Stored
+    } else {
+        block::store(plain, carry, out);
+        Form::Compressed
+    }
 }
 
 /// Appends an empty block behind which the peer can inflate all that went before.
@@ -288,16 +296,4 @@ pub(crate) fn flush_behind(flush: Flush, carry: &mut Carry, out: &mut Vec<u8>) {
             }
         }
     }
-}
-
-/// Whether one stored block holds `plain`.
-pub(crate) fn fits_stored(plain: &[u8]) -> bool {
-    plain.len() <= block::MAX_BLOCK_BYTES
-}
-
-/// Appends what comes before `length` stored bytes, for which one block [fits](fits_stored); the
-/// stream ends on a byte behind them.
-pub(crate) fn store_header(length: usize, carry: &mut Carry, out: &mut Vec<u8>) {
-    block::store_header(length, *carry, out);
-    *carry = Carry::default();
 }
