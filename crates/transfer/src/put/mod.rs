@@ -272,7 +272,8 @@ impl<'r> Put<'r> {
             false => vec![link],
         };
         let source = source.filter(|_| !spread);
-        let known = self.known.take().filter(|known| known.path == item.to);
+        let known = self.known.take();
+        let known = known.filter(|known| known.place.path == item.to);
         let job = Job::new(item, parent, len, links, &self.options)
             .with_source(source)
             .with_known(known);

@@ -14,14 +14,14 @@ use crate::step::SMALL_BYTES;
 
 /// What was found of a path.
 #[derive(Debug, Default)]
-struct Place {
-    path: Vec<u8>,
+pub(super) struct Place {
+    pub(super) path: Vec<u8>,
     /// Behind links.
-    there: Option<Attributes>,
+    pub(super) there: Option<Attributes>,
     /// A link itself.
-    itself: Option<Attributes>,
+    pub(super) itself: Option<Attributes>,
     /// Its handle, or why there is none.
-    opened: Option<Result<Vec<u8>, String>>,
+    pub(super) opened: Option<Result<Vec<u8>, String>>,
 }
 
 /// The question. See the module's head.
@@ -38,10 +38,8 @@ pub struct Target {
 /// What is known of a file's target.
 #[derive(Debug)]
 pub(super) struct Known {
-    pub(super) path: Vec<u8>,
-    pub(super) there: Option<Attributes>,
-    pub(super) itself: Option<Attributes>,
-    pub(super) opened: Option<Result<Vec<u8>, String>>,
+    /// Where the file is to be.
+    pub(super) place: Place,
     /// What was opened in vain.
     pub(super) other: Option<Vec<u8>>,
 }
@@ -83,10 +81,7 @@ impl Target {
         let place = self.places.swap_remove(right);
         let other = self.places.pop().and_then(|place| place.opened);
         Some(Known {
-            path: place.path,
-            there: place.there,
-            itself: place.itself,
-            opened: place.opened,
+            place,
             other: other.and_then(Result::ok),
         })
     }

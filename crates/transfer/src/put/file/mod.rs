@@ -305,7 +305,7 @@ impl Job {
                 match self.known.take() {
                     Some(known) => {
                         self.target_asked = true;
-                        self.target_known(known.itself.as_ref());
+                        self.target_known(known.place.itself.as_ref());
                     }
                     None => self.ask_target(job, session),
                 }
@@ -369,7 +369,7 @@ impl Job {
         let opened = self
             .known
             .as_ref()
-            .is_some_and(|known| known.opened.is_some());
+            .is_some_and(|known| known.place.opened.is_some());
         let resumes = self.options.resume != Resume::Never;
         if opened || resumes || self.parts.len() > 1 || self.end > limit {
             self.source = Some(source);
@@ -470,8 +470,8 @@ impl Job {
         if let Some(other) = &known.other {
             session.close_read(other);
         }
-        self.there = known.there;
-        match known.opened {
+        self.there = known.place.there;
+        match known.place.opened {
             Some(Ok(handle)) => {
                 if let Some(part) = self.parts.first_mut() {
                     part.asked = true;
