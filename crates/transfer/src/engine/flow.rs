@@ -93,8 +93,8 @@ impl Flow {
         }
     }
 
-    /// A request about so many bytes was answered.
-    pub(super) fn answered(&mut self, len: u32, now: Instant) {
+    /// A request about so many bytes was answered; the clock is asked only where it matters when.
+    pub(super) fn answered(&mut self, len: u32, now: impl FnOnce() -> Instant) {
         let len = u64::from(len);
         self.bytes = self.bytes.saturating_sub(len);
         if self.was_full && self.limit < MOST_BYTES {
@@ -103,7 +103,7 @@ impl Flow {
             self.was_full = self.bytes >= self.limit;
         }
         if let (Some(arrivals), Some(round_trip)) = (&mut self.arrivals, self.round_trip) {
-            arrivals.count(len, round_trip, now);
+            arrivals.count(len, round_trip, now());
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
             self.now += Duration::from_millis(1);
             while self.comes.front().is_some_and(|at| *at <= self.now) {
                 self.comes.pop_front();
-                self.flow.answered(BLOCK, self.now);
+                self.flow.answered(BLOCK, || self.now);
                 self.passed += u64::from(BLOCK);
             }
             while self.flow.takes_read() {
@@ -277,7 +277,7 @@ mod tests {
         for limit in [FIRST_BYTES, 2 * FIRST_BYTES, MOST_BYTES, MOST_BYTES] {
             assert_eq!(flow.bytes(), limit);
             for _ in 0..limit / u64::from(MIB) {
-                flow.answered(MIB, Instant::now());
+                flow.answered(MIB, Instant::now);
                 ask(&mut flow);
             }
         }
@@ -293,7 +293,7 @@ mod tests {
         }
         let little = AHEAD_BYTES..AHEAD_BYTES + u64::from(BLOCK);
         assert!(little.contains(&flow.bytes()), "{}", flow.bytes());
-        flow.answered(BLOCK, Instant::now());
+        flow.answered(BLOCK, Instant::now);
         assert!(flow.takes_read() && flow.takes_write());
         flow.forget();
         assert_eq!(flow.bytes(), 0);

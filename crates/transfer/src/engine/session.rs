@@ -399,14 +399,13 @@ impl Session {
             return self.open.find(id).copied().ok_or(UNKNOWN);
         }
         let token = self.open.answered(id).ok_or(UNKNOWN)?;
-        let now = Instant::now();
         if self.timed.is_some_and(|(timed, _)| timed == id)
             && let Some((_, Some(left))) = self.timed.take()
         {
-            self.flow.took(now.saturating_duration_since(left));
+            self.flow.took(left.elapsed());
         }
         if token.len > 0 {
-            self.flow.answered(token.len, now);
+            self.flow.answered(token.len, Instant::now);
         }
         Ok(token)
     }
