@@ -84,6 +84,13 @@ fn far(reads_on: bool) -> Remote<Far> {
     })
 }
 
+/// The round trips of a copy, of which so many files were heard to be good, and no error.
+fn trips(remote: &mut Remote<Far>, heard: &Heard, good: usize) -> usize {
+    assert!(heard.errors.is_empty(), "{:?}", heard.errors);
+    assert_eq!(heard.good, good);
+    remote.engine().transport().trips
+}
+
 /// As scp puts a file; gives the round trips.
 fn put(reads_on: bool, from: &Path, to: &Path, options: &Options) -> usize {
     let mut remote = far(reads_on);
@@ -97,13 +104,7 @@ fn put(reads_on: bool, from: &Path, to: &Path, options: &Options) -> usize {
     let mut heard = Heard::default();
     let mut work = Put::new(options.clone(), items, 1, &mut heard);
     remote.engine().run(&mut work).unwrap();
-    assert_eq!(
-        (heard.errors.len(), heard.good),
-        (0, 1),
-        "{:?}",
-        heard.errors
-    );
-    remote.engine().transport().trips
+    trips(&mut remote, &heard, 1)
 }
 
 /// As scp puts one large file; gives the round trips.
@@ -121,13 +122,7 @@ fn put_large(reads_on: bool, from: &Path, to: &Path) -> usize {
     let mut heard = Heard::default();
     let mut work = Put::new(Options::default(), items, 1, &mut heard).with_target(target);
     remote.engine().run(&mut work).unwrap();
-    assert_eq!(
-        (heard.errors.len(), heard.good),
-        (0, 1),
-        "{:?}",
-        heard.errors
-    );
-    remote.engine().transport().trips
+    trips(&mut remote, &heard, 1)
 }
 
 /// As scp gets what a pattern comes to.
@@ -152,13 +147,7 @@ fn get(reads_on: bool, pattern: &Path, to: &Path, options: &Options) -> usize {
     let mut heard = Heard::default();
     let mut work = Get::new(options.clone(), items, 1, &mut heard);
     remote.engine().run(&mut work).unwrap();
-    assert_eq!(
-        (heard.errors.len(), heard.good),
-        (0, count),
-        "{:?}",
-        heard.errors
-    );
-    remote.engine().transport().trips
+    trips(&mut remote, &heard, count)
 }
 
 #[test]
