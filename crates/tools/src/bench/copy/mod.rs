@@ -56,6 +56,41 @@ struct Peak {
     server: u64,
 }
 
+/// What one copy took.
+#[derive(Debug, Clone, Copy)]
+struct Spent {
+    seconds: f64,
+    /// Of the whole copy.
+    cpu: Cpu,
+    peak: Peak,
+}
+
+impl Spent {
+    /// As a speed: MiB a second, and CPU seconds for a GiB of the file of so many bytes.
+    fn as_speed(self, bytes: u64) -> (Sample, Peak) {
+        #[allow(clippy::cast_precision_loss)]
+        let mib = bytes as f64 / f64::from(1 << 20);
+        let for_a_gib = |seconds: f64| seconds * 1024.0 / mib;
+        let sample = Sample {
+            value: mib / self.seconds,
+            cpu: Some(Cpu {
+                client: for_a_gib(self.cpu.client),
+                server: for_a_gib(self.cpu.server),
+            }),
+        };
+        (sample, self.peak)
+    }
+
+    /// As a time, the copy's own.
+    fn as_time(self) -> (Sample, Peak) {
+        let sample = Sample {
+            value: self.seconds,
+            cpu: Some(self.cpu),
+        };
+        (sample, self.peak)
+    }
+}
+
 /// Measures everything that was asked for.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let files = Files::new().map_err(|error| error.to_string())?;
@@ -157,9 +192,15 @@ impl Stand<'_> {
             ],
         };
         let job = self.job(what, direction);
-        self.alternate(group, |stand, index| match contenders.get(index) {
-            Some(contender) => stand.once(contender, job),
-            None => stand.plain(&stand.bench.servers, job),
+        self.alternate(group, |stand, index| {
+            let spent = match contenders.get(index) {
+                Some(contender) => stand.once(contender, job)?,
+                None => stand.plain(&stand.bench.servers, job)?,
+            };
+            Ok(match what {
+                What::Large => spent.as_speed(job.bytes),
+                What::Many => spent.as_time(),
+            })
         })
     }
 
@@ -193,7 +234,7 @@ impl Stand<'_> {
     }
 
     /// One copy, compared.
-    fn once(&mut self, contender: &Contender, job: Job) -> Result<(Sample, Peak), Miss> {
+    fn once(&mut self, contender: &Contender, job: Job) -> Result<Spent, Miss> {
         let files = self.files;
         trees::remove(&files.arrived())?;
         if job.resumes {
@@ -223,24 +264,17 @@ impl Stand<'_> {
         if !compared? {
             return Err(said.complaint("other files arrived than were sent").into());
         }
-        #[allow(clippy::cast_precision_loss)]
-        let mib = job.bytes as f64 / f64::from(1 << 20);
-        let (value, work) = match job.what {
-            What::Large => (mib / seconds, mib / 1024.0),
-            What::Many => (seconds, 1.0),
-        };
-        let sample = Sample {
-            value,
-            cpu: Some(Cpu {
-                client: usage.total().as_secs_f64() / work,
-                server: server.cpu.as_secs_f64() / work,
-            }),
-        };
-        let peak = Peak {
-            client: usage.peak_bytes,
-            server: server.peak_bytes,
-        };
-        Ok((sample, peak))
+        Ok(Spent {
+            seconds,
+            cpu: Cpu {
+                client: usage.total().as_secs_f64(),
+                server: server.cpu.as_secs_f64(),
+            },
+            peak: Peak {
+                client: usage.peak_bytes,
+                server: server.peak_bytes,
+            },
+        })
     }
 
     fn lab(&mut self, index: usize) -> Result<&mut Lab, Miss> {
@@ -300,14 +334,7 @@ impl Stand<'_> {
                 resumes: index > 0,
                 ..job
             };
-            let (sample, peak) = stand.once(&contender, job)?;
-            #[allow(clippy::cast_precision_loss)]
-            let mib = job.bytes as f64 / f64::from(1 << 20);
-            let seconds = Sample {
-                value: mib / sample.value,
-                cpu: sample.cpu,
-            };
-            Ok((seconds, peak))
+            Ok(stand.once(&contender, job)?.as_time())
         });
         let medians: Vec<f64> = group.entries.iter().filter_map(Entry::median).collect();
         if let [whole, resumed, ..] = medians[..] {
@@ -379,21 +406,49 @@ impl Stand<'_> {
         };
         stand.alternate(group, |stand, index| {
             let Some(contender) = contenders.get(index) else {
-                return stand.plain(&world.far, job);
+                return Ok(stand.plain(&world.far, job)?.as_speed(job.bytes));
             };
             let part = contender.is_slow_far_away(what, direction);
             let bytes = match (what, part) {
                 (What::Large, true) => copiers::part_of(stand.files, job.bytes, PEERS_SHARE)?,
                 _ => job.bytes,
             };
-            let (mut sample, peak) = stand.once(contender, Job { bytes, part, ..job })?;
-            if what == What::Many {
-                let count = if part { PEERS_FILES.min(files) } else { files };
-                #[allow(clippy::cast_precision_loss)]
-                let count = count as f64;
-                sample.value = count / sample.value;
+            let spent = stand.once(contender, Job { bytes, part, ..job })?;
+            if what == What::Large {
+                return Ok(spent.as_speed(bytes));
             }
+            let count = if part { PEERS_FILES.min(files) } else { files };
+            let (mut sample, peak) = spent.as_time();
+            #[allow(clippy::cast_precision_loss)]
+            let count = count as f64;
+            sample.value = count / sample.value;
             Ok((sample, peak))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_copy_took_is_a_speed_or_a_time() {
+        let cpu = Cpu {
+            client: 1.0,
+            server: 3.0,
+        };
+        let spent = Spent {
+            seconds: 4.0,
+            cpu,
+            peak: Peak::default(),
+        };
+        let (speed, _) = spent.as_speed(512 << 20);
+        let for_a_gib = Cpu {
+            client: 2.0,
+            server: 6.0,
+        };
+        assert_eq!((speed.value, speed.cpu), (128.0, Some(for_a_gib)));
+        let (time, _) = spent.as_time();
+        assert_eq!((time.value, time.cpu), (4.0, Some(cpu)));
     }
 }

@@ -4,11 +4,11 @@
 use std::process::Stdio;
 use std::time::Instant;
 
-use super::{Job, Peak, Stand, trees};
+use super::{Job, Peak, Spent, Stand, trees};
 use crate::bench::figures::{Cpu, Entry, Part};
 use crate::bench::options::Direction;
 use crate::bench::roles;
-use crate::bench::rounds::{Miss, Sample};
+use crate::bench::rounds::Miss;
 use crate::bench::transfer::{self, same_bytes};
 use crate::bench::words::{Watch, Words, kill};
 use crate::lab::Place;
@@ -19,7 +19,7 @@ pub(super) fn entry() -> Entry {
 
 impl Stand<'_> {
     /// One copy from start to exit, with its far end at a place; compared.
-    pub(super) fn plain(&self, server: &Place, job: Job) -> Result<(Sample, Peak), Miss> {
+    pub(super) fn plain(&self, server: &Place, job: Job) -> Result<Spent, Miss> {
         let (sent, arrived) = (self.files.sent(), self.files.arrived());
         trees::remove(&arrived)?;
         let (near_way, far_way, near_file, far_file) = match job.direction {
@@ -54,15 +54,13 @@ impl Stand<'_> {
         if !same? {
             return Err("other bytes arrived than were sent".into());
         }
-        #[allow(clippy::cast_precision_loss)]
-        let mib = job.bytes as f64 / f64::from(1 << 20);
-        let sample = Sample {
-            value: mib / seconds,
-            cpu: Some(Cpu {
-                client: usage.total().as_secs_f64() / (mib / 1024.0),
-                server: far_usage.total().as_secs_f64() / (mib / 1024.0),
-            }),
-        };
-        Ok((sample, Peak::default()))
+        Ok(Spent {
+            seconds,
+            cpu: Cpu {
+                client: usage.total().as_secs_f64(),
+                server: far_usage.total().as_secs_f64(),
+            },
+            peak: Peak::default(),
+        })
     }
 }
