@@ -17,6 +17,7 @@ pub mod fixture;
 pub mod json;
 pub mod load;
 pub mod matrix;
+pub mod mounted;
 pub mod offers;
 pub mod peers;
 pub mod process;

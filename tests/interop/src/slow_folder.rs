@@ -6,12 +6,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::account::is_root;
+use crate::mounted::Mounted;
 use crate::scratch::Scratch;
 
 const DEVICE: &str = "/dev/fuse";
@@ -49,7 +50,7 @@ const SETS_SIZE: u32 = 1 << 3;
 /// It is there until this is dropped.
 #[derive(Debug)]
 pub struct SlowFolder {
-    path: PathBuf,
+    mounted: Mounted,
 }
 
 impl SlowFolder {
@@ -72,15 +73,9 @@ impl SlowFolder {
         std::fs::create_dir_all(&path).map_err(|error| error.to_string())?;
         let copy = device.try_clone().map_err(|error| error.to_string())?;
         let options = "fd=0,rootmode=40000,user_id=0,group_id=0,allow_other";
-        let output = Command::new("mount")
-            .args(["-i", "-t", "fuse", "-o", options, "slow"])
-            .arg(&path)
-            .stdin(Stdio::from(copy))
-            .output()
-            .map_err(|error| format!("mount: {error}"))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-        }
+        let mut mount = Command::new("mount");
+        mount.args(["-i", "-t", "fuse", "-o", options, "slow"]);
+        let mounted = Mounted::at(&path, mount.stdin(Stdio::from(copy)))?;
         let mut answers = Answers {
             device,
             delay,
@@ -92,19 +87,13 @@ impl SlowFolder {
         };
         // It ends when nothing is mounted any more.
         thread::spawn(move || while answers.next().is_some() {});
-        Ok(Self { path })
+        Ok(Self { mounted })
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for SlowFolder {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        self.mounted.path()
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use interop::account::is_root;
 use interop::matrix::noise;
+use interop::mounted::Mounted;
 use interop::peers::ours::{self, Kind, couples};
 use interop::process::{Background, COMMAND_LIMIT, Input, Outcome, installed, tool};
 use interop::report::skipped;
@@ -186,23 +187,6 @@ fn a_copy_that_is_killed_leaves_a_prefix_and_is_gone_on_with() {
     });
 }
 
-/// A file system that goes with its owner, also when a test fails.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn at(folder: &Path, arguments: &[&str]) -> Option<Self> {
-        let status = Command::new("mount").args(arguments).arg(folder).status();
-        let mounted = status.is_ok_and(|status| status.success());
-        mounted.then(|| Self(folder.to_owned()))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_named_and_leaves_a_prefix() {
     if !is_root() {
@@ -211,10 +195,12 @@ fn a_full_disk_is_named_and_leaves_a_prefix() {
     each_server(|site, scratch| {
         let small = scratch.join("small");
         fs::create_dir(&small).unwrap();
-        let Some(mounted) = Mounted::at(&small, &["-t", "tmpfs", "-o", "size=2m", "none"]) else {
-            return skipped("a full disk", &"nothing can be mounted");
-        };
-        there_is_no_room(site, scratch, &mounted, "No space left on device");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=2m", "none"]);
+        match Mounted::at(&small, &mut mount) {
+            Ok(small) => there_is_no_room(site, scratch, &small, "No space left on device"),
+            Err(why) => skipped("a full disk", &why),
+        }
     });
 }
 
@@ -222,7 +208,7 @@ fn a_full_disk_is_named_and_leaves_a_prefix() {
 fn there_is_no_room(site: &Site, scratch: &Scratch, small: &Mounted, words: &str) {
     let content = bytes(6_000_000);
     let from = scratch.write("from", &content);
-    let to = small.0.join("to");
+    let to = small.path().join("to");
     for (source, target) in [(here(&from), there(&to)), (there(&from), here(&to))] {
         let outcome = scp(site, &[&source, &target]);
         let part = fs::read(&to).unwrap();
@@ -247,8 +233,7 @@ fn with_quota(scratch: &Scratch) -> Result<Mounted, String> {
     fs::create_dir(&folder).map_err(|why| why.to_string())?;
     let (image, at) = (here(&image), here(&folder));
     tool(&mkfs, &["-q", &image])?;
-    let mounted = Mounted::at(&folder, &["-o", "loop", &image]);
-    let mounted = mounted.ok_or("nothing can be mounted")?;
+    let mounted = Mounted::at(&folder, Command::new("mount").args(["-o", "loop", &image]))?;
     tool(&btrfs, &["quota", "enable", &at])?;
     tool(&btrfs, &["qgroup", "limit", "4M", &at])?;
     Ok(mounted)
