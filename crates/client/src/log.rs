@@ -227,6 +227,7 @@ macro_rules! at_level {
     };
 }
 
+at_level!(fatal, Fatal, $);
 at_level!(error, Error, $);
 at_level!(info, Info, $);
 at_level!(verbose, Verbose, $);

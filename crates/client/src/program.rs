@@ -23,7 +23,7 @@ use crate::flags::{self, Action, Flags, Setting, destination, query};
 use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
 use crate::local::{self, Here};
-use crate::log::{self, Level, debug1, error, info};
+use crate::log::{self, Level, debug1, error, fatal, info};
 use crate::login_cache::LoginCache;
 use crate::prompt::Person;
 use crate::session::{AnyLocalEnd, FAILURE, Plan, Reach, Session, StdioFlags, Streams, What};
@@ -81,7 +81,7 @@ fn exit_code(outcome: Result<i32, ClientError>) -> i32 {
         Ok(code) => code,
         Err(ClientError::Said) => FAILURE,
         Err(reason) => {
-            error!("{reason}");
+            fatal!("{reason}");
             FAILURE
         }
     }

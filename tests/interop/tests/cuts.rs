@@ -246,13 +246,14 @@ impl Place {
 
 /// A copy behind which the network stands still, and what it says at its end.
 fn stall(place: &Place, how: How, up: bool) {
-    const ALIVE: [&str; 2] = ["-oServerAliveInterval=1", "-oServerAliveCountMax=2"];
+    // Why a copy failed is said by those that are quiet, too.
+    const OPTIONS: [&str; 3] = ["-q", "-oServerAliveInterval=1", "-oServerAliveCountMax=2"];
     let scratch = Scratch::new();
     let content = noise(4 << 20);
     let from = scratch.write("from", &content);
     let to = scratch.join("to");
     place.relay.stall_behind(1 << 20);
-    let outcome = place.copy_with(&ALIVE, how, up, false, &from, &to);
+    let outcome = place.copy_with(&OPTIONS[usize::from(up)..], how, up, false, &from, &to);
     place.relay.never_cut();
     place.site.running.daemon.comes_to_rest();
     let what = format!("{how:?}, up {up}: {}", outcome.summary());

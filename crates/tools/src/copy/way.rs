@@ -23,6 +23,8 @@ pub(crate) struct Way {
     pub(crate) subsystem: Option<OsString>,
     /// Messages of the way.
     pub(crate) verbose: bool,
+    /// `-q`: no messages of the way, but why it ends.
+    pub(crate) quiet: bool,
     /// A person types commands: an interrupt is for one of these, not for the connection.
     pub(crate) interactive: bool,
 }
@@ -62,6 +64,13 @@ impl Way {
             "-oRemoteCommand=none",
             "-oRequestTTY=no",
         ]);
+        if self.quiet {
+            // Ours says why a connection ends, which is no chatter. Another's gets the flag.
+            command.arg(match self.program {
+                None => "-oLogLevel=FATAL",
+                Some(_) => "-q",
+            });
+        }
         command.args(&self.options);
         Ok(command)
     }

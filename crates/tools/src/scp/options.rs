@@ -145,7 +145,7 @@ impl Flags for Options {
             b'p' => self.copy.preserve = true,
             b'q' => {
                 self.quiet = true;
-                self.pass("-q");
+                self.way.quiet = true;
             }
             b'R' => self.remote_to_remote = true,
             b'r' => self.copy.recursive = true,

@@ -76,7 +76,7 @@ impl Flags for Options {
             b'N' => self.not_quiet = true,
             b'q' => {
                 self.quiet = true;
-                self.pass("-q");
+                self.way.quiet = true;
             }
             b'v' => {
                 self.verbose = self.verbose.saturating_add(1);
