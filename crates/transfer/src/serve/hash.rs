@@ -1,7 +1,14 @@
 //! `hash-range` (docs/PROTOCOL.md): BLAKE3 of a range of a file, as a whole or by blocks.
+//!
+//! The blocks of a long range are taken one by one by whoever is free: this thread, slice by slice
+//! beside the requests, and helpers, where there are processors for them.
 
+use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sftp::Code;
 use sftp::extension::HashRange;
@@ -10,25 +17,25 @@ use sftp::own::{HASH_BYTES, Hashes, MAX_HASH_BLOCKS, MIN_HASH_BLOCK_BYTES};
 use sys::fs::content;
 
 use super::status::Failed;
-use super::{Buffers, Done, Job, Level, Outbox, Serve, Slice, shown};
+use super::{Buffers, Done, Job, Level, Outbox, STEP_BYTES, Serve, Slice, shown};
+use crate::source::hash::{READ_BYTES, threads};
 
 /// Bytes that are hashed in one slice.
 const SLICE_BYTES: usize = 1 << 20;
-/// Bytes of one read: what fits in a core's cache.
-const READ_BYTES: usize = 128 * 1024;
+/// A shorter range, bytes, has been hashed before a helper is there.
+const LEAST_SHARED_BYTES: u64 = 32 << 20;
+/// How long a slice waits for the helpers' last blocks: others have their turn in between.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Helpers at work in this process, whatever the number of its channels and ranges.
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
 /// A range that is being hashed.
 pub(super) struct Hash {
     pub(super) id: u32,
-    fd: Arc<OwnedFd>,
-    offset: u64,
-    left: u64,
-    block_len: u64,
-    /// Of the block that has begun.
-    block_left: u64,
-    hasher: blake3::Hasher,
-    hashed: u64,
-    hashes: Vec<u8>,
+    range: Arc<Range>,
+    /// What this thread hashes.
+    block: Option<Block>,
     buffer: Vec<u8>,
 }
 
@@ -40,50 +47,229 @@ impl Hash {
     ) -> Result<Slice, Failed> {
         let mut done = 0;
         while done < SLICE_BYTES {
-            let wanted = self.left.min(self.block_left).min(READ_BYTES as u64);
-            let room = usize::try_from(wanted).unwrap_or(READ_BYTES);
-            let room = self.buffer.get_mut(..room).unwrap_or_default();
-            let count = if room.is_empty() {
-                0
-            } else {
-                content::read_at(&*self.fd, room, self.offset)?
+            let Some(block) = self.block.take().or_else(|| self.range.begin_block()) else {
+                if self.range.wait(PATIENCE) {
+                    return self.answer(out, buffers);
+                }
+                return Ok(Slice::More(STEP_BYTES));
             };
-            if count == 0 {
-                return Ok(self.answer(out, buffers));
-            }
-            self.hasher.update(room.get(..count).unwrap_or_default());
-            let count_bytes = count as u64;
-            self.offset = self.offset.saturating_add(count_bytes);
-            self.hashed += count_bytes;
-            self.left -= count_bytes.min(self.left);
-            self.block_left -= count_bytes.min(self.block_left);
+            let (count, block) = self.range.go_on(block, &mut self.buffer);
+            self.block = block;
             done += count;
-            if self.block_left == 0 {
-                self.end_block();
-            }
         }
         Ok(Slice::More(done))
     }
 
-    fn end_block(&mut self) {
-        self.hashes
-            .extend_from_slice(self.hasher.finalize().as_bytes());
-        self.hasher.reset();
-        self.block_left = self.block_len;
-    }
-
-    fn answer(&mut self, out: &mut Outbox, buffers: &mut dyn Buffers) -> Slice {
-        if self.block_left < self.block_len || self.hashes.is_empty() {
-            self.end_block();
-        }
-        let hashes = Hashes {
-            len: self.hashed,
-            hashes: &self.hashes,
+    fn answer(&self, out: &mut Outbox, buffers: &mut dyn Buffers) -> Result<Slice, Failed> {
+        let mut state = self.range.state();
+        let (blocks, hashed) = match state.end.take() {
+            // A block without a byte is none, but for the first.
+            Some(End { index, hashed }) => {
+                let hashed = hashed?;
+                let is_empty = index > 0 && hashed == self.range.begin_of(index);
+                (if is_empty { index } else { index + 1 }, hashed)
+            }
+            None => (self.range.blocks, self.range.len),
         };
-        let mut message = Vec::with_capacity(self.hashes.len() + 64);
+        let hashes_len = blocks.saturating_mul(HASH_BYTES);
+        let hashes = Hashes {
+            len: hashed,
+            hashes: state.hashes.get(..hashes_len).unwrap_or_default(),
+        };
+        let mut message = Vec::with_capacity(hashes_len + 64);
         encode_extended(self.id, &mut message, |fields| hashes.write(fields));
         out.put(&message, buffers);
-        Slice::Answered
+        Ok(Slice::Answered)
+    }
+}
+
+impl Drop for Hash {
+    /// Helpers end behind the read that they are in. They are not waited for: a disk may hang.
+    fn drop(&mut self) {
+        self.range.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What all who hash a range share.
+struct Range {
+    fd: Arc<OwnedFd>,
+    offset: u64,
+    len: u64,
+    block_len: u64,
+    /// One at least.
+    blocks: usize,
+    /// Nobody wants it any more.
+    over: AtomicBool,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+/// How far they have come.
+struct State {
+    /// The next block that nobody has begun; blocks are begun in order.
+    next: usize,
+    /// Blocks that have begun and not ended.
+    under_way: usize,
+    /// One for each block, with zeros for those that have not ended.
+    hashes: Vec<u8>,
+    /// Where the range ends before its last byte.
+    end: Option<End>,
+}
+
+/// The first block that cannot be read whole.
+struct End {
+    index: usize,
+    /// Bytes of the range until there, or why they cannot be read.
+    hashed: io::Result<u64>,
+}
+
+/// A block that is being hashed.
+struct Block {
+    index: usize,
+    /// Of the next byte, in the file.
+    at: u64,
+    left: u64,
+    hasher: blake3::Hasher,
+}
+
+impl Range {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a block begins, bytes from the range's beginning.
+    fn begin_of(&self, index: usize) -> u64 {
+        (index as u64).saturating_mul(self.block_len)
+    }
+
+    fn begin_block(&self) -> Option<Block> {
+        let mut state = self.state();
+        // Behind the first that could not be read whole nothing counts.
+        if state.next >= self.blocks || state.end.is_some() {
+            return None;
+        }
+        let index = state.next;
+        state.next += 1;
+        state.under_way += 1;
+        drop(state);
+        let begin = self.begin_of(index);
+        Some(Block {
+            index,
+            at: self.offset.saturating_add(begin),
+            left: self.block_len.min(self.len.saturating_sub(begin)),
+            hasher: blake3::Hasher::new(),
+        })
+    }
+
+    /// Hashes the next bytes of a block, as many as the buffer holds; gives their number and the
+    /// block, if it goes on.
+    fn go_on(&self, mut block: Block, buffer: &mut [u8]) -> (usize, Option<Block>) {
+        let max = usize::try_from(block.left).unwrap_or(usize::MAX);
+        let max = max.min(buffer.len());
+        let room = buffer.get_mut(..max).unwrap_or_default();
+        if room.is_empty() {
+            self.end_block(&block, ControlFlow::Continue(()));
+            return (0, None);
+        }
+        match content::read_at(&*self.fd, room, block.at) {
+            Ok(0) => {
+                let end = block.at.saturating_sub(self.offset);
+                self.end_block(&block, ControlFlow::Break(Ok(end)));
+                (0, None)
+            }
+            Ok(count) => {
+                block.hasher.update(room.get(..count).unwrap_or_default());
+                block.at = block.at.saturating_add(count as u64);
+                block.left = block.left.saturating_sub(count as u64);
+                if block.left > 0 {
+                    return (count, Some(block));
+                }
+                self.end_block(&block, ControlFlow::Continue(()));
+                (count, None)
+            }
+            Err(error) => {
+                self.end_block(&block, ControlFlow::Break(Err(error)));
+                (0, None)
+            }
+        }
+    }
+
+    /// A block has ended: whole, or (`Break`) the range ends in it or with an error.
+    fn end_block(&self, block: &Block, how: ControlFlow<io::Result<u64>>) {
+        let hash = block.hasher.finalize();
+        let mut state = self.state();
+        state.under_way = state.under_way.saturating_sub(1);
+        let at = block.index.saturating_mul(HASH_BYTES);
+        if let Some(room) = state.hashes.get_mut(at..at.saturating_add(HASH_BYTES)) {
+            room.copy_from_slice(hash.as_bytes());
+        }
+        let index = block.index;
+        if let ControlFlow::Break(hashed) = how
+            && state.end.as_ref().is_none_or(|end| index < end.index)
+        {
+            state.end = Some(End { index, hashed });
+        }
+        drop(state);
+        self.ended.notify_all();
+    }
+
+    /// Waits until all blocks that have begun have ended; false when they have not yet.
+    fn wait(&self, patience: Duration) -> bool {
+        let state = self.state();
+        let waited = self
+            .ended
+            .wait_timeout_while(state, patience, |state| state.under_way > 0);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.under_way == 0
+    }
+
+    /// What a helper does.
+    fn help(&self) {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut begun = None;
+        while !self.over.load(Ordering::Relaxed) {
+            let Some(block) = begun.take().or_else(|| self.begin_block()) else {
+                return;
+            };
+            (_, begun) = self.go_on(block, &mut buffer);
+        }
+    }
+}
+
+/// One of the process's helpers.
+struct Helper;
+
+impl Helper {
+    /// None when there are `max` already.
+    fn begin(max: usize) -> Option<Self> {
+        let more = |count: usize| (count < max).then_some(count + 1);
+        let counted = HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.is_ok().then(|| Self)
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        HELPERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Starts helpers for a long range. Without them it takes longer, and that is all.
+fn call_helpers(range: &Arc<Range>, threads: usize) {
+    let max = threads.saturating_sub(1);
+    for _ in 0..max.min(range.blocks.saturating_sub(1)) {
+        let Some(helper) = Helper::begin(max) else {
+            return;
+        };
+        let range = range.clone();
+        let thread = std::thread::Builder::new().name("hash".to_owned());
+        let started = thread.spawn(move || {
+            range.help();
+            drop(helper);
+        });
+        if started.is_err() {
+            return;
+        }
     }
 }
 
@@ -96,7 +282,7 @@ impl Serve {
             self.log.line(Level::Debug1, &line);
         }
         let size = content::info(&*fd)?.size;
-        let left = request.len.min(size.saturating_sub(request.offset));
+        let len = request.len.min(size.saturating_sub(request.offset));
         let block_len = match request.block_len {
             0 => u64::MAX,
             len if len < MIN_HASH_BLOCK_BYTES => {
@@ -104,22 +290,35 @@ impl Serve {
             }
             len => len,
         };
-        let blocks = left.div_ceil(block_len);
+        let blocks = len.div_ceil(block_len).max(1);
         if blocks > MAX_HASH_BLOCKS {
             return Err(Failed::new(Code::FAILURE, "too many blocks for one answer"));
         }
-        let room = usize::try_from(blocks).unwrap_or(0) * HASH_BYTES;
-        self.begin_job(Job::Hash(Box::new(Hash {
-            id,
+        let blocks = usize::try_from(blocks).unwrap_or(1);
+        let range = Arc::new(Range {
             fd,
             offset: request.offset,
-            left,
+            len,
             block_len,
-            block_left: block_len,
-            hasher: blake3::Hasher::new(),
-            hashed: 0,
-            hashes: Vec::with_capacity(room.max(HASH_BYTES)),
+            blocks,
+            over: AtomicBool::new(false),
+            state: Mutex::new(State {
+                next: 0,
+                under_way: 0,
+                hashes: vec![0; blocks.saturating_mul(HASH_BYTES)],
+                end: None,
+            }),
+            ended: Condvar::new(),
+        });
+        self.begin_job(Job::Hash(Box::new(Hash {
+            id,
+            range: range.clone(),
+            block: None,
             buffer: vec![0; READ_BYTES],
-        })))
+        })))?;
+        if len >= LEAST_SHARED_BYTES {
+            call_helpers(&range, self.hash_threads.unwrap_or_else(threads));
+        }
+        Ok(())
     }
 }

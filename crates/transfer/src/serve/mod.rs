@@ -155,6 +155,8 @@ pub struct Serve {
     out: Outbox,
     /// Attributes carry nanoseconds.
     exact_times: bool,
+    /// None: as many as the processors allow.
+    hash_threads: Option<usize>,
     input_ended: bool,
     /// Bytes moved in this call of [`Serve::work`].
     moved: usize,
@@ -188,6 +190,7 @@ impl Serve {
             names: Names::default(),
             out: Outbox::new(),
             exact_times: false,
+            hash_threads: None,
             input_ended: false,
             moved: 0,
             scratch: Vec::new(),

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use sftp::own::HASH_BYTES;
 
 /// Bytes read at once: what fits in a core's cache.
-const READ_BYTES: usize = 128 << 10;
+pub(crate) const READ_BYTES: usize = 128 << 10;
 /// Threads that hash one range, at most: more would wait for memory. Half of the processors are
 /// left to others, who may hash as well: the other end may be on this machine.
 const MAX_THREADS: usize = 8;
@@ -34,14 +34,19 @@ pub fn begin(file: impl Borrow<File> + Send + Sync + 'static, len: u64, block_le
     Hashing(thread.spawn(move || by_many(file.borrow(), len, block_len)))
 }
 
+/// On how many threads this process may hash one range.
+pub(crate) fn threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, MAX_THREADS)
+}
+
 /// The hash of each block, as [`blocks`] gives them: each thread takes a part of the range that
 /// begins with a block.
 fn by_many(file: &File, len: u64, block_len: u64) -> io::Result<Vec<u8>> {
     if block_len == 0 {
         return blocks(file, 0, len, block_len);
     }
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let count = u64::try_from((processors / 2).clamp(1, MAX_THREADS)).unwrap_or(1);
+    let count = u64::try_from(threads()).unwrap_or(1);
     let blocks_each = len.div_ceil(block_len).div_ceil(count);
     let part = blocks_each.saturating_mul(block_len);
     if part >= len {
