@@ -11,13 +11,15 @@ use packet::PacketBuf;
 use sftp::extension::{self, Extended, Limits};
 use sftp::frame::Splitter;
 use sftp::message::{Init, Reply, Request, open_flag, request};
-use sftp::own::{self, Hashes};
+use sftp::own;
 use sftp::server::Permits;
 use sftp::{Attributes, Code, ExactTimes, Timestamp};
 use sys::fs::Place;
 
 use super::*;
 use crate::scratch::Scratch;
+
+mod hashing;
 
 /// Buffers of this many bytes.
 struct Plain(usize);
@@ -442,163 +444,6 @@ fn a_range_is_sent_as_data_after_data_and_holes_are_told() {
     if allocated < 1 << 20 {
         assert!(sent < 1 << 20, "{sent} bytes sent of {allocated}");
     }
-}
-
-#[test]
-fn ranges_are_hashed_as_a_whole_and_by_blocks() {
-    let scratch = Scratch::new();
-    let bytes = noise(5 << 18);
-    fs::write(scratch.join("file"), &bytes).unwrap();
-    let mut client = Client::at(&scratch);
-    let handle = client.open(b"file", open_flag::READ);
-    let mut hash = |offset, len, block_len| {
-        let request = extension::HashRange {
-            handle: &handle,
-            offset,
-            len,
-            block_len,
-        };
-        client.extended(Extended::HashRange(request))
-    };
-    let hash_of = |bytes: &[u8]| blake3::hash(bytes).as_bytes().to_vec();
-    for (offset, len, block, expected_len, expected) in [
-        (0, u64::MAX, 0, bytes.len(), hash_of(&bytes)),
-        (100, 1000, 0, 1000, hash_of(&bytes[100..1100])),
-        (1 << 30, 10, 0, 0, hash_of(b"")),
-        (
-            0,
-            u64::MAX,
-            1 << 20,
-            bytes.len(),
-            [hash_of(&bytes[..1 << 20]), hash_of(&bytes[1 << 20..])].concat(),
-        ),
-    ] {
-        let Answer::Extended(fields) = hash(offset, len, block) else {
-            panic!("no EXTENDED_REPLY");
-        };
-        let hashes = Hashes::decode(&fields).unwrap();
-        assert_eq!(hashes.len, expected_len as u64);
-        assert_eq!(hashes.hashes, expected);
-    }
-    assert!(matches!(hash(0, 1, 1), Answer::Status(Code::FAILURE, _)));
-}
-
-/// Helpers are counted for the whole process: one test at a time.
-static HELPERS: Mutex<()> = Mutex::new(());
-
-#[test]
-fn helpers_come_to_the_same_hashes_as_one_thread() {
-    let _alone = HELPERS.lock();
-    let scratch = Scratch::new();
-    // Long enough for helpers; the last block is short.
-    let bytes = noise((34 << 20) + 5);
-    fs::write(scratch.join("file"), &bytes).unwrap();
-    fs::write(scratch.join("unreadable"), &bytes).unwrap();
-    let blocks = |len: usize, block_len: usize| -> Vec<u8> {
-        let chunks = bytes[..len].chunks(block_len);
-        chunks.flat_map(|b| *blake3::hash(b).as_bytes()).collect()
-    };
-    for threads in [1, 2, 4, 8] {
-        let mut client = Client::at(&scratch);
-        client.serve.hash_threads = Some(threads);
-        let handle = client.open(b"file", open_flag::READ);
-        let request = |block_len: usize| {
-            Extended::HashRange(extension::HashRange {
-                handle: &handle,
-                offset: 0,
-                len: u64::MAX,
-                block_len: block_len as u64,
-            })
-        };
-        for block_len in [1 << 16, 4 << 20, 40 << 20] {
-            let Answer::Extended(fields) = client.extended(request(block_len)) else {
-                panic!("no EXTENDED_REPLY");
-            };
-            let hashes = Hashes::decode(&fields).unwrap();
-            assert_eq!(hashes.len, bytes.len() as u64);
-            assert!(hashes.hashes == blocks(bytes.len(), block_len), "{threads}");
-        }
-        // One that is cut while it is hashed ends where it was cut, or where it ended.
-        let file = fs::File::options().write(true).open(scratch.join("file"));
-        let file = file.unwrap();
-        let cut = (5 << 20) + 100;
-        client.send(&Request::Extended(request(1 << 16)));
-        client.work_once();
-        file.set_len(cut as u64).unwrap();
-        let (_, answer) = client.answers().remove(0);
-        let Answer::Extended(fields) = answer else {
-            panic!("no EXTENDED_REPLY");
-        };
-        let hashes = Hashes::decode(&fields).unwrap();
-        let len = usize::try_from(hashes.len).unwrap();
-        assert!(len >= cut, "{len}");
-        assert_eq!(hashes.hashes.len(), len.div_ceil(1 << 16) * own::HASH_BYTES);
-        let whole = blocks(5 << 20, 1 << 16);
-        assert!(hashes.hashes.starts_with(&whole), "{threads}: {len}");
-        fs::write(scratch.join("file"), &bytes).unwrap();
-
-        let write_only = client.open(b"unreadable", open_flag::WRITE);
-        let request = Extended::HashRange(extension::HashRange {
-            handle: &write_only,
-            offset: 0,
-            len: u64::MAX,
-            block_len: 1 << 16,
-        });
-        // EBADF, in OpenSSH's codes.
-        let answer = client.extended(request);
-        assert!(
-            matches!(answer, Answer::Status(Code::NO_SUCH_FILE, _)),
-            "{answer:?}"
-        );
-    }
-}
-
-#[test]
-fn helpers_end_with_their_range() {
-    let _alone = HELPERS.lock();
-    let scratch = Scratch::new();
-    let file = fs::File::create(scratch.join("file")).unwrap();
-    // Holes: hashing them takes minutes.
-    file.set_len(1 << 40).unwrap();
-    let mut client = Client::at(&scratch);
-    client.serve.hash_threads = Some(4);
-    let handle = client.open(b"file", open_flag::READ);
-    let path = fs::canonicalize(scratch.join("file")).unwrap();
-    let holders = || {
-        let fds = fs::read_dir("/proc/self/fd").unwrap();
-        let links = fds.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
-        links.filter(|link| *link == path).count()
-    };
-    let helpers = || {
-        let tasks = fs::read_dir("/proc/self/task").unwrap();
-        let names = tasks.filter_map(|task| fs::read(task.unwrap().path().join("comm")).ok());
-        names.filter(|name| name == b"hash\n").count()
-    };
-    let wait = |holds: &dyn Fn() -> bool| {
-        let begun = std::time::Instant::now();
-        while !holds() {
-            assert!(begun.elapsed() < std::time::Duration::from_secs(60));
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-    };
-    // Those of another test.
-    wait(&|| helpers() == 0);
-    drop(file);
-    client.send(&Request::Extended(Extended::HashRange(
-        extension::HashRange {
-            handle: &handle,
-            offset: 0,
-            len: u64::MAX,
-            block_len: 1 << 28,
-        },
-    )));
-    client.work_once();
-    // A thread names itself.
-    wait(&|| helpers() == 3);
-    assert_eq!(holders(), 1);
-    drop(client);
-    // The file is closed when the last of them has ended.
-    wait(&|| helpers() == 0 && holders() == 0);
 }
 
 #[test]
