@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::figures::{Emit, Entry, Group, Part, Per, Unit};
@@ -42,20 +42,29 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
         (What::Silent, "server, a connection that says nothing"),
     ];
     for (what, title) in rows {
-        let (suites, entries): (Vec<usize>, Vec<_>) = bench.served().into_iter().unzip();
+        let (suites, mut entries): (Vec<usize>, Vec<_>) = bench.served().into_iter().unzip();
+        let mut notes = vec![format!(
+            "PSS of {sessions} at once, divided by their number; neither listener nor command, nor what waits for more connections"
+        )];
+        if what == What::Session {
+            entries.push(Entry::new("no SSH", Part::Limit));
+            notes.push(
+                "no SSH: two programs that need the C library alone and do nothing (cat)".into(),
+            );
+        }
         let group = Group {
             row: Row::Idle.name(),
             title: title.into(),
             unit: Unit::Kib,
             per: Per::Login,
             entries,
-            notes: vec![format!(
-                "PSS of {sessions} at once, divided by their number; neither listener nor command, nor what waits for more connections"
-            )],
+            notes,
         };
         emit(
             bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-                let server = *suites.get(index).ok_or("no such entry")?;
+                let Some(server) = suites.get(index).copied() else {
+                    return empty_programs(sessions);
+                };
                 let suite = bench.suites.get(server).ok_or("no such suite")?;
                 let mut lab =
                     bench.lab(server, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
@@ -158,6 +167,23 @@ fn waiting(
         }
         What::Session | What::Silent => of_server(lab, sessions),
     }
+}
+
+/// What two empty programs for each of `sessions` have: as many processes as a session of ours.
+fn empty_programs(sessions: usize) -> Result<Sample, Miss> {
+    let mut programs = Clients::default();
+    for _ in 0..sessions * 2 {
+        let mut program = Command::new("cat");
+        program
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        programs.0.push(program.spawn()?);
+    }
+    std::thread::sleep(REST);
+    let pids: Vec<u32> = programs.0.iter().map(Child::id).collect();
+    shared_out(&pids, sessions)
 }
 
 fn silent(suite: &Suite, lab: &Lab, sessions: usize) -> Result<Sample, Miss> {

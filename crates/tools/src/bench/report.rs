@@ -159,7 +159,7 @@ fn group_as_json(group: &Group) -> Json {
         }
         for (key, part) in [
             ("times_the_peer", Part::Peer),
-            ("times_plain_tcp", Part::Limit),
+            ("times_the_limit", Part::Limit),
         ] {
             if let Some(ratio) = group.ratio(entry, part) {
                 pairs.push((key, Json::Number(ratio)));

@@ -1,7 +1,9 @@
 //! `login`: `ssh host true`, from the client's start to its exit, alone and many at once, and what
-//! it costs both ends; with less of the CPU in [`tiers`], and without the login in [`handshake`].
+//! it costs both ends; with less of the CPU in [`tiers`], without the login in [`handshake`], and
+//! without SSH in [`starts`].
 
 mod handshake;
+mod starts;
 mod tiers;
 
 use std::process::Stdio;
@@ -65,7 +67,8 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
 }
 
 fn one_by_one(bench: &Bench) -> Group {
-    let (visits, entries) = visits(bench, &[COLD]);
+    let (visits, mut entries) = visits(bench, &[COLD]);
+    entries.push(starts::entry());
     let mut labs: Vec<Result<Lab, String>> = visits
         .iter()
         .map(|visit| bench.lab(visit.chain.server, &bench.servers, "MaxStartups 1000"))
@@ -79,11 +82,12 @@ fn one_by_one(bench: &Bench) -> Group {
         notes: vec![
             "from the client's start to its exit; the server runs on".into(),
             "cold: without what the last login taught (LoginCache no)".into(),
+            starts::NOTE.into(),
         ],
     };
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
         let (Some(visit), Some(lab)) = (visits.get(index), labs.get_mut(index)) else {
-            return Err("no such chain".into());
+            return starts::once();
         };
         let suite = bench
             .suites
