@@ -86,13 +86,14 @@ impl Suite {
     }
 
     /// A suite by its programs' names in one directory or its `bin` and `sbin`: OpenSSH's, HPN-SSH's
-    /// (with `hpn` in front of each) or dropbear's.
+    /// (with `hpn` in front of each) or dropbear's; of both the one that it is named after.
     pub(crate) fn in_directory(name: &str, directory: &str) -> Result<Self, String> {
         // A server that executes itself again wants to have been called by its whole path.
         let directory = std::path::absolute(directory).map_err(|error| error.to_string())?;
         let directories = ["", "bin", "sbin"].map(|part| directory.join(part));
         let ssh = Self::openssh_in(name, &directories);
         match (ssh, Self::dropbear_in(name, &directories)) {
+            (Ok(_), Ok(suite)) if name.to_ascii_lowercase().contains("dropbear") => Ok(suite),
             (Ok(suite), _) | (Err(_), Ok(suite)) => Ok(suite),
             (Err(why), Err(_)) => Err(why),
         }
@@ -348,5 +349,17 @@ mod tests {
     fn a_folder_without_programs_is_refused_with_the_program_that_is_missing() {
         let why = Suite::in_directory("new", "/proc/self/fd").unwrap_err();
         assert!(why.contains("new: no ssh in /proc/self/fd"), "{why}");
+    }
+
+    #[test]
+    fn of_two_suites_in_a_folder_the_name_chooses() {
+        let folder = super::super::Directory::new(&std::env::temp_dir()).unwrap();
+        for name in ["ssh", "sshd", "dbclient", "dropbear", "dropbearconvert"] {
+            std::os::unix::fs::symlink("/bin/true", folder.path().join(name)).unwrap();
+        }
+        let path = folder.path().to_str().unwrap();
+        let kind = |name| Suite::in_directory(name, path).unwrap().kind;
+        assert_eq!(kind("Dropbear-2022"), Kind::Dropbear);
+        assert_eq!(kind("anything"), Kind::OpenSsh);
     }
 }

@@ -179,11 +179,19 @@ fn take(
         };
         let bytes = u64::try_from(len).unwrap_or(u64::MAX);
         match direction.due(path, Instant::now(), bytes) {
-            Some(due) => queue.push_back(Packet { due, len, buffer }),
+            Some(due) => join(queue, Packet { due, len, buffer }),
             None => spare.push(buffer),
         }
     }
     Ok(())
+}
+
+/// Puts a packet where its time is: what left before the path became shorter may arrive later, and
+/// does not hold it up.
+fn join(queue: &mut VecDeque<Packet>, packet: Packet) {
+    let later = |other: &&Packet| other.due > packet.due;
+    let overtaken = queue.iter().rev().take_while(later).count();
+    queue.insert(queue.len() - overtaken, packet);
 }
 
 /// Writes what is due.
@@ -245,6 +253,19 @@ mod tests {
         );
         assert_eq!(due(9000, 1), None);
         assert!(due(12_000, 1).is_some());
+    }
+
+    #[test]
+    fn what_is_sent_over_a_shorter_path_overtakes() {
+        let now = Instant::now();
+        let mut queue = VecDeque::new();
+        for (due_ms, len) in [(100, 1), (100, 2), (25, 3), (25, 4), (200, 5)] {
+            let due = now + Duration::from_millis(due_ms);
+            let buffer = Vec::new();
+            join(&mut queue, Packet { due, len, buffer });
+        }
+        let order: Vec<usize> = queue.iter().map(|packet| packet.len).collect();
+        assert_eq!(order, [3, 4, 1, 2, 5]);
     }
 
     #[test]
