@@ -189,6 +189,7 @@ pub(crate) fn plain_reason(error: &std::io::Error) -> String {
 fn prepare(socket: &OwnedFd, options: &ClientOptions) {
     // A passed descriptor may be no TCP socket at all; then these fail without harm.
     let _ = sys::socket::set_nodelay(socket.as_fd(), true);
+    let _ = sys::socket::unpace_loopback(socket);
     if options.tcp_keep_alive {
         let _ = sys::socket::set_keepalive(socket.as_fd(), true);
     }

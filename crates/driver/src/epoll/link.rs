@@ -79,8 +79,6 @@ impl Link {
         if let Some(write) = &write {
             sys::io::set_nonblocking(write, true)?;
         }
-        // Not every stream is TCP, and none needs this to work.
-        let _ = sys::socket::unpace_loopback(&read);
         let pace = Pace::new();
         // A pipe, or a socket of another kind, holds little anyway.
         let socket = write.as_ref().unwrap_or(&read);

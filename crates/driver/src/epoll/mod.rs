@@ -187,7 +187,8 @@ impl std::fmt::Debug for Driver {
 
 impl Driver {
     /// Joins `connection` to its socket; `write` is given where two descriptors make the
-    /// connection (ProxyCommand's pipes). Both become non-blocking.
+    /// connection (ProxyCommand's pipes). Both become non-blocking. The options of a socket
+    /// are set by whoever made or accepted it (`TCP_NODELAY`, [`sys::socket::unpace_loopback`]).
     ///
     /// # Errors
     /// From epoll or fcntl.

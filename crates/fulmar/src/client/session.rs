@@ -83,8 +83,6 @@ impl Session {
         mut config: Config,
     ) -> Result<Self, Error> {
         let socket = stream.into();
-        // Only TCP has it; other streams do not hold small writes back.
-        let _ = sys::socket::set_nodelay(&socket, true);
         prefer_known(&mut config, host, port);
         let connection = Connection::client(config.transport.clone(), sys::time::monotonic_ms())?;
         let banner = Arc::new(Mutex::new(String::new()));

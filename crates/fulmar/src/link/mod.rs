@@ -178,6 +178,9 @@ pub(crate) struct Core {
 impl Core {
     /// The thread's side of `seed` over a socket. To be called on the thread that runs it.
     fn new(seed: Seed, socket: OwnedFd, connection: Connection) -> io::Result<Self> {
+        // Only TCP has them; other streams neither hold small writes back nor pace.
+        let _ = sys::socket::set_nodelay(&socket, true);
+        let _ = sys::socket::unpace_loopback(&socket);
         let mut driver = Driver::new(socket, None, connection)?;
         driver.watch(seed.wake.as_fd(), TOKEN_WAKE, true, false)?;
         Ok(Self {

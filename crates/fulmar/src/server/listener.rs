@@ -209,8 +209,6 @@ impl Server {
         peer: Option<SocketAddr>,
         slot: Option<LoginSlot>,
     ) -> Result<(), Error> {
-        // Only TCP has it; other streams do not hold small writes back.
-        let _ = sys::socket::set_nodelay(&socket, true);
         let connection = Connection::server(
             self.shared.config.transport.clone(),
             self.shared.host_keys.clone(),

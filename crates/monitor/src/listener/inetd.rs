@@ -18,6 +18,8 @@ pub(crate) fn serve(launch: &Launch) -> io::Result<i32> {
     let now_ms = sys::time::monotonic_ms();
     if sys::socket::is_socket(sys::io::stdin()) {
         let network = sys::io::dup(sys::io::stdin())?;
+        // It need not be TCP's.
+        let _ = sys::socket::unpace_loopback(&network);
         let (monitor, _news) = launch.start(network, now_ms, None)?;
         // Only the monitor holds the connection now.
         let null = sys::io::null()?;

@@ -347,10 +347,8 @@ impl<'log> Listener<'log> {
             let _ = sys::socket::set_keepalive(&network, true);
         }
         let _ = sys::socket::set_nodelay(&network, true);
-        if peer.ip().is_loopback() {
-            // The login's writes would start timers, too.
-            let _ = sys::socket::unpace_loopback(&network);
-        }
+        // Here and not in the session: the login's writes would start timers, too.
+        let _ = sys::socket::unpace_loopback(&network);
         let token = self.next_token;
         self.next_token += 1;
         self.startups.enter(source);
