@@ -64,6 +64,8 @@ pub(crate) struct Channel<'log> {
     deadline_ms: Option<u64>,
     /// A request that arrived while another was being served.
     set_aside: Option<Frame>,
+    /// Replies that leave with the next one, or before anything is waited for.
+    held: Zeroizing<Vec<u8>>,
     log: &'log Log,
     /// What stands behind each line of the other side.
     log_suffix: &'static str,
@@ -86,6 +88,7 @@ impl<'log> Channel<'log> {
             phase,
             deadline_ms: None,
             set_aside: None,
+            held: Zeroizing::default(),
             log,
             log_suffix,
             log_rate: Rate::new(LOG_BURST, LOG_REFILL_MS, sys::time::monotonic_ms()),
@@ -154,8 +157,24 @@ impl<'log> Channel<'log> {
         self.send_bytes(&frame)
     }
 
+    /// Sends a reply together with the next one if the request for that is here already: the other
+    /// side waits for both, and is woken once.
+    pub(crate) fn send_with_next<M: Message>(&mut self, message: &M) {
+        let mut frame = Zeroizing::new(message.encode_frame());
+        self.held.append(&mut frame);
+    }
+
     /// Sends a frame as it stands.
-    pub(crate) fn send_bytes(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), End> {
+        if self.held.is_empty() {
+            return self.write(bytes);
+        }
+        let mut all = core::mem::take(&mut self.held);
+        all.extend_from_slice(bytes);
+        self.write(&all)
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
         while !bytes.is_empty() {
             match sys::io::write(&self.socket, bytes) {
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
@@ -176,6 +195,7 @@ impl<'log> Channel<'log> {
         message: &M,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), End> {
+        self.send_bytes(&[])?;
         let frame = message.encode_frame();
         loop {
             match sys::socket::send_with_fds(&self.socket, &frame, descriptors) {
@@ -242,6 +262,7 @@ impl<'log> Channel<'log> {
     }
 
     fn wait(&mut self) -> Result<(), End> {
+        self.send_bytes(&[])?;
         let left = self.time_left()?;
         if !self.rests && left.is_none_or(|left| left > REST) {
             if sys::io::wait_readable(&self.socket, Some(REST))? {
@@ -267,6 +288,8 @@ pub(crate) fn decode(frame: &Frame) -> Result<ToMonitor, End> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use privsep::{AuthNone, AuthPassword, LogLevel, MESSAGES, Secret};
 
     use super::*;
@@ -335,6 +358,24 @@ mod tests {
         let (mut channel, _peer) = pair(&log, Phase::Authenticating);
         channel.set_deadline_ms(Some(sys::time::monotonic_ms()));
         assert!(matches!(channel.frame(), Err(End::Deadline)));
+    }
+
+    #[test]
+    fn a_reply_that_was_held_leaves_with_the_next_or_before_a_wait() {
+        let log = Log::to_memory(LogLevel::Info);
+        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let waiting = || sys::io::bytes_available(peer.as_fd()).unwrap();
+        channel.send_with_next(&AuthNone {});
+        assert_eq!(waiting(), 0);
+        channel.send(&AuthNone {}).unwrap();
+        let frame = AuthNone {}.encode_frame();
+        let mut both = vec![0; frame.len() * 2 + 1];
+        assert_eq!(sys::io::read(&peer, &mut both).unwrap(), frame.len() * 2);
+        assert_eq!(both[..frame.len() * 2], [&frame[..], &frame].concat());
+        channel.send_with_next(&AuthNone {});
+        channel.set_deadline_ms(Some(sys::time::monotonic_ms()));
+        assert!(matches!(channel.frame(), Err(End::Deadline)));
+        assert_eq!(usize::try_from(waiting()).unwrap(), frame.len());
     }
 
     #[test]

@@ -173,7 +173,8 @@ impl<'c> Login<'c, '_> {
         let policy = user.policy();
         self.user = Some(user);
         self.channel.set_phase(Phase::Authenticating);
-        self.channel.send(&policy)?;
+        // Whoever names a user tries at once, and waits for both answers.
+        self.channel.send_with_next(&policy);
         Ok(())
     }
 
