@@ -142,6 +142,23 @@ fn words_of(text: &str, database: &str) -> Option<Vec<String>> {
     None
 }
 
+/// The first account of that name in a passwd(5) file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_user_named(path: impl AsRef<Path>, name: &str) -> io::Result<Option<User>> {
+    find_line(path.as_ref(), |line| {
+        is_of(line, name).then(|| parse_user(line)).flatten()
+    })
+}
+
+/// Whether a line of such a file is that name's. It is asked before anything is taken apart: a
+/// login meets a hundred lines of others.
+pub(super) fn is_of(line: &[u8], name: &str) -> bool {
+    let rest = line.strip_prefix(name.as_bytes());
+    rest.is_some_and(|rest| rest.first() == Some(&b':'))
+}
+
 /// The first account of a passwd(5) file that `wanted` accepts.
 ///
 /// # Errors
@@ -171,8 +188,8 @@ pub fn find_group(
 pub fn groups_of(path: impl AsRef<Path>, user: &User) -> io::Result<Vec<Gid>> {
     let mut gids = vec![user.gid];
     find_line(path.as_ref(), |line| {
-        if let Some(group) = parse_group(line)
-            && group.members.contains(&user.name)
+        if let Some(group) = GroupLine::of(line)
+            && group.members().any(|name| name == user.name.as_bytes())
             && !gids.contains(&group.gid)
             && gids.len() < MAX_GROUPS
         {
@@ -191,10 +208,10 @@ pub fn groups_of(path: impl AsRef<Path>, user: &User) -> io::Result<Vec<Gid>> {
 pub fn names_of_groups(path: impl AsRef<Path>, gids: &[Gid]) -> io::Result<Vec<Option<String>>> {
     let mut names = vec![None; gids.len()];
     find_line(path.as_ref(), |line| {
-        let group = parse_group(line)?;
+        let group = GroupLine::of(line)?;
         for (gid, name) in gids.iter().zip(&mut names) {
             if *gid == group.gid && name.is_none() {
-                *name = Some(group.name.clone());
+                *name = Some(text(group.name));
             }
         }
         names.iter().all(Option::is_some).then_some(())
@@ -286,17 +303,38 @@ pub fn parse_user(line: &[u8]) -> Option<User> {
 /// One line of group(5); `None` when it is not a group.
 #[must_use]
 pub fn parse_group(line: &[u8]) -> Option<Group> {
-    let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
-    let [name, _password, gid, members] = fields[..] else {
-        return None;
-    };
-    if !is_name(name) {
-        return None;
-    }
-    let members = members.split(|byte| *byte == b',');
+    let group = GroupLine::of(line)?;
     Some(Group {
-        name: text(name),
-        gid: number(gid)?,
-        members: members.filter(|name| !name.is_empty()).map(text).collect(),
+        name: text(group.name),
+        gid: group.gid,
+        members: group.members().map(text).collect(),
     })
+}
+
+/// A line of group(5) where it lies.
+struct GroupLine<'a> {
+    name: &'a [u8],
+    gid: Gid,
+    list: &'a [u8],
+}
+
+impl<'a> GroupLine<'a> {
+    fn of(line: &'a [u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b':');
+        let (name, _password) = (fields.next()?, fields.next()?);
+        let (gid, list) = (fields.next()?, fields.next()?);
+        if fields.next().is_some() || !is_name(name) {
+            return None;
+        }
+        Some(Self {
+            name,
+            gid: number(gid)?,
+            list,
+        })
+    }
+
+    fn members(&self) -> impl Iterator<Item = &'a [u8]> {
+        let members = self.list.split(|byte| *byte == b',');
+        members.filter(|name| !name.is_empty())
+    }
 }

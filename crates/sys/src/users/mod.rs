@@ -87,7 +87,7 @@ pub fn by_name(name: &str) -> io::Result<Option<User>> {
     }
     let sources = files::Sources::of("passwd");
     if sources.files_first {
-        let found = files::find_user(files::PASSWD, |user| user.name == name)?;
+        let found = files::find_user_named(files::PASSWD, name)?;
         if found.is_some() || sources.files_decide {
             return Ok(found);
         }

@@ -139,9 +139,9 @@ pub fn by_name(name: &str) -> io::Result<Option<Shadow>> {
 
 fn find(path: &Path, name: &str) -> io::Result<Option<Shadow>> {
     files::find_line(path, |line| {
-        parse(line)
-            .filter(|(found, _)| *found == name.as_bytes())
-            .map(|(_, shadow)| shadow)
+        // The hashes of others stay where they are.
+        let (_, shadow) = files::is_of(line, name).then(|| parse(line)).flatten()?;
+        Some(shadow)
     })
 }
 

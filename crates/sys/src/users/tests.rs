@@ -97,6 +97,18 @@ fn nsswitch_decides_whether_files_are_enough() {
     assert_eq!(of("broken"), None);
 }
 
+#[test]
+fn a_name_is_its_own_line_and_no_longer_ones() {
+    let path = std::env::temp_dir().join(format!("fulmar-sys-names-{}", std::process::id()));
+    let text = "annette:x:1:1::/a:/bin/sh\nann\nann:x:-1:1::/b:/bin/sh\n+ann:x:4:4::/c:/bin/sh\n\
+                ann:x:2:2::/d:/bin/sh\nann:x:3:3::/e:/bin/sh\n";
+    std::fs::write(&path, text).unwrap();
+    let uid = |name| Some(files::find_user_named(&path, name).unwrap()?.uid);
+    let found = ["ann", "annette", "an", "", "+ann"].map(uid);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(found, [Some(2), Some(1), None, None, None]);
+}
+
 fn shadow(line: &str) -> Shadow {
     shadow::parse(line.as_bytes()).unwrap().1
 }
