@@ -21,6 +21,7 @@ pub(crate) struct Account {
     pub(crate) shell: String,
     /// Supplementary groups, the primary one included.
     pub(crate) groups: Vec<u32>,
+    /// Only where the configuration asks for them.
     pub(crate) group_names: Vec<String>,
     /// The password database, when we may read it.
     pub(crate) shadow: Option<Shadow>,
@@ -173,8 +174,9 @@ pub(crate) fn known_name(name: &str) -> &str {
     if is_plain_name(name) { name } else { NO_ONE }
 }
 
-/// Looks the account up. The same databases are asked whether or not it exists.
-pub(crate) fn look_up(name: &str, log: &Log) -> Option<Account> {
+/// Looks the account up, and the names of its groups where they are wanted. The same databases are
+/// asked whether or not it exists.
+pub(crate) fn look_up(name: &str, with_group_names: bool, log: &Log) -> Option<Account> {
     let asked = known_name(name);
     let found = sys::users::by_name(asked).unwrap_or_else(|error| {
         log.error(&format!("looking up user {name}: {error}"));
@@ -190,8 +192,13 @@ pub(crate) fn look_up(name: &str, log: &Log) -> Option<Account> {
     };
     let exists = found.is_some();
     let user = found.unwrap_or_else(decoy);
-    // Without the names DenyGroups would let in whom it is to keep out.
-    let (groups, group_names) = match sys::users::groups_and_names_of(&user) {
+    // Without names that it asks for DenyGroups would let in whom it is to keep out.
+    let groups = if with_group_names {
+        sys::users::groups_and_names_of(&user)
+    } else {
+        sys::users::groups_of(&user).map(|groups| (groups, Vec::new()))
+    };
+    let (groups, group_names) = match groups {
         Ok(groups) => groups,
         Err(error) => {
             if exists {

@@ -114,7 +114,7 @@ fn names_that_could_be_paths_or_flags_are_no_names() {
         &"x".repeat(300),
     ] {
         assert!(!is_plain_name(bad), "{bad:?}");
-        assert!(look_up(bad, &Log::to_memory(privsep::LogLevel::Info)).is_none());
+        assert!(look_up(bad, true, &Log::to_memory(privsep::LogLevel::Info)).is_none());
     }
     for good in ["ada", "a.b-c_d", "user@domain", "ünï"] {
         assert!(is_plain_name(good), "{good:?}");

@@ -176,7 +176,7 @@ fn own() -> Account {
     let _ids = own_ids();
     let uid = sys::process::effective_uid();
     let user = sys::users::by_uid(uid).unwrap().unwrap();
-    super::super::accounts::look_up(&user.name, &Log::to_memory(LogLevel::Info)).unwrap()
+    super::super::accounts::look_up(&user.name, true, &Log::to_memory(LogLevel::Info)).unwrap()
 }
 
 /// A configuration under which these keys log in; the directory must live as long.

@@ -118,7 +118,7 @@ impl LoginUser {
     ) -> Self {
         let found = config
             .asks_for_accounts()
-            .then(|| accounts::look_up(&request.user, log));
+            .then(|| accounts::look_up(&request.user, true, log));
         let account = found.as_ref().and_then(Option::as_ref);
         let spec = ConnectionSpec {
             user: Some(request.user.clone()),
@@ -176,7 +176,9 @@ impl LoginUser {
     /// not depend on the answer.
     pub(crate) fn ask(&mut self, log: &Log) {
         if self.is_unasked() {
-            self.judge(accounts::look_up(&self.name, log), log);
+            let options = &self.options;
+            let by_group = !(options.allow_groups.is_empty() && options.deny_groups.is_empty());
+            self.judge(accounts::look_up(&self.name, by_group, log), log);
         }
     }
 
