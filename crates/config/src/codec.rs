@@ -18,6 +18,13 @@ impl Encoder {
         }
     }
 
+    /// As [`new`](Self::new), where about `bytes` are to be expected.
+    pub(crate) fn with_room(magic: &[u8], bytes: usize) -> Encoder {
+        let mut out = Vec::with_capacity(bytes);
+        out.extend_from_slice(magic);
+        Encoder { out }
+    }
+
     pub(crate) fn byte(&mut self, byte: u8) {
         self.out.push(byte);
     }
@@ -67,10 +74,18 @@ impl Encoder {
         }
     }
 
+    /// A value as [`Decoder::encoded_value`] gave it.
+    pub(crate) fn encoded(&mut self, value: &[u8]) {
+        self.out.extend_from_slice(value);
+    }
+
     pub(crate) fn finish(self) -> Vec<u8> {
         self.out
     }
 }
+
+/// Room that is made for words before they are there.
+const MAX_ROOM_WORDS: usize = 32;
 
 /// Reads an encoded configuration.
 pub(crate) struct Decoder<'a> {
@@ -78,6 +93,7 @@ pub(crate) struct Decoder<'a> {
 }
 
 const SHORT: ConfigError = ConfigError::Damaged("it ends too early");
+const UNKNOWN: ConfigError = ConfigError::Damaged("unknown kind of value");
 
 impl<'a> Decoder<'a> {
     pub(crate) fn new(bytes: &'a [u8], magic: &[u8]) -> Result<Decoder<'a>, ConfigError> {
@@ -146,14 +162,38 @@ impl<'a> Decoder<'a> {
             }
             2 => Value::Word(self.text()?),
             3 => {
-                let mut words = Vec::new();
-                for _ in 0..self.count()? {
+                let count = self.count()?;
+                let mut words = Vec::with_capacity(count.min(MAX_ROOM_WORDS));
+                for _ in 0..count {
                     words.push(self.text()?);
                 }
                 Value::Words(words)
             }
-            _ => return Err(ConfigError::Damaged("unknown kind of value")),
+            _ => return Err(UNKNOWN),
         })
+    }
+
+    /// The bytes of the next value as they stand.
+    pub(crate) fn encoded_value(&mut self) -> Result<&'a [u8], ConfigError> {
+        let whole = self.rest;
+        match self.byte()? {
+            0 => self.take(1).map(drop)?,
+            1 => self.take(8).map(drop)?,
+            2 => self.skip_text()?,
+            3 => {
+                for _ in 0..self.count()? {
+                    self.skip_text()?;
+                }
+            }
+            _ => return Err(UNKNOWN),
+        }
+        let length = whole.len() - self.rest.len();
+        Ok(whole.get(..length).unwrap_or_default())
+    }
+
+    fn skip_text(&mut self) -> Result<(), ConfigError> {
+        let length = self.count()?;
+        self.take(length).map(drop)
     }
 
     pub(crate) fn finish(self) -> Result<(), ConfigError> {

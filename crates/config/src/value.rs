@@ -223,6 +223,36 @@ impl Values {
         }
     }
 
+    /// The words, which are gone from here then; none of them when there is no value.
+    pub(crate) fn take_words(&mut self, index: usize) -> Vec<String> {
+        match self.slots.get_mut(index).and_then(Option::take) {
+            Some(Value::Words(words)) => words,
+            _ => Vec::new(),
+        }
+    }
+
+    /// As [`take_words`](Self::take_words), where the single word `none` means no words.
+    pub(crate) fn take_words_unless_none(&mut self, index: usize) -> Vec<String> {
+        match self.take_words(index) {
+            words if matches!(&words[..], [only] if is_none(only)) => Vec::new(),
+            words => words,
+        }
+    }
+
+    /// One word, which is gone from here then; empty when there is no value.
+    pub(crate) fn take_word(&mut self, index: usize) -> String {
+        match self.slots.get_mut(index).and_then(Option::take) {
+            Some(Value::Word(word)) => word,
+            _ => String::new(),
+        }
+    }
+
+    /// As [`take_word`](Self::take_word); none where there is no value or it is `none`.
+    pub(crate) fn take_word_unless_none(&mut self, index: usize) -> Option<String> {
+        let word = self.take_word(index);
+        (!word.is_empty() && !is_none(&word)).then_some(word)
+    }
+
     /// Forgets a value.
     pub fn clear(&mut self, index: usize) {
         if let Some(slot) = self.slots.get_mut(index) {
@@ -314,7 +344,16 @@ impl Values {
     }
 }
 
+fn is_none(word: &str) -> bool {
+    word.eq_ignore_ascii_case("none")
+}
+
 impl Kind {
+    /// Whether a single word is all that is ever looked at, and stands for itself.
+    fn takes_one_word(&self) -> bool {
+        !matches!(self, Kind::Words | Kind::Parsed(_) | Kind::Structure)
+    }
+
     /// Reads the arguments of a line. `words` are the arguments as split, `rest` the line behind the keyword.
     ///
     /// # Errors
@@ -343,11 +382,19 @@ impl Kind {
 
     fn read_first(&self, first: &str, words: &[String], rest: &str) -> Result<Value, String> {
         match self {
-            Kind::Flag => match first.to_ascii_lowercase().as_str() {
-                "yes" | "true" => Ok(Value::Flag(true)),
-                "no" | "false" => Ok(Value::Flag(false)),
-                _ => Err(unsupported(first)),
-            },
+            Kind::Flag => {
+                let is_one_of = |words: [&str; 2]| {
+                    let mut words = words.into_iter();
+                    words.any(|word| word.eq_ignore_ascii_case(first))
+                };
+                if is_one_of(["yes", "true"]) {
+                    Ok(Value::Flag(true))
+                } else if is_one_of(["no", "false"]) {
+                    Ok(Value::Flag(false))
+                } else {
+                    Err(unsupported(first))
+                }
+            }
             Kind::Choice(choices) => choices
                 .iter()
                 .find(|(spelling, _)| spelling.eq_ignore_ascii_case(first))
@@ -483,11 +530,13 @@ pub(crate) fn default_of(keyword: &Keyword) -> Option<Value> {
     if keyword.default.is_empty() {
         return None;
     }
-    let words: Vec<String> = keyword.default.split(' ').map(str::to_owned).collect();
-    keyword
-        .kind
-        .read(keyword.name, &words, keyword.default)
-        .ok()
+    let text = keyword.default;
+    // A hundred of them are read for each process that has a configuration: without copies.
+    if keyword.kind.takes_one_word() && !text.contains(' ') {
+        return keyword.kind.read_first(text, &[], text).ok();
+    }
+    let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    keyword.kind.read(keyword.name, &words, text).ok()
 }
 
 /// What a value is compared with in the lists of [`Support`].

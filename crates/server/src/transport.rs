@@ -1,6 +1,8 @@
 //! From sshd_config's options to the limits and algorithm lists of a connection, the same for
 //! both processes of a login.
 
+use core::mem::take;
+
 use config::server::ServerOptions;
 use crypto::kex::{DhGroup, DhPolicy, Primality};
 use privsep::{Group, HostKey};
@@ -12,8 +14,9 @@ use crate::log::Logger;
 /// Channels of all types that one connection may have open, forwardings included.
 const MAX_CHANNELS: usize = 1024;
 
-/// What `proto` is to use.
-pub(crate) fn config(options: &ServerOptions) -> TransportConfig {
+/// What `proto` is to use. The lists of algorithms are gone from the options then: nothing else in
+/// these processes asks for them.
+pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
     let mut compression = vec![names::COMPRESSION_NONE.to_owned()];
     if options.compression {
         compression.push(names::COMPRESSION_ZLIB_OPENSSH.to_owned());
@@ -25,12 +28,12 @@ pub(crate) fn config(options: &ServerOptions) -> TransportConfig {
     let limit = options.rekey_limit;
     let alive_seconds = u64::from(options.client_alive_interval_s);
     TransportConfig {
-        kex: options.kex_algorithms.clone(),
-        host_key_algorithms: options.host_key_algorithms.clone(),
-        ciphers: options.ciphers.clone(),
-        macs: options.macs.clone(),
+        kex: take(&mut options.kex_algorithms),
+        host_key_algorithms: take(&mut options.host_key_algorithms),
+        ciphers: take(&mut options.ciphers),
+        macs: take(&mut options.macs),
         compression,
-        version_comment: options.version_addendum.clone().unwrap_or_default(),
+        version_comment: options.version_addendum.take().unwrap_or_default(),
         rekey_bytes: (limit.bytes > 0).then_some(limit.bytes),
         rekey_ms: (limit.seconds > 0).then_some(u64::from(limit.seconds) * 1000),
         alive_interval_ms: (alive_seconds > 0).then_some(alive_seconds * 1000),
@@ -40,7 +43,9 @@ pub(crate) fn config(options: &ServerOptions) -> TransportConfig {
             count => count,
         },
         min_rsa_bits: usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX),
-        peer_signature_algorithms: signature_algorithms(&options.pubkey_accepted_algorithms),
+        peer_signature_algorithms: signature_algorithms(take(
+            &mut options.pubkey_accepted_algorithms,
+        )),
         max_channels: MAX_CHANNELS,
         deflate: proto::DeflateSettings {
             level: options.compression_level,
@@ -72,12 +77,9 @@ pub(crate) fn group(answer: &Group, log: &Logger<'_>) -> Option<DhGroup> {
 
 /// PubkeyAcceptedAlgorithms without certificate types: what `server-sig-algs` names
 /// (RFC 8308 §3.1).
-pub(crate) fn signature_algorithms(accepted: &[String]) -> Vec<String> {
+pub(crate) fn signature_algorithms(mut accepted: Vec<String>) -> Vec<String> {
+    accepted.retain(|name| !name.contains("-cert-v01@"));
     accepted
-        .iter()
-        .filter(|name| !name.contains("-cert-v01@"))
-        .cloned()
-        .collect()
 }
 
 /// The host keys as `proto` wants them.

@@ -2,6 +2,7 @@
 
 use crate::algorithms::{Class, Side};
 use crate::error::ConfigError;
+use crate::server::codec;
 use crate::server::options::{
     AllowForwarding, ListenAddress, MaxStartups, PenaltyOverflow, PerSourcePenalties,
     PermitRootLogin, PubkeyAuthOptions, ServerOptions, Subsystem, UserEnvironment,
@@ -30,109 +31,143 @@ const ALGORITHM_KEYS: &[(Row, Class)] = &[
 ];
 
 /// Fills in defaults, resolves algorithm lists and gives every value its type.
-pub(crate) fn build(mut values: Values, aes_hardware: bool) -> ServerOptions {
+pub(crate) fn build(values: Values, aes_hardware: bool) -> ServerOptions {
+    build_from(values, aes_hardware, |values| {
+        codec::encoded_options(values, aes_hardware)
+    })
+}
+
+/// As [`build`], for somebody who only reads the options.
+pub(crate) fn build_to_read(values: Values, aes_hardware: bool) -> ServerOptions {
+    build_from(values, aes_hardware, |_| Vec::new())
+}
+
+/// `source` makes what is kept of the values themselves, whose words become those of the options.
+fn build_from(
+    mut values: Values,
+    aes_hardware: bool,
+    source: impl FnOnce(&Values) -> Vec<u8>,
+) -> ServerOptions {
     fill(&mut values, aes_hardware);
-    let v = &values;
-    let flag = |key: Row| v.flag(key.index());
-    let count = |key: Row| v.count(key.index()).unwrap_or(0);
-    let word = |key: Row| v.word(key.index()).to_owned();
-    let first = |key: Row| v.words(key.index()).first().map_or("", String::as_str);
-    let words = |key: Row| v.words(key.index()).to_vec();
-    let unless_none = |key: Row| v.word_unless_none(key.index());
+    let source = source(&values);
+    let v = &mut values;
     let address_family = AddressFamily::from_word(v.word(Row::AddressFamily.index()));
     ServerOptions {
-        accept_env: words(Row::AcceptEnv),
+        accept_env: words(v, Row::AcceptEnv),
         address_family,
-        allow_groups: words(Row::AllowGroups),
+        allow_groups: words(v, Row::AllowGroups),
         allow_tcp_forwarding: AllowForwarding::from_word(v.word(Row::AllowTcpForwarding.index())),
-        allow_users: words(Row::AllowUsers),
-        deny_groups: words(Row::DenyGroups),
-        deny_users: words(Row::DenyUsers),
+        allow_users: words(v, Row::AllowUsers),
+        deny_groups: words(v, Row::DenyGroups),
+        deny_users: words(v, Row::DenyUsers),
         authentication_methods: methods(v.words(Row::AuthenticationMethods.index())),
-        authorized_keys_command: unless_none(Row::AuthorizedKeysCommand),
-        authorized_keys_command_user: unless_none(Row::AuthorizedKeysCommandUser),
-        authorized_keys_files: v.words_unless_none(Row::AuthorizedKeysFile.index()),
-        authorized_principals_command: unless_none(Row::AuthorizedPrincipalsCommand),
-        authorized_principals_command_user: unless_none(Row::AuthorizedPrincipalsCommandUser),
-        authorized_principals_file: unless_none(Row::AuthorizedPrincipalsFile),
-        banner: unless_none(Row::Banner),
-        ca_signature_algorithms: words(Row::CASignatureAlgorithms),
-        chroot_directory: unless_none(Row::ChrootDirectory),
-        ciphers: words(Row::Ciphers),
-        client_alive_count_max: count(Row::ClientAliveCountMax),
-        client_alive_interval_s: count(Row::ClientAliveInterval),
+        authorized_keys_command: unless_none(v, Row::AuthorizedKeysCommand),
+        authorized_keys_command_user: unless_none(v, Row::AuthorizedKeysCommandUser),
+        authorized_keys_files: v.take_words_unless_none(Row::AuthorizedKeysFile.index()),
+        authorized_principals_command: unless_none(v, Row::AuthorizedPrincipalsCommand),
+        authorized_principals_command_user: unless_none(v, Row::AuthorizedPrincipalsCommandUser),
+        authorized_principals_file: unless_none(v, Row::AuthorizedPrincipalsFile),
+        banner: unless_none(v, Row::Banner),
+        ca_signature_algorithms: words(v, Row::CASignatureAlgorithms),
+        chroot_directory: unless_none(v, Row::ChrootDirectory),
+        ciphers: words(v, Row::Ciphers),
+        client_alive_count_max: count(v, Row::ClientAliveCountMax),
+        client_alive_interval_s: count(v, Row::ClientAliveInterval),
         compression: v.word(Row::Compression.index()) != "no",
         compression_zstd: v.word(Row::Compression.index()) == "zstd",
-        disable_forwarding: flag(Row::DisableForwarding),
-        expose_auth_info: flag(Row::ExposeAuthInfo),
+        disable_forwarding: flag(v, Row::DisableForwarding),
+        expose_auth_info: flag(v, Row::ExposeAuthInfo),
         fingerprint_hash: FingerprintHash::from_word(v.word(Row::FingerprintHash.index())),
-        force_command: unless_none(Row::ForceCommand),
-        host_certificates: v.words_unless_none(Row::HostCertificate.index()),
-        host_keys: v.words_unless_none(Row::HostKey.index()),
-        host_key_algorithms: words(Row::HostKeyAlgorithms),
+        force_command: unless_none(v, Row::ForceCommand),
+        host_certificates: v.take_words_unless_none(Row::HostCertificate.index()),
+        host_keys: v.take_words_unless_none(Row::HostKey.index()),
+        host_key_algorithms: words(v, Row::HostKeyAlgorithms),
         ip_qos: IpQos::from_words(v.words(Row::IPQoS.index())),
-        kbd_interactive_authentication: flag(Row::KbdInteractiveAuthentication),
-        kex_algorithms: words(Row::KexAlgorithms),
+        kbd_interactive_authentication: flag(v, Row::KbdInteractiveAuthentication),
+        kex_algorithms: words(v, Row::KexAlgorithms),
         listen_addresses: listen_addresses(v, address_family),
-        log_level: LogLevel::from_word(first(Row::LogLevel)),
-        login_grace_time_s: count(Row::LoginGraceTime),
-        macs: words(Row::MACs),
-        max_auth_tries: count(Row::MaxAuthTries),
-        max_sessions: count(Row::MaxSessions),
-        max_startups: max_startups(first(Row::MaxStartups)),
-        moduli_file: word(Row::ModuliFile),
-        pam_service_name: word(Row::PAMServiceName),
-        password_authentication: flag(Row::PasswordAuthentication),
-        permit_empty_passwords: flag(Row::PermitEmptyPasswords),
-        permit_open: words(Row::PermitOpen),
+        log_level: LogLevel::from_word(first(v, Row::LogLevel)),
+        login_grace_time_s: count(v, Row::LoginGraceTime),
+        macs: words(v, Row::MACs),
+        max_auth_tries: count(v, Row::MaxAuthTries),
+        max_sessions: count(v, Row::MaxSessions),
+        max_startups: max_startups(first(v, Row::MaxStartups)),
+        moduli_file: word(v, Row::ModuliFile),
+        pam_service_name: word(v, Row::PAMServiceName),
+        password_authentication: flag(v, Row::PasswordAuthentication),
+        permit_empty_passwords: flag(v, Row::PermitEmptyPasswords),
+        permit_open: words(v, Row::PermitOpen),
         permit_root_login: PermitRootLogin::from_word(v.word(Row::PermitRootLogin.index())),
-        permit_tty: flag(Row::PermitTTY),
-        permit_user_environment: match first(Row::PermitUserEnvironment) {
+        permit_tty: flag(v, Row::PermitTTY),
+        permit_user_environment: match first(v, Row::PermitUserEnvironment) {
             "yes" => UserEnvironment::Yes,
             "no" | "" => UserEnvironment::No,
             list => UserEnvironment::Matching(list.to_owned()),
         },
-        permit_user_rc: flag(Row::PermitUserRC),
-        preauth_spares: count(Row::PreauthSpares),
-        per_source_max_startups: first(Row::PerSourceMaxStartups).parse().ok(),
-        per_source_net_block_size: net_block_size(first(Row::PerSourceNetBlockSize)),
+        permit_user_rc: flag(v, Row::PermitUserRC),
+        preauth_spares: count(v, Row::PreauthSpares),
+        per_source_max_startups: first(v, Row::PerSourceMaxStartups).parse().ok(),
+        per_source_net_block_size: net_block_size(first(v, Row::PerSourceNetBlockSize)),
         per_source_penalties: penalties(v.words(Row::PerSourcePenalties.index())),
-        per_source_penalty_exempt_list: match first(Row::PerSourcePenaltyExemptList) {
+        per_source_penalty_exempt_list: match first(v, Row::PerSourcePenaltyExemptList) {
             "none" => String::new(),
             list => list.to_owned(),
         },
-        pid_file: unless_none(Row::PidFile),
-        print_last_log: flag(Row::PrintLastLog),
-        print_motd: flag(Row::PrintMotd),
-        pubkey_accepted_algorithms: words(Row::PubkeyAcceptedAlgorithms),
-        pubkey_authentication: flag(Row::PubkeyAuthentication),
+        pid_file: unless_none(v, Row::PidFile),
+        print_last_log: flag(v, Row::PrintLastLog),
+        print_motd: flag(v, Row::PrintMotd),
+        pubkey_accepted_algorithms: words(v, Row::PubkeyAcceptedAlgorithms),
+        pubkey_authentication: flag(v, Row::PubkeyAuthentication),
         pubkey_auth_options: pubkey_options(v.words(Row::PubkeyAuthOptions.index())),
-        refuse_connection: flag(Row::RefuseConnection),
+        refuse_connection: flag(v, Row::RefuseConnection),
         rekey_limit: RekeyLimit::from_words(v.words(Row::RekeyLimit.index())),
-        required_rsa_size: count(Row::RequiredRSASize),
-        revoked_keys: unless_none(Row::RevokedKeys),
+        required_rsa_size: count(v, Row::RequiredRSASize),
+        revoked_keys: unless_none(v, Row::RevokedKeys),
         set_env: variables(v.words(Row::SetEnv.index())),
-        strict_modes: flag(Row::StrictModes),
+        strict_modes: flag(v, Row::StrictModes),
         subsystems: subsystems(v.words(Row::Subsystem.index())),
-        syslog_facility: SyslogFacility::from_word(first(Row::SyslogFacility)),
-        tcp_keep_alive: flag(Row::TCPKeepAlive),
-        trusted_user_ca_keys: unless_none(Row::TrustedUserCAKeys),
-        use_dns: flag(Row::UseDNS),
-        use_pam: flag(Row::UsePAM),
-        use_mptcp: flag(Row::UseMPTCP),
+        syslog_facility: SyslogFacility::from_word(first(v, Row::SyslogFacility)),
+        tcp_keep_alive: flag(v, Row::TCPKeepAlive),
+        trusted_user_ca_keys: unless_none(v, Row::TrustedUserCAKeys),
+        use_dns: flag(v, Row::UseDNS),
+        use_pam: flag(v, Row::UsePAM),
+        use_mptcp: flag(v, Row::UseMPTCP),
         hw_compression: HwCompression::from_word(v.word(Row::EnableHwCompression.index())),
         hw_compression_libraries: libraries(v.words(Row::HwCompressionLibrary.index())),
-        hw_compression_verify: flag(Row::HwCompressionVerify),
-        version_addendum: unless_none(Row::VersionAddendum),
+        hw_compression_verify: flag(v, Row::HwCompressionVerify),
+        version_addendum: unless_none(v, Row::VersionAddendum),
         crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
-        sftp_root: unless_none(Row::SftpRoot),
+        sftp_root: unless_none(v, Row::SftpRoot),
         compression_level: u8::try_from(v.number(Row::CompressionLevel.index())).unwrap_or(6),
         compression_adaptive: v.flag(Row::CompressionAdaptive.index()),
         compression_threads: thread_count(v.words(Row::CompressionThreads.index())),
         window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
-        values,
-        aes_hardware,
+        source,
     }
+}
+
+fn flag(values: &Values, key: Row) -> bool {
+    values.flag(key.index())
+}
+
+fn count(values: &Values, key: Row) -> u32 {
+    values.count(key.index()).unwrap_or(0)
+}
+
+fn first(values: &Values, key: Row) -> &str {
+    values.words(key.index()).first().map_or("", String::as_str)
+}
+
+fn word(values: &mut Values, key: Row) -> String {
+    values.take_word(key.index())
+}
+
+fn words(values: &mut Values, key: Row) -> Vec<String> {
+    values.take_words(key.index())
+}
+
+fn unless_none(values: &mut Values, key: Row) -> Option<String> {
+    values.take_word_unless_none(key.index())
 }
 
 /// Checks what one line cannot know: combinations that no connection could be served with.

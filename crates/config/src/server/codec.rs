@@ -15,6 +15,8 @@ use crate::value::Values;
 
 const CONFIG_MAGIC: &[u8] = b"fulmar sshd_config 2";
 const OPTIONS_MAGIC: &[u8] = b"fulmar server options 2";
+/// What the defaults take, and some more.
+const ENCODED_OPTIONS_BYTES: usize = 4096;
 
 /// Keywords that the unprivileged half before login works with. The monitor keeps the rest to itself: file
 /// names, who may log in, and what happens after login.
@@ -132,27 +134,13 @@ impl ServerConfig {
 impl ServerOptions {
     /// These options as bytes for [`ServerOptions::decode`].
     pub fn encode(&self) -> Vec<u8> {
-        self.encode_where(|_| true)
+        self.source.clone()
     }
 
     /// [`reduced_for_auth`](Self::reduced_for_auth) as bytes for [`ServerOptions::decode`].
     pub fn encode_for_auth(&self) -> Vec<u8> {
-        self.encode_where(is_for_auth)
-    }
-
-    fn encode_where(&self, wanted: impl Fn(usize) -> bool) -> Vec<u8> {
-        let rows: Vec<_> = (0..self.values.len())
-            .filter(|index| wanted(*index))
-            .filter_map(|index| Some((index, self.values.at(index)?)))
-            .collect();
-        let mut out = Encoder::new(OPTIONS_MAGIC);
-        out.flag(self.aes_hardware);
-        out.count(rows.len());
-        for (index, value) in rows {
-            out.row(index);
-            out.value(value);
-        }
-        out.finish()
+        // What cannot be read here can be read nowhere, and says so there.
+        copied(&self.source, is_for_auth).unwrap_or_default()
     }
 
     /// Reads what [`ServerOptions::encode`] wrote.
@@ -160,28 +148,89 @@ impl ServerOptions {
     /// # Errors
     /// When the bytes are damaged or come from another build.
     pub fn decode(bytes: &[u8]) -> Result<ServerOptions, ConfigError> {
-        let mut input = Decoder::new(bytes, OPTIONS_MAGIC)?;
-        let aes_hardware = input.flag()?;
-        let mut values = Values::empty(SERVER_TABLE.len());
-        for _ in 0..input.count()? {
-            let index = input.row(SERVER_TABLE.len())?;
-            values.put(index, input.value()?);
-        }
-        input.finish()?;
+        let (aes_hardware, values) = decoded_values(bytes)?;
         Ok(build::build(values, aes_hardware))
+    }
+
+    /// As [`decode`](Self::decode), for a process that only reads them: they hold each word once, and
+    /// encode and dump nothing.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_to_read(bytes: &[u8]) -> Result<ServerOptions, ConfigError> {
+        let (aes_hardware, values) = decoded_values(bytes)?;
+        Ok(build::build_to_read(values, aes_hardware))
     }
 
     /// The same options for the unprivileged half before login: everything that it does not work with is back at
     /// its default.
     pub fn reduced_for_auth(&self) -> ServerOptions {
-        let mut values = self.values.clone();
+        let (aes_hardware, mut values) = self.parts();
         for index in 0..values.len() {
             if !is_for_auth(index) {
                 values.clear(index);
             }
         }
-        build::build(values, self.aes_hardware)
+        build::build(values, aes_hardware)
     }
+
+    /// The values by keyword.
+    pub(super) fn values(&self) -> Values {
+        self.parts().1
+    }
+
+    fn parts(&self) -> (bool, Values) {
+        let parts = decoded_values(&self.source);
+        parts.unwrap_or_else(|_| (false, Values::empty(SERVER_TABLE.len())))
+    }
+}
+
+/// What [`ServerOptions::decode`] reads.
+pub(super) fn encoded_options(values: &Values, aes_hardware: bool) -> Vec<u8> {
+    let rows = || (0..values.len()).filter_map(|index| Some((index, values.at(index)?)));
+    let mut out = Encoder::with_room(OPTIONS_MAGIC, ENCODED_OPTIONS_BYTES);
+    out.flag(aes_hardware);
+    out.count(rows().count());
+    for (index, value) in rows() {
+        out.row(index);
+        out.value(value);
+    }
+    out.finish()
+}
+
+fn decoded_values(bytes: &[u8]) -> Result<(bool, Values), ConfigError> {
+    let mut input = Decoder::new(bytes, OPTIONS_MAGIC)?;
+    let aes_hardware = input.flag()?;
+    let mut values = Values::empty(SERVER_TABLE.len());
+    for _ in 0..input.count()? {
+        let index = input.row(SERVER_TABLE.len())?;
+        values.put(index, input.value()?);
+    }
+    input.finish()?;
+    Ok((aes_hardware, values))
+}
+
+/// The same for some of the keywords.
+fn copied(source: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Vec<u8>, ConfigError> {
+    let mut input = Decoder::new(source, OPTIONS_MAGIC)?;
+    let aes_hardware = input.flag()?;
+    let mut rows = Vec::with_capacity(SERVER_TABLE.len());
+    for _ in 0..input.count()? {
+        let index = input.row(SERVER_TABLE.len())?;
+        let value = input.encoded_value()?;
+        if wanted(index) {
+            rows.push((index, value));
+        }
+    }
+    input.finish()?;
+    let mut out = Encoder::with_room(OPTIONS_MAGIC, ENCODED_OPTIONS_BYTES);
+    out.flag(aes_hardware);
+    out.count(rows.len());
+    for (index, value) in rows {
+        out.row(index);
+        out.encoded(value);
+    }
+    Ok(out.finish())
 }
 
 fn is_for_auth(index: usize) -> bool {

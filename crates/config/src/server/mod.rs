@@ -121,7 +121,7 @@ impl ServerConfig {
 impl ServerOptions {
     /// The options as `sshd -T` prints them.
     pub fn dump(&self) -> String {
-        let plain = value::dump(SERVER_TABLE, &self.values);
+        let plain = value::dump(SERVER_TABLE, &self.values());
         let mut out = String::with_capacity(plain.len() + 256);
         for line in plain.lines() {
             out.push_str(line);

@@ -9,7 +9,6 @@ use crate::types::{
     AddressFamily, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit, SyslogFacility,
     Variable,
 };
-use crate::value::Values;
 
 words! {
     /// `PermitRootLogin`.
@@ -326,8 +325,8 @@ pub struct ServerOptions {
     pub compression_adaptive: bool,
     /// `CompressionThreads`: how many threads may compress in all; none is `auto`.
     pub compression_threads: Option<usize>,
-    pub(crate) values: Values,
-    pub(crate) aes_hardware: bool,
+    /// All values as [`ServerOptions::encode`] writes them; empty where they are only read.
+    pub(crate) source: Vec<u8>,
 }
 
 /// The facts of a connection that Match blocks are evaluated against. An empty string is "not known".

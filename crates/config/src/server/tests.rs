@@ -592,6 +592,23 @@ fn encoded_configurations_come_back() {
 }
 
 #[test]
+fn options_that_are_only_read_say_the_same_and_keep_no_second_copy() {
+    for text in ["", RICH] {
+        let mut options = load(text).for_connection(&ann());
+        let read = ServerOptions::decode_to_read(&options.encode()).unwrap();
+        let auth = ServerOptions::decode_to_read(&options.encode_for_auth()).unwrap();
+        let mut reduced = options.reduced_for_auth();
+        for (read, whole) in [(&read, &mut options), (&auth, &mut reduced)] {
+            assert_eq!(read.encode(), b"");
+            assert_eq!(read.encode_for_auth(), b"");
+            whole.source.clear();
+            assert_eq!(read, whole);
+        }
+    }
+    assert!(ServerOptions::decode_to_read(b"").is_err());
+}
+
+#[test]
 fn damaged_blobs_are_refused() {
     let config = load(RICH);
     let blob = config.encode();

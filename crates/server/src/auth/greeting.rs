@@ -12,8 +12,8 @@ use crate::transport;
 /// None where the options make no connection; whoever is executed for one says why.
 #[must_use]
 pub fn greeting(options: &[u8], host_keys: &[HostKey], cookie: [u8; 16]) -> Option<Vec<u8>> {
-    let options = ServerOptions::decode(options).ok()?;
-    let mut config = transport::config(&options);
+    let mut options = ServerOptions::decode_to_read(options).ok()?;
+    let mut config = transport::config(&mut options);
     config.cookie = Some(cookie);
     let mut connection = Connection::server(config, transport::host_keys(host_keys), 0).ok()?;
     let mut bytes = Vec::new();

@@ -234,7 +234,7 @@ impl<'a> Login<'a> {
             };
             self.rpc.send_both(&user, request)?;
             let policy: UserPolicy = self.rpc.expect()?;
-            let algorithms = transport::signature_algorithms(&policy.pubkey_algorithms);
+            let algorithms = transport::signature_algorithms(policy.pubkey_algorithms);
             connection.send_ext_info_in_auth(&borrowed(&algorithms))?;
             if let Some(banner) = policy.banner.filter(|banner| !banner.is_empty()) {
                 connection.auth_banner(&banner)?;

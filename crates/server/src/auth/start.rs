@@ -129,8 +129,8 @@ impl Start {
 }
 
 fn transport_of(options: &[u8]) -> Result<TransportConfig, StartError> {
-    let options = ServerOptions::decode(options).map_err(|e| failed("options")(&e))?;
-    Ok(transport::config(&options))
+    let mut options = ServerOptions::decode_to_read(options).map_err(|e| failed("options")(&e))?;
+    Ok(transport::config(&mut options))
 }
 
 fn await_connection(rpc: &Rpc) -> Result<(OwnedFd, AuthConnection), RpcError> {

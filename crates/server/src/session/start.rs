@@ -38,7 +38,7 @@ pub(super) fn begin(
     crypto::warm_up();
     let mut grant: SessionGrant = rpc.expect()?;
     let log = Logger::new(rpc, grant.log_level);
-    let options = options(&std::mem::take(&mut grant.options))?;
+    let mut options = options(&std::mem::take(&mut grant.options))?;
     let time_zone = std::env::var_os("TZ").map(std::os::unix::ffi::OsStringExt::into_vec);
 
     let mut nologin = None;
@@ -60,7 +60,7 @@ pub(super) fn begin(
 
     let snapshot: Snapshot = rpc.expect()?;
     let for_options = sys::io::dup(&network)?;
-    let mut driver = take_over(network, &snapshot, &options, &grant)?;
+    let mut driver = take_over(network, &snapshot, &mut options, &grant)?;
     drop(snapshot);
     let who = Who {
         user: grant.user.clone(),
@@ -111,7 +111,7 @@ pub(super) fn begin(
 /// value leaves in the frame that makes it would lie in memory as long as the session.
 #[inline(never)]
 fn options(encoded: &[u8]) -> Result<Box<ServerOptions>, SessionError> {
-    let options = ServerOptions::decode(encoded)
+    let options = ServerOptions::decode_to_read(encoded)
         .map_err(|error| SessionError::Start(format!("options: {error}")))?;
     Ok(Box::new(options))
 }
@@ -121,7 +121,7 @@ fn options(encoded: &[u8]) -> Result<Box<ServerOptions>, SessionError> {
 fn take_over(
     network: OwnedFd,
     snapshot: &Snapshot,
-    options: &ServerOptions,
+    options: &mut ServerOptions,
     grant: &SessionGrant,
 ) -> Result<Box<Driver>, SessionError> {
     let now = sys::time::monotonic_ms();
