@@ -228,6 +228,8 @@ impl<'log> Channel<'log> {
         Ok(())
     }
 
+    /// Never inlined: its buffer would lie on the stack of a session as long as that waits.
+    #[inline(never)]
     fn read_frame(&mut self) -> Result<Option<Frame>, End> {
         let mut chunk = [0_u8; 4096];
         loop {

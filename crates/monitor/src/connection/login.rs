@@ -69,24 +69,24 @@ impl Label {
 }
 
 /// The serving of one auth process.
-pub(crate) struct Login<'c, 'n> {
-    pub(crate) channel: Channel<'c>,
+pub(crate) struct Login<'c, 'n, 'l> {
+    pub(crate) channel: Channel<'l>,
     pub(crate) signer: Signer,
     pub(crate) config: &'c Configuration,
     pub(crate) addresses: &'c Addresses,
     pub(crate) delay_secret: &'c [u8],
-    pub(crate) log: &'c Log,
+    pub(crate) log: &'l Log,
     pub(crate) user: Option<LoginUser>,
     /// The session process, where it need not wait for the login.
     pub(crate) ahead: Ahead<'n>,
 }
 
-impl<'c> Login<'c, '_> {
+impl<'l> Login<'_, '_, 'l> {
     /// What goes on after it.
     pub(crate) fn into_parts(
         self,
     ) -> (
-        Channel<'c>,
+        Channel<'l>,
         Signer,
         Option<LoginUser>,
         Option<SessionProcess>,

@@ -25,7 +25,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-#[cfg(test)]
 pub(crate) use accounts::Account;
 use config::server::ServerOptions;
 use privsep::roles::{self, ConnectionNews};
@@ -34,7 +33,8 @@ use sys::process::{Child, ExitStatus};
 use sys::signals::Signal;
 
 use crate::log::{self, Log};
-use ahead::Ahead;
+use ahead::{Ahead, SessionProcess};
+use chains::Authenticated;
 use channel::{Channel, End};
 use configuration::Configuration;
 use login::{Login, NotLoggedIn};
@@ -74,7 +74,7 @@ pub fn monitor_main() -> i32 {
     handed.start.config = Vec::new();
     let log = open_log(&handed.start, config.global());
     let served = match handed.connection(config.global(), &log) {
-        Ok(Some(inherited)) => serve(inherited, &config, &log),
+        Ok(Some(inherited)) => serve(inherited, config, &log),
         Ok(None) => Ok(()),
         Err(error) => Err(error),
     };
@@ -128,12 +128,48 @@ fn no_addresses() -> Addresses {
     }
 }
 
-fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<(), String> {
+fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<(), String> {
     let Ok(addresses) = addresses(&inherited.network, config.global().use_dns) else {
         // The client is gone already.
         inherited.tell(ConnectionNews::NoAttempt);
         return Ok(());
     };
+    let Some(login) = log_in(&mut inherited, &config, &addresses, log)? else {
+        return Ok(());
+    };
+    // What a session may last for days without.
+    drop(config);
+    let session = Box::new(Session::new(
+        login.proof,
+        login.user,
+        login.account,
+        login.signer,
+        &addresses,
+        &inherited.executable,
+        log,
+    ));
+    session.run(inherited.network, login.auth, login.process)
+}
+
+/// Somebody has logged in.
+struct LoggedIn<'log> {
+    proof: Authenticated,
+    user: LoginUser,
+    account: Account,
+    signer: Signer,
+    auth: Predecessor<'log>,
+    process: Option<SessionProcess>,
+}
+
+/// From the connection to a login; none where nobody has logged in, of which the listener has heard.
+/// Never inlined: what it takes of the stack is free when it is over.
+#[inline(never)]
+fn log_in<'log>(
+    inherited: &mut Inherited,
+    config: &Configuration,
+    addresses: &Addresses,
+    log: &'log Log,
+) -> Result<Option<Box<LoggedIn<'log>>>, String> {
     let options = config.for_connection(&addresses.spec());
     if options.refuse_connection {
         log.info(&format!(
@@ -141,7 +177,7 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
             addresses.remote, addresses.remote_port
         ));
         inherited.tell(ConnectionNews::Refused);
-        return Ok(());
+        return Ok(None);
     }
     log.verbose(&format!(
         "Connection from {} port {} on {} port {}",
@@ -184,7 +220,7 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         channel,
         signer,
         config,
-        addresses: &addresses,
+        addresses,
         delay_secret: inherited.delay_secret.expose(),
         log,
         user: None,
@@ -195,13 +231,13 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         Err(end) => {
             let news = end_without_login(login, &end, &mut auth);
             inherited.tell(news);
-            return Ok(());
+            return Ok(None);
         }
     };
+    let (channel, signer, user, process) = login.into_parts();
     // From here on the time is the user's; the start-up slot is free.
     inherited.tell(ConnectionNews::Authenticated);
     inherited.news = None;
-    let (channel, signer, user, process) = login.into_parts();
     let auth = Predecessor::new(auth, channel);
     let Some(user) = user else {
         return Err("login without a user".to_owned());
@@ -210,16 +246,14 @@ fn serve(mut inherited: Inherited, config: &Configuration, log: &Log) -> Result<
         return Err("login without an account".to_owned());
     };
     let _ = sys::process::set_title(&format!("sshd: {} [priv]", privsep::log_text(&user.name)));
-    let session = Session::new(
+    Ok(Some(Box::new(LoggedIn {
         proof,
         user,
         account,
         signer,
-        &addresses,
-        &inherited.executable,
-        log,
-    );
-    session.run(inherited.network, auth, process)
+        auth,
+        process,
+    })))
 }
 
 /// LoginGraceTime counts from when the connection was accepted.
@@ -230,7 +264,7 @@ fn deadline_ms(accepted_ms: u64, options: &ServerOptions) -> Option<u64> {
 
 /// What the listener hears of a connection that ended before a login.
 fn end_without_login(
-    mut login: Login<'_, '_>,
+    mut login: Login<'_, '_, '_>,
     end: &NotLoggedIn,
     auth: &mut Child,
 ) -> ConnectionNews {

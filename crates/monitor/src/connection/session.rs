@@ -23,6 +23,7 @@ use super::ahead::SessionProcess;
 use super::chains::Authenticated;
 use super::channel::{Channel, End};
 use super::groups::choose_group;
+use super::pam::PamLogin;
 use super::rate::Rate;
 use super::signing::{Refusal, Signer};
 use super::user::{Addresses, LoginUser};
@@ -42,15 +43,38 @@ const KILL_WAIT: Duration = Duration::from_secs(5);
 
 /// What a session needs.
 pub(crate) struct Session<'c> {
-    pub(crate) proof: Authenticated,
-    pub(crate) user: LoginUser,
-    pub(crate) account: Account,
-    pub(crate) signer: Signer,
-    pub(crate) addresses: &'c Addresses,
-    pub(crate) executable: &'c SelfExe,
-    pub(crate) log: &'c Log,
+    proof: Authenticated,
+    /// All of the login, until the session process has been told.
+    user: Option<LoginUser>,
+    terms: Terms,
+    pam: Option<PamLogin>,
+    account: Account,
+    signer: Signer,
+    addresses: &'c Addresses,
+    executable: &'c SelfExe,
+    log: &'c Log,
     terminals: Vec<Terminal>,
     terminal_rate: Rate,
+}
+
+/// What requests of the session are judged by: all that stays of configuration and login, of which
+/// there is a hundred times more.
+struct Terms {
+    moduli_file: String,
+    permit_tty: bool,
+    print_last_log: bool,
+}
+
+impl Terms {
+    fn of(user: &LoginUser) -> Self {
+        let options = &user.options;
+        let key_permits = user.grants.as_ref().is_none_or(|grants| grants.permit_pty);
+        Self {
+            moduli_file: options.moduli_file.clone(),
+            permit_tty: options.permit_tty && key_permits,
+            print_last_log: options.print_last_log,
+        }
+    }
 }
 
 /// A terminal that the session has. The master is held so that the name cannot pass to
@@ -115,7 +139,7 @@ impl<'c> Session<'c> {
     /// With the proof that `user` has logged in as `account`.
     pub(crate) fn new(
         proof: Authenticated,
-        user: LoginUser,
+        mut user: LoginUser,
         account: Account,
         signer: Signer,
         addresses: &'c Addresses,
@@ -124,7 +148,9 @@ impl<'c> Session<'c> {
     ) -> Self {
         Self {
             proof,
-            user,
+            terms: Terms::of(&user),
+            pam: user.pam.take(),
+            user: Some(user),
             account,
             signer,
             addresses,
@@ -149,24 +175,24 @@ impl<'c> Session<'c> {
         auth: Predecessor<'_>,
         started: Option<SessionProcess>,
     ) -> Result<(), String> {
-        if self.proof.user() != self.user.name {
+        if self.user.as_ref().map(|user| user.name.as_str()) != Some(self.proof.user()) {
             return Err("the proof is another user's".to_owned());
         }
         self.log.debug(&format!(
             "{} authenticated by {}",
-            self.user.name,
+            self.proof.user(),
             self.proof.methods().join(",")
         ));
-        if let Some(pam) = &mut self.user.pam {
+        if let Some(pam) = &mut self.pam {
             match pam.open_session(&self.account.groups) {
                 Ok(groups) => self.account.groups = groups,
                 Err(error) => {
                     pam.close();
-                    return Err(format!("PAM session for {}: {error}", self.user.name));
+                    return Err(format!("PAM session for {}: {error}", self.proof.user()));
                 }
             }
         }
-        let started = started.filter(|_| self.user.pam.is_none());
+        let started = started.filter(|_| self.pam.is_none());
         let ran = self.run_process(network, auth, started);
         self.tidy_up();
         ran
@@ -218,7 +244,7 @@ impl<'c> Session<'c> {
             Ok(()) | Err(End::Closed) => {}
             Err(end) => self
                 .log
-                .error(&format!("session of {}: {end}", self.user.name)),
+                .error(&format!("session of {}: {end}", self.proof.user())),
         }
         if !has_ended(&mut child, patience) {
             let _ = child.signal(Signal::KILL);
@@ -238,7 +264,10 @@ impl<'c> Session<'c> {
         snapshot: privsep::Frame,
     ) -> Result<(), End> {
         channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
-        let grant = self.grant().map_err(End::Violation)?;
+        let Some(user) = self.user.take() else {
+            return Err(End::Violation("a session is granted once".to_owned()));
+        };
+        let grant = self.grant(user).map_err(End::Violation)?;
         let mut bytes = zeroize::Zeroizing::new(grant.encode_frame());
         // The header of an empty frame with the true length put in: the body is not copied
         // more often than it must be.
@@ -261,9 +290,9 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    fn grant(&self) -> Result<SessionGrant, String> {
-        let options = &self.user.options;
-        let grants = self.user.grants.clone().unwrap_or_default();
+    fn grant(&self, user: LoginUser) -> Result<SessionGrant, String> {
+        let options = user.options;
+        let grants = user.grants.unwrap_or_default();
         let chroot = options
             .chroot_directory
             .as_ref()
@@ -274,13 +303,12 @@ impl<'c> Session<'c> {
         };
         let key_environment = grants
             .environment
-            .iter()
+            .into_iter()
             .filter(|(name, _)| options.permit_user_environment.permits(name))
-            .cloned()
             .collect();
-        let pam = self.user.pam.as_ref();
+        let pam = self.pam.as_ref();
         // Who must change the password first gets nothing else, forwarded connections included.
-        let expired = self.user.password_expired;
+        let expired = user.password_expired;
         Ok(SessionGrant {
             user: self.account.name.clone(),
             uid: self.account.uid,
@@ -290,10 +318,7 @@ impl<'c> Session<'c> {
             shell: self.account.shell.clone(),
             change_user: sys::process::is_root(),
             chroot,
-            forced_command: options
-                .force_command
-                .clone()
-                .or_else(|| grants.force_command.clone()),
+            forced_command: options.force_command.clone().or(grants.force_command),
             restrictions: Restrictions {
                 no_pty: !grants.permit_pty,
                 no_user_rc: !grants.permit_user_rc,
@@ -311,12 +336,12 @@ impl<'c> Session<'c> {
             remote_port: self.addresses.remote_port,
             local_address: self.addresses.local.to_string(),
             local_port: self.addresses.local_port,
-            client_version: self.user.client_version.clone(),
+            client_version: user.client_version,
             options: options.encode(),
             host_keys: self.signer.host_keys().to_vec(),
             login_messages: pam.map(|pam| pam.messages().to_owned()).unwrap_or_default(),
             pam_shows_motd: false,
-            auth_info: self.user.auth_info.join("\n"),
+            auth_info: user.auth_info.join("\n"),
             log_level: self.log.level().unwrap_or(privsep::LogLevel::Fatal),
             password_expired: expired,
         })
@@ -327,7 +352,7 @@ impl<'c> Session<'c> {
             match channel.request()? {
                 ToMonitor::ChooseGroup(request) => {
                     self.in_turn(|signer, now_ms| signer.allow_group(true, now_ms))?;
-                    let file = &self.user.options.moduli_file;
+                    let file = &self.terms.moduli_file;
                     channel.send(&choose_group(&request, file, self.log))?;
                 }
                 ToMonitor::SignExchangeHash(request) => {
@@ -383,13 +408,7 @@ impl<'c> Session<'c> {
     }
 
     fn allocate(&mut self, channel: &mut Channel<'_>, pid: sys::Pid) -> Result<(), End> {
-        let permitted = self.user.options.permit_tty
-            && self
-                .user
-                .grants
-                .as_ref()
-                .is_none_or(|grants| grants.permit_pty);
-        if !permitted {
+        if !self.terms.permit_tty {
             return Err(End::Violation(
                 "terminal where none is permitted".to_owned(),
             ));
@@ -435,7 +454,7 @@ impl<'c> Session<'c> {
     }
 
     fn last_login(&self) -> Option<privsep::LastLogin> {
-        if !self.user.options.print_last_log {
+        if !self.terms.print_last_log {
             return None;
         }
         let last = sys::loginrec::Files::default()
@@ -483,7 +502,7 @@ impl<'c> Session<'c> {
         for terminal in core::mem::take(&mut self.terminals) {
             self.release(&terminal, sys::process::pid());
         }
-        if let Some(pam) = &mut self.user.pam {
+        if let Some(pam) = &mut self.pam {
             pam.close();
         }
     }

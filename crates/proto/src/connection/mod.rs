@@ -404,6 +404,12 @@ impl Connection {
         }
         Ok(freed)
     }
+
+    /// Frees what is not in use, however little it is, as an idle connection does with the memory of
+    /// bulk data: for a pause that may be long.
+    pub fn free_unused(&mut self) {
+        self.transport.shed();
+    }
 }
 
 /// What is to be done.

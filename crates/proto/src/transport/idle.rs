@@ -34,6 +34,12 @@ impl Transport {
             return false;
         }
         self.active_at = None;
+        self.shed();
+        true
+    }
+
+    /// Gives back what is not in use, whether or not anything is going on.
+    pub(crate) fn shed(&mut self) {
         self.pool.shed();
         self.prepared = None;
         self.splitter.shed();
@@ -43,6 +49,5 @@ impl Transport {
         }
         self.output.shrink_to_fit();
         self.events.shrink_to_fit();
-        true
     }
 }

@@ -247,6 +247,7 @@ impl<'a> Serve<'a> {
             }
             Some(Token::Rest) => {
                 // What the login took, before the session grows old with it.
+                self.driver.connection().free_unused();
                 sys::memory::rest();
                 Ok(())
             }
