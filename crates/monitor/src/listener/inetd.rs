@@ -5,21 +5,22 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use config::server::ServerOptions;
 use sys::io::PollFd;
 use sys::process::{Child, ExitStatus};
 
 use super::launch::Launch;
+use super::sockets;
 
 /// Bytes that wait in one direction at most.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Serves the connection; returns the exit status of its monitor.
-pub(crate) fn serve(launch: &Launch) -> io::Result<i32> {
+pub(crate) fn serve(launch: &Launch, options: &ServerOptions) -> io::Result<i32> {
     let now_ms = sys::time::monotonic_ms();
     if sys::socket::is_socket(sys::io::stdin()) {
         let network = sys::io::dup(sys::io::stdin())?;
-        // It need not be TCP's.
-        let _ = sys::socket::unpace_loopback(&network);
+        sockets::prepare(&network, options);
         let (monitor, _news) = launch.start(network, now_ms, None)?;
         // Only the monitor holds the connection now.
         let null = sys::io::null()?;

@@ -180,7 +180,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     let launch =
         Launch::new(executable, &config, host_keys, delay_secret, &shape).map_err(text_of)?;
     if args.mode == Mode::Inetd {
-        return inetd::serve(&launch).map_err(text_of);
+        return inetd::serve(&launch, &options).map_err(text_of);
     }
     listen(&args, &source, &config, launch, shape, daemon, &log)
 }

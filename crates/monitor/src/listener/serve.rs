@@ -23,7 +23,7 @@ use super::greeting::COOKIE_BYTES;
 use super::hostkeys::HostKeys;
 use super::launch::Launch;
 use super::penalties::{Offence, Penalties};
-use super::sockets::Socket;
+use super::sockets::{self, Socket};
 use super::spares::Spares;
 use super::startups::{Refusal, StartupRules, Startups, Verdict};
 use crate::log::Log;
@@ -343,12 +343,7 @@ impl<'log> Listener<'log> {
         if let Verdict::Displace(largest) = verdict {
             self.displace_oldest(largest);
         }
-        if self.options.tcp_keep_alive {
-            let _ = sys::socket::set_keepalive(&network, true);
-        }
-        let _ = sys::socket::set_nodelay(&network, true);
-        // Here and not in the session: the login's writes would start timers, too.
-        let _ = sys::socket::unpace_loopback(&network);
+        sockets::prepare(&network, &self.options);
         let token = self.next_token;
         self.next_token += 1;
         self.startups.enter(source);

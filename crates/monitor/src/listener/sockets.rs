@@ -15,6 +15,15 @@ const BACKLOG: i32 = 1024;
 /// TCP Fast Open requests that may wait (RFC 7413); a kernel without it is fine.
 const FAST_OPEN_QUEUE: i32 = 64;
 
+/// Sets the options of a connection, for all the processes that serve it. A socket may refuse them
+/// (with `-i` it need not be TCP's): none of them decides anything.
+pub(crate) fn prepare(network: &OwnedFd, options: &ServerOptions) {
+    let _ = sys::socket::set_keepalive(network, options.tcp_keep_alive);
+    let _ = sys::socket::set_nodelay(network, true);
+    // The login's writes would start timers, too.
+    let _ = sys::socket::unpace_loopback(network);
+}
+
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Socket {

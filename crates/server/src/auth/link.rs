@@ -40,8 +40,6 @@ impl Link {
         host_keys: Vec<ServerHostKey>,
     ) -> Result<Self, End> {
         sys::io::set_nonblocking(&socket, true)?;
-        // A socket that is none of TCP's (a pair, in tests and with inetd's kin) refuses it.
-        let _ = sys::socket::set_nodelay(&socket, true);
         let connection = Connection::server(config, host_keys, sys::time::monotonic_ms())?;
         Ok(Self {
             socket,

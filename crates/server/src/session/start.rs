@@ -133,7 +133,6 @@ fn take_over(
             "the connection is not the one that logged in".to_owned(),
         ));
     }
-    set_network_options(&network, options);
     let mut driver = Box::new(Driver::new(network, None, connection)?);
     let threads = CryptoThreads::from_option(options.crypto_threads);
     driver.set_lane_terms(LaneTerms {
@@ -160,12 +159,6 @@ fn become_user(grant: &SessionGrant) -> Result<(), SessionError> {
     // A change of user sets it again on some kernels' settings (fs.suid_dumpable).
     sys::process::set_dumpable(false)?;
     Ok(())
-}
-
-/// Options that a socket may refuse (it need not be TCP's): none of them decides anything.
-fn set_network_options(network: &OwnedFd, options: &ServerOptions) {
-    let _ = sys::socket::set_nodelay(network, true);
-    let _ = sys::socket::set_keepalive(network, options.tcp_keep_alive);
 }
 
 fn auth_info(

@@ -83,6 +83,7 @@ impl Server {
                 let (policy, records) = (policy.clone(), Arc::clone(&shared));
                 thread::spawn(move || {
                     let peer = socket.peer_addr().expect("a peer");
+                    socket.set_nodelay(true).expect("an option");
                     let slot = {
                         let mut records = records.lock().expect("no panic");
                         records.push(Record::default());
