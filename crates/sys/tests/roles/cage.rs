@@ -314,7 +314,6 @@ fn allowed() {
     assert!(!sys::io::wait_readable(&right, Some(Duration::ZERO)).unwrap());
     std::thread::sleep(Duration::from_millis(1));
     sys::socket::set_quickack(&tcp, true).unwrap();
-    sys::socket::set_nodelay(&tcp, true).unwrap();
     sys::io::set_nonblocking(&right, true).unwrap();
     // Clocks, randomness, identity.
     assert!(sys::time::monotonic_us() > 0 && sys::time::realtime_seconds() > 0);
