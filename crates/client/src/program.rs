@@ -187,6 +187,10 @@ fn warn(flags: &Flags, options: &ClientOptions) {
     }
 }
 
+/// The least of `WindowMemory` that one of several connections gets: what a window begins with,
+/// and as much for growing.
+const LEAST_SHARE_BYTES: u64 = 4 << 20;
+
 /// How much of the login is said ahead of the server's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
@@ -198,11 +202,26 @@ enum Manner {
     Careful,
 }
 
+/// The options of one of several connections that share what `WindowMemory` allows; none where it
+/// is alone.
+fn sharing(options: &ClientOptions, sharers: u64) -> Option<ClientOptions> {
+    let all = options.window_memory_bytes;
+    (sharers > 1).then(|| {
+        let mut options = options.clone();
+        options.window_memory_bytes = (all / sharers).max(LEAST_SHARE_BYTES.min(all));
+        options
+    })
+}
+
 fn connect_and_run(
     flags: &Flags,
     options: &ClientOptions,
     mut local: Option<&mut AnyLocalEnd>,
 ) -> Result<i32, ClientError> {
+    let shared = local
+        .as_deref()
+        .and_then(|local| sharing(options, local.sharers()));
+    let options = shared.as_ref().unwrap_or(options);
     let mut plan = Plan::decide(options, flags.command.clone(), flags.stdio_forward.clone())
         .map_err(ClientError::Refused)?;
     plan.ends_here = local.is_some();
@@ -422,4 +441,28 @@ fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
 fn go_to_background() -> Result<(), ClientError> {
     debug1!("forking to background");
     sys::process::daemonize().map_err(ClientError::system("fork to the background"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_one_copy_share_the_memory_of_their_windows() {
+        let with = |memory: &str| {
+            let mut line = CommandLine::new();
+            line.option(format!("WindowMemory={memory}"));
+            ClientConfig::none(Path::new("/nonexistent"))
+                .resolve("host", &line, &Here::default())
+                .unwrap()
+        };
+        let each = |memory, sharers| {
+            sharing(&with(memory), sharers).map(|options| options.window_memory_bytes)
+        };
+        assert_eq!(each("256M", 1), None);
+        assert_eq!(each("256M", 4), Some(64 << 20));
+        // Enough to begin with, and never more than one alone would have.
+        assert_eq!(each("16M", 8), Some(4 << 20));
+        assert_eq!(each("1M", 8), Some(1 << 20));
+    }
 }

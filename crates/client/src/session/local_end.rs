@@ -34,6 +34,11 @@ pub trait LocalEnd: Send {
     fn turns(&self) -> Option<Arc<dyn Turns>> {
         None
     }
+
+    /// How many connections of this process, this one among them, share what `WindowMemory` allows.
+    fn sharers(&self) -> u64 {
+        1
+    }
 }
 
 /// Questions of several connections to one person, one after the other.

@@ -151,10 +151,13 @@ pub(super) struct Mailbox {
     turn: Condvar,
     /// What the connection's thread waits for.
     times: Arc<LoopTimes>,
+    /// How many connections the copy may have, this one among them.
+    of: usize,
 }
 
 impl Mailbox {
-    pub(super) fn new(to_engine: Arc<Bell>, questions: Questions) -> io::Result<Self> {
+    /// Of a copy with so many connections.
+    pub(super) fn new(to_engine: Arc<Bell>, questions: Questions, of: usize) -> io::Result<Self> {
         Ok(Self {
             state: Mutex::new(State {
                 stage: Stage::LogsIn,
@@ -175,6 +178,7 @@ impl Mailbox {
             to_engine,
             turn: Condvar::new(),
             times: Arc::default(),
+            of,
         })
     }
 
@@ -317,6 +321,10 @@ impl LocalEnd for Local {
 
     fn turns(&self) -> Option<Arc<dyn Turns>> {
         Some(Arc::clone(&self.0) as Arc<dyn Turns>)
+    }
+
+    fn sharers(&self) -> u64 {
+        u64::try_from(self.0.of).unwrap_or(u64::MAX)
     }
 }
 
@@ -489,7 +497,7 @@ mod tests {
     }
 
     fn mailbox(questions: Questions) -> Mailbox {
-        Mailbox::new(Arc::new(Bell::default()), questions).unwrap()
+        Mailbox::new(Arc::new(Bell::default()), questions, 3).unwrap()
     }
 
     #[test]
@@ -498,6 +506,7 @@ mod tests {
         assert!(!alone.has_asked());
         assert!(Local(Arc::clone(&alone)).turns().unwrap().take());
         assert!(alone.has_asked());
+        assert_eq!(Local(alone).sharers(), 3);
         let mailbox = Arc::new(mailbox(Questions::InTurn));
         let turns = Local(Arc::clone(&mailbox)).turns().unwrap();
         type End = fn(&Mailbox);

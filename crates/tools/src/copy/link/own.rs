@@ -123,7 +123,7 @@ impl Connections {
                 _ => Questions::InTurn,
             };
             self.connections.push(Connection {
-                mailbox: Arc::new(Mailbox::new(Arc::clone(&self.bell), questions)?),
+                mailbox: Arc::new(Mailbox::new(Arc::clone(&self.bell), questions, count)?),
                 arguments: Some(arguments.to_vec()),
                 is_first: index == 0,
                 carries: false,
