@@ -115,19 +115,16 @@ impl Compressor {
         } else {
             Flush::Sync
         };
-        let chosen = self.choose(payload);
+        let policy = self.settings.adaptive.then_some(&mut self.policy);
+        let chosen = effort_for(policy, self.level, payload);
         let mut piece = Piece::Stored;
         if let Some(effort) = chosen {
             let begun = cpu_ns();
             // What a new one has not seen is entered when it is needed.
             let engine = self.engine.get_or_insert_with(|| Box::new(Engine::new()));
             let end = self.window.len();
-            let level = match effort {
-                Effort::Level(level) => Some(level),
-                Effort::Attempt => engine
-                    .gains(&self.window, start, end)
-                    .then_some(self.level.max(1)),
-            };
+            let gains = || engine.gains(&self.window, start, end);
+            let level = effort.level(self.level, gains);
             if let Some(level) = level {
                 let carry = &mut self.carry;
                 piece = engine.encode(&self.window, start, level, flush, carry, out)?;
@@ -152,14 +149,6 @@ impl Compressor {
         let whole = form.whole_bytes(out.len() - before, payload.len());
         self.report.totals.count(payload.len(), whole);
         Ok(form)
-    }
-
-    /// The effort for `payload`; `None` stores it.
-    fn choose(&mut self, payload: &[u8]) -> Option<Effort> {
-        if !self.settings.adaptive {
-            return Some(Effort::Level(self.level.max(1)));
-        }
-        effort_for(&mut self.policy, self.level, payload)
     }
 
     /// Takes payloads as one run, to be compressed by [`RunJob::run`] anywhere and handed back
@@ -218,12 +207,6 @@ impl Compressor {
         self.begun = false;
     }
 
-    /// The level that was asked for.
-    #[must_use]
-    pub fn settings(&self) -> Settings {
-        self.settings
-    }
-
     /// The effort for what comes next.
     #[must_use]
     pub fn level(&self) -> u8 {
@@ -276,12 +259,6 @@ impl Compressor {
         self.engines.has_provider()
     }
 
-    /// Payload bytes before and after.
-    #[must_use]
-    pub fn totals(&self) -> crate::Totals {
-        self.report.totals
-    }
-
     /// All that is known of what was done.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -298,8 +275,22 @@ pub(crate) enum Effort {
     Attempt,
 }
 
-/// The effort for `payload` by what the last ones have shown; `None` stores it.
-pub(crate) fn effort_for(policy: &mut Policy, level: u8, payload: &[u8]) -> Option<Effort> {
+impl Effort {
+    /// The level to deflate with, at the stream's own and with what an attempt finds; `None` stores.
+    pub(crate) fn level(self, level: u8, gains: impl FnOnce() -> bool) -> Option<u8> {
+        match self {
+            Self::Level(level) => Some(level),
+            Self::Attempt => gains().then_some(level.max(1)),
+        }
+    }
+}
+
+/// The effort for `payload` by what the last ones have shown, where there is a policy; `None`
+/// stores it.
+pub(crate) fn effort_for(policy: Option<&mut Policy>, level: u8, payload: &[u8]) -> Option<Effort> {
+    let Some(policy) = policy else {
+        return Some(Effort::Level(level.max(1)));
+    };
     if level == 0 {
         return (payload.len() < PARTIAL_BELOW_BYTES).then_some(Effort::Level(1));
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Report;
 use crate::adaptive::Policy;
-use crate::compressor::{Effort, cpu_ns, effort_for};
+use crate::compressor::{cpu_ns, effort_for};
 use crate::deflate::{Carry, Engine, Piece, Window, flush_behind, store};
 use crate::error::DeflateError;
 use crate::form::{Encoded, Form};
@@ -201,13 +201,6 @@ impl RunJob {
         })
     }
 
-    fn choose(&mut self, payload: &[u8]) -> Option<Effort> {
-        match &mut self.policy {
-            Some(policy) => effort_for(policy, self.level, payload),
-            None => Some(Effort::Level(self.level.max(1))),
-        }
-    }
-
     fn run_internal(
         &mut self,
         window: &Window,
@@ -220,19 +213,14 @@ impl RunJob {
         for end in mem::take(&mut self.ends) {
             let payload = window.bytes().get(start..end).ok_or(DeflateError)?;
             let mut piece = Piece::Stored;
-            if let Some(effort) = self.choose(payload) {
+            if let Some(effort) = effort_for(self.policy.as_mut(), self.level, payload) {
                 let engines = &self.engines;
                 let engine = engine.get_or_insert_with(|| {
                     let mut engine = engines.engine();
                     engine.change_window();
                     engine
                 });
-                let level = match effort {
-                    Effort::Level(level) => Some(level),
-                    Effort::Attempt => engine
-                        .gains(window, start, end)
-                        .then_some(self.level.max(1)),
-                };
+                let level = effort.level(self.level, || engine.gains(window, start, end));
                 if let Some(level) = level {
                     let (carry, out) = (&mut self.carry, &mut out);
                     piece =

@@ -7,11 +7,11 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::frame::{BLOCKS, FRAME, STORED};
 use super::{WINDOW_LOG, zstd_level};
+use crate::Report;
 use crate::adaptive::Policy;
 use crate::compressor::{Settings, cpu_ns, effort_for};
 use crate::error::DeflateError;
 use crate::form::Form;
-use crate::{Report, Totals};
 
 /// What has gone into a frame from which on it is worth it to give its memory back, bytes.
 const SHED_BYTES: u64 = 256 * 1024;
@@ -103,7 +103,8 @@ impl ZstdCompressor {
 
     fn stores(&mut self, payload: &[u8]) -> bool {
         // An attempt is a payload like any other: zstd itself soon gives up on what is random.
-        self.settings.adaptive && effort_for(&mut self.policy, self.level, payload).is_none()
+        let policy = self.settings.adaptive.then_some(&mut self.policy);
+        effort_for(policy, self.level, payload).is_none()
     }
 
     fn encode(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
@@ -153,12 +154,6 @@ impl ZstdCompressor {
         self.frame = None;
     }
 
-    /// The level that was asked for.
-    #[must_use]
-    pub fn settings(&self) -> Settings {
-        self.settings
-    }
-
     /// The effort for what comes next, as `CompressionLevel` counts it.
     #[must_use]
     pub fn level(&self) -> u8 {
@@ -186,12 +181,6 @@ impl ZstdCompressor {
             self.context = None;
             self.frame = None;
         }
-    }
-
-    /// Payload bytes before and after.
-    #[must_use]
-    pub fn totals(&self) -> Totals {
-        self.report.totals
     }
 
     /// What was done since the connection began.
