@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::Test;
 use crate::fake_monitor::{Policy, Server};
-use crate::peer::{Place, text};
+use crate::peer::{Marker, Place, text};
 
 pub const TESTS: &[Test] = &[
     (
@@ -201,8 +201,8 @@ fn packet(payload: &[u8]) -> Vec<u8> {
 
 fn messages_before_a_login() {
     let server = Server::start(policy());
-    let marker = std::env::temp_dir().join(format!("fulmar-preauth-{}", std::process::id()));
-    let command = format!("touch {}", marker.display());
+    let marker = Marker::new("preauth");
+    let command = format!("touch {}", marker.path.display());
     let mut exec = vec![98, 0, 0, 0, 0, 0, 0, 0, 4];
     exec.extend_from_slice(b"exec\x01");
     exec.extend_from_slice(&u32::try_from(command.len()).expect("short").to_be_bytes());
@@ -233,7 +233,7 @@ fn messages_before_a_login() {
         assert_eq!(record.auth_exit.as_deref(), Some("exit 0"), "{record:?}");
         assert!(record.session_exit.is_none());
     }
-    assert!(!marker.exists());
+    assert!(!marker.path.exists());
 }
 
 fn silent_clients() {

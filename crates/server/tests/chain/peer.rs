@@ -148,3 +148,24 @@ pub fn run(command: &mut Command, input: &[u8]) -> Output {
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// A file by which a command tells that it runs; gone with this value.
+pub struct Marker {
+    pub path: PathBuf,
+}
+
+impl Marker {
+    pub fn new(name: &str) -> Self {
+        let name = format!("fulmar-{name}-{}", std::process::id());
+        Self {
+            path: std::env::temp_dir().join(name),
+        }
+    }
+}
+
+impl Drop for Marker {
+    fn drop(&mut self) {
+        // There is none where nobody made it.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -7,6 +7,7 @@ use wire::Put;
 use crate::Test;
 use crate::client::Client;
 use crate::fake_monitor::{Policy, Server};
+use crate::peer::Marker;
 
 pub const TESTS: &[Test] = &[
     ("status_then_eof_then_close", status_then_eof_then_close),
@@ -122,10 +123,10 @@ fn a_client_that_closes_early_still_hears_the_status() {
     let marker = Marker::new("closed");
     let command = format!(
         "exec 1>&- 2>&-; : > {}; read x; exit 13",
-        marker.0.display()
+        marker.path.display()
     );
     assert!(client.ask(channel, &exec(&command)));
-    while !marker.0.exists() {
+    while !marker.path.exists() {
         std::thread::yield_now();
     }
     drop(marker);
@@ -357,23 +358,6 @@ fn no_session_after_the_last_one() {
     }
 }
 
-/// A file that is gone with its value.
-struct Marker(std::path::PathBuf);
-
-impl Marker {
-    fn new(name: &str) -> Self {
-        let name = format!("fulmar-{name}-{}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Marker {
-    fn drop(&mut self) {
-        // There is none where nobody made it.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn sessions_are_counted_with_what_still_runs() {
     let server = start(|policy| policy.config = "MaxSessions 1\n".into());
     let mut client = Client::login(&server);
@@ -383,7 +367,7 @@ fn sessions_are_counted_with_what_still_runs() {
     let command = format!(
         "trap '' HUP; : >'{0}'; echo ready; read x < /proc/$$/fd/0; i=0; \
          while [ -e '{0}' ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done",
-        marker.0.display()
+        marker.path.display()
     );
     assert!(client.ask(channel, &exec(&command)));
     client.wait_output("ready");
@@ -459,7 +443,7 @@ fn a_client_that_reads_nothing_stops_the_command() {
     let marker = Marker::new("flood");
     let command = format!(
         "head -c 100000000 /dev/zero && touch {}",
-        marker.0.display()
+        marker.path.display()
     );
     // Our client's window is what it is: nothing of the channel's data is consumed here.
     client
@@ -470,10 +454,10 @@ fn a_client_that_reads_nothing_stops_the_command() {
     // Half a second is long enough for 100 MB, if nothing held them back.
     let look = format!(
         "sleep 0.5; grep VmRSS /proc/$PPID/status; ls {} 2>&1",
-        marker.0.display()
+        marker.path.display()
     );
     let rss = client.ask_without_consuming(other, &exec(&look));
-    assert!(!marker.0.exists(), "100 MB do not fit into the window");
+    assert!(!marker.path.exists(), "100 MB do not fit into the window");
     let kilobytes: u64 = rss
         .split_whitespace()
         .nth(1)
