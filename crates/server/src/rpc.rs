@@ -8,6 +8,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use privsep::frame::HEADER_BYTES;
 use privsep::{Frame, FrameError, FrameHeader, Message};
@@ -57,12 +58,15 @@ impl From<FrameError> for RpcError {
 #[derive(Debug)]
 pub(crate) struct Rpc {
     socket: OwnedFd,
+    /// Held while a frame is written: threads beside the connection's have lines for the log.
+    writing: Mutex<()>,
 }
 
 impl Rpc {
     /// Takes the socket over.
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self { socket }
+        let writing = Mutex::new(());
+        Self { socket, writing }
     }
 
     /// The one of this process, which lasts as long as it does.
@@ -78,7 +82,7 @@ impl Rpc {
     /// Sends a message that has no answer.
     pub(crate) fn send<M: Message>(&self, message: &M) -> Result<(), RpcError> {
         let mut frame = zeroize::Zeroizing::new(message.encode_frame());
-        let sent = sys::io::write_all(&self.socket, &frame);
+        let sent = self.write(&frame);
         zeroize::Zeroize::zeroize(&mut *frame);
         Ok(sent?)
     }
@@ -93,7 +97,12 @@ impl Rpc {
         let mut second = zeroize::Zeroizing::new(second.encode_frame());
         frames.reserve_exact(second.len());
         frames.append(&mut second);
-        Ok(sys::io::write_all(&self.socket, &frames)?)
+        Ok(self.write(&frames)?)
+    }
+
+    fn write(&self, frames: &[u8]) -> io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        sys::io::write_all(&self.socket, frames)
     }
 
     /// Sends nothing more.

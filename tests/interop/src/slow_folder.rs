@@ -6,10 +6,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sys::io::PollFd;
 
 use crate::account::is_root;
 use crate::mounted::Mounted;
@@ -23,8 +27,10 @@ const REQUEST_HEAD: usize = 40;
 const ANSWER_HEAD: usize = 16;
 /// The directory's number; files have those behind it.
 const ROOT: u64 = 1;
-/// Reads and writes come to us as they are called, and nothing is kept.
+/// Reads and writes come to us as they are called, and nothing is kept; a file is closed without
+/// asking, or else whoever has one open could not even end while the folder hangs.
 const DIRECT_IO: u32 = 1;
+const NO_FLUSH: u32 = 1 << 5;
 
 mod opcode {
     pub(super) const LOOKUP: u32 = 1;
@@ -35,7 +41,6 @@ mod opcode {
     pub(super) const READ: u32 = 15;
     pub(super) const WRITE: u32 = 16;
     pub(super) const RELEASE: u32 = 18;
-    pub(super) const FLUSH: u32 = 25;
     pub(super) const INIT: u32 = 26;
     pub(super) const CREATE: u32 = 35;
     pub(super) const INTERRUPT: u32 = 36;
@@ -47,10 +52,22 @@ const NO_SUCH_CALL: i32 = 38;
 /// Of the fields that SETATTR may set: the size.
 const SETS_SIZE: u32 = 1 << 3;
 
+/// How a folder treats whoever asks something of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manners {
+    /// It answers, after a while.
+    Slow,
+    /// It does not look at what it is asked. Only the end of a process ends its question.
+    Deaf,
+    /// It takes questions and does not answer. The kernel holds even a process that is killed.
+    Dumb,
+}
+
 /// It is there until this is dropped.
 #[derive(Debug)]
 pub struct SlowFolder {
     mounted: Mounted,
+    manners: Arc<Mutex<Manners>>,
 }
 
 impl SlowFolder {
@@ -84,10 +101,19 @@ impl SlowFolder {
                 .map(|(name, bytes)| ((*name).to_owned(), bytes.clone()))
                 .collect(),
             since: SystemTime::now(),
+            kept: Vec::new(),
         };
+        let manners = Arc::new(Mutex::new(Manners::Slow));
+        let theirs = Arc::clone(&manners);
         // It ends when nothing is mounted any more.
-        thread::spawn(move || while answers.next().is_some() {});
-        Ok(Self { mounted })
+        thread::spawn(move || while answers.turn(&theirs).is_some() {});
+        Ok(Self { mounted, manners })
+    }
+
+    /// Changes its manners. What was asked before has been answered by then, or never will be
+    /// until it is [`Manners::Slow`] again.
+    pub fn behave(&self, manners: Manners) {
+        *locked(&self.manners) = manners;
     }
 
     /// Where it is.
@@ -95,6 +121,16 @@ impl SlowFolder {
     pub fn path(&self) -> &Path {
         self.mounted.path()
     }
+}
+
+impl Drop for SlowFolder {
+    fn drop(&mut self) {
+        self.behave(Manners::Slow);
+    }
+}
+
+fn locked(manners: &Mutex<Manners>) -> MutexGuard<'_, Manners> {
+    manners.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -141,16 +177,41 @@ struct Answers {
     delay: Duration,
     files: Vec<(String, Vec<u8>)>,
     since: SystemTime,
+    /// Requests that were taken and not answered.
+    kept: Vec<Vec<u8>>,
 }
 
 impl Answers {
-    /// Answers one request; nothing when there are no more.
-    fn next(&mut self) -> Option<()> {
+    /// Deals with one request if there is one; nothing when there are no more.
+    fn turn(&mut self, manners: &Mutex<Manners>) -> Option<()> {
+        let now = locked(manners);
+        if *now == Manners::Slow {
+            for request in std::mem::take(&mut self.kept) {
+                self.answer_one(&request)?;
+            }
+        }
+        if *now == Manners::Deaf {
+            drop(now);
+            thread::sleep(Duration::from_millis(10));
+            return Some(());
+        }
+        let mut fds = [PollFd::new(self.device.as_fd(), true, false)];
+        if sys::io::poll(&mut fds, Some(Duration::from_millis(10))).ok()? == 0 {
+            return Some(());
+        }
         let mut request = vec![0; 1 << 20];
         let count = self.device.read(&mut request).ok()?;
         request.truncate(count);
-        let (code, unique) = (u32_at(&request, 4)?, u64_at(&request, 8)?);
-        let node = u64_at(&request, 16)?;
+        if *now == Manners::Dumb {
+            self.kept.push(request);
+            return Some(());
+        }
+        self.answer_one(&request)
+    }
+
+    fn answer_one(&mut self, request: &[u8]) -> Option<()> {
+        let (code, unique) = (u32_at(request, 4)?, u64_at(request, 8)?);
+        let node = u64_at(request, 16)?;
         let body = request.get(REQUEST_HEAD..)?;
         let silent = [opcode::FORGET, opcode::BATCH_FORGET, opcode::INTERRUPT];
         if silent.contains(&code) {
@@ -216,7 +277,7 @@ impl Answers {
                 let len = u32::try_from(data.len()).map_err(|_| NO_ENTRY)?;
                 Ok(Fields::default().u32s(&[len, 0]))
             }
-            opcode::RELEASE | opcode::FLUSH => Ok(Fields::default()),
+            opcode::RELEASE => Ok(Fields::default()),
             _ => Err(NO_SUCH_CALL),
         }
     }
@@ -275,5 +336,7 @@ fn init() -> Fields {
 }
 
 fn opened() -> Fields {
-    Fields::default().u64s(&[0]).u32s(&[DIRECT_IO, 0])
+    Fields::default()
+        .u64s(&[0])
+        .u32s(&[DIRECT_IO | NO_FLUSH, 0])
 }

@@ -12,11 +12,11 @@ use interop::account::current_user;
 use interop::fixture;
 use interop::matrix::noise;
 use interop::peers::ours::{Kind, binary};
-use interop::process::{Background, Input, Outcome, installed};
+use interop::process::{Background, Input, Outcome, descendants, installed};
 use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
-use interop::slow_folder::SlowFolder;
+use interop::slow_folder::{Manners, SlowFolder};
 
 /// Servers that serve files by our code, each with these flags.
 fn servers(flags: &str) -> Vec<Site> {
@@ -224,6 +224,19 @@ fn nothing_leads_out_of_a_root() {
     }
 }
 
+/// A connection that others share, and the options by which they do; none of their own would come
+/// about.
+fn master(site: &Site, scratch: &Scratch) -> (Background, Vec<String>) {
+    let socket = scratch.join("control");
+    let path = format!("ControlPath={}", socket.display());
+    let mut master = site.ssh("");
+    master.args(["-M", "-N", "-o", &path, HOST]);
+    let master = Background::start(&mut master).unwrap();
+    assert!(until(Duration::from_secs(30), || socket.exists()));
+    let beside = ["-o", &path, "-o", "ProxyCommand=false"];
+    (master, beside.map(str::to_owned).to_vec())
+}
+
 #[test]
 fn a_slow_disk_leaves_other_channels_their_turn() {
     if !has("sftp") {
@@ -239,28 +252,126 @@ fn a_slow_disk_leaves_other_channels_their_turn() {
         Ok(folder) => folder,
         Err(why) => return skipped("a slow folder", &why),
     };
-    let socket = scratch.join("control");
-    let path = format!("ControlPath={}", socket.display());
-    let mut master = site.ssh("");
-    master.args(["-M", "-N", "-o", &path, HOST]);
-    let _master = Background::start(&mut master).unwrap();
-    assert!(until(Duration::from_secs(30), || socket.exists()));
-    // No connection of their own would come about.
-    let beside = ["-o", &path, "-o", "ProxyCommand=false"];
+    let (_master, beside) = master(&site, &scratch);
     let back = scratch.join("back");
     let line = format!("get {}/large {}\n", folder.path().display(), back.display());
     let mut get = Command::new("sftp");
-    get.arg("-S").arg(site.wrapper()).args(beside);
+    get.arg("-S").arg(site.wrapper()).args(&beside);
     get.arg("-b").arg(scratch.write("batch", line)).arg(HOST);
     get.stdout(Stdio::null());
     let _get = Background::start(&mut get).unwrap();
     let len = || fs::metadata(&back).map_or(0, |there| there.len());
     assert!(until(Duration::from_secs(30), || len() > 0));
     let mut shell = site.ssh("");
-    shell.args(beside).args([HOST, "echo beside"]);
+    shell.args(&beside).args([HOST, "echo beside"]);
     let outcome = finish(&mut shell, Input::Nothing);
     assert_eq!(outcome.stdout.text(), "beside\n", "{}", outcome.summary());
     assert!(len() < 64 << 20, "the file was there before the shell");
+}
+
+/// Processes that the server has started and that are there.
+fn at_work(site: &Site) -> Vec<u32> {
+    descendants(site.running.daemon.pid())
+}
+
+fn is_gone(pid: u32) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const WITHOUT_SPARES: &str = "Subsystem sftp internal-sftp\nPreauthSpares 0\n";
+
+#[test]
+fn a_disk_that_hangs_holds_up_its_own_channel_alone() {
+    if !has("sftp") {
+        return;
+    }
+    let site = Site::new(Kind::OpenSsh, Kind::Fulmar, WITHOUT_SPARES);
+    let scratch = Scratch::new();
+    let content = noise(32 << 20);
+    let delay = Duration::from_millis(10);
+    let folder = match SlowFolder::mount(&scratch, &[("large", content.clone())], delay) {
+        Ok(folder) => folder,
+        Err(why) => return skipped("a folder that hangs", &why),
+    };
+    let (master, beside) = master(&site, &scratch);
+    let sftp = |line: String| {
+        let mut sftp = Command::new("sftp");
+        sftp.arg("-S").arg(site.wrapper()).args(&beside).arg("-b");
+        sftp.arg(scratch.write("batch", line)).arg(HOST);
+        sftp.stdout(Stdio::null());
+        sftp
+    };
+    let back = scratch.join("back");
+    let large = folder.path().join("large");
+    let get = format!("get {} {}\n", large.display(), back.display());
+    let get = Background::start(&mut sftp(get)).unwrap();
+    let len = || fs::metadata(&back).map_or(0, |there| there.len());
+    assert!(until(PATIENCE, || len() > 0));
+    folder.behave(Manners::Deaf);
+    // A shell, and files elsewhere.
+    let mut shell = site.ssh("");
+    shell.args(&beside).args([HOST, "echo beside"]);
+    let outcome = finish(&mut shell, Input::Nothing);
+    assert_eq!(outcome.stdout.text(), "beside\n", "{}", outcome.summary());
+    let (small, copy) = (scratch.write("small", "small"), scratch.join("copy"));
+    let line = format!("put {} {}\n", small.display(), copy.display());
+    let outcome = finish(&mut sftp(line), Input::Nothing);
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    same(&small, &copy);
+    assert!(len() < content.len() as u64, "it never hung");
+    // What hangs goes on as if nothing had been.
+    folder.behave(Manners::Slow);
+    let whole = || len() == content.len() as u64;
+    assert!(until(PATIENCE, whole), "{} bytes", len());
+    assert!(fs::read(&back).unwrap() == content);
+    drop(get);
+    drop(master);
+    assert!(until(PATIENCE, || at_work(&site).is_empty()));
+}
+
+#[test]
+fn a_connection_ends_while_its_disk_hangs() {
+    if !has("sftp") {
+        return;
+    }
+    for manners in [Manners::Deaf, Manners::Dumb] {
+        let site = Site::new(Kind::OpenSsh, Kind::Fulmar, WITHOUT_SPARES);
+        let scratch = Scratch::new();
+        let folder = match SlowFolder::mount(&scratch, &[], Duration::from_millis(10)) {
+            Ok(folder) => folder,
+            Err(why) => return skipped("a folder that hangs", &why),
+        };
+        let content = noise(32 << 20);
+        let data = scratch.write("data", &content);
+        let there = folder.path().join("there");
+        let line = format!("put {} {}\n", data.display(), there.display());
+        let mut put = Command::new("sftp");
+        put.arg("-S").arg(site.wrapper()).arg("-b");
+        put.arg(scratch.write("batch", line)).arg(HOST);
+        put.stdout(Stdio::null());
+        let put = Background::start(&mut put).unwrap();
+        let len = || fs::metadata(&there).map_or(0, |there| there.len());
+        assert!(until(PATIENCE, || len() > 0));
+        folder.behave(manners);
+        let processes = at_work(&site);
+        assert!(!processes.is_empty());
+        drop(put);
+        // Monitor and session, with all that the monitor closes: terminals, records, PAM.
+        let ended = until(PATIENCE, || at_work(&site).is_empty());
+        let log = site.running.daemon.log();
+        assert!(ended, "{:?} of {processes:?}: {log}", at_work(&site));
+        if manners == Manners::Dumb {
+            // What the kernel holds, it holds; no longer than the call takes.
+            folder.behave(Manners::Slow);
+        }
+        let gone = || processes.iter().all(|pid| is_gone(*pid));
+        assert!(until(PATIENCE, gone), "{processes:?}");
+        folder.behave(Manners::Slow);
+        let written = fs::read(&there).unwrap();
+        assert!(written.len() < content.len(), "it never hung");
+        assert!(content.starts_with(&written));
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! byte is touched by the endpoint alone, beside the cipher.
 
 use std::any::Any;
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use packet::PacketBuf;
@@ -97,6 +98,38 @@ impl Line<'_> {
         self.packets_left = self.packets_left.saturating_sub(1);
         self.connection
             .channel_send(self.channel, Stream::Data, buf)
+    }
+
+    /// Sends what there is [`Line::space`] for from the front of `queue`; gives the number of bytes.
+    ///
+    /// # Errors
+    /// Those of [`Line::send`].
+    pub fn send_queued(&mut self, queue: &mut VecDeque<PacketBuf>) -> Result<usize, Error> {
+        let mut sent = 0;
+        while let Some(first) = queue.front() {
+            let space = self.space();
+            if space == 0 {
+                break;
+            }
+            let len = first.len();
+            let Some(whole) = queue.pop_front() else {
+                break;
+            };
+            if len <= space {
+                sent += len;
+                self.send(whole)?;
+                continue;
+            }
+            // What is left of the window takes a part of it.
+            let (now, later) = whole.payload().split_at(space);
+            for part in [later, now] {
+                let mut buf = self.take_buffer(part.len());
+                buf.extend(part);
+                queue.push_front(buf);
+            }
+            self.recycle(whole);
+        }
+        Ok(sent)
     }
 
     /// Sends bytes to the client's standard error, as many as may leave now; gives the number.

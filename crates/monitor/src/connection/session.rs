@@ -248,6 +248,15 @@ impl<'c> Session<'c> {
         }
         if !has_ended(&mut child, patience) {
             let _ = child.signal(Signal::KILL);
+            if !has_ended(&mut child, KILL_WAIT) {
+                // The kernel holds it in a call, of a disk that does not answer. It has the user's
+                // rights and nobody to serve: what is left to close here does not wait for it.
+                let pid = child.pid();
+                self.log.error(&format!(
+                    "session process {pid} does not end: the kernel holds it"
+                ));
+                return Ok(());
+            }
         }
         match child.wait() {
             Ok(status) => self

@@ -60,13 +60,13 @@ pub fn session_main() -> i32 {
             return roles::exit::FAILED;
         }
     };
-    match serve.run() {
-        Ok(()) => roles::exit::DONE,
-        Err(error) => {
-            error.log(&log, &who);
-            roles::exit::DONE
-        }
+    if let Err(error) = serve.run() {
+        error.log(&log, &who);
     }
+    // The kernel may keep this process, with what it has open, while a disk does not answer: the
+    // monitor is not to wait for that.
+    rpc.finish();
+    roles::exit::DONE
 }
 
 /// Why a session is over.

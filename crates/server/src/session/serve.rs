@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use driver::{Driver, DriverError, Notice};
 use privsep::{ChooseGroup, Group, HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
@@ -15,11 +16,14 @@ use super::channel::{Orphan, SessionChannel};
 use super::context::Context;
 use super::forward::{Fate, Resolver, Target, TcpChannel};
 use super::permits;
+use super::sftp::Desk;
 use super::token::Token;
 use crate::transport;
 
 /// How long a peer may take to take our goodbye.
 pub(super) const GOODBYE: Duration = Duration::from_millis(500);
+/// How long a thread that works with files may take to come to its end.
+const FILES_WAIT: Duration = Duration::from_secs(2);
 /// Most that is dealt with of what came with the login before anything is answered.
 const MAX_AHEAD: usize = 64;
 
@@ -242,6 +246,12 @@ impl<'a> Serve<'a> {
             Some(Token::Drain(serial)) => {
                 if let Some(session) = session_of(&mut self.channels, serial) {
                     session.timer(&mut self.driver, &self.context)?;
+                }
+                Ok(())
+            }
+            Some(Token::Files(serial)) => {
+                if let Some(session) = session_of(&mut self.channels, serial) {
+                    session.files_ready(&mut self.driver);
                 }
                 Ok(())
             }
@@ -495,8 +505,11 @@ impl<'a> Serve<'a> {
     }
 
     /// The connection is over: hangs up on every command and gives every terminal back. What
-    /// ignores the hang-up lives on, with init as its parent.
+    /// ignores the hang-up lives on, with init as its parent. Threads that work with files have a
+    /// moment to close what they have open.
     fn hang_up(&mut self) {
+        let files: Vec<_> = self.channels.values().filter_map(files_of).collect();
+        files.iter().for_each(|desk| desk.abandon());
         for (_, channel) in std::mem::take(&mut self.channels) {
             match channel {
                 Channel::Session(session) => {
@@ -509,6 +522,22 @@ impl<'a> Serve<'a> {
         for orphan in &mut self.orphans {
             let _ = orphan.child.try_wait();
         }
+        let deadline = Instant::now() + FILES_WAIT;
+        let hang = files.iter().filter(|desk| !desk.ends_before(deadline));
+        let hang = hang.count();
+        if hang > 0 {
+            self.context.log.info(&format!(
+                "internal-sftp: a file system does not answer; {hang} of {} given up",
+                files.len()
+            ));
+        }
+    }
+}
+
+fn files_of(channel: &Channel) -> Option<Arc<Desk>> {
+    match channel {
+        Channel::Session(session) => session.files(),
+        Channel::Tcp(_) => None,
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) enum Token {
     Drain(u64),
     /// The login is over for as long as a process waits before it gives memory back.
     Rest,
+    /// A server of files has something for its channel; the number is the channel's serial.
+    Files(u64),
 }
 
 const KIND_SHIFT: u32 = 56;
@@ -33,6 +35,7 @@ impl Token {
             Self::Drain(serial) => (4, serial),
             Self::GiveUp(serial) => (5, serial),
             Self::Rest => (6, 0),
+            Self::Files(serial) => (7, serial),
         };
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
@@ -48,6 +51,7 @@ impl Token {
             4 => Self::Drain(serial),
             5 => Self::GiveUp(serial),
             6 => Self::Rest,
+            7 => Self::Files(serial),
             _ => return None,
         })
     }
@@ -68,6 +72,7 @@ mod tests {
             Token::Drain(77),
             Token::GiveUp(77),
             Token::Rest,
+            Token::Files(77),
         ] {
             assert_eq!(Token::from_number(token.number()), Some(token));
         }

@@ -31,6 +31,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use sftp::attributes::{ExactTimes, Owner, Times, Timestamp};
@@ -53,7 +54,7 @@ pub use options::{Options, OptionsError, Wanted, levels};
 pub use outbox::{Buffers, Outbox};
 
 /// Bytes of answers that may wait before requests have to.
-const OUTBOX_BYTES: usize = 1 << 20;
+pub const OUTBOX_BYTES: usize = 1 << 20;
 /// Requests and slices in one [`Serve::work`], so that others get their turn.
 const STEPS: usize = 256;
 /// Bytes of data in one [`Serve::work`].
@@ -76,6 +77,17 @@ pub fn max_handles() -> usize {
         .saturating_sub(OTHER_DESCRIPTORS)
         .clamp(8, MAX_HANDLES);
     usize::try_from(handles).unwrap_or(8)
+}
+
+/// How far one [`Serve::work_for`] goes.
+#[derive(Debug)]
+pub struct Turn<'t> {
+    /// Bytes of answers that may wait before requests have to.
+    pub answers: usize,
+    /// Bytes of data that are moved, about.
+    pub bytes: usize,
+    /// Nothing more is begun when this is set.
+    pub stop: &'t AtomicBool,
 }
 
 /// Why a conversation cannot go on.
@@ -244,18 +256,35 @@ impl Serve {
     /// # Errors
     /// [`ServeError`]: the conversation is over.
     pub fn work(&mut self, buffers: &mut dyn Buffers) -> Result<Work, ServeError> {
-        let worked = self.steps(buffers);
+        let turn = Turn {
+            answers: OUTBOX_BYTES,
+            bytes: STEP_BYTES,
+            stop: &AtomicBool::new(false),
+        };
+        self.work_for(&turn, buffers)
+    }
+
+    /// The same, as far as `turn` says.
+    ///
+    /// # Errors
+    /// [`ServeError`]: the conversation is over.
+    pub fn work_for(
+        &mut self,
+        turn: &Turn<'_>,
+        buffers: &mut dyn Buffers,
+    ) -> Result<Work, ServeError> {
+        let worked = self.steps(turn, buffers);
         self.write_gathered();
         worked
     }
 
-    fn steps(&mut self, buffers: &mut dyn Buffers) -> Result<Work, ServeError> {
+    fn steps(&mut self, turn: &Turn<'_>, buffers: &mut dyn Buffers) -> Result<Work, ServeError> {
         self.moved = 0;
         for _ in 0..STEPS {
-            if self.out.len() >= OUTBOX_BYTES {
+            if self.out.len() >= turn.answers {
                 return Ok(Work::Waiting);
             }
-            if self.moved >= STEP_BYTES {
+            if self.moved >= turn.bytes || turn.stop.load(Ordering::Relaxed) {
                 return Ok(Work::Busy);
             }
             let answered = self.step(buffers)?;

@@ -64,6 +64,13 @@ impl Outbox {
         Some(first)
     }
 
+    /// The next buffer, whatever it holds.
+    pub fn next_whole(&mut self) -> Option<PacketBuf> {
+        let front = self.queue.pop_front()?;
+        self.len -= front.len();
+        Some(front)
+    }
+
     /// Puts bytes behind the rest.
     pub(super) fn put(&mut self, mut bytes: &[u8], buffers: &mut dyn Buffers) {
         let max = buffers.max_bytes().max(1);

@@ -75,7 +75,7 @@ pub fn run(serve: &mut Serve, input: impl AsFd, output: impl AsFd) -> Result<(),
     loop {
         let work = serve.work(&mut pool).map_err(StdioError::Serve)?;
         held -= serve.take_consumed().min(held);
-        while let Some(buf) = serve.outbox().next(usize::MAX, &mut pool) {
+        while let Some(buf) = serve.outbox().next_whole() {
             sending.push_back(buf);
         }
         let answered = !sending.is_empty();

@@ -19,6 +19,7 @@ mod start;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use driver::Driver;
 use proto::channel::Request;
@@ -30,7 +31,7 @@ use super::command::{Launch, Wanted};
 use super::context::Context;
 use super::environment::Environment;
 use super::exit;
-use super::sftp::SftpEndpoint;
+use super::sftp::{Desk, SftpEndpoint};
 use super::stdio::{self, CommandEnd, Outputs};
 use super::terminal::{Size, Terminal};
 use super::token::Token;
@@ -56,8 +57,8 @@ enum Stage {
     },
     /// It runs.
     Running { child: Child },
-    /// Files are served by this process.
-    Serving,
+    /// Files are served by this process, with a desk by another thread.
+    Serving { desk: Option<Arc<Desk>> },
     /// It has ended; `told` when the client knows how.
     Ended { status: ExitStatus, told: bool },
     /// CLOSE was sent.
@@ -276,6 +277,29 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
+    /// The thread that works with files has something for the channel.
+    pub(super) fn files_ready(&self, driver: &mut Driver) {
+        if let Some(desk) = self.files() {
+            // Fails for no counter.
+            let _ = desk.bell().drain();
+            driver.wake_endpoint(self.id);
+        }
+    }
+
+    fn unwatch_files(&self, driver: &mut Driver) {
+        if let Some(desk) = self.files() {
+            driver.unwatch(desk.bell().as_fd());
+        }
+    }
+
+    /// Where a thread works with files for this channel.
+    pub(super) fn files(&self) -> Option<Arc<Desk>> {
+        match &self.stage {
+            Stage::Serving { desk } => desk.clone(),
+            _ => None,
+        }
+    }
+
     /// The server of files is done.
     pub(super) fn endpoint_ended(
         &mut self,
@@ -286,7 +310,8 @@ impl SessionChannel {
             .endpoint::<SftpEndpoint>(self.id)
             .map_or(0, |endpoint| endpoint.status());
         drop(driver.detach_endpoint(self.id));
-        if matches!(self.stage, Stage::Serving) {
+        self.unwatch_files(driver);
+        if matches!(self.stage, Stage::Serving { .. }) {
             self.stage = Stage::Ended {
                 status: ExitStatus::Exited(status),
                 told: false,
@@ -416,7 +441,7 @@ impl SessionChannel {
         drop(driver.detach_source(self.id, Stream::Stderr));
         match &self.stage {
             Stage::Ended { .. } => self.advance(driver, context),
-            Stage::Serving => {
+            Stage::Serving { .. } => {
                 if let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) {
                     endpoint.desert();
                 }
@@ -448,6 +473,7 @@ impl SessionChannel {
     pub(super) fn hang_up(mut self, driver: &mut Driver, context: &Context<'_>) -> Option<Orphan> {
         driver.set_timer(Token::Drain(self.serial).number(), None);
         self.release_terminal(driver, context);
+        self.unwatch_files(driver);
         drop(driver.detach_endpoint(self.id));
         let (Stage::Running { child } | Stage::Preparing { rc: child, .. }) = self.stage else {
             return None;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use driver::Driver;
 use proto::Stream;
@@ -89,7 +90,7 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
-    /// internal-sftp: this process is the server.
+    /// internal-sftp: this process is the server, perhaps in another thread.
     fn serve_files(
         &mut self,
         arguments: &[String],
@@ -121,8 +122,13 @@ impl SessionChannel {
         }
         match SftpEndpoint::start(arguments, is_forced, context) {
             Ok(endpoint) => {
+                let desk = endpoint.desk().map(Arc::clone);
+                if let Some(desk) = &desk {
+                    let bell = desk.bell().as_fd();
+                    driver.watch(bell, Token::Files(self.serial).number(), true, false)?;
+                }
                 driver.attach_endpoint(self.id, Box::new(endpoint));
-                self.stage = Stage::Serving;
+                self.stage = Stage::Serving { desk };
             }
             Err(words) => {
                 context.log.error(&words);

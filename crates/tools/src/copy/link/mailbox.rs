@@ -374,35 +374,6 @@ impl MailboxEndpoint {
         state.arrived.append(&mut self.arrived);
         any
     }
-
-    /// Sends what the window takes; gives the number of bytes.
-    fn send(&mut self, line: &mut Line<'_>) -> Result<usize, Error> {
-        let mut sent = 0;
-        while let Some(first) = self.outgoing.front() {
-            let space = line.space();
-            if space == 0 {
-                break;
-            }
-            let len = first.len();
-            let Some(whole) = self.outgoing.pop_front() else {
-                break;
-            };
-            if len <= space {
-                sent += len;
-                line.send(whole)?;
-                continue;
-            }
-            // What is left of the window takes a part of it.
-            let (now, later) = whole.payload().split_at(space);
-            for part in [later, now] {
-                let mut buf = line.take_buffer(part.len());
-                buf.extend(part);
-                self.outgoing.push_front(buf);
-            }
-            line.recycle(whole);
-        }
-        Ok(sent)
-    }
 }
 
 impl Endpoint for MailboxEndpoint {
@@ -445,12 +416,14 @@ impl Endpoint for MailboxEndpoint {
         line.consumed(used + std::mem::take(&mut self.errors))?;
         let sent = match wish {
             Wish::Abandon => 0,
-            Wish::GoOn | Wish::Finish => self.send(line)?,
+            Wish::GoOn | Wish::Finish => line.send_queued(&mut self.outgoing)?,
         };
         let mut state = locked(&mailbox.state);
         state.queued -= sent.min(state.queued);
         state.blocked = !self.outgoing.is_empty();
         rings |= was_full && state.queued < QUEUED_BYTES;
+        // What was queued while this was still blocked has woken nobody.
+        let more = !state.blocked && !state.outgoing.is_empty();
         drop(state);
         if rings {
             mailbox.to_engine.ring();
@@ -460,10 +433,10 @@ impl Endpoint for MailboxEndpoint {
             Wish::Finish => self.outgoing.is_empty(),
             Wish::Abandon => true,
         };
-        Ok(if is_over {
-            Progress::Ended
-        } else {
-            Progress::Waiting
+        Ok(match (is_over, more) {
+            (true, _) => Progress::Ended,
+            (false, true) => Progress::Busy,
+            (false, false) => Progress::Waiting,
         })
     }
 }

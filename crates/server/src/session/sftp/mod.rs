@@ -1,35 +1,51 @@
 //! internal-sftp: the file server of `transfer` as the endpoint of a channel, in this process.
+//!
+//! Where every file system is this machine's own it works in the connection's thread ([`here`]):
+//! bytes are sealed and written in the core's cache in which they were read and opened. Where one
+//! is mounted that others answer for (NFS, FUSE), and may leave unanswered, it works in a thread of
+//! its own ([`worker`]), which meets the connection's ([`beside`]) at a [`Desk`].
+
+mod beside;
+mod desk;
+mod here;
+mod mounts;
+mod worker;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use config::tokens::{Purpose, Tokens};
 use driver::{Endpoint, Line, Progress};
-use packet::PacketBuf;
 use privsep::LogLevel;
 use proto::{Error, Stream};
 use sys::fs::Place;
 use sys::sandbox::files::{self, Wall};
-use transfer::serve::{self, Buffers, Level, Log, Options, Serve, Wanted, Work};
+use transfer::serve::{self, Level, Log, Options, Serve, Wanted};
 
 use super::context::Context;
 use crate::log::Logger;
+
+use beside::Beside;
+pub(super) use desk::Desk;
+use here::Here;
+use worker::Make;
 
 /// Exit status of a server that could not serve, as OpenSSH's.
 const STATUS_FAILED: u8 = 255;
 
 /// A server at work on a channel.
 pub(super) struct SftpEndpoint {
-    /// None when it is over.
-    serve: Option<Serve>,
-    /// What the administrator is told at the end.
-    log: Lines,
-    session: String,
+    way: Way,
     status: u8,
     /// Bytes that came for nobody.
     unused: usize,
-    /// The client takes no answers any more.
-    is_deserted: bool,
+}
+
+/// Which thread works with the files.
+enum Way {
+    Here(Here),
+    Beside(Beside),
 }
 
 impl SftpEndpoint {
@@ -54,35 +70,57 @@ impl SftpEndpoint {
         if let Some(mask) = options.umask {
             context.set_umask(mask);
         }
+        // Asked before the wall stands: behind it nothing can be known.
+        let all_local = mounts::are_all_local();
         let grant = &context.grant;
-        let confined = context.options.sftp_root.as_deref();
-        let place = match confined {
-            Some(template) => confine(template, &options, context)?,
-            None => begin(&options.start(&grant.user, &grant.home), &log)?,
+        let permits = options.permits();
+        let lines = Box::new(log.clone());
+        let make: Make = match context.options.sftp_root.as_deref() {
+            Some(template) => {
+                let place = confine(template, &options, context)?;
+                let mut serve = Serve::new(place, permits, serve::max_handles(), lines);
+                serve.learn_own_names();
+                // Threads that are started from here on stand behind it too.
+                wall(&serve, is_forced, options.read_only, context)?;
+                Box::new(move || Ok(serve))
+            }
+            None => {
+                let start = options.start(&grant.user, &grant.home);
+                Box::new(move || {
+                    let place = begin(&start, &*lines)?;
+                    Ok(Serve::new(place, permits, serve::max_handles(), lines))
+                })
+            }
         };
-        let mut serve = Serve::new(
-            place,
-            options.permits(),
-            serve::max_handles(),
-            Box::new(log.clone()),
-        );
-        if confined.is_some() {
-            serve.learn_own_names();
-            wall(&serve, is_forced, options.read_only, context)?;
-        }
         let session = format!(
             "for local user {} from [{}]",
             grant.user, grant.remote_address
         );
         log.line(Level::Info, &format!("session opened {session}"));
+        let way = if all_local {
+            Way::Here(Here::new(make()?, log, session))
+        } else {
+            let started = Desk::new().and_then(|desk| {
+                let desk = Arc::new(desk);
+                worker::start(make, Arc::clone(&desk), log, session)?;
+                Ok(desk)
+            });
+            let desk = started.map_err(|error| format!("internal-sftp: no thread: {error}"))?;
+            Way::Beside(Beside::new(desk))
+        };
         Ok(Self {
-            serve: Some(serve),
-            log,
-            session,
+            way,
             status: 0,
             unused: 0,
-            is_deserted: false,
         })
+    }
+
+    /// Where it meets the thread that works with files, if one does.
+    pub(super) fn desk(&self) -> Option<&Arc<Desk>> {
+        match &self.way {
+            Way::Here(_) => None,
+            Way::Beside(beside) => Some(beside.desk()),
+        }
     }
 
     /// How it ended: an exit status.
@@ -92,26 +130,15 @@ impl SftpEndpoint {
 
     /// The client has closed the channel: what it asked for is done, and nothing answered.
     pub(super) fn desert(&mut self) {
-        self.is_deserted = true;
-    }
-
-    /// The client has gone: what it left open is closed.
-    fn finish(&mut self) {
-        if self.serve.take().is_some() {
-            let line = format!("session closed {}", self.session);
-            self.log.line(Level::Info, &line);
+        match &mut self.way {
+            Way::Here(here) => here.desert(),
+            Way::Beside(beside) => beside.desert(),
         }
     }
 }
 
-impl Drop for SftpEndpoint {
-    fn drop(&mut self) {
-        self.finish();
-    }
-}
-
 /// Where relative paths begin; the root where there is no such directory, as for a shell.
-fn begin(start: &str, log: &Lines) -> Result<Place, String> {
+fn begin(start: &str, log: &dyn Log) -> Result<Place, String> {
     Place::everywhere(start.as_bytes()).or_else(|error| {
         log.line(
             Level::Error,
@@ -206,92 +233,29 @@ pub(super) fn words(command: &str) -> Vec<String> {
 
 impl Endpoint for SftpEndpoint {
     fn receive(&mut self, stream: Stream, data: Bytes) {
-        match (&mut self.serve, stream) {
-            (Some(serve), Stream::Data) => serve.receive(data),
+        match (&mut self.way, stream) {
+            (Way::Here(here), Stream::Data) => self.unused += here.receive(data),
+            (Way::Beside(beside), Stream::Data) => beside.receive(data),
             // Extended data mean nothing to a server of files.
-            _ => self.unused += data.len(),
+            (_, Stream::Stderr) => self.unused += data.len(),
         }
     }
 
     fn end(&mut self) {
-        if let Some(serve) = &mut self.serve {
-            serve.end_input();
+        match &mut self.way {
+            Way::Here(here) => here.end(),
+            Way::Beside(beside) => beside.end(),
         }
     }
 
     fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
         line.consumed(std::mem::take(&mut self.unused))?;
-        let Some(serve) = &mut self.serve else {
-            return Ok(Progress::Ended);
+        let (progress, status) = match &mut self.way {
+            Way::Here(here) => here.work(line)?,
+            Way::Beside(beside) => beside.work(line)?,
         };
-        loop {
-            if self.is_deserted {
-                serve.end_answers();
-                while let Some(buf) = serve.outbox().next(usize::MAX, &mut Packets(line)) {
-                    line.recycle(buf);
-                }
-            }
-            // First what waits: a window that has opened makes room for answers.
-            send(serve, line)?;
-            let work = match serve.work(&mut Packets(line)) {
-                Ok(work) => work,
-                Err(error) => {
-                    self.log.line(Level::Error, &error.to_string());
-                    self.status = STATUS_FAILED;
-                    self.finish();
-                    return Ok(Progress::Ended);
-                }
-            };
-            line.consumed(serve.take_consumed())?;
-            if self.is_deserted {
-                match work {
-                    // A copy goes on slice by slice: other channels have their turn.
-                    Work::Busy => return Ok(Progress::Busy),
-                    Work::Waiting => continue,
-                    Work::Ended => {}
-                }
-            }
-            let waits = !serve.outbox().is_empty();
-            let sent = send(serve, line)?;
-            match work {
-                Work::Ended => {
-                    self.finish();
-                    return Ok(Progress::Ended);
-                }
-                Work::Busy if sent => return Ok(Progress::Busy),
-                // Answers had filled the room that requests need; they are gone.
-                Work::Waiting if waits && sent => {}
-                Work::Busy | Work::Waiting => return Ok(Progress::Waiting),
-            }
-        }
-    }
-}
-
-/// Sends what the window takes; true when nothing is left.
-fn send(serve: &mut Serve, line: &mut Line<'_>) -> Result<bool, Error> {
-    while !serve.outbox().is_empty() {
-        let space = line.space();
-        if space == 0 {
-            return Ok(false);
-        }
-        match serve.outbox().next(space, &mut Packets(line)) {
-            Some(buf) => line.send(buf)?,
-            None => return Ok(true),
-        }
-    }
-    Ok(true)
-}
-
-/// Buffers of the connection.
-struct Packets<'l, 'd>(&'l mut Line<'d>);
-
-impl Buffers for Packets<'_, '_> {
-    fn take(&mut self, capacity: usize) -> PacketBuf {
-        self.0.take_buffer(capacity)
-    }
-
-    fn max_bytes(&self) -> usize {
-        self.0.max_data()
+        self.status = status.unwrap_or(self.status);
+        Ok(progress)
     }
 }
 

@@ -1,0 +1,88 @@
+//! The channel's end of a server that works in a thread of its own: the connection's thread moves
+//! bytes, and [`worker`](super::worker) does the rest.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use driver::{Line, Progress};
+use packet::PacketBuf;
+use proto::Error;
+
+use super::desk::{Desk, Wish};
+
+/// See the module's head.
+pub(super) struct Beside {
+    desk: Arc<Desk>,
+    arrived: Vec<Bytes>,
+    input_ended: bool,
+    answers: VecDeque<PacketBuf>,
+    /// The client takes no answers any more.
+    is_deserted: bool,
+}
+
+impl Beside {
+    pub(super) fn new(desk: Arc<Desk>) -> Self {
+        Self {
+            desk,
+            arrived: Vec::new(),
+            input_ended: false,
+            answers: VecDeque::new(),
+            is_deserted: false,
+        }
+    }
+
+    pub(super) fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    pub(super) fn receive(&mut self, data: Bytes) {
+        self.arrived.push(data);
+    }
+
+    pub(super) fn end(&mut self) {
+        self.input_ended = true;
+    }
+
+    pub(super) fn desert(&mut self) {
+        self.is_deserted = true;
+        self.desk.wish(Wish::Desert);
+    }
+
+    /// Moves what there is to move; gives the exit status when it is over.
+    pub(super) fn work(&mut self, line: &mut Line<'_>) -> Result<(Progress, Option<u8>), Error> {
+        loop {
+            let desk = &self.desk;
+            let (used, over) =
+                desk.meet(&mut self.arrived, self.input_ended, &mut self.answers, line);
+            line.consumed(used)?;
+            let sent = self.send(line)?;
+            let more = self.desk.sent(sent, !self.answers.is_empty());
+            match over {
+                // A client that broke the protocol is not waited for.
+                Some(status) if self.answers.is_empty() || status != 0 => {
+                    return Ok((Progress::Ended, Some(status)));
+                }
+                _ if more => {}
+                _ => return Ok((Progress::Waiting, None)),
+            }
+        }
+    }
+
+    /// Sends what the window takes; gives the bytes that are dealt with.
+    fn send(&mut self, line: &mut Line<'_>) -> Result<usize, Error> {
+        if !self.is_deserted {
+            return line.send_queued(&mut self.answers);
+        }
+        let len = self.answers.iter().map(PacketBuf::len).sum();
+        self.answers.drain(..).for_each(|buf| line.recycle(buf));
+        Ok(len)
+    }
+}
+
+impl Drop for Beside {
+    /// Nobody is left: what has been begun is waited for elsewhere, if at all.
+    fn drop(&mut self) {
+        self.desk.abandon();
+    }
+}
