@@ -24,6 +24,8 @@ use crate::transport;
 pub(super) const GOODBYE: Duration = Duration::from_millis(500);
 /// How long a thread that works with files may take to come to its end.
 const FILES_WAIT: Duration = Duration::from_secs(2);
+/// The part of it for requests that came before the end of the connection.
+const LAST_REQUESTS_WAIT: Duration = Duration::from_secs(1);
 /// Most that is dealt with of what came with the login before anything is answered.
 const MAX_AHEAD: usize = 64;
 
@@ -509,6 +511,17 @@ impl<'a> Serve<'a> {
     /// moment to close what they have open.
     fn hang_up(&mut self) {
         let files: Vec<_> = self.channels.values().filter_map(files_of).collect();
+        let begun = Instant::now();
+        if !files.is_empty() {
+            for channel in self.channels.values() {
+                if let Channel::Session(session) = channel {
+                    session.desert_files(&mut self.driver);
+                }
+            }
+            // What came before the end is done, as far as time allows; a whole window is soon.
+            let done = begun + LAST_REQUESTS_WAIT;
+            files.iter().for_each(|desk| _ = desk.ends_before(done));
+        }
         files.iter().for_each(|desk| desk.abandon());
         for (_, channel) in std::mem::take(&mut self.channels) {
             match channel {
@@ -522,7 +535,7 @@ impl<'a> Serve<'a> {
         for orphan in &mut self.orphans {
             let _ = orphan.child.try_wait();
         }
-        let deadline = Instant::now() + FILES_WAIT;
+        let deadline = begun + FILES_WAIT;
         let hang = files.iter().filter(|desk| !desk.ends_before(deadline));
         let hang = hang.count();
         if hang > 0 {

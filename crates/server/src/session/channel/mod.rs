@@ -442,9 +442,7 @@ impl SessionChannel {
         match &self.stage {
             Stage::Ended { .. } => self.advance(driver, context),
             Stage::Serving { .. } => {
-                if let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) {
-                    endpoint.desert();
-                }
+                self.desert_files(driver);
                 Ok(())
             }
             Stage::Running { .. } if output_is_over => {
@@ -456,6 +454,13 @@ impl SessionChannel {
                 let _ = driver.connection().channel_close(self.id);
                 Ok(())
             }
+        }
+    }
+
+    /// Where files are served: nobody takes answers any more, and what was asked for is to be done.
+    pub(super) fn desert_files(&self, driver: &mut Driver) {
+        if let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) {
+            endpoint.desert();
         }
     }
 

@@ -9,7 +9,7 @@ use driver::{Line, Progress};
 use packet::PacketBuf;
 use proto::Error;
 
-use super::desk::{Desk, Wish};
+use super::desk::Desk;
 
 /// See the module's head.
 pub(super) struct Beside {
@@ -46,7 +46,7 @@ impl Beside {
 
     pub(super) fn desert(&mut self) {
         self.is_deserted = true;
-        self.desk.wish(Wish::Desert);
+        self.desk.desert(&mut self.arrived);
     }
 
     /// Moves what there is to move; gives the exit status when it is over.

@@ -128,7 +128,9 @@ impl Desk {
     /// There is nobody left who wants anything of this.
     pub(in crate::session) fn abandon(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.wish(Wish::Abandon);
+        let mut state = locked(&self.state);
+        state.wish = Wish::Abandon;
+        self.wake(state, true);
     }
 
     /// Waits for the thread's end; false when it does not come until then.
@@ -145,9 +147,12 @@ impl Desk {
         true
     }
 
-    pub(super) fn wish(&self, wish: Wish) {
+    /// The client takes no answers any more: what came until now, `arrived` being the last of it, is
+    /// all that is to be done. Both at once, for what comes behind the wish would find nobody.
+    pub(super) fn desert(&self, arrived: &mut Vec<Bytes>) {
         let mut state = locked(&self.state);
-        state.wish = state.wish.max(wish);
+        state.arrived.append(arrived);
+        state.wish = state.wish.max(Wish::Desert);
         self.wake(state, true);
     }
 
@@ -312,4 +317,26 @@ pub(super) struct Hands {
     pub(super) used: usize,
     pub(super) spare: Vec<PacketBuf>,
     pub(super) took_spare: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_before_a_close_is_there_with_it() {
+        let desk = Desk::new().unwrap();
+        locked(&desk.state).max_data = 32 << 10;
+        let mut arrived = vec![Bytes::from_static(b"mkdir")];
+        desk.desert(&mut arrived);
+        assert!(arrived.is_empty());
+        let mut hands = Hands::default();
+        let next = desk.next(&Next::default(), &mut hands);
+        assert_eq!(next.wish, Wish::Desert);
+        assert_eq!(hands.arrived, [&b"mkdir"[..]]);
+        // Nothing less is wanted afterwards, and nothing more begun.
+        desk.abandon();
+        desk.desert(&mut Vec::new());
+        assert_eq!(desk.next(&next, &mut hands).wish, Wish::Abandon);
+    }
 }

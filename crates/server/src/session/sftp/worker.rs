@@ -56,13 +56,14 @@ impl Worker {
         let mut known = Next::default();
         loop {
             known = self.desk.next(&known, &mut hands);
-            match known.wish {
-                Wish::Abandon => return 0,
-                Wish::Desert => serve.end_answers(),
-                Wish::GoOn => {}
+            if known.wish == Wish::Abandon {
+                return 0;
             }
             for bytes in hands.arrived.drain(..) {
                 serve.receive(bytes);
+            }
+            if known.wish == Wish::Desert {
+                serve.end_answers();
             }
             if known.input_ended {
                 serve.end_input();
