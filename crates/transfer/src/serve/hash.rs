@@ -257,6 +257,8 @@ impl Drop for Helper {
 /// Starts helpers for a long range. Without them it takes longer, and that is all.
 fn call_helpers(range: &Arc<Range>, threads: usize) {
     let max = threads.saturating_sub(1);
+    // Threads inherit the mask: signals are the owner's.
+    let _blocked = sys::signals::Blocked::all();
     for _ in 0..max.min(range.blocks.saturating_sub(1)) {
         let Some(helper) = Helper::begin(max) else {
             return;
