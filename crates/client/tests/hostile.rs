@@ -10,8 +10,8 @@ use proto::channel::Request;
 use proto::{AuthMethod, Prompt, Stream};
 
 use support::{
-    Scratch, Scripted, asking, key, next_request, run, run_with_input, serve_session, ssh, stderr,
-    stdout,
+    Scratch, Scripted, asking, free_port, key, next_request, run, run_with_input, serve_session,
+    ssh, stderr, stdout,
 };
 
 /// CVE-2021-36369, CVE-2021-36367: a server that asks for nothing may ask for secrets later.
@@ -351,11 +351,7 @@ fn a_server_that_falls_silent_is_given_up() {
 #[test]
 fn an_unreachable_port_and_an_unknown_name_are_told_apart() {
     let scratch = Scratch::new();
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let closed = free_port();
     let output = run(ssh(&scratch, closed).args(["127.0.0.1", "x"]));
     let said = stderr(&output);
     assert!(

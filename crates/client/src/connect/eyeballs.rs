@@ -192,9 +192,9 @@ mod tests {
         list.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// A loopback port on which nobody listens.
+    /// A loopback port on which nobody listens; at an address that no other test listens on.
     fn closed_port() -> SocketAddr {
-        TcpListener::bind("127.0.0.1:0")
+        TcpListener::bind("127.0.0.2:0")
             .unwrap()
             .local_addr()
             .unwrap()

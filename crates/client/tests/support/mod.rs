@@ -5,12 +5,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use keys::{PrivateKey, private_file};
 
@@ -167,11 +168,7 @@ impl Server {
     /// Starts `program` with the arguments that `arguments` makes for a free port.
     pub fn start<S: AsRef<OsStr>>(program: &str, arguments: impl Fn(u16) -> Vec<S>) -> Self {
         for _ in 0..10 {
-            let port = TcpListener::bind("127.0.0.1:0")
-                .unwrap()
-                .local_addr()
-                .unwrap()
-                .port();
+            let port = free_port();
             let mut child = Command::new(program)
                 .args(arguments(port))
                 .stdin(Stdio::null())
@@ -179,16 +176,47 @@ impl Server {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            // Until it listens or, if another test took the port, ends.
+            // Until it listens or, if somebody else took the port, ends.
             while child.try_wait().unwrap().is_none() {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                if is_listening(port) {
                     return Self { port, child };
                 }
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
         panic!("{program} does not start");
     }
+}
+
+/// A loopback port that nobody listens on. Each is given once, and from below those that the
+/// kernel gives to connections on their way out and to listeners that ask for any: no other test
+/// takes it.
+pub fn free_port() -> u16 {
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(97);
+    (0..COUNT)
+        .find_map(|_| {
+            let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+            let port = u16::try_from(FIRST + turn % COUNT).ok()?;
+            TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+        })
+        .expect("a free port")
+}
+
+/// Whether somebody listens on `port`. The kernel's table is asked: trying to connect to a port of
+/// the kernel's own range until it works may end in a connection of the socket with itself.
+fn is_listening(port: u16) -> bool {
+    /// The state LISTEN.
+    const LISTEN: &str = "0A";
+    let wanted = format!(":{port:04X}");
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().skip(1).any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let local = words.next();
+        local.is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some(LISTEN)
+    })
 }
 
 impl Drop for Server {

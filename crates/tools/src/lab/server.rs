@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Place;
@@ -16,9 +17,20 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A port of `address` that is free now.
+/// A port of `address` that is free now, each one once, and from below those that the kernel gives
+/// to connections on their way out: until the server binds it nobody else takes it.
 pub(super) fn free_port(address: IpAddr) -> io::Result<u16> {
-    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(97);
+    (0..COUNT)
+        .find_map(|_| {
+            let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+            let port = u16::try_from(FIRST + turn % COUNT).ok()?;
+            TcpListener::bind((address, port)).ok().map(|_| port)
+        })
+        .ok_or_else(|| io::Error::other(format!("no free port on {address}")))
 }
 
 /// What a server has cost.
