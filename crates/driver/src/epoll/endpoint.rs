@@ -10,10 +10,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use packet::PacketBuf;
-use proto::{ChannelId, Connection, Error, Stream};
+use proto::{ChannelId, Connection, Error, Millis, Stream};
 
 /// Packets from one endpoint in one turn, so that several channels share a connection.
 const MAX_PACKETS: usize = 32;
+/// How long an endpoint that is full holds the connection's input back while it uses nothing:
+/// behind it the peer's other words are read again, and the window alone bounds what waits.
+const HOLDS_BACK_MS: Millis = 1_000;
 
 /// What lies at our end of a channel. See the module's head.
 pub trait Endpoint: Send + Any {
@@ -31,6 +34,14 @@ pub trait Endpoint: Send + Any {
     /// # Errors
     /// Those of [`Line`]'s methods, which end the connection.
     fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error>;
+
+    /// So much has come and is not used that nothing more should be read for now: the peer is held
+    /// back by the socket. With it all other channels of the connection wait, so it is for an
+    /// endpoint that has the connection to itself. Asked behind [`Endpoint::work`]; heeded while the
+    /// endpoint goes on to use what it has.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// What comes of [`Endpoint::work`].
@@ -164,6 +175,8 @@ pub(super) struct Attached {
     ended: bool,
     /// Bytes that it has received and not consumed.
     held: usize,
+    /// It is full, and since then it has used nothing.
+    full_since: Option<Millis>,
 }
 
 impl Attached {
@@ -175,6 +188,7 @@ impl Attached {
             blocked: false,
             ended: false,
             held: 0,
+            full_since: None,
         }
     }
 
@@ -222,11 +236,18 @@ impl Attached {
         !self.ended && self.blocked && connection.channel_window_is_shut(channel)
     }
 
+    /// Until when nothing is to be read, if it is full.
+    pub(super) fn holds_back(&self) -> Option<Millis> {
+        let since = self.full_since.filter(|_| !self.ended)?;
+        Some(since.saturating_add(HOLDS_BACK_MS))
+    }
+
     /// Lets it work; says whether it has just ended.
     pub(super) fn work(
         &mut self,
         connection: &mut Connection,
         channel: ChannelId,
+        now: Millis,
     ) -> Result<bool, Error> {
         let mut line = Line {
             connection,
@@ -242,6 +263,11 @@ impl Attached {
         self.held = self.held.saturating_sub(consumed);
         self.busy = progress == Progress::Busy;
         self.ended = progress == Progress::Ended;
+        self.full_since = match self.full_since {
+            _ if !self.endpoint.is_full() => None,
+            since @ Some(_) if consumed == 0 => since,
+            _ => Some(now),
+        };
         if self.ended {
             // What it has not used is nobody's from here on.
             let held = std::mem::take(&mut self.held);

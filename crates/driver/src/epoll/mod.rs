@@ -658,11 +658,12 @@ impl Driver {
             self.drain_sinks()?;
             let opened = opened?;
             // Whoever comes first could fill the queue each time.
-            let sent = self.endpoints_first && self.work_endpoints()?;
+            let sent = self.endpoints_first && self.work_endpoints(now)?;
             self.fill_windows()?;
-            let sent = sent || (!self.endpoints_first && self.work_endpoints()?);
+            let sent = sent || (!self.endpoints_first && self.work_endpoints(now)?);
             self.endpoints_first ^= sent;
-            let read = reads_left > 0 && self.link.pump_in(&mut self.connection)?;
+            let reads = reads_left > 0 && self.reads_on_at().is_none_or(|at| at <= now);
+            let read = reads && self.link.pump_in(&mut self.connection)?;
             reads_left -= usize::from(read);
             if !self.notices.is_empty() || !(opened || read || self.lanes.holds()) {
                 break;
@@ -685,7 +686,7 @@ impl Driver {
         if self.notices.is_empty() && self.lanes.is_open_empty() && self.link.take_closed() {
             self.notices.push_back(Notice::PeerClosed);
         }
-        self.update_interest()?;
+        self.update_interest(now)?;
         Ok(())
     }
 
@@ -779,18 +780,24 @@ impl Driver {
     }
 
     /// Lets every endpoint that has something to do work; true when one had.
-    fn work_endpoints(&mut self) -> Result<bool, DriverError> {
+    fn work_endpoints(&mut self, now: Millis) -> Result<bool, DriverError> {
         let mut any = false;
         for (channel, attached) in &mut self.endpoints {
             if attached.is_ready(&self.connection, *channel) {
                 any = true;
-                if attached.work(&mut self.connection, *channel)? {
+                if attached.work(&mut self.connection, *channel, now)? {
                     let channel = *channel;
                     self.notices.push_back(Notice::EndpointEnded { channel });
                 }
             }
         }
         Ok(any)
+    }
+
+    /// When input is read again that an endpoint holds back.
+    fn reads_on_at(&self) -> Option<Millis> {
+        let ends = self.endpoints.values().filter_map(Attached::holds_back);
+        ends.max()
     }
 
     fn end_sinks(&mut self, channel: ChannelId) {
@@ -862,9 +869,10 @@ impl Driver {
         Ok(())
     }
 
-    fn update_interest(&mut self) -> io::Result<()> {
+    fn update_interest(&mut self, now: Millis) -> io::Result<()> {
+        let reads = self.reads_on_at().is_none_or(|at| at <= now);
         self.link
-            .update_interest(&self.epoll, self.connection.wants_input())?;
+            .update_interest(&self.epoll, reads && self.connection.wants_input())?;
         for (key, source) in &mut self.sources {
             let space = self.connection.channel_send_space(key.0) > 0;
             source.update_interest(&self.epoll, space)?;
@@ -876,6 +884,8 @@ impl Driver {
     }
 
     fn timeout(&self) -> Option<Duration> {
+        let now = self.now();
+        let held_back = self.reads_on_at().filter(|at| *at > now);
         let busy = self.sources.values().any(Source::is_ready)
             || self.sinks.values().any(Sink::is_ready)
             || self
@@ -883,7 +893,7 @@ impl Driver {
                 .iter()
                 .any(|(channel, endpoint)| endpoint.is_ready(&self.connection, *channel))
             || self.watches.any_always_ready()
-            || (self.link.has_last_words() && self.connection.wants_input());
+            || (self.link.has_last_words() && held_back.is_none() && self.connection.wants_input());
         if busy {
             return Some(Duration::ZERO);
         }
@@ -892,8 +902,9 @@ impl Driver {
             .values()
             .copied()
             .chain(self.connection.poll_deadline())
+            .chain(held_back)
             .min()?;
-        Some(Duration::from_millis(deadline.saturating_sub(self.now())))
+        Some(Duration::from_millis(deadline.saturating_sub(now)))
     }
 
     /// Counts what was done until now, where somebody wants to know; gives why it sleeps.

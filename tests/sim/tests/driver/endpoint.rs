@@ -174,3 +174,78 @@ fn what_comes_behind_its_end_is_dropped_and_counted() {
     assert_eq!(sent, bytes.len());
     assert_eq!(client.driver.endpoint::<Asker>(id).unwrap().got, b"ask");
 }
+
+/// Keeps what comes until it is told to use it.
+struct Keeper {
+    held: usize,
+    most: usize,
+    uses: usize,
+}
+
+impl Endpoint for Keeper {
+    fn receive(&mut self, _: Stream, data: Bytes) {
+        self.held += data.len();
+    }
+
+    fn end(&mut self) {}
+
+    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+        let uses = std::mem::take(&mut self.uses).min(self.held);
+        self.held -= uses;
+        line.consumed(uses)?;
+        Ok(Progress::Waiting)
+    }
+
+    fn is_full(&self) -> bool {
+        self.held >= self.most
+    }
+}
+
+/// Sends as much as the window and the socket take.
+fn press(client: &mut End, server: &mut End, bytes: &[u8], sent: &mut usize) {
+    let id = proto::ChannelId(0);
+    for _ in 0..100 {
+        let connection = client.driver.connection();
+        *sent += connection
+            .channel_send_slice(id, Stream::Data, &bytes[*sent..])
+            .unwrap();
+        settle(client, server);
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_full_holds_the_socket_back_and_not_for_good() {
+    const MOST: usize = 256 << 10;
+    let config = TransportConfig::default();
+    let (mut client, mut server, ids) = joined(&config, 1);
+    let id = ids[0];
+    let keeper = Keeper {
+        held: 0,
+        most: MOST,
+        uses: 0,
+    };
+    server.driver.attach_endpoint(id, Box::new(keeper));
+    let bytes = noise(4 << 20, 11);
+    let mut sent = 0;
+    let begun = std::time::Instant::now();
+    press(&mut client, &mut server, &bytes, &mut sent);
+    let held = |server: &mut End| server.driver.endpoint::<Keeper>(id).unwrap().held;
+    // A slab that was read in one go may bring more than is wanted; the window takes 2 MiB.
+    let first = held(&mut server);
+    assert!(first >= MOST, "{first}");
+    if begun.elapsed() < std::time::Duration::from_millis(500) {
+        assert!(first < MOST + (1 << 20), "{first}");
+    }
+    // What it uses makes room for as much.
+    server.driver.endpoint::<Keeper>(id).unwrap().uses = first;
+    server.driver.wake_endpoint(id);
+    press(&mut client, &mut server, &bytes, &mut sent);
+    assert!(held(&mut server) >= MOST);
+    // When it uses nothing any more, the peer is heard again: its window is the limit (2 MiB, of
+    // which too little is used for more to be granted).
+    while first + held(&mut server) < 2 << 20 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        press(&mut client, &mut server, &bytes, &mut sent);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60));
+    }
+}

@@ -3,8 +3,9 @@
 //!
 //! The engine writes requests and files' bytes straight into the packet buffers that are sealed
 //! and sent; what the server sends comes in the slabs in which it was opened. So no byte is
-//! copied on the way. Bounded by [`QUEUED_BYTES`] outwards and by the channel's window inwards:
-//! the window opens again when the engine has used what came.
+//! copied on the way. Bounded by [`QUEUED_BYTES`] outwards. Inwards the channel's window opens
+//! again when the engine has used what came; it follows the path, and may be many times what the
+//! engine keeps up with. So no more is read while [`HELD_BYTES`] wait for the engine.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,6 +25,11 @@ const QUEUED_BYTES: usize = 2 << 20;
 /// smallest window, so that a peer always hears of a window that has gone.
 const TELL_BYTES: usize = 256 << 10;
 const TELL_BEFORE_SLEEP_BYTES: usize = 16 << 10;
+/// Bytes that have come on all connections of a copy and that the engine has not used, up to which
+/// more is read; and the least of one connection. It is what a cache holds, and no more: bytes that
+/// wait in the kernel cost nothing besides, and bridge a round trip as well.
+const HELD_BYTES: usize = 8 << 20;
+const LEAST_HELD_BYTES: usize = 2 << 20;
 /// Empty buffers at hand for the engine.
 const SPARE_BUFFERS: usize = 32;
 
@@ -303,6 +309,8 @@ impl LocalEnd for Local {
             arrived: Vec::new(),
             outgoing: VecDeque::new(),
             errors: 0,
+            held: 0,
+            most_held: (HELD_BYTES / self.0.of.max(1)).max(LEAST_HELD_BYTES),
         })
     }
 
@@ -366,6 +374,9 @@ struct MailboxEndpoint {
     outgoing: VecDeque<PacketBuf>,
     /// Bytes of the server's errors that were shown.
     errors: usize,
+    /// Bytes that came and that the engine has not used.
+    held: usize,
+    most_held: usize,
 }
 
 impl MailboxEndpoint {
@@ -379,7 +390,10 @@ impl MailboxEndpoint {
 impl Endpoint for MailboxEndpoint {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match stream {
-            Stream::Data => self.arrived.push(data),
+            Stream::Data => {
+                self.held += data.len();
+                self.arrived.push(data);
+            }
             Stream::Stderr => {
                 // What cannot be shown is lost, as with a standard error that is closed.
                 let _ = sys::io::write_all(sys::io::stderr(), &data);
@@ -396,6 +410,7 @@ impl Endpoint for MailboxEndpoint {
         state.rung = false;
         let mut rings = self.hand_over(&mut state);
         let used = std::mem::take(&mut state.used);
+        self.held = self.held.saturating_sub(used);
         self.outgoing.append(&mut state.outgoing);
         let wish = state.wish;
         if state.max_data == 0 {
@@ -438,6 +453,10 @@ impl Endpoint for MailboxEndpoint {
             (false, true) => Progress::Busy,
             (false, false) => Progress::Waiting,
         })
+    }
+
+    fn is_full(&self) -> bool {
+        self.held >= self.most_held
     }
 }
 
