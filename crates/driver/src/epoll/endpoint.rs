@@ -6,7 +6,7 @@
 //! byte is touched by the endpoint alone, beside the cipher.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use packet::PacketBuf;
@@ -165,6 +165,12 @@ impl Line<'_> {
     }
 }
 
+/// Until when nothing is to be read, where an endpoint holds that back.
+pub(super) fn held_back(endpoints: &BTreeMap<ChannelId, Attached>, now: Millis) -> Option<Millis> {
+    let ends = endpoints.values().filter_map(Attached::holds_back);
+    ends.max().filter(|at| *at > now)
+}
+
 /// An endpoint in the driver's care.
 pub(super) struct Attached {
     endpoint: Box<dyn Endpoint>,
@@ -236,8 +242,8 @@ impl Attached {
         !self.ended && self.blocked && connection.channel_window_is_shut(channel)
     }
 
-    /// Until when nothing is to be read, if it is full.
-    pub(super) fn holds_back(&self) -> Option<Millis> {
+    /// The same of this one, which may be over.
+    fn holds_back(&self) -> Option<Millis> {
         let since = self.full_since.filter(|_| !self.ended)?;
         Some(since.saturating_add(HOLDS_BACK_MS))
     }

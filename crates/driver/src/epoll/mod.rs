@@ -662,7 +662,7 @@ impl Driver {
             self.fill_windows()?;
             let sent = sent || (!self.endpoints_first && self.work_endpoints(now)?);
             self.endpoints_first ^= sent;
-            let reads = reads_left > 0 && self.reads_on_at().is_none_or(|at| at <= now);
+            let reads = reads_left > 0 && endpoint::held_back(&self.endpoints, now).is_none();
             let read = reads && self.link.pump_in(&mut self.connection)?;
             reads_left -= usize::from(read);
             if !self.notices.is_empty() || !(opened || read || self.lanes.holds()) {
@@ -794,12 +794,6 @@ impl Driver {
         Ok(any)
     }
 
-    /// When input is read again that an endpoint holds back.
-    fn reads_on_at(&self) -> Option<Millis> {
-        let ends = self.endpoints.values().filter_map(Attached::holds_back);
-        ends.max()
-    }
-
     fn end_sinks(&mut self, channel: ChannelId) {
         if let Some(endpoint) = self.endpoints.get_mut(&channel) {
             endpoint.end();
@@ -870,7 +864,7 @@ impl Driver {
     }
 
     fn update_interest(&mut self, now: Millis) -> io::Result<()> {
-        let reads = self.reads_on_at().is_none_or(|at| at <= now);
+        let reads = endpoint::held_back(&self.endpoints, now).is_none();
         self.link
             .update_interest(&self.epoll, reads && self.connection.wants_input())?;
         for (key, source) in &mut self.sources {
@@ -885,7 +879,7 @@ impl Driver {
 
     fn timeout(&self) -> Option<Duration> {
         let now = self.now();
-        let held_back = self.reads_on_at().filter(|at| *at > now);
+        let held_back = endpoint::held_back(&self.endpoints, now);
         let busy = self.sources.values().any(Source::is_ready)
             || self.sinks.values().any(Sink::is_ready)
             || self
