@@ -25,6 +25,9 @@ const LOW_BYTES: usize = OUTBOX_BYTES / 2;
 /// more to do, and before the thread sleeps.
 const TELL_BYTES: usize = 256 << 10;
 const TELL_BEFORE_SLEEP_BYTES: usize = 16 << 10;
+/// What a packet of answers carries where the connection was over before it looked, bytes: nobody
+/// takes them.
+const UNSENT_BYTES: usize = 32 << 10;
 /// Empty buffers at hand for answers, while there is something to do and while there is nothing.
 const SPARE_BUFFERS: usize = 16;
 const SPARE_AT_REST: usize = 2;
@@ -153,6 +156,9 @@ impl Desk {
         let mut state = locked(&self.state);
         state.arrived.append(arrived);
         state.wish = state.wish.max(Wish::Desert);
+        if state.max_data == 0 {
+            state.max_data = UNSENT_BYTES;
+        }
         self.wake(state, true);
     }
 
@@ -323,10 +329,10 @@ pub(super) struct Hands {
 mod tests {
     use super::*;
 
+    /// Also where the connection has never looked.
     #[test]
     fn what_came_before_a_close_is_there_with_it() {
         let desk = Desk::new().unwrap();
-        locked(&desk.state).max_data = 32 << 10;
         let mut arrived = vec![Bytes::from_static(b"mkdir")];
         desk.desert(&mut arrived);
         assert!(arrived.is_empty());
