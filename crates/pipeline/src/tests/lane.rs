@@ -27,7 +27,12 @@ impl Work for Numbers {
             done.push(match job {
                 Job::Number(number) => number,
                 Job::Slow(number) => {
-                    for _ in 0..number.rem_euclid(50) {
+                    for _ in 0..20 * number.rem_euclid(50) {
+                        std::hint::spin_loop();
+                    }
+                    // For one core. Rarely: where others are busy on it, each lets them have a turn of
+                    // milliseconds.
+                    if number % 100 == 0 {
                         thread::yield_now();
                     }
                     number
