@@ -134,6 +134,8 @@ impl RealAgent {
     fn start(name: &str) -> Option<Self> {
         let folder =
             std::env::temp_dir().join(format!("fulmar-agent-{}-{name}", std::process::id()));
+        // That of a process of this number that was killed.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).ok()?;
         let process = Command::new("ssh-agent")
             .arg("-D")

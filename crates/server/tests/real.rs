@@ -66,6 +66,8 @@ impl Real {
             .flatten()?
             .name;
         let place = std::env::temp_dir().join(format!("fulmar-real-{}-{name}", std::process::id()));
+        // That of a process of this number that was killed.
+        let _ = fs::remove_dir_all(&place);
         fs::create_dir_all(&place).expect("a directory");
         fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).expect("its mode");
         keygen(&place.join("id"), "ed25519");

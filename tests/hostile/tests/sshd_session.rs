@@ -122,10 +122,11 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
         }
     }
     assert!(signed >= 1, "an honest question is answered");
-    // What may be signed at once, and per millisecond after it.
+    // What may be signed at once, and each five milliseconds after it. On a machine that is so busy
+    // that an answer takes longer, all may be.
     let permitted = 256 + start.elapsed().as_millis() / 5 + 1;
     assert!(
-        signed <= permitted && signed < asked,
+        signed <= permitted,
         "{signed} signatures for {asked} questions, {permitted} permitted"
     );
     server.still_serves();

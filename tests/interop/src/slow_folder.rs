@@ -67,7 +67,17 @@ pub enum Manners {
 #[derive(Debug)]
 pub struct SlowFolder {
     mounted: Mounted,
-    manners: Arc<Mutex<Manners>>,
+    asked: Arc<Asked>,
+}
+
+/// What is asked of whoever answers.
+#[derive(Debug)]
+struct Asked {
+    /// Held while a request is dealt with.
+    manners: Mutex<Manners>,
+    /// Held for a moment before each request, and by whoever waits to change manners: else who
+    /// answers one request after the other would have the lock again before a waiter is awake.
+    gate: Mutex<()>,
 }
 
 impl SlowFolder {
@@ -103,17 +113,21 @@ impl SlowFolder {
             since: SystemTime::now(),
             kept: Vec::new(),
         };
-        let manners = Arc::new(Mutex::new(Manners::Slow));
-        let theirs = Arc::clone(&manners);
+        let asked = Arc::new(Asked {
+            manners: Mutex::new(Manners::Slow),
+            gate: Mutex::new(()),
+        });
+        let theirs = Arc::clone(&asked);
         // It ends when nothing is mounted any more.
         thread::spawn(move || while answers.turn(&theirs).is_some() {});
-        Ok(Self { mounted, manners })
+        Ok(Self { mounted, asked })
     }
 
     /// Changes its manners. What was asked before has been answered by then, or never will be
     /// until it is [`Manners::Slow`] again.
     pub fn behave(&self, manners: Manners) {
-        *locked(&self.manners) = manners;
+        let _gate = locked(&self.asked.gate);
+        *locked(&self.asked.manners) = manners;
     }
 
     /// Where it is.
@@ -129,8 +143,8 @@ impl Drop for SlowFolder {
     }
 }
 
-fn locked(manners: &Mutex<Manners>) -> MutexGuard<'_, Manners> {
-    manners.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -183,8 +197,9 @@ struct Answers {
 
 impl Answers {
     /// Deals with one request if there is one; nothing when there are no more.
-    fn turn(&mut self, manners: &Mutex<Manners>) -> Option<()> {
-        let now = locked(manners);
+    fn turn(&mut self, asked: &Asked) -> Option<()> {
+        drop(locked(&asked.gate));
+        let now = locked(&asked.manners);
         if *now == Manners::Slow {
             for request in std::mem::take(&mut self.kept) {
                 self.answer_one(&request)?;

@@ -337,7 +337,7 @@ fn connections_behind_the_first_log_in_together_while_it_copies() {
     let part = scratch.join(".to.fulmar-part");
     let len = || fs::metadata(&part).map_or(0, |part| part.len());
     assert!(
-        until(LIMIT, || len() > 1_000_000),
+        until(LIMIT, || len() > 1_000_000 || to.exists()),
         "it waits for the others"
     );
     fs::write(&may, "").unwrap();
@@ -367,12 +367,15 @@ fn a_connection_that_is_refused_is_done_without() {
     );
     let proxy = format!("-oProxyCommand=sh {} %p", dialer.display());
     for arguments in [[here(&from), there(&to)], [there(&to), here(&to) + "-back"]] {
-        let _ = fs::remove_file(&begun);
         let [first, second] = &arguments;
-        let outcome = scp(&site, &[&proxy, "-n", "3", "--limit", "10M", first, second]);
-        assert_eq!(outcome.status, 0, "{}", outcome.summary());
-        let said = outcome.stderr.text();
-        assert!(said.contains("no more of you"), "{said}");
+        // On a busy machine the others may be on their way for as long as a quick copy takes.
+        let told = ["10M", "2M", "400K"].into_iter().any(|limit| {
+            let _ = fs::remove_file(&begun);
+            let outcome = scp(&site, &[&proxy, "-n", "3", "--limit", limit, first, second]);
+            assert_eq!(outcome.status, 0, "{}", outcome.summary());
+            outcome.stderr.text().contains("no more of you")
+        });
+        assert!(told, "to {second}");
     }
     assert!(fs::read(&to).unwrap() == content);
     assert!(fs::read(scratch.join("to-back")).unwrap() == content);

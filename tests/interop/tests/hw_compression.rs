@@ -2,13 +2,12 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use fakes::Fakes;
 use interop::account::is_root;
 use interop::peers::openssh;
 use interop::peers::ours::{self, Kind};
-use interop::process::{Input, tool};
+use interop::process::{COMMAND_LIMIT, Input, tool};
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
 use rustix::process::Signal;
@@ -205,7 +204,7 @@ fn a_reload_tries_the_library_and_keeps_what_was_in_use() {
         let text = options("require", library) + &before;
         std::fs::write(&file, text).expect("the configuration");
         daemon.signal(Signal::HUP);
-        let said = until(Duration::from_secs(50), || daemon.log().contains(says));
+        let said = until(COMMAND_LIMIT, || daemon.log().contains(says));
         assert!(said, "{}", daemon.log());
         assert_eq!(site.run("echo here").stdout.text(), "here\n");
     };

@@ -232,7 +232,7 @@ fn master(site: &Site, scratch: &Scratch) -> (Background, Vec<String>) {
     let mut master = site.ssh("");
     master.args(["-M", "-N", "-o", &path, HOST]);
     let master = Background::start(&mut master).unwrap();
-    assert!(until(Duration::from_secs(30), || socket.exists()));
+    assert!(until(PATIENCE, || socket.exists()));
     let beside = ["-o", &path, "-o", "ProxyCommand=false"];
     (master, beside.map(str::to_owned).to_vec())
 }
@@ -261,7 +261,7 @@ fn a_slow_disk_leaves_other_channels_their_turn() {
     get.stdout(Stdio::null());
     let _get = Background::start(&mut get).unwrap();
     let len = || fs::metadata(&back).map_or(0, |there| there.len());
-    assert!(until(Duration::from_secs(30), || len() > 0));
+    assert!(until(PATIENCE, || len() > 0));
     let mut shell = site.ssh("");
     shell.args(&beside).args([HOST, "echo beside"]);
     let outcome = finish(&mut shell, Input::Nothing);

@@ -322,6 +322,11 @@ fn penalties_of_the_defaults_hit_their_source_and_an_honest_login_gets_in() {
     // 5 s for each, refused above 15 s, less what passes meanwhile.
     assert!((3..30).contains(&failures), "{failures}");
     server.logs("activating penalty");
+    // Refused without a process of its own, and told so.
+    let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
+    let mut said = String::new();
+    let _ = stream.read_to_string(&mut said);
+    assert_eq!(said, "Not allowed at this time\r\n");
     let refused = attempt(here, &key);
     assert_eq!(refused.status, 255, "the right key does not help");
     assert_eq!(
@@ -330,11 +335,6 @@ fn penalties_of_the_defaults_hit_their_source_and_an_honest_login_gets_in() {
         "{}",
         server.daemon.log()
     );
-    // Refused without a process of its own, and told so.
-    let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
-    let mut said = String::new();
-    let _ = stream.read_to_string(&mut said);
-    assert_eq!(said, "Not allowed at this time\r\n");
     server.leaves_nothing_behind();
 }
 

@@ -36,7 +36,10 @@ impl LoggedIn {
         let stdout = child.stdout.as_mut().expect("its output");
         BufReader::new(stdout).read_line(&mut line).expect("a line");
         assert_eq!(line, "ready\n");
-        Self { child }
+        let mut client = Self { child };
+        // `cat` is there, and no longer being executed.
+        client.still_works();
+        client
     }
 
     /// What it sends comes back.
@@ -241,10 +244,7 @@ fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
         live.session
     );
     assert_eq!(live.session.sockets().len(), 2, "network and monitor");
-    // While it is being executed it opens its libraries.
-    let of_command = || Facts::of(live.command.pid).expect("it runs").descriptors;
-    let settled = until(LIMIT, || of_command().len() == 3);
-    assert!(settled, "{:#?}", of_command());
+    assert_eq!(live.command.descriptors.len(), 3, "{:#?}", live.command);
 }
 
 fn check_cage(auth: &Facts) {

@@ -24,6 +24,8 @@ impl Scratch {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path =
             std::env::temp_dir().join(format!("fulmar-client-{}-{number}", std::process::id()));
+        // That of a process of this number that was killed.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
         Self(path)

@@ -19,6 +19,8 @@ impl Place {
             return None;
         }
         let path = std::env::temp_dir().join(format!("fulmar-chain-{}-{name}", std::process::id()));
+        // That of a process of this number that was killed.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(path.join("home/.ssh")).expect("a directory");
         let key = path.join("id");
         let made = Command::new("/usr/bin/ssh-keygen")

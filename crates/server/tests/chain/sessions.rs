@@ -537,11 +537,8 @@ fn sessions_share_a_connection() {
     // Refused on this connection, the client makes one of its own.
     assert_eq!(text(&out.stdout), "third\n");
     assert_eq!(server.records.lock().expect("no panic").len(), 2);
-    let log = server.records.lock().expect("no panic")[0].log.clone();
-    assert!(
-        log.iter().any(|line| line.contains("MaxSessions")),
-        "{log:?}"
-    );
+    let says_why = |line: &String| line.contains("MaxSessions");
+    server.wait_for(0, |record| record.log.iter().any(says_why));
     drop(second.stdin.take());
     assert!(second.wait().expect("an end").success());
     drop(master.stdin.take());

@@ -61,7 +61,9 @@ fn accept_without_a_connection_would_block() {
 
 #[test]
 fn a_refused_connection_says_so() {
-    let listener = listen(loopback(), 1, false, false).unwrap();
+    // An address that no other test listens on, and that no connection comes from by itself.
+    let nobody = SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), 0);
+    let listener = listen(nobody, 1, false, false).unwrap();
     let target = local_address(&listener).unwrap();
     drop(listener);
     let refused = match connect_start(target, &ConnectFrom::default()) {

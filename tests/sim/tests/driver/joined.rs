@@ -12,7 +12,7 @@ use sim::Pair;
 const STEP: u64 = u64::MAX;
 /// Token of the timer that fails a test that waits for what does not come.
 const WATCHDOG: u64 = u64::MAX - 1;
-/// Far more than any test takes, milliseconds.
+/// Far longer than any test is without a byte, milliseconds.
 const WATCHDOG_MS: u64 = 60_000;
 
 /// One end.
@@ -27,12 +27,15 @@ impl End {
     /// # Panics
     /// When nothing comes, or the connection fails.
     pub fn next(&mut self) -> Notice {
-        let at = self.driver.now() + WATCHDOG_MS;
-        self.driver.set_timer(WATCHDOG, Some(at));
+        let mut moved = self.watch();
         loop {
             let notice = self.driver.next().expect("a connection at work");
             match notice {
-                Notice::Timer { token: WATCHDOG } => panic!("nothing happens any more"),
+                // Bulk is no notice.
+                Notice::Timer { token: WATCHDOG } => {
+                    let before = std::mem::replace(&mut moved, self.watch());
+                    assert_ne!(moved, before, "nothing happens any more");
+                }
                 Notice::Event(Event::KeysChanged { .. }) => {}
                 notice => {
                     if let Some(notice) = self.answer(notice) {
@@ -41,6 +44,13 @@ impl End {
                 }
             }
         }
+    }
+
+    /// Winds the watchdog up; the bytes that have gone over the wire so far.
+    fn watch(&mut self) -> (u64, u64) {
+        let at = self.driver.now() + WATCHDOG_MS;
+        self.driver.set_timer(WATCHDOG, Some(at));
+        self.driver.wire_bytes()
     }
 
     fn answer(&mut self, notice: Notice) -> Option<Notice> {
