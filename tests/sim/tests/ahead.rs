@@ -3,7 +3,9 @@
 
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
 use proto::channel::Request;
-use proto::{AuthMethod, Connection, Error, Event, Output, ShortOffer, TransportConfig};
+use proto::{
+    AuthMethod, ChannelId, Connection, Error, Event, Output, ShortOffer, Stream, TransportConfig,
+};
 use sim::{PASSWORD, Pair};
 
 fn names(list: &[&str]) -> Vec<String> {
@@ -145,6 +147,120 @@ fn a_session_behind_a_login_that_succeeds_is_served() {
         .iter()
         .any(|event| matches!(event, Event::ChannelReply { success: true, .. }));
     assert!(answered, "{:?}", pair.client.events);
+}
+
+/// A pair whose client has sent a session with a subsystem behind its login, and then this.
+fn subsystem_with(server: TransportConfig, data: &[&[u8]]) -> (Pair, ChannelId) {
+    let mut pair = Pair::new(TransportConfig::default(), server);
+    pair.settle(usize::MAX).unwrap();
+    sign(&mut pair);
+    let client = &mut pair.client.connection;
+    let id = client.open_channel_early("session", b"").unwrap();
+    let sftp = Request::Subsystem {
+        name: b"sftp".to_vec(),
+    };
+    client.channel_request(id, &sftp, true).unwrap();
+    for piece in data {
+        client.channel_send_early(id, piece).unwrap();
+    }
+    (pair, id)
+}
+
+/// Delivers what the client has sent in pieces of this size to a server that lets it in; gives the
+/// data that came, which came behind the request.
+fn let_in(pair: &mut Pair, piece: usize) -> Vec<u8> {
+    pair.client.transmit();
+    let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
+    let (mut started, mut data) = (false, Vec::new());
+    for part in bytes.chunks(piece).chain([&b""[..]; 4]) {
+        pair.server.receive(part, 0).unwrap();
+        while let Some(event) = pair.server.events.pop_front() {
+            let server = &mut pair.server.connection;
+            match event {
+                Event::AuthRequest(_) => server.auth_success().unwrap(),
+                Event::ChannelOpenRequest { channel, .. } => {
+                    server.accept_channel(channel).unwrap();
+                }
+                Event::ChannelRequest {
+                    channel,
+                    request: Request::Subsystem { name },
+                    want_reply: true,
+                } => {
+                    assert_eq!(name, b"sftp");
+                    server.channel_reply(channel, true).unwrap();
+                    started = true;
+                }
+                Event::ChannelData { data: more, .. } => {
+                    assert!(started, "data before what they are for");
+                    data.extend_from_slice(&more);
+                }
+                _ => {}
+            }
+        }
+    }
+    data
+}
+
+/// What a channel's program gets leaves with the login, in pieces of any size, and is paid for when
+/// the window is told.
+#[test]
+fn data_behind_a_login_reach_what_runs_on_the_channel() {
+    const ALL: usize = 32 << 10;
+    let small = || TransportConfig {
+        // Enough for the least window.
+        window_memory_bytes: 128 << 10,
+        ..TransportConfig::default()
+    };
+    let window = |data: &[&[u8]], piece| {
+        let (mut pair, id) = subsystem_with(small(), data);
+        assert_eq!(let_in(&mut pair, piece), data.concat());
+        pair.settle(usize::MAX).unwrap();
+        let client = &mut pair.client.connection;
+        assert!(client.channel_heard_early(id));
+        assert!(client.channel_send_early(id, b"late").is_err());
+        let sent = client
+            .channel_send_slice(id, Stream::Data, &[7; 1 << 20])
+            .unwrap();
+        pair.settle(usize::MAX).unwrap();
+        sent
+    };
+    let whole = window(&[], usize::MAX);
+    assert!(whole < 1 << 20, "{whole}");
+    assert_eq!(window(&[b"first"], 1), whole - 5);
+    let half = vec![3; ALL / 2];
+    assert_eq!(window(&[&half, &half], 1000), whole - ALL);
+}
+
+#[test]
+fn no_more_goes_ahead_than_every_server_of_ours_takes() {
+    let (mut pair, id) = subsystem_with(TransportConfig::default(), &[&[1; 32 << 10]]);
+    let client = &mut pair.client.connection;
+    let misused = |result| matches!(result, Err(Error::Misuse(_)));
+    assert!(misused(client.channel_send_early(id, b"x")));
+    assert!(misused(client.channel_send_early(ChannelId(1), b"x")));
+    // Nor does the ordinary way lead to a channel that is not confirmed.
+    let mut buf = client.take_buffer(1);
+    buf.extend(b"x");
+    assert!(misused(client.channel_send(id, Stream::Data, buf)));
+    client.channel_eof(id).unwrap();
+    assert!(misused(client.channel_send_early(id, b"")));
+    assert_eq!(let_in(&mut pair, usize::MAX).len(), 32 << 10);
+}
+
+/// Where the login fails, what followed it has gone nowhere, and the next channel owes nothing for it.
+#[test]
+fn data_behind_a_login_that_fails_are_forgotten() {
+    let (mut pair, id) = subsystem_with(TransportConfig::default(), &[&[1; 32 << 10]]);
+    pair.settle(usize::MAX).unwrap();
+    let client = &mut pair.client.connection;
+    assert!(!client.is_authenticated());
+    assert!(client.early_channel().is_none() && !client.channel_heard_early(id));
+    assert!(client.channel_send_early(id, b"x").is_err());
+    client.auth_password(b"u", PASSWORD).unwrap();
+    pair.settle(usize::MAX).unwrap();
+    assert!(pair.client.connection.is_authenticated());
+    let id = pair.open_session().unwrap();
+    assert!(!pair.client.connection.channel_heard_early(id));
 }
 
 // ---- a first KEXINIT that is cut down -----------------------------------------------------------

@@ -5,9 +5,17 @@
 //! these packets with UNIMPLEMENTED and its sequence number, passes them over, or ends the
 //! connection.
 
+use wire::message::ChannelData;
+
+use super::window::{LEAST_WINDOW_BYTES, MAX_DATA_BYTES};
 use super::{Channels, Half, State, index};
 use crate::transport::{Ahead, Transport};
 use crate::{ChannelId, Error, Event};
+
+/// Data that may go ahead of a channel's confirmation, bytes: one message that every server of ours
+/// takes, and half of the least window that it gives to a channel.
+pub(crate) const MAX_EARLY_DATA_BYTES: u32 = MAX_DATA_BYTES;
+const _: () = assert!(MAX_EARLY_DATA_BYTES <= LEAST_WINDOW_BYTES / 2);
 
 /// The channel that was asked for ahead.
 #[derive(Debug, Default)]
@@ -15,6 +23,8 @@ pub(crate) struct Early {
     channel: Option<ChannelId>,
     /// Something was sent on it before it was confirmed.
     followed: bool,
+    /// Data that were sent on it before it was confirmed, bytes: its window does not know of them.
+    data_bytes: u32,
     /// The channel was confirmed under another number than the packets went to.
     missed: bool,
 }
@@ -75,21 +85,60 @@ impl Channels {
         }
     }
 
-    /// The channel is confirmed. Where the server gave it another number, what was sent on it
-    /// went nowhere, and the owner sends it again.
-    pub(super) fn confirm_early(&mut self, transport: &mut Transport, id: ChannelId) {
+    /// Sends data on the early channel, before the server has said that there is one, and how much
+    /// it takes.
+    pub(crate) fn send_early(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let is_early = self.early.is(id);
+        let channel = self.by_id(id)?;
+        if !is_early || channel.state != State::Opening || channel.sending != Half::Open {
+            return Err(Error::Misuse("data ahead of a channel that takes none"));
+        }
+        if !transport.is_fulmar_peer() {
+            return Err(Error::Misuse("a server whose first window is not known"));
+        }
+        let recipient_channel = channel.remote;
+        let all = u32::try_from(data.len())
+            .ok()
+            .and_then(|len| self.early.data_bytes.checked_add(len))
+            .filter(|all| *all <= MAX_EARLY_DATA_BYTES)
+            .ok_or(Error::Misuse("more data than may go ahead"))?;
+        self.early.data_bytes = all;
+        self.early.follow();
+        let data = ChannelData {
+            recipient_channel,
+            data,
+        };
+        transport.send_message_ahead(&data, Ahead::Other)
+    }
+
+    /// The channel is confirmed, and its window pays for the data that went ahead. Where the server
+    /// gave it another number, what was sent on it went nowhere, and the owner sends it again.
+    pub(super) fn confirm_early(
+        &mut self,
+        transport: &mut Transport,
+        id: ChannelId,
+    ) -> Result<(), Error> {
         if !self.early.is(id) {
-            return;
+            return Ok(());
         }
         transport.sent_ahead.settle(Ahead::Open);
-        if let Some(Some(channel)) = self.slots.get_mut(index(id))
-            && channel.remote != 0
-            && self.early.followed
-        {
+        let Some(Some(channel)) = self.slots.get_mut(index(id)) else {
+            return Ok(());
+        };
+        if channel.remote != 0 && self.early.followed {
             channel.open_requests = 0;
             channel.sending = Half::Open;
             self.early.missed = true;
+            return Ok(());
         }
+        let bytes = usize::try_from(self.early.data_bytes).unwrap_or(usize::MAX);
+        let paid = channel.send.charge(bytes);
+        paid.map_err(|_| Error::PeerMisbehaved("a first window smaller than that of any Fulmar"))
     }
 
     /// The server has not understood a packet that was sent ahead. Where it mattered, since the

@@ -353,7 +353,7 @@ impl Channels {
         channel.state = State::Open;
         channel.remote = message.sender_channel;
         channel.send = SendWindow::new(message.window, message.max_packet);
-        self.confirm_early(transport, id);
+        self.confirm_early(transport, id)?;
         if message.max_packet == 0 {
             return Err(Error::PeerMisbehaved("maximum packet size of 0"));
         }

@@ -52,8 +52,8 @@ impl Connection {
 impl Connection {
     /// Client: asks for a channel after the login, or behind a signed request that is still open, on
     /// the expectation that it succeeds. Until the channel is confirmed, [`Connection::channel_request`],
-    /// [`Connection::channel_eof`] and [`Connection::send_no_more_sessions`] may follow it: they
-    /// go to the first channel that the server gives out, which is 0 with those that number from
+    /// [`Connection::channel_send_early`], [`Connection::channel_eof`] and
+    /// [`Connection::send_no_more_sessions`] may follow it: they go to the first channel that the server gives out, which is 0 with those that number from
     /// there. Where no request succeeds, the channel is gone, and no event tells.
     ///
     /// # Errors
@@ -68,6 +68,18 @@ impl Connection {
             return Err(Error::Misuse("nothing may follow a login that compresses"));
         }
         self.channels.open_early(&mut self.transport, kind, fields)
+    }
+
+    /// Client: sends data on the channel of [`Connection::open_channel_early`] before it is
+    /// confirmed, to a server of our own kind: what it takes on a new channel is known. They count
+    /// only where [`Connection::channel_heard_early`] says so, once the channel is there; else they
+    /// have gone nowhere and have to be sent again.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for other servers, for another channel, once that is confirmed, and beyond
+    /// 32 KiB in all.
+    pub fn channel_send_early(&mut self, channel: ChannelId, data: &[u8]) -> Result<(), Error> {
+        self.channels.send_early(&mut self.transport, channel, data)
     }
 
     /// The channel of [`Connection::open_channel_early`], as long as it may still come to be.
