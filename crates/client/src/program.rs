@@ -26,7 +26,9 @@ use crate::local::{self, Here};
 use crate::log::{self, Level, debug1, error, fatal, info};
 use crate::login_cache::LoginCache;
 use crate::prompt::Person;
-use crate::session::{AnyLocalEnd, FAILURE, Plan, Reach, Session, StdioFlags, Streams, What};
+use crate::session::{
+    AnyLocalEnd, FAILURE, LocalEnd, Plan, Reach, Session, StdioFlags, Streams, What,
+};
 use crate::{connect, login};
 
 /// Our version as `-V` prints it.
@@ -269,7 +271,7 @@ fn connect_and_run(
 fn attempt(
     flags: &Flags,
     options: &ClientOptions,
-    (plan, local): (&Plan, Option<&mut AnyLocalEnd>),
+    (plan, mut local): (&Plan, Option<&mut AnyLocalEnd>),
     manner: Manner,
     accelerator: Option<&Arc<Accelerator>>,
     person: &mut dyn Interaction,
@@ -277,6 +279,12 @@ fn attempt(
     let dialing = connect::begin(options, flags.config_file.as_deref())?;
     let mut checker = HostKeyChecker::new(options);
     let mut cache = LoginCache::open(options);
+    if let Some(local) = local.as_deref_mut()
+        && manner != Manner::Careful
+        && ahead::expects_fulmar(options, cache.as_ref().and_then(LoginCache::learnt))
+    {
+        local.expects_fulmar();
+    }
     let (streams, peer, mut proxy) = login::split(dialing.finish()?);
     let outcome = serve(
         (streams, peer),
@@ -299,7 +307,7 @@ type Link = (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>);
 fn serve(
     (streams, peer): (Link, crate::error::Peer),
     options: &ClientOptions,
-    (plan, local): (&Plan, Option<&mut AnyLocalEnd>),
+    (plan, mut local): (&Plan, Option<&mut AnyLocalEnd>),
     manner: Manner,
     accelerator: Option<&Arc<Accelerator>>,
     (checker, mut cache): (&mut HostKeyChecker, Option<&mut LoginCache>),
@@ -319,9 +327,14 @@ fn serve(
         .peer_version()
         .map(str::to_owned);
     let learnt = learnt.filter(|learnt| Some(&learnt.version) == version.as_ref());
+    let data = local
+        .as_deref_mut()
+        .filter(|_| !in_steps)
+        .map(LocalEnd::early);
     let said_ahead = (!in_steps).then_some(Ahead {
         plan,
         learnt: learnt.as_ref(),
+        data: data.as_deref().unwrap_or_default(),
     });
     let logged_in = login::authenticate(&mut secured, options, keys, said_ahead.as_ref(), person);
     let logged_in = match logged_in {

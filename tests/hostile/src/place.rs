@@ -202,6 +202,19 @@ pub type Script<'s> = Box<dyn FnOnce(&mut Liar<Tcp>) + Send + 's>;
 /// # Panics
 /// As [`client_against`], and where the client makes fewer.
 pub fn client_through(scratch: &Scratch, arguments: &[&str], scripts: Vec<Script<'_>>) -> Outcome {
+    program_through("ssh", scratch, arguments, scripts)
+}
+
+/// The same with another of our programs that connect: `scp` or `sftp`.
+///
+/// # Panics
+/// As [`client_through`].
+pub fn program_through(
+    program: &str,
+    scratch: &Scratch,
+    arguments: &[&str],
+    scripts: Vec<Script<'_>>,
+) -> Outcome {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener
         .local_addr()
@@ -217,8 +230,9 @@ pub fn client_through(scratch: &Scratch, arguments: &[&str], scripts: Vec<Script
     let option = |name: &str, value: &dyn std::fmt::Display| format!("-o{name}={value}");
     let mut command = Command::new(binary());
     command
-        .args(["ssh", "-F", "none", "-p", &port, "-i"])
+        .args([program, "-F", "none", "-i"])
         .arg(&identity)
+        .arg(option("Port", &port))
         .arg(option("IdentitiesOnly", &"yes"))
         .arg(option("IdentityAgent", &"none"))
         .arg(option(
@@ -258,7 +272,7 @@ pub fn client_through(scratch: &Scratch, arguments: &[&str], scripts: Vec<Script
                 script(&mut liar);
             }
         });
-        let outcome = run(&mut command, Input::Nothing, CLIENT_LIMIT).expect("fulmar ssh ends");
+        let outcome = run(&mut command, Input::Nothing, CLIENT_LIMIT).expect("the client ends");
         server.join().expect("the liar's script");
         outcome
     })

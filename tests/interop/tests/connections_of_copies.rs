@@ -241,30 +241,38 @@ fn an_interrupt_at_a_question_leaves_the_terminal_as_it_was() {
     let site = site("PasswordAuthentication yes\n");
     let scratch = Scratch::new();
     let from = scratch.write("from", "x");
-    for (name, arguments) in [
+    let ways = [
         ("scp", vec![here(&from), there(&scratch.join("to"))]),
         ("sftp", vec![HOST.to_owned()]),
-    ] {
-        let mut command = program(&site, name);
-        command
-            .args([
-                "-oBatchMode=no",
-                "-oPreferredAuthentications=password",
-                "-oNumberOfPasswordPrompts=3",
-            ])
-            .args(arguments);
-        let mut terminal = at_a_terminal(&command);
-        terminal.expect("password: ");
-        terminal.type_text("\u{3}");
-        // As with ssh itself: the signal ends the program.
-        terminal.expect("status=130.");
-        terminal.expect("that is all");
-        let screen = terminal.screen();
-        assert!(
-            !screen.contains("-echo ") && screen.contains(" echo "),
-            "{screen}"
-        );
-        assert_eq!(terminal.end(), 0);
+    ];
+    // To a server that is known, the copy has begun before the question.
+    for known in [false, true] {
+        if known {
+            let outcome = scp(&site, &[&here(&from), &there(&scratch.join("before"))]);
+            assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        }
+        for (name, arguments) in &ways {
+            let mut command = program(&site, name);
+            command
+                .args([
+                    "-oBatchMode=no",
+                    "-oPreferredAuthentications=password",
+                    "-oNumberOfPasswordPrompts=3",
+                ])
+                .args(arguments);
+            let mut terminal = at_a_terminal(&command);
+            terminal.expect("password: ");
+            terminal.type_text("\u{3}");
+            // As with ssh itself: the signal ends the program.
+            terminal.expect("status=130.");
+            terminal.expect("that is all");
+            let screen = terminal.screen();
+            assert!(
+                !screen.contains("-echo ") && screen.contains(" echo "),
+                "{screen}"
+            );
+            assert_eq!(terminal.end(), 0);
+        }
     }
 }
 

@@ -1,15 +1,20 @@
 //! What our client says ahead of the answers, against every server that can be had: each login
 //! runs its command once, whatever went ahead, and says nothing of it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
-use interop::peers::ours::Kind;
+use interop::peers::ours::{Kind, development_binary};
 use interop::peers::python::ParamikoServer;
 use interop::peers::{Running, Server, foreign_servers, openssh};
 use interop::process::{Input, Outcome};
 use interop::report::skipped;
+use interop::scratch::{Scratch, until};
 use interop::site::finish;
 
 /// The servers, ours among them, that are installed; with the words of what goes ahead to them at
@@ -164,6 +169,107 @@ fn a_wrong_guess_is_not_seen() {
             let what = format!("{name}, {false_name}: {said}");
             served(&outcome, &what);
         }
+    }
+}
+
+/// Runs one of our programs with the configuration of the last [`login`].
+fn copies(running: &Running, words: &[&OsStr], input: Input<'_>) -> Outcome {
+    let mut command = Command::new(development_binary());
+    let (program, words) = words.split_first().expect("a program");
+    command
+        .arg(program)
+        .arg("-F")
+        .arg(running.daemon.scratch().join("ssh_config"))
+        .args(words);
+    finish(&mut command, input)
+}
+
+/// A file to the server and back; gives what `sftp` says of its login with `-vv`.
+fn there_and_back(running: &Running, what: &str) -> String {
+    let scratch = Scratch::new();
+    let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
+    let (from, back) = (scratch.write("from", &content), scratch.join("back"));
+    // Whoever the server's user is.
+    let open = scratch.join("open");
+    fs::create_dir(&open).expect("a directory");
+    fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).expect("its mode");
+    let mut there = OsString::from("target:");
+    there.push(open.join("there"));
+    let [scp, quiet] = ["scp", "-q"].map(OsStr::new);
+    for words in [
+        [scp, quiet, from.as_ref(), &there],
+        [scp, quiet, &there, back.as_ref()],
+    ] {
+        let outcome = copies(running, &words, Input::Nothing);
+        assert_eq!(outcome.status, 0, "{what}: {}", outcome.summary());
+        assert_eq!(outcome.stderr.text(), "", "{what}");
+    }
+    assert!(fs::read(&back).expect("the copy") == content, "{what}");
+    let words = ["sftp", "-vv", "target"].map(OsStr::new);
+    let outcome = copies(running, &words, Input::Bytes(b"pwd\n"));
+    assert_eq!(outcome.status, 0, "{what}: {}", outcome.summary());
+    let (out, said) = (outcome.stdout.text(), outcome.stderr.text());
+    assert!(out.contains("Remote working directory: /"), "{what}: {out}");
+    assert!(!said.contains("trying again"), "{what}: {said}");
+    said
+}
+
+/// What a copy asks first leaves with the login to our server. Another that has come in its place is
+/// asked as it takes it, and does not see the difference.
+#[test]
+fn the_first_requests_of_a_copy_leave_with_the_login_to_ours_alone() {
+    const AHEAD: &str = " bytes, not waiting";
+    let mut all: Vec<(String, Running)> = servers()
+        .into_iter()
+        .map(|(server, running, _)| (server.name(), running))
+        // Those of one name without a server for files.
+        .filter(|(name, _)| !name.starts_with("openssh") && !name.starts_with("fulmar"))
+        .collect();
+    for (kind, subsystem) in [
+        (Kind::Fulmar, "Subsystem sftp internal-sftp\n"),
+        (
+            Kind::OpenSsh,
+            "Subsystem sftp /usr/lib/openssh/sftp-server\n",
+        ),
+    ] {
+        match openssh::start(kind, subsystem) {
+            Ok(running) => all.push((format!("{kind:?}"), running)),
+            Err(why) => skipped(&format!("{kind:?}"), &why),
+        }
+    }
+    for (name, running) in all {
+        served(&login(&running, ""), &name);
+        let words = ["sftp", "-q", "target"].map(OsStr::new);
+        let greeted = copies(&running, &words, Input::Nothing);
+        if name != "Fulmar" && greeted.status != 0 {
+            skipped(&format!("copies with {name}"), &greeted.stderr.text());
+            continue;
+        }
+        if name == "Fulmar" {
+            // Threads have to meet before the last flight leaves, or it leaves without.
+            let met = until(Duration::from_secs(60), || {
+                there_and_back(&running, &name).contains(AHEAD)
+            });
+            assert!(met, "{name}");
+            continue;
+        }
+        let path = running.known_hosts.with_file_name("login_cache");
+        let honest = fs::read_to_string(&path).expect("the cache");
+        let line = honest.lines().last().expect("an entry");
+        let (known, _) = line.split_once(" SSH-2.0-").expect("a version line");
+        let forged = format!("{known} SSH-2.0-Fulmar_0.1.0\n");
+        let words = ["sftp", "-q", "target"].map(OsStr::new);
+        for _ in 0..5 {
+            fs::write(&path, &forged).expect("a forged cache");
+            let greeted = copies(&running, &words, Input::Nothing);
+            assert_eq!(greeted.status, 0, "{name}: {}", greeted.summary());
+        }
+        fs::write(&path, &forged).expect("a forged cache");
+        let said = there_and_back(&running, &name);
+        assert!(!said.contains(AHEAD), "{name}: {said}");
+        // It is known for what it is again.
+        let mended = fs::read_to_string(&path).expect("the cache");
+        assert!(!mended.contains("Fulmar"), "{name}: {mended}");
     }
 }
 

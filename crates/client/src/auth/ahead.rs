@@ -76,6 +76,8 @@ pub struct Ahead<'c> {
     pub plan: &'c Plan,
     /// What earlier logins taught about the server as it is.
     pub learnt: Option<&'c Learnt>,
+    /// What the session's local end says first, if it says that already.
+    pub data: &'c [u8],
 }
 
 impl Authenticator<'_> {
@@ -126,7 +128,7 @@ impl Authenticator<'_> {
             // It runs before what it may have to prepare.
             reach = reach.min(Reach::Open);
         }
-        let early = send_early(self.driver.connection(), ahead.plan, reach);
+        let early = send_early(self.driver.connection(), ahead.plan, reach, ahead.data);
         self.early = early.map_err(|error| self.lost(driver::DriverError::Proto(error)))?;
         debug1!(
             "Sent ahead of the answers: {} signed requests{}",
@@ -176,6 +178,16 @@ pub fn reads_on(options: &ClientOptions, version: &str) -> bool {
         PipelineLogin::Yes => true,
         PipelineLogin::Auto => Server::from_version(version) != Server::Unknown,
     }
+}
+
+/// Whether an earlier login tells that all of a session may go ahead, to a server of ours.
+#[must_use]
+pub fn expects_fulmar(options: &ClientOptions, learnt: Option<&Learnt>) -> bool {
+    let ours = |learnt: &Learnt| {
+        let software = learnt.version.strip_prefix("SSH-2.0-");
+        software.is_some_and(|software| software.starts_with(proto::SOFTWARE_NAME))
+    };
+    is_wanted(options, learnt) && learnt.is_some_and(ours)
 }
 
 /// Whether anything is to be sent ahead at all.

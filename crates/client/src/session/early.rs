@@ -35,6 +35,8 @@ pub struct EarlyChannel {
     pub(super) reach: Reach,
     /// EOF was sent: there is no input.
     pub(super) input_ended: bool,
+    /// What the local end said first went with it.
+    pub(super) with_data: bool,
 }
 
 impl EarlyChannel {
@@ -46,7 +48,8 @@ impl EarlyChannel {
     }
 }
 
-/// Asks for the plan's channel, if it has one, behind the login that is open on the connection.
+/// Asks for the plan's channel, if it has one, behind the login that is open on the connection. What
+/// is started gets `data` in the same flight where it is known how much its server takes: one of ours.
 ///
 /// # Errors
 /// [`Error::Misuse`] where nothing may go ahead.
@@ -54,6 +57,7 @@ pub fn send_early(
     connection: &mut Connection,
     plan: &Plan,
     reach: Reach,
+    data: &[u8],
 ) -> Result<Option<EarlyChannel>, Error> {
     let Some((kind, fields)) = channel_type(&plan.what).filter(|_| reach >= Reach::Open) else {
         return Ok(None);
@@ -65,6 +69,7 @@ pub fn send_early(
         asked: VecDeque::new(),
         reach: Reach::Open,
         input_ended: false,
+        with_data: false,
     };
     if reach == Reach::Whole && !matches!(plan.what, What::Forward { .. }) {
         early.asked = start(connection, plan, id)?;
@@ -72,6 +77,10 @@ pub fn send_early(
         if has_no_input(plan) {
             connection.channel_eof(id)?;
             early.input_ended = true;
+        } else if !data.is_empty() && connection.is_fulmar_peer() {
+            debug2!("channel {}: {} bytes, not waiting", id.0, data.len());
+            connection.channel_send_early(id, data)?;
+            early.with_data = true;
         }
         send_no_more_sessions(connection)?;
     }

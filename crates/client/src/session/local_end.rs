@@ -11,12 +11,32 @@ use super::{Session, TOKEN_BELL};
 use crate::error::ClientError;
 use crate::log::debug1;
 
+/// Most that [`LocalEnd::early`] may give, bytes: a first request, and less than what may go ahead of a
+/// channel's confirmation.
+pub const EARLY_BYTES: usize = 16 << 10;
+
 /// What such a program gives to the session. The session runs in a thread of its own; signals
 /// that end a program are this program's matter from the login on.
 pub trait LocalEnd: Send {
     /// The end of a channel. The one before, if any, was not used: a channel that is not
     /// confirmed carries nothing.
     fn endpoint(&mut self) -> Box<dyn Endpoint>;
+
+    /// Before the connection is made: the server was one of ours at the last login, and took what
+    /// went ahead. What is to be said first, whatever the server answers, may leave with the login,
+    /// if [`LocalEnd::early`] has it by then.
+    fn expects_fulmar(&mut self) {}
+
+    /// What is to go to the channel first, at most [`EARLY_BYTES`]; nothing where that is not known
+    /// yet. It stays until [`LocalEnd::channel_begins`], since it may be asked for again.
+    fn early(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// The channel is there. `heard`: it has got what [`LocalEnd::early`] gave; else that goes first.
+    fn channel_begins(&mut self, heard: bool) {
+        let _ = heard;
+    }
 
     /// Is signalled when the endpoint has something to do.
     fn bell(&self) -> &EventFd;
@@ -69,6 +89,12 @@ impl Session<'_> {
         }
         local.logged_in(self.reads_on);
         Ok(true)
+    }
+
+    /// What the program would say first, where it says that already.
+    pub(super) fn early_data(&mut self) -> Vec<u8> {
+        let local = self.local.as_deref_mut();
+        local.map(LocalEnd::early).unwrap_or_default()
     }
 
     /// The endpoint has something to do.

@@ -23,7 +23,7 @@ use proto::{ChannelId, Connection, Error, Stream};
 use sys::signals::SignalFd;
 
 pub use early::{EarlyChannel, Reach, send_early};
-pub use local_end::{AnyLocalEnd, LocalEnd, Turns};
+pub use local_end::{AnyLocalEnd, EARLY_BYTES, LocalEnd, Turns};
 pub use plan::{Plan, What, environment};
 pub use stdio::{StdioFlags, Streams};
 
@@ -296,7 +296,8 @@ impl<'c> Session<'c> {
     }
 
     fn start_early(&mut self) -> Result<ChannelId, ClientError> {
-        let early = send_early(self.driver.connection(), &self.plan, Reach::Whole);
+        let data = self.early_data();
+        let early = send_early(self.driver.connection(), &self.plan, Reach::Whole, &data);
         match early.map_err(|error| self.misuse(error))? {
             Some(early) => Ok(self.keep(early)),
             None => Err(self.misuse(Error::Bug("a session without a channel"))),
@@ -347,9 +348,11 @@ impl<'c> Session<'c> {
         }
         let heard = self.driver.connection().channel_heard_early(channel);
         let early = self.early.take();
+        let mut with_data = false;
         match early.filter(|early| early.reach == Reach::Whole && heard) {
             Some(early) => {
                 self.asked = early.asked;
+                with_data = early.with_data;
                 if early.input_ended {
                     self.streams.input = None;
                     return Ok(());
@@ -359,6 +362,9 @@ impl<'c> Session<'c> {
                 let asked = early::start(self.driver.connection(), &self.plan, channel);
                 self.asked = asked.map_err(|error| self.misuse(error))?;
             }
+        }
+        if let Some(local) = self.local.as_deref_mut() {
+            local.channel_begins(with_data);
         }
         if self.plan.pty.is_some() {
             self.enter_raw_mode();

@@ -8,7 +8,7 @@ use transfer::connect::Children;
 use transfer::engine::Transport;
 use transfer::remote::Remote;
 
-use super::link::{Connections, Links};
+use super::link::{Connections, Links, let_terminals_block};
 
 /// How a server is reached.
 #[derive(Debug, Clone, Default)]
@@ -124,13 +124,17 @@ impl Way {
         }
     }
 
-    /// Adds `count` connections to the server to what there is.
-    pub(crate) fn add(
-        &self,
-        links: &mut Links,
-        server: &Server,
-        count: usize,
-    ) -> Result<(), String> {
+    /// Adds a connection to the server to what there is, and waits for its login.
+    pub(crate) fn add(&self, links: &mut Links, server: &Server) -> Result<(), String> {
+        self.begin(links, server, 1)?;
+        links
+            .log_in()
+            .map_err(|error| transfer::text::reason(&error))
+    }
+
+    /// Adds `count` connections to the server to what there is. A server that is expected to be one
+    /// of ours may be asked something before the first of them has logged in.
+    fn begin(&self, links: &mut Links, server: &Server, count: usize) -> Result<(), String> {
         let mut command = self.sftp_command(server)?;
         if self.verbose {
             eprintln!("Executing: {command:?}");
@@ -141,7 +145,7 @@ impl Way {
                 // The first is the name of the program.
                 let arguments = command.get_args().skip(1);
                 let arguments: Vec<OsString> = arguments.map(OsStr::to_owned).collect();
-                connections.add(&arguments, count)
+                connections.begin(&arguments, count)
             }
         };
         added.map_err(|error| {
@@ -150,28 +154,22 @@ impl Way {
         })
     }
 
-    /// Connects `count` times and greets the servers: those that are known to read on with the first
-    /// request, so that whether they answer shows then.
+    /// Connects `count` times and greets the servers: those that are known to read on, or expected to,
+    /// with the first request, so that whether they answer shows then.
     pub(crate) fn connect(&self, server: &Server, count: usize) -> Result<AnyRemote, String> {
         let mut links = self.links();
-        self.add(&mut links, server, count)?;
+        self.begin(&mut links, server, count)?;
         let mut remote = Remote::unmet(links);
-        if !remote.engine().transport().reads_on(0) {
+        let links = remote.engine().transport();
+        // It sees to terminals when it is over.
+        if links.logs_in() {
+            return Ok(remote);
+        }
+        if !links.reads_on(0) {
             remote.meet().map_err(|error| error.to_string())?;
         }
         let_terminals_block();
         Ok(remote)
-    }
-}
-
-/// Lines are read from the terminal and written to it here, and both fail where those who connect
-/// have made it non-blocking for what they write to it: it is the same open file.
-fn let_terminals_block() {
-    for stream in [sys::io::stdin(), sys::io::stdout(), sys::io::stderr()] {
-        if sys::io::is_terminal(stream) {
-            // What cannot be set stays as it was, which is blocking most of the time.
-            let _ = sys::io::set_nonblocking(stream, false);
-        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn perform(
     }
     let mut links = options.way.links();
     for server in [from, to] {
-        let added = options.way.add(&mut links, server, 1);
+        let added = options.way.add(&mut links, server);
         added.map_err(Fatal::connection)?;
     }
     let mut remote = Remote::new(links).map_err(|error| lost(&error))?;

@@ -14,6 +14,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use sys::signals::Signal;
+use transfer::remote::RemoteError;
 
 use crate::copy::{Console, Server, Way};
 use crate::scp::place::{self, Place};
@@ -125,9 +126,12 @@ fn perform(options: &Options) -> Result<i32, (String, i32)> {
     let mut remote = way
         .connect(&server, 1)
         .map_err(|why| (why, STATUS_CONNECTION))?;
-    remote
-        .meet()
-        .map_err(|error| (error.to_string(), STATUS_CONNECTION))?;
+    // The first question leaves with the greeting, where the server takes it.
+    let start = match remote.realpath(b".") {
+        Err(RemoteError::Engine(error)) => Err(error),
+        start => remote.meet().map(|()| start),
+    }
+    .map_err(|error| (error.to_string(), STATUS_CONNECTION))?;
     if interactive {
         sys::signals::count_interrupts().map_err(|error| failed(error.to_string()))?;
     }
@@ -139,8 +143,8 @@ fn perform(options: &Options) -> Result<i32, (String, i32)> {
     }
     let progress = !quiet && !batch;
     let console = Console::new("", Console::for_output(progress), false);
-    let mut sftp = Sftp::new(remote, options, console, quiet, progress)
-        .map_err(|why| (why, STATUS_CONNECTION))?;
+    let start = start.map_err(|error| (format!("Need cwd: {error}"), STATUS_CONNECTION))?;
+    let mut sftp = Sftp::new(remote, start, options, console, quiet, progress);
     let result = match path {
         Some(path) => begin_at(&mut sftp, options, &path),
         None => Ok(true),

@@ -100,17 +100,14 @@ pub(super) struct Sftp {
 
 impl Sftp {
     pub(super) fn new(
-        mut remote: AnyRemote,
+        remote: AnyRemote,
+        start: Vec<u8>,
         options: &Options,
         console: Console,
         quiet: bool,
         progress: bool,
-    ) -> Result<Self, String> {
-        let start = remote.realpath(b".").map_err(|error| match error {
-            RemoteError::Engine(error) => error.to_string(),
-            other => format!("Need cwd: {other}"),
-        })?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             remote,
             console,
             copy: options.copy.clone(),
@@ -121,7 +118,7 @@ impl Sftp {
             progress,
             exact: false,
             users: HashMap::new(),
-        })
+        }
     }
 
     pub(super) fn hang_up(&mut self) {

@@ -3,6 +3,7 @@
 //!
 //! docs/login.md tells what goes ahead and when; each test is named after the rule that it guards.
 
+mod copies;
 mod short;
 
 use std::fs;

@@ -6,6 +6,9 @@
 //! copied on the way. Bounded by [`QUEUED_BYTES`] outwards. Inwards the channel's window opens
 //! again when the engine has used what came; it follows the path, and may be many times what the
 //! engine keeps up with. So no more is read while [`HELD_BYTES`] wait for the engine.
+//!
+//! What the engine says first may leave with the login, where the server is expected to be one of
+//! ours: see [`First`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use client::session::{LocalEnd, Turns};
+use client::session::{EARLY_BYTES, LocalEnd, Turns};
 use driver::{Endpoint, Line, LoopTimes, Progress};
 use packet::PacketBuf;
 use proto::{Error, Stream};
@@ -123,9 +126,28 @@ pub(super) enum Questions {
     Waits,
 }
 
+/// What the engine says first: INIT, and what it asks behind it of a server that is expected to read
+/// on. Written while the connection is being made, it leaves with the login if the server turns out
+/// to be one of ours, and when the channel is there if not. Of another server than was expected only
+/// INIT is known to be taken; the rest waits until it has said something.
+#[derive(Debug)]
+enum First {
+    /// Nothing was said. Before the channel is there it may be only where `expected` says so.
+    Unsaid { expected: bool },
+    /// It waits for the channel.
+    Written(PacketBuf),
+    /// This waits for the server's first word.
+    Held(VecDeque<PacketBuf>),
+    /// It is on its way, and whatever is said may follow.
+    Sent,
+}
+
 #[derive(Debug)]
 struct State {
     stage: Stage,
+    first: First,
+    /// The channel is there.
+    begun: bool,
     wish: Wish,
     questions: Questions,
     /// It had something to ask.
@@ -167,6 +189,8 @@ impl Mailbox {
         Ok(Self {
             state: Mutex::new(State {
                 stage: Stage::LogsIn,
+                first: First::Unsaid { expected: false },
+                begun: false,
                 wish: Wish::GoOn,
                 questions,
                 asked: false,
@@ -207,9 +231,19 @@ impl Mailbox {
         &self.times
     }
 
-    /// The server is known to take requests before it has answered the first.
+    /// The server is known to take requests before it has answered the first; while the login is under
+    /// way, it is expected to.
     pub(super) fn reads_on(&self) -> bool {
-        locked(&self.state).reads_on
+        let state = locked(&self.state);
+        match state.stage {
+            Stage::LogsIn => state.is_expected(),
+            Stage::LoggedIn | Stage::Ended => state.reads_on,
+        }
+    }
+
+    /// The login is under way, and what is said now may leave with it.
+    pub(super) fn is_expected(&self) -> bool {
+        locked(&self.state).is_expected()
     }
 
     /// It waits for its turn to ask something.
@@ -231,10 +265,15 @@ impl Mailbox {
     /// A buffer to be filled with that many bytes at most; nothing while enough is on its way.
     pub(super) fn room(&self) -> Option<(PacketBuf, usize)> {
         let mut state = locked(&self.state);
-        if state.max_data == 0 || state.queued >= QUEUED_BYTES || state.stage == Stage::Ended {
+        if state.stage == Stage::Ended || state.queued >= QUEUED_BYTES {
             return None;
         }
-        let max = state.max_data;
+        let max = match state.first {
+            First::Unsaid { expected: true } if !state.begun => EARLY_BYTES,
+            First::Written(_) | First::Held(_) => return None,
+            First::Unsaid { .. } | First::Sent if state.max_data == 0 => return None,
+            First::Unsaid { .. } | First::Sent => state.max_data,
+        };
         let spare = state.spare.pop();
         drop(state);
         Some((spare.unwrap_or_else(|| PacketBuf::with_capacity(max)), max))
@@ -243,7 +282,16 @@ impl Mailbox {
     pub(super) fn send(&self, buf: PacketBuf) {
         let mut state = locked(&self.state);
         state.queued += buf.len();
-        state.outgoing.push_back(buf);
+        let begun = state.begun;
+        match &mut state.first {
+            first @ First::Unsaid { .. } if !begun => {
+                *first = First::Written(buf);
+                return;
+            }
+            First::Unsaid { .. } => state.say_first(buf),
+            First::Held(held) => held.push_back(buf),
+            First::Written(_) | First::Sent => state.outgoing.push_back(buf),
+        }
         if !state.blocked {
             self.wake(state);
         }
@@ -298,6 +346,48 @@ impl Mailbox {
     }
 }
 
+impl State {
+    fn is_expected(&self) -> bool {
+        let is_early = matches!(
+            self.first,
+            First::Unsaid { expected: true } | First::Written(_)
+        );
+        is_early && self.stage == Stage::LogsIn
+    }
+
+    /// The channel is there, and this goes to it first.
+    fn say_first(&mut self, buf: PacketBuf) {
+        let init = first_message(buf.payload());
+        match buf.payload().split_at_checked(init) {
+            Some((init, rest)) if !self.reads_on && !rest.is_empty() => {
+                let [init, rest] = [init, rest].map(PacketBuf::from_payload);
+                self.outgoing.push_back(init);
+                self.first = First::Held(VecDeque::from([rest]));
+            }
+            _ => {
+                self.outgoing.push_back(buf);
+                self.first = First::Sent;
+            }
+        }
+    }
+
+    /// The server has said something.
+    fn hears(&mut self) {
+        if let First::Held(held) = &mut self.first {
+            self.outgoing.append(held);
+            self.first = First::Sent;
+        }
+    }
+}
+
+/// Length of the first message of SFTP with its length field, bytes.
+fn first_message(bytes: &[u8]) -> usize {
+    let len = bytes
+        .first_chunk()
+        .map_or(0, |len| u32::from_be_bytes(*len));
+    usize::try_from(len).map_or(usize::MAX, |len| len.saturating_add(4))
+}
+
 /// The connection's end of a mailbox.
 #[derive(Debug)]
 pub(super) struct Local(pub(super) Arc<Mailbox>);
@@ -312,6 +402,36 @@ impl LocalEnd for Local {
             held: 0,
             most_held: (HELD_BYTES / self.0.of.max(1)).max(LEAST_HELD_BYTES),
         })
+    }
+
+    fn expects_fulmar(&mut self) {
+        let mut state = locked(&self.0.state);
+        // One behind the first may come to nothing, and the copy does without it: nothing of it is
+        // said there before.
+        if state.questions == Questions::Free
+            && let First::Unsaid { expected } = &mut state.first
+        {
+            *expected = true;
+            drop(state);
+            self.0.to_engine.ring();
+        }
+    }
+
+    fn early(&mut self) -> Vec<u8> {
+        match &locked(&self.0.state).first {
+            First::Written(first) => first.payload().to_vec(),
+            First::Unsaid { .. } | First::Held(_) | First::Sent => Vec::new(),
+        }
+    }
+
+    fn channel_begins(&mut self, heard: bool) {
+        let mut state = locked(&self.0.state);
+        state.begun = true;
+        match std::mem::replace(&mut state.first, First::Sent) {
+            First::Written(first) if heard => state.queued -= first.len().min(state.queued),
+            First::Written(first) => state.say_first(first),
+            other => state.first = other,
+        }
     }
 
     fn bell(&self) -> &EventFd {
@@ -382,6 +502,9 @@ struct MailboxEndpoint {
 impl MailboxEndpoint {
     fn hand_over(&mut self, state: &mut State) -> bool {
         let any = !self.arrived.is_empty();
+        if any {
+            state.hears();
+        }
         state.arrived.append(&mut self.arrived);
         any
     }
@@ -413,7 +536,7 @@ impl Endpoint for MailboxEndpoint {
         self.held = self.held.saturating_sub(used);
         self.outgoing.append(&mut state.outgoing);
         let wish = state.wish;
-        if state.max_data == 0 {
+        if state.max_data == 0 && state.begun {
             // The peer says with its confirmation how much a packet may carry.
             state.max_data = line.max_data();
             rings |= state.max_data > 0;
@@ -518,9 +641,9 @@ mod tests {
 
     #[test]
     fn nothing_goes_out_before_the_channel_is_there_and_no_more_than_a_queue_behind_it() {
-        let mailbox = mailbox(Questions::Free);
+        let mailbox = Arc::new(mailbox(Questions::Free));
         assert!(mailbox.room().is_none());
-        locked(&mailbox.state).max_data = 1000;
+        begins(&mailbox, false, true);
         let mut count = 0;
         while let Some((mut buf, max)) = mailbox.room() {
             assert_eq!(max, 1000);
@@ -547,6 +670,115 @@ mod tests {
             !mailbox.to_endpoint.drain().unwrap(),
             "it was woken already"
         );
+    }
+
+    /// INIT and two words behind it, as the engine writes them for a server that reads on.
+    const INIT: &[u8] = &[0, 0, 0, 5, 1, 0, 0, 0, 3];
+    const MORE: &[u8] = b"more";
+
+    fn says(mailbox: &Mailbox, bytes: &[u8]) {
+        let (mut buf, _) = mailbox.room().unwrap();
+        buf.extend(bytes);
+        mailbox.send(buf);
+    }
+
+    /// The channel is there, and the connection's thread has looked.
+    fn begins(mailbox: &Arc<Mailbox>, heard: bool, reads_on: bool) {
+        let mut local = Local(Arc::clone(mailbox));
+        local.logged_in(reads_on);
+        local.channel_begins(heard);
+        // Its end is the test's.
+        std::mem::forget(local);
+        locked(&mailbox.state).max_data = 1000;
+    }
+
+    fn outgoing(mailbox: &Mailbox) -> Vec<u8> {
+        let queue = std::mem::take(&mut locked(&mailbox.state).outgoing);
+        let all: Vec<&[u8]> = queue.iter().map(PacketBuf::payload).collect();
+        all.concat()
+    }
+
+    /// With what was said before the channel was there.
+    fn expecting(questions: Questions) -> Arc<Mailbox> {
+        let mailbox = Arc::new(mailbox(questions));
+        let mut local = Local(Arc::clone(&mailbox));
+        assert_eq!(local.early(), b"");
+        local.expects_fulmar();
+        assert_eq!(mailbox.reads_on(), questions == Questions::Free);
+        if questions == Questions::Free {
+            says(&mailbox, &[INIT, MORE].concat());
+            assert_eq!(local.early(), [INIT, MORE].concat());
+            // It may be asked for again, by another connection.
+            assert_eq!(local.early(), [INIT, MORE].concat());
+        }
+        assert!(mailbox.room().is_none());
+        std::mem::forget(local);
+        mailbox
+    }
+
+    #[test]
+    fn what_went_with_the_login_is_not_said_again() {
+        let mailbox = expecting(Questions::Free);
+        begins(&mailbox, true, true);
+        assert_eq!(outgoing(&mailbox), b"");
+        assert_eq!(locked(&mailbox.state).queued, 0);
+        says(&mailbox, b"next");
+        assert_eq!(outgoing(&mailbox), b"next");
+    }
+
+    #[test]
+    fn what_did_not_reach_the_channel_goes_first() {
+        let mailbox = expecting(Questions::Free);
+        begins(&mailbox, false, true);
+        says(&mailbox, b"next");
+        assert_eq!(outgoing(&mailbox), [INIT, MORE, b"next"].concat());
+    }
+
+    #[test]
+    fn another_server_than_was_expected_gets_nothing_behind_init_before_its_first_word() {
+        let mailbox = expecting(Questions::Free);
+        let spare = PacketBuf::with_capacity(10);
+        begins(&mailbox, false, false);
+        assert!(!mailbox.reads_on());
+        assert_eq!(outgoing(&mailbox), INIT);
+        assert!(mailbox.room().is_none());
+        // A buffer that was given out before.
+        let mut next = spare;
+        next.extend(b"next");
+        mailbox.send(next);
+        assert_eq!(outgoing(&mailbox), b"");
+        locked(&mailbox.state).hears();
+        says(&mailbox, b"last");
+        assert_eq!(outgoing(&mailbox), [MORE, b"next", b"last"].concat());
+    }
+
+    /// The connection was there before the engine had said anything.
+    #[test]
+    fn a_first_word_that_is_late_goes_the_same_way() {
+        for (reads_on, first) in [(true, [INIT, MORE].concat()), (false, INIT.to_vec())] {
+            let mailbox = Arc::new(mailbox(Questions::Free));
+            let mut local = Local(Arc::clone(&mailbox));
+            local.expects_fulmar();
+            let (mut buf, max) = mailbox.room().unwrap();
+            assert_eq!(max, EARLY_BYTES);
+            assert_eq!(local.early(), b"");
+            std::mem::forget(local);
+            begins(&mailbox, false, reads_on);
+            buf.extend(&[INIT, MORE].concat());
+            mailbox.send(buf);
+            assert_eq!(outgoing(&mailbox), first);
+            locked(&mailbox.state).hears();
+            assert_eq!([first, outgoing(&mailbox)].concat(), [INIT, MORE].concat());
+        }
+    }
+
+    /// The copy does without a connection behind the first that does not come about.
+    #[test]
+    fn nothing_is_said_before_the_login_behind_the_first() {
+        let mailbox = expecting(Questions::InTurn);
+        begins(&mailbox, false, true);
+        says(&mailbox, INIT);
+        assert_eq!(outgoing(&mailbox), INIT);
     }
 
     #[test]

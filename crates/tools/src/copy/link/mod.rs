@@ -21,6 +21,25 @@ pub(crate) enum Links {
 }
 
 impl Links {
+    /// A login is under way, and the first turn waits for it.
+    pub(crate) fn logs_in(&self) -> bool {
+        match self {
+            Self::Own(connections) => connections.logs_in(),
+            Self::Children(_) => false,
+        }
+    }
+
+    /// The login of the first is over, whatever came of it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn log_in(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Own(connections) => connections.log_in(),
+            Self::Children(_) => Ok(()),
+        }
+    }
+
     /// Ends all of them in order.
     pub(crate) fn finish(&mut self) {
         match self {
@@ -28,6 +47,17 @@ impl Links {
             Self::Children(children) => {
                 children.finish();
             }
+        }
+    }
+}
+
+/// Lines are read from the terminal and written to it here, and both fail where those who connect
+/// have made it non-blocking for what they write to it: it is the same open file.
+pub(crate) fn let_terminals_block() {
+    for stream in [sys::io::stdin(), sys::io::stdout(), sys::io::stderr()] {
+        if sys::io::is_terminal(stream) {
+            // What cannot be set stays as it was, which is blocking most of the time.
+            let _ = sys::io::set_nonblocking(stream, false);
         }
     }
 }

@@ -4,7 +4,9 @@
 //! The first logs in alone, since it may ask something on the terminal, and what it was told, of a
 //! host key or to an agent, serves the others. These log in together, and while the first carries
 //! the copy already, unless it had to ask: then so will they, and not in the middle of a copy. What
-//! one of them has to ask waits until the rest have logged in or wait as well. While questions may
+//! one of them has to ask waits until the rest have logged in or wait as well. Where the server is
+//! expected to be one of ours, the copy begins while the first logs in: what it says first leaves
+//! with the login, and then it waits. While questions may
 //! be asked, signals do to us what they do to `ssh`: a question puts the terminal back, and the
 //! program ends. One behind the first that does not come about has said why, and is done without.
 
@@ -59,6 +61,7 @@ pub(crate) fn note_signals() {
 }
 
 /// While a login is under way: signals end the program, by way of the thread that logs in.
+#[derive(Debug)]
 struct LoginSignals {
     _blocked: Blocked,
 }
@@ -96,11 +99,24 @@ struct Connection {
     arrived: Vec<Bytes>,
 }
 
+/// The login of the first of some connections, which is waited for.
+#[derive(Debug)]
+struct Login {
+    /// Its number.
+    link: usize,
+    mailbox: Arc<Mailbox>,
+    /// There are others behind it.
+    is_first_of_many: bool,
+    _signals: LoginSignals,
+}
+
 /// Connections in this process that carry SFTP. See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     bell: Arc<Bell>,
     connections: Vec<Connection>,
+    /// It is under way, and nobody waits for it yet.
+    login: Option<Login>,
     /// Some are not made, or log in.
     more_to_come: bool,
     /// Bytes sent and received.
@@ -108,15 +124,14 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Connects and logs in as `ssh` does with these arguments, `count` times; waits for that with
-    /// the first, and with the others where it had to ask something: else these follow when there
-    /// is something for them to do. Whether it succeeds shows with the first bytes.
+    /// Connects and logs in as `ssh` does with these arguments, `count` times: begins with the
+    /// first, whose login is waited for by [`Connections::log_in`]. Where its server is not expected
+    /// to read on, that has been done.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn add(&mut self, arguments: &[OsString], count: usize) -> io::Result<()> {
-        let wanted = signals::noted();
-        let first = self.connections.len();
+    pub(crate) fn begin(&mut self, arguments: &[OsString], count: usize) -> io::Result<()> {
+        let link = self.connections.len();
         for index in 0..count {
             let questions = match index {
                 0 => Questions::Free,
@@ -131,18 +146,51 @@ impl Connections {
                 arrived: Vec::new(),
             });
         }
-        let Some(first) = self.connections.get_mut(first) else {
+        let Some(first) = self.connections.get_mut(link) else {
             return Ok(());
         };
+        // A signal that came before ends it all with the first turn.
+        let ends = signals::noted();
         // The thread has its signals as they are now, this one without them.
         first.begin()?;
-        let first = Arc::clone(&first.mailbox);
-        let signals = LoginSignals::begin()?;
-        while first.stage() == Stage::LogsIn && !wanted {
+        let mailbox = Arc::clone(&first.mailbox);
+        let login = Login {
+            link,
+            mailbox: Arc::clone(&mailbox),
+            is_first_of_many: count > 1,
+            _signals: LoginSignals::begin()?,
+        };
+        self.login = (!ends).then_some(login);
+        while self.login.is_some() && !mailbox.is_expected() {
+            if mailbox.stage() != Stage::LogsIn {
+                return self.log_in();
+            }
             let _ = self.bell.wait(LOOK);
         }
-        drop(signals);
-        self.more_to_come = count > 1 && first.stage() == Stage::LoggedIn;
+        Ok(())
+    }
+
+    /// A login is under way.
+    pub(crate) fn logs_in(&self) -> bool {
+        self.login.is_some()
+    }
+
+    /// Waits for the login that is under way, if any, and for the others where it had to ask
+    /// something: else these follow when there is something for them to do. Whether it succeeds
+    /// shows with the first bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn log_in(&mut self) -> io::Result<()> {
+        let Some(login) = self.login.take() else {
+            return Ok(());
+        };
+        let first = Arc::clone(&login.mailbox);
+        while first.stage() == Stage::LogsIn {
+            let _ = self.bell.wait(LOOK);
+        }
+        self.more_to_come = login.is_first_of_many && first.stage() == Stage::LoggedIn;
+        drop(login);
         while first.has_asked() && self.more_to_come && !signals::noted() {
             self.tend(true)?;
             if self.more_to_come {
@@ -150,6 +198,22 @@ impl Connections {
             }
         }
         Ok(())
+    }
+
+    /// Lets what is asked first leave with the login, and waits for that.
+    fn ask_with_login(&mut self, exchange: &mut dyn Exchange) -> io::Result<()> {
+        let Some(login) = &self.login else {
+            return Ok(());
+        };
+        let link = login.link;
+        if let Some(connection) = self.connections.get_mut(link) {
+            connection.send(link, exchange);
+        }
+        let begun = Instant::now();
+        let logged_in = self.log_in();
+        exchange.waited(begun.elapsed());
+        super::let_terminals_block();
+        logged_in
     }
 
     /// Begins connections that are not made, if they are worth it, as many as may log in at once,
@@ -293,6 +357,7 @@ impl Transport for Connections {
     }
 
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
+        self.ask_with_login(exchange)?;
         if self.more_to_come {
             self.tend(self.carried >= WORTH_OTHERS_BYTES)?;
         }

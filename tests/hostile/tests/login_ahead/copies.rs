@@ -1,0 +1,412 @@
+//! What `fulmar sftp` asks first, which leaves with the login where the server is a Fulmar, as it was
+//! the last time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hostile::place::program_through;
+use wire::message::{ChannelData, ChannelOpenFailure};
+
+use super::*;
+
+const FULMAR: &str = "SSH-2.0-Fulmar_9.9";
+const SFTP: [&str; 3] = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1"];
+/// What a server sees of a client that asks with its login.
+const EARLY: [u8; 6] = [5, 50, 90, 98, 94, 80];
+/// And of one that does not.
+const PLAIN: [u8; 5] = [5, 50, 90, 98, 80];
+/// INIT, and behind it the questions for limits and for the directory: their types and numbers.
+const ASKED: [(u8, u32); 3] = [(1, 3), (200, 1), (16, 2)];
+/// How long a client is given to ask with its login: its threads have to meet for that.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn sftp(scratch: &Scratch, scripts: Vec<Script<'_>>) -> Outcome {
+    program_through("sftp", scratch, &SFTP, scripts)
+}
+
+/// The bytes of a message of SFTP.
+fn message(kind: u8, fields: &[u8]) -> Vec<u8> {
+    let mut payload = vec![kind];
+    payload.extend_from_slice(fields);
+    let mut out = Vec::new();
+    out.put_string(&payload);
+    out
+}
+
+/// Type and number (of INIT the version) of each message in `data`.
+fn asked(mut data: &[u8]) -> Vec<(u8, u32)> {
+    let mut all = Vec::new();
+    while !data.is_empty() {
+        let mut reader = wire::Reader::new(data);
+        let payload = reader.string().expect("a whole message");
+        data = reader.rest();
+        let mut reader = wire::Reader::new(&payload[1..]);
+        all.push((payload[0], reader.u32().expect("a number")));
+    }
+    all
+}
+
+/// The data of a message for this channel.
+fn data_of(payload: &[u8], channel: u32) -> Vec<u8> {
+    let data = ChannelData::decode(payload).expect("data");
+    assert_eq!(data.recipient_channel, channel);
+    data.data.to_vec()
+}
+
+fn say(liar: &mut Liar<Tcp>, data: &[u8]) {
+    liar.say(&ChannelData {
+        recipient_channel: 0,
+        data,
+    });
+}
+
+fn version() -> Vec<u8> {
+    message(2, &3u32.to_be_bytes())
+}
+
+/// A directory's name, as the answer to the request of this number.
+fn place(id: u32) -> Vec<u8> {
+    let mut name = Vec::new();
+    name.put_u32(id);
+    name.put_u32(1);
+    name.put_string(b"/place");
+    name.put_string(b"");
+    name.put_u32(0);
+    message(104, &name)
+}
+
+/// No limits, and a directory.
+fn answers() -> Vec<u8> {
+    let mut status = Vec::new();
+    status.put_u32(1);
+    status.put_u32(8);
+    status.put_string(b"");
+    status.put_string(b"");
+    [message(101, &status), place(2)].concat()
+}
+
+/// Answers all and waits for the end.
+fn answer(liar: &mut Liar<Tcp>) {
+    say(liar, &[version(), answers()].concat());
+    while liar.next_payload().is_some() {}
+}
+
+fn started(liar: &mut Liar<Tcp>) {
+    liar.say(&ChannelSuccess {
+        recipient_channel: 0,
+    });
+}
+
+/// A session that was asked for at once, with nothing behind it.
+fn plain(liar: &mut Liar<Tcp>, version: &str) {
+    exchange_as(liar, version, &Offer::default());
+    assert_eq!(numbers(&take(liar, 5)), PLAIN);
+}
+
+/// One login to a Fulmar that has not been seen before.
+fn taught() -> Scratch {
+    let scratch = Scratch::new();
+    let outcome = sftp(
+        &scratch,
+        vec![Box::new(|liar| {
+            plain(liar, FULMAR);
+            grant(liar);
+            confirm(liar, 0);
+            started(liar);
+            let data = data_of(&liar.expect(94), 0);
+            assert_eq!(asked(&data), ASKED);
+            answer(liar);
+        })],
+    );
+    attached(&outcome);
+    scratch
+}
+
+fn attached(outcome: &Outcome) {
+    ended(outcome, 0);
+    assert!(
+        said(outcome).contains("Connected to 127.0.0.1."),
+        "{}",
+        said(outcome)
+    );
+}
+
+/// Logs in as one that knows this server for a Fulmar; true where what is asked first came with the
+/// login.
+fn asks_early(liar: &mut Liar<Tcp>, met: &AtomicBool) -> bool {
+    // Its threads have to meet in this time, or nothing is asked yet.
+    std::thread::sleep(Duration::from_millis(50));
+    exchange_as(liar, FULMAR, &Offer::default());
+    let mut all = take(liar, 5);
+    if numbers(&all) == PLAIN {
+        return false;
+    }
+    all.extend(take(liar, 1));
+    assert_eq!(numbers(&all), EARLY);
+    assert_eq!(asked(&data_of(&all[4], 0)), ASKED);
+    met.store(true, Ordering::Relaxed);
+    true
+}
+
+/// Lets a client that knows the server do this until it has asked with its login.
+fn early(run: impl Fn(&Scratch, &AtomicBool) -> Outcome) -> (Scratch, Outcome) {
+    let scratch = taught();
+    let path = scratch.join("login_cache");
+    let cache = fs::read(&path).expect("the cache");
+    let until = Instant::now() + PATIENCE;
+    loop {
+        fs::write(&path, &cache).expect("the cache");
+        let met = AtomicBool::new(false);
+        let outcome = run(&scratch, &met);
+        if met.load(Ordering::Relaxed) {
+            return (scratch, outcome);
+        }
+        assert!(Instant::now() < until, "never: {}", said(&outcome));
+    }
+}
+
+/// The same with one connection, on which this follows what was asked.
+fn early_on_one(script: impl Fn(&mut Liar<Tcp>) + Sync) -> (Scratch, Outcome) {
+    early(|scratch, met| {
+        let whole: Script<'_> = Box::new(|liar| {
+            if asks_early(liar, met) {
+                script(liar);
+            }
+        });
+        sftp(scratch, vec![whole])
+    })
+}
+
+/// Nothing but what went ahead is needed, in one piece or in single bytes.
+#[test]
+fn what_is_asked_first_leaves_with_the_login() {
+    for piece in [usize::MAX, 1] {
+        let (_, outcome) = early_on_one(|liar| {
+            liar.victim.set_piece(piece);
+            assert!(waits(liar));
+            grant(liar);
+            confirm(liar, 0);
+            started(liar);
+            answer(liar);
+        });
+        attached(&outcome);
+    }
+}
+
+#[test]
+fn under_another_number_it_is_asked_again() {
+    let (_, outcome) = early_on_one(|liar| {
+        grant(liar);
+        confirm(liar, 5);
+        let again = liar.expect(98);
+        let request = ChannelRequest::decode(&again).expect("a request");
+        assert_eq!(
+            (request.name, request.recipient_channel),
+            (&b"subsystem"[..], 5)
+        );
+        assert_eq!(asked(&data_of(&liar.expect(94), 5)), ASKED);
+        started(liar);
+        answer(liar);
+    });
+    attached(&outcome);
+}
+
+#[test]
+fn on_a_channel_that_is_opened_again_it_is_asked_again() {
+    let (_, outcome) = early_on_one(|liar| {
+        let open = liar.received - 3;
+        grant(liar);
+        liar.say(&Unimplemented { sequence: open });
+        liar.expect(90);
+        confirm(liar, 0);
+        liar.expect(98);
+        assert_eq!(asked(&data_of(&liar.expect(94), 0)), ASKED);
+        started(liar);
+        answer(liar);
+    });
+    attached(&outcome);
+}
+
+#[test]
+fn a_login_that_fails_with_it_ends_as_ever() {
+    let (_, outcome) = early_on_one(|liar| {
+        let last = liar.received;
+        liar.say(&accept());
+        liar.send(&failure("publickey"));
+        for sequence in last - 3..=last {
+            liar.say(&Unimplemented { sequence });
+        }
+        // `none` is the last try.
+        liar.expect(50);
+        liar.send(&failure("publickey"));
+        assert!(liar.ends());
+    });
+    ended(&outcome, 255);
+    let text = said(&outcome);
+    assert!(text.contains("Permission denied (publickey)"), "{text}");
+    assert!(text.ends_with("Connection closed\n"), "{text}");
+}
+
+#[test]
+fn a_channel_that_is_refused_ends_as_ever() {
+    let (_, outcome) = early_on_one(|liar| {
+        grant(liar);
+        liar.say(&ChannelOpenFailure {
+            recipient_channel: 0,
+            reason: 4,
+            description: b"none left",
+            language: b"",
+        });
+        assert!(liar.ends());
+    });
+    ended(&outcome, 255);
+    assert!(said(&outcome).contains("none left"), "{}", said(&outcome));
+}
+
+/// What went ahead is more than this window has: whoever calls himself so is none of ours.
+#[test]
+fn a_window_that_does_not_pay_for_it_ends_the_connection() {
+    let (_, outcome) = early_on_one(|liar| {
+        grant(liar);
+        liar.say(&ChannelOpenConfirmation {
+            recipient_channel: 0,
+            sender_channel: 0,
+            window: 10,
+            max_packet: 32_768,
+            fields: Rest(b""),
+        });
+        assert!(liar.ends());
+    });
+    ended(&outcome, 255);
+    let text = said(&outcome);
+    assert!(text.contains("smaller than that of any Fulmar"), "{text}");
+}
+
+/// As with a command: it may have been carried out, and is not sent again on the word of who can cut a
+/// line. The next time nothing goes ahead.
+#[test]
+fn what_may_have_been_carried_out_is_not_asked_again() {
+    for lets_in in [false, true] {
+        let (scratch, outcome) = early_on_one(|liar| {
+            if lets_in {
+                grant(liar);
+            }
+            // The connection ends here; a second one would be refused.
+        });
+        ended(&outcome, 255);
+        assert!(
+            !said(&outcome).contains("with more care"),
+            "{}",
+            said(&outcome)
+        );
+        attached(&sftp(&scratch, vec![Box::new(in_steps)]));
+    }
+}
+
+/// Serves a client that waits for each answer, until it has heard of the server's version.
+fn steps(liar: &mut Liar<Tcp>) {
+    exchange_as(liar, FULMAR, &Offer::default());
+    liar.expect(5);
+    liar.say(&accept());
+    liar.expect(50);
+    liar.say(&UserauthSuccess {});
+    liar.expect(90);
+    confirm(liar, 0);
+    liar.expect(98);
+    started(liar);
+    // Each of these is known to be taken.
+    assert_eq!(asked(&data_of(&liar.expect(94), 0)), ASKED[..1]);
+    assert!(waits(liar));
+    say(liar, &version());
+}
+
+fn in_steps(liar: &mut Liar<Tcp>) {
+    steps(liar);
+    assert_eq!(asked(&data_of(&liar.expect(94), 0)), [(16, 1)]);
+    say(liar, &place(1));
+    while liar.next_payload().is_some() {}
+}
+
+/// Where it says goodbye nothing was carried out: another connection is made, step by step, and what was
+/// written for the first serves it, one after the other.
+#[test]
+fn a_server_that_says_goodbye_is_asked_again_with_more_care() {
+    let (_, outcome) = early(|scratch, met| {
+        let first: Script<'_> = Box::new(|liar| {
+            asks_early(liar, met);
+            grant(liar);
+            liar.say(&Disconnect {
+                reason: 2,
+                description: b"Channel not open",
+                language: b"",
+            });
+        });
+        let second: Script<'_> = Box::new(|liar| {
+            steps(liar);
+            let rest = data_of(&liar.expect(94), 0);
+            // Else what it said was written for the second, once the first was logged in.
+            if met.load(Ordering::Relaxed) {
+                assert_eq!(asked(&rest), ASKED[1..]);
+            }
+            say(liar, &answers());
+            while liar.next_payload().is_some() {}
+        });
+        sftp(scratch, vec![first, second])
+    });
+    attached(&outcome);
+}
+
+/// The host has another server by now. One that reads on gets everything once its channel is there; of
+/// another it is not known, and nothing follows INIT before it has said something.
+#[test]
+fn another_server_than_was_expected_gets_what_it_takes() {
+    for version_line in [OPENSSH, DROPBEAR] {
+        let scratch = taught();
+        let outcome = sftp(
+            &scratch,
+            vec![Box::new(|liar| {
+                exchange_as(liar, version_line, &Offer::default());
+                let reads_on = version_line == OPENSSH;
+                take(liar, if reads_on { 5 } else { 2 });
+                assert!(waits(liar));
+                grant(liar);
+                if !reads_on {
+                    take(liar, 2);
+                }
+                confirm(liar, 0);
+                started(liar);
+                let data = data_of(&liar.expect(94), 0);
+                assert_eq!(asked(&data), ASKED, "{version_line}");
+                answer(liar);
+            })],
+        );
+        attached(&outcome);
+    }
+    let scratch = taught();
+    let outcome = sftp(
+        &scratch,
+        vec![Box::new(|liar| {
+            exchange_as(liar, OTHER, &Offer::default());
+            assert_eq!(numbers(&take(liar, 2)), PLAIN[..2]);
+            assert!(waits(liar));
+            grant(liar);
+            liar.expect(90);
+            confirm(liar, 0);
+            liar.expect(98);
+            started(liar);
+            assert_eq!(asked(&data_of(&liar.expect(94), 0)), ASKED[..1]);
+            assert!(waits(liar));
+            say(liar, &version());
+            let rest = asked(&data_of(&liar.expect(94), 0));
+            // What was written for a Fulmar, or, where the login was sooner, what this one is asked.
+            if rest == ASKED[1..] {
+                say(liar, &answers());
+            } else {
+                assert_eq!(rest, [(16, 1)]);
+                say(liar, &place(1));
+            }
+            while liar.next_payload().is_some() {}
+        })],
+    );
+    attached(&outcome);
+}
