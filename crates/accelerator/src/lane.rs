@@ -178,7 +178,8 @@ mod tests {
                 memory.write(WINDOW_BYTES, b"output").unwrap();
                 for (number, bytes) in replies(asked) {
                     let reply = Reply::Done(vec![bytes]).encode(number);
-                    sys::socket::send_with_fds(&socket, &reply, &[]).unwrap();
+                    // Nobody hears it where the lane was given up before it came.
+                    let _ = sys::socket::send_with_fds(&socket, &reply, &[]);
                 }
             }
         })

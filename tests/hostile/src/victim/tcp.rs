@@ -61,7 +61,14 @@ impl Tcp {
             .set_read_timeout(Some(limit))
             .expect("a timeout");
         let mut bytes = vec![0; 65_536];
-        let got = self.stream.read(&mut bytes);
+        let got = loop {
+            match self.stream.read(&mut bytes) {
+                // With a time limit a read ends so when the process was stopped for a while
+                // (signal(7)).
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                got => break got,
+            }
+        };
         self.stream
             .set_read_timeout(Some(SILENCE_LIMIT))
             .expect("a timeout");
