@@ -182,6 +182,15 @@ extended! {
         /// Of [`own::read_flag`].
         flags: u32,
     }
+    /// See [`own::OPEN_READ`].
+    OpenRead<'a> = own::OPEN_READ, "1" {
+        /// The file.
+        path: &'a [u8],
+        /// None is known: 0.
+        flags: u32,
+        /// Bytes; those behind the end of the file are not there.
+        len: u64,
+    }
     /// See [`own::PUT_FILE`].
     PutFile<'a> = own::PUT_FILE, "1" {
         /// The file.

@@ -1,8 +1,8 @@
 //! Our own extensions, under [`wire::EXTENSION_DOMAIN`]; docs/PROTOCOL.md describes them. A server
 //! that has them names them in VERSION with their version.
 //!
-//! Two of them are answered by more than one message with the same id: [`READ_RANGE`] and
-//! [`WALK`]. STATUS is the last one always, with OK when everything was sent. Others' answers may
+//! Three of them are answered by more than one message with the same id: [`READ_RANGE`],
+//! [`OPEN_READ`] and [`WALK`]. STATUS is the last one always, with OK when everything was sent. Others' answers may
 //! come between. [`CANCEL`] ends them.
 
 use alloc::vec::Vec;
@@ -54,6 +54,9 @@ names! {
     /// A range of a file as DATA after DATA, and [`Hole`] in EXTENDED_REPLY where the client
     /// wants to know of holes; each begins where the one before ended.
     READ_RANGE = "read-range";
+    /// Opens a file and reads it from its beginning: [`Opened`] in EXTENDED_REPLY, then its bytes
+    /// as [`READ_RANGE`] sends them. It stays open.
+    OPEN_READ = "open-read";
     /// Makes a file, writes it and closes it: answered by STATUS.
     PUT_FILE = "put-file";
     /// Opens a file, reads it and closes it: answered by EXTENDED_REPLY ([`File`]).
@@ -165,6 +168,36 @@ impl Hole {
         Ok(Self {
             len: Reader::new(fields).u64()?,
         })
+    }
+}
+
+/// The first answer to [`OPEN_READ`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened<'a> {
+    /// As FSTAT would tell them, or STAT of what is no regular file.
+    pub attributes: Attributes,
+    /// From here on as from HANDLE. Empty for what is no regular file: that was not opened, and no
+    /// DATA follow.
+    pub handle: &'a [u8],
+}
+
+impl<'a> Opened<'a> {
+    /// Reads what stands in an EXTENDED_REPLY.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(fields: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(fields);
+        Ok(Self {
+            attributes: Field::read(&mut reader)?,
+            handle: reader.string()?,
+        })
+    }
+
+    /// Writes the fields behind what is in `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.attributes.write(out);
+        out.put_string(self.handle);
     }
 }
 

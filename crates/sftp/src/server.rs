@@ -80,6 +80,7 @@ pub const REQUESTS: &[RequestInfo] = &[
     extended("cancel", own::CANCEL, "1", false),
     extended("hash-range", own::HASH_RANGE, "1", false),
     extended("read-range", own::READ_RANGE, "1", false),
+    extended("open-read", own::OPEN_READ, "1", false),
     extended("put-file", own::PUT_FILE, "1", true),
     extended("get-file", own::GET_FILE, "1", false),
     extended("walk", own::WALK, "2", false),
@@ -220,6 +221,7 @@ impl Permits {
         let parts: &[&str] = match request {
             Request::Extended(Extended::PutFile(_)) => &["open", "write", "close"],
             Request::Extended(Extended::GetFile(_)) => &["open", "read", "close"],
+            Request::Extended(Extended::OpenRead(_)) => &["open", "read"],
             Request::Extended(Extended::ReadRange(_) | Extended::HashRange(_)) => &["read"],
             Request::Extended(Extended::Walk(_)) => &["opendir", "readdir", "lstat", "readlink"],
             Request::Extended(Extended::CopyData(_)) => &["read", "write"],

@@ -85,6 +85,11 @@ fn some_requests() -> Vec<Request<'static>> {
             data: b"content",
         })),
         Request::Extended(Extended::Cancel(extension::Cancel { request: 4 })),
+        Request::Extended(Extended::OpenRead(extension::OpenRead {
+            path,
+            flags: 0,
+            len: 1 << 40,
+        })),
     ]
 }
 
@@ -419,6 +424,14 @@ fn lists_of_requests_name_what_is_refused() {
             }));
             assert_eq!(permits.request(&put), expected, "{denied} {flags}");
         }
+    }
+    for denied in ["open-read", "open", "read"] {
+        let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
+        let open = some_requests().pop().unwrap();
+        assert_eq!(crate::server::name(&open), Some("open-read"));
+        assert_eq!(permits.request(&open), Err(Refusal::NotPermitted));
+        let told = permits.extensions().any(|(name, _)| name == own::OPEN_READ);
+        assert_eq!(told, denied != "open-read");
     }
     let follow = own::walk_flag::FOLLOW;
     for (denied, flags, is_refused) in [

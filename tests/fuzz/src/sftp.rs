@@ -69,6 +69,7 @@ fn read(message: &[u8]) {
                 let _ = own::File::decode(fields);
                 let _ = own::Hashes::decode(fields);
                 let _ = own::Hole::decode(fields);
+                let _ = own::Opened::decode(fields);
             }
             _ => {}
         }
@@ -79,7 +80,7 @@ fn read(message: &[u8]) {
 
 /// Streams of both directions.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    use ::sftp::extension::{Extended, PutFile};
+    use ::sftp::extension::{Extended, OpenRead, PutFile};
     use ::sftp::message::request::{Open, Write};
     use ::sftp::{Attributes, ExactTimes};
 
@@ -108,6 +109,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             attributes,
             data: b"content",
         })),
+        Request::Extended(Extended::OpenRead(OpenRead {
+            path,
+            flags: 0,
+            len: u64::MAX,
+        })),
     ]) {
         request.encode_into(id, &mut asked);
     }
@@ -116,5 +122,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     ::sftp::message::reply::encode_attrs(1, &attributes, &mut answered);
     answered.extend_from_slice(&::sftp::message::reply::data_head(2, 4));
     answered.extend_from_slice(b"data");
+    ::sftp::message::reply::encode_extended(3, &mut answered, |out| {
+        own::Opened { attributes, handle }.write(out);
+    });
     vec![asked, answered]
 }

@@ -1,17 +1,19 @@
-//! `read-range` (docs/PROTOCOL.md): a range of a file as DATA after DATA, one to a packet, each
-//! read in place.
+//! `read-range` and `open-read` (docs/PROTOCOL.md): a range of a file as DATA after DATA, one to a
+//! packet, each read in place.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use sftp::Code;
-use sftp::extension::ReadRange;
+use sftp::extension::{OpenRead, ReadRange};
+use sftp::message::open_flag;
 use sftp::message::reply::{DATA_HEAD_BYTES, encode_extended};
-use sftp::own::{Hole, read_flag};
-use sys::fs::content;
+use sftp::message::request::Open;
+use sftp::own::{Hole, Opened, read_flag};
+use sftp::{Attributes, Code};
+use sys::fs::{Info, Kind, Links, content};
 
 use super::status::Failed;
-use super::{Buffers, Done, Job, Level, Outbox, Serve, Slice, shown};
+use super::{Buffers, Done, Job, Level, Outbox, Serve, Slice, attributes, shown};
 
 /// Most bytes that one slice sends.
 const SLICE_BYTES: usize = 256 * 1024;
@@ -115,5 +117,62 @@ impl Serve {
             holes: request.flags & read_flag::HOLES != 0,
             data_until: 0,
         }))
+    }
+
+    /// Opens a file, tells what it is, and sends it; what is no regular file is told only. It is
+    /// looked at first: to open a device may do something to it.
+    pub(super) fn open_read(
+        &mut self,
+        id: u32,
+        request: &OpenRead<'_>,
+        buffers: &mut dyn Buffers,
+    ) -> Done {
+        if request.flags != 0 {
+            return Err(Failed::new(Code::OP_UNSUPPORTED, "unknown flags"));
+        }
+        self.has_room_for_job()?;
+        let there = self.place.info(request.path, Links::Follow)?;
+        if there.kind() != Kind::Regular {
+            self.tell_opened(id, &there, b"", buffers);
+            self.ok(id, buffers);
+            return Ok(());
+        }
+        let open = Open {
+            path: request.path,
+            flags: open_flag::READ,
+            attributes: Attributes::NONE,
+        };
+        let handle = self.handles.open(&self.place, &open, &*self.log)?;
+        let file = self.handles.file(&handle)?;
+        let fd = file.fd.clone();
+        let info = content::info(&*fd);
+        let regular = info.as_ref().ok();
+        let Some(info) = regular.filter(|info| info.kind() == Kind::Regular) else {
+            // Another has its name meanwhile.
+            self.handles.close(&handle, &*self.log)?;
+            self.tell_opened(id, &info?, b"", buffers);
+            self.ok(id, buffers);
+            return Ok(());
+        };
+        file.read = file.read.saturating_add(info.size.min(request.len));
+        if self.log.wants(Level::Debug1) {
+            let name = shown(request.path);
+            let line = format!("request {id}: open-read \"{name}\" len {}", request.len);
+            self.log.line(Level::Debug1, &line);
+        }
+        self.tell_opened(id, info, &handle, buffers);
+        self.begin_job(Job::Bulk(Bulk {
+            id,
+            fd,
+            offset: 0,
+            left: request.len,
+            holes: false,
+            data_until: 0,
+        }))
+    }
+
+    fn tell_opened(&mut self, id: u32, info: &Info, handle: &[u8], buffers: &mut dyn Buffers) {
+        let attributes = attributes(info, self.exact_times);
+        self.answer_extended(id, buffers, |out| Opened { attributes, handle }.write(out));
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! The data of a WRITE go to the file from the slabs in which their packets were opened; those of
 //! a READ are read behind the headroom of the packet that carries them. Requests are carried out
-//! in order; what is answered by many messages (`read-range`, `walk`, `hash-range`) goes on beside
-//! them.
+//! in order; what is answered by many messages (`read-range`, `open-read`, `walk`) and what takes
+//! long (`hash-range`) goes on beside them.
 //!
 //! Words, codes and log lines are those of OpenSSH's sftp-server; where its STATUS says "Failure",
 //! ours says why.
@@ -438,6 +438,7 @@ impl Serve {
             }
             Extended::HashRange(request) => self.hash_range(id, request),
             Extended::ReadRange(request) => self.read_range(id, request),
+            Extended::OpenRead(request) => self.open_read(id, request, buffers),
             Extended::PutFile(request) => self.put_file(id, request, buffers),
             Extended::GetFile(request) => self.get_file(id, request, buffers),
             Extended::Walk(request) => self.walk(id, request),
@@ -534,10 +535,15 @@ impl Serve {
         true
     }
 
-    fn begin_job(&mut self, job: Job) -> Done {
-        if self.jobs.len() >= MAX_JOBS {
-            return Err(Failed::new(Code::FAILURE, "too many requests under way"));
+    fn has_room_for_job(&self) -> Done {
+        match self.jobs.len() < MAX_JOBS {
+            true => Ok(()),
+            false => Err(Failed::new(Code::FAILURE, "too many requests under way")),
         }
+    }
+
+    fn begin_job(&mut self, job: Job) -> Done {
+        self.has_room_for_job()?;
         self.jobs.push_back(job);
         Ok(())
     }

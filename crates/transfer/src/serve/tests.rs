@@ -20,6 +20,7 @@ use super::*;
 use crate::scratch::Scratch;
 
 mod hashing;
+mod opening;
 
 /// Buffers of this many bytes.
 struct Plain(usize);
