@@ -6,12 +6,12 @@ mod liar;
 use std::fs;
 
 use transfer::engine::Engine;
-use transfer::get::{Get, Item as GetItem};
+use transfer::get::{Get, Item as GetItem, Source};
 use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
 
-use liar::{Heard, Liar, Nature, Place, bytes};
+use liar::{Heard, Liar, Nature, Opens, Place, bytes};
 
 #[test]
 fn an_interrupt_ends_the_work_and_not_the_connection() {
@@ -25,6 +25,9 @@ fn an_interrupt_ends_the_work_and_not_the_connection() {
         (Resume::BySize, 1, 0),
         (Resume::Proven, 1, 0),
     ];
+    for at in 1..30 {
+        gets_ahead(at, &content);
+    }
     for (resume, links, others_from) in cases {
         for at in 1..30 {
             let nature = Nature {
@@ -43,6 +46,40 @@ fn an_interrupt_ends_the_work_and_not_the_connection() {
             puts(&what, nature, &options, &content);
         }
     }
+}
+
+/// Wherever it comes: before the file is open, while it comes, when all of it is there.
+fn gets_ahead(at: usize, content: &[u8]) {
+    sys::signals::forget_interrupts();
+    let what = format!("asked ahead, behind {at} requests and parts");
+    let place = Place::new("interrupted-ahead");
+    let nature = Nature {
+        opens: Some(Opens::Honest),
+        interrupt: Some(at),
+        ..Nature::default()
+    };
+    let mut engine = Engine::new(Liar::with(nature, "/f", content));
+    let mut source = Source::new(b"/f", &Options::default(), 1).unwrap();
+    engine.run(&mut source).expect(&what);
+    let found = source.found();
+    let items = found.into_iter().map(|found| GetItem {
+        from: found.path,
+        to: place.join("x"),
+        attributes: found.attributes,
+    });
+    let items: Vec<GetItem> = items.collect();
+    let wanted = !items.is_empty();
+    let mut heard = Heard::default();
+    let mut work = Get::new(Options::default(), items, 1, &mut heard).with_source(source);
+    engine.run(&mut work).expect(&what);
+    let failed = work.failures() > 0;
+    let was_interrupted = sys::signals::interrupts() > 0;
+    let liar = goes_on(&what, engine);
+    let there = fs::read(place.join("x")).unwrap_or_default();
+    assert!(content.starts_with(&there), "{what}");
+    assert!(failed || !wanted || there.len() == content.len(), "{what}");
+    assert!(was_interrupted || wanted && !failed, "{what}");
+    drop(liar);
 }
 
 /// The next work finds the connection fit, and nothing is left open.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sftp::server::Permits;
 use transfer::engine::{EngineError, Exchange, Transport};
-use transfer::get::{Get, Item as GetItem};
+use transfer::get::{Get, Item as GetItem, Source};
 use transfer::options::{Options, Resume};
 use transfer::plan::glob;
 use transfer::put::{Item as PutItem, Put, Target};
@@ -27,6 +27,7 @@ use served::{Plain, Silent};
 struct Far {
     serve: Serve,
     reads_on: bool,
+    is_fulmar: bool,
     trips: usize,
 }
 
@@ -37,6 +38,10 @@ impl Transport for Far {
 
     fn reads_on(&self, _link: usize) -> bool {
         self.reads_on
+    }
+
+    fn is_fulmar(&self, _link: usize) -> bool {
+        self.is_fulmar
     }
 
     fn turn(&mut self, exchange: &mut dyn Exchange, _wait: Duration) -> Result<bool, EngineError> {
@@ -76,10 +81,15 @@ impl Transport for Far {
 }
 
 fn far(reads_on: bool) -> Remote<Far> {
+    far_that(reads_on, true, Permits::everything())
+}
+
+fn far_that(reads_on: bool, is_fulmar: bool, permits: Permits) -> Remote<Far> {
     let place = sys::fs::Place::everywhere(b"/").unwrap();
     Remote::unmet(Far {
-        serve: Serve::new(place, Permits::everything(), 500, Box::new(Silent)),
+        serve: Serve::new(place, permits, 500, Box::new(Silent)),
         reads_on,
+        is_fulmar,
         trips: 0,
     })
 }
@@ -127,9 +137,19 @@ fn put_large(reads_on: bool, from: &Path, to: &Path) -> usize {
 
 /// As scp gets what a pattern comes to.
 fn get(reads_on: bool, pattern: &Path, to: &Path, options: &Options) -> usize {
-    let mut remote = far(reads_on);
+    get_from(far(reads_on), pattern, to, options)
+}
+
+fn get_from(mut remote: Remote<Far>, pattern: &Path, to: &Path, options: &Options) -> usize {
     let pattern = pattern.as_os_str().as_bytes();
-    let found = glob::expand(&mut remote, pattern, &mut |_| {}).unwrap();
+    let mut ahead = Source::new(pattern, options, 1);
+    if let Some(ahead) = &mut ahead {
+        remote.engine().run(ahead).unwrap();
+    }
+    let found = match ahead.as_ref().and_then(Source::found) {
+        Some(found) => vec![found],
+        None => glob::expand(&mut remote, pattern, &mut |_| {}).unwrap(),
+    };
     let count = found.len();
     let items = found.into_iter().map(|each| GetItem {
         to: match count {
@@ -146,6 +166,9 @@ fn get(reads_on: bool, pattern: &Path, to: &Path, options: &Options) -> usize {
     let items: Vec<GetItem> = items.collect();
     let mut heard = Heard::default();
     let mut work = Get::new(options.clone(), items, 1, &mut heard);
+    if let Some(ahead) = ahead {
+        work = work.with_source(ahead);
+    }
     remote.engine().run(&mut work).unwrap();
     trips(&mut remote, &heard, count)
 }
@@ -160,8 +183,9 @@ fn a_file_waits_for_as_few_answers_as_it_can() {
         resume: Resume::Proven,
         ..Options::default()
     };
-    // What is there and what limits there are; the file; its data with its end.
-    for (reads_on, trips) in [(true, 3), (false, 5)] {
+    // What is there and what limits there are; the file; its data with its end. What is got comes
+    // with all of that at once.
+    for (reads_on, trips, whole) in [(true, 3, 1), (false, 5, 3)] {
         assert_eq!(put(reads_on, &from, &to, &Options::default()), trips);
         assert!(fs::read(&to).unwrap() == content);
         fs::write(&to, &content[..2_000_000]).unwrap();
@@ -170,7 +194,7 @@ fn a_file_waits_for_as_few_answers_as_it_can() {
         assert!(fs::read(&to).unwrap() == content);
         fs::remove_file(&to).unwrap();
         // That all of it came is seen here: its end is not waited for.
-        assert_eq!(get(reads_on, &from, &to, &Options::default()), trips);
+        assert_eq!(get(reads_on, &from, &to, &Options::default()), whole);
         assert!(fs::read(&to).unwrap() == content);
         fs::write(&to, &content[..2_000_000]).unwrap();
         assert_eq!(get(reads_on, &from, &to, &resumes), trips + 1);
@@ -180,8 +204,49 @@ fn a_file_waits_for_as_few_answers_as_it_can() {
     fs::write(&from, b"small").unwrap();
     assert_eq!(put(true, &from, &to, &Options::default()), 2);
     fs::remove_file(&to).unwrap();
-    assert_eq!(get(true, &from, &to, &Options::default()), 2);
+    assert_eq!(get(true, &from, &to, &Options::default()), 1);
     assert_eq!(fs::read(&to).unwrap(), b"small");
+}
+
+/// Where the server is another, or may not do it all in one, a file waits no longer than before.
+#[test]
+fn a_file_that_does_not_come_with_the_first_answer_comes_as_ever() {
+    let place = Place::new("as-ever");
+    let (from, to) = (place.join("from"), place.join("to"));
+    let denied = || Permits::new(false, None::<[&str; 0]>, ["open-read"]).unwrap();
+    for (len, trips) in [(3_000_000, 3), (5, 2)] {
+        let content = bytes(len);
+        fs::write(&from, &content).unwrap();
+        for (is_fulmar, permits) in [
+            (false, Permits::everything()),
+            (true, denied()),
+            (false, denied()),
+        ] {
+            let remote = far_that(true, is_fulmar, permits);
+            let options = Options::default();
+            assert_eq!(get_from(remote, &from, &to, &options), trips);
+            assert!(fs::read(&to).unwrap() == content);
+            fs::remove_file(&to).unwrap();
+        }
+        // What is not the whole file as fast as it comes is asked for in its own way.
+        let sparse = Options {
+            sparse: true,
+            ..Options::default()
+        };
+        assert_eq!(get(true, &from, &to, &sparse), trips);
+        assert!(fs::read(&to).unwrap() == content);
+        fs::remove_file(&to).unwrap();
+    }
+    // A directory is none.
+    let folder = place.join("folder");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), b"content").unwrap();
+    let tree = Options {
+        recursive: true,
+        ..Options::default()
+    };
+    assert_eq!(get(true, &folder, &to, &tree), 2);
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"content");
 }
 
 /// What is there, what limits there are and the file itself leave together, whether the target is

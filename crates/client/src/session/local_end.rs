@@ -42,8 +42,8 @@ pub trait LocalEnd: Send {
     fn bell(&self) -> &EventFd;
 
     /// The login is over: nothing is asked for on the terminal any more. The server is known to
-    /// take in order what comes before it has answered (`reads_on`).
-    fn logged_in(&mut self, reads_on: bool);
+    /// take in order what comes before it has answered (`reads_on`), or to be a Fulmar.
+    fn logged_in(&mut self, reads_on: bool, is_fulmar: bool);
 
     /// Where it is to be told, from the login on, what the connection waits for.
     fn loop_times(&self) -> Option<Arc<LoopTimes>> {
@@ -87,7 +87,8 @@ impl Session<'_> {
         if let Some(times) = local.loop_times() {
             self.driver.tell_times(times);
         }
-        local.logged_in(self.reads_on);
+        let is_fulmar = self.driver.connection().is_fulmar_peer();
+        local.logged_in(self.reads_on, is_fulmar);
         Ok(true)
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use transfer::get::{Get, Item};
+use transfer::get::{Get, Item, Source};
 use transfer::plan::{glob, shown};
 use transfer::text;
 
@@ -61,11 +61,19 @@ fn get(
     target: &Path,
 ) -> Result<(), Fatal> {
     let pattern = prepared_pattern(remote, path)?;
+    let links = remote.engine().links();
+    let mut ahead = Source::new(&pattern, &options.copy, links);
+    if let Some(ahead) = &mut ahead {
+        remote.engine().run(ahead).map_err(|error| lost(&error))?;
+    }
     let mut suspects = Vec::new();
-    let found = glob::expand(remote, &pattern, &mut |name| {
-        suspects.push(text::name(name))
-    })
-    .map_err(|error| lost(&error))?;
+    let found = match ahead.as_ref().and_then(Source::found) {
+        Some(found) => vec![found],
+        None => glob::expand(remote, &pattern, &mut |name| {
+            suspects.push(text::name(name))
+        })
+        .map_err(|error| lost(&error))?,
+    };
     for name in suspects {
         console.error(&format!(
             "Server sent suspect path \"{name}\" during readdir"
@@ -105,7 +113,9 @@ fn get(
             attributes: each.attributes,
         });
     }
-    let links = remote.engine().links();
     let mut work = Get::new(options.copy.clone(), items, links, console);
+    if let Some(ahead) = ahead {
+        work = work.with_source(ahead);
+    }
     remote.engine().run(&mut work).map_err(|error| lost(&error))
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use transfer::get::{Get, Item as GetItem};
+use transfer::get::{Get, Item as GetItem, Source};
 use transfer::options::{Options, Resume};
 use transfer::plan::{base_name, glob, joined};
 use transfer::put::{Item as PutItem, Put};
@@ -39,7 +39,14 @@ impl Sftp {
     ) -> Result<(), Failure> {
         let options = self.options(flags)?;
         let pattern = self.pattern(from);
-        let found = self.found(&pattern)?;
+        let mut ahead = Source::new(&pattern, &options, 1);
+        if let Some(ahead) = &mut ahead {
+            self.remote.engine().run(ahead)?;
+        }
+        let found = match ahead.as_ref().and_then(Source::found) {
+            Some(found) => vec![found],
+            None => self.found(&pattern)?,
+        };
         if found.is_empty() {
             let shown = text::name(&glob::unescaped(&pattern));
             return Err(Failure::Line(format!("File \"{shown}\" not found.")));
@@ -76,6 +83,9 @@ impl Sftp {
         }
         self.console.restart();
         let mut work = Get::new(options, items, 1, &mut self.console);
+        if let Some(ahead) = ahead {
+            work = work.with_source(ahead);
+        }
         let run = self.remote.engine().run(&mut work);
         let failed = work.failures() > 0;
         self.console.finish();

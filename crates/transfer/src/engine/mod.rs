@@ -42,6 +42,8 @@ pub enum Op {
     Read,
     /// READ_RANGE: DATA after DATA.
     ReadRange,
+    /// OPEN_READ: what was opened, then DATA after DATA.
+    OpenRead,
     /// WALK: a part of a tree after the other.
     Walk,
     /// PUT_FILE.
@@ -54,6 +56,8 @@ pub enum Op {
     Close,
     /// CLOSE of what was read, by the session itself.
     CloseRead,
+    /// CANCEL, by the session itself.
+    Cancel,
     /// FSETSTAT that cuts a file to its length.
     Truncate,
     /// FSETSTAT or SETSTAT of mode and times.
@@ -86,7 +90,7 @@ impl Op {
     /// Answered by many messages, of which STATUS is the last.
     #[must_use]
     pub fn has_many(self) -> bool {
-        matches!(self, Self::ReadRange | Self::Walk)
+        matches!(self, Self::ReadRange | Self::OpenRead | Self::Walk)
     }
 }
 
@@ -292,6 +296,13 @@ pub trait Transport {
         false
     }
 
+    /// Whether this connection leads to a Fulmar, as far as that is known before the server of the
+    /// files has told what it can: that may be another. Asked where [`Transport::reads_on`] says so.
+    fn is_fulmar(&self, link: usize) -> bool {
+        let _ = link;
+        false
+    }
+
     /// Moves what can be moved, and waits for at most `wait` if that is nothing and the exchange is
     /// not over; how long that was it [tells](Exchange::waited). True when something was moved.
     ///
@@ -450,7 +461,7 @@ impl<T: Transport> Engine<T> {
             });
             for (link, session) in self.sessions.iter_mut().enumerate() {
                 if session.is_unmet() && self.transport.reads_on(link) {
-                    session.read_on();
+                    session.read_on(self.transport.is_fulmar(link));
                 }
             }
             let mut pairing = Pairing {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use sftp::extension::{Extended, FSTATVFS, GetLimits, LIMITS, Limits};
+use sftp::extension::{Cancel, Extended, FSTATVFS, GetLimits, LIMITS, Limits};
 use sftp::frame::{Piece, Side, Splitter};
 use sftp::message::{Init, Reply, Request, Version};
 use sftp::requests::Requests;
@@ -69,6 +69,8 @@ pub struct Session {
     handles: usize,
     /// The server takes requests behind INIT: they need not wait for VERSION.
     reads_on: bool,
+    /// It is taken for one of ours until it tells what it can.
+    is_fulmar: bool,
     /// Something has gone out.
     begun: bool,
 }
@@ -99,6 +101,7 @@ impl Default for Session {
             timed: None,
             handles: 0,
             reads_on: false,
+            is_fulmar: false,
             begun: false,
         }
     }
@@ -112,8 +115,8 @@ impl Session {
 
     /// Its server is known to read on behind INIT: what limits it has is asked in the same flight.
     /// One that has none says so. Only for one that [`Session::is_unmet`].
-    pub(super) fn read_on(&mut self) {
-        self.reads_on = true;
+    pub(super) fn read_on(&mut self, is_fulmar: bool) {
+        (self.reads_on, self.is_fulmar) = (true, is_fulmar);
         self.ask_limits();
     }
 
@@ -121,6 +124,16 @@ impl Session {
     #[must_use]
     pub fn takes_early(&self) -> bool {
         self.reads_on && self.phase != Phase::Ready
+    }
+
+    /// A request of this extension of ours may go where any may: the server has it, or may have it
+    /// and will say if not.
+    #[must_use]
+    pub fn may_know(&self, name: &str, version: &str) -> bool {
+        match self.phase {
+            Phase::Greeting => self.reads_on && self.is_fulmar,
+            Phase::Asking | Phase::Ready => self.server.has(name, version),
+        }
     }
 
     /// Requests may go.
@@ -261,6 +274,15 @@ impl Session {
         self.send(Token::new(usize::MAX, Op::CloseRead), &request);
     }
 
+    /// Ends a request that is answered by many messages; its STATUS comes soon.
+    pub fn cancel(&mut self, request: u32) {
+        let cancel = Extended::Cancel(Cancel { request });
+        self.send(
+            Token::new(usize::MAX, Op::Cancel),
+            &Request::Extended(cancel),
+        );
+    }
+
     /// Forgets the requests without an answer: there will be none.
     pub(super) fn forget(&mut self) {
         self.open = Requests::default();
@@ -297,6 +319,7 @@ impl Session {
                 match token.op {
                     Op::Limits => self.limits(&reply),
                     Op::CloseRead => self.handle_ends(),
+                    Op::Cancel => {}
                     _ => work.reply(link, self, token, &reply),
                 }
                 Ok(())
@@ -309,7 +332,7 @@ impl Session {
                         Err(Broken::Rule("more data than were asked for"))
                     }
                     Op::Read if len == 0 => Err(Broken::Rule("data of no length")),
-                    Op::Read | Op::ReadRange => {
+                    Op::Read | Op::ReadRange | Op::OpenRead => {
                         self.arriving = Some((token, len));
                         if len == 0 {
                             self.data_ends(link, work);
@@ -504,7 +527,7 @@ mod tests {
     #[test]
     fn a_connection_that_is_not_there_keeps_nobody_waiting() {
         let mut session = Session::default();
-        session.read_on();
+        session.read_on(false);
         assert!(session.open_requests() > 0 && session.has_output() && session.is_at_rest());
         assert!(session.fill(&mut [0; 100]) > 0 && !session.is_at_rest());
     }

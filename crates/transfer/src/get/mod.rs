@@ -3,7 +3,8 @@
 //! Trees come as one [`stream`] where the server has that. Else a [`Get`] walks ahead: directories
 //! are read while files of others are on their way, small files are opened, read and closed in one
 //! flight behind their handle, large ones are asked for block by block as far as what is in flight
-//! allows. [`file`] is one file's way, [`tree`] the directories'.
+//! allows. [`file`] is one file's way, [`tree`] the directories', and [`Source`] what a single name
+//! is asked and read by in one flight.
 //!
 //! Invariants: nothing is written outside the target, whatever names come; what a failed file
 //! leaves is cut to what has come without a gap; no two files are written to one target at once.
@@ -28,10 +29,14 @@ use crate::step::{self, Step};
 use crate::text;
 
 mod file;
+mod source;
 mod stream;
 mod tree;
 
+pub use source::Source;
+
 use file::Job;
+use source::Reading;
 use stream::Stream;
 use tree::Dir;
 
@@ -81,6 +86,8 @@ pub struct Get<'r> {
     report: &'r mut dyn Report,
     found: VecDeque<Found>,
     jobs: Slab<Job>,
+    /// What the server reads to us already, until its job begins.
+    ahead: Option<Reading>,
     dirs: Slab<Dir>,
     /// What a link leads to is asked for.
     looks: Slab<Found>,
@@ -125,6 +132,7 @@ impl<'r> Get<'r> {
             options,
             report,
             jobs: Slab::default(),
+            ahead: None,
             dirs: Slab::default(),
             looks: Slab::default(),
             stream: None,
@@ -141,6 +149,13 @@ impl<'r> Get<'r> {
             stopped: false,
             lost: false,
         }
+    }
+
+    /// Goes on with what was asked ahead for the one item that there is, over the same connection.
+    #[must_use]
+    pub fn with_source(mut self, source: Source) -> Self {
+        self.ahead = source.into_reading();
+        self
     }
 
     /// How many files and directories failed.
@@ -229,6 +244,21 @@ impl<'r> Get<'r> {
         true
     }
 
+    /// Ends what was asked ahead where nobody wants it; false when there is nothing to send for
+    /// that.
+    fn leave_ahead(&mut self, link: usize, session: &mut Session) -> bool {
+        let Some(ahead) = self.ahead.as_mut() else {
+            return false;
+        };
+        if self.found.is_empty() {
+            // Nothing that was found was that file.
+            ahead.give_up();
+        }
+        let left = link == 0 && ahead.leave(session);
+        self.ahead.take_if(|ahead| ahead.is_left());
+        left
+    }
+
     /// Whether a file is being written where this one goes.
     fn is_written(&self, item: &Item) -> bool {
         let targets = self.targets.as_ref();
@@ -293,7 +323,15 @@ impl<'r> Get<'r> {
                 .collect(),
             false => vec![link],
         };
-        let job = Job::new(found.item, found.parent, attributes, links, &self.options);
+        let first = !spread && self.jobs.is_empty();
+        let reading = self
+            .ahead
+            .take_if(|ahead| first && ahead.is_wanted() && ahead.path == found.item.from);
+        let mut job = Job::new(found.item, found.parent, attributes, links, &self.options);
+        if let Some(reading) = reading {
+            let moved = job.adopt(reading);
+            self.report.moved(moved);
+        }
         self.begun_bytes = self.begun_bytes.saturating_add(job.unasked());
         let index = self.jobs.insert(job);
         self.wake(link, number(JOB, index));
@@ -376,10 +414,17 @@ impl<'r> Get<'r> {
 
 impl Work for Get<'_> {
     fn poll(&mut self, link: usize, session: &mut Session) -> bool {
-        self.step_ready(link, session) || self.begin_next(link, session)
+        self.step_ready(link, session)
+            || self.begin_next(link, session)
+            || self.leave_ahead(link, session)
     }
 
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
+        if let (Op::OpenRead, Some(ahead)) = (token.op, &mut self.ahead) {
+            ahead.reply(session, reply);
+            self.ahead.take_if(|ahead| ahead.is_left());
+            return;
+        }
         let index = token.job / KINDS;
         match token.job % KINDS {
             DIR if token.op == Op::Walk => self.stream_reply(link, reply),
@@ -405,9 +450,17 @@ impl Work for Get<'_> {
         }
     }
 
-    fn data(&mut self, _link: usize, token: Token, at: u32, bytes: &Bytes) {
+    fn data(&mut self, link: usize, token: Token, at: u32, bytes: &Bytes) {
+        if let (Op::OpenRead, Some(ahead)) = (token.op, &mut self.ahead) {
+            ahead.data(bytes);
+            return;
+        }
         if let Some(job) = self.jobs.get_mut(token.job / KINDS) {
+            let ended = job.ends_reading();
             job.data(token, at, bytes);
+            if !ended && job.ends_reading() {
+                self.ready.add(link, token.job);
+            }
             self.report
                 .moved(u64::try_from(bytes.len()).unwrap_or_default());
         }
@@ -432,6 +485,7 @@ impl Work for Get<'_> {
                 && self.stream.is_none()
                 && self.later.is_empty()
                 && self.held.is_empty()
+                && self.ahead.is_none()
                 && self.jobs.is_empty()
                 && self.dirs.is_empty()
                 && self.looks.is_empty())
@@ -467,6 +521,7 @@ impl Work for Get<'_> {
 
     fn lost(&mut self, why: &EngineError) {
         self.lost = true;
+        self.ahead = None;
         let open: Vec<usize> = self.jobs.indexes().collect();
         for index in open {
             if let Some(job) = self.jobs.get_mut(index) {

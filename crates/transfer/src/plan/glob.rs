@@ -74,6 +74,24 @@ pub fn escaped(word: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The path that a word in which nothing is a pattern comes to, as [`expand`] gives it.
+#[must_use]
+pub fn plain_path(word: &[u8]) -> Option<Vec<u8>> {
+    if is_pattern(word) {
+        return None;
+    }
+    let mut path = match word.first() {
+        Some(b'/') => b"/".to_vec(),
+        _ => Vec::new(),
+    };
+    for part in word.split(|byte| *byte == b'/') {
+        if !part.is_empty() {
+            path = joined(&path, &unescaped(part));
+        }
+    }
+    Some(path)
+}
+
 /// Whether a name fits a pattern. Time is at most the product of both lengths.
 #[must_use]
 pub fn fits(pattern: &[u8], name: &[u8]) -> bool {

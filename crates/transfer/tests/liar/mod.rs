@@ -53,7 +53,10 @@ pub struct Nature {
     pub copies: bool,
     /// It tells of holes in ranges, so.
     pub ranges: Option<Ranges>,
-    /// This process is interrupted behind so many requests.
+    /// It opens and reads by one request, so.
+    pub opens: Option<Opens>,
+    /// This process is interrupted behind so many requests, and parts of a file that it opened and
+    /// reads.
     pub interrupt: Option<usize>,
     /// It tells trees, and this is what it tells: the fields of each answer.
     pub tree: Option<Vec<Vec<u8>>>,
@@ -78,6 +81,33 @@ pub enum Ranges {
     Short,
     /// Another block follows where the file should end.
     Grown,
+    /// FAILURE in the middle.
+    Failing,
+}
+
+/// How a file that is opened and read by one request comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opens {
+    /// As it should.
+    Honest,
+    /// It may not be opened.
+    Refused,
+    /// With an answer of another kind.
+    OtherKind,
+    /// With fields that cannot be read.
+    OddFields,
+    /// With data before it is told what it is.
+    DataFirst,
+    /// It is told twice what it is.
+    ToldTwice,
+    /// As a directory that can be read.
+    Directory,
+    /// The last byte is missing, and OK is said.
+    Short,
+    /// A byte follows where the file should end.
+    Grown,
+    /// Nothing ends it but that it is cancelled.
+    Endless,
     /// FAILURE in the middle.
     Failing,
 }
@@ -108,6 +138,8 @@ pub struct Liar {
     out: Vec<u8>,
     /// A tree that is told without an end.
     walk: Option<u32>,
+    /// A file that is on its way: the request, what is left of it, how many parts have gone.
+    stream: Option<(u32, Bytes, usize)>,
 }
 
 /// A pattern without a period that a block has.
@@ -138,6 +170,7 @@ impl Liar {
             turns: 0,
             out: Vec::new(),
             walk: None,
+            stream: None,
         }
     }
 
@@ -176,10 +209,85 @@ impl Liar {
     }
 
     fn handle(&mut self, id: u32, path: Vec<u8>) {
+        let handle = self.new_handle(path);
+        Handle { handle: &handle }.encode_into(id, &mut self.out);
+    }
+
+    fn new_handle(&mut self, path: Vec<u8>) -> Vec<u8> {
         self.opened += 1;
         let handle = format!("{}-{}", self.link, self.opened).into_bytes();
         self.handles.insert(handle.clone(), (self.link, path));
-        Handle { handle: &handle }.encode_into(id, &mut self.out);
+        handle
+    }
+
+    fn open_read(&mut self, id: u32, path: &[u8]) {
+        self.note("OPEN-READ", path, "");
+        let path = self.real(path);
+        let (Some(lie), Some(mut attributes)) = (self.nature.opens, self.attributes(&path)) else {
+            return self.status(id, Code::NO_SUCH_FILE);
+        };
+        let told = |this: &mut Self, handle: &[u8], attributes| {
+            encode_extended(id, &mut this.out, |out| match lie {
+                Opens::OddFields => out.push(0),
+                _ => own::Opened { attributes, handle }.write(out),
+            });
+        };
+        match lie {
+            Opens::Refused => return self.status(id, Code::PERMISSION_DENIED),
+            Opens::OtherKind => return encode_attrs(id, &attributes, &mut self.out),
+            Opens::DataFirst => self.data(id, b"data"),
+            Opens::Directory => {
+                attributes = Attributes::with_permissions(mode::DIRECTORY | 0o755);
+            }
+            _ if !attributes.is(mode::REGULAR) => {
+                told(self, b"", attributes);
+                return self.status(id, Code::OK);
+            }
+            _ => {}
+        }
+        let handle = match lie {
+            // Nobody could close it.
+            Opens::OddFields => Vec::new(),
+            _ => self.new_handle(path.clone()),
+        };
+        told(self, &handle, attributes);
+        if lie == Opens::ToldTwice {
+            told(self, &handle, attributes);
+        }
+        let mut content = self.files[&path].clone();
+        match lie {
+            Opens::Short => {
+                content.pop();
+            }
+            Opens::Grown => content.push(7),
+            _ => {}
+        }
+        self.stream = Some((id, content.into(), 0));
+    }
+
+    fn data(&mut self, id: u32, data: &[u8]) {
+        let head = data_head(id, u32::try_from(data.len()).unwrap());
+        self.out.extend_from_slice(&head);
+        self.out.extend_from_slice(data);
+    }
+
+    /// Sends the next part of a file that is on its way.
+    fn stream_on(&mut self) {
+        let Some((id, mut left, parts)) = self.stream.take() else {
+            return;
+        };
+        let lie = self.nature.opens;
+        if lie == Some(Opens::Endless) && left.is_empty() {
+            self.data(id, &[7; 30_000]);
+        } else if lie == Some(Opens::Failing) && parts == 2 {
+            return self.status(id, Code::FAILURE);
+        } else if left.is_empty() {
+            return self.status(id, Code::OK);
+        } else {
+            let part = left.split_to(left.len().min(30_000));
+            self.data(id, &part);
+        }
+        self.stream = Some((id, left, parts + 1));
     }
 
     /// What a handle stands for on the connection that it was given to.
@@ -223,6 +331,7 @@ impl Liar {
                 (extension::COPY_DATA, "1", self.nature.copies),
                 (own::READ_RANGE, "1", self.nature.ranges.is_some()),
                 (own::WALK, "2", self.nature.tree.is_some()),
+                (own::OPEN_READ, "1", self.nature.opens.is_some()),
             ];
             let extensions = known.into_iter().filter(|(_, _, has)| *has);
             let extensions = extensions.map(|(name, version, _)| (name, version));
@@ -309,6 +418,7 @@ impl Liar {
                 }
             }
             Request::Extended(Extended::ReadRange(range)) => self.range(id, &range),
+            Request::Extended(Extended::OpenRead(asked)) => self.open_read(id, asked.path),
             Request::Extended(Extended::Walk(walk)) => {
                 self.note("WALK", walk.path, "");
                 for fields in self.nature.tree.iter().flatten() {
@@ -324,6 +434,9 @@ impl Liar {
                 self.note("CANCEL", b"", "");
                 if let Some(walk) = self.walk.take() {
                     self.status(walk, Code::FAILURE);
+                }
+                if let Some((stream, ..)) = self.stream.take() {
+                    self.status(stream, Code::FAILURE);
                 }
                 self.status(id, Code::OK);
             }
@@ -471,6 +584,18 @@ impl Liar {
         *state >> 31 == 1
     }
 
+    /// Interrupts this process, if that is due.
+    fn interrupt(&mut self) {
+        if self.nature.interrupt == Some(self.answered) {
+            let own = i32::try_from(std::process::id()).unwrap();
+            sys::signals::send(own, sys::signals::Signal::INT).unwrap();
+            // Another thread may take it.
+            while sys::signals::interrupts() == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     /// Takes requests in and sends answers on one connection.
     fn serve(&mut self, exchange: &mut dyn Exchange) -> Result<bool, EngineError> {
         let link = self.link;
@@ -487,14 +612,12 @@ impl Liar {
             if self.nature.answers.is_some_and(|most| self.answered > most) {
                 return Err(EngineError::Closed);
             }
-            if self.nature.interrupt == Some(self.answered) {
-                let own = i32::try_from(std::process::id()).unwrap();
-                sys::signals::send(own, sys::signals::Signal::INT).unwrap();
-                // Another thread may take it.
-                while sys::signals::interrupts() == 0 {
-                    std::thread::yield_now();
-                }
-            }
+            self.interrupt();
+        }
+        if self.stream.is_some() {
+            self.stream_on();
+            self.answered += 1;
+            self.interrupt();
         }
         let answers = std::mem::take(&mut self.out);
         self.wires[link].answers.extend(answers);

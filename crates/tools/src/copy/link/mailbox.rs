@@ -167,6 +167,8 @@ struct State {
     blocked: bool,
     /// The server takes what comes before it has answered.
     reads_on: bool,
+    /// The server is one of ours; that of the files may be another.
+    is_fulmar: bool,
 }
 
 /// The meeting place of one connection. See the module's head.
@@ -203,6 +205,7 @@ impl Mailbox {
                 rung: false,
                 blocked: false,
                 reads_on: false,
+                is_fulmar: false,
             }),
             to_endpoint: EventFd::new()?,
             to_engine,
@@ -244,6 +247,15 @@ impl Mailbox {
     /// The login is under way, and what is said now may leave with it.
     pub(super) fn is_expected(&self) -> bool {
         locked(&self.state).is_expected()
+    }
+
+    /// The server is one of ours; while the login is under way, it is expected to be.
+    pub(super) fn is_fulmar(&self) -> bool {
+        let state = locked(&self.state);
+        match state.stage {
+            Stage::LogsIn => state.is_expected(),
+            Stage::LoggedIn | Stage::Ended => state.is_fulmar,
+        }
     }
 
     /// It waits for its turn to ask something.
@@ -438,8 +450,10 @@ impl LocalEnd for Local {
         &self.0.to_endpoint
     }
 
-    fn logged_in(&mut self, reads_on: bool) {
-        locked(&self.0.state).reads_on = reads_on;
+    fn logged_in(&mut self, reads_on: bool, is_fulmar: bool) {
+        let mut state = locked(&self.0.state);
+        (state.reads_on, state.is_fulmar) = (reads_on, is_fulmar);
+        drop(state);
         self.0.reached(Stage::LoggedIn);
     }
 
@@ -685,7 +699,7 @@ mod tests {
     /// The channel is there, and the connection's thread has looked.
     fn begins(mailbox: &Arc<Mailbox>, heard: bool, reads_on: bool) {
         let mut local = Local(Arc::clone(mailbox));
-        local.logged_in(reads_on);
+        local.logged_in(reads_on, reads_on);
         local.channel_begins(heard);
         // Its end is the test's.
         std::mem::forget(local);
@@ -738,8 +752,9 @@ mod tests {
     fn another_server_than_was_expected_gets_nothing_behind_init_before_its_first_word() {
         let mailbox = expecting(Questions::Free);
         let spare = PacketBuf::with_capacity(10);
+        assert!(mailbox.is_fulmar());
         begins(&mailbox, false, false);
-        assert!(!mailbox.reads_on());
+        assert!(!mailbox.reads_on() && !mailbox.is_fulmar());
         assert_eq!(outgoing(&mailbox), INIT);
         assert!(mailbox.room().is_none());
         // A buffer that was given out before.
@@ -786,9 +801,9 @@ mod tests {
         let mailbox = Arc::new(mailbox(Questions::Free));
         let mut local = Local(Arc::clone(&mailbox));
         assert_eq!(mailbox.stage(), Stage::LogsIn);
-        assert!(!mailbox.reads_on());
-        local.logged_in(true);
-        assert!(mailbox.reads_on());
+        assert!(!mailbox.reads_on() && !mailbox.is_fulmar());
+        local.logged_in(true, true);
+        assert!(mailbox.reads_on() && mailbox.is_fulmar());
         assert_eq!(mailbox.stage(), Stage::LoggedIn);
         drop(local);
         assert_eq!(mailbox.stage(), Stage::Ended);

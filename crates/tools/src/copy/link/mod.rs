@@ -78,6 +78,13 @@ impl Transport for Links {
         }
     }
 
+    fn is_fulmar(&self, link: usize) -> bool {
+        match self {
+            Self::Own(connections) => connections.is_fulmar(link),
+            Self::Children(_) => false,
+        }
+    }
+
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
         match self {
             Self::Own(connections) => connections.turn(exchange, wait),

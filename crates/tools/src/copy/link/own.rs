@@ -356,6 +356,11 @@ impl Transport for Connections {
         connection.is_some_and(|connection| connection.mailbox.reads_on())
     }
 
+    fn is_fulmar(&self, link: usize) -> bool {
+        let connection = self.connections.get(link);
+        connection.is_some_and(|connection| connection.mailbox.is_fulmar())
+    }
+
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
         self.ask_with_login(exchange)?;
         if self.more_to_come {

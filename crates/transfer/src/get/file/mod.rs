@@ -1,4 +1,5 @@
-//! One file's way from the server, as a state machine.
+//! One file's way from the server, as a state machine. What comes without a request for each block is
+//! in [`ranges`].
 
 use std::path::Path;
 
@@ -19,6 +20,10 @@ use crate::step::{
     JOINING_BYTES, SMALL_BYTES, Step, TAIL_BYTES, impossible_size, proof_block, proven_len,
 };
 use crate::text;
+
+mod ranges;
+
+use ranges::Range;
 
 /// Most bytes that are gathered to be written in one go, and most pieces.
 const GATHER_BYTES: usize = 512 << 10;
@@ -67,15 +72,6 @@ impl Gathered {
     fn is_full(&self) -> bool {
         self.bytes >= GATHER_BYTES || self.pieces.len() >= GATHER_PIECES
     }
-}
-
-/// A range that is on its way, data and holes.
-#[derive(Debug)]
-struct Range {
-    begin: u64,
-    /// First byte that has not come.
-    at: u64,
-    end: u64,
 }
 
 /// Opens what a file is written to, or a file beside it; says whether it is beside it.
@@ -137,6 +133,8 @@ pub(super) struct Job {
     eof: Option<u64>,
     /// It is closed in the flight that reads it.
     closes_early: bool,
+    /// The request by which the server reads all of it to us, while it does.
+    streaming: Option<u32>,
     moved: u64,
     resumed: u64,
     waiting: u32,
@@ -178,6 +176,7 @@ impl Job {
             again: Vec::new(),
             eof: None,
             closes_early: false,
+            streaming: None,
             moved: 0,
             resumed: 0,
             waiting: 0,
@@ -371,6 +370,10 @@ impl Job {
     fn read(&mut self, job: usize, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
         let first = self.parts.first().is_some_and(|part| part.link == link);
         if self.error.is_some() {
+            if let Some(id) = self.streaming.take() {
+                session.cancel(id);
+                return Step::Sent { more: false };
+            }
             return match self.waiting {
                 0 if first => self.finish(job, session),
                 _ => self.left_to_first(),
@@ -424,40 +427,6 @@ impl Job {
             return Step::Sent { more: false };
         }
         Step::Sent { more: true }
-    }
-
-    /// Holes are wanted, and the server can tell where they are. Not worth it for what one READ
-    /// brings, nor where a limit wants small steps.
-    fn tells_holes(&self, session: &Session, max: u32) -> bool {
-        self.sink.as_ref().is_some_and(Sink::leaves_holes)
-            && self.options.limit_bytes == 0
-            && self.end.is_some_and(|end| end >= u64::from(max))
-            && session.server().has(own::READ_RANGE, "1")
-    }
-
-    fn ask_range(
-        &mut self,
-        job: usize,
-        (offset, len): (u64, u32),
-        handle: &[u8],
-        session: &mut Session,
-    ) {
-        let request = Extended::ReadRange(extension::ReadRange {
-            handle,
-            offset,
-            len: u64::from(len),
-            flags: own::read_flag::HOLES,
-        });
-        session.send(
-            Token::data(job, Op::ReadRange, offset, len),
-            &Request::Extended(request),
-        );
-        self.waiting += 1;
-        self.ranges.push(Range {
-            begin: offset,
-            at: offset,
-            end: offset.saturating_add(u64::from(len)),
-        });
     }
 
     /// The first part's handle is none on another connection: what is done with it waits for its
@@ -552,6 +521,11 @@ impl Job {
             // More of it follows.
             return self.hole(asked, fields);
         }
+        if let (Op::OpenRead, Reply::Extended(_)) = (asked.op, reply) {
+            self.fail_as_odd();
+            self.wakes.push(link);
+            return 0;
+        }
         self.waiting = self.waiting.saturating_sub(1);
         let from = self.shown_from();
         let mut moved = 0;
@@ -593,6 +567,11 @@ impl Job {
                 let why = (!status.code.is_ok()).then(|| status_text(status.code, status.message));
                 self.range_ends(asked, why);
             }
+            (Op::OpenRead, Reply::Status(status)) => {
+                let why = (!status.code.is_ok()).then(|| status_text(status.code, status.message));
+                self.streaming = None;
+                self.stream_ends(asked, why);
+            }
             (Op::Hash, reply) => {
                 let good = self.equal_hashes(reply);
                 self.go_on_at(good);
@@ -609,12 +588,22 @@ impl Job {
                     self.fail(format!("close remote \"{from}\": {why}"));
                 }
             }
-            _ => self.fail(format!(
-                "read remote \"{from}\": an answer of the wrong kind"
-            )),
+            (op, _) => {
+                if op == Op::OpenRead {
+                    self.streaming = None;
+                }
+                self.fail_as_odd();
+            }
         }
         self.go_on();
         moved
+    }
+
+    fn fail_as_odd(&mut self) {
+        let from = self.shown_from();
+        self.fail(format!(
+            "read remote \"{from}\": an answer of the wrong kind"
+        ));
     }
 
     /// What follows from the answers so far.
@@ -817,7 +806,7 @@ impl Job {
         }
         self.moved += u64::try_from(bytes.len()).unwrap_or_default();
         let offset = match asked.op {
-            Op::ReadRange => self.goes_on(asked, bytes.len() as u64),
+            Op::ReadRange | Op::OpenRead => self.goes_on(asked, bytes.len() as u64),
             _ => Some(asked.offset + u64::from(at)),
         };
         let Some(offset) = offset.filter(|_| self.error.is_none()) else {
@@ -829,8 +818,20 @@ impl Job {
             None => bytes.len(),
         };
         let keep = keep.min(bytes.len());
+        self.keep(offset, bytes.slice(..keep));
+        if let (Op::OpenRead, Some(end)) = (asked.op, self.end)
+            && keep < bytes.len()
+        {
+            // It would go on as long as the file grows.
+            let from = self.shown_from();
+            self.fail(has_more(&from, end));
+        }
+    }
+
+    /// Writes bytes of the file, now or with those that follow them.
+    fn keep(&mut self, offset: u64, bytes: Bytes) {
         if !self.sink.as_ref().is_some_and(Sink::gathers) {
-            self.write(offset, bytes.get(..keep).unwrap_or_default());
+            self.write(offset, &bytes);
             return;
         }
         if self.gathered.end() != offset {
@@ -839,9 +840,9 @@ impl Job {
         if self.gathered.pieces.is_empty() {
             self.gathered.at = offset;
         }
-        if keep > 0 {
-            self.gathered.bytes += keep;
-            self.gathered.pieces.push(bytes.slice(..keep));
+        if !bytes.is_empty() {
+            self.gathered.bytes += bytes.len();
+            self.gathered.pieces.push(bytes);
         }
         if self.gathered.is_full() {
             self.write_gathered();
@@ -880,71 +881,9 @@ impl Job {
         self.fail(format!("write local \"{to}\": {}", text::reason(error)));
     }
 
-    // ---- ranges with holes ----------------------------------------------------------------
-
-    /// So many more bytes of a range have come; gives where they belong, if they were asked for.
-    fn goes_on(&mut self, asked: Token, len: u64) -> Option<u64> {
-        let range = self
-            .ranges
-            .iter_mut()
-            .find(|range| range.begin == asked.offset)?;
-        let at = range.at;
-        range.at = at.saturating_add(len);
-        if range.at > range.end {
-            let from = self.shown_from();
-            self.fail(format!(
-                "read remote \"{from}\": the server sent more than was asked for"
-            ));
-            return None;
-        }
-        Some(at)
-    }
-
-    /// A hole in a range; gives its length.
-    fn hole(&mut self, asked: Token, fields: &[u8]) -> u64 {
-        let Ok(hole) = own::Hole::decode(fields) else {
-            let from = self.shown_from();
-            self.fail(format!(
-                "read remote \"{from}\": an answer that cannot be read"
-            ));
-            return 0;
-        };
-        let at = self.goes_on(asked, hole.len);
-        let (Some(at), None) = (at, &self.error) else {
-            return 0;
-        };
-        let end = self.end.unwrap_or(u64::MAX);
-        let len = hole.len.min(end.saturating_sub(at));
-        self.moved = self.moved.saturating_add(len);
-        if let Some(sink) = &mut self.sink {
-            sink.leave_hole(at, len);
-        }
-        len
-    }
-
-    /// A range has come as far as it goes.
-    fn range_ends(&mut self, asked: Token, why: Option<String>) {
-        let range = self
-            .ranges
-            .iter()
-            .position(|range| range.begin == asked.offset);
-        let Some(range) = range.map(|index| self.ranges.swap_remove(index)) else {
-            return;
-        };
-        let from = self.shown_from();
-        let end = self.end.unwrap_or(range.end);
-        if let Some(why) = why {
-            self.fail(format!("read remote \"{from}\": {why}"));
-        } else if range.at > end {
-            self.fail(has_more(&from, end));
-        } else if range.at < range.end.min(end) {
-            self.ends_at(range.at);
-        }
-    }
-
     /// A READ's answer is whole: so many bytes.
     pub(super) fn data_ends(&mut self, asked: Token, len: u32) {
-        if asked.op == Op::ReadRange {
+        if matches!(asked.op, Op::ReadRange | Op::OpenRead) {
             // STATUS ends it.
             return;
         }

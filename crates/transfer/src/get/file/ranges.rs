@@ -1,0 +1,158 @@
+//! What comes without a request for each block: ranges with their holes, and a file that the server
+//! reads to us from the beginning.
+
+use sftp::extension::{self, Extended};
+use sftp::message::Request;
+use sftp::own;
+
+use super::{Job, has_more};
+use crate::engine::{Op, Session, Token};
+use crate::get::source::Reading;
+use crate::sink::Sink;
+
+/// A range that is on its way, data and holes.
+#[derive(Debug)]
+pub(super) struct Range {
+    pub(super) begin: u64,
+    /// First byte that has not come.
+    at: u64,
+    end: u64,
+}
+
+impl Job {
+    /// Goes on with a file that is open, and read to us without being asked for more; gives how
+    /// many bytes of it are here.
+    pub(in crate::get) fn adopt(&mut self, reading: Reading) -> u64 {
+        if let Some(part) = self.parts.first_mut() {
+            (part.handle, part.asked) = (reading.handle, true);
+        }
+        self.opened();
+        self.closes_early = false;
+        let asked = Token::new(0, Op::OpenRead);
+        self.next = u64::MAX;
+        self.ranges.push(Range {
+            begin: asked.offset,
+            at: 0,
+            end: u64::MAX,
+        });
+        (self.streaming, self.waiting) = (Some(reading.id), 1);
+        if reading.is_odd {
+            self.fail_as_odd();
+        }
+        if self.error.is_none() {
+            for piece in &reading.pieces {
+                self.data(asked, 0, piece);
+            }
+        }
+        if let Some(why) = reading.ended {
+            (self.streaming, self.waiting) = (None, 0);
+            self.stream_ends(asked, why);
+        }
+        self.moved
+    }
+
+    /// What the server reads to us is of no more use, and it has not been told.
+    pub(in crate::get) fn ends_reading(&self) -> bool {
+        self.streaming.is_some() && self.error.is_some()
+    }
+
+    /// Holes are wanted, and the server can tell where they are. Not worth it for what one READ
+    /// brings, nor where a limit wants small steps.
+    pub(super) fn tells_holes(&self, session: &Session, max: u32) -> bool {
+        self.sink.as_ref().is_some_and(Sink::leaves_holes)
+            && self.options.limit_bytes == 0
+            && self.end.is_some_and(|end| end >= u64::from(max))
+            && session.server().has(own::READ_RANGE, "1")
+    }
+
+    pub(super) fn ask_range(
+        &mut self,
+        job: usize,
+        (offset, len): (u64, u32),
+        handle: &[u8],
+        session: &mut Session,
+    ) {
+        let request = Extended::ReadRange(extension::ReadRange {
+            handle,
+            offset,
+            len: u64::from(len),
+            flags: own::read_flag::HOLES,
+        });
+        session.send(
+            Token::data(job, Op::ReadRange, offset, len),
+            &Request::Extended(request),
+        );
+        self.waiting += 1;
+        self.ranges.push(Range {
+            begin: offset,
+            at: offset,
+            end: offset.saturating_add(u64::from(len)),
+        });
+    }
+
+    /// So many more bytes of a range have come; gives where they belong, if they were asked for.
+    pub(super) fn goes_on(&mut self, asked: Token, len: u64) -> Option<u64> {
+        let range = self
+            .ranges
+            .iter_mut()
+            .find(|range| range.begin == asked.offset)?;
+        let at = range.at;
+        range.at = at.saturating_add(len);
+        if range.at > range.end {
+            let from = self.shown_from();
+            self.fail(format!(
+                "read remote \"{from}\": the server sent more than was asked for"
+            ));
+            return None;
+        }
+        Some(at)
+    }
+
+    /// A hole in a range; gives its length.
+    pub(super) fn hole(&mut self, asked: Token, fields: &[u8]) -> u64 {
+        let Ok(hole) = own::Hole::decode(fields) else {
+            let from = self.shown_from();
+            self.fail(format!(
+                "read remote \"{from}\": an answer that cannot be read"
+            ));
+            return 0;
+        };
+        let at = self.goes_on(asked, hole.len);
+        let (Some(at), None) = (at, &self.error) else {
+            return 0;
+        };
+        let end = self.end.unwrap_or(u64::MAX);
+        let len = hole.len.min(end.saturating_sub(at));
+        self.moved = self.moved.saturating_add(len);
+        if let Some(sink) = &mut self.sink {
+            sink.leave_hole(at, len);
+        }
+        len
+    }
+
+    /// A range has come as far as it goes.
+    pub(super) fn range_ends(&mut self, asked: Token, why: Option<String>) {
+        let range = self
+            .ranges
+            .iter()
+            .position(|range| range.begin == asked.offset);
+        let Some(range) = range.map(|index| self.ranges.swap_remove(index)) else {
+            return;
+        };
+        let from = self.shown_from();
+        let end = self.end.unwrap_or(range.end);
+        if let Some(why) = why {
+            self.fail(format!("read remote \"{from}\": {why}"));
+        } else if range.at > end {
+            self.fail(has_more(&from, end));
+        } else if range.at < range.end.min(end) {
+            self.ends_at(range.at);
+        }
+    }
+
+    /// What the server read to us has come as far as it goes.
+    pub(super) fn stream_ends(&mut self, asked: Token, why: Option<String>) {
+        self.write_gathered();
+        self.range_ends(asked, why);
+    }
+}

@@ -1,0 +1,344 @@
+//! A file that was asked for by its name, opened and read in the flight in which it is asked what
+//! is there: over a long path each question costs as much as many bytes.
+//!
+//! The server reads all of it without being asked for each block (`open-read`, docs/PROTOCOL.md).
+//! What comes before the local file is open is kept in the pieces in which it came: no more than
+//! comes in a turn or two, and the channel's window bounds that. A server that lacks it says so,
+//! and what is there is known by then as ever.
+
+use bytes::Bytes;
+use sftp::extension::{Extended, OpenRead};
+use sftp::message::{Reply, Request, request};
+use sftp::{Attributes, own};
+
+use super::{JOB, number};
+use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
+use crate::options::{Options, Resume};
+use crate::plan::glob::{self, Match};
+
+/// Most that is kept, bytes: with more the server is told to end, and the file goes as others do.
+const MOST_KEPT_BYTES: usize = 32 << 20;
+
+/// The question. See the module's head.
+#[derive(Debug)]
+pub struct Source {
+    path: Vec<u8>,
+    there: Option<Attributes>,
+    /// STAT was answered, or need not be asked.
+    looked: bool,
+    reading: Option<Reading>,
+    sent: bool,
+    /// An interrupt: nothing is to be opened.
+    stopped: bool,
+    lost: bool,
+}
+
+/// A file that the server reads to us.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) path: Vec<u8>,
+    pub(super) id: u32,
+    /// As long as it is open.
+    pub(super) handle: Option<Vec<u8>>,
+    attributes: Option<Attributes>,
+    /// What has come.
+    pub(super) pieces: Vec<Bytes>,
+    kept: usize,
+    /// It is over, and why it is if it failed.
+    pub(super) ended: Option<Option<String>>,
+    /// The server sent what does not belong there.
+    pub(super) is_odd: bool,
+    /// It was opened.
+    counts: bool,
+    unwanted: bool,
+    /// The server was told that.
+    left: bool,
+}
+
+impl Reading {
+    fn new(path: Vec<u8>, id: u32) -> Self {
+        Self {
+            path,
+            id,
+            handle: None,
+            attributes: None,
+            pieces: Vec::new(),
+            kept: 0,
+            ended: None,
+            is_odd: false,
+            counts: false,
+            unwanted: false,
+            left: false,
+        }
+    }
+
+    /// What its answers are recognized by: they are those of a copy's first file.
+    fn token() -> Token {
+        Token::new(number(JOB, 0), Op::OpenRead)
+    }
+
+    /// Takes an answer in.
+    pub(super) fn reply(&mut self, session: &mut Session, reply: &Reply<'_>) {
+        match reply {
+            Reply::Extended(fields) => {
+                self.opened(session, fields);
+                return;
+            }
+            Reply::Status(status) => {
+                let why = (!status.code.is_ok()).then(|| status_text(status.code, status.message));
+                self.ended = Some(why);
+            }
+            _ => {
+                self.surprises();
+                self.ended = Some(None);
+            }
+        }
+        if !self.counts {
+            session.handle_ends();
+        }
+    }
+
+    fn opened(&mut self, session: &mut Session, fields: &[u8]) {
+        let opened = own::Opened::decode(fields).ok();
+        let Some(opened) = opened.filter(|_| self.attributes.is_none()) else {
+            self.surprises();
+            return;
+        };
+        self.attributes = Some(opened.attributes);
+        self.counts = !opened.handle.is_empty();
+        if self.counts && self.left {
+            session.close_read(opened.handle);
+        } else if self.counts {
+            self.handle = Some(opened.handle.to_vec());
+        }
+    }
+
+    /// This does not belong there: where nothing is open, the usual way may be better.
+    fn surprises(&mut self) {
+        self.is_odd = true;
+        if self.handle.is_none() {
+            self.give_up();
+        }
+    }
+
+    /// Takes the next bytes in.
+    pub(super) fn data(&mut self, bytes: &Bytes) {
+        if self.unwanted {
+            return;
+        }
+        if self.handle.is_none() || self.is_odd {
+            self.surprises();
+            return;
+        }
+        self.kept = self.kept.saturating_add(bytes.len());
+        self.pieces.push(bytes.clone());
+        if self.kept > MOST_KEPT_BYTES {
+            self.give_up();
+        }
+    }
+
+    /// Nobody wants it.
+    pub(super) fn give_up(&mut self) {
+        self.unwanted = true;
+        self.pieces = Vec::new();
+    }
+
+    /// Whether somebody wants it.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.unwanted
+    }
+
+    /// Tells the server that nobody wants it, if that is so and new.
+    pub(super) fn leave(&mut self, session: &mut Session) -> bool {
+        if !self.unwanted || std::mem::replace(&mut self.left, true) {
+            return false;
+        }
+        if self.ended.is_none() {
+            session.cancel(self.id);
+        }
+        if let Some(handle) = self.handle.take() {
+            session.close_read(&handle);
+        }
+        true
+    }
+
+    /// Nothing of it is left.
+    pub(super) fn is_left(&self) -> bool {
+        self.left && self.ended.is_some()
+    }
+}
+
+impl Source {
+    /// For what `word` names; none where it is a pattern, or the copy is not to be one of whole
+    /// files from their beginning, as fast as they come, over the one connection that there is.
+    #[must_use]
+    pub fn new(word: &[u8], options: &Options, links: usize) -> Option<Self> {
+        let whole = options.resume == Resume::Never
+            && options.limit_bytes == 0
+            && !options.sparse
+            && links == 1;
+        let path = glob::plain_path(word).filter(|path| whole && !path.is_empty())?;
+        Some(Self {
+            path,
+            there: None,
+            looked: false,
+            reading: None,
+            sent: false,
+            stopped: false,
+            lost: false,
+        })
+    }
+
+    /// What the word came to; none where nothing is there, or it could not be seen.
+    #[must_use]
+    pub fn found(&self) -> Option<Match> {
+        self.there.map(|there| Match {
+            path: self.path.clone(),
+            attributes: Some(there),
+            listed: None,
+        })
+    }
+
+    pub(super) fn into_reading(self) -> Option<Reading> {
+        self.reading.filter(Reading::is_wanted)
+    }
+}
+
+impl Work for Source {
+    fn poll(&mut self, link: usize, session: &mut Session) -> bool {
+        let may = session.is_ready() || session.takes_early();
+        if link != 0 || !may {
+            return false;
+        }
+        if std::mem::replace(&mut self.sent, true) {
+            let reading = self.reading.as_mut();
+            return reading.is_some_and(|reading| reading.leave(session));
+        }
+        let path = self.path.as_slice();
+        // Where it has not, nothing is open yet.
+        let has_told = session.is_open();
+        let opens = !self.stopped
+            && session.may_know(own::OPEN_READ, "1")
+            && (!has_told || session.takes_handle());
+        // One that has told of it answers it: then that says what is there.
+        self.looked = opens && has_told;
+        if !self.looked {
+            let stat = Request::Stat(request::Stat { path });
+            session.send(Token::new(0, Op::Stat), &stat);
+        }
+        if opens {
+            session.handle_begins();
+            let open = Request::Extended(Extended::OpenRead(OpenRead {
+                path,
+                flags: 0,
+                len: u64::MAX,
+            }));
+            let id = session.send(Reading::token(), &open);
+            self.reading = Some(Reading::new(self.path.clone(), id));
+        }
+        true
+    }
+
+    fn is_early(&self) -> bool {
+        !self.sent
+    }
+
+    fn reply(&mut self, _link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
+        if token.op == Op::Stat {
+            self.looked = true;
+            if let (Reply::Attrs(there), None) = (reply, self.there) {
+                self.there = Some(*there);
+            }
+            return;
+        }
+        let Some(reading) = &mut self.reading else {
+            return;
+        };
+        reading.reply(session, reply);
+        // What was opened is what will be copied.
+        self.there = reading.attributes.or(self.there);
+        if reading.ended.is_some() && reading.handle.is_none() {
+            self.reading = None;
+        }
+    }
+
+    fn data(&mut self, _link: usize, _token: Token, _at: u32, bytes: &Bytes) {
+        if let Some(reading) = &mut self.reading {
+            reading.data(bytes);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let waits = |reading: &Reading| match reading.is_wanted() {
+            true => reading.handle.is_none(),
+            false => !reading.is_left(),
+        };
+        self.lost || self.sent && self.looked && !self.reading.as_ref().is_some_and(waits)
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+        if let Some(reading) = &mut self.reading {
+            reading.give_up();
+        }
+    }
+
+    fn lost(&mut self, _why: &EngineError) {
+        self.lost = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session in which a file was asked for, and the question.
+    fn asked() -> (Session, Reading) {
+        let mut session = Session::default();
+        session.handle_begins();
+        let stat = Request::Stat(request::Stat { path: b"f" });
+        let id = session.send(Reading::token(), &stat);
+        (session, Reading::new(b"f".to_vec(), id))
+    }
+
+    fn opened(handle: &[u8]) -> Vec<u8> {
+        let mut fields = Vec::new();
+        let attributes = Attributes::with_permissions(0o100_644);
+        own::Opened { attributes, handle }.write(&mut fields);
+        fields
+    }
+
+    #[test]
+    fn no_more_is_kept_than_fits_whatever_comes() {
+        let (mut session, mut reading) = asked();
+        reading.reply(&mut session, &Reply::Extended(&opened(b"h")));
+        let piece = Bytes::from(vec![0; 1 << 20]);
+        for _ in 0..MOST_KEPT_BYTES >> 20 {
+            reading.data(&piece);
+            assert!(reading.is_wanted() && !reading.leave(&mut session));
+        }
+        let before = session.open_requests();
+        for _ in 0..3 {
+            reading.data(&piece);
+            assert!(!reading.is_wanted() && reading.pieces.is_empty());
+        }
+        // It is ended and closed, once.
+        assert!(reading.leave(&mut session) && !reading.leave(&mut session));
+        assert_eq!(session.open_requests(), before + 2);
+        assert!(!reading.is_left());
+        reading.reply(&mut session, &Reply::Attrs(Attributes::NONE));
+        assert!(reading.is_left());
+    }
+
+    #[test]
+    fn what_is_opened_when_nobody_wants_it_any_more_is_closed() {
+        let (mut session, mut reading) = asked();
+        reading.give_up();
+        let before = session.open_requests();
+        assert!(reading.leave(&mut session));
+        assert_eq!(session.open_requests(), before + 1);
+        reading.reply(&mut session, &Reply::Extended(&opened(b"h")));
+        assert_eq!(session.open_requests(), before + 2);
+        assert!(reading.handle.is_none());
+    }
+}

@@ -1,0 +1,250 @@
+//! A file that a server opens and reads before it is known what is there: with servers that lie
+//! about it, files that change, and targets that cannot be written.
+
+mod liar;
+
+use std::fs;
+use std::path::Path;
+
+use transfer::engine::{Engine, EngineError};
+use transfer::get::{Get, Item as GetItem, Source};
+use transfer::options::{Options, Resume};
+use transfer::plan::glob;
+use transfer::remote::Remote;
+
+use liar::{Heard, Liar, Nature, Opens, Place, bytes};
+
+/// As scp gets one file; gives what was heard, and the server.
+fn get(nature: Nature, content: &[u8], to: &Path) -> (Heard, Liar) {
+    let liar = Liar::with(nature, "/file", content);
+    get_from(liar, b"/file", to, &Options::default()).unwrap()
+}
+
+fn get_from(
+    liar: Liar,
+    from: &[u8],
+    to: &Path,
+    options: &Options,
+) -> Result<(Heard, Liar), EngineError> {
+    let mut remote = Remote::with(Engine::new(liar));
+    let mut source = Source::new(from, options, 1).unwrap();
+    remote.engine().run(&mut source)?;
+    let found = match source.found() {
+        Some(found) => vec![found],
+        None => glob::expand(&mut remote, from, &mut |_| {})?,
+    };
+    let items = found.into_iter().map(|found| GetItem {
+        from: found.path,
+        to: to.to_path_buf(),
+        attributes: found.attributes,
+    });
+    let mut heard = Heard::default();
+    let mut work = Get::new(options.clone(), items.collect(), 1, &mut heard).with_source(source);
+    remote.engine().run(&mut work)?;
+    // The connection is fit for the next work.
+    remote.realpath(b"/file").unwrap();
+    let liar = std::mem::replace(remote.engine().transport(), Liar::new(Nature::default()));
+    assert_eq!(liar.open_handles(), 0, "{:?}", liar.log);
+    Ok((heard, liar))
+}
+
+fn opens(opens: Opens) -> Nature {
+    Nature {
+        opens: Some(opens),
+        ..Nature::default()
+    }
+}
+
+fn count(liar: &Liar, what: &str) -> usize {
+    liar.log
+        .iter()
+        .filter(|line| line.starts_with(what))
+        .count()
+}
+
+#[test]
+fn a_file_comes_whole_in_whatever_pieces() {
+    let place = Place::new("ahead-whole");
+    let to = place.join("to");
+    for len in [0, 1, 29_999, 30_000, 30_001, 1_000_000] {
+        let content = bytes(len);
+        for (piece, chance) in [(0, None), (1 << 12, None), (7, Some(3)), (0, Some(9))] {
+            let nature = Nature {
+                piece,
+                chance,
+                ..opens(Opens::Honest)
+            };
+            let (heard, liar) = get(nature, &content, &to);
+            assert!(heard.errors.is_empty(), "{:?}", heard.errors);
+            assert!(heard.good == 1 && fs::read(&to).unwrap() == content);
+            assert_eq!(liar.log, ["OPEN-READ /file"]);
+            // One that is there is replaced the next time.
+            fs::write(&to, bytes(2_000_000)).unwrap();
+        }
+    }
+    // A device takes it in order.
+    let (heard, _) = get(
+        opens(Opens::Honest),
+        &bytes(100_000),
+        Path::new("/dev/null"),
+    );
+    assert_eq!(heard.good, 1);
+}
+
+#[test]
+fn what_the_server_will_not_do_is_done_in_the_usual_way() {
+    let place = Place::new("ahead-usual");
+    let to = place.join("to");
+    let content = bytes(400_000);
+    for lie in [Opens::Refused, Opens::OtherKind] {
+        let (heard, liar) = get(opens(lie), &content, &to);
+        assert!(heard.errors.is_empty(), "{lie:?} {:?}", heard.errors);
+        assert!(fs::read(&to).unwrap() == content, "{lie:?}");
+        assert_eq!(count(&liar, "OPEN /file"), 1, "{lie:?}");
+        fs::remove_file(&to).unwrap();
+    }
+    // What is no file, and what is not there.
+    let liar = Liar::with(opens(Opens::Honest), "/file", b"");
+    let (heard, liar) = get_from(liar, b"/dir", &to, &Options::default()).unwrap();
+    assert!(heard.errors.concat().contains("not a regular file"));
+    assert_eq!(count(&liar, "OPEN /"), 0);
+    let liar = Liar::with(opens(Opens::Honest), "/file", b"");
+    let (heard, _) = get_from(liar, b"/none", &to, &Options::default()).unwrap();
+    assert!(heard.good == 0 && heard.errors.is_empty() && !to.exists());
+}
+
+#[test]
+fn a_lie_is_an_error_and_leaves_a_prefix() {
+    let place = Place::new("ahead-lies");
+    let to = place.join("to");
+    let content = bytes(300_000);
+    for (lie, words) in [
+        (Opens::ToldTwice, "wrong kind"),
+        (Opens::Directory, "not a regular file"),
+        (Opens::Short, "had 300000 bytes and ends at 299999"),
+        (Opens::Grown, "had 300000 bytes and has more"),
+        (Opens::Endless, "had 300000 bytes and has more"),
+        (Opens::Failing, "read remote \"/file\": Failure"),
+    ] {
+        for chance in [None, Some(1), Some(2)] {
+            let nature = Nature {
+                chance,
+                ..opens(lie)
+            };
+            let (heard, liar) = get(nature, &content, &to);
+            assert_eq!(heard.good, 0, "{lie:?}");
+            let said = heard.errors.join("\n");
+            assert!(said.contains(words), "{lie:?}: {said}");
+            assert_eq!(heard.errors.len(), 1, "{said}");
+            let there = fs::read(&to).unwrap_or_default();
+            assert!(content.starts_with(&there), "{lie:?}");
+            if lie == Opens::Failing {
+                assert_eq!(there.len(), 60_000);
+            }
+            if lie == Opens::Endless {
+                assert_eq!(count(&liar, "CANCEL"), 1);
+            }
+            let _ = fs::remove_file(&to);
+        }
+    }
+    // Where nothing is open, it goes as ever.
+    for lie in [Opens::OddFields, Opens::DataFirst] {
+        let (heard, _) = get(opens(lie), &content, &to);
+        assert!(
+            heard.good == 1 && heard.errors.is_empty(),
+            "{:?}",
+            heard.errors
+        );
+        assert!(fs::read(&to).unwrap() == content);
+    }
+}
+
+#[test]
+fn a_size_that_no_file_has_is_refused_and_the_file_is_closed() {
+    let place = Place::new("ahead-size");
+    let nature = Nature {
+        size: Some(u64::MAX),
+        ..opens(Opens::Endless)
+    };
+    let (heard, liar) = get(nature, &bytes(1000), &place.join("to"));
+    let said = heard.errors.join("\n");
+    assert!(said.contains("18446744073709551615 bytes"), "{said}");
+    assert_eq!(count(&liar, "CANCEL"), 1);
+    assert!(!place.join("to").exists());
+}
+
+#[test]
+fn a_target_that_cannot_be_written_ends_what_is_on_its_way() {
+    let place = Place::new("ahead-target");
+    // It would never end by itself.
+    for (to, words) in [
+        (place.join("nowhere/to"), "No such file or directory"),
+        (
+            "/dev/full".into(),
+            "write local \"/dev/full\": No space left on device",
+        ),
+    ] {
+        let (heard, liar) = get(opens(Opens::Endless), &bytes(100_000), &to);
+        let said = heard.errors.join("\n");
+        assert!(heard.good == 0 && said.contains(words), "{said}");
+        assert_eq!(count(&liar, "CANCEL"), 1);
+    }
+}
+
+#[test]
+fn what_was_asked_for_and_is_not_copied_is_ended() {
+    let place = Place::new("ahead-other");
+    let to = place.join("to");
+    let content = bytes(100_000);
+    let mut remote = Remote::with(Engine::new(Liar::with(
+        opens(Opens::Endless),
+        "/file",
+        &content,
+    )));
+    let mut source = Source::new(b"/file", &Options::default(), 1).unwrap();
+    remote.engine().run(&mut source).unwrap();
+    let found = source.found().unwrap();
+    let item = |from: &str| GetItem {
+        from: from.as_bytes().to_vec(),
+        to: to.clone(),
+        attributes: found.attributes,
+    };
+    let mut heard = Heard::default();
+    let mut work = Get::new(Options::default(), vec![item("/other")], 1, &mut heard);
+    work = work.with_source(source);
+    remote.engine().run(&mut work).unwrap();
+    assert!(heard.errors.concat().contains("remote open \"/other\""));
+    let liar = remote.engine().transport();
+    assert_eq!((liar.open_handles(), count(liar, "CANCEL")), (0, 1));
+}
+
+#[test]
+fn only_one_whole_file_at_full_speed_is_asked_for_ahead() {
+    let plain = Options::default();
+    assert!(Source::new(b"a/b", &plain, 1).is_some());
+    assert!(Source::new(b"a/\\*", &plain, 1).is_some());
+    for word in [b"a/*".as_slice(), b"[ab]", b"?", b""] {
+        assert!(Source::new(word, &plain, 1).is_none());
+    }
+    assert!(Source::new(b"a", &plain, 2).is_none());
+    for options in [
+        Options {
+            resume: Resume::BySize,
+            ..Options::default()
+        },
+        Options {
+            resume: Resume::Proven,
+            ..Options::default()
+        },
+        Options {
+            sparse: true,
+            ..Options::default()
+        },
+        Options {
+            limit_bytes: 1,
+            ..Options::default()
+        },
+    ] {
+        assert!(Source::new(b"a", &options, 1).is_none());
+    }
+}
