@@ -26,7 +26,7 @@ mod ranges;
 use ranges::Range;
 
 /// Most bytes that are gathered to be written in one go, and most pieces.
-const GATHER_BYTES: usize = 512 << 10;
+const GATHER_BYTES: usize = 256 << 10;
 const GATHER_PIECES: usize = 64;
 /// What is asked for at once where the server tells holes, bytes.
 const RANGE_BYTES: u32 = 4 << 20;
