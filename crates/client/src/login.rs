@@ -254,7 +254,7 @@ pub fn greet(
 impl Greeted {
     /// Exchanges versions and keys and has the host key judged. With `in_steps` the service of
     /// authentication is granted, too; else it may not even have been asked for, and what is said
-    /// next leaves together with that.
+    /// next leaves together with that. `met` hears the server's version line as soon as it has come.
     ///
     /// # Errors
     /// [`ClientError`]; [`ClientError::Guess`] where a guess may be why.
@@ -263,8 +263,9 @@ impl Greeted {
         in_steps: bool,
         checker: &mut HostKeyChecker,
         interaction: &mut dyn Interaction,
+        met: &mut dyn FnMut(&str),
     ) -> Result<Secured, ClientError> {
-        match self.exchange_keys(in_steps, checker, interaction) {
+        match self.exchange_keys(in_steps, checker, interaction, met) {
             Ok(without_secrets) => Ok(Secured {
                 driver: self.driver,
                 peer: self.peer,
@@ -300,6 +301,7 @@ impl Greeted {
         in_steps: bool,
         checker: &mut HostKeyChecker,
         interaction: &mut dyn Interaction,
+        met: &mut dyn FnMut(&str),
     ) -> Result<bool, ClientError> {
         let peer = self.peer.clone();
         let failed = |error| handshake_failed(&peer, error);
@@ -330,6 +332,7 @@ impl Greeted {
                 Event::Version => {
                     let version = driver.connection().peer_version().unwrap_or_default();
                     debug1!("Remote version string {}", one_line(version));
+                    met(version);
                     if self.fast_open {
                         tell_fast_open(driver.socket());
                     }

@@ -279,9 +279,11 @@ fn attempt(
     let dialing = connect::begin(options, flags.config_file.as_deref())?;
     let mut checker = HostKeyChecker::new(options);
     let mut cache = LoginCache::open(options);
-    if let Some(local) = local.as_deref_mut()
-        && manner != Manner::Careful
-        && ahead::expects_fulmar(options, cache.as_ref().and_then(LoginCache::learnt))
+    let learnt = cache.as_ref().and_then(LoginCache::learnt);
+    if manner != Manner::Careful
+        && ahead::is_wanted(options, learnt)
+        && learnt.is_some_and(|learnt| ahead::is_fulmar(&learnt.version))
+        && let Some(local) = local.as_deref_mut()
     {
         local.expects_fulmar();
     }
@@ -319,7 +321,15 @@ fn serve(
     // While the server answers.
     let keys = Keys::find(options);
     let in_steps = manner == Manner::Careful || !ahead::is_wanted(options, learnt.as_ref());
-    let mut secured = greeted.secure(in_steps, checker, person)?;
+    let mut met = |version: &str| {
+        if !in_steps
+            && ahead::is_fulmar(version)
+            && let Some(local) = local.as_deref_mut()
+        {
+            local.expects_fulmar();
+        }
+    };
+    let mut secured = greeted.secure(in_steps, checker, person, &mut met)?;
     // What was learnt of another server, or of this one before it changed, is no longer known.
     let version = secured
         .driver

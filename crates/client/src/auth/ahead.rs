@@ -180,14 +180,12 @@ pub fn reads_on(options: &ClientOptions, version: &str) -> bool {
     }
 }
 
-/// Whether an earlier login tells that all of a session may go ahead, to a server of ours.
+/// Whether a server of this version line is one of ours, and takes data on a channel that is not
+/// confirmed.
 #[must_use]
-pub fn expects_fulmar(options: &ClientOptions, learnt: Option<&Learnt>) -> bool {
-    let ours = |learnt: &Learnt| {
-        let software = learnt.version.strip_prefix("SSH-2.0-");
-        software.is_some_and(|software| software.starts_with(proto::SOFTWARE_NAME))
-    };
-    is_wanted(options, learnt) && learnt.is_some_and(ours)
+pub fn is_fulmar(version: &str) -> bool {
+    let software = version.strip_prefix("SSH-2.0-");
+    software.is_some_and(|software| software.starts_with(proto::SOFTWARE_NAME))
 }
 
 /// Whether anything is to be sent ahead at all.

@@ -22,9 +22,9 @@ pub trait LocalEnd: Send {
     /// confirmed carries nothing.
     fn endpoint(&mut self) -> Box<dyn Endpoint>;
 
-    /// Before the connection is made: the server was one of ours at the last login, and took what
-    /// went ahead. What is to be said first, whatever the server answers, may leave with the login,
-    /// if [`LocalEnd::early`] has it by then.
+    /// The server is one of ours, by its version line or, before the connection is made, by the last
+    /// login. What is to be said first, whatever the server answers, may leave with the login, if
+    /// [`LocalEnd::early`] has it by then. Told again, it is no news.
     fn expects_fulmar(&mut self) {}
 
     /// What is to go to the channel first, at most [`EARLY_BYTES`]; nothing where that is not known
