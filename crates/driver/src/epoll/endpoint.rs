@@ -165,10 +165,16 @@ impl Line<'_> {
     }
 }
 
-/// Until when nothing is to be read, where an endpoint holds that back.
-pub(super) fn held_back(endpoints: &BTreeMap<ChannelId, Attached>, now: Millis) -> Option<Millis> {
+/// Until when nothing is to be read, where an endpoint holds that back, and the peer's next word is
+/// not waited for.
+pub(super) fn held_back(
+    endpoints: &BTreeMap<ChannelId, Attached>,
+    connection: &Connection,
+    now: Millis,
+) -> Option<Millis> {
     let ends = endpoints.values().filter_map(Attached::holds_back);
-    ends.max().filter(|at| *at > now)
+    ends.max()
+        .filter(|at| *at > now && !connection.awaits_life())
 }
 
 /// An endpoint in the driver's care.

@@ -161,6 +161,8 @@ pub struct Driver {
     endpoints: BTreeMap<ChannelId, Attached>,
     /// Endpoints had their turn before the sources in the last round.
     endpoints_first: bool,
+    /// Until when the socket is not watched, since an endpoint is full.
+    held_back: Option<Millis>,
     watches: Watches,
     timers: BTreeMap<u64, Millis>,
     notices: VecDeque<Notice>,
@@ -213,6 +215,7 @@ impl Driver {
             sinks: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             endpoints_first: false,
+            held_back: None,
             watches: Watches::default(),
             timers: BTreeMap::new(),
             notices: VecDeque::new(),
@@ -662,7 +665,8 @@ impl Driver {
             self.fill_windows()?;
             let sent = sent || (!self.endpoints_first && self.work_endpoints(now)?);
             self.endpoints_first ^= sent;
-            let reads = reads_left > 0 && endpoint::held_back(&self.endpoints, now).is_none();
+            let reads = reads_left > 0
+                && endpoint::held_back(&self.endpoints, &self.connection, now).is_none();
             let read = reads && self.link.pump_in(&mut self.connection)?;
             reads_left -= usize::from(read);
             if !self.notices.is_empty() || !(opened || read || self.lanes.holds()) {
@@ -864,9 +868,9 @@ impl Driver {
     }
 
     fn update_interest(&mut self, now: Millis) -> io::Result<()> {
-        let reads = endpoint::held_back(&self.endpoints, now).is_none();
-        self.link
-            .update_interest(&self.epoll, reads && self.connection.wants_input())?;
+        self.held_back = endpoint::held_back(&self.endpoints, &self.connection, now);
+        let reads = self.held_back.is_none() && self.connection.wants_input();
+        self.link.update_interest(&self.epoll, reads)?;
         for (key, source) in &mut self.sources {
             let space = self.connection.channel_send_space(key.0) > 0;
             source.update_interest(&self.epoll, space)?;
@@ -878,8 +882,6 @@ impl Driver {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let now = self.now();
-        let held_back = endpoint::held_back(&self.endpoints, now);
         let busy = self.sources.values().any(Source::is_ready)
             || self.sinks.values().any(Sink::is_ready)
             || self
@@ -887,7 +889,9 @@ impl Driver {
                 .iter()
                 .any(|(channel, endpoint)| endpoint.is_ready(&self.connection, *channel))
             || self.watches.any_always_ready()
-            || (self.link.has_last_words() && held_back.is_none() && self.connection.wants_input());
+            || (self.link.has_last_words()
+                && self.held_back.is_none()
+                && self.connection.wants_input());
         if busy {
             return Some(Duration::ZERO);
         }
@@ -896,9 +900,9 @@ impl Driver {
             .values()
             .copied()
             .chain(self.connection.poll_deadline())
-            .chain(held_back)
+            .chain(self.held_back)
             .min()?;
-        Some(Duration::from_millis(deadline.saturating_sub(now)))
+        Some(Duration::from_millis(deadline.saturating_sub(self.now())))
     }
 
     /// Counts what was done until now, where somebody wants to know; gives why it sleeps.

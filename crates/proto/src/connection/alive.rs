@@ -25,6 +25,11 @@ impl Alive {
         *self = Self::new(now);
     }
 
+    /// It was asked, and nothing was heard since.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.asked > 0
+    }
+
     pub(super) fn deadline(&self, config: &TransportConfig) -> Option<Millis> {
         let interval = config.alive_interval_ms?;
         Some(self.since.saturating_add(interval))

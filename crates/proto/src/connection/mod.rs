@@ -443,6 +443,12 @@ impl Connection {
         Some(event)
     }
 
+    /// The peer was asked for a sign of life, and none has been handed in.
+    #[must_use]
+    pub fn awaits_life(&self) -> bool {
+        self.alive.is_awaited()
+    }
+
     /// When [`Connection::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Millis> {

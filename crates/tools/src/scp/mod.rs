@@ -183,6 +183,8 @@ fn prepared(remote: &mut AnyRemote, path: &[u8]) -> Result<Vec<u8>, Fatal> {
                 Err(RemoteError::Unsupported(_)) => Err(Fatal::connection(
                     "server expand-path extension is required for ~user paths in SFTP mode",
                 )),
+                // The connection, which may not have come about: that is nothing of the path's.
+                Err(RemoteError::Engine(error)) => Err(lost(&error)),
                 Err(error) => Err(Fatal::connection(format!("{}: {error}", text::name(path)))),
             };
         }

@@ -249,3 +249,34 @@ fn an_endpoint_that_is_full_holds_the_socket_back_and_not_for_good() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(60));
     }
 }
+
+/// It uses a little all the time, and so is never read past; but a peer that was asked whether it
+/// lives is listened to.
+#[test]
+fn a_peer_behind_a_full_endpoint_is_not_taken_for_dead() {
+    let config = TransportConfig {
+        alive_interval_ms: Some(300),
+        alive_count_max: 3,
+        ..TransportConfig::default()
+    };
+    let (mut client, mut server, ids) = joined(&config, 1);
+    let id = ids[0];
+    let keeper = Keeper {
+        held: 0,
+        most: 256 << 10,
+        uses: 0,
+    };
+    server.driver.attach_endpoint(id, Box::new(keeper));
+    let bytes = noise(4 << 20, 13);
+    let mut sent = 0;
+    press(&mut client, &mut server, &bytes, &mut sent);
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_millis(2_500) {
+        server.driver.endpoint::<Keeper>(id).unwrap().uses = 1;
+        server.driver.wake_endpoint(id);
+        // Fails where the connection is given up.
+        server.step();
+        client.step();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
