@@ -221,7 +221,10 @@ impl Permits {
         let parts: &[&str] = match request {
             Request::Extended(Extended::PutFile(_)) => &["open", "write", "close"],
             Request::Extended(Extended::GetFile(_)) => &["open", "read", "close"],
-            Request::Extended(Extended::OpenRead(_)) => &["open", "read"],
+            // It tells what is there, and is ended by "cancel" alone.
+            Request::Extended(Extended::OpenRead(_)) => {
+                &["open", "read", "stat", "fstat", "cancel"]
+            }
             Request::Extended(Extended::ReadRange(_) | Extended::HashRange(_)) => &["read"],
             Request::Extended(Extended::Walk(_)) => &["opendir", "readdir", "lstat", "readlink"],
             Request::Extended(Extended::CopyData(_)) => &["read", "write"],

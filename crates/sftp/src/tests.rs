@@ -425,7 +425,7 @@ fn lists_of_requests_name_what_is_refused() {
             assert_eq!(permits.request(&put), expected, "{denied} {flags}");
         }
     }
-    for denied in ["open-read", "open", "read"] {
+    for denied in ["open-read", "open", "read", "stat", "fstat", "cancel"] {
         let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
         let open = some_requests().pop().unwrap();
         assert_eq!(crate::server::name(&open), Some("open-read"));

@@ -10,7 +10,7 @@ use transfer::engine::{Engine, EngineError};
 use transfer::get::{Get, Item as GetItem, Source};
 use transfer::options::{Options, Resume};
 use transfer::plan::glob;
-use transfer::remote::Remote;
+use transfer::remote::{Remote, RemoteError};
 
 use liar::{Heard, Liar, Nature, Opens, Place, bytes};
 
@@ -42,7 +42,10 @@ fn get_from(
     let mut work = Get::new(options.clone(), items.collect(), 1, &mut heard).with_source(source);
     remote.engine().run(&mut work)?;
     // The connection is fit for the next work.
-    remote.realpath(b"/file").unwrap();
+    match remote.realpath(b"/file") {
+        Err(RemoteError::Engine(error)) => return Err(error),
+        other => assert!(other.is_ok()),
+    }
     let liar = std::mem::replace(remote.engine().transport(), Liar::new(Nature::default()));
     assert_eq!(liar.open_handles(), 0, "{:?}", liar.log);
     Ok((heard, liar))
@@ -157,6 +160,90 @@ fn a_lie_is_an_error_and_leaves_a_prefix() {
         );
         assert!(fs::read(&to).unwrap() == content);
     }
+}
+
+/// As of files of sysfs, and of a log to which is written between the two.
+#[test]
+fn a_small_file_is_as_long_as_what_came() {
+    let place = Place::new("ahead-fiction");
+    let to = place.join("to");
+    for (size, len) in [
+        (4096, 5),
+        (65_536, 64_999),
+        (4096, 0),
+        (1, 40_000),
+        (100, 65_536),
+        (0, 200_000),
+    ] {
+        for (piece, chance) in [(0, None), (7, Some(3)), (0, Some(9))] {
+            let nature = Nature {
+                size: Some(size),
+                piece,
+                chance,
+                ..opens(Opens::Honest)
+            };
+            fs::write(&to, bytes(90_000)).unwrap();
+            let (heard, liar) = get(nature, &bytes(len), &to);
+            assert!(heard.errors.is_empty(), "{size} {len}: {:?}", heard.errors);
+            assert!(fs::read(&to).unwrap() == bytes(len), "{size} {len}");
+            assert_eq!(liar.log, ["OPEN-READ /file"], "{size} {len}");
+        }
+    }
+    // What is larger than it says and not small is no more waited for.
+    let nature = Nature {
+        size: Some(100),
+        ..opens(Opens::Endless)
+    };
+    let (heard, liar) = get(nature, &bytes(50), &to);
+    let said = heard.errors.join("\n");
+    assert!(said.contains("had 100 bytes and has more"), "{said}");
+    assert_eq!(count(&liar, "CANCEL"), 1);
+}
+
+#[test]
+fn what_fails_before_it_is_worth_it_leaves_the_local_file_as_it_was() {
+    let place = Place::new("ahead-mine");
+    let to = place.join("to");
+    fs::write(&to, "mine").unwrap();
+    let is_mine = || fs::read(&to).unwrap() == b"mine";
+    for (lie, len, words) in [
+        (Opens::Unreadable, 10, "read remote \"/file\": Failure"),
+        (Opens::Unreadable, 300_000, "read remote \"/file\": Failure"),
+        (Opens::Failing, 61_000, "read remote \"/file\": Failure"),
+        (Opens::ToldTwice, 10, "wrong kind"),
+        (Opens::ToldTwice, 300_000, "wrong kind"),
+    ] {
+        for (piece, chance) in [(0, None), (7, Some(3)), (0, Some(9))] {
+            let nature = Nature {
+                piece,
+                chance,
+                ..opens(lie)
+            };
+            let (heard, _) = get(nature, &bytes(len), &to);
+            assert_eq!(heard.errors.len(), 1, "{lie:?} {:?}", heard.errors);
+            assert!(heard.errors[0].contains(words), "{:?}", heard.errors);
+            assert!(is_mine(), "{lie:?} {len}");
+        }
+    }
+    // The connection breaks: a small file is here whole, or nothing of it.
+    let content = bytes(61_000);
+    let mut lost = 0;
+    for answers in 0..8 {
+        let nature = Nature {
+            answers: Some(answers),
+            ..opens(Opens::Honest)
+        };
+        let liar = Liar::with(nature, "/file", &content);
+        let result = get_from(liar, b"/file", &to, &Options::default());
+        if fs::read(&to).unwrap() == content {
+            fs::write(&to, "mine").unwrap();
+            continue;
+        }
+        assert!(result.is_err() && is_mine(), "{answers}");
+        lost += 1;
+    }
+    // INIT, the question, three parts, the end.
+    assert_eq!(lost, 6);
 }
 
 #[test]

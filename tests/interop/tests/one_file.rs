@@ -138,6 +138,33 @@ fn what_cannot_be_copied_is_named_and_nothing_waits() {
     }
 }
 
+/// A file of sysfs claims a page and has a few bytes.
+#[test]
+fn a_file_that_is_shorter_than_it_says_comes_as_it_is() {
+    let from = Path::new("/sys/class/net/lo/mtu");
+    let Ok(content) = fs::read(from) else {
+        skipped("sysfs", &"not mounted");
+        return;
+    };
+    for (name, site) in servers() {
+        // Of others it is not known whether it has changed.
+        if !name.starts_with("ours") {
+            continue;
+        }
+        let scratch = Scratch::new();
+        let to = scratch.join("to");
+        fs::write(&to, noise(5000)).unwrap();
+        let outcome = scp(&site, &[&there(from), &here(&to)]);
+        assert_eq!(outcome.status, 0, "{name}: {}", outcome.summary());
+        assert!(fs::read(&to).unwrap() == content, "{name}");
+        fs::remove_file(&to).unwrap();
+        let commands = format!("get {} {}\n", here(from), here(&to));
+        let outcome = sftp(&site, &scratch, &commands);
+        assert_eq!(outcome.status, 0, "{name}: {}", outcome.summary());
+        assert!(fs::read(&to).unwrap() == content, "{name}");
+    }
+}
+
 /// The first question is the second request that leaves, the file's the third: had either waited
 /// for VERSION, nothing would have been asked about the path but to open it.
 #[test]

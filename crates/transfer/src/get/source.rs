@@ -5,6 +5,10 @@
 //! What comes before the local file is open is kept in the pieces in which it came: no more than
 //! comes in a turn or two, and the channel's window bounds that. A server that lacks it says so,
 //! and what is there is known by then as ever.
+//!
+//! The local file is not touched before something has come. Of a small one, which is in one flight
+//! anyway, all of it is waited for: its length is what came, whatever its attributes say (a file of
+//! sysfs claims a page, a log grows), and what fails on its way leaves the local file as it was.
 
 use bytes::Bytes;
 use sftp::extension::{Extended, OpenRead};
@@ -15,6 +19,7 @@ use super::{JOB, number};
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::options::{Options, Resume};
 use crate::plan::glob::{self, Match};
+use crate::step::SMALL_BYTES;
 
 /// Most that is kept, bytes: with more the server is told to end, and the file goes as others do.
 const MOST_KEPT_BYTES: usize = 32 << 20;
@@ -86,6 +91,10 @@ impl Reading {
             }
             Reply::Status(status) => {
                 let why = (!status.code.is_ok()).then(|| status_text(status.code, status.message));
+                let is_whole = why.is_none() && self.is_small() && self.is_wanted();
+                if let (true, Some(attributes)) = (is_whole, &mut self.attributes) {
+                    attributes.size = u64::try_from(self.kept).ok();
+                }
                 self.ended = Some(why);
             }
             _ => {
@@ -135,6 +144,25 @@ impl Reading {
         if self.kept > MOST_KEPT_BYTES {
             self.give_up();
         }
+    }
+
+    /// It says that it is small, and no more has come. One of length 0 may have any.
+    fn is_small(&self) -> bool {
+        let size = self.attributes.and_then(|attributes| attributes.size);
+        size.is_some_and(|size| (1..=SMALL_BYTES).contains(&size))
+            && u64::try_from(self.kept).is_ok_and(|kept| kept <= SMALL_BYTES)
+    }
+
+    /// Enough has come to tell whether the local file is to be touched.
+    fn is_told(&self) -> bool {
+        let goes_on = self.kept > 0 && !self.is_small();
+        self.handle.is_some() && (self.is_odd || self.ended.is_some() || goes_on)
+    }
+
+    /// It failed with nothing that is worth touching the local file.
+    pub(super) fn is_spoiled(&self) -> bool {
+        let failed = matches!(self.ended, Some(Some(_)));
+        self.is_odd || failed && (self.kept == 0 || self.is_small())
     }
 
     /// Nobody wants it.
@@ -270,7 +298,7 @@ impl Work for Source {
 
     fn is_done(&self) -> bool {
         let waits = |reading: &Reading| match reading.is_wanted() {
-            true => reading.handle.is_none(),
+            true => !reading.is_told(),
             false => !reading.is_left(),
         };
         self.lost || self.sent && self.looked && !self.reading.as_ref().is_some_and(waits)

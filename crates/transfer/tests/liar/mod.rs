@@ -110,6 +110,8 @@ pub enum Opens {
     Endless,
     /// FAILURE in the middle.
     Failing,
+    /// FAILURE where the first byte should come.
+    Unreadable,
 }
 
 /// One connection: what was sent and not taken in, and what was answered and not sent.
@@ -279,7 +281,7 @@ impl Liar {
         let lie = self.nature.opens;
         if lie == Some(Opens::Endless) && left.is_empty() {
             self.data(id, &[7; 30_000]);
-        } else if lie == Some(Opens::Failing) && parts == 2 {
+        } else if lie == Some(Opens::Unreadable) || lie == Some(Opens::Failing) && parts == 2 {
             return self.status(id, Code::FAILURE);
         } else if left.is_empty() {
             return self.status(id, Code::OK);
@@ -617,6 +619,9 @@ impl Liar {
         if self.stream.is_some() {
             self.stream_on();
             self.answered += 1;
+            if self.nature.answers.is_some_and(|most| self.answered > most) {
+                return Err(EngineError::Closed);
+            }
             self.interrupt();
         }
         let answers = std::mem::take(&mut self.out);

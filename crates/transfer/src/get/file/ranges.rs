@@ -5,7 +5,7 @@ use sftp::extension::{self, Extended};
 use sftp::message::Request;
 use sftp::own;
 
-use super::{Job, has_more};
+use super::{Job, Stage, has_more};
 use crate::engine::{Op, Session, Token};
 use crate::get::source::Reading;
 use crate::sink::Sink;
@@ -23,10 +23,16 @@ impl Job {
     /// Goes on with a file that is open, and read to us without being asked for more; gives how
     /// many bytes of it are here.
     pub(in crate::get) fn adopt(&mut self, reading: Reading) -> u64 {
+        let is_spoiled = reading.is_spoiled();
         if let Some(part) = self.parts.first_mut() {
             (part.handle, part.asked) = (reading.handle, true);
         }
-        self.opened();
+        if is_spoiled {
+            // Without a reason to touch the target.
+            self.stage = Stage::Reading;
+        } else {
+            self.opened();
+        }
         self.closes_early = false;
         let asked = Token::new(0, Op::OpenRead);
         self.next = u64::MAX;
@@ -39,7 +45,7 @@ impl Job {
         if reading.is_odd {
             self.fail_as_odd();
         }
-        if self.error.is_none() {
+        if self.error.is_none() && !is_spoiled {
             for piece in &reading.pieces {
                 self.data(asked, 0, piece);
             }

@@ -146,13 +146,17 @@ fn who_may_not_open_or_read_may_not_by_this_either() {
     let scratch = Scratch::new();
     fs::write(scratch.join("file"), "content").unwrap();
     let place = || Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
-    for denied in ["open", "read", "open-read"] {
+    let parts = ["open", "read", "stat", "fstat", "cancel", "open-read"];
+    fs::create_dir(scratch.join("folder")).unwrap();
+    for denied in parts {
         let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
         let mut client = Client::new(place(), permits);
-        assert_eq!(client.refused(b"file"), Code::PERMISSION_DENIED, "{denied}");
+        for path in [b"file".as_slice(), b"folder", b"/dev/null", b"none"] {
+            assert_eq!(client.refused(path), Code::PERMISSION_DENIED, "{denied}");
+        }
         assert_eq!(client.serve.handles.len(), 0);
     }
-    let permits = Permits::new(false, Some(["open", "read", "open-read"]), []).unwrap();
+    let permits = Permits::new(false, Some(parts), []).unwrap();
     assert_eq!(
         Client::new(place(), permits).open_read(b"file", 4).bytes,
         b"cont"
