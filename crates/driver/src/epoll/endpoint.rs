@@ -174,7 +174,7 @@ pub(super) fn held_back(
 ) -> Option<Millis> {
     let ends = endpoints.values().filter_map(Attached::holds_back);
     ends.max()
-        .filter(|at| *at > now && !connection.awaits_life())
+        .filter(|at| *at > now && !connection.awaits_word())
 }
 
 /// An endpoint in the driver's care.

@@ -443,10 +443,11 @@ impl Connection {
         Some(event)
     }
 
-    /// The peer was asked for a sign of life, and none has been handed in.
+    /// The peer's next word must not be left unread: it was asked for a sign of life, or keys are
+    /// exchanged. Both end the connection where they take too long.
     #[must_use]
-    pub fn awaits_life(&self) -> bool {
-        self.alive.is_awaited()
+    pub fn awaits_word(&self) -> bool {
+        self.alive.is_awaited() || self.transport.is_exchanging()
     }
 
     /// When [`Connection::handle_timeout`] wants to be called.

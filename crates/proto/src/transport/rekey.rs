@@ -70,6 +70,11 @@ impl Transport {
         self.start_exchange()
     }
 
+    /// A key exchange is under way, and waits for the peer.
+    pub(crate) fn is_exchanging(&self) -> bool {
+        !matches!(self.kex, Kex::Idle)
+    }
+
     /// When time alone asks for something.
     pub(crate) fn deadline(&self) -> Option<Millis> {
         [self.exchange_deadline(), self.shed_deadline()]

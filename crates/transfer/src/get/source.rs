@@ -23,6 +23,11 @@ use crate::step::SMALL_BYTES;
 
 /// Most that is kept, bytes: with more the server is told to end, and the file goes as others do.
 const MOST_KEPT_BYTES: usize = 32 << 20;
+/// A piece that is shorter is copied: it would keep the packet that it came in, most of which may be
+/// something else.
+const WORTH_KEEPING_BYTES: usize = 16 << 10;
+/// What a piece takes besides its bytes.
+const PIECE_BYTES: usize = 128;
 
 /// The question. See the module's head.
 #[derive(Debug)]
@@ -140,8 +145,12 @@ impl Reading {
             return;
         }
         self.kept = self.kept.saturating_add(bytes.len());
-        self.pieces.push(bytes.clone());
-        if self.kept > MOST_KEPT_BYTES {
+        self.pieces.push(match bytes.len() {
+            ..WORTH_KEEPING_BYTES => Bytes::copy_from_slice(bytes),
+            _ => bytes.clone(),
+        });
+        let besides = self.pieces.len().saturating_mul(PIECE_BYTES);
+        if self.kept.saturating_add(besides) > MOST_KEPT_BYTES {
             self.give_up();
         }
     }
@@ -341,7 +350,7 @@ mod tests {
         let (mut session, mut reading) = asked();
         reading.reply(&mut session, &Reply::Extended(&opened(b"h")));
         let piece = Bytes::from(vec![0; 1 << 20]);
-        for _ in 0..MOST_KEPT_BYTES >> 20 {
+        for _ in 1..MOST_KEPT_BYTES >> 20 {
             reading.data(&piece);
             assert!(reading.is_wanted() && !reading.leave(&mut session));
         }
@@ -368,5 +377,23 @@ mod tests {
         reading.reply(&mut session, &Reply::Extended(&opened(b"h")));
         assert_eq!(session.open_requests(), before + 2);
         assert!(reading.handle.is_none());
+    }
+
+    #[test]
+    fn a_short_piece_does_not_keep_the_packet_that_it_came_in() {
+        let mut reading = Reading::new(b"file".to_vec(), 1);
+        reading.handle = Some(b"handle".to_vec());
+        let packet = Bytes::from(vec![7; 64 << 10]);
+        reading.data(&packet.slice(..1));
+        assert!(packet.is_unique());
+        reading.data(&packet.slice(1..));
+        assert!(!packet.is_unique());
+        assert_eq!(reading.pieces.concat(), packet);
+        // However little each brings, they are not kept without end.
+        while reading.is_wanted() {
+            reading.data(&packet.slice(..1));
+            assert!(reading.pieces.len() <= MOST_KEPT_BYTES / PIECE_BYTES);
+        }
+        assert!(reading.pieces.is_empty());
     }
 }

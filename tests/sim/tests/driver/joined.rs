@@ -14,6 +14,8 @@ const STEP: u64 = u64::MAX;
 const WATCHDOG: u64 = u64::MAX - 1;
 /// Far longer than any test is without a byte, milliseconds.
 const WATCHDOG_MS: u64 = 60_000;
+/// How often it is wound up while bytes move.
+const MOST_REWINDS: u32 = 10;
 
 /// One end.
 pub struct End {
@@ -28,6 +30,7 @@ impl End {
     /// When nothing comes, or the connection fails.
     pub fn next(&mut self) -> Notice {
         let mut moved = self.watch();
+        let mut patience = MOST_REWINDS;
         loop {
             let notice = self.driver.next().expect("a connection at work");
             match notice {
@@ -35,6 +38,8 @@ impl End {
                 Notice::Timer { token: WATCHDOG } => {
                     let before = std::mem::replace(&mut moved, self.watch());
                     assert_ne!(moved, before, "nothing happens any more");
+                    patience -= 1;
+                    assert!(patience > 0, "bytes move, and nothing comes of it");
                 }
                 Notice::Event(Event::KeysChanged { .. }) => {}
                 notice => {
