@@ -332,7 +332,15 @@ pub fn test(couple: &Couple, check: Check) {
         "{} have nothing in common: {common:?}",
         couple.name()
     );
-    let tally = run(couple, &common, &suites, check, 2, &|_| ());
+    let again = || run(couple, &common, &suites, check, 2, &|_| ());
+    let mut tally = again();
+    // Once in 30 to 60 connections whose keys are changed each MiB, dbclient 2022.83 stands still
+    // behind its last exchange, with all bytes there and nothing on its way. Why is not known.
+    let stands_still = |line: &String| line.contains("still running after");
+    if couple.name().starts_with("dbclient") && tally.failures.iter().any(stands_still) {
+        eprintln!("{}: stood still, and is tried once more", couple.name());
+        tally = again();
+    }
     let mut failures = Failures::new();
     for line in tally.failures {
         failures.add(line);
