@@ -35,12 +35,12 @@ pub trait Endpoint: Send + Any {
     /// Those of [`Line`]'s methods, which end the connection.
     fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error>;
 
-    /// So much has come and is not used that nothing more should be read for now: the peer is held
-    /// back by the socket. With it all other channels of the connection wait, so it is for an
-    /// endpoint that has the connection to itself. Asked behind [`Endpoint::work`]; heeded while the
-    /// endpoint goes on to use what it has.
-    fn is_full(&self) -> bool {
-        false
+    /// Bytes that it may have received and not consumed while more is read. With as many the peer is
+    /// held back by the socket, and all other channels of the connection wait with it: so fewer than
+    /// the window allows are for an endpoint that has the connection to itself. Heeded behind
+    /// [`Endpoint::work`], while the endpoint goes on to use what it has.
+    fn most_held(&self) -> usize {
+        usize::MAX
     }
 }
 
@@ -276,7 +276,7 @@ impl Attached {
         self.busy = progress == Progress::Busy;
         self.ended = progress == Progress::Ended;
         self.full_since = match self.full_since {
-            _ if !self.endpoint.is_full() => None,
+            _ if self.held < self.endpoint.most_held() => None,
             since @ Some(_) if consumed == 0 => since,
             _ => Some(now),
         };

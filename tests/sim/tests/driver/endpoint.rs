@@ -196,8 +196,8 @@ impl Endpoint for Keeper {
         Ok(Progress::Waiting)
     }
 
-    fn is_full(&self) -> bool {
-        self.held >= self.most
+    fn most_held(&self) -> usize {
+        self.most
     }
 }
 

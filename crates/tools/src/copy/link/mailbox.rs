@@ -411,7 +411,6 @@ impl LocalEnd for Local {
             arrived: Vec::new(),
             outgoing: VecDeque::new(),
             errors: 0,
-            held: 0,
             most_held: (HELD_BYTES / self.0.of.max(1)).max(LEAST_HELD_BYTES),
         })
     }
@@ -508,8 +507,7 @@ struct MailboxEndpoint {
     outgoing: VecDeque<PacketBuf>,
     /// Bytes of the server's errors that were shown.
     errors: usize,
-    /// Bytes that came and that the engine has not used.
-    held: usize,
+    /// Bytes that wait for the engine while more is read.
     most_held: usize,
 }
 
@@ -527,10 +525,7 @@ impl MailboxEndpoint {
 impl Endpoint for MailboxEndpoint {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match stream {
-            Stream::Data => {
-                self.held += data.len();
-                self.arrived.push(data);
-            }
+            Stream::Data => self.arrived.push(data),
             Stream::Stderr => {
                 // What cannot be shown is lost, as with a standard error that is closed.
                 let _ = sys::io::write_all(sys::io::stderr(), &data);
@@ -547,7 +542,6 @@ impl Endpoint for MailboxEndpoint {
         state.rung = false;
         let mut rings = self.hand_over(&mut state);
         let used = std::mem::take(&mut state.used);
-        self.held = self.held.saturating_sub(used);
         self.outgoing.append(&mut state.outgoing);
         let wish = state.wish;
         if state.max_data == 0 && state.begun {
@@ -592,8 +586,8 @@ impl Endpoint for MailboxEndpoint {
         })
     }
 
-    fn is_full(&self) -> bool {
-        self.held >= self.most_held
+    fn most_held(&self) -> usize {
+        self.most_held
     }
 }
 
