@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A running server and the files around it; both go away in the end.
 struct Real {
@@ -31,23 +31,6 @@ fn keygen(path: &Path, kind: &str) {
     let mut command = Command::new("/usr/bin/ssh-keygen");
     command.args(["-q", "-t", kind, "-N", "", "-f"]).arg(path);
     assert!(command.status().expect("ssh-keygen").success());
-}
-
-/// A port that was free a moment ago, each one once, from below those that the kernel gives to
-/// connections on their way out.
-fn free_port() -> u16 {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(97);
-    let mut ports = std::iter::repeat_with(|| {
-        let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
-        u16::try_from(10_000 + turn % 20_000).expect("a port")
-    });
-    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    ports
-        .by_ref()
-        .take(20_000)
-        .find(is_free)
-        .expect("a free port")
 }
 
 impl Real {
@@ -82,7 +65,8 @@ impl Real {
             config.replace("{here}", &here.to_string())
         );
         fs::write(&file, text).expect("a file");
-        let port = free_port().to_string();
+        let port = sys::socket::free_port(Ipv4Addr::LOCALHOST.into()).expect("a port");
+        let port = port.to_string();
         let mut listener = Command::new(binary)
             .args(["sshd", "-D", "-e", "-p", &port, "-f"])
             .arg(&file)

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+pub use sys::socket::is_listening;
 
 /// The names of all scratch directories begin with this; the process id and a number follow.
 const PREFIX: &str = "fulmar-interop-";
@@ -103,43 +105,13 @@ fn remove_left_over() {
     }
 }
 
-/// A loopback port that nobody listened on a moment ago. Each is given once, and from below those
-/// that the kernel gives to connections on their way out: between this and the server's own bind
-/// nobody else takes it.
+/// A loopback port for a server ([`sys::socket::free_port`]).
 ///
 /// # Panics
 /// When none can be had.
 #[must_use]
 pub fn free_port() -> u16 {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 20_000;
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(97);
-    (0..COUNT)
-        .find_map(|_| {
-            let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
-            let port = u16::try_from(FIRST + turn % COUNT).ok()?;
-            TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
-        })
-        .expect("a free port")
-}
-
-/// Whether somebody listens on `port`; asks the kernel's table, so that a server that counts
-/// connections sees none.
-#[must_use]
-pub fn is_listening(port: u16) -> bool {
-    let wanted = format!(":{port:04X}");
-    // Those of this thread, which may have a network of its own.
-    ["tcp", "tcp6"].iter().any(|table| {
-        fs::read_to_string(format!("/proc/thread-self/net/{table}")).is_ok_and(|text| {
-            text.lines().skip(1).any(|line| {
-                let mut fields = line.split_ascii_whitespace().skip(1);
-                let local = fields.next().unwrap_or("");
-                let state = fields.nth(1).unwrap_or("");
-                local.ends_with(&wanted) && state == "0A"
-            })
-        })
-    })
+    sys::socket::free_port(Ipv4Addr::LOCALHOST.into()).expect("a free port")
 }
 
 /// Asks `condition` until it holds; whether it did before `limit` was over.

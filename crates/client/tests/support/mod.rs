@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -180,7 +180,7 @@ impl Server {
                 .unwrap();
             // Until it listens or, if somebody else took the port, ends.
             while child.try_wait().unwrap().is_none() {
-                if is_listening(port) {
+                if sys::socket::is_listening(port) {
                     return Self { port, child };
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -190,35 +190,9 @@ impl Server {
     }
 }
 
-/// A loopback port that nobody listens on. Each is given once, and from below those that the
-/// kernel gives to connections on their way out and to listeners that ask for any: no other test
-/// takes it.
+/// A loopback port that nobody listens on, and that no other test is given.
 pub fn free_port() -> u16 {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 20_000;
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(97);
-    (0..COUNT)
-        .find_map(|_| {
-            let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
-            let port = u16::try_from(FIRST + turn % COUNT).ok()?;
-            TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
-        })
-        .expect("a free port")
-}
-
-/// Whether somebody listens on `port`. The kernel's table is asked: trying to connect to a port of
-/// the kernel's own range until it works may end in a connection of the socket with itself.
-fn is_listening(port: u16) -> bool {
-    /// The state LISTEN.
-    const LISTEN: &str = "0A";
-    let wanted = format!(":{port:04X}");
-    let table = fs::read_to_string("/proc/net/tcp").unwrap();
-    table.lines().skip(1).any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let local = words.next();
-        local.is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some(LISTEN)
-    })
+    sys::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap()
 }
 
 impl Drop for Server {

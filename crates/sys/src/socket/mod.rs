@@ -4,6 +4,7 @@
 //! [`local`], names and addresses in [`resolve`]. Racing several addresses
 //! (RFC 8305) is the client's.
 
+pub mod listening;
 pub mod local;
 pub mod options;
 pub mod resolve;
@@ -19,6 +20,7 @@ use rustix::net::{
     AddressFamily, Protocol, Shutdown, SocketAddrAny, SocketFlags, SocketType, ipproto, sockopt,
 };
 
+pub use listening::{free_port, is_listening, is_listening_in};
 pub use local::{
     MAX_FDS, PeerCredentials, Received, peer_credentials, recv_with_fds, send_with_fds,
     seqpacket_pair, stream_pair,

@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Place;
@@ -16,22 +15,6 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(5);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(2);
-
-/// A port of `address` that is free now, each one once, and from below those that the kernel gives
-/// to connections on their way out: until the server binds it nobody else takes it.
-pub(super) fn free_port(address: IpAddr) -> io::Result<u16> {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 20_000;
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(97);
-    (0..COUNT)
-        .find_map(|_| {
-            let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
-            let port = u16::try_from(FIRST + turn % COUNT).ok()?;
-            TcpListener::bind((address, port)).ok().map(|_| port)
-        })
-        .ok_or_else(|| io::Error::other(format!("no free port on {address}")))
-}
 
 /// What a server has cost.
 #[derive(Debug, Clone, Copy, Default)]
@@ -130,25 +113,11 @@ fn own_cpu_time(pid: u32) -> Duration {
 /// Whether something listens on `address` in the network of `pid`. The kernel is asked, not the
 /// server: a connection would cost it CPU time that is measured.
 fn listens(pid: u32, address: SocketAddr) -> bool {
-    let IpAddr::V4(v4) = address.ip() else {
-        return TcpStream::connect(address).is_ok();
+    let told = match address {
+        SocketAddr::V4(address) => sys::socket::is_listening_in(pid, address).ok(),
+        SocketAddr::V6(_) => None,
     };
-    match fs::read_to_string(format!("/proc/{pid}/net/tcp")) {
-        Ok(table) => has_listener(&table, v4.octets(), address.port()),
-        Err(_) => TcpStream::connect(address).is_ok(),
-    }
-}
-
-/// Whether the text of `/proc/net/tcp` holds a listener on this address.
-fn has_listener(table: &str, octets: [u8; 4], port: u16) -> bool {
-    /// The state LISTEN.
-    const LISTEN: &str = "0A";
-    let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(octets));
-    table.lines().any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let local = words.next();
-        local == Some(&wanted) && words.nth(1) == Some(LISTEN)
-    })
+    told.unwrap_or_else(|| TcpStream::connect(address).is_ok())
 }
 
 /// Whether this is a process of our server that waits for a connection to come (PreauthSpares).
@@ -205,23 +174,6 @@ fn processes() -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_listener_is_seen_in_the_kernels_table() {
-        let table = "  sl  local_address rem_address   st\n\
-                     0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000\n\
-                     1: 0100007F:1F91 0100007F:D431 01 00000000:00000000 00:00000000\n";
-        if cfg!(target_endian = "little") {
-            assert!(has_listener(table, [127, 0, 0, 1], 8080));
-        }
-        assert!(!has_listener(table, [127, 0, 0, 1], 8081));
-        assert!(!has_listener(table, [127, 0, 0, 2], 8080));
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        assert!(listens(std::process::id(), address));
-        drop(listener);
-        assert!(!listens(std::process::id(), address));
-    }
 
     #[test]
     fn a_tree_holds_children_of_children() {

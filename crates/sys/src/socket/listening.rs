@@ -1,0 +1,101 @@
+//! Where servers listen: ports that are free, and what the kernel's table tells.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddrV4, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A port of `address` that nobody listens on. Each is given once by this process, and from below
+/// those that the kernel gives to connections on their way out and to listeners that ask for any:
+/// until a server binds it nobody else takes it.
+///
+/// # Errors
+/// When there is none.
+pub fn free_port(address: IpAddr) -> io::Result<u16> {
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(97);
+    (0..COUNT)
+        .find_map(|_| {
+            let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+            let port = u16::try_from(FIRST + turn % COUNT).ok()?;
+            TcpListener::bind((address, port)).ok().map(|_| port)
+        })
+        .ok_or_else(|| io::Error::other(format!("no free port on {address}")))
+}
+
+/// Whether somebody listens on `port` at any address of this thread's network. The kernel's table is
+/// asked: a server that counts connections sees none, and nobody is connected with itself, as whoever
+/// tries a port of the kernel's own range for long may be.
+#[must_use]
+pub fn is_listening(port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    ["tcp", "tcp6"].iter().any(|table| {
+        fs::read_to_string(format!("/proc/thread-self/net/{table}"))
+            .is_ok_and(|table| listeners(&table).any(|local| local.ends_with(&wanted)))
+    })
+}
+
+/// Whether somebody listens on this address in the network of the process `pid`.
+///
+/// # Errors
+/// When its table cannot be read.
+pub fn is_listening_in(pid: u32, address: SocketAddrV4) -> io::Result<bool> {
+    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp"))?;
+    Ok(has_listener(&table, address))
+}
+
+/// Whether the text of `/proc/net/tcp` holds a listener on this address.
+fn has_listener(table: &str, address: SocketAddrV4) -> bool {
+    let octets = u32::from_ne_bytes(address.ip().octets());
+    let wanted = format!("{octets:08X}:{:04X}", address.port());
+    listeners(table).any(|local| local == wanted)
+}
+
+/// The local addresses in the text of `/proc/net/tcp` or `tcp6` that are listened on, as they stand
+/// there.
+fn listeners(table: &str) -> impl Iterator<Item = &str> {
+    /// The state LISTEN.
+    const LISTEN: &str = "0A";
+    table.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let local = words.next()?;
+        (words.nth(1) == Some(LISTEN)).then_some(local)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    #[test]
+    fn a_listener_is_seen_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st\n\
+                     0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000\n\
+                     1: 0100007F:1F91 0100007F:D431 01 00000000:00000000 00:00000000\n";
+        let at = |octets: [u8; 4], port| SocketAddrV4::new(octets.into(), port);
+        if cfg!(target_endian = "little") {
+            assert!(has_listener(table, at([127, 0, 0, 1], 8080)));
+        }
+        assert!(!has_listener(table, at([127, 0, 0, 1], 8081)));
+        assert!(!has_listener(table, at([127, 0, 0, 2], 8080)));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(address) = listener.local_addr().unwrap() else {
+            panic!("another family");
+        };
+        let listens = || is_listening_in(std::process::id(), address).unwrap();
+        assert!(listens() && is_listening(address.port()));
+        drop(listener);
+        assert!(!listens());
+    }
+
+    #[test]
+    fn a_port_is_given_once() {
+        let port = || free_port(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let (one, other) = (port(), port());
+        assert!(one != other && !is_listening(one) && !is_listening(other));
+    }
+}
