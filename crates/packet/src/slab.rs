@@ -4,7 +4,8 @@
 //! A payload that someone keeps pins its whole slab, so how many slabs may be pinned is bounded:
 //! at [`MAX_RETIRED`] the slab turns *scarce*, and packets are then detached, that is copied
 //! into memory of their own size when they are kept. A stopped reader costs the connection
-//! `(MAX_RETIRED + 1)` slabs and the bytes of its window, whatever sizes the peer chooses.
+//! `(MAX_RETIRED + 1)` slabs and the bytes of its window, whatever sizes the peer chooses; one that
+//! says that it [keeps](Slab::keep) more while it works costs that instead.
 
 use alloc::vec::Vec;
 
@@ -23,6 +24,13 @@ const LAST_READ_BYTES: usize = 64 * 1024;
 
 /// Slabs that may be pinned by kept payloads beside the present one.
 const MAX_RETIRED: usize = 8;
+
+/// What a slab holds of bulk data at least: it ends where a packet does.
+const FILLED_BYTES: usize = SLAB_BYTES - 64 * 1024;
+
+/// Slabs that are pinned in part where a reader keeps many bytes of bulk data: the one that it works
+/// on, and the one that was filled last.
+const PARTLY_PINNED: usize = 2;
 
 /// Where packets will end in what is read next, as far as can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +58,8 @@ pub(crate) struct Slab {
     /// Former slabs: their packets may still be out.
     retired: Vec<BytesMut>,
     scarce: bool,
+    /// Slabs that may be pinned beyond [`MAX_RETIRED`].
+    more_retired: usize,
     /// A slab has been filled since memory was last given back.
     spread: bool,
     #[cfg(test)]
@@ -83,6 +93,17 @@ impl Slab {
             most = self.spare();
         }
         (&mut self.current, most)
+    }
+
+    /// A reader keeps so many bytes of bulk data for as long as it needs to use them, and they are
+    /// to stay where they are.
+    pub(crate) fn keep(&mut self, bytes: usize) {
+        let slabs = bytes.div_ceil(FILLED_BYTES).saturating_add(PARTLY_PINNED);
+        self.more_retired = slabs.saturating_sub(MAX_RETIRED);
+    }
+
+    fn most_retired(&self) -> usize {
+        MAX_RETIRED + self.more_retired
     }
 
     /// Bytes moved to where there was room behind them.
@@ -136,7 +157,7 @@ impl Slab {
     /// pin stay counted.
     pub(crate) fn shed(&mut self) {
         self.retired.retain_mut(|slab| !reclaim(slab));
-        self.scarce = self.retired.len() >= MAX_RETIRED;
+        self.scarce = self.retired.len() >= self.most_retired();
         if self.current.is_empty() && reclaim(&mut self.current) {
             self.current = BytesMut::new();
         }
@@ -166,13 +187,14 @@ impl Slab {
         former.clear();
         if former.capacity() > 0 {
             self.spread = true;
-            if self.retired.len() < MAX_RETIRED {
+            if self.retired.len() < self.most_retired() {
                 self.retired.push(former);
             }
         }
         // Not scarce means that the next switch finds a place: a retired slab that is free
         // stays free, as no packet is cut from it.
-        self.scarce = self.retired.len() >= MAX_RETIRED && !self.retired.iter_mut().any(reclaim);
+        self.scarce =
+            self.retired.len() >= self.most_retired() && !self.retired.iter_mut().any(reclaim);
     }
 }
 

@@ -115,6 +115,12 @@ impl Splitter {
         self.slab.shed();
     }
 
+    /// A reader keeps so many bytes of bulk data while it works on them: up to there no packet is
+    /// copied to free the memory beside it.
+    pub fn keep(&mut self, bytes: usize) {
+        self.slab.keep(bytes);
+    }
+
     /// Takes in bytes that were read elsewhere.
     pub fn handle_bytes(&mut self, bytes: &[u8]) {
         self.slab.receive_buffer().extend_from_slice(bytes);

@@ -85,6 +85,12 @@ impl Line<'_> {
         self.connection.channel_max_data(self.channel)
     }
 
+    /// The window that the peer has, bytes: what is on its way and what was not consumed.
+    #[must_use]
+    pub fn window(&self) -> usize {
+        self.connection.channel_window(self.channel)
+    }
+
     /// The channel can still carry what we send.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -192,7 +198,12 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    pub(super) fn new(endpoint: Box<dyn Endpoint>) -> Self {
+    pub(super) fn new(endpoint: Box<dyn Endpoint>, connection: &mut Connection) -> Self {
+        // One without a limit of its own has the window's, and no claim to memory besides.
+        connection.keep(match endpoint.most_held() {
+            usize::MAX => 0,
+            most => most,
+        });
         Self {
             endpoint,
             due: true,

@@ -378,12 +378,12 @@ impl Driver {
         self.sinks.contains_key(&(channel, stream))
     }
 
-    /// Lets `endpoint` use what arrives on the channel, and send. Where it is attached, sinks of
-    /// the channel get nothing. When it is done comes [`Notice::EndpointEnded`]. To be detached
-    /// when the channel is closed, at the latest: its number may then be another's.
+    /// Lets `endpoint` use what arrives on the channel, in place of its sinks, and send. When it is done
+    /// comes [`Notice::EndpointEnded`]. To be detached with the channel: its number may be used again.
     pub fn attach_endpoint(&mut self, channel: ChannelId, endpoint: Box<dyn Endpoint>) {
         drop(self.detach_endpoint(channel));
-        self.endpoints.insert(channel, Attached::new(endpoint));
+        self.endpoints
+            .insert(channel, Attached::new(endpoint, &mut self.connection));
     }
 
     /// Takes an endpoint away. What it has not consumed counts as consumed.

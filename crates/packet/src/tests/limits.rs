@@ -87,6 +87,36 @@ fn the_receive_buffer_always_has_room_for_a_read() {
     );
 }
 
+/// What is kept stays where it came up to what its reader said, and is copied from there on.
+#[test]
+fn a_reader_has_its_bytes_where_they_came_as_far_as_it_said() {
+    const PACKET_BYTES: usize = 32 * 1024;
+    let until_copied = |said: Option<usize>| {
+        let (mut sequencer, mut splitter) = ends(sample_suites()[1]);
+        if let Some(bytes) = said {
+            splitter.keep(bytes);
+        }
+        let mut kept = Vec::new();
+        loop {
+            let (buffer, _) = splitter.receive_room();
+            buffer.extend_from_slice(&seal(&mut sequencer, &vec![5; PACKET_BYTES]));
+            let job = splitter.next().unwrap().unwrap();
+            if job.detach {
+                return kept.len() * PACKET_BYTES;
+            }
+            kept.push(job.run().unwrap().into_payload());
+            assert!(kept.len() < 2000, "it is never copied");
+        }
+    };
+    let unsaid = until_copied(None);
+    assert!((3 << 20..6 << 20).contains(&unsaid), "{unsaid}");
+    assert_eq!(until_copied(Some(1 << 20)), unsaid);
+    for said in [8 << 20, 20 << 20] {
+        let kept = until_copied(Some(said));
+        assert!((said..said + (4 << 20)).contains(&kept), "{said}: {kept}");
+    }
+}
+
 /// A socket that always has more than is asked for, and one whose reads end anywhere.
 #[test]
 fn slabs_end_where_bulk_packets_do() {

@@ -430,6 +430,14 @@ impl Channels {
         }
     }
 
+    /// The window that the peer has; 0 without a channel.
+    pub(crate) fn window(&self, id: ChannelId) -> usize {
+        match self.slots.get(index(id)) {
+            Some(Some(channel)) => channel.receive.size(),
+            _ => 0,
+        }
+    }
+
     pub(crate) fn max_data(&self, transport: &Transport, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {
             Some(Some(channel)) => channel.send.max_data(transport.most_data()),

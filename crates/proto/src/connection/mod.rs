@@ -240,6 +240,11 @@ impl Connection {
         self.transport.splitter.receive_room()
     }
 
+    /// What has the connection to itself keeps so many bytes while it works on them; 0 for nothing.
+    pub fn keep(&mut self, bytes: usize) {
+        self.transport.splitter.keep(bytes);
+    }
+
     /// Bytes were added to the receive buffer.
     ///
     /// # Errors
@@ -836,6 +841,12 @@ impl Connection {
     #[must_use]
     pub fn channel_max_data(&self, channel: ChannelId) -> usize {
         self.channels.max_data(&self.transport, channel)
+    }
+
+    /// Bytes that the peer may have on their way to us, or here and not consumed.
+    #[must_use]
+    pub fn channel_window(&self, channel: ChannelId) -> usize {
+        self.channels.window(channel)
     }
 
     /// Sends the payload of `buf` as data, without copying it.

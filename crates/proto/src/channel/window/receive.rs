@@ -78,6 +78,11 @@ impl ReceiveWindow {
         self.max_data
     }
 
+    /// What may be on its way or queued, bytes.
+    pub(crate) fn size(&self) -> usize {
+        usize::try_from(self.size).unwrap_or(usize::MAX)
+    }
+
     /// What it stands for in [`Memory`].
     fn lease(&self) -> u64 {
         let queued = u64::from(self.queued);

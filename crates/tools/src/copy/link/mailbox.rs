@@ -24,10 +24,15 @@ use sys::epoll::EventFd;
 
 /// Bytes that wait to go out before the engine is held back: more than leave at once.
 const QUEUED_BYTES: usize = 2 << 20;
-/// Bytes that the engine has used before the connection is woken to hear of it. Less than the
-/// smallest window, so that a peer always hears of a window that has gone.
+/// Bytes that the engine has used before the connection is woken to hear of it, and before the engine
+/// sleeps. That is less than a quarter of the smallest window: a peer hears of a window that has gone.
 const TELL_BYTES: usize = 256 << 10;
 const TELL_BEFORE_SLEEP_BYTES: usize = 16 << 10;
+/// The parts of a large window that are as much, and the most, bytes: the peer is told when it has
+/// used a quarter, and each word wakes a thread.
+const TELL_OF_WINDOW: usize = 8;
+const TELL_BEFORE_SLEEP_OF_WINDOW: usize = 128;
+const MOST_TELL_BYTES: usize = 1 << 20;
 /// Bytes that have come on all connections of a copy and that the engine has not used, up to which
 /// more is read; and the least of one connection. It is what a cache holds, and no more: bytes that
 /// wait in the kernel cost nothing besides, and bridge a round trip as well.
@@ -161,6 +166,8 @@ struct State {
     arrived: Vec<Bytes>,
     /// Bytes that the engine has used, and the endpoint has not heard of.
     used: usize,
+    /// The peer's window when the endpoint looked last, bytes.
+    window: usize,
     /// The endpoint was woken and has not looked yet.
     rung: bool,
     /// What it waits for is the peer's window: more to send is no news.
@@ -202,6 +209,7 @@ impl Mailbox {
                 spare: Vec::new(),
                 arrived: Vec::new(),
                 used: 0,
+                window: 0,
                 rung: false,
                 blocked: false,
                 reads_on: false,
@@ -318,7 +326,8 @@ impl Mailbox {
     pub(super) fn used(&self, bytes: usize) {
         let mut state = locked(&self.state);
         state.used += bytes;
-        if state.used >= TELL_BYTES {
+        let part = state.window / TELL_OF_WINDOW;
+        if state.used >= part.clamp(TELL_BYTES, MOST_TELL_BYTES) {
             self.wake(state);
         }
     }
@@ -326,7 +335,8 @@ impl Mailbox {
     /// The engine has nothing more to do: what was used must not be left untold.
     pub(super) fn sleeps(&self) {
         let state = locked(&self.state);
-        if state.used >= TELL_BEFORE_SLEEP_BYTES {
+        let part = state.window / TELL_BEFORE_SLEEP_OF_WINDOW;
+        if state.used >= part.clamp(TELL_BEFORE_SLEEP_BYTES, MOST_TELL_BYTES) {
             self.wake(state);
         }
     }
@@ -566,6 +576,7 @@ impl Endpoint for MailboxEndpoint {
         };
         let mut state = locked(&mailbox.state);
         state.queued -= sent.min(state.queued);
+        state.window = line.window();
         state.blocked = !self.outgoing.is_empty();
         rings |= was_full && state.queued < QUEUED_BYTES;
         // What was queued while this was still blocked has woken nobody.
@@ -678,6 +689,33 @@ mod tests {
             !mailbox.to_endpoint.drain().unwrap(),
             "it was woken already"
         );
+    }
+
+    #[test]
+    fn of_a_large_window_larger_pieces_are_told() {
+        let mailbox = mailbox(Questions::Free);
+        for (window, before_sleep, told) in [
+            (2 << 20, 16 << 10, 256 << 10),
+            (4 << 20, 32 << 10, 512 << 10),
+            (1 << 30, 1 << 20, 1 << 20),
+        ] {
+            let mut state = locked(&mailbox.state);
+            (state.window, state.used, state.rung) = (window, 0, false);
+            drop(state);
+            mailbox.used(before_sleep - 1);
+            mailbox.sleeps();
+            assert!(!mailbox.to_endpoint.drain().unwrap(), "{window}");
+            mailbox.used(1);
+            mailbox.sleeps();
+            assert!(mailbox.to_endpoint.drain().unwrap(), "{window}");
+            let mut state = locked(&mailbox.state);
+            (state.used, state.rung) = (0, false);
+            drop(state);
+            mailbox.used(told - 1);
+            assert!(!mailbox.to_endpoint.drain().unwrap(), "{window}");
+            mailbox.used(1);
+            assert!(mailbox.to_endpoint.drain().unwrap(), "{window}");
+        }
     }
 
     /// INIT and two words behind it, as the engine writes them for a server that reads on.
