@@ -27,7 +27,7 @@ pub use local::{
 };
 pub use options::{
     TcpInfo, set_fastopen_queue, set_keepalive, set_nodelay, set_notsent_lowat, set_quickack,
-    set_tos, tcp_info, unacked_bytes, unpace_loopback,
+    set_tos, tcp_info, unacked_bytes, unpace_loopback, widen_receive_window,
 };
 pub use resolve::{
     Family, ResolveError, Resolved, host_name, literal, resolve, reverse_confirmed, reverse_name,

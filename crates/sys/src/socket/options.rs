@@ -163,6 +163,26 @@ pub(super) fn bind_to_interface(fd: impl AsFd, interface: &str) -> io::Result<()
     Ok(())
 }
 
+/// Makes room for a TCP receive window of so many bytes, or of half of `net.ipv4.tcp_rmem`'s most
+/// where that is less; a window that is as large stays, and goes on to follow the path.
+///
+/// For each byte of its window the kernel sets aside what the first full segment of the connection
+/// took. In a login that is a segment alone, with a buffer of twice its length or more, where those
+/// of bulk data come many in one: the window then ends at a third of the memory that it may have.
+/// Who waits for many bytes at once (`SO_RCVLOWAT`, tcp_set_rcvlowat) is given the room for them,
+/// and keeps it: by the kernel's count that may be more than `tcp_rmem`'s most, where it takes a byte
+/// for three, and so it is meant. A kernel before 4.18 changes nothing.
+///
+/// # Errors
+/// The kernel's error; harmless to ignore.
+pub fn widen_receive_window(fd: impl AsFd, bytes: u32) -> io::Result<()> {
+    let fd = fd.as_fd();
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)?;
+    // What has come in between wakes its reader now.
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
+}
+
 fn set_int(fd: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: pointer and length describe a live i32, which the kernel only reads.
     check(unsafe {

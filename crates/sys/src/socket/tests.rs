@@ -39,6 +39,26 @@ fn a_connection_is_nodelay_nonblocking_and_cloexec_on_both_ends() {
 }
 
 #[test]
+fn a_receive_window_is_widened_and_a_single_byte_still_wakes() {
+    // Half of the third figure is the most.
+    let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
+    let most: usize = limits.split_whitespace().nth(2).unwrap().parse().unwrap();
+    let wanted = (1 << 20).min(most / 2);
+    let (client, server) = connected();
+    let room = |fd: &OwnedFd| sockopt::socket_recv_buffer_size(fd).unwrap();
+    let before = room(&server);
+    widen_receive_window(&server, u32::try_from(wanted).unwrap()).unwrap();
+    assert!(room(&server) >= wanted.max(before), "{}", room(&server));
+    // A smaller one takes nothing away.
+    let wide = room(&server);
+    widen_receive_window(&server, 65_536).unwrap();
+    assert_eq!(room(&server), wide);
+    crate::io::write_all(&client, b"1").unwrap();
+    crate::io::wait_readable(&server, None).unwrap();
+    assert_eq!(crate::io::bytes_available(&server).unwrap(), 1);
+}
+
+#[test]
 fn the_end_of_the_other_side_is_seen_behind_what_it_said() {
     let (client, server) = connected();
     assert!(!peer_has_ended(&server).unwrap());
