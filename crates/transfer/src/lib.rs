@@ -21,6 +21,7 @@ pub mod put;
 pub mod relay;
 pub mod remote;
 pub mod report;
+mod room;
 pub mod scp;
 #[cfg(test)]
 mod scratch;

@@ -10,10 +10,20 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// In memory, where this machine has such a folder.
+    pub(crate) fn in_memory() -> Option<Self> {
+        let memory = Path::new("/dev/shm");
+        memory.is_dir().then(|| Self::within(memory))
+    }
+
+    fn within(folder: &Path) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fulmar-transfer-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = folder.join(name);
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).expect("a folder for temporary files");
         Self(path)

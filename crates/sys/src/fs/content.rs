@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 
-use rustix::fs::{Mode, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, SeekFrom};
 use rustix::io::Errno;
 
 use super::info::{self, FileSystem, Info, Time};
@@ -153,4 +153,43 @@ pub fn next_data(fd: impl AsFd, offset: u64) -> io::Result<Option<u64>> {
 /// The kernel's error.
 pub fn next_hole(fd: impl AsFd, offset: u64) -> io::Result<u64> {
     Ok(rustix::fs::seek(fd, SeekFrom::Hole(offset))?)
+}
+
+/// What a file system does with room that is [set aside](set_aside) for what is not written yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// It notes extents: many gibibytes cost next to nothing, and writing into them costs less.
+    Extents,
+    /// It takes pages of memory: half of what writing costs is done then, and not later.
+    Pages,
+    /// Something else, or nobody knows.
+    Other,
+}
+
+/// What the file's system does with room that is set aside.
+///
+/// # Errors
+/// The kernel's error.
+pub fn keeping(fd: impl AsFd) -> io::Result<Keeping> {
+    // statfs(2); ext2 and ext3 have ext4's, and say that they cannot.
+    const EXT4: u32 = 0xEF53;
+    const XFS: u32 = 0x5846_5342;
+    const TMPFS: u32 = 0x0102_1994;
+    let kind = rustix::fs::fstatfs(fd)?.f_type;
+    // Its width is the machine's.
+    Ok(match u32::try_from(kind) {
+        Ok(EXT4 | XFS) => Keeping::Extents,
+        Ok(TMPFS) => Keeping::Pages,
+        _ => Keeping::Other,
+    })
+}
+
+/// Sets room aside for `len` bytes at `offset`, where nothing was written; the file's length stays,
+/// and whoever reads it sees none of it. Cutting the file, to its own length too, gives it back.
+///
+/// # Errors
+/// The kernel's error: `Unsupported` where the file system cannot, `StorageFull`.
+pub fn set_aside(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+    let fd = fd.as_fd();
+    retry(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len))
 }

@@ -242,6 +242,14 @@ pub trait Work {
         None
     }
 
+    /// There is something that is best done while nothing comes and nothing can be sent.
+    fn has_idle_work(&self) -> bool {
+        false
+    }
+
+    /// Does a little of it, no longer than half a millisecond.
+    fn work_idly(&mut self) {}
+
     /// Which local files it moves; none where nobody wants to know what it waits for.
     fn disk(&self) -> Option<Disk> {
         None
@@ -456,6 +464,7 @@ impl<T: Transport> Engine<T> {
                 _ => {}
             }
             let wakes_at = work.wakes_at();
+            let has_idle_work = work.has_idle_work();
             let wait = wakes_at.map_or(TURN, |at| {
                 at.saturating_duration_since(Instant::now()).min(TURN)
             });
@@ -470,8 +479,12 @@ impl<T: Transport> Engine<T> {
                 stopped: stopped.is_some(),
                 waited: Duration::ZERO,
             };
+            let wait = if has_idle_work { Duration::ZERO } else { wait };
             let moved = self.transport.turn(&mut pairing, wait)?;
             let waited = pairing.waited;
+            if has_idle_work && !moved {
+                work.work_idly();
+            }
             if let Some(meter) = &mut meter {
                 if !waited.is_zero() {
                     let sends = work.disk() == Some(Disk::Source);
@@ -493,7 +506,11 @@ impl<T: Transport> Engine<T> {
                 || self.sessions.iter().any(|session| {
                     !session.is_open() || session.open_requests() > 0 || session.has_output()
                 });
-            idle = if moved || waits { 0 } else { idle + 1 };
+            idle = if moved || waits || has_idle_work {
+                0
+            } else {
+                idle + 1
+            };
             if idle > MAX_IDLE_TURNS {
                 return Err(EngineError::Stuck);
             }

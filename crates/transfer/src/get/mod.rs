@@ -495,6 +495,18 @@ impl Work for Get<'_> {
         self.pace.wakes_at()
     }
 
+    // For one file at a time: each may take as much memory ahead.
+    fn has_idle_work(&self) -> bool {
+        let first = self.jobs.iter().find(|job| job.takes_memory());
+        first.is_some_and(Job::has_idle_work)
+    }
+
+    fn work_idly(&mut self) {
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.takes_memory()) {
+            job.work_idly();
+        }
+    }
+
     fn disk(&self) -> Option<Disk> {
         Some(Disk::Target)
     }

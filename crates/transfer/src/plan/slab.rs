@@ -59,6 +59,16 @@ impl<T> Slab<T> {
         self.len() == 0
     }
 
+    /// All things.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten()
+    }
+
+    /// All things.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     /// The numbers that have a thing.
     pub fn indexes(&self) -> impl Iterator<Item = usize> + '_ {
         let slots = self.slots.iter().enumerate();

@@ -11,6 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use sftp::{ExactTimes, Timestamp};
 
+use crate::room::Room;
+
 /// Pieces of zeros of this length and more become holes, bytes.
 const HOLE_BYTES: usize = 4096;
 
@@ -44,6 +46,7 @@ pub struct Sink {
     holes: bool,
     /// It may be the source: what is there is not cut.
     in_place: bool,
+    room: Option<Room>,
 }
 
 /// The system's form of a time; one that it cannot have is the nearest.
@@ -92,6 +95,7 @@ impl Sink {
             regular: true,
             holes,
             in_place: false,
+            room: None,
         }
     }
 
@@ -156,6 +160,7 @@ impl Sink {
             regular,
             holes: holes && regular,
             in_place: false,
+            room: None,
         };
         if let Opening::Anew { len, modified } = opening {
             let seconds = crate::source::times_of(&metadata).modified.seconds;
@@ -194,6 +199,36 @@ impl Sink {
             self.cut(offset)?;
         }
         Ok(())
+    }
+
+    /// It will have so many bytes: room is set aside for them as they come, and by [`Sink::work`].
+    pub fn expect(&mut self, end: u64) {
+        if self.gathers() && !self.in_place {
+            self.room = Room::new(self.front, end);
+        }
+    }
+
+    /// Memory is taken for what is still to come.
+    #[must_use]
+    pub fn takes_memory(&self) -> bool {
+        self.room
+            .as_ref()
+            .is_some_and(|room| room.takes_memory(self.front))
+    }
+
+    /// There is something to be done while nothing else is.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.room
+            .as_ref()
+            .is_some_and(|room| room.has_work(self.front))
+    }
+
+    /// Does a little of it, half a millisecond.
+    pub fn work(&mut self) {
+        if let Some(room) = &mut self.room {
+            room.work(&self.file, self.front);
+        }
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
@@ -261,6 +296,9 @@ impl Sink {
     /// # Errors
     /// The system's; what was written counts.
     pub fn write_pieces(&mut self, offset: u64, pieces: &[Bytes]) -> io::Result<()> {
+        if let Some(room) = &mut self.room {
+            room.advance(&self.file, self.front);
+        }
         let mut at = offset;
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut rest = slices.as_mut_slice();
@@ -306,7 +344,11 @@ impl Sink {
             let shown = shown.clone();
             move |error: io::Error| format!("{what} \"{shown}\": {}", crate::text::reason(&error))
         };
-        if self.regular && (self.len_before > self.front || self.holes) {
+        let left = self
+            .room
+            .take()
+            .is_some_and(|room| room.is_left(self.front));
+        if self.regular && (self.len_before > self.front || self.holes || left) {
             let front = self.front;
             self.cut(front).map_err(failed("local truncate"))?;
         }
@@ -428,6 +470,45 @@ mod tests {
         std::os::unix::fs::symlink(&path, temporary_path(&path)).unwrap();
         assert!(Sink::open(&path, 0o600, ANEW, true, false).is_err());
         std::fs::remove_file(temporary_path(&path)).unwrap();
+    }
+
+    #[test]
+    fn room_that_was_not_used_is_given_back_whatever_becomes_of_the_copy() {
+        use std::os::unix::fs::MetadataExt;
+        let taken = |path: &Path| std::fs::metadata(path).unwrap().blocks() * 512;
+        let piece = [Bytes::from(vec![1; 1 << 20])];
+        for scratch in [Some(Scratch::new()), Scratch::in_memory()] {
+            let Some(scratch) = scratch else {
+                continue;
+            };
+            for fails in [false, true] {
+                let path = scratch.join(if fails { "failed" } else { "whole" });
+                let mut sink = Sink::open(&path, 0o600, ANEW, false, false).unwrap();
+                sink.expect(64 << 20);
+                sink.write_pieces(0, &piece).unwrap();
+                while sink.has_work() {
+                    sink.work();
+                }
+                let aside = match sys::fs::content::keeping(sink.file()).unwrap() {
+                    sys::fs::content::Keeping::Other => 1 << 20,
+                    _ => 64 << 20,
+                };
+                assert!(taken(&path) >= aside, "{} of {aside}", taken(&path));
+                match fails {
+                    // It ended earlier than it was said to.
+                    false => sink.finish(None, false).unwrap(),
+                    true => sink.give_up(false),
+                }
+                assert!(taken(&path) < 2 << 20, "{}", taken(&path));
+                assert_eq!(std::fs::read(&path).unwrap(), piece[0]);
+            }
+            // Where holes are left nothing is set aside.
+            let path = scratch.join("sparse");
+            let mut sink = Sink::open(&path, 0o600, ANEW, false, true).unwrap();
+            sink.expect(64 << 20);
+            sink.write(0, &piece[0]).unwrap();
+            assert!(!sink.has_work() && taken(&path) < 2 << 20);
+        }
     }
 
     #[test]

@@ -259,6 +259,27 @@ impl Job {
         self.wakes.extend(self.parts.first().map(|part| part.link));
     }
 
+    /// Memory is taken for what is still to come of it.
+    pub(super) fn takes_memory(&self) -> bool {
+        self.stage == Stage::Reading
+            && self.error.is_none()
+            && self.sink.as_ref().is_some_and(Sink::takes_memory)
+    }
+
+    /// There is something to be done for its target while nothing else is.
+    pub(super) fn has_idle_work(&self) -> bool {
+        self.takes_memory() && self.sink.as_ref().is_some_and(Sink::has_work)
+    }
+
+    /// Does a little of it.
+    pub(super) fn work_idly(&mut self) {
+        if self.has_idle_work()
+            && let Some(sink) = &mut self.sink
+        {
+            sink.work();
+        }
+    }
+
     fn handle(&self, part: usize) -> Option<Vec<u8>> {
         self.parts.get(part)?.handle.clone()
     }
@@ -746,11 +767,21 @@ impl Job {
             Resume::Proven if here > 0 && self.end.is_some() => self.stage = Stage::ToProve,
             _ => self.next = self.sink.as_ref().map_or(0, Sink::front),
         }
+        self.expect();
         if let Some(first) = self.parts.first_mut() {
             first.reads = true;
         }
         let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
         self.wakes.extend(links);
+    }
+
+    /// Its target is told how much will come.
+    fn expect(&mut self) {
+        if self.stage == Stage::Reading
+            && let (Some(sink), Some(end)) = (&mut self.sink, self.end)
+        {
+            sink.expect(end);
+        }
     }
 
     /// What is here up to `offset` is a part of the copy.
@@ -764,6 +795,7 @@ impl Job {
             let to = shown(&self.item.to);
             self.fail(format!("local truncate \"{to}\": {}", text::reason(&error)));
         }
+        self.expect();
         let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
         self.wakes.extend(links);
     }
