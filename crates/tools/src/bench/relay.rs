@@ -6,12 +6,15 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
+use crypto::cipher::{CipherAlgorithm, GcmKey};
+
 /// The variable that tells both ends the secret which keeps strangers out, in hexadecimal.
 pub(super) const TOKEN_VARIABLE: &str = "FULMAR_BENCH_TOKEN";
 /// Room asked for in pipes that carry bulk, bytes: what the driver asks for in ours.
 pub(super) const PIPE_BYTES: usize = 256 << 10;
 /// Bytes of a read and a write.
 const BUFFER_BYTES: usize = 256 << 10;
+const TAG_BYTES: usize = 16;
 /// Bytes of the secret.
 const TOKEN_BYTES: usize = 32;
 
@@ -115,19 +118,35 @@ pub(super) enum FileEnd {
     Client,
 }
 
-/// One end of a copy: the file `path` goes out, or (`comes`) what comes becomes it. Ends when the
-/// other end has it all.
-pub(super) fn file(end: FileEnd, address: &str, comes: bool, path: &str) -> io::Result<i32> {
+/// Where a file goes, and in which form.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileWay {
+    /// What comes becomes the file; else it goes out.
+    pub(super) comes: bool,
+    /// It is on its way in AES-GCM.
+    pub(super) sealed: bool,
+}
+
+/// One end of a copy of the file `path`. Ends when the other end has it all.
+pub(super) fn file(end: FileEnd, address: &str, way: FileWay, path: &str) -> io::Result<i32> {
     let mut socket = match end {
         FileEnd::Server => listen(address)?,
         FileEnd::Client => reach(address)?,
     };
-    if comes {
-        whole_blocks(&mut socket, &mut File::create(path)?)?;
+    if way.comes {
+        let mut file = File::create(path)?;
+        match way.sealed {
+            true => opened_blocks(&mut socket, &mut file)?,
+            false => whole_blocks(&mut socket, &mut file)?,
+        }
         socket.shutdown(Shutdown::Write)?;
         return Ok(0);
     }
-    whole_blocks(&mut File::open(path)?, &mut socket)?;
+    let mut file = File::open(path)?;
+    match way.sealed {
+        true => sealed_blocks(&mut file, &mut socket)?,
+        false => whole_blocks(&mut file, &mut socket)?,
+    }
     socket.shutdown(Shutdown::Write)?;
     match socket.read(&mut [0])? {
         0 => Ok(0),
@@ -139,20 +158,70 @@ pub(super) fn file(end: FileEnd, address: &str, comes: bool, path: &str) -> io::
 fn whole_blocks(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        let mut filled = 0;
-        while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
-            match from.read(room) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        to.write_all(buffer.get(..filled).unwrap_or_default())?;
-        if filled < buffer.len() {
+        let block = fill(from, &mut buffer)?;
+        to.write_all(block)?;
+        if block.len() < BUFFER_BYTES {
             return Ok(());
         }
     }
+}
+
+/// Reads until `buffer` is full or nothing more comes; gives what came.
+fn fill<'b>(from: &mut impl Read, buffer: &'b mut [u8]) -> io::Result<&'b mut [u8]> {
+    let mut filled = 0;
+    while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
+        match from.read(room) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(buffer.get_mut(..filled).unwrap_or_default())
+}
+
+/// The key is everybody's: what is measured is the work.
+fn key() -> io::Result<GcmKey> {
+    let key = GcmKey::new(CipherAlgorithm::Aes128Gcm, &[0; 16], &[0; 12]);
+    key.map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// Copies in blocks, each sealed in place, with its tag behind it.
+fn sealed_blocks(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let key = key()?;
+    let mut buffer = vec![0; BUFFER_BYTES + TAG_BYTES];
+    for count in 0.. {
+        let (block, _) = buffer.split_at_mut(BUFFER_BYTES);
+        let block = fill(from, block)?;
+        let len = block.len();
+        let tag = key.seal(count, [0; 4], block);
+        if let Some(room) = buffer.get_mut(len..len + TAG_BYTES) {
+            room.copy_from_slice(&tag);
+        }
+        to.write_all(buffer.get(..len + TAG_BYTES).unwrap_or_default())?;
+        if len < BUFFER_BYTES {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The other end of [`sealed_blocks`].
+fn opened_blocks(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let key = key()?;
+    let mut buffer = vec![0; BUFFER_BYTES + TAG_BYTES];
+    for count in 0.. {
+        let Some((block, tag)) = fill(from, &mut buffer)?.split_last_chunk_mut() else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        key.open(count, [0; 4], block, tag)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        to.write_all(block)?;
+        if block.len() < BUFFER_BYTES {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// A standard stream without `std`'s buffer, which looks for line ends.

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::relay::{self, FileEnd};
+use super::relay::{self, FileEnd, FileWay};
 use crate::demo::stream;
 
 /// The line on standard error by which the far end tells that it runs.
@@ -13,6 +13,16 @@ pub(super) const CPU: &str = "bench: cpu ";
 /// What an end of a copy over plain TCP does with its file.
 pub(super) const COMES: &str = "comes";
 pub(super) const GOES: &str = "goes";
+/// In which form it is on its way.
+pub(super) const PLAIN: &str = "plain";
+pub(super) const SEALED: &str = "sealed";
+
+fn file_way(way: &str, form: &str) -> FileWay {
+    FileWay {
+        comes: way == COMES,
+        sealed: form == SEALED,
+    }
+}
 
 /// Runs the role that `words` name, if they name one; gives its exit status.
 pub(super) fn run(words: &[&str]) -> Option<i32> {
@@ -25,11 +35,11 @@ pub(super) fn run(words: &[&str]) -> Option<i32> {
         }),
         ["relay-server", address, command] => relay::serve(address, command),
         ["relay-client", address] => relay::connect(address),
-        ["file-server", address, way, path] => {
-            relay::file(FileEnd::Server, address, way == COMES, path)
+        ["file-server", address, way, form, path] => {
+            relay::file(FileEnd::Server, address, file_way(way, form), path)
         }
-        ["file-client", address, way, path] => {
-            relay::file(FileEnd::Client, address, way == COMES, path)
+        ["file-client", address, way, form, path] => {
+            relay::file(FileEnd::Client, address, file_way(way, form), path)
         }
         _ => return None,
     };

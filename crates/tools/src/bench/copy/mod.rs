@@ -125,6 +125,14 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
     Ok(())
 }
 
+/// Of what goes over plain TCP, behind all programs.
+fn form(index: usize) -> plain::Form {
+    plain::FORMS
+        .get(index)
+        .copied()
+        .unwrap_or(plain::Form::Plain)
+}
+
 fn prepare(bench: &Bench, files: &Files, what: What) -> io::Result<()> {
     trees::remove(&files.sent())?;
     match what {
@@ -170,7 +178,7 @@ impl Stand<'_> {
         let contenders = contenders(self.bench, what, false);
         let mut entries: Vec<Entry> = contenders.iter().map(Contender::entry).collect();
         if what == What::Large {
-            entries.push(plain::entry());
+            entries.extend(plain::entries());
         }
         let group = Group {
             row: Row::Copy.name(),
@@ -195,7 +203,10 @@ impl Stand<'_> {
         self.alternate(group, |stand, index| {
             let spent = match contenders.get(index) {
                 Some(contender) => stand.once(contender, job)?,
-                None => stand.plain(&stand.bench.servers, job)?,
+                None => {
+                    let form = form(index - contenders.len());
+                    stand.plain(&stand.bench.servers, job, form)?
+                }
             };
             Ok(match what {
                 What::Large => spent.as_speed(job.bytes),
@@ -355,7 +366,7 @@ impl Stand<'_> {
         let contenders = contenders(self.bench, what, true);
         let mut entries: Vec<Entry> = contenders.iter().map(Contender::entry).collect();
         if what == What::Large {
-            entries.push(plain::entry());
+            entries.extend(plain::entries());
         }
         let mut group = Group {
             row: Row::Copy.name(),
@@ -406,7 +417,9 @@ impl Stand<'_> {
         };
         stand.alternate(group, |stand, index| {
             let Some(contender) = contenders.get(index) else {
-                return Ok(stand.plain(&world.far, job)?.as_speed(job.bytes));
+                let form = form(index - contenders.len());
+                let spent = stand.plain(&world.far, job, form)?;
+                return Ok(spent.as_speed(job.bytes));
             };
             let part = contender.is_slow_far_away(what, direction);
             let bytes = match (what, part) {

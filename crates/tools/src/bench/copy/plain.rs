@@ -1,5 +1,6 @@
-//! A file over plain TCP: read, sent, received, written, by one thread at each end. No copy that
-//! goes through a socket is faster on this machine, whatever it encrypts.
+//! A file over plain TCP: read, sent, received, written, by one thread at each end; and the same
+//! with AES-GCM and nothing else of SSH, neither packets nor a login: what a copy that encrypts is to be
+//! measured by.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -13,13 +14,29 @@ use crate::bench::transfer::{self, same_bytes};
 use crate::bench::words::{Watch, Words, kill};
 use crate::lab::Place;
 
-pub(super) fn entry() -> Entry {
-    Entry::new("plain TCP, file to file", Part::Limit)
+/// In which form the file is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Plain,
+    Sealed,
+}
+
+/// Both, in the order of [`entries`].
+pub(super) const FORMS: [Form; 2] = [Form::Plain, Form::Sealed];
+
+pub(super) fn entries() -> [Entry; 2] {
+    FORMS.map(|form| {
+        let name = match form {
+            Form::Plain => "plain TCP, file to file",
+            Form::Sealed => "plain TCP with AES-GCM, file to file",
+        };
+        Entry::new(name, Part::Limit)
+    })
 }
 
 impl Stand<'_> {
     /// One copy from start to exit, with its far end at a place; compared.
-    pub(super) fn plain(&self, server: &Place, job: Job) -> Result<Spent, Miss> {
+    pub(super) fn plain(&self, server: &Place, job: Job, form: Form) -> Result<Spent, Miss> {
         let (sent, arrived) = (self.files.sent(), self.files.arrived());
         trees::remove(&arrived)?;
         let (near_way, far_way, near_file, far_file) = match job.direction {
@@ -27,10 +44,15 @@ impl Stand<'_> {
             Direction::Down => (roles::COMES, roles::GOES, &arrived, &sent),
         };
         let far_file = far_file.to_str().ok_or("a path that is not UTF-8")?;
-        let far = ("file-server", &[far_way, far_file][..]);
+        let form = match form {
+            Form::Plain => roles::PLAIN,
+            Form::Sealed => roles::SEALED,
+        };
+        let far = ("file-server", &[far_way, form, far_file][..]);
         let mut ends = transfer::relay_ends(far, "file-client", server)?;
         ends.near
             .arg(near_way)
+            .arg(form)
             .arg(near_file)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
