@@ -1,7 +1,7 @@
 //! Room for what is still to come of a large file, set aside before it is written.
 //!
-//! Where the file system notes extents (ext4, XFS) that costs nothing, and a write into them a quarter
-//! less; the file is in one piece besides. Where it takes pages of memory (tmpfs), it is half of
+//! Where the file system notes extents (ext4, XFS) that costs next to nothing, and a write into them a
+//! quarter less (measured on ext4). Where it takes pages of memory (tmpfs), it is half of
 //! the work of writing, and is done while nothing else is to be done: over a long path nearly a second
 //! goes by before data come at full speed. Elsewhere nothing is set aside: a file system over a
 //! network would be asked, and one that compresses would stop that.
