@@ -465,9 +465,11 @@ impl<T: Transport> Engine<T> {
             }
             let wakes_at = work.wakes_at();
             let has_idle_work = work.has_idle_work();
-            let wait = wakes_at.map_or(TURN, |at| {
-                at.saturating_duration_since(Instant::now()).min(TURN)
-            });
+            let wait = match wakes_at {
+                _ if has_idle_work => Duration::ZERO,
+                Some(at) => at.saturating_duration_since(Instant::now()).min(TURN),
+                None => TURN,
+            };
             for (link, session) in self.sessions.iter_mut().enumerate() {
                 if session.is_unmet() && self.transport.reads_on(link) {
                     session.read_on(self.transport.is_fulmar(link));
@@ -479,7 +481,6 @@ impl<T: Transport> Engine<T> {
                 stopped: stopped.is_some(),
                 waited: Duration::ZERO,
             };
-            let wait = if has_idle_work { Duration::ZERO } else { wait };
             let moved = self.transport.turn(&mut pairing, wait)?;
             let waited = pairing.waited;
             if has_idle_work && !moved {
@@ -502,18 +503,80 @@ impl<T: Transport> Engine<T> {
             if sys::signals::noted() {
                 return Err(EngineError::Interrupted);
             }
-            let waits = work.wakes_at().is_some()
+            let waits = has_idle_work
+                || work.wakes_at().is_some()
                 || self.sessions.iter().any(|session| {
                     !session.is_open() || session.open_requests() > 0 || session.has_output()
                 });
-            idle = if moved || waits || has_idle_work {
-                0
-            } else {
-                idle + 1
-            };
+            idle = if moved || waits { 0 } else { idle + 1 };
             if idle > MAX_IDLE_TURNS {
                 return Err(EngineError::Stuck);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection on which something moves in every so many turns; it never sleeps.
+    #[derive(Default)]
+    struct Now {
+        moves_in: Option<usize>,
+        turns: usize,
+        waited: Duration,
+    }
+
+    impl Transport for Now {
+        fn links(&self) -> usize {
+            1
+        }
+
+        fn turn(&mut self, _: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
+            self.turns += 1;
+            self.waited += wait;
+            Ok(self
+                .moves_in
+                .is_some_and(|every| self.turns.is_multiple_of(every)))
+        }
+    }
+
+    /// It has so many pieces of idle work left, and is done behind the last.
+    struct Idle(u32);
+
+    impl Work for Idle {
+        fn poll(&mut self, _: usize, _: &mut Session) -> bool {
+            false
+        }
+
+        fn reply(&mut self, _: usize, _: &mut Session, _: Token, _: &Reply<'_>) {}
+
+        fn has_idle_work(&self) -> bool {
+            self.0 > 0
+        }
+
+        fn work_idly(&mut self) {
+            self.0 -= 1;
+        }
+
+        fn is_done(&self) -> bool {
+            self.0 == 0
+        }
+    }
+
+    #[test]
+    fn what_is_best_done_idly_is_done_where_nothing_moves_and_nothing_waits_for_it() {
+        const PIECES: u32 = 4 * MAX_IDLE_TURNS;
+        for (moves_in, turns) in [(None, PIECES), (Some(2), 2 * PIECES - 1)] {
+            let mut engine = Engine::new(Now {
+                moves_in,
+                ..Now::default()
+            });
+            engine.run(&mut Idle(PIECES)).unwrap();
+            let now = &engine.transport;
+            assert_eq!(now.turns, usize::try_from(turns).unwrap());
+            assert_eq!(now.waited, Duration::ZERO);
         }
     }
 }

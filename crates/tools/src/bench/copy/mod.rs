@@ -125,14 +125,6 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
     Ok(())
 }
 
-/// Of what goes over plain TCP, behind all programs.
-fn form(index: usize) -> plain::Form {
-    plain::FORMS
-        .get(index)
-        .copied()
-        .unwrap_or(plain::Form::Plain)
-}
-
 fn prepare(bench: &Bench, files: &Files, what: What) -> io::Result<()> {
     trees::remove(&files.sent())?;
     match what {
@@ -203,10 +195,7 @@ impl Stand<'_> {
         self.alternate(group, |stand, index| {
             let spent = match contenders.get(index) {
                 Some(contender) => stand.once(contender, job)?,
-                None => {
-                    let form = form(index - contenders.len());
-                    stand.plain(&stand.bench.servers, job, form)?
-                }
+                None => stand.plain(&stand.bench.servers, job, index - contenders.len())?,
             };
             Ok(match what {
                 What::Large => spent.as_speed(job.bytes),
@@ -417,8 +406,7 @@ impl Stand<'_> {
         };
         stand.alternate(group, |stand, index| {
             let Some(contender) = contenders.get(index) else {
-                let form = form(index - contenders.len());
-                let spent = stand.plain(&world.far, job, form)?;
+                let spent = stand.plain(&world.far, job, index - contenders.len())?;
                 return Ok(spent.as_speed(job.bytes));
             };
             let part = contender.is_slow_far_away(what, direction);

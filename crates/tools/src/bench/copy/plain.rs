@@ -14,29 +14,21 @@ use crate::bench::transfer::{self, same_bytes};
 use crate::bench::words::{Watch, Words, kill};
 use crate::lab::Place;
 
-/// In which form the file is on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    Plain,
-    Sealed,
-}
-
-/// Both, in the order of [`entries`].
-pub(super) const FORMS: [Form; 2] = [Form::Plain, Form::Sealed];
+/// In which form the file is on its way: the entry's name, and the word for the far end's role.
+const FORMS: [(&str, &str); 2] = [
+    ("plain TCP, file to file", roles::PLAIN),
+    ("plain TCP with AES-GCM, file to file", roles::SEALED),
+];
 
 pub(super) fn entries() -> [Entry; 2] {
-    FORMS.map(|form| {
-        let name = match form {
-            Form::Plain => "plain TCP, file to file",
-            Form::Sealed => "plain TCP with AES-GCM, file to file",
-        };
-        Entry::new(name, Part::Limit)
-    })
+    FORMS.map(|(name, _)| Entry::new(name, Part::Limit))
 }
 
 impl Stand<'_> {
-    /// One copy from start to exit, with its far end at a place; compared.
-    pub(super) fn plain(&self, server: &Place, job: Job, form: Form) -> Result<Spent, Miss> {
+    /// One copy from start to exit, in the form of the entry of this number, with its far end at a
+    /// place; compared.
+    pub(super) fn plain(&self, server: &Place, job: Job, entry: usize) -> Result<Spent, Miss> {
+        let (_, form) = *FORMS.get(entry).ok_or("no such form")?;
         let (sent, arrived) = (self.files.sent(), self.files.arrived());
         trees::remove(&arrived)?;
         let (near_way, far_way, near_file, far_file) = match job.direction {
@@ -44,10 +36,6 @@ impl Stand<'_> {
             Direction::Down => (roles::COMES, roles::GOES, &arrived, &sent),
         };
         let far_file = far_file.to_str().ok_or("a path that is not UTF-8")?;
-        let form = match form {
-            Form::Plain => roles::PLAIN,
-            Form::Sealed => roles::SEALED,
-        };
         let far = ("file-server", &[far_way, form, far_file][..]);
         let mut ends = transfer::relay_ends(far, "file-client", server)?;
         ends.near

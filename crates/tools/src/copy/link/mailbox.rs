@@ -24,8 +24,8 @@ use sys::epoll::EventFd;
 
 /// Bytes that wait to go out before the engine is held back: more than leave at once.
 const QUEUED_BYTES: usize = 2 << 20;
-/// Bytes that the engine has used before the connection is woken to hear of it, and before the engine
-/// sleeps. That is less than a quarter of the smallest window: a peer hears of a window that has gone.
+/// Bytes that the engine has used before the connection is woken to hear of it, and those of which it
+/// hears before the engine sleeps: a quarter of the smallest window, so that no peer waits for one.
 const TELL_BYTES: usize = 256 << 10;
 const TELL_BEFORE_SLEEP_BYTES: usize = 16 << 10;
 /// The parts of a large window that are as much, and the most, bytes: the peer is told when it has

@@ -273,9 +273,7 @@ impl Job {
 
     /// Does a little of it.
     pub(super) fn work_idly(&mut self) {
-        if self.has_idle_work()
-            && let Some(sink) = &mut self.sink
-        {
+        if let Some(sink) = &mut self.sink {
             sink.work();
         }
     }
