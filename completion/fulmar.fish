@@ -134,6 +134,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from sftp' -s X -x -d 'of no effec
 complete -c fulmar -n '__fish_seen_subcommand_from sftp' -a '(__fish_complete_user_at_hosts)'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s A -d 'make the host keys that are missing'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s a -x -d 'work to guess a passphrase'
+complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s B -d 'show a fingerprint as words'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s b -x -d 'size of the key'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s C -x -d 'comment'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s c -d 'change the comment'

@@ -133,9 +133,7 @@ impl Reply {
 
 /// A text of another process, fit for a line of a log.
 pub(crate) fn text(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let clean = text.chars().filter(|c| !c.is_control());
-    clean.take(TEXT_BYTES).collect()
+    escape::escape_at_most(bytes, escape::Style::Line, TEXT_BYTES)
 }
 
 fn cut(text: &str) -> &str {
@@ -224,6 +222,6 @@ mod tests {
         }
         assert_eq!(Reply::decode(&Reply::Done(vec![2, 1]).encode(1)), None);
         let control = Reply::decode(b"\x01\0\0\0\x02a\x1b[31mb\n");
-        assert_eq!(control, Some((1, Reply::Failed("a[31mb".into()))));
+        assert_eq!(control, Some((1, Reply::Failed("a\\033[31mb\\012".into()))));
     }
 }

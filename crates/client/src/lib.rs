@@ -14,6 +14,7 @@ pub mod error;
 pub mod flags;
 pub mod host_key;
 pub mod interaction;
+mod jumps;
 pub mod local;
 pub mod log;
 pub mod login;

@@ -109,7 +109,6 @@ impl Environment for Here {
         let v6 = fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
         let mut found = local_v4(&trie);
         found.extend(local_v6(&v6));
-        found.retain(|address| !address.is_loopback());
         found
     }
 

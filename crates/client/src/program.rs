@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::path::Path;
 
-use config::client::{ClientConfig, ClientOptions, CommandLine};
+use config::client::{ClientConfig, ClientOptions, CommandLine, SessionType};
 use config::error::Severity;
-use config::tokens::Purpose;
+use config::tokens::{self, Purpose};
 use config::{Environment, SystemFiles};
 
 use driver::DriverError;
@@ -19,9 +19,10 @@ use crate::accelerate;
 use crate::auth::ahead::{self, Ahead};
 use crate::auth::identity::Keys;
 use crate::error::ClientError;
-use crate::flags::{self, Action, Flags, Setting, destination, query};
+use crate::flags::{self, Action, Flags, Setting, query};
 use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
+use crate::jumps;
 use crate::local::{self, Here};
 use crate::log::{self, Level, debug1, error, fatal, info};
 use crate::login_cache::LoginCache;
@@ -105,8 +106,10 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
     }
     debug1!("{VERSION}");
     let here = Here::default();
-    let options = resolve(flags, &here)?;
+    let config = configuration(flags, &here);
+    let options = resolve(flags, &config, &here)?;
     if flags.action == Action::PrintConfig {
+        warn(&options);
         let text = options.dump();
         return match sys::io::write_all(sys::io::stdout(), text.as_bytes()) {
             Ok(()) => Ok(0),
@@ -121,16 +124,40 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
             Facility::from_name(options.syslog_facility.word()).unwrap_or(Facility::User);
         log::set_syslog(Syslog::open("ssh", facility));
     }
-    warn(flags, &options);
+    warn(&options);
+    // Whoever started this process as a proxy has followed the jumps already.
+    if jumps::depth() == 0 {
+        jumps::refuse_loops(&options, &config, &here)?;
+    }
     connect_and_run(flags, &options, local)
 }
 
+/// The files that the command line asks for.
+fn configuration(flags: &Flags, here: &Here) -> ClientConfig {
+    let user = here.local_user();
+    let home = Path::new(&user.home);
+    let config = match &flags.config_file {
+        Some(file) => ClientConfig::from_file(Path::new(file), home),
+        None => ClientConfig::standard(home),
+    };
+    config
+        .with_files(SystemFiles {
+            uid: Some(user.uid),
+        })
+        .with_aes_hardware(crypto::arch::has_fast_aes())
+}
+
 /// Settings from the command line and the files, checked.
-fn resolve(flags: &Flags, here: &Here) -> Result<ClientOptions, ClientError> {
+fn resolve(
+    flags: &Flags,
+    config: &ClientConfig,
+    here: &Here,
+) -> Result<ClientOptions, ClientError> {
     let Some(destination) = &flags.destination else {
         return Err(ClientError::Refused(flags::USAGE.to_owned()));
     };
     let mut line = CommandLine::new();
+    line.only_prints = flags.action == Action::PrintConfig;
     if let Some(level) = flags.level {
         line.set("LogLevel", level.name());
     }
@@ -138,53 +165,60 @@ fn resolve(flags: &Flags, here: &Here) -> Result<ClientOptions, ClientError> {
         match setting {
             Setting::Line(text) => line.option(text.clone()),
             Setting::Keyword(keyword, value) => line.set(keyword, value.clone()),
-            Setting::Identity(path) => line.set("IdentityFile", path.clone()),
+            Setting::Identity(path) if is_accessible(path, here) => {
+                line.set("IdentityFile", path.clone());
+            }
+            // As OpenSSH: the default keys are still tried.
+            Setting::Identity(_) => {}
         }
     }
     line.command = flags
         .command
         .as_ref()
         .map(|command| String::from_utf8_lossy(command).into_owned());
-    let user = here.local_user();
-    let home = Path::new(&user.home);
-    let config = match &flags.config_file {
-        Some(file) => ClientConfig::from_file(Path::new(file), home),
-        None => ClientConfig::standard(home),
-    };
-    let config = config
-        .with_files(SystemFiles {
-            uid: Some(user.uid),
-        })
-        .with_aes_hardware(crypto::arch::has_fast_aes());
     let options = config
         .resolve(&destination.host, &line, here)
         .map_err(|reason| ClientError::Refused(reason.to_string()))?;
-    let refused = |reason: flags::FlagError| ClientError::Refused(reason.to_string());
-    destination::check_host(&options.hostname).map_err(refused)?;
-    destination::check_user(&options.user).map_err(refused)?;
+    jumps::refuse_own_host(&options)?;
+    let has_command = line.command.is_some_and(|command| !command.is_empty());
+    if options.fork_after_authentication
+        && options.session_type != SessionType::None
+        && options.remote_command.is_none()
+        && !has_command
+    {
+        return Err(ClientError::Refused(
+            "Cannot fork into background without a command to execute.".to_owned(),
+        ));
+    }
     Ok(options)
 }
 
-/// Says once what is accepted and not carried out, and which `-i` files are missing.
-fn warn(flags: &Flags, options: &ClientOptions) {
+/// Whether the file of `-i` is there; says so if not.
+fn is_accessible(path: &str, here: &Here) -> bool {
+    let expanded = match tokens::expand_tilde(path, here) {
+        Ok(expanded) => expanded,
+        // Resolving the option says why.
+        Err(_) => return true,
+    };
+    match std::fs::metadata(&expanded) {
+        Ok(_) => true,
+        Err(reason) => {
+            info!(
+                "Warning: Identity file {} not accessible: {}.",
+                crate::text::one_line(&expanded),
+                connect::plain_reason(&reason)
+            );
+            false
+        }
+    }
+}
+
+/// Says once what is accepted and not carried out.
+fn warn(options: &ClientOptions) {
     for warning in &options.warnings {
         match warning.severity {
             Severity::Notice => info!("{warning}"),
             Severity::Debug => debug1!("{warning}"),
-        }
-    }
-    for setting in &flags.settings {
-        if let Setting::Identity(path) = setting
-            && let Some(file) = options
-                .identity_files
-                .iter()
-                .find(|file| file.path.ends_with(path.trim_start_matches('~')))
-            && let Err(reason) = std::fs::metadata(&file.path)
-        {
-            info!(
-                "Warning: Identity file {} not accessible: {reason}.",
-                crate::text::one_line(path)
-            );
         }
     }
 }

@@ -116,14 +116,14 @@ fn prompts_and_banners_of_a_server_are_marked_and_escaped() {
     let mut command = ssh(&scratch, server.port);
     let output = run(asking(command.args(["ann@127.0.0.1", "x"]), &askpass));
     let said = stderr(&output);
-    assert!(said.contains("be\\x1b[2Jware\nline two\n"), "{said}");
+    assert!(said.contains("be\\033[2Jware\nline two\n"), "{said}");
     assert!(
-        said.contains("na\\x07me") && !said.contains('\x1b'),
+        said.contains("na\\007me") && !said.contains('\x1b'),
         "{said}"
     );
     assert_eq!(
         scratch.prompts(),
-        "(ann@127.0.0.1) root@bank's password:\\x1b[8m \n"
+        "(ann@127.0.0.1) root@bank's password:\\033[8m \n"
     );
     assert_eq!(output.status.code(), Some(255));
     server.finish();
@@ -216,7 +216,10 @@ fn a_servers_words_cannot_forge_lines() {
     });
     let output = run(ssh(&scratch, server.port).args(["-o", "BatchMode=yes", "127.0.0.1", "x"]));
     let said = stderr(&output);
-    assert!(said.contains("bye\\nAccepted everything\\x1b[0m"), "{said}");
+    assert!(
+        said.contains("bye\\012Accepted everything\\033[0m"),
+        "{said}"
+    );
     assert_eq!(output.status.code(), Some(255));
     server.finish();
 }

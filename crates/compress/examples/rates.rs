@@ -120,7 +120,7 @@ fn pass(data: &[u8], level: u8) -> Pass {
     let begun = cpu();
     if let Some(size) = number("RUNS") {
         for group in payloads.chunks(size) {
-            let job = sender.begin_run(group.iter().copied());
+            let job = sender.begin_run(0, group.iter().copied());
             let mut payloads = group.iter();
             let done = job.run(|piece| {
                 let payload = payloads.next().copied().unwrap_or_default();

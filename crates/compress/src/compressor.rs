@@ -4,16 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::adaptive::{Choice, Policy};
-use crate::deflate::{Carry, Engine, Piece, Window, store};
+use crate::deflate::{Carry, Piece, flush_behind, store};
 use crate::error::DeflateError;
 use crate::form::Form;
+use crate::history::Histories;
+use crate::origin::Origin;
 use crate::provider::{Flush, Provider};
-use crate::run::{Engines, RunDone, RunJob};
+use crate::run::{Engines, RunDone, RunJob, Start};
 use crate::{DEFAULT_LEVEL, Report};
 
-/// Payloads below this end with a partial flush: it is 3.6 bytes shorter on average, and may
-/// leave bits to the next payload, which bulk must not.
+/// Payloads below this end with a partial flush where the stream has one channel: it is 3.6 bytes
+/// shorter on average, and may leave bits to the next payload, which bulk must not, and which
+/// would tell another channel's packets the length of these in bits.
 const PARTIAL_BELOW_BYTES: usize = 1024;
+/// Stands for the channel of pings and their answers. No channel has this number.
+const PINGS: u64 = u64::MAX;
 /// What RFC 1950 §2.2 puts before a stream: deflate, a window of 32 KiB, level 6.
 const ZLIB_HEADER: [u8; 2] = [0x78, 0x9c];
 
@@ -36,19 +41,48 @@ impl Default for Settings {
     }
 }
 
+/// Whether the connection has one channel's data only. Once it has had two channels it counts as
+/// shared for good.
+#[derive(Debug, Default)]
+struct Sharing {
+    /// A channel was opened or confirmed.
+    opened: bool,
+    /// A second one was.
+    opened_another: bool,
+    /// The first channel that sent data.
+    first: Option<u64>,
+    /// Another one has sent data.
+    several: bool,
+}
+
+impl Sharing {
+    fn note_opening(&mut self) {
+        self.opened_another |= std::mem::replace(&mut self.opened, true);
+    }
+
+    /// Takes note of data of `channel`; true if it is the first of a second channel.
+    fn note_data(&mut self, channel: u64) -> bool {
+        let another = *self.first.get_or_insert(channel) != channel;
+        another && !std::mem::replace(&mut self.several, true)
+    }
+
+    /// Data of another channel may follow.
+    fn is_shared(&self) -> bool {
+        self.opened_another || self.several
+    }
+}
+
 /// The sending direction's compression.
 pub struct Compressor {
     settings: Settings,
     /// The effort for what comes next; 0 stores.
     level: u8,
-    /// What was sent last, in plain.
-    window: Window,
-    /// Made for the first payload that needs it.
-    engine: Option<Box<Engine>>,
+    /// What was sent last, in plain, by channels.
+    histories: Histories,
     carry: Carry,
     /// The stream's header has been sent.
     begun: bool,
-    policy: Policy,
+    sharing: Sharing,
     engines: Arc<Engines>,
     report: Report,
 }
@@ -64,11 +98,10 @@ impl Compressor {
         Self {
             settings,
             level: settings.level,
-            window: Window::default(),
-            engine: None,
+            histories: Histories::default(),
             carry: Carry::default(),
             begun: false,
-            policy: Policy::default(),
+            sharing: Sharing::default(),
             engines: Arc::new(Engines::internal()),
             report: Report::default(),
         }
@@ -83,59 +116,57 @@ impl Compressor {
         })
     }
 
-    /// Lets `provider` encode what is bulk, until it fails.
+    /// Lets `provider` encode what is bulk, until it fails or a second channel sends data: nobody
+    /// can see whether a library keeps two channels' bytes apart, so it is given those of one.
     pub fn set_provider(&mut self, provider: Arc<dyn Provider>) {
         self.engines = Arc::new(Engines::of(provider));
+        if self.sharing.several {
+            self.engines.dismiss();
+        }
     }
 
-    /// Appends `payload`'s compressed form to `out`, flushed so that the peer can inflate all of
-    /// it.
+    /// As [`Compressor::compress_around`] and [`Form::complete`], for a stream that carries the data
+    /// of one channel and nothing else.
     ///
     /// # Errors
     /// [`DeflateError`]; the stream cannot go on then.
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
-        self.compress_around(payload, out)?.complete(payload, out);
+        let form = self.compress_around(Origin::Channel(0), payload, out)?;
+        form.complete(payload, out);
         Ok(())
     }
 
-    /// The same without copying a payload that is stored: it says in which form it leaves.
+    /// Appends to `out` what stands for `payload`, flushed so that the peer can inflate all of it.
+    /// A payload that is stored is not copied: the form says that it follows `out`.
+    ///
+    /// Data of a channel may refer to that channel's earlier data; everything else is stored.
     ///
     /// # Errors
     /// [`DeflateError`]; the stream cannot go on then.
     pub fn compress_around(
         &mut self,
+        origin: Origin,
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Form, DeflateError> {
         let before = out.len();
         self.begin_stream(out);
-        let start = self.remember(payload);
-        let flush = if payload.len() < PARTIAL_BELOW_BYTES {
-            Flush::Partial
-        } else {
-            Flush::Sync
-        };
-        let policy = self.settings.adaptive.then_some(&mut self.policy);
-        let chosen = effort_for(policy, self.level, payload);
-        let mut piece = Piece::Stored;
-        if let Some(effort) = chosen {
-            let begun = cpu_ns();
-            // What a new one has not seen is entered when it is needed.
-            let engine = self.engine.get_or_insert_with(|| Box::new(Engine::new()));
-            let end = self.window.len();
-            let gains = || engine.gains(&self.window, start, end);
-            let level = effort.level(self.level, gains);
-            if let Some(level) = level {
-                let carry = &mut self.carry;
-                piece = engine.encode(&self.window, start, level, flush, carry, out)?;
-                self.report.note_level(level);
+        let piece = match origin {
+            Origin::Channel(channel) => {
+                self.admit(channel, out);
+                self.deflate(channel, payload, out)?
             }
-            self.report.cpu_ns += cpu_ns().saturating_sub(begun);
-            let deflated = (piece == Piece::Deflated).then_some(out.len() - before);
-            self.policy.note(payload.len(), deflated);
-        } else if self.level == 0 {
-            self.report.note_level(0);
-        }
+            Origin::Ping => self.deflate(PINGS, payload, out)?,
+            Origin::Opening => {
+                self.sharing.note_opening();
+                self.histories.pass(payload);
+                Piece::Stored
+            }
+            Origin::Other => {
+                self.histories.pass(payload);
+                Piece::Stored
+            }
+        };
         let form = match piece {
             Piece::Deflated => {
                 self.report.internal += 1;
@@ -151,23 +182,84 @@ impl Compressor {
         Ok(form)
     }
 
-    /// Takes payloads as one run, to be compressed by [`RunJob::run`] anywhere and handed back
-    /// to [`Compressor::finish_run`]; runs may be finished in any order, their bytes belong into
-    /// the order of this call. At most [`MAX_RUN_PAYLOADS`](crate::provider::MAX_RUN_PAYLOADS).
-    pub fn begin_run<'p>(&mut self, payloads: impl Iterator<Item = &'p [u8]> + Clone) -> RunJob {
+    /// Data of `channel` come next. With the first data of a second channel the provider goes, and
+    /// nothing of the first channel's bits is carried over.
+    fn admit(&mut self, channel: u64, out: &mut Vec<u8>) {
+        if self.sharing.note_data(channel) {
+            self.engines.dismiss();
+            if !self.carry.is_empty() {
+                flush_behind(Flush::Sync, &mut self.carry, out);
+            }
+        }
+    }
+
+    /// Appends `payload`'s deflated form to `out`, if that is to be sent.
+    fn deflate(
+        &mut self,
+        channel: u64,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Piece, DeflateError> {
+        let before = out.len();
+        let flush = if payload.len() < PARTIAL_BELOW_BYTES && !self.sharing.is_shared() {
+            Flush::Partial
+        } else {
+            Flush::Sync
+        };
+        let adaptive = self.settings.adaptive;
+        let policy = adaptive.then(|| self.histories.policy(channel));
+        let chosen = effort_for(policy, self.level, payload);
+        let (history, start) = self.histories.remember(channel, payload, true);
+        let mut piece = Piece::Stored;
+        if let Some(effort) = chosen {
+            let begun = cpu_ns();
+            let (engine, source, policy) = history.parts();
+            let engine = engine.ok_or(DeflateError)?;
+            let end = source.window.len();
+            let level = effort.level(self.level, || engine.gains(source, start, end));
+            if let Some(level) = level {
+                let carry = &mut self.carry;
+                piece = engine.encode(source, start, level, flush, carry, out)?;
+                self.report.note_level(level);
+            }
+            self.report.cpu_ns += cpu_ns().saturating_sub(begun);
+            let deflated = (piece == Piece::Deflated).then_some(out.len() - before);
+            policy.note(payload.len(), deflated);
+        } else if self.level == 0 {
+            self.report.note_level(0);
+        }
+        Ok(piece)
+    }
+
+    /// Takes payloads of `channel` as one run, to be compressed by [`RunJob::run`] anywhere and
+    /// handed back to [`Compressor::finish_run`]; runs may be finished in any order, their bytes
+    /// belong into the order of this call. At most
+    /// [`MAX_RUN_PAYLOADS`](crate::provider::MAX_RUN_PAYLOADS).
+    pub fn begin_run<'p>(
+        &mut self,
+        channel: u64,
+        payloads: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> RunJob {
         let mut lead = Vec::new();
         self.begin_stream(&mut lead);
+        self.admit(channel, &mut lead);
+        let policy = *self.histories.policy(channel);
+        let (history, gaps) = self.histories.within_reach(channel);
         let job = RunJob::new(
             Arc::clone(&self.engines),
-            self.window.history(),
+            channel,
+            history,
+            gaps,
             payloads.clone(),
-            lead,
-            std::mem::take(&mut self.carry),
-            self.level,
-            self.settings.adaptive.then_some(self.policy),
+            Start {
+                lead,
+                carry: std::mem::take(&mut self.carry),
+                level: self.level,
+                policy: self.settings.adaptive.then_some(policy),
+            },
         );
         for payload in payloads {
-            self.remember(payload);
+            self.histories.remember(channel, payload, false);
         }
         job
     }
@@ -176,7 +268,7 @@ impl Compressor {
     pub fn finish_run(&mut self, done: &RunDone) {
         self.report.add(&done.report);
         if let Some(policy) = done.policy {
-            self.policy = policy;
+            self.histories.set_policy(done.channel, policy);
         }
     }
 
@@ -186,23 +278,9 @@ impl Compressor {
         }
     }
 
-    /// Appends `payload` to the window; returns where it begins there.
-    fn remember(&mut self, payload: &[u8]) -> usize {
-        let cut = self.window.make_room(payload.len());
-        if let Some(engine) = &mut self.engine {
-            engine.shift(cut);
-        }
-        let start = self.window.len();
-        self.window.push(payload);
-        start
-    }
-
     /// NEWKEYS was sent: a new stream begins.
     pub fn reset(&mut self) {
-        self.window.clear();
-        if let Some(engine) = &mut self.engine {
-            engine.change_window();
-        }
+        self.histories.restart();
         self.carry = Carry::default();
         self.begun = false;
     }
@@ -224,21 +302,14 @@ impl Compressor {
     /// Whether [`Compressor::shed`] would free anything worth it.
     #[must_use]
     pub fn has_spare(&self) -> bool {
-        let engine = self.engine.as_ref();
-        self.window.is_spread()
-            || self.engines.has_spare()
-            || engine.is_some_and(|engine| engine.is_spread())
+        self.histories.has_spare() || self.engines.has_spare()
     }
 
-    /// Frees what bulk data needed: all but the history, and the tables of small payloads
-    /// (352 KiB).
+    /// Frees what bulk data needed: all but the histories, and the tables of one channel's small
+    /// payloads (352 KiB).
     pub fn shed(&mut self) {
         self.engines.shed();
-        let cut = self.window.shed();
-        if let Some(engine) = &mut self.engine {
-            engine.shift(cut);
-            engine.shed();
-        }
+        self.histories.shed();
     }
 
     /// Why the provider is not used any more; said once.
@@ -246,11 +317,23 @@ impl Compressor {
         self.engines.take_failure()
     }
 
-    /// Who encodes bulk: `internal`, or the provider's name.
+    /// Who encodes bulk: `internal`, or the provider's name; and which provider was given up
+    /// because a second channel has sent data.
     #[must_use]
     pub fn engine(&self) -> String {
-        let provider = self.engines.provider();
-        provider.map_or_else(|| "internal".to_owned(), |provider| provider.name())
+        match (self.engines.provider(), self.engines.dismissed()) {
+            (Some(provider), _) => provider.name(),
+            (None, None) => "internal".to_owned(),
+            (None, Some(name)) => {
+                format!("internal (several channels have data, which {name} may not keep apart)")
+            }
+        }
+    }
+
+    /// The name of the provider that was given up because a second channel has sent data.
+    #[must_use]
+    pub fn dismissed(&self) -> Option<String> {
+        self.engines.dismissed()
     }
 
     /// Whether bulk is encoded by a provider.

@@ -6,11 +6,18 @@
 //! What enters is the whole payload, message number included, in wire order: compress before
 //! the packet is stamped, inflate after it was opened.
 //!
-//! A payload is compressed in place by [`Compressor::compress`], or several as a [`RunJob`] on
-//! any thread: a run refers to the 32 KiB of plaintext before it, which are known when it is
-//! begun, and ends on a byte, so that runs made side by side concatenate to the stream that a
-//! serial sender would have made. The codec is in `deflate`, other engines plug into `provider`,
-//! what is not worth it is found by `adaptive`, and `zlib` reads streams that go another way.
+//! Each payload has an [`Origin`]. A channel's data are matched with that channel's earlier data
+//! alone (`history`), and nothing that one channel has sent has an influence on what stands for
+//! another one's payloads: else whoever feeds one channel could find out another's bytes from the
+//! lengths of packets ("Crossing the Streams", arXiv 2609.07709). The tests for that are in
+//! `separation_tests`.
+//!
+//! A payload is compressed in place by [`Compressor::compress_around`], or several of one channel as
+//! a [`RunJob`] on any thread: a run refers to its channel's bytes in the 32 KiB of plaintext before
+//! it, which are known when it is begun, and ends on a byte, so that runs made side by side
+//! concatenate to the stream that a serial sender would have made. The codec is in `deflate`, other
+//! engines plug into `provider`, what is not worth it is found by `adaptive`, and `zlib` reads
+//! streams that go another way.
 //!
 //! Between two of us `zstd` may take its place, which shares only `adaptive`.
 //!
@@ -25,11 +32,17 @@ mod decompressor;
 mod deflate;
 mod error;
 mod form;
+mod history;
+mod origin;
 pub mod provider;
 mod run;
 mod zlib;
 mod zstd;
 
+#[cfg(test)]
+mod interleaving_tests;
+#[cfg(test)]
+mod separation_tests;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +50,7 @@ pub use compressor::{Compressor, Settings};
 pub use decompressor::Decompressor;
 pub use error::{DeflateError, InflateError};
 pub use form::{Encoded, Form};
+pub use origin::Origin;
 pub use run::{RunDone, RunJob};
 pub use zstd::{ZstdCompressor, ZstdDecompressor, zstd_level, zstd_version};
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::Report;
 use crate::adaptive::Policy;
 use crate::compressor::{cpu_ns, effort_for};
-use crate::deflate::{Carry, Engine, Piece, Window, flush_behind, store};
+use crate::deflate::{Carry, Engine, Gaps, Piece, Source, Window, flush_behind, store};
 use crate::error::DeflateError;
 use crate::form::{Encoded, Form};
 use crate::provider::{Flush, Provider, Run, RunEncoder, RunError};
@@ -24,7 +24,7 @@ const MAX_KEPT: usize = 8;
 pub(crate) struct Engines {
     kept: Mutex<Kept>,
     provider: Option<Arc<dyn Provider>>,
-    /// The provider failed once.
+    /// The provider failed once, or was dismissed.
     fallen: AtomicBool,
 }
 
@@ -33,6 +33,7 @@ struct Kept {
     engines: Vec<Engine>,
     windows: Vec<Vec<u8>>,
     failure: Option<RunError>,
+    dismissed: Option<String>,
 }
 
 impl Engines {
@@ -67,12 +68,20 @@ impl Engines {
         }
     }
 
-    fn engine(&self) -> Engine {
+    /// An engine that knows nothing: a run must not depend on what ran before it, which may have
+    /// been another channel's.
+    pub(crate) fn engine(&self) -> Engine {
         let kept = self.kept().engines.pop();
-        kept.unwrap_or_else(Engine::new)
+        match kept {
+            Some(mut engine) => {
+                engine.clear();
+                engine
+            }
+            None => Engine::new(),
+        }
     }
 
-    fn give_engine(&self, engine: Engine) {
+    pub(crate) fn give_engine(&self, engine: Engine) {
         let mut kept = self.kept();
         if kept.engines.len() < MAX_KEPT {
             kept.engines.push(engine);
@@ -88,6 +97,20 @@ impl Engines {
     fn fall(&self, why: RunError) {
         self.fallen.store(true, Ordering::Relaxed);
         self.kept().failure.get_or_insert(why);
+    }
+
+    /// A second channel has data, and nobody can see whether a provider keeps them apart: our own
+    /// engine does.
+    pub(crate) fn dismiss(&self) {
+        if let Some(provider) = self.provider() {
+            self.kept().dismissed = Some(provider.name());
+            self.fallen.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The name of the provider that was dismissed.
+    pub(crate) fn dismissed(&self) -> Option<String> {
+        self.kept().dismissed.clone()
     }
 
     /// Why the provider is not used any more, said once.
@@ -124,15 +147,23 @@ impl Engines {
 /// Payloads that are compressed together. See the module's head.
 pub struct RunJob {
     engines: Arc<Engines>,
-    /// History and payloads.
+    channel: u64,
+    /// History and payloads, all of one channel.
     window: Window,
+    /// Where other bytes stand in the stream between those of the history.
+    gaps: Gaps,
     history_bytes: usize,
     ends: Vec<usize>,
-    /// The stream's header, where it begins.
-    lead: Vec<u8>,
-    carry: Carry,
-    level: u8,
-    policy: Option<Policy>,
+    start: Start,
+}
+
+/// How the stream stands where a run begins.
+pub(crate) struct Start {
+    /// What precedes the run's own bytes: the stream's header, where it begins.
+    pub(crate) lead: Vec<u8>,
+    pub(crate) carry: Carry,
+    pub(crate) level: u8,
+    pub(crate) policy: Option<Policy>,
 }
 
 /// What a run has come to, for [`Compressor::finish_run`](crate::Compressor::finish_run).
@@ -140,18 +171,18 @@ pub struct RunJob {
 #[must_use = "the stream's figures and its policy depend on it"]
 pub struct RunDone {
     pub(crate) report: Report,
+    pub(crate) channel: u64,
     pub(crate) policy: Option<Policy>,
 }
 
 impl RunJob {
     pub(crate) fn new<'p>(
         engines: Arc<Engines>,
+        channel: u64,
         history: &[u8],
+        gaps: Gaps,
         payloads: impl Iterator<Item = &'p [u8]> + Clone,
-        lead: Vec<u8>,
-        carry: Carry,
-        level: u8,
-        policy: Option<Policy>,
+        start: Start,
     ) -> Self {
         let mut window = engines.window();
         let bytes: usize = payloads.clone().map(<[u8]>::len).sum();
@@ -166,12 +197,11 @@ impl RunJob {
         Self {
             history_bytes: history.len(),
             engines,
+            channel,
             window,
+            gaps,
             ends,
-            lead,
-            carry,
-            level,
-            policy,
+            start,
         }
     }
 
@@ -197,7 +227,8 @@ impl RunJob {
         report.cpu_ns = cpu_ns().saturating_sub(begun);
         Ok(RunDone {
             report,
-            policy: self.policy,
+            channel: self.channel,
+            policy: self.start.policy,
         })
     }
 
@@ -208,26 +239,27 @@ impl RunJob {
         report: &mut Report,
     ) -> Result<(), DeflateError> {
         let mut engine: Option<Engine> = None;
-        let mut out = mem::take(&mut self.lead);
+        let source = Source {
+            window,
+            gaps: &self.gaps,
+        };
+        let begins = &mut self.start;
+        let mut out = mem::take(&mut begins.lead);
         let mut start = self.history_bytes;
         for end in mem::take(&mut self.ends) {
             let payload = window.bytes().get(start..end).ok_or(DeflateError)?;
             let mut piece = Piece::Stored;
-            if let Some(effort) = effort_for(self.policy.as_mut(), self.level, payload) {
+            if let Some(effort) = effort_for(begins.policy.as_mut(), begins.level, payload) {
                 let engines = &self.engines;
-                let engine = engine.get_or_insert_with(|| {
-                    let mut engine = engines.engine();
-                    engine.change_window();
-                    engine
-                });
-                let level = effort.level(self.level, || engine.gains(window, start, end));
+                let engine = engine.get_or_insert_with(|| engines.engine());
+                let level = effort.level(begins.level, || engine.gains(source, start, end));
                 if let Some(level) = level {
-                    let (carry, out) = (&mut self.carry, &mut out);
+                    let (carry, out) = (&mut begins.carry, &mut out);
                     piece =
-                        engine.encode_span(window, start, end, level, Flush::Sync, carry, out)?;
+                        engine.encode_span(source, start, end, level, Flush::Sync, carry, out)?;
                     report.note_level(level);
                 }
-                if let Some(policy) = &mut self.policy {
+                if let Some(policy) = &mut begins.policy {
                     let deflated = (piece == Piece::Deflated).then_some(out.len());
                     policy.note(payload.len(), deflated);
                 }
@@ -239,7 +271,7 @@ impl RunJob {
                 }
                 Piece::Stored => {
                     report.stored += 1;
-                    store(payload, &mut self.carry, &mut out)
+                    store(payload, &mut begins.carry, &mut out)
                 }
             };
             let whole = form.whole_bytes(out.len(), payload.len());
@@ -269,11 +301,14 @@ impl RunJob {
                 return false;
             }
         };
+        // A dictionary stands in the stream directly before the run: what is before a gap is left out.
+        let contiguous = self.gaps.last().min(self.history_bytes);
+        let run_ends: Vec<usize> = self.ends.iter().map(|end| end - contiguous).collect();
         let run = Run {
-            window: window.bytes(),
-            history_bytes: self.history_bytes,
-            ends: &self.ends,
-            level: self.level.max(1),
+            window: window.bytes().get(contiguous..).unwrap_or_default(),
+            history_bytes: self.history_bytes - contiguous,
+            ends: &run_ends,
+            level: self.start.level.max(1),
             flush: Flush::Sync,
         };
         let (mut out, mut ends) = (Vec::new(), Vec::new());
@@ -286,12 +321,12 @@ impl RunJob {
         }
         drop(encoder);
         let mut start = 0;
-        let mut lead = mem::take(&mut self.lead);
+        let mut lead = mem::take(&mut self.start.lead);
         for (payload, end) in run.payloads().zip(ends) {
             let bytes = out.get(start..end).unwrap_or_default();
             start = end;
-            if !self.carry.is_empty() {
-                flush_behind(Flush::Sync, &mut self.carry, &mut lead);
+            if !self.start.carry.is_empty() {
+                flush_behind(Flush::Sync, &mut self.start.carry, &mut lead);
             }
             if lead.is_empty() {
                 take(Encoded::Deflated(bytes));

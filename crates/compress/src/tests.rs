@@ -380,7 +380,7 @@ fn runs_made_in_any_order_are_one_stream() {
                     .collect();
                 jobs.push((None, group, packets));
             } else {
-                let job = sender.begin_run(group.iter().map(Vec::as_slice));
+                let job = sender.begin_run(0, group.iter().map(Vec::as_slice));
                 assert_eq!(job.bytes(), group.iter().map(Vec::len).sum::<usize>());
                 jobs.push((Some(job), group, Vec::new()));
             }
@@ -415,7 +415,7 @@ fn runs_lose_nothing_against_one_stream() {
     let mut sender = Compressor::with_level(6);
     let mut by_runs = 0;
     for group in all.chunks(4) {
-        let job = sender.begin_run(group.iter().map(Vec::as_slice));
+        let job = sender.begin_run(0, group.iter().map(Vec::as_slice));
         let (packets, done) = packets_of(job, group);
         sender.finish_run(&done);
         by_runs += packets.iter().map(Vec::len).sum::<usize>();
@@ -525,7 +525,7 @@ fn an_engine_that_fails_costs_a_run_and_nothing_else() {
             let small = deflate(&mut sender, b"a keystroke");
             assert_eq!(inflate(&mut receiver, &small).unwrap(), b"a keystroke");
             let group = [text(20_000 + round), noise(10_000, 5), text(300)];
-            let job = sender.begin_run(group.iter().map(Vec::as_slice));
+            let job = sender.begin_run(0, group.iter().map(Vec::as_slice));
             let (packets, done) = packets_of(job, &group);
             sender.finish_run(&done);
             for (payload, packet) in group.iter().zip(packets) {

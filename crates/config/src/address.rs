@@ -3,7 +3,9 @@
 
 use std::net::IpAddr;
 
-pub use keys::address::{Cidr, CidrError, match_list, net_block};
+pub use keys::address::{
+    Cidr, CidrError, check_address_list, check_host_list, match_list, net_block,
+};
 
 /// Evaluates a comma-separated list of plain addresses and CIDR networks (no wildcards, no negation), as
 /// `PerSourcePenaltyExemptList` needs it. With no address the list is only checked.
@@ -25,7 +27,10 @@ mod tests {
         let yes = Ok(ListMatch::Yes);
         assert_eq!(match_list(Some("192.0.2.9"), "192.0.2.0/24"), yes);
         assert_eq!(match_list(Some("::ffff:192.0.2.9"), "192.0.2.0/24"), yes);
-        assert_eq!(match_list(Some("192.0.2.9"), "::ffff:192.0.2.0/120"), yes);
+        assert_eq!(
+            match_list(Some("192.0.2.9"), "::ffff:192.0.2.0/120"),
+            Ok(ListMatch::No)
+        );
         assert_eq!(match_list(Some("192.0.2.9"), "192.0.2.?"), yes);
         assert_eq!(
             match_list(Some("192.0.2.9"), "*,!192.0.2.0/28"),

@@ -100,21 +100,27 @@ impl Class {
     /// Checks a specification without resolving it.
     ///
     /// # Errors
-    /// The sentence for the user when a name is unknown or the list is empty.
+    /// The sentence for the user when a name or a pattern is of no known algorithm, a name is negated (which
+    /// only `-` can say), or the list is empty.
     pub fn check(self, spec: &str) -> Result<(), String> {
         let (modifier, list) = split_modifier(spec);
-        if list.is_empty() {
-            return Err(self.bad_list(spec));
-        }
         if modifier == Modifier::Remove {
             return Ok(());
         }
+        if list.is_empty() {
+            return Err(self.bad_list(spec));
+        }
         let mut usable = false;
         for name in list.split(',') {
-            let wild = self.takes_patterns() && name.contains(['*', '?', '!']);
-            if wild || self.known().contains(&name) {
+            let wild = self.takes_patterns() && name.contains(['*', '?']);
+            // A name with `!` in front takes nothing away from a list that is not taken away itself.
+            let is_one = |known: &&str| {
+                !name.starts_with('!')
+                    && (*known == name || (wild && pattern::matches(known, name)))
+            };
+            if self.known().iter().any(&is_one) {
                 usable = true;
-            } else if !LEFT_OUT.contains(&name) {
+            } else if !LEFT_OUT.iter().any(is_one) {
                 return Err(self.bad_list(spec));
             }
         }
@@ -157,7 +163,7 @@ impl Class {
     fn expand(self, list: &str) -> Vec<&'static str> {
         let mut out = Vec::new();
         for wanted in list.split(',') {
-            if self.takes_patterns() && wanted.contains(['*', '?', '!']) {
+            if self.takes_patterns() && wanted.contains(['*', '?']) {
                 out.extend(
                     self.known()
                         .iter()
@@ -254,6 +260,11 @@ mod tests {
         );
         assert!(Class::Cipher.check("aes*").is_err());
         assert!(Class::Kex.check("-diffie*").is_ok());
+        assert!(Class::Kex.check("-").is_ok());
+        for negated in ["!ssh-ed25519", "*,!ssh-ed25519", "+!ssh-*", "no-such*"] {
+            assert!(Class::HostKey.check(negated).is_err(), "{negated}");
+            assert!(Class::CaSignature.check(negated).is_err(), "{negated}");
+        }
     }
 
     #[test]

@@ -66,6 +66,10 @@ fn parse_with_port(text: &str, uri: bool) -> Option<Destination> {
         Some(user) => Some(user.to_owned()),
         None => None,
     };
+    // Without brackets several colons could be an address or a host with a port: refused, as OpenSSH does.
+    if !place.starts_with('[') && place.matches(':').count() > 1 {
+        return None;
+    }
     let (host, port) = units::split_host_port(place)?;
     let port = match port {
         None => None,
@@ -155,6 +159,11 @@ mod tests {
             Some((Some("u".into()), "::1".into(), Some(2)))
         );
         assert_eq!(hop("h:"), None);
+        assert_eq!(hop("::1"), None);
+        assert_eq!(hop("u@fe80::1:22"), None);
+        assert_eq!(hop("a$b@h"), None);
+        assert_eq!(hop("a\\b@h"), None);
+        assert_eq!(hop("h,x"), None);
         assert_eq!(hop("$(x)"), None);
         assert_eq!(hop("-h"), None);
         assert_eq!(hop(""), None);

@@ -45,6 +45,10 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '\x0c')
 }
 
+fn separates_keyword(c: char) -> bool {
+    is_blank(c) && c != '\x0c'
+}
+
 /// Takes the keyword off a line. `None` for an empty line or a comment.
 ///
 /// # Errors
@@ -53,24 +57,30 @@ pub fn read_line(line: &str) -> Result<Option<Line<'_>>, LexError> {
     if line.len() > MAX_LINE_BYTES {
         return Err(LexError::TooLong);
     }
-    let line = line.trim_end_matches(is_blank).trim_start_matches(is_blank);
+    // A form feed is white space at the end of a line and between words, not before or after a keyword.
+    let line = line
+        .trim_end_matches(is_blank)
+        .trim_start_matches(separates_keyword);
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    let (keyword, after) = match line.strip_prefix('"') {
-        Some(quoted) => quoted.split_once('"').ok_or(LexError::InvalidQuotes)?,
-        None => {
-            let end = line
-                .find(|c: char| is_blank(c) || c == '=')
-                .unwrap_or(line.len());
-            line.split_at(end)
-        }
-    };
-    let after = after.trim_start_matches(is_blank);
+    if let Some(quoted) = line.strip_prefix('"') {
+        // After a quoted keyword `=` belongs to the arguments, as in OpenSSH.
+        let (keyword, after) = quoted.split_once('"').ok_or(LexError::InvalidQuotes)?;
+        return Ok(Some(Line {
+            keyword: keyword.to_owned(),
+            rest: after.trim_start_matches(separates_keyword),
+        }));
+    }
+    let end = line
+        .find(|c: char| separates_keyword(c) || c == '=')
+        .unwrap_or(line.len());
+    let (keyword, after) = line.split_at(end);
+    let after = after.trim_start_matches(separates_keyword);
     let rest = after
         .strip_prefix('=')
         .unwrap_or(after)
-        .trim_start_matches(is_blank);
+        .trim_start_matches(separates_keyword);
     Ok(Some(Line {
         keyword: keyword.to_owned(),
         rest,
@@ -166,6 +176,15 @@ mod tests {
                 ("Port", "22"),
                 "{line:?}"
             );
+        }
+        for (line, keyword, rest) in [
+            ("\"Port\"=22", "Port", "=22"),
+            ("\"Port\" =22", "Port", "=22"),
+            ("Port\x0c22", "Port\x0c22", ""),
+            ("\x0cPort 22", "\x0cPort", "22"),
+        ] {
+            let read = read_line(line).unwrap().unwrap();
+            assert_eq!((read.keyword.as_str(), read.rest), (keyword, rest));
         }
         assert_eq!(read_line("SetEnv A=b").unwrap().unwrap().rest, "A=b");
         assert_eq!(read_line("X ==b").unwrap().unwrap().rest, "=b");

@@ -77,3 +77,16 @@ fn malformed_cidr_in_a_host_list_never_matches() {
         ListMatch::Negated
     );
 }
+
+#[test]
+fn networks_of_users_may_be_written_short() {
+    assert!(match_user("ann", "10.1.2.3", "10.1.2.3", "ann@10.0.0/8"));
+    assert!(match_user("ann", "127.0.0.1", "127.0.0.1", "*@127.1"));
+    assert!(!match_user("ann", "11.1.2.3", "11.1.2.3", "ann@10.0.0/8"));
+    assert!(!match_user(
+        "ann",
+        "10.1.2.3",
+        "10.1.2.3",
+        "ann@::ffff:10.1.2.3"
+    ));
+}

@@ -58,6 +58,6 @@ pub(crate) fn bad_option(place: &Place, keyword: &str) -> String {
         "{}: line {}: Bad configuration option: {}",
         place.file,
         place.line,
-        keyword.escape_debug()
+        escape::one_line(keyword)
     )
 }

@@ -196,11 +196,11 @@ impl Tokens {
         if purpose == Purpose::Shell && !is_shell_safe(letter, value) {
             return Err(ExpandError::Unsafe {
                 token: letter,
-                value: value.escape_debug().to_string(),
+                value: escape::one_line(value),
             });
         }
         if purpose == Purpose::Path && letter == 'u' && !is_component(value) {
-            return Err(ExpandError::NotAComponent(value.escape_debug().to_string()));
+            return Err(ExpandError::NotAComponent(escape::one_line(value)));
         }
         out.push_str(value);
         Ok(())
@@ -236,17 +236,30 @@ pub fn expand_tilde(path: &str, environment: &dyn Environment) -> Result<String,
     }
 }
 
-/// May `host` come from a command line or URI? Refuses a leading `-`, whitespace, control characters and
-/// what a shell acts on.
+/// Whether `host` may come from a command line, a URI or a hop of `ProxyJump`, as OpenSSH 10.6 decides it. Refuses
+/// a leading `-`, white space, control characters, what a shell acts on, and the comma that separates the names of
+/// known_hosts. Names from a configuration file (`HostName`) are not checked with this.
 pub fn is_valid_host(host: &str) -> bool {
+    !host.contains(',') && is_shell_safe_host(host)
+}
+
+/// Whether `user` may come from a command line, a URI or a hop of `ProxyJump`, as OpenSSH 10.6 decides it
+/// (CVE-2026-106583): nothing that a shell acts on, `$` and `\` included, no control character, and no `-` at the
+/// start or after a blank. Names from a configuration file (`User`) are not checked with this.
+pub fn is_valid_user(user: &str) -> bool {
+    !user.contains('\\') && is_shell_safe_user(user)
+}
+
+fn is_shell_safe_host(host: &str) -> bool {
     !host.starts_with('-')
         && !host
             .chars()
             .any(|c| "'`\"$\\;&<>|(){}".contains(c) || c.is_whitespace() || c.is_control())
 }
 
-/// May `user` come from a command line or URI? As OpenSSH, a blank is allowed inside, but not before a `-`.
-pub fn is_valid_user(user: &str) -> bool {
+/// The user of `%r` in a command. The name may come from a file, where `DOMAIN\user` is common, so a backslash
+/// inside passes; a last one would take the meaning of the character after the token.
+fn is_shell_safe_user(user: &str) -> bool {
     if user.starts_with('-') || user.ends_with('\\') {
         return false;
     }
@@ -273,8 +286,8 @@ fn is_component(name: &str) -> bool {
 /// our own making are left alone.
 fn is_shell_safe(letter: char, value: &str) -> bool {
     match letter {
-        'h' | 'n' | 'k' | 'H' => is_valid_host(value),
-        'r' => is_valid_user(value),
+        'h' | 'n' | 'k' | 'H' => is_shell_safe_host(value),
+        'r' => is_shell_safe_user(value),
         'j' => {
             !has_control_characters(value) && !value.contains(|c| "'`\"$\\;&<>|(){}".contains(c))
         }

@@ -68,20 +68,40 @@ pub fn format_milliseconds(milliseconds: u64) -> String {
     }
 }
 
-/// Reads a size with an optional suffix K, M or G (powers of 1024) as bytes.
+/// Most digits after the point of a size.
+const MAX_FRACTION_DIGITS: usize = 9;
+
+/// Reads a size with an optional fraction and an optional suffix K, M, G or T (powers of 1024) as bytes, rounded
+/// down: `1.5G` is 1610612736. `None` when it is malformed or larger than `i64::MAX`.
 pub fn parse_bytes(text: &str) -> Option<u64> {
-    let last = text.chars().next_back()?;
-    let (digits, shift) = match last {
-        'k' | 'K' => (text.get(..text.len() - 1)?, 10),
-        'm' | 'M' => (text.get(..text.len() - 1)?, 20),
-        'g' | 'G' => (text.get(..text.len() - 1)?, 30),
-        _ => (text, 0),
+    let shift = match text.chars().next_back()? {
+        'b' | 'B' => Some(0),
+        'k' | 'K' => Some(10),
+        'm' | 'M' => Some(20),
+        'g' | 'G' => Some(30),
+        't' | 'T' => Some(40),
+        _ => None,
     };
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+    let (number, scale) = match shift {
+        Some(shift) => (text.get(..text.len() - 1)?, 1_u128 << shift),
+        None => (text, 1),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty())
+        || !all_digits(whole)
+        || !all_digits(fraction)
+        || fraction.len() > MAX_FRACTION_DIGITS
+    {
         return None;
     }
-    let bytes = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
-    i64::try_from(bytes).ok().map(|_| bytes)
+    let whole: u128 = format!("0{whole}").parse().ok()?;
+    let parts: u128 = format!("0{fraction}").parse().ok()?;
+    let divisor = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let bytes = whole.checked_mul(scale)? + parts * scale / divisor;
+    i64::try_from(bytes)
+        .ok()
+        .and_then(|n| u64::try_from(n).ok())
 }
 
 /// Names of `IPQoS` and the value of the IP type-of-service byte that each stands for (RFC 1349, 2474, 8622).
@@ -215,6 +235,22 @@ mod tests {
     fn sizes_ports_modes() {
         assert_eq!(parse_bytes("1G"), Some(1 << 30));
         assert_eq!(parse_bytes("16"), Some(16));
+        for (text, bytes) in [
+            ("1.5G", Some(3 << 29)),
+            (".5G", Some(1 << 29)),
+            ("1.G", Some(1 << 30)),
+            ("1.999", Some(1)),
+            ("1T", Some(1 << 40)),
+            ("1b", Some(1)),
+            (".", None),
+            (".G", None),
+            ("1.5.5", None),
+            ("-1", None),
+            ("1e3", None),
+            ("8388608T", None),
+        ] {
+            assert_eq!(parse_bytes(text), bytes, "{text}");
+        }
         assert_eq!(parse_bytes("K"), None);
         assert_eq!(parse_bytes("1é"), None);
         assert_eq!(parse_bytes("99999999999G"), None);

@@ -25,6 +25,8 @@ pub enum Value {
 pub enum Kind {
     /// `yes`/`true` or `no`/`false`.
     Flag,
+    /// `yes` or `no` alone: OpenSSH's sshd knows no `true` and `false`.
+    YesNo,
     /// One of a list: what may be written, and what it is kept and printed as.
     Choice(&'static [(&'static str, &'static str)]),
     /// A whole number within bounds.
@@ -47,6 +49,8 @@ pub enum Kind {
     Text,
     /// A file name: a relative one starts at the working directory, `none` is kept.
     Path,
+    /// One or more file names, each as [`Kind::Path`]; `none` stands alone.
+    Paths,
     /// One or more words.
     Words,
     /// The rest of the line as it stands.
@@ -107,6 +111,8 @@ pub enum Dump {
     Never,
     /// One line, when there is a value.
     Line,
+    /// One line, when there is a value and it is not `none`.
+    UnlessNone,
     /// One line with this word when there is no value.
     OrWord(&'static str),
     /// One line per word.
@@ -351,7 +357,10 @@ fn is_none(word: &str) -> bool {
 impl Kind {
     /// Whether a single word is all that is ever looked at, and stands for itself.
     fn takes_one_word(&self) -> bool {
-        !matches!(self, Kind::Words | Kind::Parsed(_) | Kind::Structure)
+        !matches!(
+            self,
+            Kind::Words | Kind::Paths | Kind::Parsed(_) | Kind::Structure
+        )
     }
 
     /// Reads the arguments of a line. `words` are the arguments as split, `rest` the line behind the keyword.
@@ -361,7 +370,7 @@ impl Kind {
     pub fn read(&self, keyword: &str, words: &[String], rest: &str) -> Result<Value, String> {
         let several = matches!(
             self,
-            Kind::Words | Kind::Parsed(_) | Kind::Rest | Kind::Structure
+            Kind::Words | Kind::Paths | Kind::Parsed(_) | Kind::Rest | Kind::Structure
         );
         let first = match words.first() {
             Some(first) => first.as_str(),
@@ -395,6 +404,11 @@ impl Kind {
                     Err(unsupported(first))
                 }
             }
+            Kind::YesNo => match first {
+                yes if yes.eq_ignore_ascii_case("yes") => Ok(Value::Flag(true)),
+                no if no.eq_ignore_ascii_case("no") => Ok(Value::Flag(false)),
+                _ => Err(unsupported(first)),
+            },
             Kind::Choice(choices) => choices
                 .iter()
                 .find(|(spelling, _)| spelling.eq_ignore_ascii_case(first))
@@ -408,17 +422,22 @@ impl Kind {
                 .map(|port| Value::Number(i64::from(port)))
                 .ok_or_else(|| format!("Bad port '{first}'.")),
             Kind::Seconds { none } => {
-                if *none && first.eq_ignore_ascii_case("none") {
+                if *none && first == "none" {
                     return Ok(Value::Number(-1));
                 }
                 units::parse_seconds(first)
                     .map(|seconds| Value::Number(i64::from(seconds)))
                     .ok_or_else(|| "invalid time value.".to_owned())
             }
+            Kind::Path if is_none(first) => Ok(Value::Word("none".to_owned())),
             Kind::Text | Kind::Path => Ok(Value::Word(first.to_owned())),
-            Kind::Words => {
+            Kind::Words | Kind::Paths => {
                 if words.iter().any(String::is_empty) {
                     return Err("empty argument.".to_owned());
+                }
+                let names_none = words.iter().any(|word| is_none(word));
+                if matches!(self, Kind::Paths) && words.len() > 1 && names_none {
+                    return Err("\"none\" argument must appear alone.".to_owned());
                 }
                 Ok(Value::Words(words.to_vec()))
             }
@@ -481,6 +500,8 @@ pub fn dump(table: Table, values: &Values) -> String {
     for (index, keyword) in table.iter().enumerate() {
         match (keyword.dump, values.at(index)) {
             (Dump::Never, _) => {}
+            (Dump::PerWord, Some(Value::Words(words))) if words.is_empty() => {}
+            (Dump::UnlessNone, Some(value)) if is_none(&show(value, keyword.dump)) => {}
             (Dump::PerWord | Dump::PerWordOr(_), Some(Value::Words(words)))
                 if !words.is_empty() =>
             {

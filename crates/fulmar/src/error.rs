@@ -177,6 +177,11 @@ impl fmt::Display for HostKeyProblem {
     }
 }
 
+/// Words of the peer, to stand between double quotes.
+fn quoted(text: &str) -> String {
+    escape::escape(text, escape::Style::Quoted)
+}
+
 impl std::error::Error for HostKeyProblem {}
 
 impl fmt::Display for Error {
@@ -193,20 +198,26 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "the server did not let the user in; it takes: {}",
-                methods.join(",")
+                escape::one_line(methods.join(","))
             ),
             Self::AuthRefused { methods, .. } => write!(
                 f,
                 "the proof was accepted, and one more is needed: {}",
-                methods.join(",")
+                escape::one_line(methods.join(","))
             ),
-            Self::PasswordExpired(text) => write!(f, "the password has expired: {text:?}"),
+            Self::PasswordExpired(text) => {
+                write!(f, "the password has expired: \"{}\"", quoted(text))
+            }
             Self::UnusableKey(why) => write!(f, "the key cannot be used: {why}"),
             Self::Agent(why) => write!(f, "agent: {why}"),
             Self::ChannelRefused {
                 reason,
                 description,
-            } => write!(f, "the peer refused the channel: {reason}: {description:?}"),
+            } => write!(
+                f,
+                "the peer refused the channel: {reason}: \"{}\"",
+                quoted(description)
+            ),
             Self::RequestRefused(name) => write!(f, "the peer refused {name}"),
             Self::ChannelClosed => f.write_str("the peer closed the channel"),
             Self::TooMuchOutput { limit_bytes } => write!(

@@ -2,11 +2,14 @@
 //! `PerSourcePenaltyExemptList`) and the mixed lists of `from=`, `Match Address` and the host
 //! part of `AllowUsers` (addresses, networks, wildcards, host names).
 //!
-//! IPv4-mapped IPv6 addresses are taken for the IPv4 address that they carry. Names are never
-//! looked up.
+//! Addresses are read as `getaddrinfo` with `AI_NUMERICHOST` reads them, which is what OpenSSH
+//! asks: short, octal and hexadecimal forms of IPv4 included ([`parse_address`]). A peer that is
+//! known by an IPv4-mapped IPv6 address counts as the IPv4 address in it; a mapped address or
+//! network in a list is an IPv6 one and matches no IPv4 peer, as in OpenSSH. Names are never
+//! looked up. Zones (`fe80::1%eth0`) are refused, since the zone of a peer is not known here.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::pattern::{self, Case, ListMatch, matches};
 
@@ -20,13 +23,17 @@ pub struct Cidr {
 /// Why an entry of a list is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CidrError {
-    /// Nothing stands between two commas or behind the `!`.
+    /// Nothing stands between two commas or after the `!`.
     Empty,
     /// Neither an address nor `address/bits`.
     NotANetwork(String),
+    /// Neither an address, nor a network, nor a wildcard pattern that an address can match.
+    MatchesNothing(String),
+    /// An address with a zone, for example fe80::1%eth0.
+    Zone(String),
     /// More mask bits than the address has.
     MaskTooLong(String),
-    /// Bits are set behind the mask, for example 192.0.2.1/24.
+    /// Bits are set after the mask, for example 192.0.2.1/24.
     HostBitsSet(String),
 }
 
@@ -35,9 +42,17 @@ impl fmt::Display for CidrError {
         match self {
             CidrError::Empty => f.write_str("an entry of the list is empty"),
             CidrError::NotANetwork(entry) => write!(f, "\"{entry}\" is not an address or network"),
+            CidrError::MatchesNothing(entry) => write!(
+                f,
+                "\"{entry}\" is not an address, network or pattern of addresses, so it matches nobody"
+            ),
+            CidrError::Zone(entry) => write!(
+                f,
+                "\"{entry}\" names a zone (\"%\"), which is not supported; leave the zone out"
+            ),
             CidrError::MaskTooLong(entry) => write!(f, "mask of \"{entry}\" is too long"),
             CidrError::HostBitsSet(entry) => {
-                write!(f, "\"{entry}\" has bits set behind its mask")
+                write!(f, "\"{entry}\" has bits set after its mask")
             }
         }
     }
@@ -46,24 +61,30 @@ impl fmt::Display for CidrError {
 impl std::error::Error for CidrError {}
 
 impl Cidr {
-    /// Reads `address` or `address/bits`.
+    /// Reads `address` or `address/bits`, the address as [`parse_address`] does and the number of
+    /// bits in digits, of which the first may be zeros.
     ///
     /// # Errors
-    /// When it is neither, the mask is longer than the address, or host bits are set.
+    /// When it is neither, the address has a zone, the mask is longer than the address, or host
+    /// bits are set.
     pub fn parse(text: &str) -> Result<Self, CidrError> {
+        let not_a_network = || CidrError::NotANetwork(text.to_owned());
         let (address_text, mask_text) = match text.split_once('/') {
             Some((address, mask)) => (address, Some(mask)),
             None => (text, None),
         };
-        let address: IpAddr = address_text
-            .parse()
-            .map_err(|_| CidrError::NotANetwork(text.to_owned()))?;
+        if let Some((before, _)) = address_text.split_once('%')
+            && before.parse::<Ipv6Addr>().is_ok()
+        {
+            return Err(CidrError::Zone(text.to_owned()));
+        }
+        let address = parse_address(address_text).ok_or_else(not_a_network)?;
         let width: u8 = if address.is_ipv4() { 32 } else { 128 };
         let mask_bits = match mask_text {
             None => width,
             Some(digits) => {
                 if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-                    return Err(CidrError::NotANetwork(text.to_owned()));
+                    return Err(not_a_network());
                 }
                 match digits.parse::<u8>() {
                     Ok(bits) if bits <= width => bits,
@@ -71,7 +92,7 @@ impl Cidr {
                         return Err(CidrError::MaskTooLong(text.to_owned()));
                     }
                     // No mask of any family, so no network, as sshd has it.
-                    _ => return Err(CidrError::NotANetwork(text.to_owned())),
+                    _ => return Err(not_a_network()),
                 }
             }
         };
@@ -84,30 +105,60 @@ impl Cidr {
         })
     }
 
-    /// Is `address` inside this network? Families do not mix, save for IPv4-mapped addresses.
+    /// Whether `address` is inside this network. Families do not mix: an IPv4-mapped `address` is
+    /// an IPv4 one, and a network of mapped addresses contains no IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        let (network, mask_bits) = self.canonical();
-        if network.is_ipv4() != address.is_ipv4() {
+        if self.network.is_ipv4() != address.is_ipv4() {
             return false;
         }
         let width = if address.is_ipv4() { 32 } else { 128 };
-        let keep = mask(width, mask_bits);
-        address_bits(address) & keep == address_bits(network) & keep
-    }
-
-    fn canonical(&self) -> (IpAddr, u8) {
-        match (self.network, self.network.to_canonical()) {
-            (IpAddr::V6(_), network @ IpAddr::V4(_)) if self.mask_bits >= 96 => {
-                (network, self.mask_bits - 96)
-            }
-            _ => (self.network, self.mask_bits),
-        }
+        let keep = mask(width, self.mask_bits);
+        address_bits(address) & keep == address_bits(self.network) & keep
     }
 }
 
-/// Networks parted by commas, no negation, no wildcards: a certificate's `source-address`.
+/// Reads a numeric address as `getaddrinfo` with `AI_NUMERICHOST` does: IPv6 without a zone, and
+/// IPv4 in the forms of inet_aton(3): one to four parts, each decimal, octal (`0177`) or
+/// hexadecimal (`0x7f`), of which the last fills the bytes that are left (`10.1` is 10.0.0.1).
+#[must_use]
+pub fn parse_address(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        return text.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
+    }
+    let mut parts = text.split('.');
+    let mut last = inet_aton_part(parts.next()?)?;
+    let mut value: u32 = 0;
+    // Bits that the last part may fill.
+    let mut left: u32 = 32;
+    for part in parts {
+        left = left.checked_sub(8).filter(|left| *left > 0)?;
+        value |= u32::from(u8::try_from(last).ok()?) << left;
+        last = inet_aton_part(part)?;
+    }
+    if u64::from(last) >= 1u64 << left {
+        return None;
+    }
+    Some(IpAddr::V4(Ipv4Addr::from(value | last)))
+}
+
+/// A part of an IPv4 address in the notation of C.
+fn inet_aton_part(text: &str) -> Option<u32> {
+    let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => (text, 8),
+        None => (text, 10),
+    };
+    // `from_str_radix` would take a sign.
+    if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return None;
+    }
+    u32::from_str_radix(digits, radix).ok()
+}
+
+/// Networks parted by commas, no negation, no wildcards: a certificate's `source-address`. As in
+/// OpenSSH, only digits, hexadecimal letters and `.:/` may stand in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CidrList(Vec<Cidr>);
 
@@ -117,8 +168,15 @@ impl CidrList {
     /// # Errors
     /// When it is empty or an entry is no address or network.
     pub fn parse(text: &str) -> Result<Self, CidrError> {
+        let permitted = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':' | b'/');
         text.split(',')
-            .map(Cidr::parse)
+            .map(|entry| {
+                if entry.bytes().all(permitted) {
+                    Cidr::parse(entry)
+                } else {
+                    Err(CidrError::NotANetwork(entry.to_owned()))
+                }
+            })
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -134,8 +192,8 @@ impl CidrList {
 /// patterns, each negatable with `!`. With no address the list is only checked.
 ///
 /// # Errors
-/// When an entry is empty, or is a network that cannot be meant (mask too long, bits set behind
-/// it).
+/// When an entry is empty, has a zone, or is a network that cannot be meant (mask too long, bits
+/// set after it).
 pub fn match_list(address: Option<&str>, list: &str) -> Result<ListMatch, CidrError> {
     let parsed = address.and_then(|text| text.parse::<IpAddr>().ok());
     let mut found = ListMatch::No;
@@ -163,6 +221,42 @@ pub fn match_list(address: Option<&str>, list: &str) -> Result<ListMatch, CidrEr
     Ok(found)
 }
 
+/// Checks a list of `Match Address` or `Match LocalAddress`, which only addresses are held
+/// against: each entry must be an address, a network, or a wildcard pattern that the text of an
+/// address can match.
+///
+/// # Errors
+/// As [`match_list`], and [`CidrError::MatchesNothing`] for an entry that no address can match: a
+/// block under it would never apply, which the author of the file cannot have meant.
+pub fn check_address_list(list: &str) -> Result<(), CidrError> {
+    match_list(None, list)?;
+    for entry in list.split(',') {
+        let body = entry.strip_prefix('!').unwrap_or(entry);
+        let wild = |byte: u8| matches!(byte, b'*' | b'?');
+        let in_addresses = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
+        let can_match = Cidr::parse(body).is_ok()
+            || (body.bytes().any(wild)
+                && body.bytes().all(|byte| wild(byte) || in_addresses(byte)));
+        if !can_match {
+            return Err(CidrError::MatchesNothing(body.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a list that host names are held against too: `from=` and the host part of `AllowUsers`.
+///
+/// # Errors
+/// As [`match_list`], and when an entry has a `/` but is no network: neither a name nor an address
+/// can match it, and it could be meant to deny.
+pub fn check_host_list(list: &str) -> Result<(), CidrError> {
+    match_list(None, list)?;
+    for entry in list.split(',').filter(|entry| entry.contains('/')) {
+        Cidr::parse(entry.strip_prefix('!').unwrap_or(entry))?;
+    }
+    Ok(())
+}
+
 /// Judges a peer by a list of host patterns, addresses and networks, as `from=` and the host part
 /// of `AllowUsers` do: its name or its address must match and neither may be negated. A list
 /// that holds a malformed network refuses everybody.
@@ -188,13 +282,9 @@ impl AddressPatterns {
     /// Takes the list over.
     ///
     /// # Errors
-    /// As [`match_list`], and when an entry has a `/` but is no network: such an entry could be
-    /// meant to deny, so it is refused rather than passed over.
+    /// As [`check_host_list`].
     pub fn parse(list: &str) -> Result<Self, CidrError> {
-        match_list(None, list)?;
-        for entry in list.split(',').filter(|entry| entry.contains('/')) {
-            Cidr::parse(entry.strip_prefix('!').unwrap_or(entry))?;
-        }
+        check_host_list(list)?;
         Ok(Self {
             list: list.to_owned(),
         })

@@ -67,13 +67,16 @@ fn networks_are_checked() {
         Cidr::parse("192.0.2.0/8"),
         Err(CidrError::HostBitsSet(_))
     ));
+    assert_eq!(Cidr::parse("192.0.2.0/024"), Cidr::parse("192.0.2.0/24"));
+    for bad in ["192.0.2.0/", "192.0.2.0/+8", "192.0.2.0/-8", "192.0.2.0/8x"] {
+        assert!(
+            matches!(Cidr::parse(bad), Err(CidrError::NotANetwork(_))),
+            "{bad}"
+        );
+    }
     assert!(matches!(
-        Cidr::parse("192.0.2.0/+8"),
-        Err(CidrError::NotANetwork(_))
-    ));
-    assert!(matches!(
-        Cidr::parse("192.0.2/24"),
-        Err(CidrError::NotANetwork(_))
+        Cidr::parse("fe80::1%eth0"),
+        Err(CidrError::Zone(_))
     ));
     assert!(matches!(Cidr::parse(""), Err(CidrError::NotANetwork(_))));
 }
@@ -112,4 +115,132 @@ fn patterns_of_addresses_are_compared_to_the_letter() {
     let judged = |list| match_list(Some("2001:db8::1"), list);
     assert_eq!(judged("2001:db8::*"), Ok(ListMatch::Yes));
     assert_eq!(judged("2001:DB8::*"), Ok(ListMatch::No));
+}
+
+/// What `getaddrinfo` with `AI_NUMERICHOST` makes of them in glibc 2.36.
+#[test]
+fn addresses_are_read_as_getaddrinfo_reads_numbers() {
+    for (text, address) in [
+        ("127.1", "127.0.0.1"),
+        ("10.0.0", "10.0.0.0"),
+        ("10.1.2", "10.1.0.2"),
+        ("10.65535", "10.0.255.255"),
+        ("2130706433", "127.0.0.1"),
+        ("4294967295", "255.255.255.255"),
+        ("0177.0.0.1", "127.0.0.1"),
+        ("0x7f.1", "127.0.0.1"),
+        ("0X7F000001", "127.0.0.1"),
+        ("127.000.000.001", "127.0.0.1"),
+        ("0", "0.0.0.0"),
+        ("::1", "::1"),
+        ("::ffff:10.1.2.3", "::ffff:10.1.2.3"),
+    ] {
+        assert_eq!(parse_address(text), Some(ip(address)), "{text}");
+    }
+    for text in [
+        "",
+        ".",
+        "1.",
+        ".1",
+        "1..2",
+        "256.1.1.1",
+        "10.1.2.256",
+        "10.1.65536",
+        "10.16777216",
+        "4294967296",
+        "1.2.3.4.5",
+        "08",
+        "0x",
+        "0x.1",
+        "+1",
+        "-1",
+        " 1",
+        "1 ",
+        "a.b",
+        "ff",
+        "1.2.3.4:22",
+        "fe80::1%eth0",
+    ] {
+        assert_eq!(parse_address(text), None, "{text}");
+    }
+}
+
+#[test]
+fn short_networks_match_what_they_stand_for() {
+    for list in ["10.0.0/8", "10/8", "012.0.0.0/8", "10.0/8,!10.2.0.0/16"] {
+        let judged = match_list(Some("10.1.2.3"), list);
+        // `10/8` is 0.0.0.10/8, whose last bits are set.
+        let expected = if list == "10/8" {
+            Err(CidrError::HostBitsSet(list.to_owned()))
+        } else {
+            Ok(ListMatch::Yes)
+        };
+        assert_eq!(judged, expected, "{list}");
+    }
+    for from in ["127.1", "0177.0.0.1", "127.000.000.001", "2130706433"] {
+        let list = AddressPatterns::parse(from).unwrap();
+        assert!(list.permits(ip("127.0.0.1"), None), "{from}");
+        assert!(!list.permits(ip("127.0.0.2"), None), "{from}");
+        assert!(match_host_and_address("127.0.0.1", "127.0.0.1", from).is_yes());
+    }
+    assert!(
+        CidrList::parse("127.1,10.0.0/8")
+            .unwrap()
+            .contains(ip("10.9.9.9"))
+    );
+    assert!(CidrList::parse("0x7f.1").is_err());
+}
+
+/// As in OpenSSH: a mapped peer is an IPv4 one, a mapped entry is an IPv6 one.
+#[test]
+fn mapped_addresses_in_lists_match_no_ipv4_peer() {
+    for entry in ["::ffff:10.1.2.3", "::ffff:0:0/96", "::/0"] {
+        let network = Cidr::parse(entry).unwrap();
+        for peer in ["10.1.2.3", "::ffff:10.1.2.3"] {
+            assert!(!network.contains(ip(peer)), "{entry} {peer}");
+        }
+        let list = AddressPatterns::parse(entry).unwrap();
+        assert!(!list.permits(ip("10.1.2.3"), None));
+        assert!(!CidrList::parse(entry).unwrap().contains(ip("10.1.2.3")));
+    }
+    assert!(
+        Cidr::parse("10.0.0.0/8")
+            .unwrap()
+            .contains(ip("::ffff:10.1.2.3"))
+    );
+}
+
+#[test]
+fn a_list_of_addresses_holds_nothing_that_no_address_matches() {
+    for good in [
+        "10.0.0/8",
+        "127.1,!10.*",
+        "2001:db8::*,fe80::/10",
+        "*",
+        "1?.*",
+        "!::1,*",
+    ] {
+        assert_eq!(check_address_list(good), Ok(()), "{good}");
+    }
+    for bad in [
+        "host.example.com",
+        "*.example.com",
+        "10.0.0.0/200",
+        "10.0.0.0/x",
+        "10.0.0.300",
+        "*,!10.0.0.0/x",
+    ] {
+        assert!(
+            matches!(check_address_list(bad), Err(CidrError::MatchesNothing(_))),
+            "{bad}"
+        );
+    }
+    assert!(check_address_list("10.0.0.1/8").is_err());
+    assert!(matches!(
+        check_address_list("fe80::1%eth0"),
+        Err(CidrError::Zone(_))
+    ));
+    assert!(check_host_list("*.example.com,10.0.0/8").is_ok());
+    assert!(check_host_list("*,!10.0.0.0/x").is_err());
+    assert!(AddressPatterns::parse("fe80::1%1").is_err());
 }

@@ -19,6 +19,9 @@ pub enum KeyError {
     NoSecret,
     /// The signature algorithm does not fit the key.
     WrongAlgorithm,
+    /// The authority of a certificate signed with an algorithm that is not permitted, or its key
+    /// is of a type with which none is.
+    AuthorityAlgorithm,
     /// The cryptographic library failed.
     Internal,
 }
@@ -34,6 +37,9 @@ impl fmt::Display for KeyError {
                 "the secret part of this key is in a security key: add it to an agent to sign",
             ),
             Self::WrongAlgorithm => f.write_str("signature algorithm does not fit the key"),
+            Self::AuthorityAlgorithm => {
+                f.write_str("certificate is signed with an algorithm that is not permitted")
+            }
             Self::Internal => f.write_str("the cryptographic library failed"),
         }
     }
@@ -109,16 +115,7 @@ impl From<DecodeError> for VerifyError {
     }
 }
 
-/// A foreign name for a message: printable ASCII stays, the rest becomes `\xNN`; cut at 64
-/// characters.
+/// A foreign name for a message, as one line of ASCII, cut at 64 characters.
 pub(crate) fn printable(name: &[u8]) -> String {
-    let mut out = String::new();
-    for byte in name.iter().take(64) {
-        if (0x20..=0x7e).contains(byte) && *byte != b'\\' {
-            out.push(char::from(*byte));
-        } else {
-            out.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    out
+    escape::escape_at_most(name, escape::Style::Ascii, 64)
 }

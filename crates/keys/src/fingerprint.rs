@@ -23,6 +23,52 @@ pub fn of_blob(blob: &[u8], algorithm: HashAlgorithm) -> String {
     }
 }
 
+/// The SHA-1 digest of the blob as pronounceable words (Huima, "The Bubble Babble Binary Data
+/// Encoding", 2000), as `ssh-keygen -B` writes it.
+#[must_use]
+pub fn bubblebabble(blob: &[u8]) -> String {
+    bubblebabble_of(&HashAlgorithm::Sha1.digest(blob))
+}
+
+fn bubblebabble_of(bytes: &[u8]) -> String {
+    let letter = |alphabet: &[u8], at: u32| {
+        let at = usize::try_from(at).unwrap_or(0);
+        char::from(alphabet.get(at % alphabet.len()).copied().unwrap_or(b'x'))
+    };
+    let vowel = |at| letter(b"aeiouy", at);
+    let consonant = |at| letter(b"bcdfghklmnprstvzx", at);
+    let mut out = String::from("x");
+    // The checksum that runs through the words; stays below 36.
+    let mut sum = 1_u32;
+    let mut pairs = bytes.chunks_exact(2);
+    for pair in pairs.by_ref() {
+        let [one, two] = pair else { continue };
+        let (one, two) = (u32::from(*one), u32::from(*two));
+        out.push(vowel(((one >> 6) + sum) % 6));
+        out.push(consonant(one >> 2 & 15));
+        out.push(vowel(((one & 3) + sum / 6) % 6));
+        out.push(consonant(two >> 4));
+        out.push('-');
+        out.push(consonant(two & 15));
+        sum = (sum * 5 + one * 7 + two) % 36;
+    }
+    match pairs.remainder() {
+        [last] => {
+            let last = u32::from(*last);
+            out.push(vowel(((last >> 6) + sum) % 6));
+            out.push(consonant(last >> 2 & 15));
+            out.push(vowel(((last & 3) + sum / 6) % 6));
+        }
+        _ => {
+            out.push(vowel(sum % 6));
+            out.push(consonant(16));
+            out.push(vowel(sum / 6));
+        }
+    }
+    out.push('x');
+    out
+}
+
 /// The prefix of a fingerprint.
 #[must_use]
 pub fn name(algorithm: HashAlgorithm) -> &'static str {

@@ -40,7 +40,8 @@ const CERT_SERIAL_BITMAP: u8 = 0x22;
 const CERT_KEY_ID: u8 = 0x23;
 const CERT_EXTENSION: u8 = 0x39;
 
-/// Largest list that is read, in bytes.
+/// Largest list that is read, in bytes: twice what OpenSSH 9.2 takes of a KRL. The one limit for
+/// every list, of user keys and of host keys.
 pub const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Why a list cannot be used.
@@ -48,6 +49,8 @@ pub const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 pub enum KrlError {
     /// The file cannot be read.
     Io(std::io::Error),
+    /// The file has more than [`MAX_FILE_BYTES`].
+    TooLarge,
     /// The binary encoding is broken.
     Malformed(DecodeError),
     /// The format has another version.
@@ -67,6 +70,12 @@ impl fmt::Display for KrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "cannot read revocation list: {error}"),
+            Self::TooLarge => write!(
+                f,
+                "revocation list is larger than {} MiB, the most that is read; divide it into \
+                 several files",
+                MAX_FILE_BYTES / (1024 * 1024)
+            ),
             Self::Malformed(error) => write!(f, "malformed revocation list: {error}"),
             Self::UnsupportedVersion(version) => {
                 write!(
@@ -137,14 +146,26 @@ impl RevocationList {
     /// # Errors
     /// [`KrlError`].
     pub fn load(path: &Path) -> Result<Self, KrlError> {
-        let mut file = Vec::new();
-        std::fs::File::open(path)
-            .and_then(|handle| handle.take(MAX_FILE_BYTES + 1).read_to_end(&mut file))
-            .map_err(KrlError::Io)?;
-        if u64::try_from(file.len()).is_ok_and(|len| len > MAX_FILE_BYTES) {
-            return Err(KrlError::Io(std::io::ErrorKind::FileTooLarge.into()));
+        Self::read(&std::fs::File::open(path).map_err(KrlError::Io)?)
+    }
+
+    /// Reads a list from an open file, from where it stands to its end.
+    ///
+    /// # Errors
+    /// [`KrlError`]; [`KrlError::TooLarge`] beyond [`MAX_FILE_BYTES`].
+    pub fn read(file: &std::fs::File) -> Result<Self, KrlError> {
+        let size = file.metadata().map_err(KrlError::Io)?.len();
+        // Said before so much is read; a file that grows meanwhile is caught below.
+        if size > MAX_FILE_BYTES {
+            return Err(KrlError::TooLarge);
         }
-        Self::parse(&file)
+        let mut bytes = Vec::new();
+        let mut bounded = file.take(MAX_FILE_BYTES + 1);
+        bounded.read_to_end(&mut bytes).map_err(KrlError::Io)?;
+        if u64::try_from(bytes.len()).is_ok_and(|len| len > MAX_FILE_BYTES) {
+            return Err(KrlError::TooLarge);
+        }
+        Self::parse(&bytes)
     }
 
     /// Whether a presented key is revoked: itself, the key inside a certificate, the

@@ -44,6 +44,27 @@ impl PresentedKey {
         Self::from_blob(blob)
     }
 
+    /// As [`Self::from_blob_for`], with the algorithms that the authority of a certificate may sign
+    /// with (CASignatureAlgorithms): another one's key and signature are not even parsed.
+    ///
+    /// # Errors
+    /// As [`Self::from_blob_for`], and [`KeyError::AuthorityAlgorithm`].
+    pub fn from_blob_permitted(
+        algorithm: SignatureAlgorithm,
+        blob: &[u8],
+        authorities: &[SignatureAlgorithm],
+    ) -> Result<Self, KeyError> {
+        if Reader::new(blob).string()? != algorithm.blob_name().as_bytes() {
+            return Err(KeyError::WrongAlgorithm);
+        }
+        if algorithm.is_certificate() {
+            let certificate = Certificate::from_blob_permitted(blob, authorities)?;
+            Ok(Self::Certificate(Box::new(certificate)))
+        } else {
+            PublicKey::from_blob(blob).map(Self::Plain)
+        }
+    }
+
     /// The plain key: itself or the one inside the certificate.
     #[must_use]
     pub fn key(&self) -> &PublicKey {

@@ -50,16 +50,20 @@ pub fn load(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file of one-line format: the first line that is no comment.
+/// Reads a file of one-line format: the first line that holds a key, as OpenSSH does.
 ///
 /// # Errors
-/// [`KeyError`].
+/// [`KeyError`] of the first line that is no comment, when no line holds a key.
 pub fn parse(file: &[u8]) -> Result<PublicKeyFile, KeyError> {
-    lines(file)
-        .filter_map(|line| line.text.map(trim_start))
-        .find(|text| !text.is_empty() && !text.starts_with(b"#"))
-        .ok_or(KeyError::Invalid("file holds no key"))
-        .and_then(parse_line)
+    let mut first_error = None;
+    let texts = lines(file).filter_map(|line| line.text.map(trim_start));
+    for text in texts.filter(|text| !text.is_empty() && !text.starts_with(b"#")) {
+        match parse_line(text) {
+            Ok(key) => return Ok(key),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    Err(first_error.unwrap_or(KeyError::Invalid("file holds no key")))
 }
 
 /// Reads `type base64 comment`.
@@ -84,13 +88,14 @@ pub fn parse_line(text: &[u8]) -> Result<PublicKeyFile, KeyError> {
     })
 }
 
-/// `type base64 comment`, without a line end.
+/// `type base64 comment`, without a line end. The comment is escaped ([`escape::one_line`]): a comment with
+/// a newline would make a second line, which authorized_keys would take for another key.
 #[must_use]
 pub fn to_line(key: &PresentedKey, comment: &str) -> String {
     let mut line = format!("{} {}", key.blob_name(), base64::encode(&key.blob()));
     if !comment.is_empty() {
         line.push(' ');
-        line.push_str(comment);
+        line.push_str(&escape::one_line(comment));
     }
     line
 }
@@ -98,11 +103,8 @@ pub fn to_line(key: &PresentedKey, comment: &str) -> String {
 /// RFC 4716, with the comment in quotes and cut so that its line keeps the limit.
 #[must_use]
 pub fn to_rfc4716(key: &PresentedKey, comment: &str) -> String {
-    let comment: String = comment
-        .chars()
-        .filter(|character| !character.is_control() && *character != '"')
-        .take(RFC4716_WIDTH - "Comment: \"\"".len())
-        .collect();
+    let room = RFC4716_WIDTH - "Comment: \"...\"".len();
+    let comment = escape::escape_at_most(comment, escape::Style::Quoted, room);
     format!(
         "{RFC4716_BEGIN}\nComment: \"{comment}\"\n{}{RFC4716_END}\n",
         *base64::encode_lines(&key.blob(), RFC4716_WIDTH)

@@ -51,11 +51,24 @@ pub struct Signature<'a> {
 }
 
 impl<'a> Signature<'a> {
-    /// Takes a signature blob apart.
+    /// Takes a signature blob of any supported algorithm apart.
     ///
     /// # Errors
     /// [`VerifyError::WrongAlgorithm`] for an unknown algorithm, [`VerifyError::Malformed`].
     pub fn from_blob(blob: &'a [u8]) -> Result<Self, VerifyError> {
+        Self::from_blob_if(blob, |_| true)
+    }
+
+    /// Takes a signature blob apart if `permits` its algorithm, which is asked before anything
+    /// after the algorithm's name is read.
+    ///
+    /// # Errors
+    /// [`VerifyError::WrongAlgorithm`] for an unknown algorithm and for one that is not permitted,
+    /// [`VerifyError::Malformed`].
+    pub fn from_blob_if(
+        blob: &'a [u8],
+        permits: impl Fn(SignatureAlgorithm) -> bool,
+    ) -> Result<Self, VerifyError> {
         if blob.len() > MAX_BLOB_BYTES {
             return Err(VerifyError::Malformed(DecodeError::TooLong {
                 limit_bytes: MAX_BLOB_BYTES,
@@ -63,7 +76,7 @@ impl<'a> Signature<'a> {
         }
         let mut reader = Reader::new(blob);
         let algorithm = SignatureAlgorithm::from_wire_name(reader.string()?)
-            .filter(|algorithm| !algorithm.is_certificate())
+            .filter(|algorithm| !algorithm.is_certificate() && permits(*algorithm))
             .ok_or(VerifyError::WrongAlgorithm)?;
         let bytes = reader.string()?;
         let security_key = if algorithm.is_security_key() {
@@ -105,10 +118,7 @@ impl PublicKey {
         if agreed.key_type() != self.key_type() {
             return Err(VerifyError::WrongKeyType);
         }
-        let signature = Signature::from_blob(signature_blob)?;
-        if signature.algorithm != agreed {
-            return Err(VerifyError::WrongAlgorithm);
-        }
+        let signature = Signature::from_blob_if(signature_blob, |named| named == agreed)?;
         if self.key_type() == KeyType::Rsa && self.bits() < policy.min_rsa_bits {
             return Err(VerifyError::KeyTooSmall {
                 bits: self.bits(),

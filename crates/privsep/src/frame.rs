@@ -24,6 +24,8 @@ pub enum FrameError {
     BadLength,
     /// No message has this number.
     UnknownMessage(u8),
+    /// The message with this number is not permitted now.
+    NotPermitted(u8),
     /// The body is not what its number says.
     Body(DecodeError),
 }
@@ -33,6 +35,7 @@ impl fmt::Display for FrameError {
         match self {
             Self::BadLength => f.write_str("frame length out of bounds"),
             Self::UnknownMessage(number) => write!(f, "no message has number {number}"),
+            Self::NotPermitted(number) => write!(f, "message {number} is not permitted now"),
             Self::Body(error) => error.fmt(f),
         }
     }
@@ -158,9 +161,26 @@ impl FrameSplitter {
     /// # Errors
     /// [`FrameError::BadLength`] as soon as the header shows it.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        self.next_permitted(|_| true)
+    }
+
+    /// The next whole frame, if there is one. `permits` is asked with the number of the message as
+    /// soon as the header is there, before more of the frame is waited for.
+    ///
+    /// # Errors
+    /// [`FrameError::NotPermitted`] where `permits` says no, whatever length the header states;
+    /// [`FrameError::BadLength`].
+    pub fn next_permitted(
+        &mut self,
+        permits: impl FnOnce(u8) -> bool,
+    ) -> Result<Option<Frame>, FrameError> {
         let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
+        let [.., number] = *header;
+        if !permits(number) {
+            return Err(FrameError::NotPermitted(number));
+        }
         let header = FrameHeader::parse(*header)?;
         let end = HEADER_BYTES + header.body_bytes;
         let Some(whole) = self.buffer.get(HEADER_BYTES..end) else {

@@ -3,22 +3,12 @@
 /// Longest text of a line, in bytes.
 pub const MAX_LOG_TEXT_BYTES: usize = 1024;
 
-/// Printable ASCII as it is, everything else as `\ooo`, cut to about [`MAX_LOG_TEXT_BYTES`]: one
-/// line stays one line and no terminal is driven by it. Escaping twice changes nothing more, so
-/// that the monitor can escape again what a half that it does not trust says it has escaped.
+/// `text` by the rules of [`escape::Style::Ascii`], cut to [`MAX_LOG_TEXT_BYTES`], then
+/// followed by `...`: one line stays one line and no terminal is driven by it. The monitor escapes again
+/// what a process that it does not trust says it has escaped.
 #[must_use]
 pub fn log_text(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(MAX_LOG_TEXT_BYTES));
-    for byte in text.bytes() {
-        if out.len() >= MAX_LOG_TEXT_BYTES {
-            break;
-        }
-        match byte {
-            0x20..=0x7e => out.push(char::from(byte)),
-            other => out.push_str(&format!("\\{other:03o}")),
-        }
-    }
-    out
+    escape::escape_at_most(text, escape::Style::Ascii, MAX_LOG_TEXT_BYTES)
 }
 
 #[cfg(test)]

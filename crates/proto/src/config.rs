@@ -66,7 +66,7 @@ pub struct TransportConfig {
     pub ciphers: Vec<String>,
     /// MACs, both directions.
     pub macs: Vec<String>,
-    /// `none`, `zlib@openssh.com`, our own `zstd@`; both directions.
+    /// `none`, `zlib@openssh.com`, our own `zstd2@`; both directions.
     pub compression: Vec<String>,
     /// How our direction is compressed where that is agreed.
     pub deflate: DeflateSettings,

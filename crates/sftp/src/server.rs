@@ -4,7 +4,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::extension::{self, EXTENSIONS, Extended};
+use crate::extension::{self, Extended};
 use crate::message::{Init, Request, Version, open_flag};
 use crate::{VERSION, own};
 
@@ -17,6 +17,19 @@ pub struct RequestInfo {
     pub extension: Option<(&'static str, &'static str)>,
     /// It changes files, which a read-only server refuses. OPEN may, as its flags say.
     pub changes: bool,
+    /// The requests whose work an extension does, or what they reveal it reveals, with any of its
+    /// flags: where one of them is denied, so is the extension. Empty for a request of the
+    /// protocol itself, and for an extension that does what no other request does.
+    pub stands_for: &'static [&'static str],
+}
+
+impl RequestInfo {
+    /// Whether this is an extension of ours, and not of OpenSSH's or of a draft.
+    #[must_use]
+    pub fn is_vendor(&self) -> bool {
+        self.extension
+            .is_some_and(|(name, _)| name.ends_with(wire::EXTENSION_DOMAIN))
+    }
 }
 
 const fn plain(name: &'static str, changes: bool) -> RequestInfo {
@@ -24,21 +37,43 @@ const fn plain(name: &'static str, changes: bool) -> RequestInfo {
         name,
         extension: None,
         changes,
+        stands_for: &[],
     }
 }
 
-const fn extended(
+/// An extension that changes nothing.
+const fn reads(
     name: &'static str,
     extension: &'static str,
     version: &'static str,
-    changes: bool,
+    stands_for: &'static [&'static str],
 ) -> RequestInfo {
     RequestInfo {
         name,
         extension: Some((extension, version)),
-        changes,
+        changes: false,
+        stands_for,
     }
 }
+
+/// An extension that changes files.
+const fn writes(
+    name: &'static str,
+    extension: &'static str,
+    version: &'static str,
+    stands_for: &'static [&'static str],
+) -> RequestInfo {
+    RequestInfo {
+        changes: true,
+        ..reads(name, extension, version, stands_for)
+    }
+}
+
+/// What [`own::WALK`] and what lets it go on do: they list, tell attributes of names, of what links
+/// lead to and of open files, and read.
+const WALKS: &[&str] = &[
+    "opendir", "readdir", "lstat", "stat", "fstat", "readlink", "open", "read", "close",
+];
 
 /// THE table of requests, in the order of `sftp-server -Q requests`.
 pub const REQUESTS: &[RequestInfo] = &[
@@ -60,31 +95,54 @@ pub const REQUESTS: &[RequestInfo] = &[
     plain("rename", true),
     plain("readlink", false),
     plain("symlink", true),
-    extended("posix-rename", extension::POSIX_RENAME, "1", true),
-    extended("statvfs", extension::STATVFS, "2", false),
-    extended("fstatvfs", extension::FSTATVFS, "2", false),
-    extended("hardlink", extension::HARDLINK, "1", true),
-    extended("fsync", extension::FSYNC, "1", true),
-    extended("lsetstat", extension::LSETSTAT, "1", true),
-    extended("limits", extension::LIMITS, "1", false),
-    extended("expand-path", extension::EXPAND_PATH, "1", false),
-    extended("copy-data", extension::COPY_DATA, "1", true),
-    extended("home-directory", extension::HOME_DIRECTORY, "1", false),
-    extended(
+    writes("posix-rename", extension::POSIX_RENAME, "1", &["rename"]),
+    reads("statvfs", extension::STATVFS, "2", &[]),
+    reads("fstatvfs", extension::FSTATVFS, "2", &[]),
+    writes("hardlink", extension::HARDLINK, "1", &[]),
+    writes("fsync", extension::FSYNC, "1", &[]),
+    writes("lsetstat", extension::LSETSTAT, "1", &["setstat"]),
+    reads("limits", extension::LIMITS, "1", &[]),
+    reads("expand-path", extension::EXPAND_PATH, "1", &["realpath"]),
+    writes("copy-data", extension::COPY_DATA, "1", &["read", "write"]),
+    reads(
+        "home-directory",
+        extension::HOME_DIRECTORY,
+        "1",
+        &["realpath"],
+    ),
+    reads(
         "users-groups-by-id",
         extension::USERS_GROUPS_BY_ID,
         "1",
-        false,
+        &[],
     ),
-    extended("exact-times", own::EXACT_TIMES, "1", false),
-    extended("cancel", own::CANCEL, "1", false),
-    extended("hash-range", own::HASH_RANGE, "1", false),
-    extended("read-range", own::READ_RANGE, "1", false),
-    extended("open-read", own::OPEN_READ, "1", false),
-    extended("put-file", own::PUT_FILE, "1", true),
-    extended("get-file", own::GET_FILE, "1", false),
-    extended("walk", own::WALK, "2", false),
-    extended("walk-on", own::WALK_ON, "1", false),
+    // It changes how attributes are written that other requests tell.
+    reads("exact-times", own::EXACT_TIMES, "1", &[]),
+    reads("cancel", own::CANCEL, "1", &[]),
+    // Its answer tells a file's length, and that of read-range where its holes are.
+    reads("hash-range", own::HASH_RANGE, "1", &["read", "fstat"]),
+    reads("read-range", own::READ_RANGE, "1", &["read", "fstat"]),
+    // It tells what a path leads to without opening it, and "cancel" alone ends it.
+    reads(
+        "open-read",
+        own::OPEN_READ,
+        "1",
+        &["open", "read", "stat", "fstat", "cancel"],
+    ),
+    writes(
+        "put-file",
+        own::PUT_FILE,
+        "1",
+        &["open", "write", "close", "fsetstat", "fsync"],
+    ),
+    reads(
+        "get-file",
+        own::GET_FILE,
+        "1",
+        &["open", "read", "close", "stat", "fstat"],
+    ),
+    reads("walk", own::WALK, "2", WALKS),
+    reads("walk-on", own::WALK_ON, "1", WALKS),
 ];
 
 /// The request's name in [`REQUESTS`]; none for those that are unknown.
@@ -131,17 +189,21 @@ pub enum Refusal {
     NotPermitted,
 }
 
-/// Which requests may be asked.
+/// Which requests may be asked. A request that stands for others ([`RequestInfo::stands_for`]) is
+/// refused where one of these is denied, and not announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permits {
     read_only: bool,
-    /// Names of [`REQUESTS`] that are refused.
-    denied: Vec<&'static str>,
+    /// Names of [`REQUESTS`] that are refused, by either list or for what they stand for.
+    refused: Vec<&'static str>,
 }
 
 impl Permits {
     /// Everything, or everything that changes nothing, but for what `denied` names; of `allowed`,
     /// when there is such a list, only what it names (init is not subject to it).
+    ///
+    /// An extension of OpenSSH's that `allowed` names needs no other request in that list, as in
+    /// OpenSSH; one of ours needs all that it stands for. What `denied` names counts for both.
     ///
     /// # Errors
     /// The name that is no request's.
@@ -150,25 +212,32 @@ impl Permits {
         allowed: Option<impl IntoIterator<Item = &'n str>>,
         denied: impl IntoIterator<Item = &'n str>,
     ) -> Result<Self, String> {
-        let known = |name: &str| {
-            let info = REQUESTS.iter().find(|info| info.name == name);
-            info.map(|info| info.name).ok_or_else(|| String::from(name))
+        fn known<'n>(
+            names: impl IntoIterator<Item = &'n str>,
+        ) -> Result<Vec<&'static str>, String> {
+            let known = |name: &'n str| {
+                let info = REQUESTS.iter().find(|info| info.name == name);
+                info.map(|info| info.name).ok_or_else(|| String::from(name))
+            };
+            names.into_iter().map(known).collect()
+        }
+        let denied = known(denied)?;
+        let allowed = allowed.map(known).transpose()?;
+        let is_denied = |name: &str| denied.contains(&name);
+        let is_missing = |name: &str| {
+            let allowed = allowed.as_ref();
+            allowed.is_some_and(|allowed| !allowed.contains(&name))
         };
-        let mut refused = Vec::new();
-        for name in denied {
-            refused.push(known(name)?);
-        }
-        if let Some(allowed) = allowed {
-            let mut kept = Vec::new();
-            for name in allowed {
-                kept.push(known(name)?);
-            }
-            let others = REQUESTS.iter().filter(|info| !kept.contains(&info.name));
-            refused.extend(others.map(|info| info.name));
-        }
+        let is_refused = |info: &RequestInfo| {
+            let mut bases = info.stands_for.iter();
+            is_denied(info.name)
+                || is_missing(info.name)
+                || bases.any(|base| is_denied(base) || (info.is_vendor() && is_missing(base)))
+        };
+        let refused = REQUESTS.iter().filter(|info| is_refused(info));
         Ok(Self {
             read_only,
-            denied: refused,
+            refused: refused.map(|info| info.name).collect(),
         })
     }
 
@@ -177,7 +246,7 @@ impl Permits {
     pub fn everything() -> Self {
         Self {
             read_only: false,
-            denied: Vec::new(),
+            refused: Vec::new(),
         }
     }
 
@@ -188,7 +257,7 @@ impl Permits {
     }
 
     fn by_name(&self, name: &str) -> Result<(), Refusal> {
-        if self.denied.contains(&name) {
+        if self.refused.contains(&name) {
             return Err(Refusal::NotPermitted);
         }
         let changes = REQUESTS
@@ -217,44 +286,7 @@ impl Permits {
             return Ok(());
         };
         self.by_name(name)?;
-        // What is composed of others is refused where one of these is.
-        let parts: &[&str] = match request {
-            Request::Extended(Extended::PutFile(_)) => &["open", "write", "close"],
-            Request::Extended(Extended::GetFile(_)) => &["open", "read", "close"],
-            // It tells what is there, and is ended by "cancel" alone.
-            Request::Extended(Extended::OpenRead(_)) => {
-                &["open", "read", "stat", "fstat", "cancel"]
-            }
-            Request::Extended(Extended::ReadRange(_) | Extended::HashRange(_)) => &["read"],
-            Request::Extended(Extended::Walk(_)) => &["opendir", "readdir", "lstat", "readlink"],
-            Request::Extended(Extended::CopyData(_)) => &["read", "write"],
-            _ => &[],
-        };
-        for part in parts {
-            self.by_name(part)?;
-        }
-        let has = |flags: u32, flag: u32| flags & flag != 0;
         match request {
-            Request::Extended(Extended::PutFile(put)) => {
-                if has(put.flags, own::put_flag::EXACT) {
-                    self.by_name("fsetstat")?;
-                }
-                if has(put.flags, own::put_flag::SYNC) {
-                    self.by_name("fsync")?;
-                }
-                Ok(())
-            }
-            Request::Extended(Extended::Walk(walk)) => {
-                if has(walk.flags, own::walk_flag::FOLLOW) {
-                    self.by_name("stat")?;
-                }
-                if has(walk.flags, own::walk_flag::CONTENT) {
-                    for part in ["open", "read", "close"] {
-                        self.by_name(part)?;
-                    }
-                }
-                Ok(())
-            }
             Request::Open(open) if self.read_only && opens_for_change(open.flags) => {
                 Err(Refusal::ReadOnly)
             }
@@ -262,13 +294,11 @@ impl Permits {
         }
     }
 
-    /// Extensions for VERSION: those that are known and not denied.
+    /// Extensions for VERSION: those that are known and would be carried out.
     pub fn extensions(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        EXTENSIONS.iter().copied().filter(move |(name, _)| {
-            let info = REQUESTS
-                .iter()
-                .find(|info| info.extension.is_some_and(|(each, _)| each == *name));
-            info.is_none_or(|info| self.by_name(info.name).is_ok())
+        REQUESTS.iter().filter_map(move |info| {
+            let extension = info.extension?;
+            self.by_name(info.name).is_ok().then_some(extension)
         })
     }
 }

@@ -407,50 +407,6 @@ fn lists_of_requests_name_what_is_refused() {
     let permits = Permits::new(false, None::<[&str; 0]>, ["remove", "write"]).unwrap();
     let remove = Request::Remove(request::Remove { path: b"x" });
     assert_eq!(permits.request(&remove), Err(Refusal::NotPermitted));
-    // By no other way either.
-    let put = &some_requests()[9];
-    assert_eq!(permits.request(put), Err(Refusal::NotPermitted));
-    for (denied, flags) in [
-        ("fsetstat", own::put_flag::EXACT),
-        ("fsync", own::put_flag::SYNC),
-    ] {
-        let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
-        for (flags, expected) in [(flags, Err(Refusal::NotPermitted)), (0, Ok(()))] {
-            let put = Request::Extended(Extended::PutFile(extension::PutFile {
-                path: b"x",
-                flags,
-                attributes: Attributes::NONE,
-                data: b"",
-            }));
-            assert_eq!(permits.request(&put), expected, "{denied} {flags}");
-        }
-    }
-    for denied in ["open-read", "open", "read", "stat", "fstat", "cancel"] {
-        let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
-        let open = some_requests().pop().unwrap();
-        assert_eq!(crate::server::name(&open), Some("open-read"));
-        assert_eq!(permits.request(&open), Err(Refusal::NotPermitted));
-        let told = permits.extensions().any(|(name, _)| name == own::OPEN_READ);
-        assert_eq!(told, denied != "open-read");
-    }
-    let follow = own::walk_flag::FOLLOW;
-    for (denied, flags, is_refused) in [
-        ("readlink", 0, true),
-        ("stat", follow, true),
-        ("stat", 0, false),
-        ("read", own::walk_flag::CONTENT, true),
-        ("read", 0, false),
-    ] {
-        let permits = Permits::new(false, None::<[&str; 0]>, [denied]).unwrap();
-        let path = b"x".as_slice();
-        let walk = Request::Extended(Extended::Walk(extension::Walk {
-            path,
-            flags,
-            max_len: 0,
-            window: 0,
-        }));
-        assert_eq!(permits.request(&walk).is_err(), is_refused, "{denied}");
-    }
     let permits = Permits::new(false, Some(["open", "close", "read"]), []).unwrap();
     assert_eq!(permits.request(&remove), Err(Refusal::NotPermitted));
     assert_eq!(permits.request(&some_requests()[0]), Ok(()));
@@ -458,6 +414,79 @@ fn lists_of_requests_name_what_is_refused() {
         Permits::new(false, None::<[&str; 0]>, ["rmove"]).unwrap_err(),
         "rmove"
     );
+}
+
+/// A request of an extension, with every field empty or zero.
+fn asked_by_name<'m>(message: &'m mut Vec<u8>, name: &str) -> Request<'m> {
+    message.push(number::EXTENDED);
+    message.put_u32(1);
+    message.put_string(name.as_bytes());
+    message.extend_from_slice(&[0; 128]);
+    let (_, request) = Request::decode(message).unwrap();
+    assert!(
+        matches!(&request, Request::Extended(asked) if asked.name() == name),
+        "{name}"
+    );
+    request
+}
+
+#[test]
+fn what_an_extension_stands_for_denies_it_in_every_way() {
+    let row = |name: &str| REQUESTS.iter().find(|info| info.name == name);
+    for (extension, version) in EXTENSIONS {
+        let mut rows = REQUESTS
+            .iter()
+            .filter(|info| info.extension == Some((extension, version)));
+        let (Some(info), None) = (rows.next(), rows.next()) else {
+            panic!("{extension} has not one row");
+        };
+        let mut message = Vec::new();
+        let asked = asked_by_name(&mut message, extension);
+        assert_eq!(crate::server::name(&asked), Some(info.name));
+        // What is denied is neither carried out nor announced.
+        let is_open = |permits: &Permits| {
+            let announced = permits.extensions().any(|(name, _)| name == *extension);
+            assert_eq!(permits.request(&asked).is_ok(), announced, "{extension}");
+            announced
+        };
+        let denying = |name| Permits::new(false, None::<[&str; 0]>, [name]).unwrap();
+        let everything = || REQUESTS.iter().map(|info| info.name);
+        assert!(is_open(&Permits::everything()));
+        assert!(is_open(
+            &Permits::new(false, Some(everything()), []).unwrap()
+        ));
+        assert!(!is_open(&denying(info.name)));
+        for base in info.stands_for {
+            let base_row = row(base).unwrap_or_else(|| panic!("{base} is no request"));
+            // "cancel" is ours, and nothing but what ends other answers.
+            let is_base = !base_row.is_vendor() || *base == "cancel";
+            assert!(is_base, "{base} of {extension} is ours");
+            assert!(!is_open(&denying(base)), "{extension} in spite of {base}");
+            // Not named is as good as denied for ours; OpenSSH's need not more than their own name.
+            let others = everything().filter(|name| name != base);
+            let without = Permits::new(false, Some(others), []).unwrap();
+            assert_eq!(is_open(&without), !info.is_vendor(), "{extension} {base}");
+            assert!(info.changes || !base_row.changes, "{extension} {base}");
+        }
+        for other in REQUESTS {
+            let stands = other.name == info.name || info.stands_for.contains(&other.name);
+            assert_eq!(is_open(&denying(other.name)), !stands, "{}", other.name);
+        }
+        let read_only = Permits::new(true, None::<[&str; 0]>, []).unwrap();
+        assert_eq!(is_open(&read_only), !info.changes, "{extension}");
+        // One of ours that stands for nothing reveals nothing and does nothing to a file.
+        let harmless = [own::EXACT_TIMES, own::CANCEL].contains(extension);
+        assert_eq!(
+            info.is_vendor() && info.stands_for.is_empty(),
+            harmless,
+            "{extension}"
+        );
+    }
+    // What tells attributes is denied with what tells attributes.
+    for tells in ["get-file", "open-read", "walk"] {
+        let stands_for = row(tells).unwrap().stands_for;
+        assert!(stands_for.contains(&"stat") && stands_for.contains(&"fstat"));
+    }
 }
 
 #[test]

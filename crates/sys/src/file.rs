@@ -21,6 +21,9 @@ const READ_ROOM_BYTES: usize = 64;
 
 /// `O_NOFOLLOW`, for the standard library's `custom_flags`.
 pub const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+/// `O_NONBLOCK` and `O_NOCTTY`, for the standard library's `custom_flags`: opening a FIFO or a
+/// terminal waits for nobody.
+pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
 
 /// Whether a symbolic link as the last component is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +160,12 @@ pub fn is_special(path: impl AsRef<Path>) -> bool {
     })
 }
 
+/// Whether a FIFO was not opened for writing because nobody has it open for reading (`ENXIO`).
+#[must_use]
+pub fn has_no_reader(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
+}
+
 /// Writes to what [`is_special`] names, and waits for no reader of a pipe.
 ///
 /// # Errors
@@ -164,7 +173,7 @@ pub fn is_special(path: impl AsRef<Path>) -> bool {
 fn write_special(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     File::options()
         .write(true)
-        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
+        .custom_flags(NO_WAIT)
         .open(path)?
         .write_all(bytes)
 }
@@ -371,6 +380,15 @@ pub fn secure_directories_above(real: &Path, home: &Path, uid: Uid) -> Result<()
 /// # Errors
 /// As [`secure_path`].
 pub fn secure_chroot(directory: &Path) -> Result<(), InsecurePath> {
+    secure_root(directory, 0)
+}
+
+/// The rule of [`secure_chroot`] with a second owner: `directory` and every directory above it
+/// belong to root or `owner` and are writable by nobody else.
+///
+/// # Errors
+/// As [`secure_path`].
+pub fn secure_root(directory: &Path, owner: Uid) -> Result<(), InsecurePath> {
     let metadata = std::fs::metadata(directory)?;
     if !directory.is_absolute() || !metadata.is_dir() {
         return Err(InsecurePath::Io(io::Error::new(
@@ -382,7 +400,7 @@ pub fn secure_chroot(directory: &Path) -> Result<(), InsecurePath> {
     let mut walked = PathBuf::new();
     for component in directory.components() {
         walked.push(component);
-        check_owner_and_mode(&walked, &std::fs::metadata(&walked)?, 0)?;
+        check_owner_and_mode(&walked, &std::fs::metadata(&walked)?, owner)?;
     }
     Ok(())
 }

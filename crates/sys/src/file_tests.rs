@@ -203,6 +203,36 @@ fn a_chroot_must_be_roots_all_the_way() {
 }
 
 #[test]
+fn a_root_may_have_a_second_owner_and_no_more() {
+    // Where only root may write, as far as this machine has such a place.
+    let Ok(above) = std::fs::canonicalize("/var/lib") else {
+        return;
+    };
+    if secure_chroot(&above).is_err() || !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let root = above.join(format!("fulmar-sys-{}", std::process::id()));
+    std::fs::create_dir(&root).unwrap();
+    let judge = |owner: u32, mode: u32, second: u32| {
+        std::os::unix::fs::chown(&root, Some(owner), None).unwrap();
+        std::fs::set_permissions(&root, std::fs::Permissions::from_mode(mode)).unwrap();
+        secure_root(&root, second)
+    };
+    let verdicts = [
+        judge(0, 0o755, 0).is_ok(),
+        judge(0, 0o755, 1000).is_ok(),
+        judge(1000, 0o755, 1000).is_ok(),
+        judge(1000, 0o755, 0).is_ok(),
+        judge(1001, 0o755, 1000).is_ok(),
+        judge(0, 0o775, 0).is_ok(),
+        judge(1000, 0o777, 1000).is_ok(),
+    ];
+    std::fs::remove_dir(&root).unwrap();
+    assert_eq!(verdicts, [true, true, true, false, false, false, false]);
+}
+
+#[test]
 fn home_is_expanded_at_the_front_only() {
     let home = Path::new("/home/ann");
     assert_eq!(expand_home("~", home), home);

@@ -110,7 +110,7 @@ impl Syslog {
         let mut log = Self {
             socket: None,
             facility,
-            tag: one_line(tag),
+            tag: escape::escape(tag, escape::Style::Ascii),
         };
         log.connect();
         // The zone file must be read before a chroot.
@@ -124,7 +124,7 @@ impl Syslog {
         Self {
             socket: Some(socket),
             facility,
-            tag: one_line(tag),
+            tag: escape::escape(tag, escape::Style::Ascii),
         }
     }
 
@@ -136,7 +136,7 @@ impl Syslog {
 
     /// Changes the tag (the program's name in the log).
     pub fn set_tag(&mut self, tag: &str) {
-        self.tag = one_line(tag);
+        self.tag = escape::escape(tag, escape::Style::Ascii);
     }
 
     fn connect(&mut self) {
@@ -193,18 +193,9 @@ fn render(facility: Facility, level: Level, now: &LocalTime, tag: &str, message:
     let priority = u32::from(facility as u8) * 8 + u32::from(level as u8);
     let pid = std::process::id();
     let mut text = format!("<{priority}>{} {tag}[{pid}]: ", now.to_syslog());
-    let mut end = message.len().min(MAX_MESSAGE_LEN);
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    let _ = write!(text, "{}", one_line(message.get(..end).unwrap_or_default()));
+    let message = escape::escape_at_most(message, escape::Style::Ascii, MAX_MESSAGE_LEN);
+    let _ = write!(text, "{message}");
     text
-}
-
-fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 #[cfg(test)]
@@ -223,7 +214,7 @@ mod tests {
         );
         assert!(text.starts_with("<86>"));
         assert!(text.contains(&format!(" sshd[{}]: ", std::process::id())));
-        assert!(text.ends_with("user a?Accepted ?[31m"));
+        assert!(text.ends_with("user a\\012Accepted \\033[31m"));
         let long = "ü".repeat(MAX_MESSAGE_LEN);
         let text = render(Facility::Auth, Level::Error, &now, "t", &long);
         assert!(text.len() < MAX_MESSAGE_LEN + 100);
@@ -238,7 +229,7 @@ mod tests {
         let count = crate::io::read(&theirs, &mut buffer).unwrap();
         let text = std::str::from_utf8(&buffer[..count]).unwrap();
         assert!(
-            text.starts_with("<28>") && text.contains("te?st["),
+            text.starts_with("<28>") && text.contains("te\\012st["),
             "{text}"
         );
         assert!(log.socket().is_some());

@@ -53,7 +53,7 @@ fn notify_at(path: &[u8], state: State, status: &str) -> io::Result<()> {
 }
 
 fn message(state: State, status: &str) -> String {
-    let status: String = status.chars().filter(|c| !c.is_control()).collect();
+    let status = escape::one_line(status);
     let pid = std::process::id();
     match state {
         State::Ready => format!("READY=1\nMAINPID={pid}\nSTATUS={status}\n"),
@@ -109,7 +109,7 @@ mod tests {
         let count = manager.recv(&mut buffer).unwrap();
         let text = std::str::from_utf8(&buffer[..count]).unwrap();
         assert!(text.starts_with("READY=1\nMAINPID="));
-        assert!(text.ends_with("STATUS=on port 22X=1\n"));
+        assert!(text.ends_with("STATUS=on port 22\\012X=1\n"));
         assert!(message(State::Reloading, "").contains("MONOTONIC_USEC="));
         assert!(notify_at(b"relative", State::Stopping, "").is_err());
     }

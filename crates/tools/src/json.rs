@@ -75,10 +75,12 @@ fn quote(text: &str, out: &mut String) {
         match character {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            control if (control as u32) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", control as u32);
+            other if escape::is_harmless(other) => out.push(other),
+            other => {
+                for unit in other.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
             }
-            other => out.push(other),
         }
     }
     out.push('"');

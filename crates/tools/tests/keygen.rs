@@ -56,6 +56,14 @@ fn main() {
             secrets_are_never_readable_by_others,
         ),
         ("known_hosts_are_edited_alike", known_hosts_are_edited_alike),
+        (
+            "damaged_known_hosts_are_not_rewritten",
+            damaged_known_hosts_are_not_rewritten,
+        ),
+        (
+            "the_keys_of_a_file_are_those_of_ssh_keygen",
+            the_keys_of_a_file_are_those_of_ssh_keygen,
+        ),
         ("certificates_are_the_same", certificates_are_the_same),
         (
             "certificate_options_are_checked",
@@ -64,6 +72,10 @@ fn main() {
         (
             "text_from_files_is_printed_harmless",
             text_from_files_is_printed_harmless,
+        ),
+        (
+            "invisible_characters_are_shown_wherever_they_stand",
+            invisible_characters_are_shown_wherever_they_stand,
         ),
         (
             "damaged_files_end_in_a_message",
@@ -636,6 +648,127 @@ fn known_hosts_are_edited_alike(folder: &Folder) {
     }
 }
 
+/// `-H` and `-R` replace a file only when every line of it is understood; `-F` finds whole lines only.
+fn damaged_known_hosts_are_not_rewritten(folder: &Folder) {
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "key", "-N", "", "-C", "c"]);
+    let key = folder.read("key.pub").trim_end().to_owned();
+    let hash = "|1|QUFBQUFBQUFBQUFBQUFBQUFBQUE=|QUFBQUFBQUFBQUFBQUFBQUFBQUE=";
+    // A line, and whether -H, -R of another name and -R of its own name refuse it.
+    for (line, refused) in [
+        ("@revoked\t".to_owned(), [true, true, true]),
+        (
+            format!("@revoked @cert-authority foo {key}"),
+            [true, true, true],
+        ),
+        (format!("@other foo {key}"), [true, true, true]),
+        (format!("@cert-authority {key}"), [true, true, true]),
+        (format!("@revoked\tfoo {key}"), [true, true, true]),
+        ("foo ssh-ed25519 # c".to_owned(), [true, true, true]),
+        ("foo rsa-sha2-256 AAAA".to_owned(), [false, false, false]),
+        ("foo bogus-type AAAA".to_owned(), [true, true, true]),
+        ("foo ssh-ed25519".to_owned(), [true, true, true]),
+        ("foo 1024 35 123".to_owned(), [true, true, true]),
+        ("foo".to_owned(), [true, true, true]),
+        (format!("|2|a|b {key}"), [false, true, true]),
+        (format!("|1|a|b {key}"), [false, true, true]),
+        (format!("{hash} {key}"), [false, false, false]),
+        (format!("foo {key}"), [false, false, false]),
+        (format!("foo {key}\r"), [false, false, false]),
+        (format!("@revoked foo {key}"), [false, false, false]),
+        (
+            "foo ssh-dss AAAAB3NzaC1kc3M=".to_owned(),
+            [false, false, false],
+        ),
+        ("foo ssh-ed25519 AAAA".to_owned(), [false, false, false]),
+    ] {
+        let text = format!("{line}\nbar {key}\n");
+        let tasks = [&["-H"][..], &["-R", "x"], &["-R", "foo"]];
+        for (task, refused) in tasks.into_iter().zip(refused) {
+            let mut seen = Vec::new();
+            for ours in [true, false] {
+                if !ours && !folder.have_theirs {
+                    continue;
+                }
+                folder.write("kh", &text);
+                let _ = std::fs::remove_file(folder.path("kh.old"));
+                let args = [task, &["-f", "kh"]].concat();
+                let run = if ours {
+                    folder.ours(&args, "")
+                } else {
+                    folder.theirs(&args, "")
+                };
+                let left = folder.read("kh");
+                assert_eq!(
+                    run.status,
+                    Some(i32::from(refused)),
+                    "{line:?} {task:?} {ours} {run:?}"
+                );
+                assert!(!refused || left == text, "{line:?} {task:?}");
+                // Salts differ from run to run; a name's hash is as long as any other's.
+                let shape: Vec<usize> = left.lines().map(str::len).collect();
+                seen.push((run, shape, left.contains('\r')));
+            }
+            assert!(
+                seen.windows(2).all(|pair| pair[0] == pair[1]),
+                "{line:?} {seen:#?}"
+            );
+        }
+        folder.write("kh", &text);
+        for args in [&["-F", "foo", "-f", "kh"][..], &["-lF", "foo", "-f", "kh"]] {
+            // A carriage return is dropped, and a revocation with a tab is found.
+            if !line.ends_with('\r') && !line.contains("\tfoo") {
+                folder.both(args);
+            }
+        }
+    }
+}
+
+/// `-l` shows a line's key where ssh-keygen does, so nothing that sshd would not take for a key; `-B`
+/// and `-e` read the same files.
+fn the_keys_of_a_file_are_those_of_ssh_keygen(folder: &Folder) {
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "key", "-N", "", "-C", "c"]);
+    let key = folder.read("key.pub");
+    let key = key.trim_end().strip_suffix(" c").unwrap();
+    for line in [
+        key.to_string(),
+        format!("{key} a comment"),
+        format!("{key} # no comment"),
+        format!("host {key}"),
+        format!("host {key} # no comment"),
+        format!("host {key} a comment"),
+        format!("no-pty,command=\"a b\" {key}"),
+        format!("command=\"a \\\" b\" {key}"),
+        format!("no-pty no-X11 {key}"),
+        format!("@cert-authority * {key}"),
+        format!("@revoked * {key}"),
+        format!("a\\ b {key}"),
+        format!("COMMAND = \"x\" {key}"),
+        format!("1024 {key}"),
+        format!("0 {key}"),
+        format!("command=\"x {key}"),
+        format!("\t {key}"),
+        "host ssh-ed25519 AAAA".to_owned(),
+    ] {
+        folder.write("file", &format!("# first\n{line}\n"));
+        let shown = folder.both(&["-l", "-f", "file"]);
+        assert_eq!(shown.out.is_empty(), shown.status == Some(255), "{line:?}");
+        folder.both(&["-B", "-f", "file"]);
+    }
+    folder.write("bad-first", &format!("nonsense\n{key} c\n"));
+    let exported = folder.ours_ok(&["-e", "-m", "PKCS8", "-f", "bad-first"]);
+    if folder.have_theirs {
+        // Its RFC 4716 comment names the file's owner as ours does; the key is what counts here.
+        let args = ["-e", "-f", "bad-first"];
+        assert_eq!(folder.ours_ok(&args), folder.theirs_ok(&args));
+    }
+    assert!(exported.contains("BEGIN PUBLIC KEY"));
+    assert!(
+        folder
+            .ours_ok(&["-B", "-f", "key.pub"])
+            .starts_with("256 x")
+    );
+}
+
 fn certificates_are_the_same(folder: &Folder) {
     if !folder.have_theirs {
         return;
@@ -740,6 +873,67 @@ fn text_from_files_is_printed_harmless(folder: &Folder) {
     let shown = folder.ours_ok(&["-L", "-f", "ca-cert.pub"]);
     assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
     assert!(Path::new(&folder.path("ca-cert.pub")).exists());
+}
+
+/// Characters that reverse, hide or end a line are shown as bytes wherever a file can hold them: a
+/// certificate's key id, principals and options, a key's comment, and known_hosts.
+fn invisible_characters_are_shown_wherever_they_stand(folder: &Folder) {
+    folder.ours_ok(&["-q", "-t", "ed25519", "-f", "ca", "-N", "", "-C", "ca"]);
+    let key = folder.read("ca.pub");
+    let key = key.trim_end().strip_suffix(" ca").unwrap().to_owned();
+    for (hidden, shown) in [
+        ("\u{202e}", "\\342\\200\\256"),
+        ("\u{2066}", "\\342\\201\\246"),
+        ("\u{200b}", "\\342\\200\\213"),
+        ("\u{2028}", "\\342\\200\\250"),
+        ("\u{feff}", "\\357\\273\\277"),
+        ("\u{e0041}", "\\363\\240\\201\\201"),
+        ("\u{9b}", "\\302\\233"),
+        ("\u{1b}", "\\033"),
+    ] {
+        let name = |place: &str| format!("{place}{hidden}x");
+        let expected = |place: &str| format!("{place}{shown}x");
+        let force = format!("force-command={}", name("/bin/f"));
+        let extension = format!("extension:{}", name("e@example.com"));
+        folder.ours_ok(&[
+            "-q",
+            "-s",
+            "ca",
+            "-I",
+            &name("id"),
+            "-n",
+            &name("who"),
+            "-O",
+            &force,
+            "-O",
+            &extension,
+            "ca.pub",
+        ]);
+        let certificate = folder.ours_ok(&["-L", "-f", "ca-cert.pub"]);
+        for place in ["id", "who", "/bin/f", "e@example.com"] {
+            assert!(
+                certificate.contains(&expected(place)),
+                "{place} {certificate:?}"
+            );
+        }
+        folder.write("comment.pub", &format!("{key} {}\n", name("comment")));
+        let comment = folder.ours_ok(&["-l", "-f", "comment.pub"]);
+        assert!(comment.contains(&expected("comment")), "{comment:?}");
+        let hosts = format!(
+            "{},a* {key} {}\nb {key} {}\n",
+            name("h"),
+            name("c"),
+            name("d")
+        );
+        folder.write("kh", &hosts);
+        let found = folder.ours_ok(&["-l", "-F", "b", "-f", "kh"]);
+        assert!(found.contains(&expected("d")), "{found:?}");
+        let hashed = folder.ours(&["-H", "-f", "kh"], "").err;
+        assert!(hashed.contains(&expected("h")), "{hashed:?}");
+        for text in [&certificate, &comment, &found, &hashed] {
+            assert!(!text.contains(hidden), "{text:?}");
+        }
+    }
 }
 
 /// Damaged files end in a message and a status, never in a panic (status 101) or a signal.

@@ -16,6 +16,7 @@ pub mod connect;
 pub mod engine;
 pub mod get;
 pub mod options;
+pub mod part;
 pub mod plan;
 pub mod put;
 pub mod relay;

@@ -11,6 +11,7 @@ use sftp::{Attributes, Code, own};
 use transfer::engine::{Engine, EngineError};
 use transfer::get::{Get, Item as GetItem};
 use transfer::options::{Options, Resume};
+use transfer::part::PartNames;
 use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
 
@@ -472,6 +473,54 @@ fn a_part_of_what_is_empty_now_is_left_alone() {
     assert_eq!(fs::read(place.join("x")).unwrap(), b"part");
 }
 
+/// A server may answer a READ of no bytes with DATA of none, as OpenSSH's does.
+#[test]
+fn of_nothing_no_proof_is_asked_for() {
+    let place = Place::new("nothing");
+    let from = place.join("f");
+    fs::write(&from, b"").unwrap();
+    let nature = Nature {
+        empty: true,
+        ..Nature::default()
+    };
+    let options = Options {
+        resume: Resume::Proven,
+        ..Options::default()
+    };
+    let liar = Liar::with(nature, "/target", &bytes(70_000));
+    let (result, heard, mut engine) = put_to(liar, &from, options, false);
+    result.unwrap();
+    assert!(heard.errors.is_empty(), "{:?}", heard.errors);
+    assert!(engine.transport().file("/target").is_empty());
+}
+
+/// As files of sysfs, which claim a page: the end must be seen again behind the same claim.
+#[test]
+fn a_file_that_claims_more_than_it_has_is_as_long_as_what_came() {
+    let place = Place::new("claims");
+    for (claims, good) in [(4096, true), (40_000, false)] {
+        let mut liar = Liar::new(Nature {
+            size: Some(claims),
+            ..Nature::default()
+        });
+        liar.files.insert(b"/f".to_vec(), bytes(23));
+        let (result, heard, mut engine) = get(liar, "/f", &place.join("x"), Options::default());
+        result.unwrap();
+        assert_eq!(heard.good, usize::from(good), "{:?}", heard.errors);
+        assert_eq!(fs::read(place.join("x")).unwrap(), bytes(23));
+        assert_eq!(engine.transport().open_handles(), 0);
+    }
+    // One that was cut while it came claims less afterwards.
+    let mut liar = Liar::new(Nature {
+        size_once: Some(4096),
+        ..Nature::default()
+    });
+    liar.files.insert(b"/f".to_vec(), bytes(23));
+    let (result, heard, _) = get(liar, "/f", &place.join("x"), Options::default());
+    result.unwrap();
+    assert!(heard.errors[0].contains("file changed while it was copied"));
+}
+
 #[test]
 fn a_size_that_no_file_has_is_refused() {
     let place = Place::new("size");
@@ -546,19 +595,32 @@ fn the_size_of_a_part_that_many_wrote_proves_nothing() {
         };
         // What an end without warning leaves: a hole in the middle of what was written.
         let part = [&content[..4096], &vec![0; 12 << 20]].concat();
-        fs::write(place.join(".x.fulmar-part"), &part).unwrap();
         let liar = Liar::with(nature.clone(), "/f", &content);
+        let names = PartNames::of_remote(b"/f", &liar.attributes(b"/f").unwrap(), b"x");
+        let beside = place.join(String::from_utf8(names.first()).unwrap());
+        fs::write(&beside, &part).unwrap();
         let (result, heard, _) = get(liar, "/f", &place.join("x"), options.clone());
         result.unwrap();
         assert!(heard.errors.is_empty(), "{:?}", heard.errors);
         assert!(fs::read(place.join("x")).unwrap() == content, "{links}");
+        assert!(!beside.exists(), "it was not taken over");
         fs::remove_file(place.join("x")).unwrap();
 
-        let liar = Liar::with(nature, "/.target.fulmar-part", &part);
+        // A cut tells the part's name.
+        let cut = Nature {
+            answers: Some(40),
+            ..nature.clone()
+        };
+        let (_, _, mut engine) = put_to(Liar::new(cut), &from, options.clone(), false);
+        let names: Vec<&Vec<u8>> = engine.transport().files.keys().collect();
+        let name = String::from_utf8(names[0].clone()).unwrap();
+        assert!(names.len() == 1 && name.ends_with(".fulmar-part"), "{name}");
+        let liar = Liar::with(nature, &name, &part);
         let (result, heard, mut engine) = put_to(liar, &from, options, false);
         result.unwrap();
         assert!(heard.errors.is_empty(), "{:?}", heard.errors);
         assert!(engine.transport().file("/target") == content, "{links}");
+        assert_eq!(engine.transport().files.len(), 1, "{links}");
     }
 }
 

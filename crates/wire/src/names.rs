@@ -30,7 +30,7 @@ pub const METHOD_KEYBOARD_INTERACTIVE: &str = "keyboard-interactive";
 pub const COMPRESSION_NONE: &str = "none";
 pub const COMPRESSION_ZLIB_OPENSSH: &str = "zlib@openssh.com";
 /// Our own, under [`EXTENSION_DOMAIN`](crate::EXTENSION_DOMAIN): docs/PROTOCOL.md.
-pub const COMPRESSION_ZSTD: &str = "zstd@fulmar.invalid";
+pub const COMPRESSION_ZSTD: &str = "zstd2@fulmar.invalid";
 
 pub const CHANNEL_SESSION: &str = "session";
 pub const CHANNEL_DIRECT_TCPIP: &str = "direct-tcpip";

@@ -11,6 +11,7 @@
 pub mod configuration;
 pub mod connection;
 pub mod files;
+pub mod key_exchange;
 pub mod messages;
 pub mod mutate;
 pub mod seeds;
@@ -40,4 +41,5 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("zstd_deflate", messages::zstd_deflate),
     ("zstd_inflate", messages::zstd_inflate),
     ("sftp_stream", sftp::sftp_stream),
+    ("sntrup_exchange", key_exchange::sntrup_exchange),
 ];

@@ -119,7 +119,7 @@ pub fn inflate(data: &[u8]) {
     }
 }
 
-/// Payloads through our own deflate, serially and as a run, and back.
+/// Payloads through our own deflate, serially and as a run, of one channel or several, and back.
 ///
 /// # Panics
 /// When they do not come back, or grow by more than a peer takes.
@@ -128,7 +128,7 @@ pub fn deflate(data: &[u8]) {
         return;
     };
     let level = 1 + settings % 9;
-    let adaptive = settings & 0x80 != 0;
+    let (adaptive, several) = (settings & 0x80 != 0, settings & 0x40 != 0);
     let mut compressor = compress::Compressor::new(compress::Settings { level, adaptive });
     let mut decompressor = compress::Decompressor::new();
     let mut back = |packet: &[u8], payload: &[u8]| {
@@ -143,12 +143,17 @@ pub fn deflate(data: &[u8]) {
         if index % 2 == 0 {
             for payload in group {
                 let mut packet = Vec::new();
-                assert!(compressor.compress(payload, &mut packet).is_ok());
+                let origin = origin(payload, several);
+                match compressor.compress_around(origin, payload, &mut packet) {
+                    Ok(form) => form.complete(payload, &mut packet),
+                    Err(error) => panic!("{error}"),
+                }
                 back(&packet, payload);
             }
             continue;
         }
-        let job = compressor.begin_run(group.iter().copied());
+        let channel = if several { index as u64 / 2 % 4 } else { 0 };
+        let job = compressor.begin_run(channel, group.iter().copied());
         let mut left = group.iter();
         let done = job.run(|encoded| {
             let Some(payload) = left.next() else {
@@ -164,6 +169,18 @@ pub fn deflate(data: &[u8]) {
             Ok(done) => compressor.finish_run(&done),
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+/// Where a payload comes from, by its first byte: one of eleven channels, or none.
+fn origin(payload: &[u8], several: bool) -> compress::Origin {
+    use compress::Origin;
+    match payload.first().map_or(0, |byte| byte % 16) {
+        _ if !several => Origin::Channel(0),
+        number @ 0..=10 => Origin::Channel(number.into()),
+        11 => Origin::Opening,
+        12 => Origin::Ping,
+        _ => Origin::Other,
     }
 }
 
@@ -198,7 +215,7 @@ pub fn zstd_deflate(data: &[u8]) {
         return;
     };
     let level = 1 + settings % 9;
-    let adaptive = settings & 0x80 != 0;
+    let (adaptive, several) = (settings & 0x80 != 0, settings & 0x40 != 0);
     let mut compressor = compress::ZstdCompressor::new(compress::Settings { level, adaptive });
     let mut decompressor = compress::ZstdDecompressor::new();
     for payload in pieces(data) {
@@ -213,7 +230,10 @@ pub fn zstd_deflate(data: &[u8]) {
             _ => {}
         }
         let (mut packet, mut out) = (Vec::new(), Vec::new());
-        assert!(compressor.compress(payload, &mut packet).is_ok());
+        match compressor.compress_around(origin(payload, several), payload, &mut packet) {
+            Ok(form) => form.complete(payload, &mut packet),
+            Err(error) => panic!("{error}"),
+        }
         assert!(packet.len() <= payload.len() + 1 + 6 + 3);
         let result = decompressor.decompress(&packet, &mut out, payload.len());
         assert!(result.is_ok(), "{result:?}");

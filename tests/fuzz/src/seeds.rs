@@ -38,6 +38,7 @@ pub fn of(target: &str) -> Seeds {
         ),
         "zstd_inflate" => named("stream", by_zstd()),
         "sftp_stream" => named("stream", crate::sftp::seeds()),
+        "sntrup_exchange" => named("values", crate::key_exchange::seeds()),
         _ => Vec::new(),
     }
 }

@@ -50,7 +50,9 @@ fn replay(target: &str) {
         run(name, *body, input);
     }
     let count = match *name {
-        "server_before_login" | "client_before_login" | "after_login" => MUTATIONS_OF_CONNECTIONS,
+        "server_before_login" | "client_before_login" | "after_login" | "sntrup_exchange" => {
+            MUTATIONS_OF_CONNECTIONS
+        }
         _ => MUTATIONS,
     };
     let mut generator = Generator::new(count as u64);
@@ -90,6 +92,7 @@ targets!(
     zstd_deflate,
     zstd_inflate,
     sftp_stream,
+    sntrup_exchange,
 );
 
 #[test]

@@ -7,7 +7,7 @@ use proto::{ChannelId, Error, Event, Role, Stream, TransportConfig};
 use wire::Put;
 use wire::message::{ChannelData, Encode, Ping};
 
-const ZSTD: &str = "zstd@fulmar.invalid";
+const ZSTD: &str = "zstd2@fulmar.invalid";
 
 /// A lying client that has logged in.
 fn client_with(config: TransportConfig, offer: &Offer) -> Liar<Memory> {

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use crate::peers::ours;
 use crate::process::{installed, tool};
+use crate::scratch::Scratch;
 use crate::suite::Algorithms;
 
 /// Key types: name in files, type and bits as ssh-keygen takes them.
@@ -169,6 +170,24 @@ fn fill(folder: &Path) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Copies the user key called `key` to `scratch` and certifies the copy by the users' authority, with
+/// further `options` of ssh-keygen; gives the copy's path.
+///
+/// # Panics
+/// When ssh-keygen fails.
+#[must_use]
+pub fn certificate(scratch: &Scratch, key: &str, options: &[&str]) -> PathBuf {
+    let path = scratch.write(key, text(key));
+    let public = scratch.write(&format!("{key}.pub"), text(&format!("{key}.pub")));
+    let ca = file("user_ca").display().to_string();
+    let public = public.display().to_string();
+    let mut arguments = vec!["-q", "-s", &ca, "-I", "test"];
+    arguments.extend(options);
+    arguments.push(&public);
+    run_keygen(&arguments).expect("a certificate");
+    path
 }
 
 /// Host key algorithms that the fixture has a key or certificate for, as a filter on `algorithms`.

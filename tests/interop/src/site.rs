@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::account::is_root;
 use crate::peers::ours::{self, Kind, couples};
 use crate::peers::{Running, openssh};
-use crate::process::{COMMAND_LIMIT, Input, Outcome, run};
+use crate::process::{COMMAND_LIMIT, Input, Outcome, installed, run};
 use crate::report::skipped;
 use crate::scratch::Scratch;
 
 /// The name under which a client's configuration knows the server.
 pub const HOST: &str = "target";
+
+const OPENSSH_SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 
 /// One server and one kind of client.
 #[derive(Debug)]
@@ -150,6 +152,26 @@ pub fn here(path: &Path) -> String {
 /// When it does not, or cannot be started.
 pub fn finish(command: &mut Command, input: Input<'_>) -> Outcome {
     run(command, input, COMMAND_LIMIT).unwrap_or_else(|why| panic!("{command:?}: {why}"))
+}
+
+/// Our client with each server of files there is, by name: our `internal-sftp`, and OpenSSH's sshd
+/// with its `sftp-server` where they are installed.
+///
+/// # Panics
+/// When a server does not start.
+#[must_use]
+pub fn sftp_sites() -> Vec<(&'static str, Site)> {
+    let site = |server, command: &str| {
+        let lines = format!("Subsystem sftp {command}\n");
+        Site::new(Kind::Fulmar, server, &lines)
+    };
+    let mut sites = vec![("ours", site(Kind::Fulmar, "internal-sftp"))];
+    if installed("sshd").is_some() && Path::new(OPENSSH_SFTP_SERVER).exists() {
+        sites.push(("openssh's", site(Kind::OpenSsh, OPENSSH_SFTP_SERVER)));
+    } else {
+        skipped("openssh's SFTP server", &"not installed");
+    }
+    sites
 }
 
 /// Runs a test for every client and server that concern ours, and fails with all that failed.

@@ -9,20 +9,21 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crypto::hash::HashAlgorithm;
 use interop::fixture;
 use interop::matrix::{self, Couple, REKEY_BYTES, noise};
 use interop::peers::Order;
 use interop::peers::ours::Kind;
-use interop::process::{Input, hex, installed};
+use interop::process::{Background, Input, hex, installed};
 use interop::report::skipped;
-use interop::scratch::Scratch;
+use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
 use interop::suite::Algorithms;
 
 const ZLIB: &str = "zlib@openssh.com";
-const ZSTD: &str = "zstd@fulmar.invalid";
+const ZSTD: &str = "zstd2@fulmar.invalid";
 /// Lines that come one by one, each in a packet of its own or nearly.
 const LINES: u32 = 300;
 
@@ -295,5 +296,114 @@ fn rsync_goes_up_and_down_behind_our_client_with_c() {
             assert!(said.contains("compress outgoing: raw data"), "{said}");
         }
         assert!(same(&root, &up) && same(&root, &down));
+    }
+}
+
+/// The token that one session carries and another one guesses, and a token that it is not.
+const TOKEN: &str = "X-Token: 8d1f0a77c3e94b62a5507e16f2bb930c4471f09be8d2a6335c\n";
+const WRONG: &str = "X-Token: b3096c5ea24d71f80e9c43a7d6158f2b90ac8e5d17f34b6208\n";
+
+/// How long a master may take to log in.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A master connection with `-C` of Debian's `ssh`, on which sessions are opened one by one.
+struct Master<'s> {
+    site: &'s Site,
+    tap: Tap,
+    _running: Background,
+    options: Vec<String>,
+}
+
+impl<'s> Master<'s> {
+    fn new(site: &'s Site) -> Self {
+        let tap = Tap::new(site.running.daemon.port);
+        let scratch = site.running.daemon.scratch();
+        let socket = scratch.join(&format!("master.{}", tap.port));
+        let known = fixture::known_hosts(&format!("[127.0.0.1]:{}", tap.port));
+        let known = scratch.write(&format!("known_hosts.{}", tap.port), known);
+        let options = vec![
+            "-C".to_owned(),
+            format!("-oPort={}", tap.port),
+            format!("-oUserKnownHostsFile={}", known.display()),
+            format!("-oControlPath={}", socket.display()),
+        ];
+        let mut master = site.ssh("");
+        master.args(&options).args(["-M", "-N", HOST]);
+        let running = Background::start(&mut master).expect("ssh starts");
+        assert!(until(PATIENCE, || socket.exists()), "no master");
+        Self {
+            site,
+            tap,
+            _running: running,
+            options,
+        }
+    }
+
+    /// Bytes from the server for a session that prints `text`.
+    fn bytes_for(&self, text: &str) -> u64 {
+        let before = self.tap.bytes[1].load(Ordering::Relaxed);
+        let mut command = self.site.ssh("");
+        command
+            .args(&self.options)
+            .args(["-oControlMaster=no", HOST, "cat"]);
+        let outcome = finish(&mut command, Input::Bytes(text.as_bytes()));
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        self.tap.bytes[1].load(Ordering::Relaxed) - before
+    }
+}
+
+/// Bulk and lines of two sessions at once, which resemble each other: OpenSSH's inflate reads what
+/// our server makes of both, in place and by runs.
+#[test]
+fn two_sessions_at_once_come_whole_to_openssh() {
+    if let Err(why) = Kind::OpenSsh.ssh() {
+        return skipped("two sessions on one connection", &why);
+    }
+    let site = Site::new(Kind::OpenSsh, Kind::Fulmar, "Compression yes\n");
+    let master = Master::new(&site);
+    let data = data();
+    let digest = hex(HashAlgorithm::Sha256.digest(&data).as_ref());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut command = site.ssh("");
+                command
+                    .args(&master.options)
+                    .args(["-oControlMaster=no", HOST, "cat"]);
+                let outcome = finish(&mut command, Input::Bytes(&data));
+                assert_eq!(outcome.status, 0, "{}", outcome.summary());
+                assert_eq!(outcome.stdout.sha256, digest);
+            });
+        }
+    });
+    let bytes = master.tap.bytes[1].load(Ordering::Relaxed);
+    let most = 2 * data.len() as u64 * 3 / 5;
+    assert!((1_400_000..most).contains(&bytes), "{bytes} bytes");
+}
+
+/// "Crossing the Streams": whoever has a session on a connection with `-C` finds out what another
+/// session there prints, from the bytes on the wire. Debian's sshd 9.2 lets him, ours does not.
+#[test]
+fn a_session_does_not_show_what_another_one_prints() {
+    for server in [Kind::OpenSsh, Kind::Fulmar] {
+        if let Err(why) = Kind::OpenSsh.ssh().and(server.sshd()) {
+            skipped("two sessions on one connection", &why);
+            continue;
+        }
+        let site = Site::new(Kind::OpenSsh, server, "Compression yes\n");
+        // What a session takes beside its data is the same each time, or once in a few times less.
+        let of = |guess: &str| {
+            let bytes = (0..3).map(|_| {
+                let master = Master::new(&site);
+                master.bytes_for(TOKEN);
+                master.bytes_for(guess)
+            });
+            bytes.min().unwrap_or_default()
+        };
+        let (right, wrong) = (of(TOKEN), of(WRONG));
+        match server {
+            Kind::OpenSsh => assert!(right + 16 <= wrong, "no leak: {right} and {wrong}"),
+            Kind::Fulmar => assert_eq!(right, wrong, "a right guess and a wrong one"),
+        }
     }
 }

@@ -2,17 +2,19 @@
 //! be made or breaks, and what a signal leaves behind.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use interop::account::is_root;
 use interop::peers::ours::{self, Kind};
-use interop::process::{Background, Input, descendants, kill};
+use interop::process::{Background, Input, descendants, kill, tool};
 use interop::report::skipped;
 use interop::scratch::{Scratch, free_port, until};
 use interop::site::{HOST, Site, finish, here, program, scp, there};
 use interop::terminal::Terminal;
+use sys::signals::{Signal, send};
 
 /// Longest that something may take on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -26,6 +28,17 @@ fn content(len: usize) -> Vec<u8> {
     (0..len)
         .map(|at| u8::try_from(at.wrapping_mul(31) / 7 % 251).unwrap())
         .collect()
+}
+
+/// The part file beside a target.
+fn part_of(to: &Path) -> Option<PathBuf> {
+    let mut entries = fs::read_dir(to.parent()?).ok()?.flatten();
+    let name = to.file_name()?.to_string_lossy().into_owned();
+    let is_part =
+        |found: &str| found.starts_with(&format!(".{name}.")) && found.ends_with(".fulmar-part");
+    entries
+        .find(|entry| is_part(&entry.file_name().to_string_lossy()))
+        .map(|entry| entry.path())
 }
 
 /// A copy to the server that takes half a minute, once the first of it has arrived.
@@ -307,6 +320,89 @@ fn an_interrupt_in_the_middle_leaves_a_prefix_and_the_terminal_as_it_was() {
     }
 }
 
+/// What is written beside its target goes when a signal ends the copy, unless it may be gone on
+/// with, and then it is.
+#[test]
+fn a_signal_leaves_no_part_behind_but_for_who_resumes() {
+    let site = site("");
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        for (up, resumes) in [(true, false), (false, false), (true, true), (false, true)] {
+            let scratch = Scratch::new();
+            let content = content(6_000_000);
+            let from = scratch.write("from", &content);
+            fs::create_dir(scratch.join("folder")).unwrap();
+            let to = scratch.join("folder/to");
+            let (source, target) = match up {
+                true => (here(&from), there(&to)),
+                false => (there(&from), here(&to)),
+            };
+            let mut flags = vec!["--atomic"];
+            flags.extend(resumes.then_some("-Z"));
+            let mut command = program(&site, "scp");
+            command
+                .args(&flags)
+                .args(["--limit", "400K", &source, &target]);
+            let mut copy = Background::start(command.stderr(Stdio::null())).unwrap();
+            let len = || part_of(&to).and_then(|part| fs::metadata(part).ok());
+            assert!(until(LIMIT, || len().is_some_and(|part| part.len() > 100_000)));
+            send(i32::try_from(copy.0.id()).unwrap(), signal).unwrap();
+            assert!(until(LIMIT, || !matches!(copy.0.try_wait(), Ok(None))));
+            assert!(!copy.0.wait().unwrap().success());
+            let what = format!("{signal:?}, up {up}, resumes {resumes}");
+            assert!(!to.exists(), "{what}");
+            // The server's process may end after ours.
+            assert!(until(LIMIT, || part_of(&to).is_some() == resumes), "{what}");
+            if resumes {
+                let outcome = scp(&site, &["--atomic", "-Z", &source, &target]);
+                assert_eq!(outcome.status, 0, "{what}: {}", outcome.summary());
+                assert!(fs::read(&to).unwrap() == content, "{what}");
+                assert_eq!(fs::read_dir(scratch.join("folder")).unwrap().count(), 1);
+            }
+        }
+    }
+}
+
+/// Nobody reads what comes: each signal ends the wait.
+#[test]
+fn a_signal_ends_the_wait_for_the_reader_of_a_fifo() {
+    let site = site("");
+    let scratch = Scratch::new();
+    let from = scratch.write("from", content(300_000));
+    let fifo = scratch.join("fifo");
+    if tool(Path::new("mkfifo"), &[&fifo]).is_err() {
+        return skipped("FIFOs", &"no mkfifo is installed");
+    }
+    for reads in [false, true] {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            let reader = reads.then(|| {
+                let mut options = fs::File::options();
+                options
+                    .read(true)
+                    .custom_flags(sys::file::NO_WAIT)
+                    .open(&fifo)
+                    .unwrap()
+            });
+            let trace = scratch.join("trace");
+            let mut command = program(&site, "scp");
+            command.args(["-v", &there(&from), &here(&fifo)]);
+            command.stderr(fs::File::create(&trace).unwrap());
+            let mut copy = Background::start(&mut command).unwrap();
+            // It is at the FIFO, or about to be.
+            let said = || fs::read_to_string(&trace).unwrap_or_default();
+            assert!(
+                until(LIMIT, || said().contains("Authenticated to")),
+                "{}",
+                said()
+            );
+            send(i32::try_from(copy.0.id()).unwrap(), signal).unwrap();
+            let ended = until(LIMIT, || !matches!(copy.0.try_wait(), Ok(None)));
+            assert!(ended, "{signal:?}, a reader {reads}: {}", said());
+            assert!(!copy.0.wait().unwrap().success());
+            drop(reader);
+        }
+    }
+}
+
 #[test]
 fn connections_behind_the_first_log_in_together_while_it_copies() {
     let site = site("");
@@ -342,8 +438,7 @@ fn connections_behind_the_first_log_in_together_while_it_copies() {
     let lines = || fs::read_to_string(&begun).map_or(0, |begun| begun.lines().count());
     assert!(until(LIMIT, || lines() == 3));
     // It is written beside the target, which several connections do.
-    let part = scratch.join(".to.fulmar-part");
-    let len = || fs::metadata(&part).map_or(0, |part| part.len());
+    let len = || part_of(&to).map_or(0, |part| fs::metadata(part).map_or(0, |part| part.len()));
     assert!(
         until(LIMIT, || len() > 1_000_000 || to.exists()),
         "it waits for the others"

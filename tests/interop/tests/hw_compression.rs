@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use fakes::Fakes;
 use interop::account::is_root;
 use interop::peers::openssh;
 use interop::peers::ours::{self, Kind};
-use interop::process::{COMMAND_LIMIT, Input, tool};
+use interop::process::{Background, COMMAND_LIMIT, Input, tool};
+use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
 use rustix::process::Signal;
@@ -236,4 +238,41 @@ fn a_server_for_one_connection_refuses_before_it_says_anything() {
     let said = refused.stderr.text();
     let reason = "EnableHwCompression require: /nonexistent/libz.so.1";
     assert!(said.contains(reason), "{said}");
+}
+
+/// Nobody can see whether a library keeps the bytes of two channels apart, so it has those of one.
+#[test]
+fn a_second_channel_with_data_ends_the_use_of_the_library_and_the_log_says_so() {
+    if let Err(why) = Kind::OpenSsh.ssh() {
+        return skipped("two sessions on one connection", &why);
+    }
+    let config = options("yes", Path::new(zlib())) + "LogLevel DEBUG1\n";
+    let site = Site::new(Kind::OpenSsh, Kind::Fulmar, &config);
+    let scratch = Scratch::new();
+    let socket = scratch.join("control");
+    let path = format!("-oControlPath={}", socket.display());
+    let mut master = site.ssh("Compression yes\n");
+    master.args(["-M", "-N", &path, HOST]);
+    let _master = Background::start(&mut master).expect("ssh starts");
+    let patience = Duration::from_secs(60);
+    assert!(until(patience, || socket.exists()), "no master");
+    let data = data();
+    let sum = sha256(&data);
+    let says = "a second channel has data: internal engine instead of";
+    for session in 1..=2 {
+        let mut command = site.ssh("");
+        command.args([&path, HOST, "cat"]);
+        let outcome = finish(&mut command, Input::Bytes(&data));
+        assert_eq!(outcome.stdout.sha256, sum, "{}", outcome.summary());
+        let log = || site.running.daemon.log();
+        if session == 1 {
+            assert!(
+                log().contains("IN USE") && !log().contains(says),
+                "{}",
+                log()
+            );
+        } else {
+            assert!(until(patience, || log().contains(says)), "{}", log());
+        }
+    }
 }

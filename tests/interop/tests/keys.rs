@@ -59,19 +59,6 @@ fn certified(client: Kind, server: Kind, extra: &str) -> Site {
     Site::new(client, server, &lines)
 }
 
-/// A copy of a user key with a certificate of its own.
-fn certificate(scratch: &Scratch, key: &str, options: &[&str]) -> std::path::PathBuf {
-    let path = scratch.write(key, fixture::text(key));
-    let public = scratch.write(&format!("{key}.pub"), fixture::text(&format!("{key}.pub")));
-    let ca = fixture::file("user_ca").display().to_string();
-    let public = public.display().to_string();
-    let mut arguments = vec!["-q", "-s", &ca, "-I", "test"];
-    arguments.extend(options);
-    arguments.push(&public);
-    fixture::run_keygen(&arguments).expect("a certificate");
-    path
-}
-
 #[test]
 fn every_type_of_key_and_its_certificate_lets_in() {
     each(|client, server| {
@@ -116,7 +103,7 @@ fn certificates_let_in_only_as_they_say() {
         let user = user.as_str();
         let try_with = |options: &[&str]| {
             let scratch = Scratch::new();
-            let key = certificate(&scratch, "user_ed25519", options);
+            let key = fixture::certificate(&scratch, "user_ed25519", options);
             login(&site, "", &key)
         };
         assert_in(&try_with(&["-n", user]), "its principal");
@@ -204,7 +191,7 @@ fn revoked_keys_and_certificates_let_nobody_in() {
         let user = current_user();
         let serial = |serial: &str| {
             let scratch = Scratch::new();
-            let key = certificate(&scratch, "user_ed25519", &["-n", &user, "-z", serial]);
+            let key = fixture::certificate(&scratch, "user_ed25519", &["-n", &user, "-z", serial]);
             (scratch, key)
         };
         let spec = scratch

@@ -564,3 +564,48 @@ fn an_expired_account_is_refused() {
         }
     });
 }
+
+#[test]
+fn an_expired_password_stops_no_key_where_pam_is_off() {
+    each(|client, server| {
+        let Some(guest) = guest() else { return };
+        let lines = "PasswordAuthentication yes\nUsePAM no\n";
+        let site_of = |extra: &str| site(client, server, &guest, &format!("{extra}{lines}"));
+        let site = site_of("");
+        let both = site_of("AuthenticationMethods publickey,password\n");
+        let chage = |arguments: &[&str]| {
+            let mut command = Command::new("chage");
+            command.args(arguments).arg(&guest.name);
+            assert_eq!(finish(&mut command, Input::Nothing).status, 0);
+        };
+        for (what, arguments) in [
+            ("to be changed", &["-d", "0"][..]),
+            ("too old", &["-d", "2020-01-01", "-M", "10"]),
+            ("inactive", &["-d", "2020-01-01", "-M", "10", "-I", "10"]),
+        ] {
+            chage(&["-d", "2020-01-01", "-M", "-1", "-I", "-1"]);
+            login(&both, "publickey,password", "", &[PASSWORD]).assert_in(&guest);
+            chage(arguments);
+            login(&site, "publickey", "", &[]).assert_in(&guest);
+            // Who uses the password must change it, beside a key too.
+            for (site, methods) in [(&site, "password"), (&both, "publickey,password")] {
+                let outcome = login(site, methods, "", &[PASSWORD]).outcome;
+                assert_eq!(
+                    outcome.status,
+                    1,
+                    "{what}, {methods}: {}",
+                    outcome.summary()
+                );
+                let said = outcome.stderr.text();
+                assert!(
+                    said.ends_with(
+                        "WARNING: Your password has expired.\n\
+                         Password change required but no TTY available.\n"
+                    ),
+                    "{what}, {methods}: {said}"
+                );
+                assert_eq!(outcome.stdout.length, 0, "{what}, {methods}");
+            }
+        }
+    });
+}

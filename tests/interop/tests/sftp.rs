@@ -4,11 +4,11 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use interop::account::current_user;
+use interop::account::{current_user, is_root, uid_of};
 use interop::fixture;
 use interop::matrix::noise;
 use interop::peers::ours::{Kind, binary};
@@ -184,15 +184,49 @@ fn a_read_only_server_and_denied_requests_change_nothing() {
     }
 }
 
+/// A folder to which only we and root can write, all the way from `/`, and which is removed with
+/// what is in it.
+struct OwnFolder(PathBuf);
+
+impl OwnFolder {
+    /// None, and said so, where there is no place for one.
+    fn new() -> Option<Self> {
+        let above = if is_root() {
+            PathBuf::from("/var/lib")
+        } else {
+            std::env::home_dir()?
+        };
+        let above = fs::canonicalize(above).ok()?;
+        let path = above.join(format!("fulmar-sftp-root-{}", std::process::id()));
+        if sys::file::secure_root(&above, uid_of(&current_user()).unwrap_or(0)).is_err()
+            || fs::create_dir(&path).is_err()
+        {
+            skipped("SftpRoot", &"no folder that others cannot change");
+            return None;
+        }
+        Some(Self(path))
+    }
+}
+
+impl Drop for OwnFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 #[test]
 fn nothing_leads_out_of_a_root() {
     if !has("sftp") {
         return;
     }
     let scratch = Scratch::new();
-    let root = scratch.join("root");
+    let Some(folder) = OwnFolder::new() else {
+        return;
+    };
+    let root = folder.0.join("root");
     fs::create_dir_all(root.join("in")).unwrap();
-    let secret = scratch.write("secret", "secret");
+    let secret = folder.0.join("secret");
+    fs::write(&secret, "secret").unwrap();
     symlink(&secret, root.join("absolute")).unwrap();
     symlink("../secret", root.join("up")).unwrap();
     symlink("in/../data", root.join("good")).unwrap();
@@ -217,11 +251,35 @@ fn nothing_leads_out_of_a_root() {
         for number in 1..5 {
             assert!(!scratch.join(&format!("got.{number}")).exists(), "{number}");
         }
-        assert!(!scratch.join("made").exists() && !scratch.join("moved").exists());
+        assert!(!folder.0.join("made").exists() && !folder.0.join("moved").exists());
         assert!(!root.join("in/secret").exists());
         assert!(outcome.stdout.text().contains("directory: /\n"));
         fs::remove_file(got).unwrap();
+        // The log says what a root without the forced command leaves open, and only then.
+        let log = site.running.daemon.log();
+        let said = log
+            .matches("SftpRoot confines the internal-sftp subsystem only")
+            .count();
+        // Once when the server starts and once for the login.
+        assert_eq!(said, if forced.is_empty() { 2 } else { 0 }, "{log}");
+        // Whoever may write above the root or to it could choose another.
+        for writable in [&folder.0, &root] {
+            chmod(writable, 0o777);
+            let outcome = sftp(&site, &scratch, "pwd\n");
+            chmod(writable, 0o755);
+            assert_ne!(outcome.status, 0, "{writable:?}: {}", outcome.summary());
+            let log = site.running.daemon.log();
+            assert!(
+                log.contains("bad ownership or modes for directory"),
+                "{log}"
+            );
+        }
     }
+}
+
+fn chmod(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    fs::set_permissions(path, mode).unwrap();
 }
 
 /// A connection that others share, and the options by which they do; none of their own would come

@@ -180,7 +180,7 @@ fn support(row: &Keyword) -> Option<String> {
 
 fn form(kind: &Kind) -> String {
     match kind {
-        Kind::Flag => "yes or no".to_owned(),
+        Kind::Flag | Kind::YesNo => "yes or no".to_owned(),
         Kind::Choice(pairs) => {
             let mut words: Vec<&str> = Vec::new();
             let mut seen: Vec<&str> = Vec::new();
@@ -210,6 +210,7 @@ fn form(kind: &Kind) -> String {
         }
         Kind::Text => "word".to_owned(),
         Kind::Path => "file".to_owned(),
+        Kind::Paths => "one or more files".to_owned(),
         Kind::Words => "one or more words".to_owned(),
         Kind::Rest => "rest of the line".to_owned(),
         Kind::Algorithms(_) => "list of algorithms".to_owned(),

@@ -145,6 +145,7 @@ pub(super) const SSHD_NOT_OFFERED: &str = "bkru";
 const KEYGEN: &[Flag] = &[
     flag("A", None, "make the host keys that are missing"),
     flag("a", Free("rounds"), "work to guess a passphrase"),
+    flag("B", None, "show a fingerprint as words"),
     flag("b", Free("bits"), "size of the key"),
     flag("C", Free("comment"), "comment"),
     flag("c", None, "change the comment"),

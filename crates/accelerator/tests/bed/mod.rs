@@ -127,7 +127,7 @@ pub fn stream(name: &str, accelerator: &Arc<Accelerator>, level: u8, data: &[u8]
     let mut sent = Vec::new();
     for (number, chunk) in data.chunks(8 * PAYLOAD_BYTES).enumerate() {
         let pieces: Vec<&[u8]> = chunk.chunks(PAYLOAD_BYTES).collect();
-        let job = compressor.begin_run(pieces.iter().copied());
+        let job = compressor.begin_run(0, pieces.iter().copied());
         let mut index = 0;
         let done = job.run(|encoded| {
             match encoded {

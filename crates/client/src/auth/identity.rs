@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 pub use collect::Keys;
 
 use crate::interaction::{Interaction, Question};
-use crate::log::{debug2, error};
+use crate::log::{debug2, error, info};
 use crate::text::one_line;
 
 /// A private key file as it was read, wiped when dropped.
@@ -230,6 +230,9 @@ fn unlock(
         Ok(file) => return Some(file.key),
         Err(PrivateFileError::NeedsPassphrase) => {}
         Err(reason) => return failed(reason),
+    }
+    if let Some(warning) = private_file::slow_warning(bytes) {
+        info!("Load key \"{}\": {warning}", one_line(name));
     }
     let prompt = format!("Enter passphrase for key '{}': ", one_line(name));
     for _ in 0..prompts.max(1) {

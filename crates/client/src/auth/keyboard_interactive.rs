@@ -9,7 +9,7 @@ use super::{Answer, Authenticator};
 use crate::error::ClientError;
 use crate::interaction::Question;
 use crate::log::{debug2, error};
-use crate::text::{Lines, escape, one_line};
+use crate::text::{Style, escape, one_line};
 
 impl Authenticator<'_> {
     pub(super) fn keyboard_interactive(&mut self) -> Result<Option<Answer>, ClientError> {
@@ -38,7 +38,7 @@ impl Authenticator<'_> {
             };
             debug2!("USERAUTH_INFO_REQUEST with {} prompts", prompts.len());
             for text in [&name, &instruction] {
-                let text = escape(text, Lines::Many);
+                let text = escape(text, Style::Lines);
                 if !text.trim().is_empty() {
                     self.interaction.tell(&format!("{}\n", text.trim_end()));
                 }
@@ -58,7 +58,7 @@ impl Authenticator<'_> {
             "{}@{}",
             self.options.user, self.options.host_argument
         ));
-        let prompt = format!("({who}) {}", escape(text, Lines::Many));
+        let prompt = format!("({who}) {}", escape(text, Style::Lines));
         let question = if echo {
             Question::Line
         } else {

@@ -21,7 +21,7 @@ use crate::error::{ClientError, Peer};
 use crate::interaction::Interaction;
 use crate::log::{self, debug1, debug2, debug3, error, info, verbose};
 use crate::session::EarlyChannel;
-use crate::text::{Lines, escape, one_line};
+use crate::text::{Style, escape, one_line};
 use ahead::{Ahead, WayBack};
 use identity::{Identity, Keys};
 
@@ -371,7 +371,7 @@ impl<'c> Authenticator<'c> {
 
     fn banner(&mut self, text: &str) {
         if !text.is_empty() && log::says(log::Level::Info) {
-            let mut text = escape(text, Lines::Many);
+            let mut text = escape(text, Style::Lines);
             if !text.ends_with('\n') {
                 text.push('\n');
             }

@@ -6,7 +6,7 @@ use super::{Answer, Authenticator};
 use crate::error::ClientError;
 use crate::interaction::Question;
 use crate::log::{debug2, error};
-use crate::text::{Lines, escape, one_line};
+use crate::text::{Style, escape, one_line};
 
 type Secret = Zeroizing<Vec<u8>>;
 
@@ -40,7 +40,7 @@ impl Authenticator<'_> {
             let Answer::ChangePassword { prompt } = &answer else {
                 break;
             };
-            let text = escape(prompt, Lines::Many);
+            let text = escape(prompt, Style::Lines);
             if !text.is_empty() {
                 self.interaction.tell(&format!("{}\n", text.trim_end()));
             }

@@ -16,6 +16,7 @@ use sys::process::Child;
 use sys::socket::{ConnectFrom, Family};
 
 use crate::error::{ClientError, Peer};
+use crate::jumps;
 use crate::log::debug1;
 
 /// A connected stream to the server, not spoken to yet.
@@ -63,6 +64,9 @@ pub fn begin<'c>(
         port: options.port,
         address: None,
     };
+    if options.proxy != Proxy::Direct {
+        jumps::check_depth(jumps::depth(), options)?;
+    }
     let stage = match &options.proxy {
         Proxy::Direct => {
             let addresses = resolve(options)?;

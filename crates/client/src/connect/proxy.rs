@@ -12,6 +12,7 @@ use sys::process::{Child, Command, SelfExe};
 use sys::signals::Signal;
 
 use crate::error::ClientError;
+use crate::jumps;
 use crate::log::{self, debug1};
 
 /// A running proxy and our ends of its standard input and output.
@@ -46,8 +47,7 @@ pub fn fdpass(line: &str) -> Result<(OwnedFd, Child), ClientError> {
     );
     let (ours, theirs) = sys::socket::stream_pair().map_err(ClientError::system("socketpair"))?;
     let mut command = shell(line);
-    command
-        .inherit_env()
+    inherit_env(&mut command)
         .fd_shared(&theirs, 0)
         .fd(theirs, 1)
         .fd_shared(sys::io::stderr(), 2);
@@ -106,8 +106,7 @@ fn jump_arguments(
         arguments.extend(["-p".to_owned(), port.to_string()]);
     }
     if !before.is_empty() {
-        let hops: Vec<String> = before.iter().map(hop_text).collect();
-        arguments.extend(["-J".to_owned(), hops.join(",")]);
+        arguments.extend(["-J".to_owned(), jumps::hop_list(before)]);
     }
     if let Some(file) = config_file {
         arguments.extend(["-F".to_owned(), file.to_owned()]);
@@ -130,23 +129,6 @@ fn jump_arguments(
     arguments
 }
 
-fn hop_text(hop: &JumpHost) -> String {
-    let mut text = String::new();
-    if let Some(user) = &hop.user {
-        text.push_str(user);
-        text.push('@');
-    }
-    if hop.host.contains(':') {
-        text.push_str(&format!("[{}]", hop.host));
-    } else {
-        text.push_str(&hop.host);
-    }
-    if let Some(port) = hop.port {
-        text.push_str(&format!(":{port}"));
-    }
-    text
-}
-
 /// `exec line` in the user's shell: `exec`, so that the shell does not stay in between.
 fn shell(line: &str) -> Command {
     let shell = crate::local::shell();
@@ -158,13 +140,20 @@ fn shell(line: &str) -> Command {
 fn start(command: &mut Command) -> Result<Proxied, ClientError> {
     let (read, their_output) = sys::io::pipe().map_err(ClientError::system("pipe"))?;
     let (their_input, write) = sys::io::pipe().map_err(ClientError::system("pipe"))?;
-    command
-        .inherit_env()
+    inherit_env(command)
         .fd(their_input, 0)
         .fd(their_output, 1)
         .fd_shared(sys::io::stderr(), 2);
     let child = spawn(command)?;
     Ok(Proxied { read, write, child })
+}
+
+/// Our environment, and how deep the proxy runs inside others.
+fn inherit_env(command: &mut Command) -> &mut Command {
+    let depth = jumps::depth().saturating_add(1);
+    command
+        .inherit_env()
+        .env(jumps::DEPTH_VARIABLE, depth.to_string())
 }
 
 fn spawn(command: &mut Command) -> Result<Child, ClientError> {

@@ -20,11 +20,8 @@ impl Destination {
     /// # Errors
     /// [`FlagError`].
     pub fn parse(word: &str) -> Result<Self, FlagError> {
-        let destination = match word
-            .get(..6)
-            .filter(|scheme| scheme.eq_ignore_ascii_case("ssh://"))
-        {
-            Some(_) => Self::uri(word.get(6..).unwrap_or_default())
+        let destination = match word.strip_prefix("ssh://") {
+            Some(uri) => Self::uri(uri)
                 .ok_or_else(|| FlagError::Refused(format!("Bad URI '{}'", super::shown(word))))?,
             None => Self::plain(word).ok_or(FlagError::Usage)?,
         };
@@ -50,8 +47,8 @@ impl Destination {
         })
     }
 
-    /// RFC 3986 as far as `ssh://` uses it: `;` parameters of the user part and percent
-    /// encoding are understood, paths are not.
+    /// RFC 3986 as far as `ssh://` uses it: `;` parameters and percent encoding of the user part
+    /// are understood; paths and an encoded host are refused.
     fn uri(text: &str) -> Option<Self> {
         let text = text.strip_suffix('/').unwrap_or(text);
         let (user, host) = match text.rsplit_once('@') {
@@ -79,29 +76,23 @@ impl Destination {
                 None => (host, None),
             },
         };
-        if host.is_empty() || host.contains('/') {
+        if host.is_empty() || host.contains(['/', '%']) {
             return None;
         }
         Some(Self {
             user,
-            host: percent_decode(host)?,
+            host: host.to_owned(),
             port,
         })
     }
 }
 
-/// Refuses a host name that starts like a flag, or holds white space, control characters or
-/// anything that a shell would act on.
+/// Refuses a host name of the command line that could act as a flag or in a shell.
 ///
 /// # Errors
 /// [`FlagError::Refused`].
 pub fn check_host(host: &str) -> Result<(), FlagError> {
-    let bad = |character: char| {
-        character.is_control()
-            || character.is_whitespace()
-            || "'`\"$\\;&<>|(){},#*?!~=".contains(character)
-    };
-    if host.is_empty() || host.starts_with('-') || host.contains(bad) {
+    if host.is_empty() || !config::tokens::is_valid_host(host) {
         return Err(FlagError::Refused(format!(
             "hostname contains invalid characters: '{}'",
             super::shown(host)
@@ -110,21 +101,12 @@ pub fn check_host(host: &str) -> Result<(), FlagError> {
     Ok(())
 }
 
-/// Refuses a user name that could act in a shell (through `%r` or `%u` of a configuration) or
-/// as a flag. `$` may end it, as machine accounts of Windows domains have it.
+/// Refuses a user name of the command line that could act as a flag or in a shell.
 ///
 /// # Errors
 /// [`FlagError::Refused`].
 pub fn check_user(user: &str) -> Result<(), FlagError> {
-    let bad = |character: char| character.is_control() || "'`\";&<>|(){}$".contains(character);
-    let body = user.strip_suffix('$').unwrap_or(user);
-    let mut previous_is_space = true;
-    let dash_after_space = user.chars().any(|character| {
-        let found = previous_is_space && character == '-';
-        previous_is_space = character.is_whitespace();
-        found
-    });
-    if user.is_empty() || body.contains(bad) || dash_after_space || user.ends_with('\\') {
+    if user.is_empty() || !config::tokens::is_valid_user(user) {
         return Err(FlagError::Refused(format!(
             "remote username contains invalid characters: '{}'",
             super::shown(user)

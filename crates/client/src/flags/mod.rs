@@ -69,8 +69,6 @@ pub struct Flags {
     pub level: Option<Level>,
     /// `-W`: the host and port to join standard input and output with.
     pub stdio_forward: Option<(String, u16)>,
-    /// How often `-t` stands there.
-    pub force_tty: u8,
     /// `-s`.
     pub subsystem: bool,
     /// `-n`.
@@ -181,7 +179,6 @@ impl Parser {
                 syslog: false,
                 level: None,
                 stdio_forward: None,
-                force_tty: 0,
                 subsystem: false,
                 null_stdin: false,
             },
@@ -239,10 +236,19 @@ impl Parser {
         Ok(())
     }
 
+    /// A flag that counts only if nothing before it set the keyword: `-l`, `-p`.
     fn keyword(&mut self, keyword: &'static str, value: &str) {
         self.flags
             .settings
             .push(Setting::Keyword(keyword, value.to_owned()));
+    }
+
+    /// A flag that counts whatever stands before it, `-o` included: of `-4 -6` and `-t -T` the last one does. The
+    /// first value of a keyword wins, so it is put in front.
+    fn force(&mut self, keyword: &'static str, value: &str) {
+        self.flags
+            .settings
+            .insert(0, Setting::Keyword(keyword, value.to_owned()));
     }
 
     fn plain(&mut self, flag: u8) -> Result<(), FlagError> {
@@ -252,44 +258,37 @@ impl Parser {
                     "SSH protocol v.1 is not supported.".into(),
                 ));
             }
-            b'4' => self.keyword("AddressFamily", "inet"),
-            b'6' => self.keyword("AddressFamily", "inet6"),
-            b'a' => self.keyword("ForwardAgent", "no"),
+            b'4' => self.force("AddressFamily", "inet"),
+            b'6' => self.force("AddressFamily", "inet6"),
+            b'a' => self.force("ForwardAgent", "no"),
             b'x' => {
-                self.keyword("ForwardX11", "no");
-                self.keyword("ForwardX11Trusted", "no");
+                self.force("ForwardX11", "no");
+                self.force("ForwardX11Trusted", "no");
             }
             b'k' => self.keyword("GSSAPIDelegateCredentials", "no"),
             b'K' => {
                 self.keyword("GSSAPIAuthentication", "yes");
                 self.keyword("GSSAPIDelegateCredentials", "yes");
             }
-            b'C' => self.keyword("Compression", "yes"),
+            b'C' => self.force("Compression", "yes"),
             b'f' => {
-                self.keyword("ForkAfterAuthentication", "yes");
-                self.keyword("StdinNull", "yes");
+                self.force("ForkAfterAuthentication", "yes");
+                self.force("StdinNull", "yes");
             }
             b'n' => {
                 self.flags.null_stdin = true;
-                self.keyword("StdinNull", "yes");
+                self.force("StdinNull", "yes");
             }
             b'N' => {
-                self.keyword("SessionType", "none");
-                self.keyword("RequestTTY", "no");
+                self.force("SessionType", "none");
+                self.force("RequestTTY", "no");
             }
             b's' => {
                 self.flags.subsystem = true;
-                self.keyword("SessionType", "subsystem");
+                self.force("SessionType", "subsystem");
             }
-            b'T' => self.keyword("RequestTTY", "no"),
-            b't' => {
-                self.flags.force_tty = self.flags.force_tty.saturating_add(1);
-                if self.flags.force_tty == 1 {
-                    self.keyword("RequestTTY", "yes");
-                } else {
-                    self.replace_tty();
-                }
-            }
+            b'T' => self.force("RequestTTY", "no"),
+            b't' => self.force_tty(),
             b'G' => self.flags.action = Action::PrintConfig,
             b'V' => self.flags.action = Action::Version,
             b'q' => self.flags.level = Some(Level::Quiet),
@@ -304,34 +303,64 @@ impl Parser {
             b'X' => return Err(later("-X", "X11 forwarding")),
             b'Y' => return Err(later("-Y", "X11 forwarding")),
             b'y' => self.flags.syslog = true,
-            // Old flags without effect of their own here: protocol 2 is the only one, and
-            // `-g` widens forwardings that `-L` and `-D` would have to ask for first.
+            b'g' => self.force("GatewayPorts", "yes"),
+            // `-2`: the only version of the protocol.
             _ => {}
         }
         Ok(())
     }
 
-    /// `-tt` means `force`, but only the first value of a keyword counts: change that one.
-    fn replace_tty(&mut self) {
-        for setting in &mut self.flags.settings {
-            if let Setting::Keyword("RequestTTY", value) = setting {
-                "force".clone_into(value);
-                return;
-            }
+    /// `-J`: checked here, so that a bad hop is not named as a line of a file.
+    fn jump(&mut self, value: &str) -> Result<(), FlagError> {
+        let refused = |text: &str| Err(FlagError::Refused(text.to_owned()));
+        let sets = |name: &str| {
+            self.flags.settings.iter().any(|setting| match setting {
+                Setting::Keyword(keyword, _) => *keyword == name,
+                Setting::Line(line) => line
+                    .get(..name.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(name)),
+                Setting::Identity(_) => false,
+            })
+        };
+        if sets("ProxyJump") {
+            return refused(
+                "Only a single -J option is permitted (use commas to separate multiple jump hops)",
+            );
         }
+        if sets("ProxyCommand") {
+            return refused("Cannot specify -J with ProxyCommand");
+        }
+        let is_hop = |hop: &str| config::destination::parse_hop(hop).is_some();
+        if !value.eq_ignore_ascii_case("none") && !value.split(',').all(is_hop) {
+            return refused("Invalid -J argument");
+        }
+        self.keyword("ProxyJump", value);
+        Ok(())
+    }
+
+    /// `-t` asks for a terminal, a second one in a row for a terminal in any case.
+    fn force_tty(&mut self) {
+        let settings = &self.flags.settings;
+        let last = settings.iter().find_map(|setting| match setting {
+            Setting::Keyword("RequestTTY", value) => Some(value.as_str()),
+            _ => None,
+        });
+        let value = match last {
+            Some("yes" | "force") => "force",
+            _ => "yes",
+        };
+        self.force("RequestTTY", value);
     }
 
     fn valued(&mut self, flag: u8, value: &str) -> Result<(), FlagError> {
         match flag {
-            b'B' => self.keyword("BindInterface", value),
-            b'b' => self.keyword("BindAddress", value),
-            b'c' => self.keyword("Ciphers", value),
-            b'm' => self.keyword("MACs", value),
-            b'e' => self.keyword("EscapeChar", escape_character(value)?),
-            b'I' => self.keyword("PKCS11Provider", value),
-            b'J' => {
-                self.keyword("ProxyJump", value);
-            }
+            b'B' => self.force("BindInterface", value),
+            b'b' => self.force("BindAddress", value),
+            b'c' => self.force("Ciphers", value),
+            b'm' => self.force("MACs", value),
+            b'e' => self.force("EscapeChar", escape_character(value)?),
+            b'I' => self.force("PKCS11Provider", value),
+            b'J' => self.jump(value)?,
             b'l' => self.keyword("User", value),
             b'P' => self.keyword("Tag", value),
             b'p' => {
@@ -358,8 +387,8 @@ impl Parser {
                     return Err(FlagError::Refused("-W may be given only once.".into()));
                 }
                 self.flags.stdio_forward = Some(target);
-                self.keyword("SessionType", "none");
-                self.keyword("RequestTTY", "no");
+                self.force("SessionType", "none");
+                self.force("RequestTTY", "no");
                 self.keyword("ExitOnForwardFailure", "yes");
                 self.keyword("ClearAllForwardings", "yes");
             }
@@ -403,7 +432,7 @@ fn text(word: &OsStr) -> Result<&str, FlagError> {
     word.to_str().ok_or_else(|| {
         FlagError::Refused(format!(
             "ssh: argument is not valid UTF-8: {}",
-            crate::text::escape_bytes(word.as_bytes(), crate::text::Lines::One)
+            crate::text::escape(word.as_bytes(), crate::text::Style::Line)
         ))
     })
 }

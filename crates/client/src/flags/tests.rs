@@ -74,6 +74,29 @@ fn tt_forces_a_terminal() {
 }
 
 #[test]
+fn the_last_of_two_flags_counts_and_outweighs_options() {
+    for (line, name, value) in [
+        ("-4 -6 h", "AddressFamily", "inet6"),
+        ("-6 -4 h", "AddressFamily", "inet"),
+        ("-oAddressFamily=inet -6 h", "AddressFamily", "inet6"),
+        ("-t -T h", "RequestTTY", "no"),
+        ("-T -t h", "RequestTTY", "yes"),
+        ("-T -t -t h", "RequestTTY", "force"),
+        ("-tt -T -t h", "RequestTTY", "yes"),
+        ("-b a -b b h", "BindAddress", "b"),
+        ("-g h", "GatewayPorts", "yes"),
+        // These two count only where nothing else has set them.
+        ("-l a -l b h", "User", "a"),
+        ("-p 1 -p 2 h", "Port", "1"),
+    ] {
+        let flags = flags(line).unwrap();
+        assert_eq!(keyword(&flags, name).as_deref(), Some(value), "{line}");
+    }
+    let first = &flags("-oAddressFamily=inet -6 h").unwrap().settings[0];
+    assert_eq!(*first, Setting::Keyword("AddressFamily", "inet6".into()));
+}
+
+#[test]
 fn destinations_in_all_forms() {
     let parse = |word: &str| Destination::parse(word).unwrap();
     let d = parse("ann@example.org");
@@ -88,8 +111,10 @@ fn destinations_in_all_forms() {
         (d.user.as_deref(), d.host.as_str(), d.port),
         (Some("ann"), "example.org", Some(2222))
     );
-    let d = parse("ssh://[fe80::1%25eth0]:7/");
-    assert_eq!((d.host.as_str(), d.port), ("fe80::1%eth0", Some(7)));
+    let d = parse("ssh://[fe80::1]:7/");
+    assert_eq!((d.host.as_str(), d.port), ("fe80::1", Some(7)));
+    // Only a lower-case scheme makes a URI.
+    assert_eq!(parse("SSH://h").host, "SSH://h");
     assert_eq!(parse("fe80::1").host, "fe80::1");
     let d = parse("ssh://a%40b@h");
     assert_eq!(d.user.as_deref(), Some("a@b"));
@@ -102,12 +127,14 @@ fn destinations_in_all_forms() {
         "ssh://h:x",
         "ssh://h/path",
         "ssh://h%00x",
+        "ssh://ho%41st",
+        "ssh://[fe80::1%25eth0]:7",
     ] {
         assert!(Destination::parse(bad).is_err(), "{bad}");
     }
 }
 
-/// CVE-2023-51385, CVE-2025-61984, CVE-2026-35386: names that a shell would run.
+/// CVE-2023-51385, CVE-2025-61984, CVE-2026-35386, CVE-2026-106583: names that a shell would run.
 #[test]
 fn names_with_shell_or_control_characters_are_refused() {
     for host in [
@@ -120,6 +147,7 @@ fn names_with_shell_or_control_characters_are_refused() {
         "x\"y",
         "a|b",
         "a\x1b[2J",
+        "a,b",
     ] {
         assert!(Destination::parse(host).is_err(), "{host:?}");
         assert!(
@@ -128,7 +156,19 @@ fn names_with_shell_or_control_characters_are_refused() {
         );
     }
     for user in [
-        "`id`", "$(id)", "a;b", "-l", "a\nb", "a -x", "x\"y", "a\\", "a$b", "a\0b", "${IFS}",
+        "`id`",
+        "$(id)",
+        "a;b",
+        "-l",
+        "a\nb",
+        "a -x",
+        "x\"y",
+        "a\\",
+        "a$b",
+        "a\0b",
+        "${IFS}",
+        "pc$",
+        "DOMAIN\\ann",
     ] {
         assert!(
             Destination::parse(&format!("{user}@host")).is_err(),
@@ -142,19 +182,38 @@ fn names_with_shell_or_control_characters_are_refused() {
         );
         assert!(destination::check_user(user).is_err());
     }
-    for user in [
-        "ann",
-        "DOMAIN\\ann",
-        "pc$",
-        "ann@corp",
-        "Ann Lee",
-        "äöü",
-        "a.b-c_d",
-    ] {
+    for user in ["ann", "ann@corp", "Ann Lee", "äöü", "a.b-c_d"] {
         assert!(destination::check_user(user).is_ok(), "{user:?}");
     }
     let error = Destination::parse("a\x1b[2J").unwrap_err().to_string();
     assert!(!error.contains('\x1b'));
+}
+
+#[test]
+fn jumps_are_checked_on_the_command_line() {
+    for (line, said) in [
+        ("-J ::1 h", "Invalid -J argument"),
+        ("-J a,::1 h", "Invalid -J argument"),
+        ("-J a,,b h", "Invalid -J argument"),
+        ("-J a$b@c h", "Invalid -J argument"),
+        ("-J a\\b@c h", "Invalid -J argument"),
+        ("-J -x h", "Invalid -J argument"),
+        ("-J a -J b h", "Only a single -J option"),
+        ("-oproxyjump=a -J b h", "Only a single -J option"),
+        (
+            "-oProxyCommand=x -J b h",
+            "Cannot specify -J with ProxyCommand",
+        ),
+        (
+            "-oproxycommand=none -J b h",
+            "Cannot specify -J with ProxyCommand",
+        ),
+    ] {
+        assert!(refusal(line).contains(said), "{line}: {}", refusal(line));
+    }
+    for line in ["-J [::1]:22,b h", "-J none h", "-J b -oProxyCommand=x h"] {
+        assert!(flags(line).is_ok(), "{line}");
+    }
 }
 
 #[test]

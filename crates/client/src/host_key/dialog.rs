@@ -7,7 +7,7 @@ use keys::known_hosts::{KnownHosts, KnownKey, Location};
 
 use super::HostKeyChecker;
 use crate::interaction::{Interaction, Question};
-use crate::text::{Lines, escape_bytes, one_line};
+use crate::text::{Style, escape, one_line};
 
 /// Most other names that are listed.
 const MAX_NAMES: usize = 8;
@@ -30,7 +30,7 @@ pub(super) fn other_names(checker: &HostKeyChecker, key: &PublicKey) -> Vec<Stri
             let names = if entry.is_hashed() {
                 "[hashed name]".to_owned()
             } else {
-                escape_bytes(entry.hosts, Lines::One)
+                escape(entry.hosts, Style::Line)
             };
             found.push(format!("{}:{}: {names}", file.path().display(), entry.line));
         }

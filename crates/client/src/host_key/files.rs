@@ -15,6 +15,14 @@ use crate::log::{debug1, debug3};
 /// Most bytes that a known-hosts command may print.
 const MAX_COMMAND_OUTPUT: usize = 4 << 20;
 
+/// The files that the words of a keyword name: `none` is none.
+pub(crate) fn named(words: &[String]) -> Vec<PathBuf> {
+    let files = words
+        .iter()
+        .filter(|word| !word.eq_ignore_ascii_case("none"));
+    files.map(PathBuf::from).collect()
+}
+
 /// Reads those of the files that exist.
 pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<KnownHosts> {
     let mut files = Vec::new();

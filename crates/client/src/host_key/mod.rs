@@ -13,7 +13,7 @@ pub mod update;
 mod tests;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use config::client::{ClientOptions, StrictHostKeyChecking};
 use config::types::FingerprintHash;
@@ -25,6 +25,8 @@ use keys::{CertificateKind, KeyType, PresentedKey, SignatureAlgorithm};
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, says};
 use crate::text::one_line;
+
+pub(crate) use files::named as known_hosts_files;
 
 /// What is decided about a host key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub struct HostKeyChecker {
     hash_names: bool,
     visual: bool,
     fingerprint: HashAlgorithm,
-    revoked_file: Option<PathBuf>,
+    revoked_files: Vec<PathBuf>,
     skip_for_loopback: bool,
     user_paths: Vec<PathBuf>,
     user_files: Vec<KnownHosts>,
@@ -101,17 +103,8 @@ impl HostKeyChecker {
             Some(alias) => alias.to_ascii_lowercase(),
             None => known_hosts::host_name(&options.hostname, options.port),
         };
-        let user_paths: Vec<PathBuf> = options
-            .user_known_hosts_files
-            .iter()
-            .map(PathBuf::from)
-            .collect();
-        let global_paths: Vec<PathBuf> = options
-            .global_known_hosts_files
-            .iter()
-            .map(PathBuf::from)
-            .collect();
-        let none = |path: &PathBuf| path.as_os_str() != "none";
+        let user_paths = files::named(&options.user_known_hosts_files);
+        let global_paths = files::named(&options.global_known_hosts_files);
         Self {
             name,
             principal: alias.unwrap_or(&options.hostname).to_ascii_lowercase(),
@@ -125,10 +118,14 @@ impl HostKeyChecker {
                 FingerprintHash::Md5 => HashAlgorithm::Md5,
                 FingerprintHash::Sha256 => HashAlgorithm::Sha256,
             },
-            revoked_file: options.revoked_host_keys.as_ref().map(PathBuf::from),
+            revoked_files: options
+                .revoked_host_keys
+                .iter()
+                .map(PathBuf::from)
+                .collect(),
             skip_for_loopback: options.no_host_authentication_for_localhost,
-            user_files: files::load(user_paths.iter().filter(|path| none(path))),
-            global_files: files::load(global_paths.iter().filter(|path| none(path))),
+            user_files: files::load(user_paths.iter()),
+            global_files: files::load(global_paths.iter()),
             user_paths,
             command: options
                 .known_hosts_command
@@ -234,7 +231,7 @@ impl HostKeyChecker {
             debug1!("NoHostAuthenticationForLocalhost: the host key is not checked");
             return Verdict::Accept;
         }
-        if let Some(verdict) = self.revoked_by_file(&presented) {
+        if let Some(verdict) = self.revoked_by_files(&presented) {
             return verdict;
         }
         if presented.certificate().is_some()
@@ -253,7 +250,8 @@ impl HostKeyChecker {
         known_hosts::lookup(files.chain(&printed), &self.name, key)
     }
 
-    /// `None`: no authority is known for the host, so its plain key decides.
+    /// `None`: no authority is known for the host, so its plain key decides, where
+    /// HostKeyAlgorithms permits one of its type.
     fn judge_certificate(
         &mut self,
         presented: &PresentedKey,
@@ -306,6 +304,15 @@ impl HostKeyChecker {
             }
             HostKeyStatus::Revoked { at } => {
                 interaction.tell(&dialog::revoked(self, presented.key(), &at));
+                Some(Verdict::Refuse)
+            }
+            _ if !is_offered(&self.rules.host_key_algorithms, presented.key().key_type()) => {
+                error!(
+                    "No known authority signed the host certificate of '{}', and \
+                     HostKeyAlgorithms permits no plain {} key",
+                    one_line(&self.host),
+                    presented.key().key_type().label()
+                );
                 Some(Verdict::Refuse)
             }
             _ => {
@@ -385,11 +392,7 @@ impl HostKeyChecker {
 
     /// Writes a new key down. A file that cannot be written does not stop the login.
     fn remember(&mut self, key: &keys::PublicKey, label: &str) {
-        let Some(path) = self
-            .user_paths
-            .first()
-            .filter(|path| path.as_os_str() != "none")
-        else {
+        let Some(path) = self.user_paths.first() else {
             return;
         };
         let line = known_hosts::edit::entry_line(&[self.name.as_str()], key, self.hash_names);
@@ -406,8 +409,12 @@ impl HostKeyChecker {
     }
 
     /// `RevokedHostKeys`: a file that cannot be read refuses every key.
-    fn revoked_by_file(&self, presented: &PresentedKey) -> Option<Verdict> {
-        let path = self.revoked_file.as_ref()?;
+    fn revoked_by_files(&self, presented: &PresentedKey) -> Option<Verdict> {
+        let judged = |path: &PathBuf| self.revoked_by_file(path, presented);
+        self.revoked_files.iter().find_map(judged)
+    }
+
+    fn revoked_by_file(&self, path: &Path, presented: &PresentedKey) -> Option<Verdict> {
         match files::is_revoked(path, presented) {
             Ok(false) => None,
             Ok(true) => {
@@ -490,10 +497,14 @@ impl HostKeyChecker {
     }
 }
 
-/// Types of plain keys that this build can check, for the rotation of keys.
+/// Whether the algorithms hold one of plain keys of this type.
 fn is_offered(algorithms: &[String], key_type: KeyType) -> bool {
     key_type
         .algorithms()
         .iter()
-        .any(|algorithm| algorithms.iter().any(|name| name == algorithm.name()))
+        .any(|algorithm| permits(algorithms, *algorithm))
+}
+
+fn permits(algorithms: &[String], algorithm: SignatureAlgorithm) -> bool {
+    algorithms.iter().any(|name| name == algorithm.name())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use config::client::{ClientConfig, CommandLine};
+use config::client::{ClientConfig, CommandLine, YesNoAsk};
 use keys::certificate::{CertificateFields, CertificateOption};
 use keys::{Certificate, PrivateKey};
 use zeroize::Zeroizing;
@@ -348,6 +348,101 @@ fn without_an_authority_the_plain_key_of_a_certificate_decides() {
         judge_certificate(&mut scratch.checker("g", strict), &certificate),
         Verdict::Refuse
     );
+}
+
+/// The user asked for an authority's word: a plain key that is on record is none.
+#[test]
+fn where_only_certificates_are_wanted_the_plain_key_does_not_decide() {
+    let scratch = Scratch::new("certonly");
+    scratch.file("known_hosts", &line("h", &key(1)));
+    let certificate = certificate(&["h"], &key(9), Vec::new());
+    for (algorithms, verdict) in [
+        ("ssh-ed25519-cert-v01@openssh.com", Verdict::Refuse),
+        (
+            "ssh-ed25519-cert-v01@openssh.com,rsa-sha2-512",
+            Verdict::Refuse,
+        ),
+        (
+            "ssh-ed25519-cert-v01@openssh.com,ssh-ed25519",
+            Verdict::Accept,
+        ),
+    ] {
+        for strict in ["no", "accept-new", "yes"] {
+            let more = [
+                format!("HostKeyAlgorithms={algorithms}"),
+                format!("StrictHostKeyChecking={strict}"),
+            ];
+            let more: Vec<&str> = more.iter().map(String::as_str).collect();
+            assert_eq!(
+                judge_certificate(&mut scratch.checker("h", &more), &certificate),
+                verdict,
+                "{algorithms} {strict}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_called_none_is_neither_read_nor_written() {
+    let scratch = Scratch::new("none");
+    let global = scratch.file("global", &line("h", &key(1)));
+    for words in ["none", "NONE", "none none"] {
+        let mut options = scratch.options("h", &["UpdateHostKeys=yes"]);
+        options.global_known_hosts_files = vec![global.display().to_string()];
+        options.user_known_hosts_files = words.split(' ').map(str::to_owned).collect();
+        let mut checker = HostKeyChecker::new(&options);
+        assert!(checker.user_paths.is_empty(), "{words}");
+        let mut person = Script::default();
+        assert_eq!(judge(&mut checker, &key(1), &mut person), Verdict::Accept);
+        assert!(
+            checker
+                .plan(
+                    &[key(1).public().blob(), key(2).public().blob()],
+                    YesNoAsk::Yes
+                )
+                .is_none()
+        );
+        assert!(crate::login_cache::LoginCache::open(&options).is_none());
+    }
+}
+
+/// HostKeyAlgorithms holds for the proofs of UpdateHostKeys too.
+#[test]
+fn a_new_key_is_proven_by_a_permitted_algorithm_alone() {
+    let scratch = Scratch::new("proofs");
+    let rsa = PrivateKey::generate(keys::KeySpec::Rsa { bits: 2048 }).unwrap();
+    let checker = scratch.checker("h", &["HostKeyAlgorithms=ssh-ed25519,rsa-sha2-512"]);
+    for (algorithm, good) in [
+        (SignatureAlgorithm::RsaSha512, true),
+        (SignatureAlgorithm::RsaSha256, false),
+    ] {
+        let proof = rsa.sign(algorithm, b"data").unwrap();
+        let checked = checker.check_proof(rsa.public(), b"data", &proof);
+        assert_eq!(checked.is_ok(), good, "{algorithm}");
+        assert!(checker.check_proof(rsa.public(), b"other", &proof).is_err());
+    }
+}
+
+#[test]
+fn a_key_is_refused_that_any_of_the_revocation_lists_names() {
+    let scratch = Scratch::new("lists");
+    scratch.file("known_hosts", &line("h", &key(1)));
+    let empty = scratch.file("empty", "");
+    let names = scratch.file("names", &key(1).public().to_line());
+    let verdict = |lists: &[&Path]| {
+        let lists: Vec<String> = lists
+            .iter()
+            .map(|list| list.display().to_string())
+            .collect();
+        let option = format!("RevokedHostKeys={}", lists.join(" "));
+        let mut checker = scratch.checker("h", &[&option]);
+        judge(&mut checker, &key(1), &mut Script::default())
+    };
+    let missing = Path::new("/nonexistent");
+    assert_eq!(verdict(&[&empty, &empty]), Verdict::Accept);
+    assert_eq!(verdict(&[&empty, &names]), Verdict::Refuse);
+    assert_eq!(verdict(&[&names, &empty]), Verdict::Refuse);
+    assert_eq!(verdict(&[&empty, missing]), Verdict::Refuse);
 }
 
 /// CVE-2025-26465: a lookup that fails must end in a question or a refusal.

@@ -8,9 +8,9 @@
 use config::client::YesNoAsk;
 use driver::Driver;
 use keys::known_hosts::{Entry, KnownHosts, Marker, edit};
-use keys::{PublicKey, Signature, VerifyPolicy};
+use keys::{KeyType, PublicKey, Signature, VerifyError, VerifyPolicy};
 
-use super::{HostKeyChecker, Trust, files, is_offered};
+use super::{HostKeyChecker, Trust, files, is_offered, permits};
 use crate::interaction::{Interaction, Question};
 use crate::log::{debug1, debug2, debug3, error, info};
 use crate::text::one_line;
@@ -62,17 +62,11 @@ impl HostKeyChecker {
             debug1!("The server did not prove the host keys that it announced");
             return;
         };
-        let policy = VerifyPolicy {
-            min_rsa_bits: self.rules.min_rsa_bits,
-            ..VerifyPolicy::default()
-        };
         for (key, proof) in rotation.new.iter().zip(&proofs) {
             let Ok(data) = driver.connection().hostkeys_prove_data(&key.blob()) else {
                 return;
             };
-            let verified = Signature::from_blob(proof)
-                .and_then(|signature| key.verify(signature.algorithm, &data, proof, &policy));
-            if let Err(reason) = verified {
+            if let Err(reason) = self.check_proof(key, &data, proof) {
                 error!("The server's proof of a new host key is not good: {reason}");
                 return;
             }
@@ -81,9 +75,13 @@ impl HostKeyChecker {
     }
 
     /// What has to change, or nothing when the announcement is not to be followed.
-    fn plan(&self, blobs: &[Vec<u8>], wanted: YesNoAsk) -> Option<Rotation> {
+    pub(super) fn plan(&self, blobs: &[Vec<u8>], wanted: YesNoAsk) -> Option<Rotation> {
         if wanted == YesNoAsk::No || self.trust != Trust::Plain {
             debug3!("UpdateHostKeys: the host key was not vouched for by a line of its own");
+            return None;
+        }
+        if self.user_paths.is_empty() {
+            debug3!("UpdateHostKeys: no known_hosts file of the user to keep keys in");
             return None;
         }
         if !blobs.contains(&self.presented) {
@@ -106,13 +104,12 @@ impl HostKeyChecker {
         }
         let mut rotation = Rotation::default();
         for blob in blobs {
-            let Ok(key) = PublicKey::from_blob(blob) else {
-                continue;
-            };
-            if known.contains(blob) || !is_offered(&self.rules.host_key_algorithms, key.key_type())
-            {
+            if known.contains(blob) {
                 continue;
             }
+            let Some(key) = self.offered_key(blob) else {
+                continue;
+            };
             if key.key_type() == keys::KeyType::Rsa && key.bits() < self.rules.min_rsa_bits {
                 continue;
             }
@@ -122,9 +119,7 @@ impl HostKeyChecker {
         }
         for blob in known {
             // Types that we cannot judge are not ours to forget.
-            let ours = PublicKey::from_blob(&blob)
-                .is_ok_and(|key| is_offered(&self.rules.host_key_algorithms, key.key_type()));
-            if ours && !blobs.contains(&blob) {
+            if self.offered_key(&blob).is_some() && !blobs.contains(&blob) {
                 rotation.gone.push(blob);
             }
         }
@@ -133,6 +128,34 @@ impl HostKeyChecker {
             return None;
         }
         Some(rotation)
+    }
+
+    /// Verifies a proof by any algorithm that HostKeyAlgorithms permits and that fits the key.
+    ///
+    /// # Errors
+    /// [`VerifyError`]; [`VerifyError::WrongAlgorithm`] for one that is not permitted.
+    pub(super) fn check_proof(
+        &self,
+        key: &PublicKey,
+        data: &[u8],
+        proof: &[u8],
+    ) -> Result<(), VerifyError> {
+        let policy = VerifyPolicy {
+            min_rsa_bits: self.rules.min_rsa_bits,
+            ..VerifyPolicy::default()
+        };
+        let permits = |named| permits(&self.rules.host_key_algorithms, named);
+        let signature = Signature::from_blob_if(proof, permits)?;
+        key.verify(signature.algorithm, data, proof, &policy)
+    }
+
+    /// A plain key of a type that HostKeyAlgorithms permits; others are not parsed.
+    fn offered_key(&self, blob: &[u8]) -> Option<PublicKey> {
+        let name = wire::Reader::new(blob).string().ok()?;
+        let (key_type, _) = KeyType::from_blob_name(name)?;
+        is_offered(&self.rules.host_key_algorithms, key_type)
+            .then(|| PublicKey::from_blob(blob).ok())
+            .flatten()
     }
 
     fn carry_out(

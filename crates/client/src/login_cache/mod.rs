@@ -59,10 +59,8 @@ impl LoginCache {
         if !options.login_cache {
             return None;
         }
-        let known_hosts = PathBuf::from(options.user_known_hosts_files.first()?);
-        if known_hosts.as_os_str() == "none" {
-            return None;
-        }
+        let files = crate::host_key::known_hosts_files(&options.user_known_hosts_files);
+        let known_hosts = files.into_iter().next()?;
         let host = match &options.host_key_alias {
             Some(alias) => alias.to_ascii_lowercase(),
             None => known_hosts::host_name(&options.hostname, options.port),

@@ -63,6 +63,13 @@ impl Session<'_> {
                 );
                 Ok(Next::Continue)
             }
+            Notice::AcceleratorDismissed(name) => {
+                debug1!(
+                    "compression: a second channel has data: internal engine instead of {}, which may not keep channels apart",
+                    one_line(&name)
+                );
+                Ok(Next::Continue)
+            }
             Notice::PeerClosed if self.closed => Ok(Next::Continue),
             Notice::PeerClosed => Err(ClientError::Closed(self.peer.clone())),
             _ => Ok(Next::Continue),

@@ -6,7 +6,8 @@
 //!
 //! `encoder`: `matcher` finds repetitions, `parse` chooses among them, `block` writes them down
 //! with the codes of `huffman`. `decoder`: `tables` from code lengths, `inflate` with them. What
-//! they know of the stream around a payload is in `window` and `stream`.
+//! they know of the stream around a payload is in `window` and `gaps`: a window holds one channel's bytes
+//! alone, and the gaps say where other bytes stand in the stream between them (`encoder::translate`).
 
 // Lengths and positions within a payload and its history: bounded by their sum, which is checked
 // where a payload comes in.
@@ -14,14 +15,16 @@
 
 mod decoder;
 mod encoder;
+mod gaps;
 mod symbols;
 mod window;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use decoder::PacketDecoder;
-pub(crate) use encoder::{Carry, Engine, Piece, flush_behind, store};
+pub(crate) use encoder::{Carry, Engine, Piece, Source, flush_behind, store};
+pub(crate) use gaps::Gaps;
 pub(crate) use window::Window;
 
 /// Bytes that may be read behind a window's last, whatever they hold.

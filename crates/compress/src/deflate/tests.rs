@@ -2,7 +2,7 @@
 
 use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 
-use super::{Carry, Engine, PacketDecoder, Piece, Window, store};
+use super::{Carry, Engine, Gaps, PacketDecoder, Piece, Source, Window, store};
 use crate::error::InflateError;
 use crate::provider::Flush;
 
@@ -143,9 +143,13 @@ impl Sender {
         let start = self.window.len();
         self.window.push(payload);
         let mut out = Vec::new();
+        let source = Source {
+            window: &self.window,
+            gaps: &Gaps::default(),
+        };
         let piece = self
             .engine
-            .encode(&self.window, start, level, flush, &mut self.carry, &mut out)
+            .encode(source, start, level, flush, &mut self.carry, &mut out)
             .unwrap();
         if piece == Piece::Stored {
             assert!(out.is_empty());
@@ -512,5 +516,32 @@ fn plans_go_on_where_other_levels_have_been() {
         let level = [1, 6, 8, 9][random.below(4)];
         let packet = sender.send(&payload, level, Flush::Sync);
         oracle_takes(&mut oracle, &packet, &payload);
+    }
+}
+
+/// What a channel's tables held must not be seen by the channel that has them next.
+#[test]
+fn tables_that_change_hands_are_as_new() {
+    for level in 1..=9 {
+        let mut random = Random::new(u64::from(level));
+        let mut sender = Sender::new();
+        assert!(sender.engine.is_clear());
+        for kind in 0..8 {
+            sender.send(&data(kind, 9000, &mut random), level, Flush::Sync);
+        }
+        assert!(!sender.engine.is_clear(), "level {level}");
+        sender.engine.clear();
+        assert!(sender.engine.is_clear(), "level {level}");
+        // What is left of them has no influence.
+        let mut fresh = Sender::new();
+        sender.window.clear();
+        for kind in 0..8 {
+            let payload = data(kind, 30_000, &mut random);
+            let packet = sender.send(&payload, level, Flush::Sync);
+            assert!(
+                packet == fresh.send(&payload, level, Flush::Sync),
+                "level {level}"
+            );
+        }
     }
 }

@@ -68,11 +68,22 @@ impl Window {
         cut
     }
 
-    /// Appends `payload`, for which there is [room](Window::make_room).
+    /// Appends `payload`, for which there is [room](Window::make_room), and zeros as slack: what an
+    /// encoder reads there must not depend on what the memory held before.
     pub(crate) fn push(&mut self, payload: &[u8]) {
         let end = self.end + payload.len();
         self.bytes[self.end..end].copy_from_slice(payload);
+        if let Some(slack) = self.bytes.get_mut(end..end + SLACK_BYTES) {
+            slack.fill(0);
+        }
         self.end = end;
+    }
+
+    /// Removes the first `cut` bytes.
+    pub(crate) fn cut_front(&mut self, cut: usize) {
+        let cut = cut.min(self.end);
+        self.bytes.copy_within(cut..self.end, 0);
+        self.end -= cut;
     }
 
     /// Appends `payload`, of which no more than a match can reach is needed.

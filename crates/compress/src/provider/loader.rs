@@ -107,8 +107,7 @@ pub(super) unsafe fn text_at(text: *const c_char) -> Option<String> {
     }
     // SAFETY: by the caller's promise.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
-    let text = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes));
-    Some(text.chars().filter(|c| !c.is_control()).collect())
+    Some(escape::escape_at_most(bytes, escape::Style::Line, 200))
 }
 
 /// Forgets the last system call's error, so that what is found later is the library's.

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::WINDOW_LOG;
 use super::frame::{self, BLOCKS, FRAME, STORED};
+use super::{CONTEXTS, WINDOW_LOG};
 use crate::Totals;
 use crate::error::InflateError;
 
@@ -16,12 +16,18 @@ const SPACE_TIMES: usize = 4;
 const LEAST_SPACE: usize = 1024;
 const MOST_SPACE: usize = 33 * 1024;
 
-/// The receiving direction.
-pub struct ZstdDecompressor {
+/// One of the peer's contexts.
+#[derive(Default)]
+struct Context {
     /// Made for the first frame.
-    context: Option<DCtx<'static>>,
+    zstd: Option<DCtx<'static>>,
     /// A frame has begun.
     begun: bool,
+}
+
+/// The receiving direction.
+pub struct ZstdDecompressor {
+    contexts: [Context; CONTEXTS],
     totals: Totals,
 }
 
@@ -30,8 +36,7 @@ impl ZstdDecompressor {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            context: None,
-            begun: false,
+            contexts: Default::default(),
             totals: Totals::default(),
         }
     }
@@ -82,28 +87,57 @@ impl ZstdDecompressor {
         out: &mut Vec<u8>,
         limit_bytes: usize,
     ) -> Result<(), InflateError> {
-        let (kind, body) = input.split_first().ok_or(InflateError::Empty)?;
-        match *kind {
-            STORED if body.len() <= limit_bytes => {
-                out.extend_from_slice(body);
-                Ok(())
+        let (lead, body) = input.split_first().ok_or(InflateError::Empty)?;
+        if *lead == STORED {
+            if body.len() > limit_bytes {
+                return Err(InflateError::TooLong { limit_bytes });
             }
-            STORED => Err(InflateError::TooLong { limit_bytes }),
-            BLOCKS if self.begun => {
+            out.extend_from_slice(body);
+            return Ok(());
+        }
+        let (kind, number) = frame::read_lead(*lead);
+        let context = self.contexts.get_mut(number).ok_or(InflateError::Corrupt)?;
+        match kind {
+            BLOCKS if context.begun => {
                 frame::check_blocks(body, limit_bytes)?;
-                self.inflate(body, out, limit_bytes)
+                context.inflate(body, out, limit_bytes)
             }
             FRAME => {
                 frame::check_blocks(frame::behind_header(body)?, limit_bytes)?;
-                self.begin()?;
-                self.inflate(body, out, limit_bytes)
+                context.begin()?;
+                context.inflate(body, out, limit_bytes)
             }
             _ => Err(InflateError::Corrupt),
         }
     }
 
+    /// NEWKEYS was received: a new stream begins.
+    pub fn reset(&mut self) {
+        for context in &mut self.contexts {
+            context.begun = false;
+        }
+    }
+
+    /// Payload bytes before (compressed) and after (raw).
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Memory that zstd holds, bytes.
+    #[cfg(test)]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.contexts
+            .iter()
+            .filter_map(|one| one.zstd.as_ref())
+            .map(DCtx::sizeof)
+            .sum()
+    }
+}
+
+impl Context {
     fn begin(&mut self) -> Result<(), InflateError> {
-        match &mut self.context {
+        match &mut self.zstd {
             Some(context) => context
                 .reset(ResetDirective::SessionOnly)
                 .map(drop)
@@ -121,7 +155,7 @@ impl ZstdDecompressor {
         out: &mut Vec<u8>,
         limit_bytes: usize,
     ) -> Result<(), InflateError> {
-        let context = self.context.as_mut().ok_or(InflateError::Corrupt)?;
+        let context = self.zstd.as_mut().ok_or(InflateError::Corrupt)?;
         let start = out.len();
         let mut taken = InBuffer::around(input);
         let mut space = input
@@ -154,23 +188,6 @@ impl ZstdDecompressor {
             return Err(InflateError::Corrupt);
         }
         Ok(())
-    }
-
-    /// NEWKEYS was received: a new stream begins.
-    pub fn reset(&mut self) {
-        self.begun = false;
-    }
-
-    /// Payload bytes before (compressed) and after (raw).
-    #[must_use]
-    pub fn totals(&self) -> Totals {
-        self.totals
-    }
-
-    /// Memory that zstd holds, bytes.
-    #[cfg(test)]
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.context.as_ref().map_or(0, DCtx::sizeof)
     }
 }
 

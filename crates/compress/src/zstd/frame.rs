@@ -7,10 +7,28 @@ use crate::error::InflateError;
 
 /// The payload as it is, which the history does not know.
 pub(super) const STORED: u8 = 0;
-/// Blocks of the frame at hand.
+/// Blocks of the context's frame at hand.
 pub(super) const BLOCKS: u8 = 1;
-/// A frame's header and its first blocks. The frame before it is over.
+/// A frame's header and its first blocks. The context's frame before it is over.
 pub(super) const FRAME: u8 = 2;
+
+/// Bits of a packet's first byte that say what follows; the context's number stands above them.
+const KIND_BITS: u32 = 2;
+
+/// The first byte of a packet that holds `kind`, [`BLOCKS`] or [`FRAME`], of a context.
+pub(super) fn lead(kind: u8, context: usize) -> u8 {
+    let context = u8::try_from(context).unwrap_or(u8::MAX >> KIND_BITS);
+    context << KIND_BITS | kind
+}
+
+/// What the first byte of a packet says: what follows, and the number of the context, which is 0
+/// for [`STORED`]. Any number may stand there.
+pub(super) fn read_lead(lead: u8) -> (u8, usize) {
+    (
+        lead & ((1 << KIND_BITS) - 1),
+        usize::from(lead >> KIND_BITS),
+    )
+}
 
 /// Bytes of the one form of header that there may be.
 const HEADER_BYTES: usize = 6;

@@ -1,10 +1,14 @@
 //! zstd by packets (RFC 8878), between two of us: [`ZstdCompressor`] and [`ZstdDecompressor`], one
 //! direction each. The name on the wire and what it promises are in docs/PROTOCOL.md.
 //!
-//! The first byte of a packet says what it holds: a payload as it is, which the history does not
-//! know; blocks of the frame at hand; or a new frame and its first blocks. No frame ends: each
-//! payload ends with a flush, so that the peer can inflate all of it, and a new frame begins where
-//! the level changes, behind NEWKEYS, and where the sender has given its memory back.
+//! The first byte of a packet says what it holds: a payload as it is, which no history knows;
+//! blocks of the frame at hand; or a new frame and its first blocks; and of which of
+//! [`CONTEXTS`] contexts. No frame ends: each payload ends with a flush, so that the peer can
+//! inflate all of it, and a new frame begins where the level changes, behind NEWKEYS, where the
+//! sender has given its memory back, and where a context is given to another channel.
+//!
+//! Each context serves one channel at a time, so that no payload is compared with another
+//! channel's. What is no channel's data is sent as it is.
 //!
 //! What can be judged of a packet without inflating it is in `frame`, in safe code; the zstd
 //! library sees whole blocks only, of a size that was counted.
@@ -21,6 +25,10 @@ pub use decompressor::ZstdDecompressor;
 
 /// log2 of the window, bytes: what both sides keep, and the most that a peer may ask for.
 const WINDOW_LOG: u8 = 20;
+
+/// Histories that both sides keep: channels that can send by turns without beginning a frame each
+/// time. Each costs the receiver up to 1.5 MiB.
+pub(crate) const CONTEXTS: usize = 4;
 
 /// zstd's own level for each `CompressionLevel` from 1 to 9. Those that the level falls to where the
 /// line is faster, 6, 3 and 1, are about one and a half times and twice as fast as the one before.

@@ -82,16 +82,11 @@ pub(crate) fn build(
     command_line: &CommandLine,
     environment: &dyn Environment,
 ) -> Result<ClientOptions, ConfigError> {
-    if let Some(text) = values.word_unless_none(Row::RefuseConnection.index()) {
-        return Err(ConfigError::Refused(format!(
-            "RefuseConnection: {}",
-            text.escape_debug()
-        )));
-    }
     let explicit_identities = values.at(Row::IdentityFile.index()).is_some();
     let host_key_algorithms_set = values.at(Row::HostKeyAlgorithms.index()).is_some();
     let default_user_files = values.at(Row::UserKnownHostsFile.index()).is_none();
     fill(config, &mut values, knowledge);
+    check(&values)?;
     if values.at(Row::UpdateHostKeys.index()).is_none() {
         let learn = default_user_files && values.word(Row::VerifyHostKeyDNS.index()) == "false";
         let word = if learn { "true" } else { "false" };
@@ -121,14 +116,14 @@ pub(crate) fn build(
 /// Values that hold paths, commands and names, with tokens, tildes and variables replaced.
 struct Expanded {
     certificate_files: Vec<String>,
-    /// For the dump alone: there is no multiplexing yet, so a template that cannot be expanded is no error.
+    /// For the dump alone: there is no multiplexing yet.
     control_path: Option<String>,
     global_known_hosts_files: Vec<String>,
     identity_agent: IdentityAgent,
     identity_files: Vec<IdentityFile>,
     proxy: Proxy,
     remote_command: Option<String>,
-    revoked_host_keys: Option<String>,
+    revoked_host_keys: Vec<String>,
     user_known_hosts_files: Vec<String>,
     version_addendum: Option<String>,
 }
@@ -144,30 +139,35 @@ fn expand(
         .iter()
         .map(|file| expander.tilde("GlobalKnownHostsFile", file))
         .collect::<Result<_, _>>()?;
-    let revoked_host_keys = match values.word_unless_none(Row::RevokedHostKeys.index()) {
-        Some(file) => Some(expander.path("RevokedHostKeys", &file)?),
-        None => None,
-    };
     let version_addendum = match values.word_unless_none(Row::VersionAddendum.index()) {
         Some(text) => Some(
             expander
                 .tokens
-                .expand(&text, Purpose::Plain)
+                .expand_with_variables(&text, Purpose::Plain, expander.environment)
                 .map_err(|error| refused("VersionAddendum", &error))?,
         ),
         None => None,
     };
+    let control_path = match values.word_unless_none(Row::ControlPath.index()) {
+        Some(path) => Some(expander.path("ControlPath", &path)?),
+        None => None,
+    };
+    let mut certificate_files = expander.paths("CertificateFile", &list(Row::CertificateFile));
+    let mut identity_files = identity_files(values, explicit_identities, expander);
+    if command_line.only_prints {
+        // `-G` shows the names of key files as they are written; only a connection needs their meaning.
+        certificate_files = certificate_files.or_else(|_| Ok(Vec::new()));
+        identity_files = identity_files.or_else(|_| Ok(Vec::new()));
+    }
     Ok(Expanded {
-        certificate_files: expander.paths("CertificateFile", &list(Row::CertificateFile))?,
-        control_path: values
-            .word_unless_none(Row::ControlPath.index())
-            .and_then(|path| expander.path("ControlPath", &path).ok()),
+        certificate_files: certificate_files?,
+        control_path,
         global_known_hosts_files,
         identity_agent: identity_agent(values, expander)?,
-        identity_files: identity_files(values, explicit_identities, expander)?,
+        identity_files: identity_files?,
         proxy: proxy(values, expander.tokens)?,
         remote_command: remote_command(values, command_line, expander.tokens)?,
-        revoked_host_keys,
+        revoked_host_keys: expander.paths("RevokedHostKeys", &list(Row::RevokedHostKeys))?,
         user_known_hosts_files: expander
             .paths("UserKnownHostsFile", &list(Row::UserKnownHostsFile))?,
         version_addendum,
@@ -201,7 +201,6 @@ fn typed(
         bind_interface: unless_none(Row::BindInterface),
         ca_signature_algorithms: words(Row::CASignatureAlgorithms),
         certificate_files: expanded.certificate_files,
-        check_host_ip: flag(Row::CheckHostIP),
         ciphers: words(Row::Ciphers),
         compression: word(Row::Compression) != "no",
         compression_zstd: word(Row::Compression) == "zstd",
@@ -237,7 +236,7 @@ fn typed(
         rekey_limit: RekeyLimit::from_words(v.words(Row::RekeyLimit.index())),
         remote_command: expanded.remote_command,
         request_tty: RequestTty::from_word(word(Row::RequestTTY)),
-        required_rsa_size: count(Row::RequiredRSASize),
+        required_rsa_size: count(Row::RequiredRSASize).max(LEAST_RSA_BITS),
         revoked_host_keys: expanded.revoked_host_keys,
         send_env: words(Row::SendEnv),
         server_alive_count_max: count(Row::ServerAliveCountMax),
@@ -249,7 +248,6 @@ fn typed(
             Row::StrictHostKeyChecking,
         )),
         syslog_facility: SyslogFacility::from_word(first(Row::SyslogFacility)),
-        tag: unless_none(Row::Tag),
         tcp_keep_alive: flag(Row::TCPKeepAlive),
         update_host_keys: YesNoAsk::from_word(word(Row::UpdateHostKeys)),
         user_known_hosts_files: expanded.user_known_hosts_files,
@@ -294,6 +292,27 @@ fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
             .collect();
         values.put(Row::IdentityFile.index(), Value::Words(files));
     }
+}
+
+/// Refuses values that no connection could be made with.
+fn check(values: &Values) -> Result<(), ConfigError> {
+    for key in [
+        Row::KexAlgorithms,
+        Row::Ciphers,
+        Row::MACs,
+        Row::HostKeyAlgorithms,
+    ] {
+        if values.words(key.index()).is_empty() {
+            let name = CLIENT_TABLE.get(key.index()).map_or("", |row| row.name);
+            return Err(ConfigError::Refused(format!("{name} leaves no algorithm")));
+        }
+    }
+    if values.number(Row::ConnectionAttempts.index()) == 0 {
+        return Err(ConfigError::Refused(
+            "Invalid number of ConnectionAttempts".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Forwardings are not carried out yet: `ClearAllForwardings` makes that harmless, `ExitOnForwardFailure` fatal.
@@ -346,7 +365,8 @@ fn remote_command(
 }
 
 fn identity_agent(values: &Values, expander: &Expander<'_>) -> Result<IdentityAgent, ConfigError> {
-    Ok(match values.word(Row::IdentityAgent.index()) {
+    let words = values.words(Row::IdentityAgent.index());
+    Ok(match words.first().map_or("", String::as_str) {
         "" | "SSH_AUTH_SOCK" => IdentityAgent::FromEnvironment,
         "none" => IdentityAgent::None,
         word => match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
@@ -379,15 +399,17 @@ fn identity_files(
 
 fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
     match values.words(Row::ProxyJump.index()) {
-        [none] if none == "none" => return Ok(Proxy::Direct),
-        [hops] => {
+        [hops] if hops != "none" => {
             let expanded = tokens
                 .only("hnpr")
                 .expand(hops, Purpose::Plain)
                 .map_err(|error| refused("ProxyJump", &error))?;
             let hops: Option<Vec<_>> = expanded.split(',').map(destination::parse_hop).collect();
             return hops.map(Proxy::Jump).ok_or_else(|| {
-                ConfigError::Refused(format!("Invalid ProxyJump \"{}\"", expanded.escape_debug()))
+                ConfigError::Refused(format!(
+                    "Invalid ProxyJump \"{}\"",
+                    escape::one_line(expanded)
+                ))
             });
         }
         _ => {}
@@ -410,10 +432,22 @@ fn show_expanded(values: &mut Values, expanded: &Expanded) {
     if let Some(command) = &expanded.remote_command {
         values.put(Row::RemoteCommand.index(), Value::Word(command.clone()));
     }
+    let agent = values.words(Row::IdentityAgent.index()).first();
+    let is_variable = agent.is_some_and(|word| word.starts_with('$') && !word.starts_with("${"));
     if let IdentityAgent::Socket(path) = &expanded.identity_agent
-        && !values.word(Row::IdentityAgent.index()).starts_with('$')
+        && !is_variable
     {
-        values.put(Row::IdentityAgent.index(), Value::Word(path.clone()));
+        values.put(Row::IdentityAgent.index(), Value::Words(vec![path.clone()]));
+    }
+    // Of several hops OpenSSH prints the last one anew and the others as they were written.
+    if let (Proxy::Jump(hops), [written]) = (&expanded.proxy, values.words(Row::ProxyJump.index()))
+        && let Some(last) = hops.last()
+    {
+        let shown = match written.rsplit_once(',') {
+            Some((before, _)) => format!("{before},{last}"),
+            None => last.to_string(),
+        };
+        values.put(Row::ProxyJump.index(), Value::Words(vec![shown]));
     }
     let user_files = &expanded.user_known_hosts_files;
     if !user_files.is_empty() {
@@ -434,6 +468,9 @@ fn methods(list: &str) -> Vec<String> {
     };
     names.into_iter().map(str::to_owned).collect()
 }
+
+/// No RSA key below this is taken, whatever `RequiredRSASize` says; OpenSSH has the same bound.
+const LEAST_RSA_BITS: u32 = 1024;
 
 /// Milliseconds between keystrokes where `ObscureKeystrokeTiming` names none.
 const KEYSTROKE_MS: u32 = 20;

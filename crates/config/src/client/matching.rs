@@ -95,10 +95,12 @@ pub(crate) fn match_line(
         if !is_attribute(&name) {
             return Err(format!("Unsupported Match attribute {name}"));
         }
+        let may_be_empty = matches!(name.as_str(), "tagged" | "command");
         let argument = joined
+            .filter(|value| may_be_empty || !value.is_empty())
             .or_else(|| left.next())
             .ok_or_else(|| format!("missing argument for Match '{name}'"))?;
-        if argument.is_empty() && !matches!(name.as_str(), "tagged" | "command") {
+        if argument.is_empty() && !may_be_empty {
             return Err(format!("missing argument for Match '{name}'"));
         }
         // The result cannot become true again, but the rest of the line is still checked.
@@ -155,9 +157,9 @@ fn criterion(name: &str, argument: &str, facts: &Facts<'_>, runs: bool) -> Resul
             let command = facts
                 .tokens
                 .expand(argument, Purpose::Shell)
-                .map_err(|error| format!("Match exec '{}': {error}", argument.escape_debug()))?;
+                .map_err(|error| format!("Match exec '{}': {error}", escape::one_line(argument)))?;
             facts.environment.run_shell(&command).map_err(|error| {
-                format!("match exec '{}' error: {error}", command.escape_debug())
+                format!("match exec '{}' error: {error}", escape::one_line(command))
             })?
         }
     })

@@ -113,6 +113,8 @@ pub struct CommandLine {
     pub(crate) settings: Vec<Setting>,
     /// The remote command, words joined with blanks (`Match command`, `Match sessiontype`).
     pub command: Option<String>,
+    /// The options are only printed (`-G`): file names of keys that cannot be expanded are then no error.
+    pub only_prints: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

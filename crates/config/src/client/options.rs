@@ -4,6 +4,8 @@
 //! Templates that need facts of the connection (`LocalCommand`, `KnownHostsCommand`) stay as written;
 //! [`ClientOptions::tokens`] expands them.
 
+use std::fmt;
+
 use crate::error::Warning;
 use crate::tokens::Tokens;
 use crate::types::{
@@ -121,6 +123,24 @@ pub struct JumpHost {
     pub port: Option<u16>,
 }
 
+/// As `ProxyJump` and `-J` take it: `[user@]host[:port]`, an address with colons in brackets.
+impl fmt::Display for JumpHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// How the connection is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proxy {
@@ -164,8 +184,6 @@ pub struct ClientOptions {
     pub ca_signature_algorithms: Vec<String>,
     /// `CertificateFile`: expanded.
     pub certificate_files: Vec<String>,
-    /// `CheckHostIP` (not carried out yet; yes is refused).
-    pub check_host_ip: bool,
     /// `Ciphers`.
     pub ciphers: Vec<String>,
     /// `Compression`.
@@ -240,8 +258,8 @@ pub struct ClientOptions {
     pub request_tty: RequestTty,
     /// `RequiredRSASize` in bits.
     pub required_rsa_size: u32,
-    /// `RevokedHostKeys`: expanded; a list or KRL.
-    pub revoked_host_keys: Option<String>,
+    /// `RevokedHostKeys`: expanded; files, each a list or KRL. A key that any of them names is revoked.
+    pub revoked_host_keys: Vec<String>,
     /// `SendEnv`: patterns of local variables.
     pub send_env: Vec<String>,
     /// `ServerAliveCountMax`.
@@ -258,8 +276,6 @@ pub struct ClientOptions {
     pub strict_host_key_checking: StrictHostKeyChecking,
     /// `SyslogFacility`.
     pub syslog_facility: SyslogFacility,
-    /// `Tag`.
-    pub tag: Option<String>,
     /// `TCPKeepAlive`.
     pub tcp_keep_alive: bool,
     /// `UpdateHostKeys`.

@@ -151,6 +151,13 @@ impl Pass<'_> {
             }
             return;
         };
+        let structures = [Row::Host, Row::Match, Row::Include].map(Row::index);
+        if context.source.is_none() && structures.contains(&index) {
+            return self.complain(format!(
+                "{} directive not supported as a command-line option",
+                row.name
+            ));
+        }
         let result = if index == Row::Host.index() {
             matching::host_line(self.knowledge.host(), words)
                 .map(|applies| *active = applies && context.reachable)
@@ -226,6 +233,14 @@ impl Pass<'_> {
         if !active {
             return Ok(());
         }
+        if index == Row::RefuseConnection.index() {
+            let said = escape::one_line(value::canonical(&value));
+            return Err(format!("{}: {said}", row.name));
+        }
+        // As OpenSSH keeps it, a time of `none` leaves the keyword to later lines and its default.
+        if matches!(row.kind, Kind::Seconds { .. }) && value == Value::Number(-1) {
+            return Ok(());
+        }
         let taken = row.repeat == Repeat::First && self.values.at(index).is_some();
         if taken || self.proxy_is_set(index) {
             return Ok(());
@@ -296,10 +311,17 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// `ProxyCommand` and `ProxyJump` are one choice: whichever comes first.
+    /// `ProxyCommand` and `ProxyJump` are one choice: whichever comes first. `ProxyJump none` only keeps later
+    /// jumps out and leaves a later `ProxyCommand` in force.
     fn proxy_is_set(&self, index: usize) -> bool {
-        let either = [Row::ProxyCommand.index(), Row::ProxyJump.index()];
-        either.contains(&index) && either.iter().any(|row| self.values.at(*row).is_some())
+        let has = |row: Row| self.values.at(row.index()).is_some();
+        if index == Row::ProxyJump.index() {
+            has(Row::ProxyCommand)
+        } else if index == Row::ProxyCommand.index() {
+            matches!(self.values.words(Row::ProxyJump.index()), [hops] if hops != "none")
+        } else {
+            false
+        }
     }
 
     /// Keeps one warning per keyword: the first.
@@ -308,14 +330,19 @@ impl Pass<'_> {
             let word = have.text.split([' ', ':']).next().unwrap_or_default();
             row.name.eq_ignore_ascii_case(word) || have.text == text
         };
-        if self.warnings.iter().any(prefix) || self.warnings.len() >= MAX_MESSAGES {
-            return;
+        if !self.warnings.iter().any(prefix) {
+            self.warn_anew(place, text, severity);
         }
-        self.warnings.push(Warning {
-            place: place.clone(),
-            text,
-            severity,
-        });
+    }
+
+    fn warn_anew(&mut self, place: &Place, text: String, severity: Severity) {
+        if self.warnings.len() < MAX_MESSAGES {
+            self.warnings.push(Warning {
+                place: place.clone(),
+                text,
+                severity,
+            });
+        }
     }
 
     fn include(
@@ -335,14 +362,21 @@ impl Pass<'_> {
             if pattern.is_empty() {
                 return Err("keyword include empty argument".to_owned());
             }
-            let expanded = tokens
-                .expand_with_variables(pattern, Purpose::Plain, self.environment)
-                .map_err(|error| format!("Unable to expand include path '{pattern}': {error}"))?;
-            if expanded.starts_with('~') && !of_user {
+            if pattern.starts_with('~') && !of_user {
                 return Err(format!("bad include path {pattern}."));
             }
-            let expanded = tokens::expand_tilde(&expanded, self.environment)
-                .map_err(|error| format!("Unable to expand include path '{pattern}': {error}"))?;
+            let expanded = tokens
+                .expand_with_variables(pattern, Purpose::Plain, self.environment)
+                .and_then(|path| tokens::expand_tilde(&path, self.environment));
+            let expanded = match expanded {
+                Ok(expanded) => expanded,
+                Err(error) => {
+                    let pattern = escape::one_line(pattern);
+                    let text = format!("Unable to expand include path '{pattern}': {error}");
+                    self.warn_anew(place, text, Severity::Notice);
+                    continue;
+                }
+            };
             let absolute = if expanded.starts_with('/') {
                 expanded
             } else if of_user {
@@ -362,7 +396,14 @@ impl Pass<'_> {
         let checked = context.source.is_some_and(|source| source.check_owner);
         let bytes = match self.config.files.read(path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory
+                ) =>
+            {
+                return;
+            }
             Err(error) => {
                 return self.complain(format!(
                     "{place}: Can't open user config file {name}: {error}"

@@ -100,7 +100,10 @@ impl ClientConfig {
         };
         pass.command_line();
         // As OpenSSH, a bad -o ends it before a file is read, and a bad user's file before the system's.
-        let mut file = "command-line".to_owned();
+        if !pass.messages.is_empty() {
+            return Err(ConfigError::Refused(pass.messages.join("\n")));
+        }
+        let mut file = String::new();
         for source in &self.sources {
             if !pass.messages.is_empty() {
                 break;

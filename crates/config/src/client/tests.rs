@@ -223,7 +223,9 @@ fn names_that_a_shell_would_act_on_never_reach_a_command() {
     ] {
         assert!(try_resolve("", host, &none, &env).is_err(), "{host:?}");
     }
-    for user in ["-x", "a;b", "`id`", "a\nb", "a\0b", "a\\", "${x}"] {
+    for user in [
+        "-x", "a;b", "`id`", "a\nb", "a\0b", "a\\", "${x}", "a\\b", "a$b", "a$", "$a",
+    ] {
         let mut line = CommandLine::new();
         line.set("User", user);
         let error = try_resolve("Match exec \"true %r\"\nPort 3\n", "h", &line, &env).unwrap_err();
@@ -247,7 +249,16 @@ fn names_that_a_shell_would_act_on_never_reach_a_command() {
         assert!(try_resolve(text, "h", &none, &env).is_err(), "{text:?}");
     }
     assert!(env.commands.borrow().is_empty());
-    assert_eq!(resolve("User a;b\n", "h").user, "a;b");
+    for user in ["a;b", "a$b", "pc$", "DOMAIN\\\\bob", "-x", "a\\'b"] {
+        let options = resolve(&format!("User {user}\n"), "h");
+        assert_eq!(options.user, user.replace("\\\\", "\\").replace("\\'", "'"));
+    }
+    // Where a shell reads a name of a file, a backslash inside stays.
+    let text = "User DOMAIN\\\\bob\nProxyCommand nc %r\n";
+    assert_eq!(
+        resolve(text, "h").proxy,
+        Proxy::Command("nc DOMAIN\\bob".into())
+    );
 }
 
 #[test]
@@ -268,15 +279,31 @@ fn jump_hosts() {
             (Some("bob"), "last", None)
         ]
     );
-    assert_eq!(
-        resolve("ProxyJump none\nProxyCommand x\n", "h").proxy,
-        Proxy::Direct
+    // `ProxyJump none` keeps out later jumps only.
+    for (text, proxy) in [
+        (
+            "ProxyJump none\nProxyCommand x\n",
+            Proxy::Command("x".into()),
+        ),
+        ("ProxyJump none\nProxyJump x\n", Proxy::Direct),
+        (
+            "ProxyJump NONE\nProxyJump x\nProxyCommand y\n",
+            Proxy::Command("y".into()),
+        ),
+        ("ProxyCommand none\nProxyJump x\n", Proxy::Direct),
+        ("ProxyCommand none\nProxyCommand x\n", Proxy::Direct),
+        ("ProxyCommand x\nProxyJump y\n", Proxy::Command("x".into())),
+    ] {
+        assert_eq!(resolve(text, "h").proxy, proxy, "{text}");
+    }
+    assert!(
+        resolve("ProxyJump ssh://u@a:22,ssh://v@[b]\n", "h")
+            .dump()
+            .contains("\nproxyjump ssh://u@a:22,v@b\n")
     );
-    assert_eq!(
-        resolve("ProxyCommand none\nProxyJump x\n", "h").proxy,
-        Proxy::Direct
-    );
-    for bad in ["`x`", "a@-b", "-a", "h:99999", "a b", "x,,y", "x\u{1b}"] {
+    for bad in [
+        "`x`", "a@-b", "-a", "h:99999", "a b", "x,,y", "x\u{1b}", "::1", "a$b@h",
+    ] {
         assert!(
             refusal(&format!("ProxyJump \"{bad}\"\n")).contains("ProxyJump"),
             "{bad}"
@@ -418,8 +445,14 @@ fn what_debian_sets_by_default_is_silent_at_the_default_level() {
 #[test]
 fn what_restricts_and_is_not_carried_out_is_refused() {
     assert!(refusal("CheckHostIP yes\n").contains("line 1: CheckHostIP is not carried out yet"));
-    assert!(!resolve("CheckHostIP no\n", "h").check_host_ip);
-    assert!(refusal("RefuseConnection \"not today\"\n").contains("not today"));
+    assert!(resolve("CheckHostIP no\n", "h").warnings.is_empty());
+    for text in ["not today", "none"] {
+        let said = refusal(&format!("RefuseConnection \"{text}\"\n"));
+        assert!(
+            said.contains(&format!("line 1: RefuseConnection: {text}")),
+            "{said}"
+        );
+    }
     assert!(
         !resolve("Host x\nRefuseConnection no\n", "h")
             .hostname
@@ -429,17 +462,13 @@ fn what_restricts_and_is_not_carried_out_is_refused() {
 
 #[test]
 fn commands_that_wait_for_facts_of_the_connection() {
-    let text =
-        "KnownHostsCommand /bin/kh %H %t\nLocalCommand echo %T %h\nRevokedHostKeys ~/revoked-%h\n";
+    let text = "KnownHostsCommand /bin/kh %H %t\nLocalCommand echo %T %h\nRevokedHostKeys ~/revoked-%h /krl\n";
     let options = resolve(text, "h");
     assert_eq!(
         options.known_hosts_command.as_deref(),
         Some("/bin/kh %H %t")
     );
-    assert_eq!(
-        options.revoked_host_keys.as_deref(),
-        Some("/home/local/revoked-h")
-    );
+    assert_eq!(options.revoked_host_keys, ["/home/local/revoked-h", "/krl"]);
     assert_eq!(options.local_command, None);
     let allowed = resolve(
         &format!("{text}PermitLocalCommand yes\nProxyUseFdpass yes\n"),
@@ -451,10 +480,9 @@ fn commands_that_wait_for_facts_of_the_connection() {
         .tokens
         .expand("echo %T %h", crate::tokens::Purpose::Shell);
     assert_eq!(expanded.unwrap(), "echo NONE h");
-    assert_eq!(
-        resolve("RevokedHostKeys none\n", "h").revoked_host_keys,
-        None
-    );
+    for none in ["", "RevokedHostKeys none\n", "RevokedHostKeys NONE\n"] {
+        assert!(resolve(none, "h").revoked_host_keys.is_empty(), "{none}");
+    }
 }
 
 #[test]
@@ -470,7 +498,7 @@ fn unknown_keywords() {
     let error = try_resolve("bad bad\n", "h", &line, &FakeEnvironment::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "command-line: line 0: Bad configuration option: frob\ncommand-line: terminating, 1 bad configuration options"
+        "command-line: line 0: Bad configuration option: frob"
     );
 }
 
@@ -659,4 +687,100 @@ fn keystrokes_are_obscured_unless_no_is_said() {
     let text = "ObscureKeystrokeTiming no\n";
     let options = try_resolve(text, "h", &line, &FakeEnvironment::new()).unwrap();
     assert_eq!(options.obscure_keystrokes_ms, Some(5));
+}
+
+#[test]
+fn options_that_make_structure_do_not_stand_on_the_command_line() {
+    for (option, keyword) in [
+        ("Include=/x", "Include"),
+        ("include /x", "Include"),
+        ("Match=all", "Match"),
+        ("HOST=h", "Host"),
+    ] {
+        let mut line = CommandLine::new();
+        line.option(option);
+        let error = try_resolve("", "h", &line, &FakeEnvironment::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("{keyword} directive not supported as a command-line option")
+        );
+    }
+}
+
+#[test]
+fn host_names_of_a_file_are_taken_as_they_are() {
+    for name in ["a,b", "a*b", "~x", "${X}", "\"a b\"", "-x", "a;b"] {
+        let options = resolve(&format!("HostName {name}\n"), "h");
+        let expected = name.trim_matches('"').to_ascii_lowercase();
+        assert_eq!(options.hostname, expected);
+    }
+}
+
+#[test]
+fn includes_that_name_nothing_are_passed_over() {
+    let files = MemoryFiles::default()
+        .with(USER, "Include ${UNSET}/a ~nosuch/b %z c\nPort 7\n")
+        .with("/home/local/.ssh/c", "User c\n");
+    let options = config(files)
+        .resolve("h", &CommandLine::new(), &FakeEnvironment::new())
+        .unwrap();
+    assert_eq!((options.port, options.user.as_str()), (7, "c"));
+    let warnings: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert!(warnings[0].contains("line 1: Unable to expand include path '${UNSET}/a'"));
+}
+
+#[test]
+fn key_files_that_mean_nothing_stop_a_connection_but_no_dump() {
+    for line in [
+        "IdentityFile ${UNSET}/k",
+        "IdentityFile %T",
+        "IdentityFile ~nosuch/k",
+        "CertificateFile k%",
+    ] {
+        let files = MemoryFiles::default().with(USER, line);
+        let mut arguments = CommandLine::new();
+        let resolved = config(files.clone()).resolve("h", &arguments, &FakeEnvironment::new());
+        assert!(resolved.is_err(), "{line}");
+        arguments.only_prints = true;
+        let printed = config(files).resolve("h", &arguments, &FakeEnvironment::new());
+        let dump = printed.unwrap().dump().to_ascii_lowercase();
+        assert!(dump.contains(&line.to_ascii_lowercase()), "{line}: {dump}");
+    }
+}
+
+#[test]
+fn a_list_that_leaves_no_algorithm_is_refused() {
+    for line in [
+        "Ciphers -*",
+        "MACs -*",
+        "KexAlgorithms -*",
+        "HostKeyAlgorithms -*",
+    ] {
+        assert!(refusal(line).contains("leaves no algorithm"), "{line}");
+    }
+    assert!(
+        resolve("PubkeyAcceptedAlgorithms -*", "h")
+            .pubkey_accepted_algorithms
+            .is_empty()
+    );
+    assert!(refusal("HostKeyAlgorithms *,!ssh-ed25519").contains("Bad key types"));
+    for (bits, least) in [("0", 1024), ("5", 1024), ("3072", 3072), ("99999", 99999)] {
+        let options = resolve(&format!("RequiredRSASize {bits}"), "h");
+        assert_eq!(options.required_rsa_size, least);
+    }
+    assert!(refusal("ConnectionAttempts 0").contains("Invalid number of ConnectionAttempts"));
+}
+
+#[test]
+fn a_time_of_none_leaves_the_keyword_to_later_lines() {
+    let options = resolve("ServerAliveInterval none\nServerAliveInterval 5\n", "h");
+    assert_eq!(options.server_alive_interval_s, 5);
+    let options = resolve("ConnectTimeout none\nConnectTimeout 6\n", "h");
+    assert_eq!(options.connect_timeout_s, Some(6));
+    assert_eq!(
+        resolve("ServerAliveInterval none\n", "h").server_alive_interval_s,
+        0
+    );
+    assert!(refusal("ConnectTimeout NONE\n").contains("invalid time value"));
 }

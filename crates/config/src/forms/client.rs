@@ -10,7 +10,7 @@ pub(crate) fn escape_char(words: &[String]) -> Form {
     let word = only(words)?;
     let bytes = word.as_bytes();
     match bytes {
-        _ if word.eq_ignore_ascii_case("none") => one("none"),
+        b"none" => one("none"),
         [b'^', c @ 64..=127] => one(format!("\\^{}", char::from(*c).to_ascii_uppercase())),
         [c] if *c != b'^' || bytes.len() == 1 => one(word),
         _ => Err("Bad escape character.".to_owned()),
@@ -44,13 +44,13 @@ pub(crate) fn add_keys_to_agent(words: &[String]) -> Form {
 /// `ControlPersist yes|no|time`.
 pub(crate) fn control_persist(words: &[String]) -> Form {
     let word = only(words)?;
-    match word.to_ascii_lowercase().as_str() {
+    match word {
         "yes" | "true" => one("yes"),
         "no" | "false" => one("no"),
         _ => match units::parse_seconds(word) {
             Some(0) => one("yes"),
             Some(seconds) => one(seconds.to_string()),
-            None => Err("invalid time value.".to_owned()),
+            None => Err("Bad ControlPersist argument.".to_owned()),
         },
     }
 }
@@ -61,17 +61,76 @@ pub(crate) fn forward_agent(words: &[String]) -> Form {
     match word.to_ascii_lowercase().as_str() {
         "yes" | "true" => one("yes"),
         "no" | "false" => one("no"),
-        _ => one(word),
+        _ => {
+            check_variable(word)?;
+            one(word)
+        }
     }
+}
+
+/// `IdentityAgent path|SSH_AUTH_SOCK|none|$VARIABLE`.
+pub(crate) fn identity_agent(words: &[String]) -> Form {
+    let word = only(words)?;
+    if word.eq_ignore_ascii_case("none") {
+        return one("none");
+    }
+    check_variable(word)?;
+    one(word)
+}
+
+/// `$NAME` must name a variable; `${NAME}` within a path is expanded later.
+fn check_variable(word: &str) -> Result<(), String> {
+    let Some(name) = word.strip_prefix('$').filter(|n| !n.starts_with('{')) else {
+        return Ok(());
+    };
+    let good = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if name.is_empty() || !good {
+        return Err(format!("Invalid environment name {word}."));
+    }
+    Ok(())
+}
+
+/// `WarnWeakCrypto yes|no|no-pq-kex`.
+pub(crate) fn warn_weak_crypto(words: &[String]) -> Form {
+    if words.is_empty() {
+        return Err("missing argument.".to_owned());
+    }
+    words
+        .iter()
+        .map(|word| match word.to_ascii_lowercase().as_str() {
+            "yes" | "true" => Ok("yes".to_owned()),
+            "no" | "false" => Ok("no".to_owned()),
+            "no-pq-kex" => Ok("no-pq-kex".to_owned()),
+            _ => Err(unsupported(word)),
+        })
+        .collect()
+}
+
+/// Files of `UserKnownHostsFile` and `GlobalKnownHostsFile`.
+pub(crate) fn known_hosts_files(words: &[String]) -> Form {
+    none_alone(words)?;
+    match words {
+        [none] if none.eq_ignore_ascii_case("none") => one("none"),
+        _ if words.iter().any(String::is_empty) => Err("empty argument.".to_owned()),
+        _ => Ok(words.to_vec()),
+    }
+}
+
+/// Refuses `none` beside other words.
+fn none_alone(words: &[String]) -> Result<(), String> {
+    if words.len() > 1 && words.iter().any(|word| word.eq_ignore_ascii_case("none")) {
+        return Err("\"none\" argument must appear alone.".to_owned());
+    }
+    Ok(())
 }
 
 /// `ObscureKeystrokeTiming yes|no|interval:milliseconds`.
 pub(crate) fn obscure_keystrokes(words: &[String]) -> Form {
     let word = only(words)?;
-    match word.to_ascii_lowercase().as_str() {
+    match word {
         "yes" | "true" => one("yes"),
         "no" | "false" => one("no"),
-        lower => match lower.strip_prefix("interval:").map(str::parse::<u32>) {
+        _ => match word.strip_prefix("interval:").map(str::parse::<u32>) {
             Some(Ok(ms)) if (1..=1000).contains(&ms) => one(format!("interval:{ms}")),
             _ => Err(unsupported(word)),
         },
@@ -82,64 +141,106 @@ pub(crate) fn obscure_keystrokes(words: &[String]) -> Form {
 pub(crate) fn tunnel_device(words: &[String]) -> Form {
     let word = only(words)?;
     let (local, remote) = word.split_once(':').unwrap_or((word, "any"));
-    let good = |part: &str| part.eq_ignore_ascii_case("any") || part.parse::<u16>().is_ok();
-    if good(local) && good(remote) {
-        one(format!("{local}:{remote}"))
-    } else {
-        Err("Bad tun device.".to_owned())
+    let device = |part: &str| match part {
+        _ if part.eq_ignore_ascii_case("any") => Ok("any".to_owned()),
+        _ if part.parse::<u16>().is_ok() => Ok(part.to_owned()),
+        _ => Err("Bad tun device.".to_owned()),
+    };
+    one(format!("{}:{}", device(local)?, device(remote)?))
+}
+
+/// `LocalForward listen target`, kept as the dump prints it.
+pub(crate) fn local_forward(words: &[String]) -> Form {
+    match words {
+        [listen, target] => one(format!(
+            "{} {}",
+            listener(listen, false)?,
+            target_of(target)?
+        )),
+        [] | [_] => Err("Missing target argument.".to_owned()),
+        _ => Err(EXTRA.to_owned()),
     }
 }
 
-/// One forwarding of `LocalForward`, `RemoteForward` or `DynamicForward`, kept as the dump prints it.
-pub(crate) fn forward(words: &[String]) -> Form {
-    let bad = || format!("Bad forwarding specification '{}'.", words.join(" "));
-    if words.len() > 2 {
-        return Err(bad());
+/// `RemoteForward listen [target]`; without a target it serves SOCKS. Port 0 leaves the choice to the server.
+pub(crate) fn remote_forward(words: &[String]) -> Form {
+    match words {
+        [listen] => one(format!("{} [socks]:0", listener(listen, true)?)),
+        [listen, target] => one(format!(
+            "{} {}",
+            listener(listen, true)?,
+            target_of(target)?
+        )),
+        [] => Err("missing argument.".to_owned()),
+        _ => Err(EXTRA.to_owned()),
     }
-    let mut out: Vec<String> = Vec::new();
-    for (position, word) in words.iter().enumerate() {
-        let is_path = word.contains('/') && !word.starts_with('[');
-        let bare_port = position == 0 && units::parse_port(word).is_some();
-        let shown = if is_path || bare_port {
-            word.clone()
-        } else {
-            let (host, port) = match word.strip_prefix('[') {
-                Some(_) => match units::split_host_port(word) {
-                    Some((host, Some(port))) => (host, port),
-                    _ => return Err(bad()),
-                },
-                None => word.rsplit_once(':').ok_or_else(bad)?,
-            };
-            if port != "0" && units::parse_port(port).is_none() {
-                return Err(bad());
-            }
-            format!("[{host}]:{port}")
-        };
-        out.push(shown);
+}
+
+/// `DynamicForward listen`.
+pub(crate) fn dynamic_forward(words: &[String]) -> Form {
+    one(listener(only(words)?, false)?)
+}
+
+const BAD_FORWARDING: &str = "Bad forwarding specification.";
+
+/// The path of a socket; `~` and `${NAME}` are expanded later.
+fn is_socket(word: &str) -> bool {
+    word.starts_with(['/', '~', '$'])
+}
+
+/// Where a forwarding listens: `port`, `address:port` or the path of a socket.
+fn listener(word: &str, may_be_any_port: bool) -> Result<String, String> {
+    if is_socket(word) {
+        return Ok(word.to_owned());
     }
-    if out.is_empty() {
-        Err(bad())
-    } else {
-        one(out.join(" "))
+    let (host, port) = match units::split_host_port(word) {
+        Some((host, Some(port))) => (Some(host), port),
+        Some((port, None)) if !word.starts_with('[') => (None, port),
+        _ => return Err(BAD_FORWARDING.to_owned()),
+    };
+    if units::parse_port(port).is_none() && !(may_be_any_port && port == "0") {
+        return Err(BAD_FORWARDING.to_owned());
+    }
+    Ok(match host {
+        Some(host) => format!("[{host}]:{port}"),
+        None => port.to_owned(),
+    })
+}
+
+/// Where a forwarding leads: `host:port` or the path of a socket.
+fn target_of(word: &str) -> Result<String, String> {
+    if is_socket(word) {
+        return Ok(word.to_owned());
+    }
+    match units::split_host_port(word) {
+        Some((host, Some(port))) if !host.is_empty() && units::parse_port(port).is_some() => {
+            Ok(format!("[{host}]:{port}"))
+        }
+        _ => Err(BAD_FORWARDING.to_owned()),
     }
 }
 
 /// Domains of `CanonicalDomains`.
 pub(crate) fn domains(words: &[String]) -> Form {
+    none_alone(words)?;
     if matches!(words, [only] if only.eq_ignore_ascii_case("none")) {
         return one("none");
     }
     for word in words {
-        let good = !word.is_empty()
-            && word.len() < 256
+        let begins_well = word
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_alphanumeric());
+        if !begins_well {
+            return Err(format!(
+                "domain name \"{word}\" starts with invalid character"
+            ));
+        }
+        let good = word.len() < 256
             && !word.contains("..")
             && word
                 .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
-            && word
-                .as_bytes()
-                .first()
-                .is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b == b'.');
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'));
         if !good {
             return Err(format!(
                 "domain name \"{word}\" contains invalid characters"

@@ -12,20 +12,26 @@ pub(crate) fn ports(words: &[String]) -> Form {
     one(word.trim_start_matches('0'))
 }
 
-/// `ListenAddress host[:port] [rdomain name]`, kept as `host port rdomain` with `-` for what is missing.
+/// `ListenAddress host[:port]`, kept as `host port` with `-` for a missing port. A routing domain is refused: no
+/// socket is bound to one, so the address would be listened on everywhere.
 pub(crate) fn listen_address(words: &[String]) -> Form {
-    let (place, rdomain) = match words {
-        [place] => (place, "-"),
-        [place, word, rdomain] if word == "rdomain" && !rdomain.is_empty() => {
-            (place, rdomain.as_str())
+    let place = match words {
+        [place] => place,
+        [_, word, _] if word == "rdomain" => {
+            return Err(
+                "ListenAddress with rdomain is not carried out yet and would restrict; leave rdomain out".to_owned(),
+            );
         }
         [_, ..] => return Err("bad listen address".to_owned()),
         [] => return Err("missing address".to_owned()),
     };
+    if place.is_empty() {
+        return Err("missing address".to_owned());
+    }
     let bad = || format!("bad address \"{place}\"");
     // An unbracketed address of several colons is an IPv6 address without a port.
     let (host, port) = units::split_host_port(place).ok_or_else(bad)?;
-    if host.contains(char::is_whitespace) || rdomain.contains(char::is_whitespace) {
+    if host.is_empty() || host.contains(char::is_whitespace) {
         return Err(bad());
     }
     let port = match port {
@@ -35,8 +41,7 @@ pub(crate) fn listen_address(words: &[String]) -> Form {
             port
         }
     };
-    let host = if host.is_empty() { "*" } else { host };
-    one(format!("{host} {port} {rdomain}"))
+    one(format!("{host} {port}"))
 }
 
 /// `MaxStartups start[:rate:full]`.
@@ -49,7 +54,8 @@ pub(crate) fn max_startups(words: &[String]) -> Form {
         .collect::<Option<_>>()
         .ok_or_else(bad)?;
     let (start, rate, full) = match numbers.as_slice() {
-        [full] => (*full, 100, *full),
+        // As many as that and no chance below: the rate says nothing, OpenSSH prints its default.
+        [full] => (*full, 30, *full),
         [start, rate, full] => (*start, *rate, *full),
         _ => return Err(bad()),
     };
@@ -84,8 +90,8 @@ pub(crate) fn exempt_list(words: &[String]) -> Form {
 pub(crate) fn penalties(words: &[String]) -> Form {
     if let [word] = words {
         match word.to_ascii_lowercase().as_str() {
-            "yes" | "true" => return one("yes"),
-            "no" | "false" => return one("no"),
+            "yes" => return one("yes"),
+            "no" => return one("no"),
             _ => {}
         }
     }
@@ -176,7 +182,7 @@ pub(crate) fn user_patterns(words: &[String]) -> Form {
     for word in words {
         let host = word.rsplit_once('@').map(|(_, host)| host);
         if word.is_empty()
-            || host.is_some_and(|list| crate::address::match_list(None, list).is_err())
+            || host.is_some_and(|list| crate::address::check_host_list(list).is_err())
         {
             return Err(format!("invalid user pattern: \"{word}\""));
         }
@@ -197,14 +203,46 @@ pub(crate) fn subsystem(words: &[String]) -> Form {
     }
 }
 
-/// `PermitUserEnvironment yes|no|pattern-list`.
+/// `PermitUserEnvironment yes|no|pattern-list`. Only the two words as they are written here have a meaning of
+/// their own: `TRUE` is the name of a variable, which a user may set then, and no other.
 pub(crate) fn user_environment(words: &[String]) -> Form {
+    one(only(words)?)
+}
+
+/// `PerSourceMaxStartups none|number`.
+pub(crate) fn source_startups(words: &[String]) -> Form {
     let word = only(words)?;
-    match word.to_ascii_lowercase().as_str() {
-        "yes" | "true" => one("yes"),
-        "no" | "false" => one("no"),
-        _ => one(word),
+    if word == "none" {
+        return one(word);
     }
+    match word.parse::<u32>() {
+        Ok(number) if i32::try_from(number).is_ok() => one(number.to_string()),
+        _ => Err("PerSourceMaxStartups integer value invalid.".to_owned()),
+    }
+}
+
+/// `PermitTunnel`, whose words OpenSSH compares with their case.
+pub(crate) fn tunnel(words: &[String]) -> Form {
+    let word = only(words)?;
+    match word {
+        "yes" | "no" | "point-to-point" | "ethernet" => one(word),
+        _ => Err(format!("bad PermitTunnel argument {word}")),
+    }
+}
+
+/// `PermitOpen`: `any`, `none`, or words of host and port. A word without a port names nothing that could be
+/// opened, and is no wildcard.
+pub(crate) fn permitted_opens(words: &[String]) -> Form {
+    let lists = !matches!(words, [only] if matches!(only.as_str(), "any" | "none"));
+    for word in words.iter().filter(|_| lists) {
+        if word.contains('/') {
+            return Err("PermitOpen missing host".to_owned());
+        }
+        if !matches!(units::split_host_port(word), Some((_, Some(_)))) {
+            return Err("PermitOpen bad port number".to_owned());
+        }
+    }
+    permitted_ports(words)
 }
 
 /// `PubkeyAuthOptions`.

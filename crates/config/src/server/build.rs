@@ -122,7 +122,7 @@ fn build_from(
         refuse_connection: flag(v, Row::RefuseConnection),
         rekey_limit: RekeyLimit::from_words(v.words(Row::RekeyLimit.index())),
         required_rsa_size: count(v, Row::RequiredRSASize),
-        revoked_keys: unless_none(v, Row::RevokedKeys),
+        revoked_keys: v.take_words_unless_none(Row::RevokedKeys.index()),
         set_env: variables(v.words(Row::SetEnv.index())),
         strict_modes: flag(v, Row::StrictModes),
         subsystems: subsystems(v.words(Row::Subsystem.index())),
@@ -195,7 +195,9 @@ pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
         "publickey" => options.pubkey_authentication,
         "password" => options.password_authentication,
         "keyboard-interactive" => options.kbd_interactive_authentication,
-        "none" => options.permit_empty_passwords,
+        // No chain with `none` is ever complete, and that can be meant: nobody logs in, save for
+        // whom a Match block names other methods.
+        "none" => true,
         _ => false,
     };
     let chains = &options.authentication_methods;
@@ -220,6 +222,18 @@ fn fill(values: &mut Values, aes_hardware: bool) {
                 .collect(),
         };
         values.put(key.index(), Value::Words(resolved));
+    }
+    let row = Row::Subsystem.index();
+    if let Some(Value::Words(all)) = values.at(row) {
+        // The first of a name counts; a Match block's stand before the others.
+        let mut first: Vec<String> = Vec::new();
+        let name = |entry: &str| entry.split(' ').next().map(str::to_owned);
+        for entry in all {
+            if !first.iter().any(|have| name(have) == name(entry)) {
+                first.push(entry.clone());
+            }
+        }
+        values.put(row, Value::Words(first));
     }
     values.put_defaults(SERVER_TABLE);
     if values.at(Row::HostKey.index()).is_none() {
@@ -246,7 +260,7 @@ fn listen_addresses(values: &Values, family: AddressFamily) -> Vec<ListenAddress
         .filter_map(|port| port.parse().ok())
         .collect();
     let mut out = Vec::new();
-    let mut add = |host: Option<&str>, port: &str, rdomain: Option<&str>| {
+    let mut add = |host: Option<&str>, port: &str| {
         let own_port = port.parse::<u16>().ok();
         for port in own_port
             .iter()
@@ -255,7 +269,6 @@ fn listen_addresses(values: &Values, family: AddressFamily) -> Vec<ListenAddress
             out.push(ListenAddress {
                 host: host.map(str::to_owned),
                 port: *port,
-                rdomain: rdomain.map(str::to_owned),
             });
         }
     };
@@ -264,14 +277,13 @@ fn listen_addresses(values: &Values, family: AddressFamily) -> Vec<ListenAddress
         let mut parts = entry.split(' ');
         let host = parts.next().unwrap_or("*");
         let port = parts.next().unwrap_or("-");
-        let rdomain = parts.next().filter(|r| *r != "-");
         match host {
-            "*" => wildcard_hosts(family).for_each(|host| add(Some(host), port, rdomain)),
-            host => add(Some(host), port, rdomain),
+            "*" => wildcard_hosts(family).for_each(|host| add(Some(host), port)),
+            host => add(Some(host), port),
         }
     }
     if entries.is_empty() {
-        wildcard_hosts(family).for_each(|host| add(Some(host), "-", None));
+        wildcard_hosts(family).for_each(|host| add(Some(host), "-"));
     }
     out
 }

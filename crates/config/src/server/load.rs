@@ -15,6 +15,8 @@ use crate::value::{self, Keyword, Kind, Repeat, Scope, Support, Value};
 const INCLUDE_DIRECTORY: &str = "/etc/ssh/";
 /// Complaints past this many are counted, not kept.
 const MAX_MESSAGES: usize = 100;
+/// What stands for a file's name where a line was given by `-o`.
+const COMMAND_LINE: &str = "command-line";
 /// Most Subsystem lines.
 const MAX_SUBSYSTEMS: usize = 256;
 
@@ -55,15 +57,15 @@ impl ServerConfig {
             warnings: Vec::new(),
             messages: Vec::new(),
             subsystems: 0,
+            sftp_roots: Vec::new(),
         };
         let ports = arguments.ports.iter().map(|port| format!("Port={port}"));
         for option in ports.chain(arguments.options.iter().cloned()) {
             loader.start(&Conditions::default());
             let place = Place {
-                file: "command-line".to_owned(),
+                file: COMMAND_LINE.to_owned(),
                 line: 0,
             };
-            // A Match on the command line ends with its argument.
             loader.line(&option, &place, &mut Conditions::default(), 0);
         }
         let mut scope = Conditions::default();
@@ -75,11 +77,20 @@ impl ServerConfig {
                 file: name.to_owned(),
             });
         }
-        let config = ServerConfig {
-            sections: loader.sections,
+        let sftp_roots = std::mem::take(&mut loader.sftp_roots);
+        let mut config = ServerConfig {
+            sections: std::mem::take(&mut loader.sections),
             aes_hardware: arguments.aes_hardware,
-            warnings: loader.warnings,
+            warnings: Vec::new(),
         };
+        for (conditions, place) in sftp_roots {
+            let options = config.where_conditions_are(&conditions);
+            let text = options.sftp_root_gap(options.force_command.as_deref());
+            if let Some(text) = text {
+                loader.warn(&place, text.to_owned(), Severity::Notice);
+            }
+        }
+        config.warnings = loader.warnings;
         build::check(&config.global())?;
         Ok(config)
     }
@@ -118,6 +129,8 @@ struct Loader<'a> {
     warnings: Vec<Warning>,
     messages: Vec<String>,
     subsystems: usize,
+    /// Where SftpRoot is set, and the conditions that hold there.
+    sftp_roots: Vec<(Vec<Vec<Criterion>>, Place)>,
 }
 
 impl Loader<'_> {
@@ -170,10 +183,23 @@ impl Loader<'_> {
         let Some((index, row)) = found.and_then(|i| Some((i, SERVER_TABLE.get(i)?))) else {
             return self.complain(crate::reader::bad_option(place, &keyword));
         };
+        let structure = matches!(row.kind, Kind::Structure);
+        if structure && place.line == 0 && place.file == COMMAND_LINE {
+            let name = row.name;
+            return self.complain(format!(
+                "{name} directive not supported as a command-line option"
+            ));
+        }
         let words = match lexer::split_words(rest, true) {
             Ok(words) => words,
             Err(error) => return self.complain(format!("{place}: {error}")),
         };
+        if place.line == 0 && [Row::Match, Row::Include].map(Row::index).contains(&index) {
+            return self.complain(format!(
+                "{} directive not supported as a command-line option",
+                row.name
+            ));
+        }
         if row.scope == Scope::Global && !scope.is_global() {
             return self.complain(format!(
                 "{place}: Directive '{keyword}' is not allowed within a Match block"
@@ -208,7 +234,21 @@ impl Loader<'_> {
         rest: &str,
     ) -> Result<Value, String> {
         let value = row.kind.read(keyword, words, rest)?;
+        let names_files = matches!(row.kind, Kind::Path | Kind::Paths)
+            || row.name == "AuthorizedKeysFile"
+            || row.name == "AuthorizedPrincipalsFile";
+        if names_files && words.iter().any(|word| word.starts_with('~')) {
+            // OpenSSH puts the home directory of the server's own user there, which is never meant.
+            return Err(format!(
+                "keyword {keyword} does not expand \"~\"; write the path, or %h for the user's home"
+            ));
+        }
         match (&row.kind, value) {
+            (_, Value::Word(word))
+                if row.default == "none" && word.eq_ignore_ascii_case("none") =>
+            {
+                Ok(Value::Word("none".to_owned()))
+            }
             (Kind::Rest, Value::Word(rest)) => {
                 if row.name.ends_with("Command") && row.name.starts_with("Authorized") {
                     forms_command(row.name, &rest)?;
@@ -216,6 +256,10 @@ impl Loader<'_> {
                 Ok(Value::Word(rest))
             }
             (Kind::Path, Value::Word(path)) => Ok(Value::Word(self.absolute(path))),
+            (Kind::Paths, Value::Words(paths)) => {
+                let absolute = paths.into_iter().map(|path| self.absolute(path));
+                Ok(Value::Words(absolute.collect()))
+            }
             (_, value) => Ok(value),
         }
     }
@@ -272,6 +316,13 @@ impl Loader<'_> {
             if self.subsystems > MAX_SUBSYSTEMS {
                 return self.complain(format!("{place}: too many subsystems defined."));
             }
+        }
+        if index == Row::SftpRoot.index()
+            && self.sftp_roots.len() < MAX_MESSAGES
+            && let Some(section) = self.sections.last()
+        {
+            let conditions = section.conditions.clone();
+            self.sftp_roots.push((conditions, place.clone()));
         }
         let value = match (row.repeat, value) {
             (Repeat::Add, Value::Word(word)) => Value::Words(vec![word]),

@@ -84,6 +84,16 @@ impl ServerConfig {
         build::build(values, self.aes_hardware)
     }
 
+    /// What holds for a connection that meets exactly these conditions: those of one stretch of the
+    /// file, and no other Match block's.
+    fn where_conditions_are(&self, conditions: &[Vec<Criterion>]) -> ServerOptions {
+        let mut values = self.merged(|section| section.conditions.is_empty());
+        if !conditions.is_empty() {
+            values.override_with(&self.merged(|section| section.conditions == conditions));
+        }
+        build::build(values, self.aes_hardware)
+    }
+
     /// Whether what holds for a connection depends on the user's account, not on the user's name alone: a Match
     /// block asks for a group or for users who do not exist. Lets the monitor answer before it looks the account up.
     pub fn asks_for_accounts(&self) -> bool {
@@ -118,7 +128,38 @@ impl ServerConfig {
     }
 }
 
+/// Whether `command` (of ForceCommand, a key's `command=` or Subsystem) asks for sshd's own server
+/// of files, `internal-sftp`, with or without arguments.
+pub fn is_internal_sftp(command: &[u8]) -> bool {
+    command.split(u8::is_ascii_whitespace).next() == Some(b"internal-sftp")
+}
+
 impl ServerOptions {
+    /// Why SftpRoot does not confine a session in which `forced` is the forced command; `None`
+    /// where it does, or where SftpRoot is not set.
+    pub fn sftp_root_gap(&self, forced: Option<&str>) -> Option<&'static str> {
+        self.sftp_root.as_ref()?;
+        let is_internal = |command: &str| is_internal_sftp(command.as_bytes());
+        match forced {
+            Some(command) if is_internal(command) => None,
+            Some(_) => Some("SftpRoot confines nothing: the forced command is not internal-sftp"),
+            None if self
+                .subsystems
+                .iter()
+                .any(|each| is_internal(&each.command)) =>
+            {
+                Some(
+                    "SftpRoot confines the internal-sftp subsystem only: shells and commands reach \
+                 every file; set \"ForceCommand internal-sftp\"",
+                )
+            }
+            None => Some(
+                "SftpRoot confines nothing: no Subsystem is internal-sftp and no command is \
+                 forced; set \"ForceCommand internal-sftp\"",
+            ),
+        }
+    }
+
     /// The options as `sshd -T` prints them.
     pub fn dump(&self) -> String {
         let plain = value::dump(SERVER_TABLE, &self.values());
@@ -143,13 +184,9 @@ impl std::fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let host = self.host.as_deref().unwrap_or("*");
         if host.contains(':') {
-            write!(f, "[{host}]:{}", self.port)?;
+            write!(f, "[{host}]:{}", self.port)
         } else {
-            write!(f, "{host}:{}", self.port)?;
-        }
-        match &self.rdomain {
-            Some(rdomain) => write!(f, " rdomain {rdomain}"),
-            None => Ok(()),
+            write!(f, "{host}:{}", self.port)
         }
     }
 }

@@ -91,8 +91,6 @@ pub struct ListenAddress {
     pub host: Option<String>,
     /// Port; 0 takes any free one (only from the command line).
     pub port: u16,
-    /// Routing domain (a VRF device), when one is named.
-    pub rdomain: Option<String>,
 }
 
 /// `MaxStartups`: refuse with a rising probability.
@@ -285,8 +283,8 @@ pub struct ServerOptions {
     pub rekey_limit: RekeyLimit,
     /// `RequiredRSASize` in bits.
     pub required_rsa_size: u32,
-    /// `RevokedKeys`: a list or KRL.
-    pub revoked_keys: Option<String>,
+    /// `RevokedKeys`: files, each a list or KRL; a key that any of them names is revoked.
+    pub revoked_keys: Vec<String>,
     /// `SetEnv`.
     pub set_env: Vec<Variable>,
     /// `StrictModes`.
@@ -346,8 +344,6 @@ pub struct ConnectionSpec {
     pub local_address: Option<IpAddr>,
     /// Our port of this connection.
     pub local_port: Option<u16>,
-    /// Routing domain, where there is one.
-    pub rdomain: Option<String>,
     /// Peer's version line, for `Match Version`; none before it is known.
     pub version: Option<String>,
 }

@@ -20,13 +20,7 @@ const ROOT_LOGIN: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("no", "no"),
 ]);
-const HW_COMPRESSION: Kind = Kind::Choice(&[
-    ("no", "no"),
-    ("false", "no"),
-    ("yes", "yes"),
-    ("true", "yes"),
-    ("require", "require"),
-]);
+const HW_COMPRESSION: Kind = Kind::Choice(&[("no", "no"), ("yes", "yes"), ("require", "require")]);
 const COMPRESSION: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("delayed", "yes"),
@@ -45,29 +39,8 @@ const FORWARDING: Kind = Kind::Choice(&[
     ("local", "local"),
     ("remote", "remote"),
 ]);
-const TUNNEL: Kind = Kind::Choice(&[
-    ("no", "no"),
-    ("false", "no"),
-    ("yes", "yes"),
-    ("true", "yes"),
-    ("point-to-point", "point-to-point"),
-    ("ethernet", "ethernet"),
-]);
-const RHOSTS: Kind = Kind::Choice(&[
-    ("yes", "yes"),
-    ("true", "yes"),
-    ("no", "no"),
-    ("false", "no"),
-    ("shosts-only", "shosts-only"),
-]);
+const RHOSTS: Kind = Kind::Choice(&[("yes", "yes"), ("no", "no"), ("shosts-only", "shosts-only")]);
 const HASH: Kind = Kind::Choice(&[("md5", "MD5"), ("sha256", "SHA256")]);
-const SOURCES: Kind = Kind::Parsed(|words| match words {
-    [none] if none.eq_ignore_ascii_case("none") => Ok(vec!["none".to_owned()]),
-    [n] if n.parse::<u32>().is_ok_and(|n| n <= 0x7fff_ffff) => {
-        Ok(vec![n.trim_start_matches('+').to_owned()])
-    }
-    _ => Err("Invalid argument.".to_owned()),
-});
 /// Connections on the client's behalf (`direct-tcpip`) are carried out; listening for it is not.
 const TCP_FORWARDING: Support =
     Support::Partly(&["no", "local"], "is carried out for local forwarding only");
@@ -81,7 +54,7 @@ keyword_table! {
         Port [] Kind::Parsed(forms::server::ports), "22", Carried, Global, Add, PerWord;
         AddressFamily [] ADDRESS_FAMILY, "any", Carried, Global, First, Line;
         ListenAddress [] Kind::Parsed(forms::server::listen_address), "", Carried, Global, Add, Never;
-        UsePAM [] Kind::Flag, "no", Carried, Global, First, Line;
+        UsePAM [] Kind::YesNo, "no", Carried, Global, First, Line;
         PAMServiceName [] Kind::Text, "fulmar", Carried, Global, First, Line;
         LoginGraceTime [] Kind::Seconds { none: false }, "120", Carried, Global, First, Line;
         X11DisplayOffset [] COUNT, "10", Fulfilled, Everywhere, First, Line;
@@ -94,32 +67,32 @@ keyword_table! {
         UnusedConnectionTimeout [] Kind::Seconds { none: true }, "none", Support::Restricting(&["none", "0"]), Everywhere, First, Line;
         PermitRootLogin [] ROOT_LOGIN, "prohibit-password", Carried, Everywhere, First, Line;
         IgnoreRhosts [] RHOSTS, "yes", Fulfilled, Everywhere, First, Line;
-        IgnoreUserKnownHosts [] Kind::Flag, "no", Fulfilled, Global, First, Line;
-        HostbasedAuthentication [] Kind::Flag, "no", ENABLES, Everywhere, First, Line;
-        HostbasedUsesNameFromPacketOnly [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
-        PubkeyAuthentication ["DSAAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        PasswordAuthentication [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        PrintMotd [] Kind::Flag, "yes", Carried, Global, First, Line;
-        PrintLastLog [] Kind::Flag, "yes", Carried, Global, First, Line;
-        X11Forwarding [] Kind::Flag, "no", ENABLES, Everywhere, First, Line;
-        X11UseLocalhost [] Kind::Flag, "yes", Fulfilled, Everywhere, First, Line;
-        PermitTTY [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        PermitUserRC [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        StrictModes [] Kind::Flag, "yes", Carried, Global, First, Line;
-        TCPKeepAlive ["KeepAlive"] Kind::Flag, "yes", Carried, Global, First, Line;
-        PermitEmptyPasswords [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        IgnoreUserKnownHosts [] Kind::YesNo, "no", Fulfilled, Global, First, Line;
+        HostbasedAuthentication [] Kind::YesNo, "no", ENABLES, Everywhere, First, Line;
+        HostbasedUsesNameFromPacketOnly [] Kind::YesNo, "no", Fulfilled, Everywhere, First, Line;
+        PubkeyAuthentication ["DSAAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        PasswordAuthentication [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        PrintMotd [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        PrintLastLog [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        X11Forwarding [] Kind::YesNo, "no", ENABLES, Everywhere, First, Line;
+        X11UseLocalhost [] Kind::YesNo, "yes", Fulfilled, Everywhere, First, Line;
+        PermitTTY [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        PermitUserRC [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        StrictModes [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        TCPKeepAlive ["KeepAlive"] Kind::YesNo, "yes", Carried, Global, First, Line;
+        PermitEmptyPasswords [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         Compression [] COMPRESSION, "yes", Carried, Global, First, Line;
         GatewayPorts [] GATEWAY, "no", ENABLES, Everywhere, First, Line;
-        UseDNS [] Kind::Flag, "no", Carried, Global, First, Line;
+        UseDNS [] Kind::YesNo, "no", Carried, Global, First, Line;
         AllowTcpForwarding [] FORWARDING, "yes", TCP_FORWARDING, Everywhere, First, Line;
-        AllowAgentForwarding [] Kind::Flag, "yes", ENABLES, Everywhere, First, Line;
-        DisableForwarding [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        AllowAgentForwarding [] Kind::YesNo, "yes", ENABLES, Everywhere, First, Line;
+        DisableForwarding [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         AllowStreamLocalForwarding [] FORWARDING, "yes", ENABLES, Everywhere, First, Line;
-        StreamLocalBindUnlink [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
+        StreamLocalBindUnlink [] Kind::YesNo, "no", Fulfilled, Everywhere, First, Line;
         FingerprintHash [] HASH, "sha256", Carried, Global, First, Line;
-        ExposeAuthInfo [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        RefuseConnection [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        ExposeAuthInfo [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        RefuseConnection [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         PidFile [] Kind::Path, "/run/sshd.pid", Carried, Global, First, Line;
         ModuliFile [] Kind::Path, "/etc/ssh/moduli", Carried, Global, First, Line;
         XAuthLocation [] Kind::Path, "/usr/bin/xauth", Fulfilled, Global, First, Line;
@@ -129,7 +102,7 @@ keyword_table! {
         ForceCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
         ChrootDirectory [] Kind::Path, "none", Carried, Everywhere, First, Line;
         TrustedUserCAKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
-        RevokedKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        RevokedKeys [] Kind::Paths, "none", Carried, Everywhere, First, Line;
         SecurityKeyProvider [] Kind::Path, "internal", Fulfilled, Global, First, Line;
         AuthorizedPrincipalsFile [] Kind::Text, "none", Carried, Everywhere, First, Line;
         VersionAddendum [] Kind::Rest, "none", Carried, Global, First, Line;
@@ -160,12 +133,12 @@ keyword_table! {
         ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         Subsystem [] Kind::Parsed(forms::server::subsystem), "", Carried, Everywhere, Add, PerWord;
         MaxStartups [] Kind::Parsed(forms::server::max_startups), "10:30:100", Carried, Global, First, Line;
-        PerSourceMaxStartups [] SOURCES, "none", Carried, Global, First, Line;
+        PerSourceMaxStartups [] Kind::Parsed(forms::server::source_startups), "none", Carried, Global, First, Line;
         PerSourceNetBlockSize [] Kind::Parsed(forms::server::net_block_size), "32:128", Carried, Global, First, Line;
-        PermitTunnel [] TUNNEL, "no", ENABLES, Everywhere, First, Line;
+        PermitTunnel [] Kind::Parsed(forms::server::tunnel), "no", ENABLES, Everywhere, First, Line;
         IPQoS [] Kind::Parsed(forms::ip_qos), "lowdelay throughput", Carried, Everywhere, First, Line;
         RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, First, Line;
-        PermitOpen [] Kind::Parsed(forms::permitted_ports), "any", Carried, Everywhere, First, Line;
+        PermitOpen [] Kind::Parsed(forms::server::permitted_opens), "any", Carried, Everywhere, First, Line;
         PermitListen [] Kind::Parsed(forms::server::permitted_listeners), "any", Fulfilled, Everywhere, First, Line;
         PermitUserEnvironment [] Kind::Parsed(forms::server::user_environment), "no", Carried, Global, First, Line;
         PubkeyAuthOptions [] Kind::Parsed(forms::server::pubkey_options), "none", Carried, Everywhere, First, Line;
@@ -173,18 +146,18 @@ keyword_table! {
         PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
-        UseMPTCP [] Kind::Flag, "no", Carried, Global, First, Line;
+        UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;
         EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
         HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Global, First, Line;
-        HwCompressionVerify [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        HwCompressionVerify [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         PreauthSpares [] Kind::Integer { min: 0, max: 100 }, "1", Carried, Global, First, Line;
         CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         SftpRoot [] Kind::Path, "none", Carried, Everywhere, First, Line;
         CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
-        CompressionAdaptive [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        CompressionAdaptive [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
-        DebianBanner [] Kind::Flag, "", Fulfilled, Global, First, Never;
+        DebianBanner [] Kind::YesNo, "", Fulfilled, Global, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Protocol [] Kind::Rest, "", Ignored, Everywhere, First, Never;

@@ -170,7 +170,6 @@ fn match_criteria() {
         ("LocalPort 23", false),
         ("User ann Address 198.51.100.0/24", false),
         ("Invalid-User", false),
-        ("RDomain *", false),
         ("Version *", false),
     ] {
         let config = load(&format!("Match {criteria}\nPermitTTY no\n"));
@@ -196,6 +195,8 @@ fn match_criteria() {
         "Address 10.0.0.1/8",
         "LocalPort x",
         "LocalPort 1,2",
+        "RDomain *",
+        "User ann RDomain vrf1",
         "#",
     ] {
         assert!(try_load(&format!("Match {bad}\n")).is_err(), "{bad}");
@@ -339,14 +340,108 @@ fn ports_of_p_replace_those_of_the_file() {
 }
 
 #[test]
-fn a_match_on_the_command_line_does_not_swallow_the_file() {
-    let arguments = ServerArguments {
-        options: vec!["Match User nobody".to_owned(), "MaxAuthTries=2".to_owned()],
-        ..ServerArguments::default()
-    };
-    let files = MemoryFiles::default().with("/etc/ssh/sshd_config", "Port 2222\nMaxSessions 1\n");
-    let global = load_with(files, &arguments).unwrap().global();
-    assert_eq!((global.max_sessions, global.max_auth_tries), (1, 2));
+fn none_in_capitals_names_no_file() {
+    let config =
+        load("Banner NONE\nTrustedUserCAKeys None\nRevokedKeys NONE\nChrootDirectory NONE\n");
+    let global = config.global();
+    assert_eq!(global.banner, None);
+    assert_eq!(global.trusted_user_ca_keys, None);
+    assert!(global.revoked_keys.is_empty());
+    assert!(
+        global.dump().contains("\nbanner none\n"),
+        "{}",
+        global.dump()
+    );
+}
+
+#[test]
+fn match_and_include_are_refused_on_the_command_line() {
+    for option in ["Match User nobody", "Match=all", "Include=/x", "include /x"] {
+        let arguments = ServerArguments {
+            options: vec![option.to_owned(), "MaxAuthTries=2".to_owned()],
+            ..ServerArguments::default()
+        };
+        let files = MemoryFiles::default().with("/etc/ssh/sshd_config", "MaxSessions 1\n");
+        let error = load_with(files, &arguments).unwrap_err().to_string();
+        let sentence = "directive not supported as a command-line option";
+        assert!(error.contains(sentence), "{option}: {error}");
+    }
+}
+
+#[test]
+fn words_that_openssh_refuses_are_refused_with_file_and_line() {
+    for keyword in SERVER_TABLE.iter() {
+        if matches!(keyword.kind, crate::value::Kind::YesNo) {
+            for word in ["true", "false", "TRUE", "on", "1"] {
+                let error = refusal(&format!("{} {word}\n", keyword.name));
+                let expected =
+                    format!("/etc/ssh/sshd_config line 1: unsupported option \"{word}\".");
+                assert!(error.starts_with(&expected), "{}: {error}", keyword.name);
+            }
+        }
+    }
+    for line in [
+        "PermitOpen *",
+        "PermitOpen 8080",
+        "PermitOpen h",
+        "PermitOpen h/80",
+        "PermitOpen h:1 *",
+        "AuthorizedKeysFile .ssh/a ~/.ssh/b",
+        "AuthorizedPrincipalsFile ~/p",
+        "HostKey ~/key",
+        "RevokedKeys ~root/revoked",
+        "PermitOpen h:0",
+        "PerSourceMaxStartups NONE",
+        "PermitTunnel NO",
+        "PermitTunnel true",
+        "IgnoreRhosts true",
+        "PerSourcePenalties true",
+        "ListenAddress \"\"",
+        "ListenAddress :22",
+        "HostKeyAlgorithms !ssh-ed25519",
+        "HostKeyAlgorithms *,!ssh-ed25519",
+        "PubkeyAcceptedAlgorithms *,!ssh-ed25519",
+        "PubkeyAcceptedAlgorithms +!ssh-ed25519",
+        "PubkeyAcceptedAlgorithms foo*",
+        "HostbasedAcceptedAlgorithms !ssh-ed25519",
+        "CASignatureAlgorithms !ssh-ed25519",
+        "CASignatureAlgorithms ^foo*,ssh-ed25519",
+    ] {
+        let error = refusal(&format!("Port 22\n# a comment\n{line}\n"));
+        assert!(
+            error.starts_with("/etc/ssh/sshd_config line 3: "),
+            "{line}: {error}"
+        );
+    }
+}
+
+#[test]
+fn what_openssh_takes_for_a_pattern_or_none_is_one() {
+    for (line, shown) in [
+        ("PermitUserEnvironment TRUE", "permituserenvironment TRUE"),
+        ("PermitUserEnvironment NO", "permituserenvironment NO"),
+        ("PermitUserEnvironment yes", "permituserenvironment yes"),
+        ("PermitUserEnvironment no", "permituserenvironment no"),
+        ("Banner NONE", "banner none"),
+        ("ForceCommand NONE", "forcecommand none"),
+        ("ChrootDirectory None", "chrootdirectory none"),
+        ("TrustedUserCAKeys NONE", "trustedusercakeys none"),
+        ("PerSourceMaxStartups 07", "persourcemaxstartups 7"),
+        ("MaxStartups 10", "maxstartups 10:30:10"),
+        ("PasswordAuthentication NO", "passwordauthentication no"),
+        ("PermitOpen h:1 [::1]:* *:2", "permitopen h:1 [::1]:* *:2"),
+        (
+            "Subsystem a x\nSubsystem a y\nSubsystem b z",
+            "subsystem a x\nsubsystem b z",
+        ),
+    ] {
+        let dump = load(&format!("{line}\n")).global().dump();
+        assert!(dump.contains(&format!("\n{shown}\n")), "{line}: {dump}");
+    }
+    let wanted = |line: &str| load(line).global().permit_user_environment;
+    assert!(!wanted("PermitUserEnvironment TRUE\n").permits("LD_PRELOAD"));
+    assert!(!wanted("PermitUserEnvironment Yes\n").permits("LD_PRELOAD"));
+    assert!(wanted("PermitUserEnvironment TRUE\n").permits("TRUE"));
 }
 
 #[test]
@@ -361,6 +456,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
         "UnusedConnectionTimeout 5m",
         "HostKeyAgent /x",
         "RDomain vrf1",
+        "ListenAddress 127.0.0.1 rdomain vrf1",
     ] {
         let text = refusal(&format!("\n{line}\n"));
         assert!(
@@ -393,6 +489,63 @@ fn what_only_enables_is_named_with_its_place() {
         AllowAgentForwarding no\nAllowStreamLocalForwarding no\nPermitOpen none\nPermitListen 80\n";
     assert!(load(quiet).warnings().is_empty());
     assert!(load(quiet).global().disable_forwarding);
+}
+
+#[test]
+fn a_root_of_sftp_that_confines_nothing_is_named_with_its_place() {
+    let shown = |text: &str| -> Vec<String> {
+        let config = load(text);
+        config.warnings().iter().map(ToString::to_string).collect()
+    };
+    let internal = "Subsystem sftp internal-sftp\n";
+    for quiet in [
+        "SftpRoot none\n".to_owned(),
+        "SftpRoot /srv\nForceCommand internal-sftp -R\n".to_owned(),
+        format!("{internal}Match User a\nForceCommand internal-sftp\nSftpRoot /srv\n"),
+        // The block leaves ForceCommand to the global part.
+        format!("{internal}ForceCommand internal-sftp\nMatch User a\nSftpRoot /srv\n"),
+    ] {
+        assert_eq!(shown(&quiet), Vec::<String>::new(), "{quiet}");
+    }
+    for (text, line, words) in [
+        (
+            format!("{internal}SftpRoot /srv\n"),
+            2,
+            "shells and commands",
+        ),
+        (
+            "SftpRoot /srv\n".to_owned(),
+            1,
+            "no Subsystem is internal-sftp",
+        ),
+        (
+            "Subsystem sftp /usr/lib/openssh/sftp-server\nMatch Group g\nSftpRoot /srv\n"
+                .to_owned(),
+            3,
+            "no Subsystem is internal-sftp",
+        ),
+        (
+            format!("{internal}SftpRoot /srv\nForceCommand echo\n"),
+            2,
+            "the forced command is not internal-sftp",
+        ),
+        // Another block's ForceCommand is for others.
+        (
+            format!(
+                "{internal}Match User a\nSftpRoot /srv\nMatch User b\nForceCommand internal-sftp\n"
+            ),
+            3,
+            "shells and commands",
+        ),
+    ] {
+        let shown = shown(&text);
+        assert_eq!(shown.len(), 1, "{text}: {shown:?}");
+        let place = format!("/etc/ssh/sshd_config line {line}: SftpRoot ");
+        assert!(
+            shown[0].starts_with(&place) && shown[0].contains(words),
+            "{shown:?}"
+        );
+    }
 }
 
 #[test]
@@ -447,6 +600,9 @@ fn combinations_that_cannot_work() {
         try_load("AuthenticationMethods publickey,password publickey\nPasswordAuthentication no\n")
             .is_ok()
     );
+    for nobody in ["none", "publickey,none", "none publickey"] {
+        assert!(try_load(&format!("AuthenticationMethods {nobody}\n")).is_ok());
+    }
     assert!(refusal("AuthenticationMethods any password\n").contains("alone"));
     assert!(refusal("AuthenticationMethods hostbased\n").contains("hostbased"));
     assert!(refusal("Ciphers -*\n").contains("leaves no algorithm"));
@@ -507,7 +663,7 @@ fn limits_and_penalties() {
         options.max_startups,
         MaxStartups {
             start: 7,
-            rate: 100,
+            rate: 30,
             full: 7
         }
     );
@@ -572,7 +728,7 @@ fn environment_of_the_users_files() {
     assert_eq!(pairs, [("A", "b"), ("B", "d e")]);
 }
 
-const RICH: &str = "Port 2201\nListenAddress [::1]:3 rdomain blue\nHostKey /secret/path\nAllowUsers ann bob@10.0.0.0/8 zoe\n\
+const RICH: &str = "Port 2201\nListenAddress [::1]:3\nHostKey /secret/path\nAllowUsers ann bob@10.0.0.0/8 zoe\n\
     Banner /before-login\nPubkeyAcceptedAlgorithms -rsa*\nForceCommand echo \"x y\"\nSubsystem sftp internal-sftp\n\
     MaxAuthTries 3\nVersionAddendum hi\nKexAlgorithms +ecdh-sha2-nistp256\n\
     Match User ann Address 192.0.2.0/24\nPasswordAuthentication no\nMaxAuthTries 2\nMatch LocalPort 22 Group staff\nPermitTTY no\n";
@@ -713,4 +869,63 @@ fn the_file_that_debian_ships_loads_with_one_warning() {
         options.subsystems[0].command,
         "/usr/lib/openssh/sftp-server"
     );
+}
+
+/// A block that is to restrict applies to every peer that its list names, or the file is refused.
+#[test]
+fn match_address_applies_to_short_networks_and_refuses_what_matches_nobody() {
+    let sessions = |criterion: &str, address: &str| {
+        let config = load(&format!("{criterion}\nMaxSessions 3\n"));
+        let spec = ConnectionSpec {
+            address: address.parse().ok(),
+            local_address: "127.0.0.1".parse().ok(),
+            ..ConnectionSpec::default()
+        };
+        config.for_connection(&spec).max_sessions
+    };
+    for (criterion, applies) in [
+        ("Match Address 10.0.0/8", true),
+        ("Match Address 012.0.0.0/8", true),
+        ("Match Address 10.1.2.3", true),
+        ("Match Address 10.66051", true),
+        ("Match Address 10.*", true),
+        ("Match LocalAddress 127.1", true),
+        ("Match Address 10.2.0.0/16", false),
+        // As in OpenSSH, a mapped entry is an IPv6 one.
+        ("Match Address ::ffff:10.1.2.3", false),
+        ("Match Address ::ffff:0:0/96", false),
+    ] {
+        for peer in ["10.1.2.3", "::ffff:10.1.2.3"] {
+            let expected = if applies { 3 } else { 10 };
+            assert_eq!(sessions(criterion, peer), expected, "{criterion} {peer}");
+        }
+    }
+    for bad in [
+        "Match Address 10.0.0.1/8",
+        "Match Address 10.0.0.0/200",
+        "Match Address 10.0.0.0/x",
+        "Match Address localhost",
+        "Match Address *.example.com",
+        "Match Address fe80::1%eth0",
+        "Match LocalAddress 10.0.0.300",
+    ] {
+        assert!(try_load(bad).is_err(), "{bad}");
+    }
+    for bad in ["AllowUsers u@10.0.0.0/x", "DenyUsers u@10.0.0.1/8"] {
+        assert!(try_load(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn revoked_keys_may_stand_in_several_files() {
+    let arguments = ServerArguments {
+        working_directory: Some("/srv".into()),
+        ..ServerArguments::default()
+    };
+    let files = MemoryFiles::default().with("/etc/ssh/sshd_config", "RevokedKeys /a krl\n");
+    let options = load_with(files, &arguments).unwrap().global();
+    assert_eq!(options.revoked_keys, ["/a", "/srv/krl"]);
+    assert!(load("RevokedKeys none\n").global().revoked_keys.is_empty());
+    assert!(load("").global().revoked_keys.is_empty());
+    assert!(refusal("RevokedKeys /a none\n").contains("must appear alone"));
 }

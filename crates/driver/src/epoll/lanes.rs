@@ -18,7 +18,7 @@ use pipeline::{Gauge, Lane, Panicked, Pool, Sample, Tally, Work};
 use proto::{CompressJob, Compressed, Connection, Output};
 use sys::epoll::{Epoll, EventFd, Interest};
 
-use super::DriverError;
+use super::{DriverError, Notice};
 
 /// Bytes at which a batch is closed: what is read, sealed and written in one go stays in a
 /// core's own cache.
@@ -187,7 +187,7 @@ pub(super) struct Lanes {
     deflates: bool,
     /// By an accelerator, when that was last asked.
     accelerated: bool,
-    accelerator_failure: Option<String>,
+    accelerator_end: Option<Notice>,
     compressed: VecDeque<Compressed>,
     /// What was opened and the connection has not taken yet.
     opened: VecDeque<Opened>,
@@ -247,7 +247,7 @@ impl Lanes {
             deflate: Lane::new(1, waker()),
             deflates: false,
             accelerated: false,
-            accelerator_failure: None,
+            accelerator_end: None,
             compressed: VecDeque::new(),
             opened: VecDeque::new(),
             terms: LaneTerms::new(CryptoThreads::AtMost(1)),
@@ -359,15 +359,19 @@ impl Lanes {
         };
         let accelerated = compressor.has_provider();
         if self.accelerated && !accelerated {
-            self.accelerator_failure = compressor.take_failure().map(|why| why.0);
+            let failed = compressor.take_failure();
+            self.accelerator_end = match failed {
+                Some(why) => Some(Notice::AcceleratorFailed(why.0)),
+                None => compressor.dismissed().map(Notice::AcceleratorDismissed),
+            };
         }
         self.accelerated = accelerated;
         accelerated
     }
 
     /// Why the accelerator is not used any more; said once.
-    pub(super) fn take_accelerator_failure(&mut self) -> Option<String> {
-        self.accelerator_failure.take()
+    pub(super) fn take_notice(&mut self) -> Option<Notice> {
+        self.accelerator_end.take()
     }
 
     /// Gives the accelerator what nobody else is there for: what is left to

@@ -127,6 +127,8 @@ pub enum Notice {
     /// The accelerator that compressed for us has failed, for this reason: nothing is lost, and
     /// our own engine goes on.
     AcceleratorFailed(String),
+    /// The accelerator of this name compresses no more: a second channel has sent data.
+    AcceleratorDismissed(String),
     /// The peer closed its side of the socket.
     PeerClosed,
 }
@@ -554,9 +556,7 @@ impl Driver {
 
     fn next_notice(&mut self) -> Option<Notice> {
         self.take_events();
-        if let Some(why) = self.lanes.take_accelerator_failure() {
-            self.notices.push_back(Notice::AcceleratorFailed(why));
-        }
+        self.notices.extend(self.lanes.take_notice());
         self.notices.pop_front()
     }
 

@@ -28,6 +28,9 @@ pub struct PresentedHostKey<'a> {
     pub key: &'a PresentedKey,
     /// Smallest RSA modulus that the session accepts, bits.
     pub min_rsa_bits: usize,
+    /// Whether the session's host key algorithms hold one of plain keys of this key's type. Where
+    /// they do not, the plain key inside a certificate must not vouch for the host.
+    pub plain_key_permitted: bool,
 }
 
 impl PresentedHostKey<'_> {
@@ -196,6 +199,13 @@ impl HostKeyPolicy for KnownHosts {
                 HostKeyStatus::Revoked { at: line } => {
                     return Err(HostKeyProblem::Revoked { at: at(&line) });
                 }
+                _ if !presented.plain_key_permitted => {
+                    return Err(HostKeyProblem::Unusable(
+                        "no known authority signed the certificate, and no plain key of its type \
+                         is permitted"
+                            .into(),
+                    ));
+                }
                 // No authority for this host: its plain key decides.
                 _ => {}
             }
@@ -260,4 +270,45 @@ fn check_certificate(
         })
         .map(|_| ())
         .map_err(|error| HostKeyProblem::BadCertificate(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use keys::PrivateKey;
+    use keys::certificate::CertificateFields;
+
+    use super::*;
+
+    /// A host certificate of an unknown authority counts as its plain key only where a plain key
+    /// is permitted.
+    #[test]
+    fn an_unknown_authority_leaves_the_plain_key_where_one_is_permitted() {
+        let key = |seed| PrivateKey::from_ed25519_seed(&[seed; 32]);
+        let fields = CertificateFields {
+            key: key(1).public().clone(),
+            kind: CertificateKind::Host,
+            serial: 1,
+            key_id: String::new(),
+            principals: vec!["h".to_owned()],
+            valid_after: 0,
+            valid_before: u64::MAX,
+            critical_options: Vec::new(),
+            extensions: Vec::new(),
+        };
+        let certificate = fields.sign(&key(9), SignatureAlgorithm::Ed25519).unwrap();
+        let presented: PresentedKey = certificate.into();
+        let path = std::env::temp_dir().join(format!("fulmar-known-{}", std::process::id()));
+        std::fs::write(&path, format!("h {}\n", key(1).public().to_line())).unwrap();
+        for plain_key_permitted in [true, false] {
+            let judged = KnownHosts::new([&path]).judge(&PresentedHostKey {
+                host: "h",
+                port: 22,
+                key: &presented,
+                min_rsa_bits: 2048,
+                plain_key_permitted,
+            });
+            assert_eq!(judged.is_ok(), plain_key_permitted, "{judged:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -328,6 +328,12 @@ fn judge(
         port,
         key: &key,
         min_rsa_bits: config.transport.min_rsa_bits,
+        plain_key_permitted: {
+            let plain = key.key().key_type().algorithms();
+            let permitted = &config.transport.host_key_algorithms;
+            let mut names = plain.iter().map(|algorithm| algorithm.name());
+            names.any(|name| permitted.iter().any(|permitted| permitted == name))
+        },
     })
 }
 

@@ -256,7 +256,8 @@ impl Core {
             // No accelerator is given to the driver here.
             Notice::SinkEnded { .. }
             | Notice::EndpointEnded { .. }
-            | Notice::AcceleratorFailed(_) => {}
+            | Notice::AcceleratorFailed(_)
+            | Notice::AcceleratorDismissed(_) => {}
         }
         if self.closing && self.entries.values().all(|entry| entry.close_sent) {
             self.disconnect(reason::BY_APPLICATION, "closed");

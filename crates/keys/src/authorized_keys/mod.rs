@@ -60,6 +60,27 @@ pub struct AuthorizedPrincipal {
     pub principal: String,
 }
 
+impl AuthorizedPrincipal {
+    /// Whether the options may stand before a principal.
+    ///
+    /// # Errors
+    /// [`LineError::BadOption`] for `cert-authority` and `principals=`, which belong to keys. A
+    /// principal that is listed so must not log in, also not by a later line.
+    pub fn check_options(&self) -> Result<(), LineError> {
+        let misplaced = |name| LineError::BadOption {
+            name,
+            why: "does not belong before a principal",
+        };
+        if self.options.certificate_authority {
+            Err(misplaced("cert-authority"))
+        } else if self.options.principals.is_some() {
+            Err(misplaced("principals"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
 /// A line that is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedLine {
@@ -163,6 +184,13 @@ fn parse_key_line(
         }
         (KeyOptions::parse(options, local)?, rest)
     };
+    // Meant for a certificate; the bare key must not log in under nobody's name.
+    if options.principals.is_some() && !options.certificate_authority {
+        return Err(LineError::BadOption {
+            name: "principals",
+            why: "is only for lines with cert-authority",
+        });
+    }
     let (key, comment) = parse_key(rest)?;
     Ok(AuthorizedKey {
         line,

@@ -31,7 +31,8 @@ pub struct KeyOptions {
     pub source_address: Option<CidrList>,
     /// `expiry-time=`: seconds since 1970 from which the key is no longer accepted.
     pub valid_before: Option<u64>,
-    /// `principals=`: with `cert-authority`, the names of which the certificate must hold one.
+    /// `principals=`: the names of which the certificate must hold one. A line of authorized_keys
+    /// that has it without `cert-authority` is refused.
     pub principals: Option<Vec<String>>,
     /// `no-pty`
     pub permit_pty: bool,
@@ -114,21 +115,19 @@ impl std::error::Error for MergeError {}
 const MAX_ITEMS: usize = 1024;
 
 impl KeyOptions {
-    /// Parses options parted by commas.
+    /// Parses options separated by commas. Superfluous commas are skipped, as in OpenSSH.
     ///
     /// # Errors
     /// [`LineError`]; an unknown option refuses all.
     pub fn parse(text: &str, local: LocalClock<'_>) -> Result<Self, LineError> {
         let mut options = Self::default();
-        let mut rest = text;
-        loop {
+        let mut rest = text.trim_start_matches(',');
+        while !rest.is_empty() {
             let (item, after) = split_item(rest)?;
             options.apply(&item, local)?;
-            match after {
-                None => return Ok(options),
-                Some(after) => rest = after,
-            }
+            rest = after.trim_start_matches(',');
         }
+        Ok(options)
     }
 
     /// What a certificate alone permits (TrustedUserCAKeys).
@@ -331,8 +330,8 @@ impl Item<'_> {
     }
 }
 
-/// Takes one option off the front; the rest is `None` behind the last one.
-fn split_item(text: &str) -> Result<(Item<'_>, Option<&str>), LineError> {
+/// Takes one option off the front; the rest is empty or begins with a comma.
+fn split_item(text: &str) -> Result<(Item<'_>, &str), LineError> {
     let end = text.find([',', '=']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     if name.is_empty() {
@@ -345,12 +344,11 @@ fn split_item(text: &str) -> Result<(Item<'_>, Option<&str>), LineError> {
         }
         None => (None, rest),
     };
-    let rest = match rest.strip_prefix(',') {
-        Some(rest) => Some(rest),
-        None if rest.is_empty() => None,
-        None => return Err(LineError::Syntax),
-    };
-    Ok((Item { name, value }, rest))
+    if rest.is_empty() || rest.starts_with(',') {
+        Ok((Item { name, value }, rest))
+    } else {
+        Err(LineError::Syntax)
+    }
 }
 
 /// A value in double quotes, in which `\"` stands for a quote, and what follows it.
@@ -373,25 +371,29 @@ fn unquote(text: &str) -> Result<(String, &str), LineError> {
     }
 }
 
-/// `host:port` with the host in brackets when it holds colons, and `*` for any port.
+/// `host:port` or `host/port` as OpenSSH takes it apart: the host ends at the first delimiter
+/// unless it stands in brackets, and may be empty (the empty name that a client can ask to listen
+/// on). The port is 1 to 65535 or `*` for any; names of services are not looked up.
 fn parse_target(option: &'static str, text: &str) -> Result<PermitTarget, LineError> {
-    let malformed = bad(option, "not host:port");
-    let (host, port) = match text.strip_prefix('[') {
-        Some(bracketed) => bracketed.split_once("]:"),
-        None => text
-            .rsplit_once(':')
-            .filter(|(host, _)| !host.contains(':')),
-    }
-    .ok_or(malformed.clone())?;
-    if host.is_empty() {
-        return Err(malformed);
-    }
+    let delimiters = [':', '/'];
+    let parts = match text.strip_prefix('[') {
+        Some(bracketed) => bracketed
+            .split_once(']')
+            .and_then(|(host, rest)| Some((host, rest.strip_prefix(delimiters)?))),
+        None => text.split_once(delimiters),
+    };
+    let (host, port) = parts.ok_or(bad(option, "not host:port"))?;
     let port = match port {
         "*" => None,
-        number if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Some(number.parse().map_err(|_| malformed)?)
+        number => {
+            // As `strtonum` reads it.
+            let number = number.trim_ascii_start();
+            let number = number.strip_prefix('+').unwrap_or(number);
+            let proper = number.bytes().all(|byte| byte.is_ascii_digit());
+            let number = number.parse::<u16>().ok();
+            let number = number.filter(|number| proper && *number != 0);
+            Some(number.ok_or(bad(option, "the port is not a number from 1 to 65535 or *"))?)
         }
-        _ => return Err(malformed),
     };
     Ok(PermitTarget {
         host: host.to_owned(),

@@ -26,6 +26,22 @@ fn options(text: &str) -> Result<KeyOptions, LineError> {
 }
 
 #[test]
+fn an_empty_forced_command_is_one_and_merges_with_no_other() {
+    let options = |text: &str| KeyOptions::parse(text, &|_| None).unwrap();
+    let (empty, date) = (options("command=\"\""), options("command=\"date\""));
+    assert_eq!(empty.force_command.as_deref(), Some(""));
+    for (one, other) in [(&empty, &date), (&date, &empty)] {
+        assert!(one.merge(other).is_err());
+    }
+    for merged in [
+        empty.merge(&options("no-pty")),
+        options("no-pty").merge(&empty),
+    ] {
+        assert_eq!(merged.unwrap().force_command.as_deref(), Some(""));
+    }
+}
+
+#[test]
 fn lines_without_options_permit_everything() {
     let text = format!("\n# comment\n  {} me@here\n\t{}\n", key_line(), key_line());
     let all = parse_all(&text);
@@ -112,9 +128,8 @@ fn an_unknown_or_malformed_option_refuses_its_line() {
         "no-pty=\"x\"",
         "no-restrict",
         "no-cert-authority",
-        "restrict,",
-        ",restrict",
-        "restrict,,pty",
+        "=\"x\"",
+        "restrict,=\"x\"",
         "environment=\"A\"",
         "environment=\"A B=1\"",
         "environment=\"=1\"",
@@ -123,18 +138,48 @@ fn an_unknown_or_malformed_option_refuses_its_line() {
         "expiry-time=\"20301301\"",
         "permitopen=\"host\"",
         "permitopen=\"host:99999\"",
-        "permitopen=\":80\"",
+        "permitopen=\"host:\"",
+        "permitopen=\"host:-80\"",
+        "permitopen=\"host:ssh\"",
+        "permitopen=\"host:0\"",
+        "permitopen=\"*:0\"",
+        "permitlisten=\"0\"",
+        "permitlisten=\"*:0\"",
+        "permitlisten=\"127.0.0.1:00\"",
         "permitopen=\"::1:80\"",
+        "permitopen=\"[::1]80\"",
+        "principals=\"a\"",
+        "no-pty,principals=\"\"",
         "tunnel=\"x\"",
         "from=\"a\",from=\"b\"",
-        "principals=\"a\",principals=\"b\"",
+        "cert-authority,principals=\"a\",principals=\"b\"",
     ] {
         assert!(options(bad).is_err(), "{bad}");
     }
     assert_eq!(
         options("x\u{1b}[2J").unwrap_err(),
-        LineError::UnknownOption("x\\x1b[2J".to_owned())
+        LineError::UnknownOption("x\\033[2J".to_owned())
     );
+}
+
+/// As OpenSSH reads them.
+#[test]
+fn superfluous_commas_and_odd_targets_are_taken_as_in_openssh() {
+    for text in ["restrict,", ",restrict", "restrict,,pty", ",,"] {
+        let parsed = options(text).unwrap();
+        assert_eq!(parsed.restricted, text.contains("restrict"), "{text}");
+    }
+    for (text, host, port) in [
+        ("h/80", "h", Some(80)),
+        ("h: 80", "h", Some(80)),
+        ("h:+80", "h", Some(80)),
+        (":80", "", Some(80)),
+        ("[::1]/*", "::1", None),
+    ] {
+        let parsed = options(&format!("permitopen=\"{text}\"")).unwrap();
+        let target = &parsed.permit_open[0];
+        assert_eq!((target.host.as_str(), target.port), (host, port), "{text}");
+    }
 }
 
 #[test]
@@ -243,6 +288,20 @@ fn principals_files_hold_names_with_options() {
     );
     assert_eq!(bob.options.force_command.as_deref(), Some("a b"));
     assert!(all[2].is_err());
+}
+
+#[test]
+fn options_of_keys_do_not_belong_before_a_principal() {
+    for (text, good) in [
+        ("ops", true),
+        ("no-pty,from=\"192.0.2.1\" ops", true),
+        ("principals=\"x\" ops", false),
+        ("cert-authority ops", false),
+    ] {
+        let line = parse_principals(text.as_bytes(), &utc).next();
+        let line = line.unwrap().unwrap();
+        assert_eq!(line.check_options().is_ok(), good, "{text}");
+    }
 }
 
 /// The restrictions of a certificate and of the line that trusts its authority both hold.

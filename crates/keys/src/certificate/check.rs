@@ -1,8 +1,8 @@
 //! Whether a certificate is valid for somebody now, and what it grants.
 //!
 //! PROTOCOL.certkeys, "Critical options" and "Extensions". An unknown critical option refuses
-//! the certificate; an unknown extension is passed over; a certificate without principals
-//! matches nobody.
+//! the certificate, and so does a known option or extension with data that does not belong to
+//! it; an unknown extension is passed over; a certificate without principals matches nobody.
 
 use core::fmt;
 
@@ -174,22 +174,43 @@ impl Certificate {
                         .ok_or(CertificateError::BadOption("source-address"))?;
                     grants.source_address = Some(list);
                 }
-                "verify-required" => grants.verify_required = true,
+                "verify-required" => {
+                    without_data(option, "verify-required")?;
+                    grants.verify_required = true;
+                }
                 _ => return Err(unknown(option)),
             }
         }
         for extension in self.extensions() {
-            match extension.name.as_str() {
-                "permit-X11-forwarding" => grants.permit_x11_forwarding = true,
-                "permit-agent-forwarding" => grants.permit_agent_forwarding = true,
-                "permit-port-forwarding" => grants.permit_port_forwarding = true,
-                "permit-pty" => grants.permit_pty = true,
-                "permit-user-rc" => grants.permit_user_rc = true,
-                "no-touch-required" => grants.no_touch_required = true,
-                _ => {}
-            }
+            let (name, grant): (&'static str, &mut bool) = match extension.name.as_str() {
+                "permit-X11-forwarding" => {
+                    ("permit-X11-forwarding", &mut grants.permit_x11_forwarding)
+                }
+                "permit-agent-forwarding" => (
+                    "permit-agent-forwarding",
+                    &mut grants.permit_agent_forwarding,
+                ),
+                "permit-port-forwarding" => {
+                    ("permit-port-forwarding", &mut grants.permit_port_forwarding)
+                }
+                "permit-pty" => ("permit-pty", &mut grants.permit_pty),
+                "permit-user-rc" => ("permit-user-rc", &mut grants.permit_user_rc),
+                "no-touch-required" => ("no-touch-required", &mut grants.no_touch_required),
+                _ => continue,
+            };
+            without_data(extension, name)?;
+            *grant = true;
         }
         Ok(grants)
+    }
+}
+
+/// Refuses data in an option that is a mere flag: what it was meant to limit is not known.
+fn without_data(option: &CertificateOption, name: &'static str) -> Result<(), CertificateError> {
+    if option.data.is_empty() {
+        Ok(())
+    } else {
+        Err(CertificateError::BadOption(name))
     }
 }
 

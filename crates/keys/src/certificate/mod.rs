@@ -18,7 +18,7 @@ use wire::Reader;
 pub use check::{CertificateError, CertificateGrants, CertificateRules};
 pub use sign::CertificateFields;
 
-use crate::algorithm::SignatureAlgorithm;
+use crate::algorithm::{KeyType, SignatureAlgorithm};
 use crate::error::{KeyError, VerifyError, printable};
 use crate::public_key::{PublicKey, read_type};
 use crate::signature::{Signature, VerifyPolicy};
@@ -106,6 +106,19 @@ impl Certificate {
     /// # Errors
     /// [`KeyError`]; [`KeyError::WrongKind`] when the authority is itself a certificate.
     pub fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
+        Self::from_blob_permitted(blob, SignatureAlgorithm::ALL)
+    }
+
+    /// As [`from_blob`](Self::from_blob), for an authority that signed with one of `authorities`.
+    /// The name of the authority's key type and that of the signature's algorithm are looked at
+    /// before either is parsed.
+    ///
+    /// # Errors
+    /// As [`from_blob`](Self::from_blob), and [`KeyError::AuthorityAlgorithm`].
+    pub fn from_blob_permitted(
+        blob: &[u8],
+        authorities: &[SignatureAlgorithm],
+    ) -> Result<Self, KeyError> {
         let (key_type, is_certificate, mut reader) = read_type(blob)?;
         if !is_certificate {
             return Err(KeyError::WrongKind(
@@ -130,6 +143,7 @@ impl Certificate {
         let signature_blob = reader.string()?;
         reader.finish()?;
 
+        check_authority_names(authority_blob, signature_blob, authorities)?;
         let authority = read_authority(authority_blob)?;
         let signed = blob.get(..signed_bytes).unwrap_or_default();
         let signature_algorithm = verify(&authority, signed, signature_blob)?;
@@ -271,6 +285,27 @@ fn read_options(list: &[u8]) -> Result<Vec<CertificateOption>, KeyError> {
         options.push(CertificateOption { name, data });
     }
     Ok(options)
+}
+
+/// Holds the names at the heads of both blobs against what is permitted. Names that are not known
+/// are left to the parsers, which say so.
+fn check_authority_names(
+    authority: &[u8],
+    signature: &[u8],
+    permitted: &[SignatureAlgorithm],
+) -> Result<(), KeyError> {
+    let key_type = KeyType::from_blob_name(Reader::new(authority).string()?);
+    let algorithm = SignatureAlgorithm::from_wire_name(Reader::new(signature).string()?);
+    let type_fits = key_type.is_none_or(|(key_type, _)| {
+        permitted
+            .iter()
+            .any(|permitted| permitted.key_type() == key_type)
+    });
+    if type_fits && algorithm.is_none_or(|algorithm| permitted.contains(&algorithm)) {
+        Ok(())
+    } else {
+        Err(KeyError::AuthorityAlgorithm)
+    }
 }
 
 /// A chain of certificates does not exist in SSH: an authority is a plain key.

@@ -256,6 +256,26 @@ fn kind_authority_algorithm_and_size_are_held_to_the_rules() {
             SignatureAlgorithm::Ed25519
         ))
     );
+    for (permitted, read) in [
+        (SignatureAlgorithm::RsaSha512, false),
+        (SignatureAlgorithm::EcdsaP256, false),
+        (SignatureAlgorithm::Ed25519, true),
+    ] {
+        let blob = certificate.blob();
+        let parsed = Certificate::from_blob_permitted(blob, &[permitted]);
+        assert_eq!(parsed.is_ok(), read, "{permitted}");
+        // Nothing of the authority is looked at but its name: a key that is no key.
+        let mut odd = blob.to_vec();
+        let point = certificate.authority().blob()[19..].to_vec();
+        let at = odd.windows(32).rposition(|bytes| bytes == point).unwrap();
+        odd[at..at + 32].fill(0xff);
+        let refused = Certificate::from_blob_permitted(&odd, &[permitted]).unwrap_err();
+        assert_eq!(
+            refused == KeyError::AuthorityAlgorithm,
+            !read,
+            "{permitted}"
+        );
+    }
     let small = PrivateKey::generate(KeySpec::Rsa { bits: 1024 }).unwrap();
     for (key, authority) in [(&key, &small), (&small, &key)] {
         assert_eq!(
@@ -302,6 +322,28 @@ fn critical_options_are_obeyed_or_refuse_and_extensions_grant() {
         critical(CertificateOption::with_text("source-address", "anywhere")),
         CertificateError::BadOption("source-address")
     );
+    assert_eq!(
+        critical(CertificateOption::with_text("verify-required", "x")),
+        CertificateError::BadOption("verify-required")
+    );
+    for name in [
+        "permit-X11-forwarding",
+        "permit-agent-forwarding",
+        "permit-port-forwarding",
+        "permit-pty",
+        "permit-user-rc",
+        "no-touch-required",
+    ] {
+        let extension = |data: &[u8]| {
+            let option = CertificateOption {
+                name: name.to_owned(),
+                data: data.to_vec(),
+            };
+            user_check(|fields| fields.extensions = vec![option])
+        };
+        assert!(extension(b"").is_ok());
+        assert_eq!(extension(b"x"), Err(CertificateError::BadOption(name)));
+    }
 }
 
 #[test]

@@ -47,3 +47,15 @@ fn unknown_hashes_have_no_fingerprint() {
     assert_eq!(algorithm_from_name("sha3"), None);
     assert_eq!(algorithm_from_name("Sha256"), Some(HashAlgorithm::Sha256));
 }
+
+#[test]
+fn bubblebabble_is_that_of_its_specification() {
+    // The vectors of Huima's draft.
+    for (bytes, words) in [
+        (&b""[..], "xexax"),
+        (b"1234567890", "xesef-disof-gytuf-katof-movif-baxux"),
+        (b"Pineapple", "xigak-nyryk-humil-bosek-sonax"),
+    ] {
+        assert_eq!(bubblebabble_of(bytes), words, "{bytes:?}");
+    }
+}

@@ -11,11 +11,12 @@ use crate::known_hosts::{KnownHosts, KnownHostsLine, LineContent, Marker, hash_n
 use crate::public_key::PublicKey;
 
 /// The line of a host's key, with its end. With `hash` each name gets a line of its own,
-/// because a hash stands for one name.
+/// because a hash stands for one name. A name that would not stand for itself in the file
+/// (`HostName` and `HostKeyAlias` may be `*`, `a,b` or hold blanks) is hashed in any case.
 #[must_use]
 pub fn entry_line(names: &[&str], key: &PublicKey, hash: bool) -> String {
     let key = key.to_line();
-    if hash {
+    if hash || !names.iter().all(|name| stands_for_itself(name)) {
         names
             .iter()
             .map(|name| format!("{} {key}\n", hash_name(name)))
@@ -23,6 +24,15 @@ pub fn entry_line(names: &[&str], key: &PublicKey, hash: bool) -> String {
     } else {
         format!("{} {key}\n", names.join(","))
     }
+}
+
+/// Whether the field of an entry that holds this name matches the name and nothing else.
+fn stands_for_itself(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(['|', '@', '#'])
+        && !name.contains(|c: char| {
+            matches!(c, '*' | '?' | '!' | ',') || c.is_whitespace() || c.is_control()
+        })
 }
 
 /// The text with `line` behind it; a last line without its end gets one first.
@@ -75,7 +85,8 @@ pub struct Edited {
     pub text: Vec<u8>,
     /// Numbers of the lines that were changed or taken out.
     pub changed_lines: Vec<usize>,
-    /// Numbers of lines that cannot be read; they stay.
+    /// Numbers of lines that cannot be read or that OpenSSH would not read; they stay. Whoever puts the new
+    /// text in the file's place for a person refuses when there are any.
     pub invalid_lines: Vec<usize>,
     /// Numbers of lines with patterns, which cannot be hashed; they stay.
     pub pattern_lines: Vec<usize>,
@@ -85,6 +96,10 @@ pub struct Edited {
 #[must_use]
 pub fn without_host(file: &KnownHosts, name: &str) -> Edited {
     edit(file, |edited, line| match &line.content {
+        LineContent::Entry(entry) if entry.has_damaged_hash() => {
+            edited.invalid_lines.push(line.number);
+            keep(edited, line);
+        }
         LineContent::Entry(entry) if entry.marker == Marker::None && entry.matches(name) => {
             edited.changed_lines.push(line.number);
         }
@@ -128,7 +143,12 @@ pub fn hashed(file: &KnownHosts) -> Edited {
                 edited.text.extend_from_slice(hash_name(&name).as_bytes());
                 edited.text.push(b' ');
                 edited.text.extend_from_slice(entry.key_and_comment);
-                edited.text.push(b'\n');
+                let end: &[u8] = if line.raw.ends_with(b"\r\n") {
+                    b"\r\n"
+                } else {
+                    b"\n"
+                };
+                edited.text.extend_from_slice(end);
             }
         }
         _ => keep(edited, line),
@@ -138,10 +158,14 @@ pub fn hashed(file: &KnownHosts) -> Edited {
 fn edit(file: &KnownHosts, mut each: impl FnMut(&mut Edited, &KnownHostsLine<'_>)) -> Edited {
     let mut edited = Edited::default();
     for line in file.lines() {
-        if line.content == LineContent::Invalid {
-            edited.invalid_lines.push(line.number);
+        match &line.content {
+            LineContent::Entry(entry) if entry.is_sound() => each(&mut edited, &line),
+            LineContent::Comment => each(&mut edited, &line),
+            LineContent::Entry(_) | LineContent::Invalid => {
+                edited.invalid_lines.push(line.number);
+                keep(&mut edited, &line);
+            }
         }
-        each(&mut edited, &line);
     }
     edited
 }

@@ -18,6 +18,7 @@ use crypto::mac::Hmac;
 
 pub use lookup::{HostKeyStatus, KnownKey, KnownTypes, Location, known_types, lookup};
 
+use crate::algorithm::KeyType;
 use crate::base64;
 use crate::lines::{self, is_blank, lines, split_word, trim_start};
 use crate::pattern::{Case, match_list};
@@ -138,6 +139,7 @@ pub struct Entry<'a> {
     pub comment: &'a [u8],
     /// All from the key's type on.
     pub key_and_comment: &'a [u8],
+    tab_after_marker: bool,
 }
 
 impl<'a> KnownHostsLine<'a> {
@@ -159,8 +161,10 @@ impl<'a> KnownHostsLine<'a> {
 
 impl<'a> Entry<'a> {
     fn parse(line: usize, text: &'a [u8]) -> Option<Self> {
+        let mut tab_after_marker = false;
         let (marker, text) = if text.starts_with(b"@") {
             let (word, rest) = split_word(text);
+            tab_after_marker = text.get(word.len()) == Some(&b'\t');
             let marker = match word {
                 b"@cert-authority" => Marker::CertAuthority,
                 b"@revoked" => Marker::Revoked,
@@ -170,11 +174,14 @@ impl<'a> Entry<'a> {
         } else {
             (Marker::None, text)
         };
+        if marker != Marker::None && text.starts_with(b"@") {
+            return None;
+        }
         let (hosts, key_and_comment) = split_word(text);
         let (key_type, rest) = split_word(key_and_comment);
         let (key, comment) = split_word(rest);
         // Lines of the protocol's first version have a number here and no base64 behind.
-        if key.is_empty() || key_type.iter().all(u8::is_ascii_digit) {
+        if key.is_empty() || key.starts_with(b"#") || key_type.iter().all(u8::is_ascii_digit) {
             return None;
         }
         Some(Self {
@@ -185,6 +192,7 @@ impl<'a> Entry<'a> {
             key,
             comment: trim_end(comment),
             key_and_comment: trim_end(key_and_comment),
+            tab_after_marker,
         })
     }
 
@@ -195,6 +203,27 @@ impl<'a> Entry<'a> {
         let blob = base64::decode(self.key)?;
         let name = wire::Reader::new(&blob).string().ok()?;
         (name == self.key_type).then(|| blob.to_vec())
+    }
+
+    /// True when the type written before the key is one that a known_hosts file can hold: a type of
+    /// this suite or one that OpenSSH has and this suite leaves out. A line of any other type is
+    /// damaged or belongs to another kind of file.
+    #[must_use]
+    pub fn has_known_type(&self) -> bool {
+        KeyType::from_blob_name(self.key_type).is_some() || OTHER_TYPES.contains(&self.key_type)
+    }
+
+    /// True when OpenSSH reads the line, too: its type is known, and a blank follows the marker, not
+    /// a tab. (A revocation with a tab counts here all the same.)
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.has_known_type() && !self.tab_after_marker
+    }
+
+    /// True when the hosts field is a hash that cannot be read, so that no name is known to match.
+    #[must_use]
+    pub fn has_damaged_hash(&self) -> bool {
+        self.is_hashed() && split_hash(self.hosts).is_none()
     }
 
     /// True when the hosts field holds a hash.
@@ -234,6 +263,17 @@ pub fn host_name(host: &str, port: u16) -> String {
     }
 }
 
+/// Types that OpenSSH takes in known_hosts and this suite leaves out.
+const OTHER_TYPES: &[&[u8]] = &[
+    b"ssh-dss",
+    b"ssh-dss-cert-v01@openssh.com",
+    b"rsa-sha2-256",
+    b"rsa-sha2-512",
+    b"ssh-xmss@openssh.com",
+    b"ssh-xmss-cert-v01@openssh.com",
+    b"webauthn-sk-ecdsa-sha2-nistp256@openssh.com",
+];
+
 const HASH_MAGIC: &[u8] = b"|1|";
 const HASH_BYTES: usize = 20;
 
@@ -254,17 +294,18 @@ fn hash_name_with(name: &str, salt: &[u8; HASH_BYTES]) -> String {
 /// Whether `field`, as [`hash_name`] makes it, stands for `name`.
 #[must_use]
 pub fn hashed_name_matches(field: &[u8], name: &str) -> bool {
-    let Some(rest) = field.strip_prefix(HASH_MAGIC) else {
-        return false;
-    };
-    let mut parts = rest.split(|byte| *byte == b'|');
+    split_hash(field).is_some_and(|(salt, hash)| hash == name_hash(&salt, name))
+}
+
+/// Salt and hash of a field as [`hash_name`] makes it.
+fn split_hash(field: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let mut parts = field.strip_prefix(HASH_MAGIC)?.split(|byte| *byte == b'|');
     let (Some(salt), Some(hash), None) = (parts.next(), parts.next(), parts.next()) else {
-        return false;
+        return None;
     };
-    let (Some(salt), Some(hash)) = (base64::decode(salt), base64::decode(hash)) else {
-        return false;
-    };
-    salt.len() == HASH_BYTES && hash.len() == HASH_BYTES && hash[..] == name_hash(&salt, name)[..]
+    let decoded = |part| base64::decode(part).map(|bytes| bytes.to_vec());
+    let (salt, hash) = (decoded(salt)?, decoded(hash)?);
+    (salt.len() == HASH_BYTES && hash.len() == HASH_BYTES).then_some((salt, hash))
 }
 
 fn name_hash(salt: &[u8], name: &str) -> Vec<u8> {

@@ -165,6 +165,21 @@ fn a_revoked_key_or_authority_is_refused_whatever_else_is_known() {
 }
 
 #[test]
+fn a_name_that_is_a_pattern_is_kept_as_itself() {
+    for name in [
+        "*", "a,b", "h?", "!h", "a b", "|1|x|y", "@revoked", "#h", "a\nb",
+    ] {
+        let text = entry_line(&[name], &public(1), false);
+        assert_eq!(text.lines().count(), 1, "{name:?}");
+        assert_eq!(found_at(&judge(&text, name, 1)), Some(1), "{name:?}");
+        for other in ["a", "b", "hx", "other"] {
+            assert_eq!(judge(&text, other, 1), HostKeyStatus::Unknown, "{name:?}");
+        }
+    }
+    assert!(entry_line(&["h", "::1", "[h]:22"], &public(1), false).starts_with("h,::1,[h]:22 "));
+}
+
+#[test]
 fn hashed_names_match_their_name_alone() {
     let text = entry_line(&["alpha", "[beta]:99"], &public(1), true);
     assert_eq!(text.lines().count(), 2);

@@ -24,7 +24,9 @@ use crate::public_key::PublicKey;
 
 pub(crate) use asn1::{curve_from_oid, curve_oid};
 pub use encryption::FileCipher;
-pub use openssh::{DEFAULT_KDF_ROUNDS, MAX_KDF_ROUNDS, OpensshProtection, write_openssh_with};
+pub use openssh::{
+    DEFAULT_KDF_ROUNDS, MANY_KDF_ROUNDS, MAX_KDF_ROUNDS, OpensshProtection, write_openssh_with,
+};
 
 /// Largest private key file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -70,7 +72,10 @@ impl fmt::Display for PrivateFileError {
                 f.write_str("incorrect passphrase supplied to decrypt private key")
             }
             Self::Unsupported(what) => write!(f, "private key file uses unsupported {what}"),
-            Self::TooMuchWork => f.write_str("private key file asks for too many rounds"),
+            Self::TooMuchWork => write!(
+                f,
+                "private key file asks for more work than is done (bcrypt: {MAX_KDF_ROUNDS} rounds)"
+            ),
             Self::Malformed => f.write_str("private key file is damaged"),
             Self::Key(error) => write!(f, "{error}"),
             Self::NotInThisFormat => f.write_str("this type of key has no such format"),
@@ -148,6 +153,24 @@ pub fn parse_public(file: &[u8]) -> Result<PublicKey, PrivateFileError> {
         return openssh::read_public(&block.body);
     }
     parse(file, None).map(|file| file.key.public().clone())
+}
+
+/// Returns the warning to show before [`parse`] is called with a passphrase, if the file asks for more
+/// than [`MANY_KDF_ROUNDS`] rounds of bcrypt, which takes long. `None` for fewer rounds, for other
+/// formats and for a file that [`parse`] refuses.
+#[must_use]
+pub fn slow_warning(file: &[u8]) -> Option<String> {
+    let block = find_block(file).ok()?;
+    if block.label != openssh::LABEL {
+        return None;
+    }
+    let rounds = openssh::kdf_rounds(&block.body)?;
+    (MANY_KDF_ROUNDS < rounds && rounds <= MAX_KDF_ROUNDS).then(|| {
+        format!(
+            "the key file asks for {rounds} KDF rounds, which takes long; \
+             ssh-keygen -p -a {DEFAULT_KDF_ROUNDS} writes it with fewer"
+        )
+    })
 }
 
 /// Whether the file holds a private key at all, of whatever kind.

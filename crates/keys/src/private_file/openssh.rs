@@ -20,11 +20,15 @@ const SALT_BYTES: usize = 16;
 /// Width of the base64 in the files that ssh-keygen writes.
 const LINE_WIDTH: usize = 70;
 
-/// Rounds of bcrypt for keys that are written: about a third of a second.
-pub const DEFAULT_KDF_ROUNDS: u32 = 24;
+/// Rounds of bcrypt for keys that are written, as OpenSSH 10.6: under half a second.
+pub const DEFAULT_KDF_ROUNDS: u32 = 32;
 
-/// Most rounds of bcrypt that a file may ask for: a few minutes of work.
-pub const MAX_KDF_ROUNDS: u32 = 16_384;
+/// Most rounds of bcrypt that a file may ask for, as OpenSSH 10.6: hours of work.
+pub const MAX_KDF_ROUNDS: u32 = 1_000_000;
+
+/// More rounds than these take longer than a person waits without a word (about ten seconds), so a
+/// program warns before it begins.
+pub const MANY_KDF_ROUNDS: u32 = 1024;
 
 /// Longest salt that a file may bring, in bytes.
 const MAX_SALT_BYTES: usize = 1024;
@@ -81,6 +85,25 @@ fn read_header(body: &[u8]) -> Result<Header<'_>, PrivateFileError> {
     })
 }
 
+/// Salt and rounds of bcrypt.
+fn read_kdf_options(bytes: &[u8]) -> Result<(&[u8], u32), PrivateFileError> {
+    let mut options = Reader::new(bytes);
+    let salt = options.string_max(MAX_SALT_BYTES)?;
+    let rounds = options.u32()?;
+    options.finish()?;
+    Ok((salt, rounds))
+}
+
+/// The rounds of bcrypt that a file asks for; `None` when it is not under bcrypt.
+pub(super) fn kdf_rounds(body: &[u8]) -> Option<u32> {
+    let header = read_header(body).ok()?;
+    if header.kdf != KDF_BCRYPT.as_bytes() {
+        return None;
+    }
+    let (_, rounds) = read_kdf_options(header.kdf_options).ok()?;
+    Some(rounds)
+}
+
 pub(super) fn read_public(body: &[u8]) -> Result<PublicKey, PrivateFileError> {
     read_header(body).map(|header| header.public)
 }
@@ -100,11 +123,12 @@ pub(super) fn read(
         if header.kdf != KDF_BCRYPT.as_bytes() {
             return Err(unsupported("key derivation", header.kdf));
         }
+        let (salt, rounds) = read_kdf_options(header.kdf_options)?;
+        // Before the person is asked for a passphrase that would help nothing.
+        if rounds > MAX_KDF_ROUNDS {
+            return Err(PrivateFileError::TooMuchWork);
+        }
         let passphrase = passphrase.ok_or(PrivateFileError::NeedsPassphrase)?;
-        let mut options = Reader::new(header.kdf_options);
-        let salt = options.string_max(MAX_SALT_BYTES)?;
-        let rounds = options.u32()?;
-        options.finish()?;
         let material = derive(passphrase, salt, rounds, cipher)?;
         cipher.open(&material, header.section, header.tag)?
     } else {

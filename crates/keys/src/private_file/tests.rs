@@ -252,6 +252,30 @@ fn a_key_file_cannot_ask_for_endless_work() {
     );
     body[at..at + 4].copy_from_slice(&[0; 4]);
     assert!(openssh::read(&body, Some(b"p")).is_err());
+    // A million is read, and said to take long; one more is refused before a passphrase is asked.
+    let mut file = |rounds: u32| {
+        body[at..at + 4].copy_from_slice(&rounds.to_be_bytes());
+        pem::write(openssh::LABEL, &[], &body, 70)
+    };
+    for (rounds, expected, warned) in [
+        (1024, PrivateFileError::NeedsPassphrase, false),
+        (1025, PrivateFileError::NeedsPassphrase, true),
+        (16_385, PrivateFileError::NeedsPassphrase, true),
+        (1_000_000, PrivateFileError::NeedsPassphrase, true),
+        (1_000_001, PrivateFileError::TooMuchWork, false),
+    ] {
+        let text = file(rounds);
+        assert_eq!(parse(text.as_bytes(), None).unwrap_err(), expected);
+        assert_eq!(slow_warning(text.as_bytes()).is_some(), warned, "{rounds}");
+    }
+}
+
+#[test]
+fn keys_are_written_under_the_rounds_of_openssh() {
+    let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+    let text = write_openssh(&key, "c", Some(b"p")).unwrap();
+    let body = pem::find(text.as_bytes(), |_| true).unwrap().body.to_vec();
+    assert_eq!(openssh::kdf_rounds(&body), Some(32));
 }
 
 #[test]

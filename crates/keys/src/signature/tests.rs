@@ -250,3 +250,27 @@ fn flags_counter_and_application_are_signed() {
             .is_err()
     );
 }
+
+/// The name decides before the rest is read: what follows it may be anything.
+#[test]
+fn an_algorithm_that_was_not_agreed_on_is_refused_by_its_name() {
+    let key = PrivateKey::from_ed25519_seed(&[1; 32]);
+    let mut blob = Vec::new();
+    blob.put_string(b"rsa-sha2-512");
+    blob.extend_from_slice(&[0xff; 3]);
+    assert!(matches!(
+        Signature::from_blob(&blob),
+        Err(VerifyError::Malformed(_))
+    ));
+    assert_eq!(
+        Signature::from_blob_if(&blob, |named| named == SignatureAlgorithm::Ed25519),
+        Err(VerifyError::WrongAlgorithm)
+    );
+    let verified = key.public().verify(
+        SignatureAlgorithm::Ed25519,
+        b"message",
+        &blob,
+        &VerifyPolicy::default(),
+    );
+    assert_eq!(verified, Err(VerifyError::WrongAlgorithm));
+}

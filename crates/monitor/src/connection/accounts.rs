@@ -58,7 +58,7 @@ impl Account {
         today: i64,
     ) -> Result<(), Denial> {
         if !options.use_pam {
-            self.check_locks(peer, today)?;
+            self.check_locks(today)?;
         }
         if options.chroot_directory.is_none() {
             let state = match shell {
@@ -76,7 +76,7 @@ impl Account {
         self.check_lists(options, peer)
     }
 
-    fn check_locks(&self, peer: &Peer, today: i64) -> Result<(), Denial> {
+    fn check_locks(&self, today: i64) -> Result<(), Denial> {
         let Some(shadow) = &self.shadow else {
             return Ok(());
         };
@@ -91,13 +91,12 @@ impl Account {
             PasswordState::AccountExpired => {
                 Err(Denial(format!("Account {} has expired", self.name)))
             }
-            PasswordState::PasswordInactive => Err(Denial(format!(
-                "User {} from {} not allowed because the password expired too long ago",
-                self.name, peer.address
-            ))),
-            PasswordState::Valid | PasswordState::ExpiresIn { .. } | PasswordState::MustChange => {
-                Ok(())
-            }
+            // How old the password is concerns who logs in with it (admit::check_account); a key
+            // is as good as before, as in OpenSSH (auth_shadow_pwexpired of auth-shadow.c).
+            PasswordState::Valid
+            | PasswordState::ExpiresIn { .. }
+            | PasswordState::MustChange
+            | PasswordState::PasswordInactive => Ok(()),
         }
     }
 

@@ -65,8 +65,12 @@ fn locked_and_expired_accounts_stay_out_unless_pam_decides() {
         (b"ada:*:19000:0:99999:7:::", true),
         (b"ada:$6$x$y:19000:0:99999:7::19999:", false),
         (b"ada:$6$x$y:19000:0:99999:7::20001:", true),
-        // Expired for longer than the days of grace.
-        (b"ada:$6$x$y:19000:0:90:7:30::", false),
+        // The password must be changed, or expired for longer than the days of grace: a key still
+        // lets in.
+        (b"ada:$6$x$y:0:0:99999:7:::", true),
+        (b"ada:$6$x$y:19000:0:90:7:::", true),
+        (b"ada:$6$x$y:19000:0:90:7:30::", true),
+        (b"ada:$6$x$y:19000:0:90:7:30:19999:", false),
     ] {
         let mut ada = account();
         ada.shadow = shadow(line);

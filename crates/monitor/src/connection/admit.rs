@@ -3,6 +3,7 @@
 
 use keys::authorized_keys::KeyOptions;
 use sys::pam::Conversation;
+use sys::users::PasswordState;
 
 use super::accounts::known_name;
 use super::chains::{Method, Progress};
@@ -72,18 +73,28 @@ pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Lo
         .succeed(method, proof.submethod, proof.key.as_deref());
     if !matches!(progress, Progress::NotAsked) {
         user.auth_info.extend(proof.info);
+        user.by_password |= matches!(method, Method::Password | Method::None);
     }
     progress
 }
 
-/// The account check: PAM's, or the dates of the password database.
+/// The account check: PAM's, or, for who has used the password, its age in the password database.
+/// Without PAM an expired password stops no login by key, as in OpenSSH.
 pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
     if !user.options.use_pam {
         let today = sys::users::shadow::today();
-        user.password_expired = user
+        let state = user
             .account()
             .and_then(|account| account.shadow.as_ref())
-            .is_some_and(|shadow| shadow.state(today) == sys::users::PasswordState::MustChange);
+            .map(|shadow| shadow.state(today));
+        user.password_expired = user.by_password
+            && matches!(
+                state,
+                Some(PasswordState::MustChange | PasswordState::PasswordInactive)
+            );
+        if user.password_expired {
+            log.info(&format!("User {} password has expired", user.name));
+        }
         return true;
     }
     let state = match pam_of(user) {

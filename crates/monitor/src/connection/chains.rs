@@ -155,9 +155,11 @@ impl Chains {
                 .filter_map(|list| {
                     let steps: Option<Vec<Step>> =
                         list.iter().map(|step| Step::parse(step)).collect();
-                    steps.filter(|steps| {
-                        !steps.is_empty() && steps.iter().all(|step| enabled.has(step.method))
-                    })
+                    // `none` serves no chain, as in OpenSSH, also where PermitEmptyPasswords lets it
+                    // succeed by itself.
+                    let can_succeed =
+                        |step: &Step| step.method != Method::None && enabled.has(step.method);
+                    steps.filter(|steps| !steps.is_empty() && steps.iter().all(can_succeed))
                 })
                 .collect::<Vec<_>>()
         });

@@ -128,3 +128,25 @@ fn a_method_that_is_off_never_succeeds() {
         ));
     }
 }
+
+/// As in OpenSSH: a chain with `none` keeps everybody out, whoever may log in with an empty password.
+#[test]
+fn a_chain_with_none_is_never_complete() {
+    let enabled = Enabled { none: true, ..ALL };
+    for list in ["none", "none,publickey", "publickey,none"] {
+        let mut chains = Chains::new("ada", &configured(&[list]), enabled);
+        assert!(chains.hopeless(), "{list}");
+        assert!(chains.methods().is_empty());
+        assert!(!chains.allows(Method::None) && !chains.allows(Method::Publickey));
+        assert!(matches!(
+            chains.succeed(Method::None, None, None),
+            Progress::NotAsked
+        ));
+    }
+    let mut chains = Chains::new("ada", &configured(&["none", "publickey"]), enabled);
+    assert_eq!(chains.methods(), ["publickey"]);
+    assert!(matches!(
+        chains.succeed(Method::Publickey, None, Some(b"key")),
+        Progress::Complete(_)
+    ));
+}

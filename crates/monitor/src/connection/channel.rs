@@ -1,14 +1,16 @@
 //! The monitor's end of the RPC: one request at a time, asked against the permits before its
 //! body is looked at, with a deadline.
 //!
-//! Invariants: a request that the phase does not permit ends everything ([`End::Violation`]);
-//! log lines are bounded in length and rate; nothing waits past the deadline.
+//! Invariants: a request that the phase does not permit ends everything ([`End::Violation`]), with
+//! its header, before its body is buffered; log lines are bounded in length and rate; nothing waits past the deadline.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use privsep::{Frame, FrameSplitter, Log as LogMessage, Message, Phase, ToMonitor, permitted};
+use privsep::{
+    Frame, FrameError, FrameSplitter, Log as LogMessage, Message, Phase, ToMonitor, permitted,
+};
 use zeroize::{Zeroize, Zeroizing};
 
 use sys::memory::REST;
@@ -233,9 +235,14 @@ impl<'log> Channel<'log> {
     fn read_frame(&mut self) -> Result<Option<Frame>, End> {
         let mut chunk = [0_u8; 4096];
         loop {
-            match self.splitter.next_frame() {
+            let phase = self.phase;
+            match self
+                .splitter
+                .next_permitted(|number| permitted(phase, number))
+            {
                 Ok(Some(frame)) => return Ok(Some(frame)),
                 Ok(None) => {}
+                Err(FrameError::NotPermitted(number)) => return Err(self.violation(number)),
                 Err(error) => return Err(End::Violation(error.to_string())),
             }
             match sys::io::read(&self.socket, &mut chunk[..]) {
@@ -321,6 +328,53 @@ mod tests {
             }
         }
         assert!(MESSAGES.len() > 20);
+    }
+
+    #[test]
+    fn a_request_that_is_not_permitted_is_refused_by_its_header_alone() {
+        let log = Log::to_memory(LogLevel::Debug3);
+        for phase in Phase::ALL {
+            for number in 0..=255 {
+                let (mut channel, peer) = pair(&log, phase);
+                // A mebibyte is stated, and nothing of it comes.
+                let mut header = vec![0, 0x10, 0, 0, number];
+                sys::io::write_all(&peer, &header).unwrap();
+                let got = channel.poll_frame();
+                if permitted(phase, number) {
+                    assert!(matches!(got, Ok(None)), "{phase:?} {number}");
+                } else {
+                    assert!(matches!(got, Err(End::Violation(_))), "{phase:?} {number}");
+                }
+                // The length does not come first either: the message is named.
+                header.splice(..4, [0xff; 4]);
+                let (mut channel, peer) = pair(&log, phase);
+                sys::io::write_all(&peer, &header).unwrap();
+                let Err(End::Violation(why)) = channel.poll_frame() else {
+                    panic!("{phase:?} {number}: a frame without end is waited for");
+                };
+                assert_eq!(
+                    why.contains("is not permitted in phase"),
+                    !permitted(phase, number),
+                    "{why}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_phase_is_asked_before_the_frame_that_came_with_the_one_before() {
+        let log = Log::to_memory(LogLevel::Debug3);
+        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        // Two frames in one write: the phase that the first one leads to judges the second.
+        let first = AuthNone {}.encode_frame();
+        sys::io::write_all(
+            &peer,
+            &[&first[..], &[0, 0x10, 0, 0, AuthNone::NUMBER]].concat(),
+        )
+        .unwrap();
+        channel.request().unwrap();
+        channel.set_phase(Phase::Session);
+        assert!(matches!(channel.poll_frame(), Err(End::Violation(_))));
     }
 
     #[test]

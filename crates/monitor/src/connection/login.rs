@@ -23,7 +23,7 @@ use super::groups::choose_group;
 use super::kbdint::{Dialogue, Interrupted};
 use super::pam::SayPassword;
 use super::password;
-use super::publickey::{Candidate, Lookup, SignedFor};
+use super::publickey::{Candidate, Lookup, RevokedKeys, SignedFor};
 use super::signing::{Refusal, Signer};
 use super::user::{Addresses, LoginUser, MAX_REQUESTS};
 use crate::log::Log;
@@ -41,6 +41,8 @@ pub(crate) enum NotLoggedIn {
     End(End),
     /// MaxAuthTries; the client has been told.
     TooMany,
+    /// `RefuseConnection` in a Match block that applies once the user is known.
+    Refused,
 }
 
 impl From<End> for NotLoggedIn {
@@ -77,6 +79,8 @@ pub(crate) struct Login<'c, 'n, 'l> {
     pub(crate) delay_secret: &'c [u8],
     pub(crate) log: &'l Log,
     pub(crate) user: Option<LoginUser>,
+    /// Each key that the client offers is held against the same lists.
+    pub(crate) revoked: RevokedKeys,
     /// The session process, where it need not wait for the login.
     pub(crate) ahead: Ahead<'n>,
 }
@@ -170,6 +174,14 @@ impl<'l> Login<'_, '_, 'l> {
             self.log,
             started_us,
         );
+        if user.options.refuse_connection {
+            self.log.info(&format!(
+                "administratively prohibited connection for {}",
+                user.from()
+            ));
+            self.user = Some(user);
+            return Err(NotLoggedIn::Refused);
+        }
         let policy = user.policy();
         self.user = Some(user);
         self.channel.set_phase(Phase::Authenticating);
@@ -185,7 +197,9 @@ impl<'l> Login<'_, '_, 'l> {
         if user.tries.requests > 1 {
             user.started_us = sys::time::monotonic_us();
         }
-        if user.tries.requests > MAX_REQUESTS {
+        // With MaxAuthTries 0 the first request is one too many, and a good key in it is not tried.
+        let no_tries_left = user.tries.failures >= user.options.max_auth_tries;
+        if no_tries_left || user.tries.requests > MAX_REQUESTS {
             return Err(self.too_many()?);
         }
         if matches!(request, ToMonitor::AuthNone(_)) && self.answer_probe()? {
@@ -569,6 +583,7 @@ impl<'l> Login<'_, '_, 'l> {
             account,
             valid: user.account().is_some(),
             options: &user.options,
+            revoked: &self.revoked,
             peer: &user.peer,
             address: self.addresses.remote,
             now: sys::time::realtime_seconds(),

@@ -74,6 +74,7 @@ fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
         delay_secret: &[1; 32],
         log: &log,
         user: None,
+        revoked: Default::default(),
         ahead: Ahead::never(),
     };
     let (proof, end) = match login.run() {

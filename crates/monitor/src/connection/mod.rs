@@ -224,6 +224,7 @@ fn log_in<'log>(
         delay_secret: inherited.delay_secret.expose(),
         log,
         user: None,
+        revoked: Default::default(),
         ahead,
     };
     let proof = match login.run() {
@@ -285,7 +286,7 @@ fn end_without_login(
     drop(login);
     let wait = match end {
         NotLoggedIn::TooMany | NotLoggedIn::End(End::Closed) => AUTH_EXIT_WAIT,
-        NotLoggedIn::End(_) => Duration::ZERO,
+        NotLoggedIn::End(_) | NotLoggedIn::Refused => Duration::ZERO,
     };
     if !session::has_ended(auth, wait) {
         let _ = auth.signal(Signal::KILL);
@@ -316,6 +317,7 @@ fn end_without_login(
             log.error(&format!("{from}: {error}"));
             ConnectionNews::NoAttempt
         }
+        NotLoggedIn::Refused => ConnectionNews::Refused,
         _ if crashed => ConnectionNews::Crashed,
         _ if never_began => ConnectionNews::NotServed,
         _ if attempted && unknown => ConnectionNews::InvalidUser,

@@ -350,7 +350,7 @@ impl<'c> Session<'c> {
             host_keys: self.signer.host_keys().to_vec(),
             login_messages: pam.map(|pam| pam.messages().to_owned()).unwrap_or_default(),
             pam_shows_motd: false,
-            auth_info: user.auth_info.join("\n"),
+            auth_info: auth_info_text(&user.auth_info),
             log_level: self.log.level().unwrap_or(privsep::LogLevel::Fatal),
             password_expired: expired,
         })
@@ -535,6 +535,12 @@ fn chroot_of(template: &str, account: &Account) -> Result<String, String> {
         .map_err(|error| format!("ChrootDirectory: {error}"))
 }
 
+/// The content of the file of ExposeAuthInfo: each line with its end, for `read` of a shell takes
+/// no other.
+fn auth_info_text(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
 /// As `permitopen` is written.
 fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
     let port = target
@@ -600,6 +606,19 @@ mod tests {
             account.name = name.to_owned();
             assert!(chroot_of("/srv/%u", &account).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn each_line_of_the_auth_info_has_its_end() {
+        let lines = [
+            "publickey ssh-ed25519 AAAA".to_owned(),
+            "password".to_owned(),
+        ];
+        assert_eq!(
+            auth_info_text(&lines),
+            "publickey ssh-ed25519 AAAA\npassword\n"
+        );
+        assert_eq!(auth_info_text(&[]), "");
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub(crate) struct LoginUser {
     pub(crate) pam: Option<PamLogin>,
     /// PAM or the account's dates have said no: nothing succeeds any more.
     pub(crate) denied: bool,
+    /// A password, the empty one included, was part of what let the user in.
+    pub(crate) by_password: bool,
     /// The password must be changed before anything else.
     pub(crate) password_expired: bool,
     /// Monotonic microseconds when the request came that is being answered.
@@ -158,6 +160,7 @@ impl LoginUser {
             auth_info: Vec::new(),
             pam: None,
             denied: false,
+            by_password: false,
             password_expired: false,
             started_us,
         };

@@ -19,7 +19,7 @@ mod startups;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use config::server::{ServerArguments, ServerConfig, ServerOptions};
+use config::server::{ConnectionSpec, ServerArguments, ServerConfig, ServerOptions};
 use config::{ConfigError, Severity, SystemFiles};
 use privsep::{LogLevel, Secret};
 use sys::process::SelfExe;
@@ -37,6 +37,10 @@ use sockets::Socket;
 /// Where the configuration is unless `-f` says otherwise.
 const DEFAULT_CONFIG: &str = "/etc/ssh/sshd_config";
 
+/// OpenSSH's exit status for a configuration that it refuses. Service files that were written for it
+/// (`RestartPreventExitStatus=255`) do not start the server again then.
+const STATUS_BAD_CONFIGURATION: i32 = 255;
+
 /// The program `sshd`; `arguments` without the program's name. `greet` makes what the listener says
 /// to its clients. Returns the exit status.
 #[must_use]
@@ -44,12 +48,17 @@ pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
     match run(arguments, greet) {
         Ok(status) => status,
         Err(Failure::Usage(text)) => {
+            let text = escape::escape(&text, escape::Style::Lines);
             eprint!("{text}\n{}", args::USAGE);
             1
         }
         Err(Failure::Start(text)) => {
-            eprintln!("{text}");
+            eprintln!("{}", escape::escape(&text, escape::Style::Lines));
             1
+        }
+        Err(Failure::Configuration(text)) => {
+            eprintln!("{}", escape::escape(&text, escape::Style::Lines));
+            STATUS_BAD_CONFIGURATION
         }
     }
 }
@@ -57,11 +66,23 @@ pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
 enum Failure {
     Usage(String),
     Start(String),
+    /// The configuration cannot be used: another start would end the same way.
+    Configuration(String),
 }
 
 impl From<String> for Failure {
     fn from(text: String) -> Self {
         Self::Start(text)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            // As OpenSSH: the file may be there the next time.
+            ConfigError::Unreadable { .. } => Self::Start(error.to_string()),
+            _ => Self::Configuration(error.to_string()),
+        }
     }
 }
 
@@ -114,8 +135,9 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     }
     sys::io::ensure_stdio().map_err(text_of)?;
     let source = Source::of(&args)?;
-    let config = source.load().map_err(text_of)?;
+    let config = source.load()?;
     let options = config.global();
+    sockets::check(&options).map_err(Failure::Configuration)?;
     let shape_level = launch::log_override(args.debug, args.quiet);
     let level = log::forced_level(shape_level).unwrap_or_else(|| log::level_of(options.log_level));
     match args.mode {
@@ -202,6 +224,8 @@ fn check(args: &Args, config: &ServerConfig, level: Option<LogLevel>) -> Result<
     }
     if args.mode != Mode::Test {
         let options = match &args.connection {
+            // A connection of which nothing is known meets `Match all` and nothing else.
+            None if args.mode == Mode::Dump => config.for_connection(&ConnectionSpec::default()),
             None => config.global(),
             Some(connection) => {
                 let mut connection = connection.clone();
@@ -300,6 +324,7 @@ impl Reloader<'_> {
     fn candidate(&self) -> Result<Candidate, String> {
         let config = self.source.load().map_err(|error| error.to_string())?;
         let options = config.global();
+        sockets::check(&options)?;
         let host_keys = hostkeys::load(&options, self.log)?;
         let trial = Trial::begin(&options, self.shape.confinement.as_ref());
         Ok(Candidate {

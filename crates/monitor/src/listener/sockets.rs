@@ -66,7 +66,11 @@ pub(crate) fn open(
     let mut sockets: Vec<Socket> = Vec::new();
     let mut failures = String::new();
     for listen in &options.listen_addresses {
-        for address in addresses(listen, options.address_family, log) {
+        let found = addresses(listen, options.address_family).unwrap_or_else(|failure| {
+            log.error(&failure);
+            Vec::new()
+        });
+        for address in found {
             if address.port() != 0 && sockets.iter().any(|socket| socket.address == address) {
                 continue;
             }
@@ -119,26 +123,34 @@ pub(crate) fn open(
     Ok(sockets)
 }
 
-fn addresses(listen: &ListenAddress, family: AddressFamily, log: &Log) -> Vec<SocketAddr> {
+/// Whether each ListenAddress is an address or a name that resolves.
+///
+/// # Errors
+/// OpenSSH's sentence about the first that is not: a server that listens on fewer addresses than its
+/// configuration names would be reached by nobody who was told of the others.
+pub(crate) fn check(options: &ServerOptions) -> Result<(), String> {
+    for listen in &options.listen_addresses {
+        addresses(listen, options.address_family)?;
+    }
+    Ok(())
+}
+
+fn addresses(listen: &ListenAddress, family: AddressFamily) -> Result<Vec<SocketAddr>, String> {
     let v4 = family != AddressFamily::Inet6;
     let v6 = family != AddressFamily::Inet;
     let Some(host) = &listen.host else {
         let any4 = v4.then(|| SocketAddr::from(([0, 0, 0, 0], listen.port)));
         let any6 = v6.then(|| SocketAddr::from(([0_u16; 8], listen.port)));
-        return any4.into_iter().chain(any6).collect();
+        return Ok(any4.into_iter().chain(any6).collect());
     };
     let family = match family {
         AddressFamily::Any => Family::Any,
         AddressFamily::Inet => Family::V4,
         AddressFamily::Inet6 => Family::V6,
     };
-    match resolve(host, listen.port, family, false) {
-        Ok(found) => found.addresses,
-        Err(error) => {
-            log.error(&format!("bad addr or host: {host} ({error})"));
-            Vec::new()
-        }
-    }
+    resolve(host, listen.port, family, false)
+        .map(|found| found.addresses)
+        .map_err(|error| format!("bad addr or host: {host} ({error})"))
 }
 
 #[cfg(test)]
@@ -155,7 +167,6 @@ mod tests {
         any_port.listen_addresses = vec![ListenAddress {
             host: Some("127.0.0.1".into()),
             port: 0,
-            rdomain: None,
         }];
         let first = open(&any_port, &mut Vec::new(), &log).unwrap();
         let port = first[0].address.port();

@@ -51,7 +51,7 @@ impl Globals {
         };
         let mut buf = transport.take_buffer(fields.len() + 64);
         buf.extend(&message.encode());
-        transport.send(buf, false)
+        transport.send(buf)
     }
 
     /// Asks for any sign of life.
@@ -169,13 +169,16 @@ impl Globals {
             }
             (names::GLOBAL_NO_MORE_SESSIONS, Role::Server) => {
                 transport.events.push_back(Event::NoMoreSessions);
+                if request.want_reply {
+                    return transport.send_message(&RequestSuccess { fields: Rest(&[]) });
+                }
             }
             (names::GLOBAL_KEEPALIVE, _) => {}
             _ => transport.events.push_back(Event::GlobalRequestRefused(
                 String::from_utf8_lossy(request.name).into_owned(),
             )),
         }
-        // A refusal is as good a sign of life as any; nothing here needs a success.
+        // A refusal is as good a sign of life as any; nothing else here needs a success.
         if request.want_reply {
             transport.send_message(&RequestFailure {})
         } else {

@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
+use compress::Origin;
 use packet::PacketBuf;
 use wire::Rest;
 use wire::message::{
@@ -62,6 +63,10 @@ enum State {
 struct Channel {
     state: State,
     remote: u32,
+    /// The number of the channel among all that the connection has had. Unlike the channel's
+    /// number on the wire it is never used again, so that compression does not take two channels
+    /// for one.
+    serial: u64,
     receive: ReceiveWindow,
     send: SendWindow,
     sending: Half,
@@ -77,6 +82,8 @@ struct Channel {
 /// All channels of a connection.
 pub(crate) struct Channels {
     slots: Vec<Option<Channel>>,
+    /// The serial number of the channel that came last.
+    last_serial: u64,
     refused: VecDeque<u32>,
     memory: Memory,
     path: Path,
@@ -88,6 +95,7 @@ impl Channel {
         Self {
             state,
             remote,
+            serial: 0,
             receive,
             send,
             sending: Half::Open,
@@ -117,6 +125,7 @@ impl Channels {
     pub(crate) fn new(window_memory_bytes: u64) -> Self {
         Self {
             slots: Vec::new(),
+            last_serial: 0,
             refused: VecDeque::new(),
             memory: Memory::new(window_memory_bytes),
             path: Path::default(),
@@ -170,7 +179,9 @@ impl Channels {
         }
     }
 
-    fn insert(&mut self, channel: Channel) -> Result<ChannelId, Error> {
+    fn insert(&mut self, mut channel: Channel) -> Result<ChannelId, Error> {
+        self.last_serial += 1;
+        channel.serial = self.last_serial;
         let free = self
             .slots
             .iter()
@@ -468,6 +479,7 @@ impl Channels {
         }
         channel.send.charge(buf.len())?;
         let len = u32::try_from(buf.len()).map_err(|_| Error::Misuse("data too long"))?;
+        let origin = Origin::Channel(channel.serial);
         let [r0, r1, r2, r3] = channel.remote.to_be_bytes();
         let [l0, l1, l2, l3] = len.to_be_bytes();
         match stream {
@@ -477,7 +489,7 @@ impl Channels {
                 buf.prepend(&[95, r0, r1, r2, r3, c0, c1, c2, c3, l0, l1, l2, l3]);
             }
         }
-        transport.send(buf, true)
+        transport.send_data(buf, origin)
     }
 
     /// No more data from us.

@@ -108,7 +108,7 @@ impl Transport {
         };
         let mut buf = self.take_buffer(256);
         buf.extend(&message.encode());
-        self.send(buf, false)
+        self.send(buf)
     }
 }
 

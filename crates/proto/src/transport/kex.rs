@@ -193,7 +193,7 @@ impl Transport {
             guess,
             since: self.now,
         };
-        self.send(buf, false)?;
+        self.send(buf)?;
         match guessed {
             Some((family, public)) => self.send_client_init(family, &public),
             None => Ok(()),

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use compress::Compressor;
+use compress::{Compressor, Origin};
 use packet::{BufPool, OpenJob, OpenedPacket, PacketBuf, SealJob, SealKeys, Sequencer, Splitter};
 use wire::Reader;
 use wire::message::{self, Encode};
@@ -85,7 +85,7 @@ pub enum Output {
 struct Queued {
     item: Item,
     bytes: usize,
-    bulk: bool,
+    origin: Origin,
     /// Client: the packet goes ahead of the server's answers.
     ahead: Option<Ahead>,
 }
@@ -93,7 +93,7 @@ struct Queued {
 /// What waits for the end of a key exchange.
 struct Held {
     buf: PacketBuf,
-    bulk: bool,
+    origin: Origin,
     ahead: Option<Ahead>,
 }
 
@@ -187,6 +187,16 @@ fn goodbye(payload: &[u8]) -> Result<Error, wire::DecodeError> {
         reason,
         description: String::from_utf8_lossy(description).into_owned(),
     })
+}
+
+/// Of a payload that is no channel's data, as compression sees it: a message that begins a channel
+/// precedes the first data of that channel.
+fn origin(buf: &PacketBuf) -> Origin {
+    match buf.payload().first() {
+        Some(90 | 91) => Origin::Opening,
+        Some(192 | 193) => Origin::Ping,
+        _ => Origin::Other,
+    }
 }
 
 /// A message for the layer above.
@@ -294,7 +304,7 @@ impl Transport {
         self.output.push_back(Queued {
             item: Item::Ready(Output::Raw(line)),
             bytes,
-            bulk: false,
+            origin: Origin::Other,
             ahead: None,
         });
         self.start_exchange()
@@ -453,7 +463,7 @@ impl Transport {
     pub(crate) fn send_message(&mut self, message: &impl Encode) -> Result<(), Error> {
         let mut buf = self.pool.take(128);
         buf.extend(&message.encode());
-        self.send(buf, false)
+        self.send(buf)
     }
 
     /// Client: the same for a message that goes ahead of the server's answers.
@@ -464,24 +474,32 @@ impl Transport {
     ) -> Result<(), Error> {
         let mut buf = self.pool.take(128);
         buf.extend(&message.encode());
-        self.send_noted(buf, false, Some(kind))
+        let origin = origin(&buf);
+        self.send_noted(buf, origin, Some(kind))
     }
 
-    /// Sends a payload; `bulk` marks channel data, which waits for its window instead of being
-    /// counted against the peer.
-    pub(crate) fn send(&mut self, buf: PacketBuf, bulk: bool) -> Result<(), Error> {
-        self.send_noted(buf, bulk, None)
+    /// Sends a payload that is no channel's data.
+    pub(crate) fn send(&mut self, buf: PacketBuf) -> Result<(), Error> {
+        let origin = origin(&buf);
+        self.send_noted(buf, origin, None)
+    }
+
+    /// Sends data of the channel `origin`, which wait for their window instead of being counted
+    /// against the peer.
+    pub(crate) fn send_data(&mut self, buf: PacketBuf, origin: Origin) -> Result<(), Error> {
+        self.send_noted(buf, origin, None)
     }
 
     /// Client: sends a payload of which the server may say that it did not understand it.
     pub(crate) fn send_ahead(&mut self, buf: PacketBuf, kind: Ahead) -> Result<(), Error> {
-        self.send_noted(buf, false, Some(kind))
+        let origin = origin(&buf);
+        self.send_noted(buf, origin, Some(kind))
     }
 
     fn send_noted(
         &mut self,
         buf: PacketBuf,
-        bulk: bool,
+        origin: Origin,
         ahead: Option<Ahead>,
     ) -> Result<(), Error> {
         if self.closed {
@@ -491,7 +509,7 @@ impl Transport {
         let transport_message = number <= 4 || (20..=49).contains(&number);
         if self.kex.holds_output() && !transport_message {
             // Who sends channel data asks `takes_bulk` before.
-            if bulk {
+            if origin.is_data() {
                 self.held_bulk_bytes += buf.len();
             } else {
                 self.held_bytes += buf.len();
@@ -501,10 +519,10 @@ impl Transport {
                     "too much to answer during a key exchange",
                 ));
             }
-            self.held.push_back(Held { buf, bulk, ahead });
+            self.held.push_back(Held { buf, origin, ahead });
             return Ok(());
         }
-        self.enqueue(buf, bulk, ahead)?;
+        self.enqueue(buf, origin, ahead)?;
         self.check_rekey()
     }
 
@@ -513,7 +531,7 @@ impl Transport {
     fn enqueue(
         &mut self,
         buf: PacketBuf,
-        bulk: bool,
+        origin: Origin,
         mut ahead: Option<Ahead>,
     ) -> Result<(), Error> {
         let bytes = buf.len();
@@ -525,13 +543,13 @@ impl Transport {
             Item::Plain(buf)
         };
         self.output_bytes += bytes;
-        if !bulk {
+        if !origin.is_data() {
             self.answer_bytes += bytes;
         }
         self.output.push_back(Queued {
             item,
             bytes,
-            bulk,
+            origin,
             ahead,
         });
         Ok(())
@@ -572,7 +590,7 @@ impl Transport {
                     restart: Some(method),
                 },
                 bytes: 0,
-                bulk: false,
+                origin: Origin::Other,
                 ahead: None,
             });
         }
@@ -588,12 +606,22 @@ impl Transport {
         if !self.compressing {
             return None;
         }
-        outbox::begin_run(
+        let job = outbox::begin_run(
             &mut self.output,
             &mut self.out_stream,
             most_payloads,
             least_bytes,
-        )
+        );
+        job.unwrap_or_else(|error| {
+            self.fail(error);
+            None
+        })
+    }
+
+    /// Nothing that is still queued could be read by the peer.
+    fn fail(&mut self, error: Error) {
+        self.output.clear();
+        self.failure = Some(error);
     }
 
     /// Takes a job's result, in the order of the jobs.
@@ -633,12 +661,17 @@ impl Transport {
     }
 
     /// Gives a number to what has none yet.
-    fn make_ready(&mut self, item: Item, ahead: Option<Ahead>) -> Result<Option<Output>, Error> {
+    fn make_ready(
+        &mut self,
+        item: Item,
+        origin: Origin,
+        ahead: Option<Ahead>,
+    ) -> Result<Option<Output>, Error> {
         match item {
             Item::Ready(output) => Ok(Some(output)),
             Item::Plain(buf) => self.stamp(buf, ahead).map(Some),
             Item::ToCompress(mut buf) => {
-                outbox::compress(&mut self.out_stream, &mut buf)?;
+                outbox::compress(&mut self.out_stream, origin, &mut buf)?;
                 self.stamp(buf, ahead).map(Some)
             }
             Item::Keys {
@@ -661,7 +694,7 @@ impl Transport {
         self.held_bytes = 0;
         self.held_bulk_bytes = 0;
         for held in core::mem::take(&mut self.held) {
-            self.enqueue(held.buf, held.bulk, held.ahead)?;
+            self.enqueue(held.buf, held.origin, held.ahead)?;
         }
         Ok(())
     }
@@ -674,16 +707,14 @@ impl Transport {
             let next = self.output.pop_front()?;
             self.kex.progressed(self.now);
             self.output_bytes = self.output_bytes.saturating_sub(next.bytes);
-            if !next.bulk {
+            if !next.origin.is_data() {
                 self.answer_bytes = self.answer_bytes.saturating_sub(next.bytes);
             }
-            match self.make_ready(next.item, next.ahead) {
+            match self.make_ready(next.item, next.origin, next.ahead) {
                 Ok(None) => {}
                 Ok(output) => return output,
                 Err(error) => {
-                    // Nothing behind it could be read by the peer.
-                    self.output.clear();
-                    self.failure = Some(error);
+                    self.fail(error);
                     return None;
                 }
             }

@@ -5,13 +5,16 @@
 //! length is known only when its payload has been compressed, in place when it is its turn, or
 //! before that as part of a run that anybody may compress ([`CompressJob`]). Keys change between
 //! two packets, so a change of keys stands in the queue like a packet, and nothing is drained.
+//!
+//! Each payload is queued with its origin, and is matched against earlier payloads of the same
+//! channel alone. A run holds one channel's data.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use compress::provider::MAX_RUN_PAYLOADS;
-use compress::{Compressor, Encoded, RunDone, RunJob};
+use compress::{Compressor, Encoded, Origin, RunDone, RunJob};
 use packet::{PacketBuf, SealKeys, Sequencer};
 
 use super::streams::OutStream;
@@ -108,10 +111,14 @@ fn put(buf: &mut PacketBuf, encoded: Encoded<'_>) {
 }
 
 /// Compresses the payload of `buf` in place.
-pub(super) fn compress(stream: &mut OutStream, buf: &mut PacketBuf) -> Result<(), Error> {
+pub(super) fn compress(
+    stream: &mut OutStream,
+    origin: Origin,
+    buf: &mut PacketBuf,
+) -> Result<(), Error> {
     let mut out = Vec::with_capacity(buf.len() + 64);
     let form = stream
-        .compress_around(buf.payload(), &mut out)
+        .compress_around(origin, buf.payload(), &mut out)
         .map_err(|_| Error::Bug("compressor failed"))?;
     put(buf, form.encoded(&out));
     Ok(())
@@ -124,48 +131,125 @@ pub(super) fn stamp(sequencer: &mut Sequencer, buf: PacketBuf) -> Result<Output,
         .map_err(|_| Error::Bug("sequence numbers exhausted"))
 }
 
-/// Takes payloads from the queue for a run, if at least `least_bytes` wait for it.
+/// A run of less is not worth a thread where other payloads keep it from growing, bytes.
+const LEAST_CUT_RUN_BYTES: usize = 8 * 1024;
+
+/// Takes one channel's payloads from the queue for a run, if at least `least_bytes` wait for it.
+/// What would keep later payloads from being taken is compressed in place, as it is little: all
+/// that is no channel's data, and short runs that end where another origin begins.
 pub(super) fn begin_run(
     queue: &mut VecDeque<Queued>,
     stream: &mut OutStream,
     most_payloads: usize,
     least_bytes: usize,
-) -> Option<CompressJob> {
-    let first = queue
-        .iter()
-        .position(|queued| matches!(queued.item, Item::ToCompress(_)))?;
+) -> Result<Option<CompressJob>, Error> {
     let most = most_payloads.clamp(1, MAX_RUN_PAYLOADS);
-    let run = queue
-        .iter()
-        .skip(first)
-        .take_while(|queued| matches!(queued.item, Item::ToCompress(_)));
-    let (mut count, mut bytes) = (0, 0_usize);
-    for queued in run.take(most) {
-        count += 1;
-        bytes = bytes.saturating_add(queued.bytes);
+    let mut from = 0;
+    while let Some(first) = next_to_compress(queue, from) {
+        if method_at(queue, stream, first) != Compression::ZlibOpenssh {
+            return Ok(None);
+        }
+        let origin = queue
+            .get(first)
+            .map_or(Origin::Other, |queued| queued.origin);
+        let group = Group::at(queue, first, origin, most);
+        match origin {
+            Origin::Channel(channel)
+                if group.bytes >= least_bytes
+                    || (group.is_cut && group.bytes >= LEAST_CUT_RUN_BYTES.min(least_bytes)) =>
+            {
+                begin_streams(queue, stream, first);
+                return Ok(take_run(queue, stream, first, group.count, channel));
+            }
+            Origin::Channel(_) if !group.is_cut => return Ok(None),
+            _ => {}
+        }
+        if queue
+            .iter()
+            .skip(first + group.count)
+            .all(|queued| !queued.origin.is_data())
+        {
+            // Nothing stands behind it that a run could be made of.
+            return Ok(None);
+        }
+        begin_streams(queue, stream, first);
+        for queued in queue.iter_mut().skip(first).take(group.count) {
+            if let Item::ToCompress(mut buf) = core::mem::replace(&mut queued.item, Item::InJob) {
+                compress(stream, origin, &mut buf)?;
+                queued.item = Item::Plain(buf);
+            }
+        }
+        from = first + group.count;
     }
-    if bytes < least_bytes {
-        return None;
-    }
-    let before = queue.iter().take(first).rev();
-    let method = before
-        .filter_map(|queued| match &queued.item {
-            Item::Keys { restart, .. } => *restart,
-            _ => None,
-        })
-        .next()
-        .unwrap_or_else(|| stream.method());
-    if method != Compression::ZlibOpenssh {
-        return None;
-    }
-    // The keys before it may not be due yet; the stream before it has ended all the same.
-    for queued in queue.iter_mut().take(first) {
+    Ok(None)
+}
+
+fn next_to_compress(queue: &VecDeque<Queued>, from: usize) -> Option<usize> {
+    let places = queue.iter().enumerate().skip(from);
+    let mut waiting = places.filter(|(_, queued)| matches!(queued.item, Item::ToCompress(_)));
+    waiting.next().map(|(place, _)| place)
+}
+
+/// The method of the payload at `place`.
+fn method_at(queue: &VecDeque<Queued>, stream: &OutStream, place: usize) -> Compression {
+    let before = queue.iter().take(place).rev();
+    let mut restarts = before.filter_map(|queued| match &queued.item {
+        Item::Keys { restart, .. } => *restart,
+        _ => None,
+    });
+    restarts.next().unwrap_or_else(|| stream.method())
+}
+
+/// Begins the streams of all keys before `place`. They may not be due yet; the stream before them
+/// has ended all the same.
+fn begin_streams(queue: &mut VecDeque<Queued>, stream: &mut OutStream, place: usize) {
+    for queued in queue.iter_mut().take(place) {
         if let Item::Keys { restart, .. } = &mut queued.item
             && let Some(method) = restart.take()
         {
             stream.begin(method);
         }
     }
+}
+
+/// Payloads of one origin that stand one after another and wait to be compressed.
+struct Group {
+    count: usize,
+    bytes: usize,
+    /// A payload of another origin ends it.
+    is_cut: bool,
+}
+
+impl Group {
+    /// At most `most` payloads from `first` on.
+    fn at(queue: &VecDeque<Queued>, first: usize, origin: Origin, most: usize) -> Self {
+        let mut group = Self {
+            count: 0,
+            bytes: 0,
+            is_cut: false,
+        };
+        for queued in queue.iter().skip(first) {
+            if !matches!(queued.item, Item::ToCompress(_)) || group.count == most {
+                break;
+            }
+            if queued.origin != origin {
+                group.is_cut = true;
+                break;
+            }
+            group.count += 1;
+            group.bytes = group.bytes.saturating_add(queued.bytes);
+        }
+        group
+    }
+}
+
+fn take_run(
+    queue: &mut VecDeque<Queued>,
+    stream: &mut OutStream,
+    first: usize,
+    count: usize,
+    channel: u64,
+) -> Option<CompressJob> {
     let compressor = stream.zlib()?;
     let mut bufs = Vec::with_capacity(count);
     for queued in queue.iter_mut().skip(first).take(count) {
@@ -173,7 +257,7 @@ pub(super) fn begin_run(
             bufs.push(buf);
         }
     }
-    let run = compressor.begin_run(bufs.iter().map(PacketBuf::payload));
+    let run = compressor.begin_run(channel, bufs.iter().map(PacketBuf::payload));
     Some(CompressJob { run, bufs })
 }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use compress::{
-    Compressor, Decompressor, DeflateError, Form, InflateError, Report, Settings, Totals,
+    Compressor, Decompressor, DeflateError, Form, InflateError, Origin, Report, Settings, Totals,
     ZstdCompressor, ZstdDecompressor,
 };
 
@@ -57,12 +57,13 @@ impl OutStream {
     /// Appends what stands for `payload`, or what comes before it, to `out`.
     pub(super) fn compress_around(
         &mut self,
+        origin: Origin,
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Form, DeflateError> {
         match (self.method, &mut self.zlib, &mut self.zstd) {
-            (Compression::ZlibOpenssh, Some(zlib), _) => zlib.compress_around(payload, out),
-            (Compression::Zstd, _, Some(zstd)) => zstd.compress_around(payload, out),
+            (Compression::ZlibOpenssh, Some(zlib), _) => zlib.compress_around(origin, payload, out),
+            (Compression::Zstd, _, Some(zstd)) => zstd.compress_around(origin, payload, out),
             _ => Err(DeflateError),
         }
     }

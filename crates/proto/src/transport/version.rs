@@ -4,7 +4,6 @@
 //! [`MAX_LINES_BEFORE`] other lines first. A version line is at most 255 bytes with CR LF.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use bytes::BytesMut;
 
@@ -152,18 +151,7 @@ fn check(line: &[u8]) -> Result<String, Error> {
 
 /// At most 255 characters that a terminal cannot be hurt by.
 fn printable(bytes: &[u8]) -> String {
-    let shown: Vec<u8> = bytes
-        .iter()
-        .take(255)
-        .map(|byte| {
-            if (0x20..=0x7e).contains(byte) {
-                *byte
-            } else {
-                b'.'
-            }
-        })
-        .collect();
-    String::from_utf8(shown).unwrap_or_default()
+    escape::escape_at_most(bytes, escape::Style::Ascii, 255)
 }
 
 #[cfg(test)]

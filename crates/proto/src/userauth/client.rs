@@ -261,7 +261,7 @@ impl ClientAuth {
         buf.extend(&payload);
         buf.conceal_length(SECRET_STEP_BYTES);
         payload.zeroize();
-        transport.send(buf, false)
+        transport.send(buf)
     }
 
     /// A signed request is the last that is open: what is sent behind it may find us logged in.

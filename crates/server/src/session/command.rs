@@ -1,11 +1,15 @@
-//! What a `shell`, `exec` or `subsystem` request (RFC 4254 §6.5) comes to: always the user's
-//! login shell, given the command as one string, unless the plain shell is asked for.
+//! What a `shell`, `exec` or `subsystem` request (RFC 4254 §6.5) comes to: the user's login
+//! shell, given the command as one string, unless the plain shell is asked for; or this process's
+//! own server of files.
+//!
+//! Invariant: a forced command, the empty one included, never becomes a login shell, and
+//! `internal-sftp` as a forced command serves the `subsystem` request alone.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use config::server::Subsystem;
+use config::server::{Subsystem, is_internal_sftp};
 
 /// What the client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,12 +45,24 @@ pub(super) enum Plan {
     /// A program runs.
     Run(Launch),
     /// This process serves files.
-    InternalSftp {
-        /// Behind the name.
-        arguments: Vec<String>,
-        /// Nothing else can be asked for on this connection.
-        is_forced: bool,
+    InternalSftp(Files),
+    /// `internal-sftp` is forced and the client asked for a shell or a command: it is told that
+    /// only SFTP is served here (session.c of OpenSSH does the same).
+    OnlySftp {
+        /// Command of the client.
+        original_command: Option<Vec<u8>>,
     },
+}
+
+/// `internal-sftp` with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Files {
+    /// The words after `internal-sftp`.
+    pub arguments: Vec<String>,
+    /// The command is forced: nothing else can be asked for on this connection.
+    pub is_forced: bool,
+    /// Command of the configured subsystem, when `internal-sftp` is forced in its place.
+    pub original_command: Option<Vec<u8>>,
 }
 
 /// Why nothing can be run.
@@ -92,23 +108,28 @@ pub(super) fn plan(
     if asked.as_ref().is_some_and(|command| command.contains(&0)) {
         return Err(Refusal::NulByte);
     }
+    let is_forced = forced.is_some();
     let (command, original_command) = match forced {
+        // Also when it is empty: `sh -c ""` does nothing and is no login shell.
         Some(forced) => (Some(forced.as_bytes().to_vec()), asked),
-        None => (asked, None),
+        // A client that asks for the empty command asks for a login shell.
+        None => (asked.filter(|command| !command.is_empty()), None),
     };
-    // An explicit empty command is a login shell to OpenSSH as well.
-    let command = command.filter(|command| !command.is_empty());
     // A program of that name that the user asks for is the user's.
     let internal = command
         .as_deref()
-        .filter(|command| is_internal_sftp(command) && (is_subsystem || forced.is_some()));
+        .filter(|command| is_internal_sftp(command) && (is_subsystem || is_forced));
     if let Some(command) = internal {
-        let mut words = super::sftp::words(&String::from_utf8_lossy(command));
-        words.remove(0);
-        return Ok(Plan::InternalSftp {
-            arguments: words,
-            is_forced: forced.is_some(),
-        });
+        if !is_subsystem {
+            return Ok(Plan::OnlySftp { original_command });
+        }
+        let mut arguments = super::sftp::words(&String::from_utf8_lossy(command));
+        arguments.remove(0);
+        return Ok(Plan::InternalSftp(Files {
+            arguments,
+            is_forced,
+            original_command,
+        }));
     }
     let name = base_name(shell);
     let argv = match &command {
@@ -125,7 +146,7 @@ pub(super) fn plan(
         original_command,
         is_login_shell: command.is_none(),
         is_subsystem,
-        is_forced: forced.is_some(),
+        is_forced,
     }))
 }
 
@@ -139,10 +160,6 @@ pub(super) fn change_password() -> Plan {
         is_subsystem: false,
         is_forced: true,
     })
-}
-
-fn is_internal_sftp(command: &[u8]) -> bool {
-    command.split(u8::is_ascii_whitespace).next() == Some(b"internal-sftp")
 }
 
 fn base_name(path: &str) -> Vec<u8> {
@@ -216,6 +233,45 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_forced_command_is_no_login_shell() {
+        for wanted in [
+            Wanted::Shell,
+            Wanted::Exec(b"id".to_vec()),
+            Wanted::Exec(Vec::new()),
+            Wanted::Subsystem(b"sftp".to_vec()),
+            Wanted::Subsystem(b"own".to_vec()),
+        ] {
+            let launch = run(plan(&wanted, "/bin/bash", Some(""), &subsystems()));
+            assert_eq!(argv(&launch), ["bash", "-c", ""], "{wanted:?}");
+            assert!(launch.is_forced && !launch.is_login_shell, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn forced_internal_sftp_serves_the_subsystem_request_alone() {
+        for (wanted, original) in [
+            (Wanted::Shell, None),
+            (Wanted::Exec(Vec::new()), Some("")),
+            (
+                Wanted::Exec(b"internal-sftp".to_vec()),
+                Some("internal-sftp"),
+            ),
+            (
+                Wanted::Exec(b"/usr/lib/openssh/sftp-server".to_vec()),
+                Some("/usr/lib/openssh/sftp-server"),
+            ),
+        ] {
+            assert_eq!(
+                plan(&wanted, "/bin/sh", Some("internal-sftp -R"), &subsystems()),
+                Ok(Plan::OnlySftp {
+                    original_command: original.map(|command| command.as_bytes().to_vec())
+                }),
+                "{wanted:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_cannot_be_run_is_refused() {
         let plan = |wanted: Wanted, forced| plan(&wanted, "/bin/sh", forced, &subsystems());
         assert_eq!(
@@ -231,19 +287,28 @@ mod tests {
     #[test]
     fn internal_sftp_is_this_process_unless_a_user_asks_for_it_as_a_command() {
         let plan = |wanted: Wanted, forced| plan(&wanted, "/bin/sh", forced, &subsystems());
-        let internal = |arguments: &[&str], is_forced| {
+        let internal = |arguments: &[&str], original: Option<&str>| {
             let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-            Ok(Plan::InternalSftp {
+            Ok(Plan::InternalSftp(Files {
                 arguments,
-                is_forced,
-            })
+                is_forced: original.is_some(),
+                original_command: original.map(|command| command.as_bytes().to_vec()),
+            }))
         };
         let subsystem = Wanted::Subsystem(b"own".to_vec());
-        assert_eq!(plan(subsystem.clone(), None), internal(&[], false));
-        assert_eq!(
-            plan(Wanted::Shell, Some("internal-sftp -R -d \"/a b\"")),
-            internal(&["-R", "-d", "/a b"], true)
-        );
+        assert_eq!(plan(subsystem.clone(), None), internal(&[], None));
+        for (name, original) in [
+            ("own", "internal-sftp"),
+            ("sftp", "/usr/lib/openssh/sftp-server -l INFO"),
+        ] {
+            assert_eq!(
+                plan(
+                    Wanted::Subsystem(name.into()),
+                    Some("internal-sftp -R -d \"/a b\"")
+                ),
+                internal(&["-R", "-d", "/a b"], Some(original))
+            );
+        }
         let asked = run(plan(Wanted::Exec(b"internal-sftp".to_vec()), None));
         assert_eq!(argv(&asked), ["sh", "-c", "internal-sftp"]);
         let other = run(plan(subsystem, Some("internal-sftpd")));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use config::pattern::{Case, ListMatch, match_list};
+use config::pattern::matches;
 use config::server::{ServerOptions, UserEnvironment};
 use privsep::SessionGrant;
 
@@ -43,9 +43,8 @@ impl Environment {
         let Ok(text) = std::str::from_utf8(name) else {
             return false;
         };
-        let wanted = patterns
-            .iter()
-            .any(|list| match_list(text, list, Case::Sensitive) == ListMatch::Yes);
+        // Each entry is one plain pattern, as sshd has it: a comma or `!` in it is a letter.
+        let wanted = patterns.iter().any(|pattern| matches(text, pattern));
         if !wanted
             || self.0.len() >= MAX_CLIENT_VARIABLES
             || name.len() + value.len() > MAX_VARIABLE_BYTES

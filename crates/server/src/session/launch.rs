@@ -1,9 +1,11 @@
-//! Starting what a user asked for: the login shell, and before it ~/.ssh/rc.
+//! Starting what a user asked for: the login shell, and before it the rc file (sshd(8), SSHRC).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use config::server::ServerOptions;
+use privsep::SessionGrant;
 use sys::process::{Child, Command, SpawnError};
 
 use super::command::Launch;
@@ -31,12 +33,36 @@ pub(super) fn command(
     spawn(command, environment, home, end)
 }
 
-/// The rc file that runs before a command, if there is one (sshd(8), SSHRC).
-pub(super) fn rc_file(home: &str, user_rc_permitted: bool) -> Option<RcFile> {
-    if user_rc_permitted && Path::new(home).join(".ssh/rc").exists() {
+/// The rc file that runs before a command, a subsystem or internal-sftp, if there is one.
+///
+/// The user's own never runs before a subsystem, under ForceCommand of sshd_config, or where
+/// PermitUserRC or the key forbids it: who may write files in the home could run anything by it.
+/// Under a `command=` of the key it runs, unless the key has `no-user-rc` or `restrict`: both
+/// as in OpenSSH (do_rc_files of session.c). The system's runs in every case.
+pub(super) fn rc_file(
+    grant: &SessionGrant,
+    options: &ServerOptions,
+    is_subsystem: bool,
+) -> Option<RcFile> {
+    let user_rc_permitted = !is_subsystem
+        && options.force_command.is_none()
+        && options.permit_user_rc
+        && !grant.restrictions.no_user_rc;
+    if user_rc_permitted && Path::new(&grant.home).join(".ssh/rc").exists() {
         return Some(RcFile::User);
     }
     Path::new(SYSTEM_RC).exists().then_some(RcFile::System)
+}
+
+/// Why a command cannot begin in this home directory, in the system's words.
+pub(super) fn unusable_home(home: &str) -> Option<String> {
+    // Asking for what is inside asks for the permission that entering needs.
+    let error = std::fs::metadata(Path::new(home).join(".")).err()?;
+    let text = error.to_string();
+    Some(match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    })
 }
 
 /// Which rc file.

@@ -38,8 +38,9 @@ fn entry_matches(entry: &str, host: &str, port: u16) -> bool {
         .and_then(|rest| rest.strip_suffix(']'));
     let entry_host = bracketed.unwrap_or(entry_host);
     let port_fits = entry_port == "*" || entry_port.parse() == Ok(port);
-    // Hosts are compared as text: a name and its address are two entries (sshd_config(5)).
-    let host_fits = entry_host == "*" || entry_host.eq_ignore_ascii_case(host);
+    // Hosts are compared as text, letter by letter as in OpenSSH: a name and its address are two
+    // entries (sshd_config(5)), and so are a name and the same in capitals.
+    let host_fits = entry_host == "*" || entry_host == host;
     port_fits && host_fits
 }
 
@@ -58,7 +59,7 @@ mod tests {
         assert!(!listed(&list(&["none"]), "db", 5432));
         let some = list(&["db:5432", "[::1]:80", "*:22", "web:*"]);
         assert!(listed(&some, "db", 5432));
-        assert!(listed(&some, "DB", 5432));
+        assert!(!listed(&some, "DB", 5432));
         assert!(listed(&some, "::1", 80));
         assert!(listed(&some, "anything", 22));
         assert!(listed(&some, "web", 1));

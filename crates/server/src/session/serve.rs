@@ -152,6 +152,12 @@ impl<'a> Serve<'a> {
                 ));
                 Ok(())
             }
+            Notice::AcceleratorDismissed(name) => {
+                self.context.log.debug(&format!(
+                    "compression: a second channel has data: internal engine instead of {name}, which may not keep channels apart"
+                ));
+                Ok(())
+            }
             Notice::PeerClosed => Err(SessionError::PeerClosed),
         }
     }
@@ -489,7 +495,9 @@ impl<'a> Serve<'a> {
                 Some((key.index, key.algorithms.first()?.clone()))
             })
             .collect();
-        let signatures = match wanted.filter(|wanted| !wanted.is_empty()) {
+        let signatures = match wanted {
+            // No keys, no proofs: a success without content, as OpenSSH answers.
+            Some(keys) if keys.is_empty() => Vec::new(),
             Some(keys) => {
                 self.context
                     .rpc
@@ -499,7 +507,7 @@ impl<'a> Serve<'a> {
             None => Vec::new(),
         };
         // Too many requests, or a key that is not ours: refused as a whole.
-        let whole = signatures.len() == keys.len() && !keys.is_empty();
+        let whole = signatures.len() == keys.len();
         self.driver
             .connection()
             .provide_host_key_proofs(whole.then_some(&signatures[..]))?;

@@ -88,6 +88,9 @@ pub(super) fn begin(
             }
         }
     }
+    if let Some(gap) = options.sftp_root_gap(grant.forced_command.as_deref()) {
+        log.info(&format!("user {}: {gap}", grant.user));
+    }
     let auth_info = auth_info(&grant, &options, log);
     let context = Box::new(Context {
         rpc,

@@ -27,6 +27,16 @@ impl CommandEnd {
         })
     }
 
+    /// No input, and output that nobody reads.
+    pub(super) fn of_nobody() -> io::Result<Self> {
+        Ok(Self {
+            stdin: sys::io::null()?,
+            stdout: sys::io::null()?,
+            stderr: sys::io::null()?,
+            is_terminal: false,
+        })
+    }
+
     /// Output to the same places, input from nowhere: for what runs before the command.
     pub(super) fn without_input(&self) -> io::Result<Self> {
         Ok(Self {

@@ -382,6 +382,30 @@ fn sign(index: u32, hash: &[u8]) -> Signature {
     }
 }
 
+/// What a session of this policy is granted, as another user where `user` names one.
+pub fn grant_for(policy: Policy, user: Option<u32>) -> SessionGrant {
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+    let connection = Connection {
+        policy,
+        peer: nowhere,
+        address: nowhere,
+        records: Arc::default(),
+        slot: 0,
+    };
+    let mut grant = connection.grant(&connection.options(), vec![0; 32], "SSH-2.0-x".into());
+    if let Some(uid) = user {
+        grant.change_user = true;
+        (grant.uid, grant.gid, grant.groups) = (uid, uid, vec![uid]);
+    }
+    grant
+}
+
+/// A role on this connection, with its socket to the monitor.
+pub fn start_role(role: &str, network: &OwnedFd) -> (sys::process::Child, OwnedFd) {
+    let (rpc, theirs) = sys::socket::stream_pair().expect("a pair");
+    (spawn(role, network, theirs, None), rpc)
+}
+
 fn spawn(
     role: &str,
     network: &OwnedFd,
@@ -418,7 +442,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn send<M: Message>(rpc: &OwnedFd, message: &M) {
+pub fn send<M: Message>(rpc: &OwnedFd, message: &M) {
     // The other side may be gone: then its end is what the test looks at.
     let _ = sys::io::write_all(rpc, &message.encode_frame());
 }

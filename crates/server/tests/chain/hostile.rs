@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Test;
-use crate::fake_monitor::{Policy, Server};
+use crate::fake_monitor::{Policy, Server, grant_for, send, start_role};
 use crate::peer::{Marker, Place, text};
 
 pub const TESTS: &[Test] = &[
@@ -34,6 +34,10 @@ pub const TESTS: &[Test] = &[
     (
         "a_session_process_cannot_be_traced",
         a_session_process_cannot_be_traced,
+    ),
+    (
+        "nothing_reads_the_connection_before_the_process_is_the_user",
+        nothing_reads_the_connection_early,
     ),
     (
         "users_text_cannot_forge_log_lines",
@@ -339,4 +343,42 @@ fn users_text_cannot_forge_log_lines() {
         assert!(!line.chars().any(char::is_control), "{line:?}");
     }
     assert!(!record.log.is_empty());
+}
+
+/// The user id with which the process acts, while it lives.
+fn acting_uid(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("Uid:"))?;
+    line.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+fn nothing_reads_the_connection_early() {
+    const NOBODY: u32 = 65_534;
+    if !sys::process::is_root() {
+        println!("skipped: a change of user needs root");
+        return;
+    }
+    let (network, client) = sys::socket::stream_pair().expect("a pair");
+    let sent = [0x55; 1000];
+    sys::io::write_all(&client, &sent).expect("bytes of the client");
+    let unread = || sys::io::bytes_available(&network).expect("a count");
+    let (mut child, rpc) = start_role(privsep::roles::ROLE_SESSION, &network);
+    send(&rpc, &grant_for(policy(), Some(NOBODY)));
+    // Root from its start on, then the user for good: every look in between finds all bytes.
+    while acting_uid(child.pid()) != Some(NOBODY) {
+        assert_eq!(unread(), 1000, "read while it was root");
+        assert!(child.try_wait().expect("a status").is_none(), "it ended");
+        thread::yield_now();
+    }
+    assert_eq!(unread(), 1000, "read while it was root");
+    // What the least trusted process made is taken by the user alone; as it is no connection's,
+    // nothing is read after it either.
+    send(
+        &rpc,
+        &privsep::Snapshot {
+            bytes: vec![7; 100].into(),
+        },
+    );
+    child.wait().expect("a status");
+    assert_eq!(unread(), 1000);
 }

@@ -40,6 +40,22 @@ pub const TESTS: &[Test] = &[
         "what_is_forced_runs_and_sees_what_was_asked",
         what_is_forced_runs,
     ),
+    (
+        "an_empty_forced_command_runs_nothing",
+        an_empty_forced_command_runs_nothing,
+    ),
+    (
+        "forced_internal_sftp_says_that_it_is_all",
+        forced_internal_sftp_says_that_it_is_all,
+    ),
+    (
+        "the_users_rc_file_does_not_run_under_force_command",
+        the_users_rc_file_does_not_run_under_force_command,
+    ),
+    (
+        "a_home_that_is_not_there_is_said",
+        a_home_that_is_not_there_is_said,
+    ),
     ("restrictions_of_a_key_hold", restrictions_of_a_key_hold),
     (
         "a_subsystem_is_an_external_command",
@@ -309,6 +325,96 @@ fn what_is_forced_runs() {
     assert_eq!(text(&out.stdout), "forced: \n");
     let out = place.run(&server, &["-s"], &["sftp"], b"");
     assert_eq!(text(&out.stdout), "forced: /bin/false\n");
+}
+
+fn an_empty_forced_command_runs_nothing() {
+    let Some(place) = Place::new("empty") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.forced_command = Some(String::new());
+    policy.config = "Subsystem sftp internal-sftp\n".into();
+    let server = Server::start(policy);
+    for (flags, command) in [
+        (&["-T"][..], &[][..]),
+        (&["-tt"], &[]),
+        (&[], &["echo in"]),
+        (&["-s"], &["sftp"]),
+    ] {
+        let out = place.run(&server, flags, command, b"echo in\nexit 3\n");
+        assert_eq!(out.status.code(), Some(0), "{flags:?}");
+        assert_eq!(
+            text(&out.stdout).replace("echo in\r\nexit 3\r\n", ""),
+            "",
+            "{flags:?}"
+        );
+    }
+}
+
+fn forced_internal_sftp_says_that_it_is_all() {
+    let Some(place) = Place::new("onlysftp") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.forced_command = Some("internal-sftp".into());
+    policy.config = "Subsystem sftp internal-sftp\n".into();
+    let server = Server::start(policy);
+    for (flags, command) in [
+        (&["-T"][..], &[][..]),
+        (&["-tt"], &[]),
+        (&[], &["/usr/lib/openssh/sftp-server"]),
+    ] {
+        let out = place.run(&server, flags, command, b"");
+        assert_eq!(out.status.code(), Some(1), "{flags:?}");
+        assert_eq!(
+            text(&out.stdout).replace('\r', ""),
+            "This service allows sftp connections only.\n",
+            "{flags:?}"
+        );
+        assert_eq!(text(&out.stderr), "", "{flags:?}");
+    }
+}
+
+fn the_users_rc_file_does_not_run_under_force_command() {
+    let Some(place) = Place::new("forcedrc") else {
+        return;
+    };
+    let marker = place.path.join("marker");
+    fs::write(
+        place.home().join(".ssh/rc"),
+        format!("echo rc >>{}\n", marker.display()),
+    )
+    .expect("a file");
+    let mut policy = place.policy();
+    policy.forced_command = Some("echo forced".into());
+    policy.config = "ForceCommand echo forced\n".into();
+    let server = Server::start(policy.clone());
+    for flags in [&["-T"][..], &["-tt"]] {
+        let out = place.run(&server, flags, &["echo mine"], b"");
+        assert_eq!(text(&out.stdout).replace('\r', ""), "forced\n");
+    }
+    assert!(!marker.exists());
+    // Forced by the key alone it runs, as in OpenSSH.
+    policy.config = String::new();
+    let server = Server::start(policy);
+    let out = place.run(&server, &[], &["echo mine"], b"");
+    assert_eq!(text(&out.stdout), "forced\n");
+    assert!(marker.exists());
+}
+
+fn a_home_that_is_not_there_is_said() {
+    let Some(place) = Place::new("nohome") else {
+        return;
+    };
+    let mut policy = place.policy();
+    policy.home = "/no/such/home".into();
+    let server = Server::start(policy);
+    let out = place.run(&server, &[], &["pwd"], b"");
+    assert_eq!(text(&out.stdout), "/\n");
+    assert_eq!(
+        text(&out.stderr),
+        "Could not chdir to home directory /no/such/home: No such file or directory\n"
+    );
 }
 
 fn restrictions_of_a_key_hold() {
@@ -760,10 +866,10 @@ fn an_expired_password_leaves_only_passwd() {
     let marker = place.path.join("marker");
     let out = place.run(&server, &[], &[&format!("touch {}", marker.display())], b"");
     assert_eq!(out.status.code(), Some(1));
-    assert!(
-        text(&out.stderr).contains("no TTY available"),
-        "{}",
-        text(&out.stderr)
+    assert_eq!(
+        text(&out.stderr),
+        "WARNING: Your password has expired.\n\
+         Password change required but no TTY available.\n"
     );
     assert!(!marker.exists());
 }

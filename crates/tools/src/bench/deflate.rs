@@ -220,7 +220,7 @@ fn begin_runs(
     done: &Receiver<Done>,
 ) -> Result<(), DeflateError> {
     for run in plain.chunks(PAYLOAD_BYTES * RUN_PAYLOADS) {
-        let job = compressor.begin_run(run.chunks(PAYLOAD_BYTES));
+        let job = compressor.begin_run(0, run.chunks(PAYLOAD_BYTES));
         if jobs.send(job).is_err() {
             return Err(DeflateError);
         }

@@ -158,6 +158,11 @@ impl Console {
         self.say(line);
     }
 
+    /// Something failed that others have reported.
+    pub(crate) fn count_failure(&mut self) {
+        self.failed += 1;
+    }
+
     fn say(&mut self, line: &str) {
         self.close_line();
         // What an interrupt ends has not failed, however much of it there is.

@@ -84,7 +84,7 @@ fn cluster<F: Flags>(
             };
             return flags.valued(*flag, value);
         } else {
-            let flag = char::from(*flag).escape_default();
+            let flag = escape::one_line([*flag]);
             return Err(format!("unknown option -- {flag}"));
         }
     }
@@ -148,7 +148,7 @@ mod tests {
     fn what_is_unknown_or_lacks_its_value_is_said_as_getopt_says_it() {
         let wrong = |line| walked(false, line).unwrap_err();
         assert_eq!(wrong("-ax"), "unknown option -- x");
-        assert_eq!(wrong("-a\u{1}"), "unknown option -- \\u{1}");
+        assert_eq!(wrong("-a\u{1}"), "unknown option -- \\001");
         assert_eq!(wrong("--long"), "unknown option -- -");
         assert_eq!(wrong("-ao"), "option requires an argument -- o");
     }

@@ -8,6 +8,7 @@ use keys::{CertificateKind, PresentedKey, PrivateKey, SignatureAlgorithm, addres
 
 use super::options::Options;
 use super::{Failure, files, show};
+use transfer::plan::shown;
 
 /// What user certificates permit unless options say otherwise.
 const DEFAULT_EXTENSIONS: [&str; 5] = [
@@ -40,12 +41,12 @@ pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failu
     let mut serial = options.serial;
     for path in &options.operands {
         let public = files::load_public_file(path).map_err(|error| {
-            Failure::new(format!("load pubkey \"{}\": {}", path.display(), error.0))
+            Failure::new(format!("load pubkey \"{}\": {}", shown(path), error.0))
         })?;
         let PresentedKey::Plain(key) = &public.key else {
             return Err(Failure::new(format!(
                 "{}: is a certificate already",
-                path.display()
+                shown(path)
             )));
         };
         let fields = CertificateFields {
@@ -80,7 +81,7 @@ fn announce(fields: &CertificateFields, path: &Path) {
     eprintln!(
         "Signed {} key {}: id \"{}\" serial {}{space}{names} valid {}",
         fields.kind.name(),
-        path.display(),
+        shown(path),
         fields.key_id,
         fields.serial,
         show::validity(fields.valid_after, fields.valid_before)
@@ -95,7 +96,7 @@ fn load_authority(options: &Options, path: &Path) -> Result<PrivateKey, Failure>
     if !authority.can_sign() {
         return Err(Failure::new(format!(
             "{} is a security key, which only an agent can sign with",
-            path.display()
+            shown(path)
         )));
     }
     Ok(authority)

@@ -4,6 +4,7 @@ use keys::PresentedKey;
 
 use super::options::{Format, Options};
 use super::{Failure, console, files, reason};
+use transfer::plan::shown;
 
 /// Gives a key another passphrase.
 pub(super) fn passphrase(options: &Options) -> Result<(), Failure> {
@@ -11,20 +12,16 @@ pub(super) fn passphrase(options: &Options) -> Result<(), Failure> {
     if let Err(error) = path.metadata() {
         return Err(Failure::new(format!(
             "{}: {}",
-            path.display(),
+            shown(&path),
             reason(&error)
         )));
     }
     let old = options.old_passphrase.as_ref().map(|text| text.as_slice());
     let file = files::load_private(&path, old, "Enter old passphrase: ").map_err(|error| {
-        Failure::new(format!(
-            "Failed to load key {}: {}",
-            path.display(),
-            error.0
-        ))
+        Failure::new(format!("Failed to load key {}: {}", shown(&path), error.0))
     })?;
     if !file.comment.is_empty() {
-        println!("Key has comment '{}'", file.comment);
+        println!("Key has comment '{}'", escape::one_line(&file.comment));
     }
     let new = match &options.new_passphrase {
         Some(passphrase) => passphrase.clone(),
@@ -42,7 +39,7 @@ pub(super) fn passphrase(options: &Options) -> Result<(), Failure> {
     files::save_private(&path, &text).map_err(|error| {
         Failure::refused(format!(
             "Saving key \"{}\" failed: {}.",
-            path.display(),
+            shown(&path),
             reason(&error)
         ))
     })?;
@@ -81,7 +78,7 @@ pub(super) fn comment(options: &Options) -> Result<(), Failure> {
     if file.comment.is_empty() {
         println!("No existing comment");
     } else {
-        println!("Old comment: {}", file.comment);
+        println!("Old comment: {}", escape::one_line(&file.comment));
     }
     let new = match &options.comment {
         Some(comment) => comment.clone(),
@@ -100,7 +97,7 @@ pub(super) fn comment(options: &Options) -> Result<(), Failure> {
     files::save_private(&path, &text).map_err(|error| {
         Failure::refused(format!(
             "Saving key \"{}\" failed: {}",
-            path.display(),
+            shown(&path),
             reason(&error)
         ))
     })?;
@@ -117,6 +114,6 @@ pub(super) fn comment(options: &Options) -> Result<(), Failure> {
 fn cannot_load(path: &std::path::Path, why: &str) -> Failure {
     Failure::new(format!(
         "Cannot load private key \"{}\": {why}",
-        path.display()
+        shown(path)
     ))
 }

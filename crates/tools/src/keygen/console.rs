@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::Failure;
+use transfer::plan::shown;
 
 /// Longest answer on standard input, in bytes.
 const MAX_ANSWER_BYTES: usize = 8192;
@@ -56,7 +57,7 @@ pub(super) fn file(given: Option<&Path>, prompt: &str, default: &Path) -> Result
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
-    match line(&format!("{prompt} ({}): ", default.display()))? {
+    match line(&format!("{prompt} ({}): ", shown(default)))? {
         None => Err(Failure::refused("")),
         Some(answer) if answer.is_empty() => Ok(default.to_owned()),
         Some(answer) => Ok(answer.into()),

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::options::{Format, Options};
 use super::{Failure, console, reason};
+use transfer::plan::shown;
 
 /// The home directory: the account's, as ssh-keygen takes it, else `HOME`.
 pub(super) fn home() -> PathBuf {
@@ -83,6 +84,9 @@ pub(super) fn load_private(
     let file = sys::file::read_file_bounded(&handle, private_file::MAX_FILE_BYTES)
         .map(Zeroizing::new)
         .map_err(LoadError::from)?;
+    if let Some(warning) = private_file::slow_warning(&file) {
+        eprintln!("Load key \"{}\": {warning}", path.display());
+    }
     match private_file::parse(&file, None) {
         Err(PrivateFileError::NeedsPassphrase) => match given {
             Some(passphrase) => private_file::parse(&file, Some(passphrase)),
@@ -123,10 +127,7 @@ fn warn_too_open(path: &Path, mode: u32) {
     eprintln!("{line}");
     eprintln!("@         WARNING: UNPROTECTED PRIVATE KEY FILE!          @");
     eprintln!("{line}");
-    eprintln!(
-        "Permissions {mode:04o} for '{}' are too open.",
-        path.display()
-    );
+    eprintln!("Permissions {mode:04o} for '{}' are too open.", shown(path));
     eprintln!("It is required that your private key files are NOT accessible by others.");
     eprintln!("This private key will be ignored.");
 }
@@ -205,7 +206,7 @@ pub(super) fn save_public(path: &Path, key: &PresentedKey, comment: &str) -> Res
     sys::file::replace(path, line.as_bytes(), 0o644).map_err(|error| {
         Failure::new(format!(
             "Unable to save public key to {}: {}",
-            path.display(),
+            shown(path),
             reason(&error)
         ))
     })

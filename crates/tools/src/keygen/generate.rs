@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::options::Options;
 use super::{Failure, console, files, reason};
+use transfer::plan::shown;
 
 /// Bits of an RSA key when `-b` does not say.
 const DEFAULT_RSA_BITS: usize = 3072;
@@ -30,7 +31,7 @@ pub(super) fn key_pair(options: &Options) -> Result<(), Failure> {
     )?;
     create_folder(&path, options.quiet)?;
     if path.symlink_metadata().is_ok() {
-        println!("{} already exists.", path.display());
+        println!("{} already exists.", shown(&path));
         if !console::confirm("Overwrite (y/n)? ")? {
             return Err(Failure::refused(""));
         }
@@ -53,10 +54,10 @@ pub(super) fn key_pair(options: &Options) -> Result<(), Failure> {
 fn announce(options: &Options, path: &Path, key: &PrivateKey, comment: &str) {
     let blob = key.public().blob();
     let hash = options.fingerprint_hash;
-    println!("Your identification has been saved in {}", path.display());
+    println!("Your identification has been saved in {}", shown(path));
     println!(
         "Your public key has been saved in {}",
-        files::public_path(path).display()
+        shown(&files::public_path(path))
     );
     println!("The key fingerprint is:");
     println!("{} {comment}", fingerprint::of_blob(&blob, hash));
@@ -69,8 +70,9 @@ fn announce(options: &Options, path: &Path, key: &PrivateKey, comment: &str) {
 
 /// Makes the host keys that are missing under the prefix of `-f`, in `/etc/ssh`.
 pub(super) fn host_keys(options: &Options) -> Result<(), Failure> {
-    let prefix = options.file.clone().unwrap_or_default();
-    let folder = PathBuf::from(format!("{}/etc/ssh", prefix.display()));
+    let mut folder = options.file.clone().unwrap_or_default().into_os_string();
+    folder.push("/etc/ssh");
+    let folder = PathBuf::from(folder);
     let kinds = [
         (
             "rsa",
@@ -123,7 +125,7 @@ fn save(
     files::save_private(path, &text).map_err(|error| {
         Failure::refused(format!(
             "Saving key \"{}\" failed: {}",
-            path.display(),
+            shown(path),
             reason(&error)
         ))
     })?;
@@ -143,12 +145,12 @@ fn create_folder(path: &Path, quiet: bool) -> Result<(), Failure> {
         .map_err(|error| {
             Failure::new(format!(
                 "Could not create directory '{}': {}",
-                folder.display(),
+                shown(&folder),
                 reason(&error)
             ))
         })?;
     if !quiet {
-        println!("Created directory '{}'.", folder.display());
+        println!("Created directory '{}'.", shown(&folder));
     }
     Ok(())
 }

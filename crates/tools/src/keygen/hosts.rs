@@ -1,6 +1,6 @@
 //! known_hosts files: finding (`-F`), removing (`-R`) and hashing (`-H`) names.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use keys::known_hosts::{Entry, KnownHosts, LineContent, Marker, hash_name};
 
 use super::options::Options;
 use super::{Failure, files, reason};
+use transfer::plan::shown;
 
 fn load(options: &Options) -> Result<(PathBuf, KnownHosts), Failure> {
     let path = options
@@ -17,11 +18,7 @@ fn load(options: &Options) -> Result<(PathBuf, KnownHosts), Failure> {
         .clone()
         .unwrap_or_else(|| files::home().join(".ssh").join("known_hosts"));
     let cannot = |error: io::Error| {
-        Failure::new(format!(
-            "Cannot stat {}: {}",
-            path.display(),
-            reason(&error)
-        ))
+        Failure::new(format!("Cannot stat {}: {}", shown(&path), reason(&error)))
     };
     let file = KnownHosts::load(&path).map_err(cannot)?;
     Ok((path, file))
@@ -36,7 +33,12 @@ pub(super) fn find(options: &Options, name: &str) -> Result<(), Failure> {
         let LineContent::Entry(entry) = &line.content else {
             continue;
         };
-        if !entry.matches(&wanted) {
+        // ssh looks up names in lower case; a name hashed by another tool may be as it was typed.
+        if !entry.has_known_type() || !(entry.matches(&wanted) || entry.matches(name)) {
+            continue;
+        }
+        let key = key_of(entry);
+        if options.fingerprint && !options.hash && key.is_none() {
             continue;
         }
         found = true;
@@ -51,7 +53,7 @@ pub(super) fn find(options: &Options, name: &str) -> Result<(), Failure> {
         if options.hash {
             print_hashed(entry, line.raw);
         } else if options.fingerprint {
-            print_fingerprint(options, name, entry);
+            print_fingerprint(options, name, entry, key.as_ref());
         } else {
             print_raw(line.raw);
         }
@@ -63,8 +65,16 @@ pub(super) fn find(options: &Options, name: &str) -> Result<(), Failure> {
     }
 }
 
+/// A line as it stands in the file, byte for byte; escaped where a person reads it at a terminal.
 fn print_raw(raw: &[u8]) {
-    println!("{}", String::from_utf8_lossy(raw).trim_end_matches('\n'));
+    let line = raw.strip_suffix(b"\n").unwrap_or(raw);
+    if sys::io::is_terminal(sys::io::stdout()) {
+        println!("{}", escape::one_line(line.trim_ascii_end()));
+    } else {
+        let mut out = io::stdout().lock();
+        // Nobody reads any more: there is nothing to say it to.
+        let _ = out.write_all(line).and_then(|()| out.write_all(b"\n"));
+    }
 }
 
 fn print_hashed(entry: &Entry<'_>, raw: &[u8]) {
@@ -78,20 +88,27 @@ fn print_hashed(entry: &Entry<'_>, raw: &[u8]) {
     }
 }
 
-fn print_fingerprint(options: &Options, name: &str, entry: &Entry<'_>) {
-    let Some(blob) = entry.key_blob() else {
+fn key_of(entry: &Entry<'_>) -> Option<keys::PublicKey> {
+    keys::PublicKey::from_blob(&entry.key_blob()?).ok()
+}
+
+fn print_fingerprint(
+    options: &Options,
+    name: &str,
+    entry: &Entry<'_>,
+    key: Option<&keys::PublicKey>,
+) {
+    let Some(key) = key else {
         return;
     };
-    let Ok(key) = keys::PublicKey::from_blob(&blob) else {
-        return;
-    };
-    let comment = String::from_utf8_lossy(entry.comment);
+    let blob = key.blob();
+    let comment = escape::one_line(entry.comment);
     let space = if comment.is_empty() { "" } else { " " };
     let hash = options.fingerprint_hash;
     let label = key.key_type().label();
     println!(
         "{name} {label} {}{space}{comment}",
-        fingerprint::of_blob(&blob, hash)
+        options.fingerprint_of(&blob)
     );
     if options.verbose {
         println!("{}", fingerprint::randomart(&blob, hash, label, key.bits()));
@@ -109,7 +126,7 @@ pub(super) fn remove(options: &Options, name: &str) -> Result<(), Failure> {
     }
     refuse_invalid(&path, &edited)?;
     if edited.changed_lines.is_empty() {
-        eprintln!("Host {name} not found in {}", path.display());
+        eprintln!("Host {name} not found in {}", shown(&path));
         return Ok(());
     }
     replace(&path, &edited, options.quiet)
@@ -120,13 +137,10 @@ pub(super) fn hash(options: &Options) -> Result<(), Failure> {
     let (path, file) = load(options)?;
     let edited = edit::hashed(&file);
     for entry in file.entries().filter(Entry::has_patterns) {
-        let hosts: String = String::from_utf8_lossy(entry.hosts)
-            .chars()
-            .take(64)
-            .collect();
+        let hosts = escape::escape_at_most(entry.hosts, escape::Style::Line, 64);
         eprintln!(
             "{}:{}: ignoring host name with wildcard: {hosts}",
-            path.display(),
+            shown(&path),
             entry.line
         );
     }
@@ -135,7 +149,7 @@ pub(super) fn hash(options: &Options) -> Result<(), Failure> {
     if !edited.changed_lines.is_empty() {
         eprintln!(
             "WARNING: {} contains unhashed entries",
-            old_path(&path).display()
+            shown(&old_path(&path))
         );
         eprintln!("Delete this file to ensure privacy of hostnames");
     }
@@ -148,12 +162,12 @@ fn refuse_invalid(path: &Path, edited: &Edited) -> Result<(), Failure> {
         return Ok(());
     }
     for line in &edited.invalid_lines {
-        eprintln!("{}:{line}: invalid line", path.display());
+        eprintln!("{}:{line}: invalid line", shown(path));
     }
     Err(Failure::refused(format!(
         "{} is not a valid known_hosts file.\n\
          Not replacing existing known_hosts file because of errors",
-        path.display()
+        shown(path)
     )))
 }
 
@@ -177,8 +191,8 @@ fn replace(path: &Path, edited: &Edited, quiet: bool) -> Result<(), Failure> {
     };
     put().map_err(|error| Failure::file(path, &error))?;
     if !quiet {
-        println!("{} updated.", path.display());
-        println!("Original contents retained as {}", old.display());
+        println!("{} updated.", shown(path));
+        println!("Original contents retained as {}", shown(&old));
     }
     Ok(())
 }

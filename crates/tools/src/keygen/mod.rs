@@ -19,7 +19,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use transfer::plan::shown;
 
+use ::escape::{Style, escape};
 use options::{Options, Task};
 
 /// What messages that need a name are signed with.
@@ -41,6 +43,7 @@ usage: keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
        keygen -y [-f input_keyfile]
        keygen -c [-a rounds] [-C comment] [-f keyfile] [-P passphrase]
        keygen -l [-v] [-E fingerprint_hash] [-f input_keyfile]
+       keygen -B [-f input_keyfile]
        keygen -F hostname [-lv] [-f known_hosts_file]
        keygen -H [-f known_hosts_file]
        keygen -R hostname [-f known_hosts_file]
@@ -82,7 +85,7 @@ impl Failure {
 
     /// A file that cannot be used, as ssh-keygen puts it.
     fn file(path: &Path, error: &io::Error) -> Self {
-        Self::new(format!("{NAME}: {}: {}", path.display(), reason(error)))
+        Self::new(format!("{NAME}: {}: {}", shown(path), reason(error)))
     }
 }
 
@@ -107,7 +110,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     let options = match Options::parse(args) {
         Ok(options) => options,
         Err(message) => {
-            eprintln!("{message}");
+            eprintln!("{}", escape(&message, Style::Lines));
             eprint!("{USAGE}");
             return STATUS_REFUSED;
         }
@@ -116,7 +119,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         Ok(()) => 0,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("{failure}");
+                eprintln!("{}", escape(&failure.message, Style::Lines));
             }
             failure.status
         }

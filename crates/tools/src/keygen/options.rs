@@ -63,6 +63,8 @@ pub(super) struct Options {
     pub(super) verbose: bool,
     /// -l, also beside -F
     pub(super) fingerprint: bool,
+    /// -B: fingerprints as pronounceable words
+    pub(super) bubblebabble: bool,
     /// -H, also beside -F
     pub(super) hash: bool,
     /// -E
@@ -98,7 +100,7 @@ pub(super) struct Options {
 /// Flags that take a value.
 const WITH_VALUE: &[u8] = b"abCEfFImMNnOPRstVzZ";
 /// Flags that take none.
-const WITHOUT_VALUE: &[u8] = b"AceHhikLlpQquvy";
+const WITHOUT_VALUE: &[u8] = b"ABceHhikLlpQquvy";
 
 /// A flag and its value.
 struct Flag {
@@ -124,6 +126,7 @@ impl Options {
             quiet: false,
             verbose: false,
             fingerprint: false,
+            bubblebabble: false,
             hash: false,
             fingerprint_hash: HashAlgorithm::Sha256,
             format: None,
@@ -160,6 +163,15 @@ impl Options {
         }
     }
 
+    /// A key's fingerprint in the form that `-E` and `-B` ask for.
+    pub(super) fn fingerprint_of(&self, blob: &[u8]) -> String {
+        if self.bubblebabble {
+            fingerprint::bubblebabble(blob)
+        } else {
+            fingerprint::of_blob(blob, self.fingerprint_hash)
+        }
+    }
+
     /// Takes one flag in; the task that it names, if it names one.
     fn apply(&mut self, flag: Flag) -> Result<Option<Task>, String> {
         let secret = |value: OsString| Some(Zeroizing::new(value.into_vec()));
@@ -188,6 +200,7 @@ impl Options {
                 return Ok(Some(Task::Moduli(mode)));
             }
             b'u' => self.update = true,
+            b'B' => self.bubblebabble = true,
             b'H' => self.hash = true,
             b'l' => self.fingerprint = true,
             b'h' => self.host_certificate = true,
@@ -215,7 +228,9 @@ impl Options {
     fn apply_checked(&mut self, name: u8, value: &str) -> Result<(), String> {
         match name {
             b'a' => {
-                let rounds = value.parse().ok().filter(|rounds| *rounds > 0);
+                let permitted = 1..=keys::private_file::MAX_KDF_ROUNDS;
+                let rounds = value.parse().ok();
+                let rounds = rounds.filter(|rounds| permitted.contains(rounds));
                 self.rounds = Some(rounds.ok_or(format!("Invalid number of rounds: {value}"))?);
             }
             b'b' => {
@@ -272,7 +287,7 @@ fn choose_task(mut tasks: Vec<Task>, options: &Options) -> Result<Task, String> 
     Ok(match task {
         Some(task) => task,
         None if options.hash => Task::HashHosts,
-        None if options.fingerprint => Task::Fingerprint,
+        None if options.fingerprint || options.bubblebabble => Task::Fingerprint,
         None => Task::Generate,
     })
 }
@@ -308,10 +323,7 @@ fn split(args: Vec<OsString>) -> Result<(Vec<Flag>, Vec<OsString>), String> {
             } else if WITHOUT_VALUE.contains(name) {
                 OsString::new()
             } else {
-                return Err(format!(
-                    "unknown option -- {}",
-                    char::from(*name).escape_default()
-                ));
+                return Err(format!("unknown option -- {}", escape::one_line([*name])));
             };
             flags.push(Flag { name: *name, value });
         }

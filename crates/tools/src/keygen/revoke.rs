@@ -8,6 +8,7 @@ use keys::{PresentedKey, PublicKey, fingerprint, public_file};
 
 use super::options::Options;
 use super::{Failure, files, reason, show};
+use transfer::plan::shown;
 
 /// Longest specification that is read, in bytes.
 const MAX_SPECIFICATION_BYTES: u64 = 256 * 1024 * 1024;
@@ -23,7 +24,7 @@ pub(super) fn make(options: &Options) -> Result<(), Failure> {
         if !path.exists() {
             return Err(Failure::new(format!(
                 "KRL \"{}\" does not exist",
-                path.display()
+                shown(path)
             )));
         }
         load(path)?
@@ -48,7 +49,7 @@ pub(super) fn make(options: &Options) -> Result<(), Failure> {
         }
     }
     sys::file::replace(path, &list.to_bytes(), 0o644)
-        .map_err(|error| Failure::new(format!("write {}: {}", path.display(), reason(&error))))
+        .map_err(|error| Failure::new(format!("write {}: {}", shown(path), reason(&error))))
 }
 
 /// Whose certificates are revoked by serial and name.
@@ -67,7 +68,7 @@ fn authority(options: &Options) -> Result<Authority, Failure> {
             Ok(public) => Ok(Authority::One(public.key.key().clone())),
             Err(error) => Err(Failure::new(format!(
                 "Cannot load CA public key {}: {}",
-                path.display(),
+                shown(path),
                 error.0
             ))),
         },
@@ -96,11 +97,10 @@ fn specification(path: &Path) -> Result<(String, Vec<u8>), Failure> {
             { stdin }.read_to_end(&mut text),
         )
     } else {
-        let file = std::fs::File::open(path).map_err(|error| {
-            Failure::new(format!("fopen {}: {}", path.display(), reason(&error)))
-        })?;
+        let file = std::fs::File::open(path)
+            .map_err(|error| Failure::new(format!("fopen {}: {}", shown(path), reason(&error))))?;
         let read = file.take(MAX_SPECIFICATION_BYTES).read_to_end(&mut text);
-        (path.display().to_string(), read)
+        (shown(path), read)
     };
     let read = read.map_err(|error| Failure::new(format!("{name}: {}", reason(&error))))?;
     if u64::try_from(read).is_ok_and(|read| read == MAX_SPECIFICATION_BYTES) {
@@ -222,10 +222,10 @@ fn load(path: &Path) -> Result<RevocationList, Failure> {
     RevocationList::load(path).map_err(|error| match error {
         keys::krl::KrlError::Io(error) => Failure::new(format!(
             "Unable to load KRL {}: {}",
-            path.display(),
+            shown(path),
             reason(&error)
         )),
-        error => Failure::new(format!("Invalid KRL file {}: {error}", path.display())),
+        error => Failure::new(format!("Invalid KRL file {}: {error}", shown(path))),
     })
 }
 
@@ -244,18 +244,18 @@ pub(super) fn check(options: &Options) -> Result<(), Failure> {
         let public = files::load_public(operand).map_err(|error| {
             Failure::new(format!(
                 "Cannot load public key {}: {}",
-                operand.display(),
+                shown(operand),
                 error.0
             ))
         })?;
         let revoked = list.is_revoked(&public.key);
         any |= revoked;
-        let comment = match show::printable(public.comment.as_bytes()) {
+        let comment = match escape::one_line(&public.comment) {
             empty if empty.is_empty() => empty,
             comment => format!(" ({comment})"),
         };
         let answer = if revoked { "REVOKED" } else { "ok" };
-        println!("{}{comment}: {answer}", operand.display());
+        println!("{}{comment}: {answer}", shown(operand));
     }
     if any {
         Err(Failure::refused(""))
@@ -268,7 +268,7 @@ fn print(list: &RevocationList) {
     println!("# KRL version {}", list.version);
     println!("# Generated at {}", show::local_time(list.generated));
     if !list.comment.is_empty() {
-        println!("# Comment: {}", show::printable(list.comment.as_bytes()));
+        println!("# Comment: {}", escape::one_line(&list.comment));
     }
     println!();
     let named = |blob: &[u8]| {
@@ -309,7 +309,7 @@ fn print(list: &RevocationList) {
             }
         }
         for key_id in revoked.key_ids {
-            println!("id: {}", show::printable(&key_id));
+            println!("id: {}", escape::one_line(&key_id));
         }
     }
 }

@@ -11,19 +11,7 @@ use zeroize::Zeroizing;
 
 use super::options::{Format, Options};
 use super::{Failure, files};
-
-/// Text from files and certificates for the terminal: control characters are shown, not sent.
-pub(super) fn printable(text: &[u8]) -> String {
-    String::from_utf8_lossy(text)
-        .chars()
-        .flat_map(|character| {
-            let escaped = character.is_control();
-            let plain = (!escaped).then_some(character);
-            let escape = escaped.then(|| character.escape_default());
-            plain.into_iter().chain(escape.into_iter().flatten())
-        })
-        .collect()
-}
+use transfer::plan::shown;
 
 /// Prints the fingerprint of every key in a file: a private or public key, authorized_keys or
 /// known_hosts.
@@ -32,7 +20,7 @@ pub(super) fn fingerprints(options: &Options) -> Result<(), Failure> {
     let file = read_or_stdin(&path)?;
     if private_file::is_private_key(&file) && path.as_os_str() != "-" {
         let public = files::load_public(&path)
-            .map_err(|_| Failure::new(format!("{} is not a key file.", path.display())))?;
+            .map_err(|_| Failure::new(format!("{} is not a key file.", shown(&path))))?;
         print_fingerprint(options, &public.key, &public.comment);
         return Ok(());
     }
@@ -53,31 +41,36 @@ pub(super) fn fingerprints(options: &Options) -> Result<(), Failure> {
     } else {
         Err(Failure::new(format!(
             "{} is not a public key file.",
-            path.display()
+            shown(&path)
         )))
     }
 }
 
-/// The key of a line that may have a host name, a marker or options in front; those stand for
-/// the comment when there is none behind.
+/// The key of a line, with the one word in front of it that ssh-keygen passes over: the hosts of
+/// known_hosts or the options of authorized_keys. That word stands for the comment when none
+/// follows the key. More words in front (a marker, options parted by blanks) make a line that sshd
+/// would take no key from, so none is shown.
 fn key_of_line(text: &str) -> Option<PublicKeyFile> {
-    if let Ok(key) = public_file::parse_line(text.as_bytes()) {
-        return Some(key);
-    }
-    let mut rest = text;
-    // A marker and the hosts, or options.
-    for _ in 0..2 {
-        let end = end_of_word(rest)?;
-        let (front, behind) = rest.split_at(end);
-        rest = behind.trim_start_matches([' ', '\t']);
-        if let Ok(mut key) = public_file::parse_line(rest.as_bytes()) {
-            if key.comment.is_empty() {
-                front.clone_into(&mut key.comment);
-            }
-            return Some(key);
+    let without_remark = |mut key: PublicKeyFile| {
+        if key.comment.starts_with('#') {
+            key.comment.clear();
         }
+        key
+    };
+    if let Ok(key) = public_file::parse_line(text.as_bytes()) {
+        return Some(without_remark(key));
     }
-    None
+    let (front, behind) = text.split_at_checked(end_of_word(text)?)?;
+    // A key of the protocol's first version starts with a number.
+    if front.parse::<u64>().is_ok_and(|number| number != 0) {
+        return None;
+    }
+    let behind = behind.trim_start_matches([' ', '\t']);
+    let mut key = without_remark(public_file::parse_line(behind.as_bytes()).ok()?);
+    if key.comment.is_empty() {
+        front.clone_into(&mut key.comment);
+    }
+    Some(key)
 }
 
 /// Where the first word ends; blanks inside double quotes do not end it.
@@ -106,14 +99,14 @@ fn label(key: &PresentedKey) -> String {
 fn print_fingerprint(options: &Options, key: &PresentedKey, comment: &str) {
     let blob = key.key().blob();
     let hash = options.fingerprint_hash;
-    let comment = match printable(comment.as_bytes()) {
+    let comment = match escape::one_line(comment) {
         empty if empty.is_empty() => "no comment".to_owned(),
         comment => comment,
     };
     let bits = key.key().bits();
     println!(
         "{bits} {} {comment} ({})",
-        fingerprint::of_blob(&blob, hash),
+        options.fingerprint_of(&blob),
         label(key)
     );
     if options.verbose {
@@ -127,7 +120,7 @@ pub(super) fn public_key(options: &Options) -> Result<(), Failure> {
     if let Err(error) = path.metadata() {
         return Err(Failure::new(format!(
             "{}: {}",
-            path.display(),
+            shown(&path),
             super::reason(&error)
         )));
     }
@@ -140,7 +133,7 @@ pub(super) fn public_key(options: &Options) -> Result<(), Failure> {
 }
 
 pub(super) fn cannot_load(path: &Path, error: &files::LoadError) -> Failure {
-    Failure::new(format!("Load key \"{}\": {}", path.display(), error.0))
+    Failure::new(format!("Load key \"{}\": {}", shown(path), error.0))
 }
 
 /// Prints a key in another format (`-e`).
@@ -197,7 +190,7 @@ pub(super) fn import(options: &Options) -> Result<(), Failure> {
     let key = key.map_err(|error| {
         Failure::new(format!(
             "{} is not a recognised public key format: {error}",
-            path.display()
+            shown(&path)
         ))
     })?;
     println!("{}", public_file::to_line(&key, ""));
@@ -211,7 +204,7 @@ pub(super) fn certificates(options: &Options) -> Result<(), Failure> {
     let name = if path.as_os_str() == "-" {
         "(stdin)".to_owned()
     } else {
-        path.display().to_string()
+        shown(&path)
     };
     let mut valid = false;
     let mut failed = false;
@@ -270,7 +263,10 @@ fn print_certificate(options: &Options, certificate: &Certificate) {
         print(certificate.authority()),
         certificate.signature_algorithm()
     );
-    println!("        Key ID: \"{}\"", printable(certificate.key_id()));
+    println!(
+        "        Key ID: \"{}\"",
+        escape::one_line(certificate.key_id())
+    );
     println!("        Serial: {}", certificate.serial());
     println!(
         "        Valid: {}",
@@ -281,7 +277,7 @@ fn print_certificate(options: &Options, certificate: &Certificate) {
     } else {
         println!("        Principals: ");
         for principal in certificate.principals() {
-            println!("                {}", printable(principal.as_bytes()));
+            println!("                {}", escape::one_line(principal));
         }
     }
     print_options("Critical Options", certificate.critical_options(), |name| {
@@ -311,7 +307,7 @@ fn print_options(
     }
     println!("        {title}: ");
     for option in options {
-        let name = printable(option.name.as_bytes());
+        let name = escape::one_line(&option.name);
         match option.text() {
             _ if option.data.is_empty() && known(&option.name) => {
                 println!("                {name}");
@@ -320,7 +316,7 @@ fn print_options(
                 println!("                {name} UNKNOWN FLAG OPTION");
             }
             Some(text) if known(&option.name) => {
-                println!("                {name} {}", printable(text.as_bytes()));
+                println!("                {name} {}", escape::one_line(text));
             }
             _ => {
                 let hex: String = option

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
+use sftp::Attributes;
 use sftp::attributes::mode;
-use transfer::options::MAX_DEPTH;
+use transfer::options::{MAX_DEPTH, Resume};
 use transfer::plan::{glob, joined};
 use transfer::relay::{Item, Relay};
 use transfer::remote::{Remote, RemoteError};
@@ -25,14 +26,25 @@ pub(super) fn perform(
     (to, target): (&Server, &[u8]),
     into_directory: bool,
 ) -> Result<(), Fatal> {
+    let copy = &options.copy;
+    for (given, flag) in [
+        (copy.atomic, "--atomic"),
+        (copy.resume != Resume::Never, "-Z"),
+        (copy.sparse, "--sparse"),
+        (copy.verify, "--verify"),
+    ] {
+        if given {
+            return Err(Fatal::new(format!(
+                "{flag} does not work from one server to another: leave it out, or copy by way of \
+                 a file of this machine"
+            )));
+        }
+    }
     if options.remote_to_remote {
         return by_the_first(options, console, (from, source), (to, target));
     }
     if options.old_protocol {
-        return Err(Fatal::new(
-            "remote to remote with -O works only between the servers themselves: add -R, or leave \
-             -O out",
-        ));
+        return super::old::between(options, (from, source), (to, target), into_directory);
     }
     let mut links = options.way.links();
     for server in [from, to] {
@@ -45,9 +57,11 @@ pub(super) fn perform(
         console,
         remote: &mut remote,
         items: Vec::new(),
+        directories: Vec::new(),
     };
     walk.copy(source, target, into_directory)?;
     walk.flush()?;
+    walk.settle_directories()?;
     super::hang_up(remote);
     Ok(())
 }
@@ -57,6 +71,9 @@ struct Walk<'w> {
     console: &'w mut Console,
     remote: &'w mut AnyRemote,
     items: Vec<Item>,
+    /// Those that are there at the target, with what they are to have when all is in them: what is
+    /// in a directory comes after it.
+    directories: Vec<(Vec<u8>, Attributes)>,
 }
 
 impl Walk<'_> {
@@ -68,7 +85,9 @@ impl Walk<'_> {
             .is_directory(&target)
             .map_err(|error| lost(&error))?;
         if into && !is_directory {
-            self.make_directory(&target, 0o777)?;
+            if !self.make_directory(&target, 0o777)? {
+                return Ok(());
+            }
             is_directory = true;
         }
         self.remote.use_link(0);
@@ -106,7 +125,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn make_directory(&mut self, path: &[u8], mode: u32) -> Result<(), Fatal> {
+    /// Makes a directory, or finds it there; false where neither is so, which was said.
+    fn make_directory(&mut self, path: &[u8], mode: u32) -> Result<bool, Fatal> {
         self.remote.use_link(1);
         let made = self.remote.mkdir(path, mode & 0o777 | 0o700);
         let there = match made {
@@ -121,6 +141,25 @@ impl Walk<'_> {
             let shown = text::name(path);
             self.console
                 .error(&format!("remote mkdir \"{shown}\" failed"));
+        }
+        self.remote.use_link(0);
+        Ok(there)
+    }
+
+    /// Sets the modes and times of directories, the innermost first: what is made in one changes its
+    /// time.
+    fn settle_directories(&mut self) -> Result<(), Fatal> {
+        self.remote.use_link(1);
+        while let Some((path, attributes)) = self.directories.pop() {
+            match self.remote.setstat(&path, attributes, true) {
+                Ok(()) => {}
+                Err(RemoteError::Engine(error)) => return Err(lost(&error)),
+                Err(error) => {
+                    let shown = text::name(&path);
+                    self.console
+                        .error(&format!("remote setstat \"{shown}\": {error}"));
+                }
+            }
         }
         self.remote.use_link(0);
         Ok(())
@@ -167,7 +206,17 @@ impl Walk<'_> {
             ));
             return Ok(());
         }
-        self.make_directory(to, attributes.permissions.unwrap_or(0o777))?;
+        let mode = attributes.permissions.unwrap_or(0o777) & 0o777;
+        if !self.make_directory(to, mode)? {
+            return Ok(());
+        }
+        if self.options.copy.preserve {
+            let kept = Attributes {
+                times: attributes.times,
+                ..Attributes::with_permissions(mode)
+            };
+            self.directories.push((to.to_vec(), kept));
+        }
         let mut suspects = Vec::new();
         let entries = self.remote.list(from, false, &mut |name| {
             suspects.push(text::name(name));
@@ -244,9 +293,9 @@ fn by_the_first(
         .command(from, false, &words)
         .map_err(Fatal::new)?;
     command.stdin(std::process::Stdio::null());
-    match command.status() {
-        Ok(status) if status.success() => {}
-        Ok(_) => console.error(&format!("copy from {} failed", text::one_line(&from.host))),
+    match super::status_of(&mut command) {
+        Ok(true) => {}
+        Ok(false) => console.error(&format!("copy from {} failed", text::one_line(&from.host))),
         Err(error) => console.error(&text::reason(&error)),
     }
     Ok(())

@@ -30,7 +30,8 @@ pub(super) fn perform(
             Place::Remote { server, path } => (server, path),
         };
         if options.old_protocol {
-            super::old::get(options, console, (server, path), target)?;
+            super::old::get(options, console, (server, path), target)
+                .or_else(|fatal| super::old::go_on(console, fatal))?;
             continue;
         }
         let same = matches!(&open, Some((there, _)) if there == server);

@@ -100,6 +100,11 @@ fn perform(options: &Options, console: &mut Console) -> Result<(), Fatal> {
         .map(|word| Place::parse(word))
         .collect();
     let mut places = places.map_err(Fatal::new)?;
+    if let Some(flag) = options.not_with_old_protocol() {
+        return Err(Fatal::new(format!(
+            "{flag} needs SFTP, and -O asks for the old protocol: leave one of them out"
+        )));
+    }
     let target = places.pop().unwrap_or(Place::Local(".".into()));
     let into_directory = options.target_is_directory || places.len() > 1;
     match target {
@@ -211,14 +216,21 @@ fn copy_here(options: &Options, from: &OsString, to: &Path, console: &mut Consol
         command.arg("-p");
     }
     command.arg("--").arg(from).arg(to);
-    match command.status() {
-        Ok(status) if status.success() => {}
-        Ok(_) => console.error(&format!(
+    match status_of(&mut command) {
+        Ok(true) => {}
+        Ok(false) => console.error(&format!(
             "failed to copy {}",
             text::name(from.as_encoded_bytes())
         )),
         Err(error) => console.error(&format!("cp: {}", text::reason(&error))),
     }
+}
+
+/// Runs a program to its end, or until a signal ends ours; whether it succeeded.
+fn status_of(command: &mut Command) -> std::io::Result<bool> {
+    let mut child = command.spawn()?;
+    let status = transfer::connect::settle(&mut child, None);
+    Ok(status.is_some_and(|status| status.success()))
 }
 
 /// The role's own name on a command line of the old protocol.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use transfer::connect::{Watched, settle, spawn};
@@ -157,4 +158,65 @@ pub(super) fn get(
     talk(options, console, (server, &words), terms, |talk| {
         talk.receive(target)
     })
+}
+
+/// Lets two servers talk to each other through us. Neither end is ours, so what the source sends
+/// is judged by the other server's `scp` alone.
+pub(super) fn between(
+    options: &Options,
+    (from, source): (&Server, &[u8]),
+    (to, target): (&Server, &[u8]),
+    into_directory: bool,
+) -> Result<(), Fatal> {
+    let failed = |error: std::io::Error| Fatal::new(transfer::text::reason(&error));
+    let words = command_line(options, Role::Source, false, source);
+    let mut command = options
+        .way
+        .command(from, false, &words)
+        .map_err(Fatal::new)?;
+    let words = command_line(options, Role::Sink, into_directory, target);
+    let mut other = options.way.command(to, false, &words).map_err(Fatal::new)?;
+    let (mut sender, input, output) = spawn(&mut command).map_err(failed)?;
+    let receiver = other.stdin(output).stdout(input).spawn();
+    // The command holds our ends until it is told otherwise: each side sees the other's end only
+    // when nobody else has it open.
+    other.stdin(Stdio::null()).stdout(Stdio::null());
+    let received = match receiver {
+        Ok(mut receiver) => Ok(settle(&mut receiver, None)),
+        Err(error) => Err(failed(error)),
+    };
+    let sent = settle(&mut sender, received.is_err().then_some(PATIENCE));
+    if sys::signals::noted() {
+        return Err(Fatal::new(OldError::Interrupted.to_string()));
+    }
+    let good = [received?, sent];
+    if good
+        .iter()
+        .all(|status| status.is_some_and(|status| status.success()))
+    {
+        return Ok(());
+    }
+    let name = transfer::text::name;
+    Err(Fatal::new(format!(
+        "{}:{}: the copy to {}:{} failed",
+        transfer::text::one_line(&from.host),
+        name(source),
+        transfer::text::one_line(&to.host),
+        name(target)
+    )))
+}
+
+/// One source failed: the others still follow, and the exit status says that one failed.
+///
+/// # Errors
+/// The same failure if a signal ends the program.
+pub(super) fn go_on(console: &mut Console, fatal: Fatal) -> Result<(), Fatal> {
+    if sys::signals::noted() {
+        return Err(fatal);
+    }
+    match fatal.line.is_empty() {
+        true => console.count_failure(),
+        false => console.error(&fatal.line),
+    }
+    Ok(())
 }

@@ -72,6 +72,19 @@ impl Options {
         Ok(options)
     }
 
+    /// The first of the flags given that the old protocol, if asked for, cannot carry out.
+    pub(super) fn not_with_old_protocol(&self) -> Option<&'static str> {
+        let flags = [
+            (self.copy.atomic, "--atomic"),
+            (self.copy.sparse, "--sparse"),
+            (self.copy.verify, "--verify"),
+            (self.copy.resume != Resume::Never, "-Z"),
+            (self.connections > 1, "-n"),
+        ];
+        let given = flags.into_iter().find(|(given, _)| *given);
+        given.filter(|_| self.old_protocol).map(|(_, flag)| flag)
+    }
+
     fn pass(&mut self, argument: impl Into<OsString>) {
         self.way.options.push(argument.into());
     }

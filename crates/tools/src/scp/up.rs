@@ -31,13 +31,19 @@ pub(super) fn perform(
             Place::Remote {
                 server: from,
                 path: source,
-            } => super::between::perform(
-                options,
-                console,
-                (from, source),
-                (server, path),
-                into_directory,
-            )?,
+            } => {
+                let done = super::between::perform(
+                    options,
+                    console,
+                    (from, source),
+                    (server, path),
+                    into_directory,
+                );
+                match done {
+                    Err(fatal) if options.old_protocol => super::old::go_on(console, fatal)?,
+                    done => done?,
+                }
+            }
         }
     }
     if local.is_empty() {
@@ -101,12 +107,19 @@ fn put(
     }
     .map_err(|error| lost(&error))?;
     let mut items = Vec::new();
+    let mut missing = false;
     for source in sources {
         let from = PathBuf::from(source);
-        let metadata = std::fs::metadata(&from).map_err(|error| Fatal {
-            line: format!("stat local \"{}\": {}", shown(&from), text::reason(&error)),
-            status: super::STATUS_CONNECTION,
-        })?;
+        let metadata = match std::fs::metadata(&from) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                // The others are copied all the same.
+                let why = text::reason(&error);
+                console.error(&format!("stat local \"{}\": {why}", shown(&from)));
+                missing = true;
+                continue;
+            }
+        };
         if into_directory && !is_directory {
             let mode = metadata.permissions().mode() & 0o777 | 0o700;
             remote.mkdir(&target, mode).map_err(|error| {
@@ -135,5 +148,9 @@ fn put(
     if options.copy.verify {
         super::verify::perform(remote, console, super::verify::Side::To)?;
     }
-    Ok(())
+    match missing {
+        // OpenSSH's status for it.
+        true => Err(Fatal::connection("")),
+        false => Ok(()),
+    }
 }

@@ -136,7 +136,7 @@ impl Args {
             }
             for flag in cluster {
                 if !known.contains(flag) {
-                    let flag = char::from(*flag).escape_default();
+                    let flag = escape::one_line([*flag]);
                     return Err(format!("{}: Invalid flag -{flag}", self.name));
                 }
                 found.push(*flag);

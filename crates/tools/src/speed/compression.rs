@@ -134,7 +134,7 @@ fn library_row(
         sender.set_provider(Arc::<Accelerator>::clone(library));
         let begun = Instant::now();
         for run in bytes.chunks(PAYLOAD_BYTES * RUN_PAYLOADS) {
-            let job = sender.begin_run(run.chunks(PAYLOAD_BYTES));
+            let job = sender.begin_run(0, run.chunks(PAYLOAD_BYTES));
             let done = job.run(|piece| match piece {
                 Encoded::Stored { header } => drop(std::hint::black_box(header)),
                 Encoded::Deflated(bytes) => drop(std::hint::black_box(bytes)),
@@ -165,7 +165,7 @@ fn rows(selection: &Selection) -> Vec<CompressionRow> {
             let name = format!("compress {} level {level}", data.name());
             let by_zstd = format!("{name} by zstd");
             let zlib = selection.wants_any(&[&name, "zlib@openssh.com", "deflate"]);
-            let zstd = selection.wants_any(&[&by_zstd, "zstd@fulmar.invalid"]);
+            let zstd = selection.wants_any(&[&by_zstd, "zstd2@fulmar.invalid"]);
             if !zlib && !zstd {
                 continue;
             }

@@ -66,6 +66,8 @@ pub enum Op {
     Stat,
     /// FSTAT.
     Fstat,
+    /// FSTAT for the owner of what was just made.
+    Owner,
     /// MKDIR.
     Mkdir,
     /// OPENDIR.
@@ -378,7 +380,7 @@ impl Exchange for Pairing<'_> {
     }
 }
 
-/// How long a work that was interrupted has before another interrupt ends everything.
+/// How long a work that was stopped has for clearing up before the engine does without.
 const STOPS: Duration = Duration::from_secs(1);
 /// How long a turn waits when nothing else says so: what is shown is brought up to date.
 const TURN: Duration = Duration::from_millis(200);
@@ -424,7 +426,8 @@ impl<T: Transport> Engine<T> {
 
     /// Runs `work` to its end. Where interrupts are counted ([`sys::signals::interrupts`]), the
     /// first one stops it, and the engine can run the next; another one, a second later, does not
-    /// wait for the server.
+    /// wait for the server. A signal that ends the program ([`sys::signals::noted`]) stops it as
+    /// well, so that part files are removed, and ends it after a second at most.
     ///
     /// # Errors
     /// [`EngineError`]; `work` has heard of it.
@@ -452,15 +455,27 @@ impl<T: Transport> Engine<T> {
         let mut idle = 0;
         let mut stopped: Option<Instant> = None;
         loop {
+            let ends = sys::signals::noted();
             if is_over(work, &self.sessions, stopped.is_some()) {
-                return Ok(());
+                return match ends && stopped.is_some() {
+                    true => Err(EngineError::Interrupted),
+                    false => Ok(()),
+                };
             }
             match (sys::signals::interrupts(), stopped) {
                 (1.., None) => {
                     stopped = Some(Instant::now());
                     work.stop();
                 }
+                // The server has as long to take what clears up.
+                (_, None) if ends => {
+                    stopped = Some(Instant::now());
+                    work.stop();
+                }
                 (2.., Some(at)) if at.elapsed() > STOPS => return Err(EngineError::Interrupted),
+                (_, Some(at)) if ends && at.elapsed() > STOPS => {
+                    return Err(EngineError::Interrupted);
+                }
                 _ => {}
             }
             let wakes_at = work.wakes_at();
@@ -499,9 +514,6 @@ impl<T: Transport> Engine<T> {
                 if meter.is_due() {
                     work.tick(&meter.take(self.transport.times()));
                 }
-            }
-            if sys::signals::noted() {
-                return Err(EngineError::Interrupted);
             }
             let waits = has_idle_work
                 || work.wakes_at().is_some()

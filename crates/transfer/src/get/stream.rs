@@ -439,7 +439,7 @@ impl Get<'_> {
             size: Some(len),
             ..entry.attributes
         };
-        let written = write(&here.parent, &item.to, &attributes, content, &self.options);
+        let written = write(&here.parent, &item, &attributes, content, &self.options);
         let moved = match written {
             Ok(()) => len,
             Err(_) => 0,
@@ -480,11 +480,12 @@ fn made(above: &Parent, entry: &own::Entry<'_>) -> io::Result<(Parent, bool)> {
 /// Writes a whole small file.
 fn write(
     above: &Parent,
-    to: &Path,
+    item: &Item,
     attributes: &Attributes,
     content: &[u8],
     options: &Options,
 ) -> Result<(), String> {
+    let to = item.to.as_path();
     let name = to.file_name().unwrap_or_default();
     let mode = attributes.permissions.unwrap_or(0o666) & 0o777 | 0o200;
     let fresh = match options.atomic {
@@ -495,7 +496,7 @@ fn write(
     let mut sink = match fresh {
         Some(file) => Sink::made(file, to.to_path_buf(), options.sparse),
         // What is there is looked at first, and what is wrong told.
-        None => open_sink(to, attributes, options, options.atomic)?.0,
+        None => open_sink(&item.from, to, attributes, options, options.atomic)?.0,
     };
     if !content.is_empty()
         && let Err(error) = sink.write(0, content)

@@ -5,7 +5,8 @@
 //! directory. Neither side learns of anything ahead of time: a file costs two round trips.
 //!
 //! Invariants: names that come are one plain component, and at the top what was asked for; modes
-//! that come are cut to 0777; a file that fails is cut to what came without a doubt.
+//! that come are cut to 0777; each file gets exactly one answer after its content, whatever the
+//! sender said of it; what a target holds is not cut before the sender has confirmed its file.
 
 use std::io::{self, BufRead, Write};
 use std::time::Instant;
@@ -19,11 +20,16 @@ use crate::text;
 mod patterns;
 mod receive;
 mod send;
+mod target;
 
 pub use patterns::Patterns;
 
 /// Longest record or answer, bytes.
 const MAX_LINE_BYTES: usize = 8 << 10;
+
+/// Directories within directories, at most: as many as a path has room for (PATH_MAX is 4096
+/// bytes, and each level takes a byte and a slash).
+const MAX_LEVELS: usize = 2048;
 
 /// What both roles need to know.
 #[derive(Debug, Clone, Default)]

@@ -1,18 +1,20 @@
 //! The role that receives: the remote end of an upload, the local end of a download.
 
 use std::fs::{File, Permissions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use sftp::{ExactTimes, Timestamp};
 
-use super::{Conversation, OldError};
+use super::target::{Described, Target};
+use super::{Conversation, MAX_LEVELS, OldError};
+use crate::connect::SignalNoted;
 use crate::engine::{Disk, Waits};
-use crate::options::MAX_DEPTH;
 use crate::plan::{names, shown};
-use crate::sink::{self, Opening, Sink};
+use crate::sink;
 use crate::text;
 
 /// A record that names something.
@@ -20,6 +22,11 @@ struct Record<'l> {
     mode: u32,
     size: u64,
     name: &'l [u8],
+}
+
+fn is_signal(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| inner.is::<SignalNoted>())
 }
 
 fn protocol(why: &str) -> OldError {
@@ -103,7 +110,7 @@ impl Conversation<'_> {
     }
 
     fn receive_into(&mut self, target: &Path, depth: usize) -> Result<(), OldError> {
-        if depth > MAX_DEPTH {
+        if depth > MAX_LEVELS {
             return Err(protocol("directories too deep"));
         }
         self.tell(b"\0")?;
@@ -142,8 +149,7 @@ impl Conversation<'_> {
                 }
                 b'C' | b'D' => {
                     let record = record(&line)?;
-                    if !names::is_plain(record.name) || record.name.iter().any(u8::is_ascii_control)
-                    {
+                    if !names::is_plain(record.name) {
                         let name = text::name(record.name);
                         return Err(OldError::Protocol(format!("unexpected filename: {name}")));
                     }
@@ -204,7 +210,16 @@ impl Conversation<'_> {
         {
             self.complain(&format!("{to_say}: set times: {}", text::reason(&error)))?;
         }
-        if self.terms.preserve || (fresh && mode & 0o700 != 0o700) {
+        let kept = match self.terms.preserve {
+            true => Some(mode),
+            // The umask was applied when it was made, with what its owner needs to fill it.
+            false if fresh && mode & 0o700 != 0o700 => {
+                let there = std::fs::metadata(&path).ok();
+                there.map(|there| there.mode() & mode)
+            }
+            false => None,
+        };
+        if let Some(mode) = kept {
             // As OpenSSH does, without a word: the content is there.
             let _ = std::fs::set_permissions(&path, Permissions::from_mode(mode));
         }
@@ -219,13 +234,14 @@ impl Conversation<'_> {
     ) -> Result<(), OldError> {
         let to = path.as_os_str().as_encoded_bytes().to_vec();
         let to_say = shown(path);
-        let opening = Opening::Anew {
-            len: Some(record.size),
-            modified: times.map(|times| times.modified.seconds),
+        let described = Described {
+            mode: record.mode,
+            size: record.size,
+            times,
         };
-        let opened = Sink::open(path, record.mode, opening, false, false);
-        let mut sink = match opened {
-            Ok(sink) => sink,
+        let mut target = match Target::open(path, &described) {
+            Ok(target) => target,
+            Err(error) if is_signal(&error) => return Err(OldError::Interrupted),
             Err(error) => {
                 let what = format!("{to_say}: {}", text::reason(&error));
                 return self.complain_of(record.name, &to, 0, &what);
@@ -233,39 +249,21 @@ impl Conversation<'_> {
         };
         self.report.begins(record.name, Some(record.size));
         self.tell(b"\0")?;
-        let failure = match self.receive_content(&mut sink, record.size) {
-            Ok(failure) => failure,
-            Err(error) => {
-                sink.give_up(false);
-                return Err(error);
-            }
-        };
+        let failure = self.receive_content(&mut target, record.size)?;
         // Whether what came is what the other side has.
-        let said = match self.answer() {
-            Ok(said) => said,
-            Err(error) => {
-                sink.give_up(false);
-                return Err(error);
-            }
-        };
-        if let Some(said) = said {
-            // Which of its bytes were good nobody knows.
-            let _ = sink.go_on_at(0);
-            sink.give_up(false);
+        if let Some(said) = self.answer()? {
+            target.drop_filler();
             if !self.terms.is_remote {
                 self.ended(record.name, &to, 0, Some(said));
             }
-            return Ok(());
+            // The sender waits for one answer to each file, also to one that it gave up.
+            return self.tell(b"\0");
         }
         let finished = match failure {
-            Some(why) => {
-                sink.give_up(false);
-                Err(format!("{to_say}: {why}"))
-            }
-            None => {
-                let kept = self.terms.preserve.then_some((record.mode, times));
-                sink.finish(kept, false)
-            }
+            Some(why) => Err(format!("{to_say}: {why}")),
+            None => target
+                .finish(&described, self.terms.preserve)
+                .map_err(|(what, error)| format!("{to_say}: {what}: {}", text::reason(&error))),
         };
         match finished {
             Ok(()) => {
@@ -278,7 +276,11 @@ impl Conversation<'_> {
 
     /// Takes so many bytes in; what cannot be written is passed over, so that the conversation
     /// goes on.
-    fn receive_content(&mut self, sink: &mut Sink, size: u64) -> Result<Option<String>, OldError> {
+    fn receive_content(
+        &mut self,
+        target: &mut Target,
+        size: u64,
+    ) -> Result<Option<String>, OldError> {
         let mut failure = None;
         let mut at = 0;
         while at < size {
@@ -294,8 +296,11 @@ impl Conversation<'_> {
             let count = bytes.len().min(left);
             let bytes = bytes.get(..count).unwrap_or_default();
             if failure.is_none()
-                && let Err(error) = sink.write(at, bytes)
+                && let Err(error) = target.write(at, bytes)
             {
+                if is_signal(&error) {
+                    return Err(OldError::Interrupted);
+                }
                 failure = Some(text::reason(&error));
             }
             self.input.consume(count);

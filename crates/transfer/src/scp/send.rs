@@ -1,19 +1,66 @@
 //! The role that sends: the remote end of a download, the local end of an upload.
 
+use std::borrow::Cow;
 use std::fs::Metadata;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::{Conversation, OldError};
+use super::{Conversation, MAX_LEVELS, OldError};
 use crate::engine::Disk;
-use crate::options::MAX_DEPTH;
 use crate::plan::{base_name, shown};
 use crate::source::Source;
 use crate::text;
 
 /// Bytes read and sent at once.
 const CHUNK_BYTES: usize = 256 << 10;
+/// Most of a file that says it has no length (one of /proc) and holds something all the same,
+/// bytes: a record names the length first, so that all of it has to be read before.
+const MAX_UNSIZED_BYTES: u64 = 64 << 20;
+/// Mode bits that a record carries, as OpenSSH's: the sticky bit is none of them.
+const MODE_BITS: u32 = 0o6777;
+
+/// A name for a record, which a newline would end. A name with one is written as vis(3) with
+/// `VIS_NL` writes it, as OpenSSH does; any other stays as it is.
+fn record_name(name: &[u8]) -> Cow<'_, [u8]> {
+    if !name.contains(&b'\n') {
+        return Cow::Borrowed(name);
+    }
+    let mut out = Vec::with_capacity(name.len() + 8);
+    for byte in name {
+        let low = byte & 0x7f;
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b' ' | b'\t' | b'!'..=b'~' => out.push(*byte),
+            _ if low == b' ' => out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+            _ => {
+                out.push(b'\\');
+                if *byte >= 0x80 {
+                    out.push(b'M');
+                }
+                match low {
+                    0x7f => out.extend_from_slice(b"^?"),
+                    0..0x20 => out.extend_from_slice(&[b'^', low + b'@']),
+                    _ => out.extend_from_slice(&[b'-', low]),
+                }
+            }
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// What a file that says it has no length holds.
+fn read_unsized(source: &Source) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let mut limited = Read::take(&**source.file(), MAX_UNSIZED_BYTES + 1);
+    limited.read_to_end(&mut content)?;
+    if u64::try_from(content.len()).is_ok_and(|len| len > MAX_UNSIZED_BYTES) {
+        let why =
+            "the file states no length, and is too long for the old protocol: copy it by SFTP";
+        return Err(io::Error::other(why));
+    }
+    Ok(content)
+}
 
 impl Conversation<'_> {
     /// Sends files and, if wanted, directories; what fails is told, and the rest goes on.
@@ -42,11 +89,7 @@ impl Conversation<'_> {
     }
 
     fn send_one(&mut self, path: &Path, depth: usize) -> Result<(), OldError> {
-        let bytes = path.as_os_str().as_encoded_bytes();
         let to_say = shown(path);
-        if bytes.contains(&b'\n') {
-            return self.complain(&format!("{to_say}: skipping, filename contains a newline"));
-        }
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) => return self.complain(&format!("{to_say}: {}", text::reason(&error))),
@@ -94,9 +137,9 @@ impl Conversation<'_> {
         depth: usize,
     ) -> Result<(), OldError> {
         let to_say = shown(path);
-        if depth >= MAX_DEPTH {
+        if depth >= MAX_LEVELS {
             return self.complain(&format!(
-                "Maximum directory depth exceeded: {MAX_DEPTH} levels: {to_say}"
+                "Maximum directory depth exceeded: {MAX_LEVELS} levels: {to_say}"
             ));
         }
         let entries = match std::fs::read_dir(path) {
@@ -106,8 +149,9 @@ impl Conversation<'_> {
         if !self.send_times((metadata.mtime(), metadata.atime()))? {
             return Ok(());
         }
-        let mut record = format!("D{:04o} 0 ", metadata.mode() & 0o7777).into_bytes();
-        record.extend_from_slice(base_name(path.as_os_str().as_encoded_bytes()));
+        let mut record = format!("D{:04o} 0 ", metadata.mode() & MODE_BITS).into_bytes();
+        let name = base_name(path.as_os_str().as_encoded_bytes());
+        record.extend_from_slice(&record_name(name));
         record.push(b'\n');
         self.tell(&record)?;
         if !self.accepted()? {
@@ -126,13 +170,28 @@ impl Conversation<'_> {
     fn send_file(&mut self, path: &Path, source: &Source) -> Result<(), OldError> {
         let from = path.as_os_str().as_encoded_bytes();
         let name = base_name(from);
-        self.report.begins(from, Some(source.len));
+        // A file with a length is read while it is sent.
+        let unsized_content = match source.len {
+            0 => match read_unsized(source) {
+                Ok(content) => content,
+                Err(error) => {
+                    let to_say = shown(path);
+                    return self.complain(&format!("{to_say}: {}", text::reason(&error)));
+                }
+            },
+            _ => Vec::new(),
+        };
+        let len = match u64::try_from(unsized_content.len()) {
+            Ok(0) | Err(_) => source.len,
+            Ok(len) => len,
+        };
+        self.report.begins(from, Some(len));
         let times = (source.times.modified.seconds, source.times.accessed.seconds);
         if !self.send_times(times)? {
             return Ok(());
         }
-        let mut record = format!("C{:04o} {} ", source.mode & 0o7777, source.len).into_bytes();
-        record.extend_from_slice(name);
+        let mut record = format!("C{:04o} {len} ", source.mode & MODE_BITS).into_bytes();
+        record.extend_from_slice(&record_name(name));
         record.push(b'\n');
         self.tell(&record)?;
         if let Some(said) = self.answer()? {
@@ -141,23 +200,29 @@ impl Conversation<'_> {
             }
             return Ok(());
         }
+        let mut file = &**source.file();
+        let mut content = unsized_content.as_slice();
+        let input: &mut dyn Read = match content.is_empty() {
+            true => &mut file,
+            false => &mut content,
+        };
         let failure = self
-            .send_content(source)?
+            .send_content(input, len)?
             .or_else(|| source.check_unchanged(true).err());
         match failure {
             None => self.tell(b"\0")?,
             Some(why) => {
                 let what = format!("{}: {why}", shown(path));
-                self.complain_of(from, name, source.len, &what)?;
+                self.complain_of(from, name, len, &what)?;
                 // The other side answers all the same.
                 let _ = self.answer()?;
                 return Ok(());
             }
         }
         match self.answer()? {
-            None => self.ended(from, name, source.len, None),
+            None => self.ended(from, name, len, None),
             Some(said) if !self.terms.is_remote => {
-                self.ended(from, name, source.len, Some(said));
+                self.ended(from, name, len, Some(said));
             }
             Some(_) => {}
         }
@@ -166,11 +231,10 @@ impl Conversation<'_> {
 
     /// Sends as many bytes as were promised: zeros where the file gives none, which is told
     /// behind them.
-    fn send_content(&mut self, source: &Source) -> Result<Option<String>, OldError> {
+    fn send_content(&mut self, input: &mut dyn Read, len: u64) -> Result<Option<String>, OldError> {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut failure = None;
-        let mut left = source.len;
-        let mut file = &**source.file();
+        let mut left = len;
         while left > 0 {
             let max = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
             let room = chunk.get_mut(..max).unwrap_or_default();
@@ -179,12 +243,11 @@ impl Conversation<'_> {
                     room.fill(0);
                     max
                 }
-                None => match file.read(room) {
+                None => match input.read(room) {
                     Ok(0) => {
                         failure = Some(format!(
-                            "file changed while it was copied: it had {} bytes and ends at {}",
-                            source.len,
-                            source.len - left
+                            "file changed while it was copied: it had {len} bytes and ends at {}",
+                            len - left
                         ));
                         continue;
                     }

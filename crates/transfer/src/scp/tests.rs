@@ -56,7 +56,7 @@ fn names_that_lead_elsewhere_or_were_not_asked_for_write_nothing() {
     let place = Scratch::new();
     let inner = place.join("in");
     fs::create_dir(&inner).unwrap();
-    for name in ["../x", "/tmp/x", "..", ".", "", "a/b", "a\x1b[2J"] {
+    for name in ["../x", "/tmp/x", "..", ".", "", "a/b", "a\0b"] {
         let stream = format!("C0644 1 {name}\nx\0");
         let (result, ..) = receive(&inner, Terms::default(), stream.as_bytes());
         assert!(matches!(result, Err(OldError::Protocol(_))), "{name:?}");
@@ -106,6 +106,282 @@ fn a_stream_that_ends_early_leaves_a_prefix() {
 }
 
 #[test]
+fn a_file_that_its_sender_gives_up_is_answered_and_keeps_what_came() {
+    let place = Scratch::new();
+    let stream = b"C0644 8 a\none\0\0\0\0\0\x01scp: a: gone\nC0644 1 b\nx\0";
+    let (result, output, heard) = receive(&place, Terms::default(), stream);
+    result.unwrap();
+    // One at the beginning, and two to each file: without the second for `a` its sender waits
+    // for ever.
+    assert_eq!(output, b"\0\0\0\0\0");
+    assert_eq!(heard.0, ["scp: a: gone"]);
+    assert_eq!(fs::read(place.join("a")).unwrap(), b"one");
+    assert_eq!(fs::read(place.join("b")).unwrap(), b"x");
+    // What was there may be the sender's own file: it is not cut.
+    fs::write(place.join("c"), b"longer than what comes").unwrap();
+    let stream = b"C0644 8 c\nLONGER t\x01scp: c: gone\n";
+    receive(&place, Terms::default(), stream).0.unwrap();
+    let there = fs::read(place.join("c")).unwrap();
+    assert_eq!(there, b"LONGER than what comes");
+    // Nor by a connection that ends.
+    let (result, ..) = receive(&place, Terms::default(), b"C0644 8 c\nlo");
+    assert!(matches!(result, Err(OldError::Lost)));
+    let there = fs::read(place.join("c")).unwrap();
+    assert_eq!(there, b"loNGER than what comes");
+    // A whole file cuts what is longer.
+    receive(&place, Terms::default(), b"C0644 2 c\nab\0")
+        .0
+        .unwrap();
+    assert_eq!(fs::read(place.join("c")).unwrap(), b"ab");
+}
+
+/// Copies with both roles in this process; gives what each of them reported. Only the sender gets
+/// the bandwidth limit of `terms`.
+fn copy(from: &Path, to: &Path, terms: &Terms, heard: &mut dyn Report) -> [Vec<String>; 2] {
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let their_terms = Terms {
+        limit_bytes: 0,
+        ..terms.clone()
+    };
+    let their_target = to.to_path_buf();
+    let thread = std::thread::spawn(move || {
+        let mut heard = Heard::default();
+        let mut input = std::io::BufReader::new(far.try_clone().unwrap());
+        let mut output = far;
+        Conversation::new(&mut input, &mut output, their_terms, &mut heard)
+            .receive(&their_target)
+            .unwrap();
+        heard.0
+    });
+    let mut ours = Both(Heard::default(), heard);
+    {
+        let mut input = std::io::BufReader::new(near.try_clone().unwrap());
+        let mut output = near;
+        let mut sender = Conversation::new(&mut input, &mut output, terms.clone(), &mut ours);
+        assert!(sender.begin_sending().unwrap());
+        sender.send(&[from]).unwrap();
+    }
+    [ours.0.0, thread.join().unwrap()]
+}
+
+/// Remembers what is reported, and passes on how far a file is.
+struct Both<'r>(Heard, &'r mut dyn Report);
+
+impl Report for Both<'_> {
+    fn moved(&mut self, bytes: u64) {
+        self.1.moved(bytes);
+    }
+    fn ends(&mut self, result: &FileResult) {
+        self.0.ends(result);
+    }
+    fn fails(&mut self, line: &str) {
+        self.0.fails(line);
+    }
+    fn says(&mut self, line: &str) {
+        self.0.says(line);
+    }
+}
+
+#[test]
+fn a_file_copied_onto_itself_stays_and_is_no_failure() {
+    let place = Scratch::new();
+    let file = place.join("file");
+    // More than both ends hold in memory.
+    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    fs::write(&file, &content).unwrap();
+    let link = place.join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let hard = place.join("hard");
+    fs::hard_link(&file, &hard).unwrap();
+    for preserve in [false, true] {
+        let terms = Terms {
+            preserve,
+            ..Terms::default()
+        };
+        for to in [&file, &link, &hard, &place.to_path_buf()] {
+            let said = copy(&file, to, &terms, &mut Heard::default());
+            assert_eq!(said, [Vec::<String>::new(), Vec::new()], "{to:?}");
+            assert!(fs::read(&file).unwrap() == content, "{to:?}");
+        }
+    }
+}
+
+/// Changes the length of a file once a part of it has moved.
+struct Changes<'p> {
+    path: &'p Path,
+    len: Option<u64>,
+}
+
+impl Report for Changes<'_> {
+    fn moved(&mut self, _bytes: u64) {
+        if let Some(len) = self.len.take() {
+            let file = fs::OpenOptions::new().write(true).open(self.path);
+            file.unwrap().set_len(len).unwrap();
+        }
+    }
+    fn ends(&mut self, _result: &FileResult) {}
+    fn fails(&mut self, _line: &str) {}
+    fn says(&mut self, _line: &str) {}
+}
+
+#[test]
+fn a_source_that_shrinks_or_grows_is_reported_and_ends() {
+    let place = Scratch::new();
+    let (from, to) = (place.join("from"), place.join("to"));
+    let content = vec![b'x'; 2_000_000];
+    for (len, kept) in [(1_000_000, 1_000_000), (2_000_001, 2_000_000)] {
+        fs::write(&from, &content).unwrap();
+        let _ = fs::remove_file(&to);
+        let mut changes = Changes {
+            path: &from,
+            len: Some(len),
+        };
+        let [ours, theirs] = copy(&from, &to, &Terms::default(), &mut changes);
+        for said in [&ours, &theirs] {
+            assert!(
+                matches!(said.as_slice(), [line] if line.contains("file changed while")),
+                "{said:?}"
+            );
+        }
+        assert!(fs::read(&to).unwrap() == vec![b'x'; kept], "{len}");
+    }
+}
+
+#[test]
+fn a_file_without_a_length_is_sent_with_what_it_holds() {
+    let place = Scratch::new();
+    let to = place.join("to");
+    let from = Path::new("/proc/version");
+    let said = copy(from, &to, &Terms::default(), &mut Heard::default());
+    assert_eq!(said, [Vec::<String>::new(), Vec::new()]);
+    let there = fs::read(&to).unwrap();
+    assert!(!there.is_empty() && there == fs::read(from).unwrap());
+}
+
+#[test]
+fn content_that_is_there_is_compared_and_the_first_difference_written() {
+    let place = Scratch::new();
+    let file = place.join("file");
+    for (there, comes) in [("aaaa", "aaab"), ("aaaa", "baaa"), ("abcd", "abcd")] {
+        fs::write(&file, there).unwrap();
+        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        fs::File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        let stream = format!("C0644 4 file\n{comes}\0");
+        receive(&place, Terms::default(), stream.as_bytes())
+            .0
+            .unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), comes);
+        // Also where nothing differs it is as new as a copy.
+        assert!(fs::metadata(&file).unwrap().mtime() > 1_000_000);
+    }
+    // A file that may be written and not read.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o200)).unwrap();
+    receive(&place, Terms::default(), b"C0644 4 file\nwxyz\0")
+        .0
+        .unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"wxyz");
+}
+
+#[test]
+fn modes_without_a_right_to_write_are_kept() {
+    let place = Scratch::new();
+    for preserve in [false, true] {
+        for mode in [0o400, 0o444, 0o555, 0o600, 0o000] {
+            let terms = Terms {
+                preserve,
+                ..Terms::default()
+            };
+            let name = format!("m{mode:o}{preserve}");
+            let stream = format!("C{mode:04o} 1 {name}\nx\0");
+            receive(&place, terms, stream.as_bytes()).0.unwrap();
+            let there = fs::metadata(place.join(&name)).unwrap();
+            let kept = there.permissions().mode() & 0o7777;
+            match preserve {
+                true => assert_eq!(kept, mode, "{mode:o}"),
+                false => {
+                    assert_eq!(kept & !mode, 0, "{mode:o} came as {kept:o}");
+                    // Whatever the umask of whoever runs this, it leaves the owner's bits.
+                    assert_eq!(kept & 0o700, mode & 0o700, "{mode:o}");
+                }
+            }
+        }
+    }
+    // A file that is there keeps its mode without -p.
+    fs::set_permissions(place.join("m600false"), fs::Permissions::from_mode(0o640)).unwrap();
+    receive(&place, Terms::default(), b"C0400 1 m600false\nx\0")
+        .0
+        .unwrap();
+    let there = fs::metadata(place.join("m600false")).unwrap();
+    assert_eq!(there.permissions().mode() & 0o7777, 0o640);
+}
+
+#[test]
+fn what_is_sent_of_modes_and_names_is_what_openssh_sends() {
+    let place = Scratch::new();
+    let sent = |name: &[u8]| {
+        use std::os::unix::ffi::OsStrExt;
+        let path = place.join(std::ffi::OsStr::from_bytes(name));
+        fs::write(&path, b"").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o7755)).unwrap();
+        let mut heard = Heard::default();
+        let mut output = Vec::new();
+        let mut input = b"\0\0\0".as_slice();
+        let mut sender = Conversation::new(&mut input, &mut output, Terms::default(), &mut heard);
+        sender.begin_sending().unwrap();
+        sender.send(&[&path]).unwrap();
+        assert_eq!(heard.0, Vec::<String>::new());
+        output
+    };
+    for (name, comes) in [
+        ("tab\there", b"tab\there".as_slice()),
+        ("a\\b", b"a\\b"),
+        ("a\nb", b"a\\^Jb"),
+        // As scp -O of OpenSSH 9.2 sends it.
+        ("e\u{e9}\n\\z", b"e\\M-C\\M-)\\^J\\\\z"),
+        ("\u{a0}\u{7f}\n", b"\\M-B\\240\\^?\\^J"),
+    ] {
+        let mut expected = b"C6755 0 ".to_vec();
+        expected.extend_from_slice(comes);
+        expected.extend_from_slice(b"\n\0");
+        let output = sent(name.as_bytes());
+        assert_eq!(output, expected, "{}", String::from_utf8_lossy(&output));
+    }
+}
+
+#[test]
+fn a_tree_may_be_as_deep_as_a_path_is_long() {
+    let place = Scratch::new();
+    let from = place.join("from");
+    let deep = from.join(vec!["d"; 400].join("/"));
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("f"), b"deep").unwrap();
+    let terms = Terms {
+        recursive: true,
+        ..Terms::default()
+    };
+    let to = place.join("to");
+    let said = copy(&from, &to, &terms, &mut Heard::default());
+    assert_eq!(said, [Vec::<String>::new(), Vec::new()]);
+    let deep = to.join(vec!["d"; 400].join("/"));
+    assert_eq!(fs::read(deep.join("f")).unwrap(), b"deep");
+    // Directories without end: the path is full before anything else is.
+    let stream = "D0755 0 d\n".repeat(5000);
+    let (result, _, heard) = receive(&place, terms, stream.as_bytes());
+    assert!(result.is_err());
+    assert!(
+        heard.0.iter().any(|line| line.contains("too long")),
+        "{:?}",
+        heard.0
+    );
+}
+
+#[test]
 fn what_is_no_record_ends_the_conversation() {
     let place = Scratch::new();
     for stream in [
@@ -133,33 +409,13 @@ fn a_tree_goes_through_both_roles() {
     fs::write(from.join("d/e/x"), vec![7; 300_000]).unwrap();
     fs::write(from.join("y"), "").unwrap();
     let to = place.join("to");
-    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
     let terms = Terms {
         recursive: true,
         preserve: true,
         ..Terms::default()
     };
-    let their_terms = terms.clone();
-    let their_target = to.clone();
-    let thread = std::thread::spawn(move || {
-        let mut heard = Heard::default();
-        let mut input = std::io::BufReader::new(far.try_clone().unwrap());
-        let mut output = far;
-        Conversation::new(&mut input, &mut output, their_terms, &mut heard)
-            .receive(&their_target)
-            .unwrap();
-        heard.0
-    });
-    let mut heard = Heard::default();
-    {
-        let mut input = std::io::BufReader::new(near.try_clone().unwrap());
-        let mut output = near;
-        let mut sender = Conversation::new(&mut input, &mut output, terms, &mut heard);
-        assert!(sender.begin_sending().unwrap());
-        sender.send(&[&from]).unwrap();
-        assert_eq!(sender.failures(), 0);
-    }
-    assert!(thread.join().unwrap().is_empty() && heard.0.is_empty());
+    let said = copy(&from, &to, &terms, &mut Heard::default());
+    assert_eq!(said, [Vec::<String>::new(), Vec::new()]);
     assert_eq!(fs::read(to.join("d/e/x")).unwrap(), vec![7; 300_000]);
     assert_eq!(fs::read(to.join("y")).unwrap(), b"");
 }

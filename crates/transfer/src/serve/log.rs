@@ -52,16 +52,8 @@ pub trait Log: Send {
     fn line(&self, level: Level, text: &str);
 }
 
-/// A foreign name as one line of printable ASCII: other bytes, and the backslash, as `\ooo`.
+/// A foreign name as one line of printable ASCII that can stand between double quotes.
 #[must_use]
 pub fn shown(name: &[u8]) -> String {
-    let mut out = String::with_capacity(name.len());
-    for byte in name {
-        match byte {
-            b'\\' | b'"' => out.push_str(&format!("\\{byte:03o}")),
-            0x20..=0x7e => out.push(char::from(*byte)),
-            other => out.push_str(&format!("\\{other:03o}")),
-        }
-    }
-    out
+    escape::escape(name, escape::Style::Quoted)
 }

@@ -21,6 +21,7 @@ use crate::scratch::Scratch;
 
 mod hashing;
 mod opening;
+mod permits;
 
 /// Buffers of this many bytes.
 struct Plain(usize);

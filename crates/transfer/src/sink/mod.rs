@@ -1,7 +1,6 @@
 //! Local files that are written with what a server sends.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{File, FileTimes, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
@@ -11,7 +10,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use sftp::{ExactTimes, Timestamp};
 
+use crate::part::PartNames;
 use crate::room::Room;
+
+mod fifo;
+mod part;
 
 /// Pieces of zeros of this length and more become holes, bytes.
 const HOLE_BYTES: usize = 4096;
@@ -35,8 +38,10 @@ pub enum Opening {
 pub struct Sink {
     file: File,
     path: PathBuf,
-    /// Where a temporary file goes in the end.
+    /// What a part file is renamed to in the end.
     target: Option<PathBuf>,
+    /// It is a part that a later copy of the same source finds.
+    is_findable: bool,
     /// Everything before is written.
     front: u64,
     /// What is written behind a gap: begin and end.
@@ -73,14 +78,6 @@ pub fn set_times(file: &File, times: &ExactTimes) -> io::Result<()> {
     file.set_times(times)
 }
 
-/// A temporary file beside the target, the same each time: what it holds can be gone on with.
-fn temporary_path(target: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(".fulmar-part");
-    target.with_file_name(name)
-}
-
 impl Sink {
     /// A target that was just made, with nothing in it.
     #[must_use]
@@ -89,6 +86,7 @@ impl Sink {
             file,
             path,
             target: None,
+            is_findable: false,
             front: 0,
             ahead: BTreeMap::new(),
             len_before: 0,
@@ -99,41 +97,69 @@ impl Sink {
         }
     }
 
-    /// Opens the target with this mode if it is made; with `temporary` a file beside it.
+    /// Opens the target, made with `mode` if it is not there. With `beside`, opens a part file of one
+    /// of these names in the target's directory, which [`Sink::finish`] renames to the target; the
+    /// part has the mode of the file that it replaces, before it has content.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader.
     pub fn open(
         target: &Path,
         mode: u32,
         opening: Opening,
-        temporary: bool,
+        beside: Option<&PartNames>,
         holes: bool,
     ) -> io::Result<Self> {
-        let path = match temporary {
-            true => temporary_path(target),
-            false => target.to_path_buf(),
-        };
-        // Reading is for the proof of what is there; a target that can only be written serves.
-        let mut options = OpenOptions::new();
-        options
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(mode & 0o777 | 0o200);
-        // What takes a file's place has its mode, before it has content.
-        let there = temporary.then(|| std::fs::symlink_metadata(target).ok());
+        let mode = mode & 0o777 | 0o200;
+        match beside {
+            Some(names) => Self::open_beside(target, mode, opening, names, holes),
+            None => Self::open_in_place(target, mode, opening, holes),
+        }
+    }
+
+    fn open_beside(
+        target: &Path,
+        mode: u32,
+        opening: Opening,
+        names: &PartNames,
+        holes: bool,
+    ) -> io::Result<Self> {
+        let there = std::fs::symlink_metadata(target).ok();
         let replaced = there
-            .flatten()
             .filter(|there| there.is_file())
             .map(|there| there.permissions().mode() & 0o777);
-        if temporary {
-            options.custom_flags(sys::file::NO_FOLLOW);
+        let part = part::open(target, names, replaced.map_or(mode, |mode| mode | 0o200))?;
+        let mut sink = Self::made(part.file, part.path, holes);
+        sink.target = Some(target.to_path_buf());
+        sink.is_findable = part.is_findable;
+        let set = || {
+            if let Some(mode) = replaced {
+                let permissions = std::fs::Permissions::from_mode(mode);
+                sink.file.set_permissions(permissions)?;
+            }
+            sink.file.metadata()
+        };
+        let prepared = set().and_then(|metadata| {
+            sink.len_before = metadata.len();
+            match opening {
+                Opening::Anew { .. } if sink.len_before > 0 => sink.cut(0),
+                _ => Ok(()),
+            }
+        });
+        match prepared {
+            Ok(()) => Ok(sink),
+            Err(error) => {
+                sink.give_up(false);
+                Err(error)
+            }
         }
-        if let Some(mode) = replaced {
-            options.mode(mode | 0o200);
-        }
-        if !temporary && matches!(opening, Opening::Anew { .. }) {
+    }
+
+    fn open_in_place(target: &Path, mode: u32, opening: Opening, holes: bool) -> io::Result<Self> {
+        let path = target.to_path_buf();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(mode);
+        if matches!(opening, Opening::Anew { .. }) {
             match options.clone().create_new(true).open(&path) {
                 // Most are not there yet: one that is new needs no looking at.
                 Ok(file) => return Ok(Self::made(file, path, holes)),
@@ -142,31 +168,23 @@ impl Sink {
             }
         }
         let file = match opening {
+            _ if fifo::is_one(&path) => fifo::open(&path),
+            // Reading is for the proof of what is there; a target that can only be written serves.
             Opening::GoOn => options.clone().read(true).open(&path),
             Opening::Anew { .. } => options.open(&path),
         }?;
-        if let Some(mode) = replaced {
-            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
-        }
         let metadata = file.metadata()?;
         let regular = metadata.is_file();
         let mut sink = Self {
-            file,
-            path,
-            target: temporary.then(|| target.to_path_buf()),
-            front: 0,
-            ahead: BTreeMap::new(),
             len_before: metadata.len(),
             regular,
             holes: holes && regular,
-            in_place: false,
-            room: None,
+            ..Self::made(file, path, holes)
         };
         if let Opening::Anew { len, modified } = opening {
             let seconds = crate::source::times_of(&metadata).modified.seconds;
-            let may_be_source = !temporary
-                && len == Some(metadata.len())
-                && modified.is_none_or(|at| at == seconds);
+            let may_be_source =
+                len == Some(metadata.len()) && modified.is_none_or(|at| at == seconds);
             if regular && metadata.len() > 0 && may_be_source {
                 // A hole would leave what was there.
                 (sink.in_place, sink.holes) = (true, false);
@@ -257,7 +275,7 @@ impl Sink {
             // A device or a pipe has no places.
             let written = match self.regular {
                 true => self.file.write_at(bytes, at),
-                false => io::Write::write(&mut &self.file, bytes),
+                false => fifo::write(&self.file, bytes),
             };
             match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -329,12 +347,25 @@ impl Sink {
         }
     }
 
-    /// Everything is written: length, mode and times are set, and a temporary file gets its name.
+    /// Everything is written: length, mode and times are set, and a part file gets its target's name.
     ///
     /// # Errors
-    /// What could not be done, with the operation.
+    /// What could not be done, with the operation; the part file is removed then.
     pub fn finish(
         mut self,
+        kept: Option<(u32, Option<ExactTimes>)>,
+        sync: bool,
+    ) -> Result<(), String> {
+        let finished = self.complete(kept, sync);
+        if finished.is_err() && self.target.is_some() {
+            // What cannot be finished or named now cannot be later either.
+            let _ = std::fs::remove_file(&self.path);
+        }
+        finished
+    }
+
+    fn complete(
+        &mut self,
         kept: Option<(u32, Option<ExactTimes>)>,
         sync: bool,
     ) -> Result<(), String> {
@@ -370,15 +401,15 @@ impl Sink {
         Ok(())
     }
 
-    /// It failed: what is there is cut to what has come without a gap; a temporary file goes,
-    /// unless it `stays` to be gone on with.
+    /// It failed: what is there is cut to what has come without a gap. A part file is removed, unless
+    /// it `stays` for a later copy of the same source, which must be able to find it.
     pub fn give_up(mut self, stays: bool) {
         let front = self.front;
         // The failure that led here is reported; a second one would say no more.
         if self.regular && !self.in_place {
             let _ = self.cut(front);
         }
-        if self.target.is_some() && !stays {
+        if self.target.is_some() && !(stays && self.is_findable) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -394,6 +425,9 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
     use crate::scratch::Scratch;
 
@@ -402,11 +436,16 @@ mod tests {
         modified: None,
     };
 
+    fn part_names(target: &Path) -> PartNames {
+        let target = target.as_os_str().as_bytes();
+        PartNames::of_remote(b"/source", &sftp::Attributes::NONE, target)
+    }
+
     #[test]
     fn pieces_in_any_order_become_a_file_and_a_gap_cuts_it() {
         let scratch = Scratch::new();
         let path = scratch.join("file");
-        let mut sink = Sink::open(&path, 0o600, ANEW, false, false).unwrap();
+        let mut sink = Sink::open(&path, 0o600, ANEW, None, false).unwrap();
         sink.write(3, b"def").unwrap();
         sink.write(8, b"i").unwrap();
         assert_eq!(sink.front(), 0);
@@ -415,7 +454,7 @@ mod tests {
         sink.give_up(false);
         assert_eq!(std::fs::read(&path).unwrap(), b"abcdef");
 
-        let mut sink = Sink::open(&path, 0o600, ANEW, false, false).unwrap();
+        let mut sink = Sink::open(&path, 0o600, ANEW, None, false).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"");
         sink.write(2, b"x").unwrap();
         sink.write(0, b"yz").unwrap();
@@ -437,39 +476,104 @@ mod tests {
             modified: Some(seconds),
         };
         for holes in [false, true] {
-            let sink = Sink::open(&path, 0o600, same, false, holes).unwrap();
+            let sink = Sink::open(&path, 0o600, same, None, holes).unwrap();
             assert!(!sink.holes);
             sink.give_up(false);
             assert_eq!(std::fs::read(&path).unwrap(), b"content");
         }
-        let mut sink = Sink::open(&path, 0o600, same, false, false).unwrap();
+        let mut sink = Sink::open(&path, 0o600, same, None, false).unwrap();
         sink.write(0, b"content").unwrap();
         sink.finish(None, false).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"content");
     }
 
     #[test]
-    fn a_temporary_file_gets_its_name_at_the_end_or_goes() {
+    fn a_part_gets_its_name_at_the_end_or_goes() {
         let scratch = Scratch::new();
         let path = scratch.join("file");
-        let mut sink = Sink::open(&path, 0o600, ANEW, true, false).unwrap();
+        let names = part_names(&path);
+        let count = || std::fs::read_dir(&*scratch).unwrap().count();
+        let mut sink = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
         sink.write(0, b"a").unwrap();
-        assert!(!path.exists());
+        assert!(!path.exists() && count() == 1);
         sink.give_up(false);
-        assert!(!path.exists() && !temporary_path(&path).exists());
-        let mut sink = Sink::open(&path, 0o600, ANEW, true, false).unwrap();
+        assert_eq!(count(), 0);
+        let mut sink = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
         sink.write(0, b"a").unwrap();
         sink.finish(None, false).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"a");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();
-        let mut sink = Sink::open(&path, 0o666, ANEW, true, false).unwrap();
+        let mut sink = Sink::open(&path, 0o666, ANEW, Some(&names), false).unwrap();
         sink.write(0, b"b").unwrap();
         sink.finish(None, false).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o604);
-        std::os::unix::fs::symlink(&path, temporary_path(&path)).unwrap();
-        assert!(Sink::open(&path, 0o600, ANEW, true, false).is_err());
-        std::fs::remove_file(temporary_path(&path)).unwrap();
+        assert_eq!((mode & 0o777, count()), (0o604, 1));
+        // What cannot be given its name goes as well.
+        let sink = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir_all(path.join("full")).unwrap();
+        assert!(sink.finish(None, false).unwrap_err().contains("rename"));
+        assert_eq!(count(), 1);
+    }
+
+    #[test]
+    fn nothing_but_a_part_of_ours_that_nobody_writes_is_taken_for_one() {
+        use std::os::unix::fs::MetadataExt;
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
+        let names = part_names(&path);
+        let part = path.with_file_name(OsStr::from_bytes(&names.first()));
+        let victim = scratch.join("victim");
+        std::fs::write(&victim, b"victim").unwrap();
+        let makers: [(&str, &dyn Fn()); 4] = [
+            ("a link", &|| {
+                std::os::unix::fs::symlink(&victim, &part).unwrap()
+            }),
+            ("a second name", &|| {
+                std::fs::hard_link(&victim, &part).unwrap()
+            }),
+            ("a directory", &|| std::fs::create_dir(&part).unwrap()),
+            ("a FIFO", &|| {
+                let made = std::process::Command::new("mkfifo").arg(&part).status();
+                assert!(made.unwrap().success());
+            }),
+        ];
+        for (what, make) in makers {
+            for opening in [ANEW, Opening::GoOn] {
+                make();
+                let before = std::fs::symlink_metadata(&part).unwrap().ino();
+                let mut sink = Sink::open(&path, 0o600, opening, Some(&names), false).unwrap();
+                assert_eq!(sink.len_before(), 0, "{what}");
+                sink.write(0, b"content").unwrap();
+                sink.finish(None, false).unwrap();
+                assert_eq!(std::fs::read(&path).unwrap(), b"content", "{what}");
+                assert_eq!(std::fs::read(&victim).unwrap(), b"victim", "{what}");
+                let after = std::fs::symlink_metadata(&part).unwrap();
+                assert_eq!(after.ino(), before, "{what}");
+                match after.is_dir() {
+                    true => std::fs::remove_dir(&part).unwrap(),
+                    false => std::fs::remove_file(&part).unwrap(),
+                }
+            }
+        }
+        // A second writer has a part of its own, and the first one's content stays whole.
+        let mut one = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
+        one.write(0, b"one").unwrap();
+        let mut other = Sink::open(&path, 0o600, Opening::GoOn, Some(&names), false).unwrap();
+        assert_eq!(other.len_before(), 0);
+        other.write(0, b"other").unwrap();
+        one.finish(None, false).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        other.give_up(true);
+        assert_eq!(std::fs::read_dir(&*scratch).unwrap().count(), 2);
+        // What was left by one that is gone is gone on with.
+        let mut left = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
+        left.write(0, b"le").unwrap();
+        left.give_up(true);
+        let again = Sink::open(&path, 0o600, Opening::GoOn, Some(&names), false).unwrap();
+        assert_eq!(again.len_before(), 2);
+        again.give_up(false);
+        assert!(!part.exists());
     }
 
     #[test]
@@ -483,7 +587,7 @@ mod tests {
             };
             for fails in [false, true] {
                 let path = scratch.join(if fails { "failed" } else { "whole" });
-                let mut sink = Sink::open(&path, 0o600, ANEW, false, false).unwrap();
+                let mut sink = Sink::open(&path, 0o600, ANEW, None, false).unwrap();
                 sink.expect(64 << 20);
                 sink.write_pieces(0, &piece).unwrap();
                 while sink.has_work() {
@@ -504,7 +608,7 @@ mod tests {
             }
             // Where holes are left nothing is set aside.
             let path = scratch.join("sparse");
-            let mut sink = Sink::open(&path, 0o600, ANEW, false, true).unwrap();
+            let mut sink = Sink::open(&path, 0o600, ANEW, None, true).unwrap();
             sink.expect(64 << 20);
             sink.write(0, &piece[0]).unwrap();
             assert!(!sink.has_work() && taken(&path) < 2 << 20);
@@ -515,7 +619,7 @@ mod tests {
     fn zeros_become_holes_and_the_length_stays() {
         let scratch = Scratch::new();
         let path = scratch.join("file");
-        let mut sink = Sink::open(&path, 0o600, ANEW, false, true).unwrap();
+        let mut sink = Sink::open(&path, 0o600, ANEW, None, true).unwrap();
         sink.write(0, &[1; 4096]).unwrap();
         sink.write(4096, &[0; 1 << 20]).unwrap();
         sink.finish(None, false).unwrap();

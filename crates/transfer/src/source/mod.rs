@@ -12,6 +12,9 @@ use sftp::{ExactTimes, Timestamp};
 use sys::file::{Links, open_regular_known};
 use sys::fs::Directory;
 
+/// Bytes read in one step of a file whose length is not known.
+const READ_STEP_BYTES: usize = 65_537;
+
 /// A file that is open to be read, as it was when it was opened.
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -23,6 +26,7 @@ pub struct Source {
     /// Access and modification.
     pub times: ExactTimes,
     changed: (i64, i64),
+    identity: [u64; 7],
 }
 
 /// The times of a file.
@@ -67,6 +71,15 @@ impl Source {
             mode: metadata.mode(),
             times: times_of(metadata),
             changed: (metadata.mtime(), metadata.mtime_nsec()),
+            identity: [
+                metadata.dev(),
+                metadata.ino(),
+                metadata.len(),
+                metadata.mtime().cast_unsigned(),
+                metadata.mtime_nsec().cast_unsigned(),
+                metadata.ctime().cast_unsigned(),
+                metadata.ctime_nsec().cast_unsigned(),
+            ],
             file: Arc::new(file),
         }
     }
@@ -75,6 +88,12 @@ impl Source {
     #[must_use]
     pub fn file(&self) -> &Arc<File> {
         &self.file
+    }
+
+    /// Device, inode, length in bytes, and the times of the last change of content and inode: two
+    /// files of equal identity have equal content.
+    pub(crate) fn identity(&self) -> [u64; 7] {
+        self.identity
     }
 
     /// Reads at most `max` bytes from `offset`: fewer only where the file ends.
@@ -102,6 +121,30 @@ impl Source {
             }
         }
         bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Reads from the beginning, at most `max` bytes and without taking memory for more than there
+    /// are: fewer only where the file ends.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn read_up_to(&self, max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while as_u64(bytes.len()) < max {
+            let left = max - as_u64(bytes.len());
+            let step =
+                usize::try_from(left).map_or(READ_STEP_BYTES, |left| left.min(READ_STEP_BYTES));
+            let more = self.read(as_u64(bytes.len()), step)?;
+            let ends = more.len() < step;
+            match bytes.is_empty() {
+                true => bytes = more,
+                false => bytes.extend_from_slice(&more),
+            }
+            if ends {
+                break;
+            }
+        }
         Ok(bytes)
     }
 

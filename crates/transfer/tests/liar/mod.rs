@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sftp::attributes::{Attributes, mode};
+use sftp::attributes::{Attributes, Owner, mode};
 use sftp::extension::{self, Extended};
 use sftp::frame::{Piece, Side, Splitter};
 use sftp::message::reply::{
@@ -41,6 +41,8 @@ pub struct Nature {
     pub answers: Option<usize>,
     /// Files are said to be this large.
     pub size: Option<u64>,
+    /// Files are said to be this large the first time that it is asked.
+    pub size_once: Option<u64>,
     /// What comes is fed in pieces of this size.
     pub piece: usize,
     /// How many connections there are; 0 is one.
@@ -298,7 +300,7 @@ impl Liar {
         (*link == self.link).then(|| path.clone())
     }
 
-    fn attributes(&self, path: &[u8]) -> Option<Attributes> {
+    pub fn attributes(&self, path: &[u8]) -> Option<Attributes> {
         if path == b"/dir" {
             return Some(Attributes::with_permissions(mode::DIRECTORY | 0o755));
         }
@@ -306,6 +308,7 @@ impl Liar {
         let len = u64::try_from(file.len()).unwrap();
         Some(Attributes {
             size: Some(self.nature.size.unwrap_or(len)),
+            owner: Some(Owner { uid: 7, gid: 7 }),
             ..Attributes::with_permissions(mode::REGULAR | 0o644)
         })
     }
@@ -356,7 +359,11 @@ impl Liar {
             }) => self.read(id, handle, offset, len),
             Request::Stat(request::Stat { path }) | Request::Lstat(request::Lstat { path }) => {
                 self.note("STAT", path, "");
-                match self.attributes(&self.real(path)) {
+                let mut attributes = self.attributes(&self.real(path));
+                if let (Some(there), Some(size)) = (&mut attributes, self.nature.size_once.take()) {
+                    there.size = Some(size);
+                }
+                match attributes {
                     Some(attributes) => encode_attrs(id, &attributes, &mut self.out),
                     None => self.status(id, Code::NO_SUCH_FILE),
                 }
@@ -458,6 +465,9 @@ impl Liar {
         let cuts = flags & open_flag::TRUNCATE != 0;
         self.note("OPEN", path, if cuts { " cutting" } else { "" });
         let path = self.real(path);
+        if flags & open_flag::EXCLUSIVE != 0 && self.files.contains_key(&path) {
+            return self.status(id, Code::FAILURE);
+        }
         if flags & open_flag::CREATE != 0 {
             let file = self.files.entry(path.clone()).or_default();
             if cuts {

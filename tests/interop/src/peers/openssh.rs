@@ -110,7 +110,7 @@ pub fn algorithm_lines(offer: &Algorithms, client: bool) -> String {
     list("HostKeyAlgorithms", &offer.host_keys);
     list("Ciphers", &offer.ciphers);
     list("MACs", &offer.macs);
-    let is_ours = |name: &String| name.starts_with("zstd@");
+    let is_ours = |name: &String| name.starts_with("zstd2@");
     let compression = match offer.compression.as_slice() {
         [only] if is_ours(only) => "zstd",
         [only] if only != "none" => "yes",

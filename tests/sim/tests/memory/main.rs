@@ -126,7 +126,7 @@ fn memory_is_bounded_by_windows_and_queues() {
     let used = windows();
     // 2 MiB each, the slabs that they arrived in, and the sender's own queue.
     assert!(used < 36 << 20, "{used} bytes for ten windows");
-    for compression in ["none", "zlib@openssh.com", "zstd@fulmar.invalid"] {
+    for compression in ["none", "zlib@openssh.com", "zstd2@fulmar.invalid"] {
         let used = crumbs(compression);
         assert!(
             used < 5 << 20,

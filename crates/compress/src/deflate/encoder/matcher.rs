@@ -211,6 +211,23 @@ impl Matcher {
         self.renumber(self.first_number.wrapping_add(apart as u32));
     }
 
+    /// Empties the tables, so that nothing depends on what they held. The links of chains may stay:
+    /// a search comes to them from a head, so only to those of positions entered since, and the
+    /// first position of each chain has a link of its own then, which leads out of reach.
+    pub(super) fn clear(&mut self) {
+        self.tables.newest.0.fill(0);
+        self.tables.newest3.fill(0);
+        self.first_number = FIRST_NUMBER;
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_clear(&self) -> bool {
+        let tables = &self.tables;
+        tables.newest.0.iter().all(|each| *each == 0)
+            && tables.newest3.iter().all(|each| *each == 0)
+            && self.first_number == FIRST_NUMBER
+    }
+
     fn renumber(&mut self, first_number: u32) {
         self.first_number = if first_number > LAST_NUMBER {
             FIRST_NUMBER

@@ -12,6 +12,7 @@ mod plan;
 mod quick;
 mod rows;
 mod split;
+mod translate;
 mod write;
 
 pub(crate) use bits::Carry;
@@ -24,7 +25,7 @@ use matcher::{FIVES, Matcher, THREES, View};
 use pairs::Pairs;
 use plan::Planner;
 
-use super::Window;
+use super::{Gaps, Window};
 use crate::error::DeflateError;
 use crate::form::Form;
 use crate::provider::{Flush, HISTORY_BYTES};
@@ -45,6 +46,13 @@ pub(crate) enum Piece {
     Deflated,
     /// Deflate would have lost: nothing was appended, and the caller stores it.
     Stored,
+}
+
+/// A payload, what it may refer to, and how far apart their bytes stand in the stream.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) window: &'a Window,
+    pub(crate) gaps: &'a Gaps,
 }
 
 /// What the matcher's tables are made of.
@@ -128,29 +136,38 @@ impl Engine {
         self.literal_bits = USUAL_LITERAL_BITS;
     }
 
-    /// Appends to `out` the deflated form of `window` from `start` on, behind `carry`, flushed.
-    /// What stands before `start` is the history.
+    /// Forgets everything: another channel is next, whose output must not depend on this one.
+    pub(crate) fn clear(&mut self) {
+        self.matcher.clear();
+        self.lists = Lists::default();
+        self.entered = 0;
+        self.seen = 0;
+        self.literal_bits = USUAL_LITERAL_BITS;
+    }
+
+    /// Appends to `out` the deflated form of `source`'s window from `start` on, behind `carry`,
+    /// flushed. What stands before `start` is the history.
     ///
     /// # Errors
     /// [`DeflateError`] is a defect of ours; `out` and `carry` are then as before.
     pub(crate) fn encode(
         &mut self,
-        window: &Window,
+        source: Source<'_>,
         start: usize,
         level: u8,
         flush: Flush,
         carry: &mut Carry,
         out: &mut Vec<u8>,
     ) -> Result<Piece, DeflateError> {
-        let end = window.len();
-        self.encode_span(window, start, end, level, flush, carry, out)
+        let end = source.window.len();
+        self.encode_span(source, start, end, level, flush, carry, out)
     }
 
     /// The same for the bytes from `start` to `end`, behind which others may stand.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn encode_span(
         &mut self,
-        window: &Window,
+        source: Source<'_>,
         start: usize,
         end: usize,
         level: u8,
@@ -159,7 +176,7 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Result<Piece, DeflateError> {
         let (before, carried) = (out.len(), *carry);
-        let view = View::new(window.with_slack(), end);
+        let view = View::new(source.window.with_slack(), end);
         let effort = parse::effort(level);
         let lists = Lists {
             kind: match level {
@@ -206,6 +223,9 @@ impl Engine {
                     block,
                 )
             };
+            if !source.gaps.is_empty() {
+                self.block.translate(view, at..behind, source.gaps);
+            }
             let written = self
                 .block
                 .write(view, at..behind, *carry, &mut self.scratch);
@@ -243,17 +263,24 @@ impl Engine {
     }
 
     #[cfg(test)]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.matcher.is_clear()
+            && (self.lists, self.literal_bits) == (Lists::default(), USUAL_LITERAL_BITS)
+            && (self.entered, self.seen) == (0, 0)
+    }
+
+    #[cfg(test)]
     pub(crate) fn plan_bytes(&self) -> usize {
         self.planner.bytes()
     }
 
     /// Whether the beginning of what stands from `start` to `end` becomes smaller with little
     /// effort. Its bytes are then in the tables already, and match worse than they could.
-    pub(crate) fn gains(&mut self, window: &Window, start: usize, end: usize) -> bool {
+    pub(crate) fn gains(&mut self, source: Source<'_>, start: usize, end: usize) -> bool {
         let end = end.min(start + PROBE_BYTES);
         let mut out = Vec::new();
         let carry = &mut Carry::default();
-        let piece = self.encode_span(window, start, end, 1, Flush::Sync, carry, &mut out);
+        let piece = self.encode_span(source, start, end, 1, Flush::Sync, carry, &mut out);
         let length = end - start;
         matches!(piece, Ok(Piece::Deflated)) && out.len() < length - length / PROBE_GAIN_PART
     }

@@ -7,6 +7,7 @@
 
 mod command;
 mod files;
+mod revoked;
 mod trust;
 
 use std::net::IpAddr;
@@ -19,6 +20,8 @@ use wire::{Put, names};
 use super::accounts::{Account, Peer};
 use crate::log::Log;
 
+pub(crate) use revoked::RevokedKeys;
+
 /// SSH_MSG_USERAUTH_REQUEST (RFC 4252 §6), the first byte of the signed data's message.
 const USERAUTH_REQUEST: u8 = 50;
 
@@ -29,6 +32,8 @@ pub(crate) struct Lookup<'a> {
     /// others, but no command is run in a name that means nobody.
     pub(crate) valid: bool,
     pub(crate) options: &'a ServerOptions,
+    /// The lists of RevokedKeys, as far as an earlier key made them be read.
+    pub(crate) revoked: &'a RevokedKeys,
     pub(crate) peer: &'a Peer,
     pub(crate) address: IpAddr,
     /// Seconds since 1970.
@@ -71,7 +76,8 @@ impl Candidate {
         }
         let algorithm = SignatureAlgorithm::from_name(algorithm)
             .ok_or_else(|| format!("unknown signature algorithm {algorithm}"))?;
-        let key = PresentedKey::from_blob_for(algorithm, blob)
+        let authorities = authority_algorithms(options);
+        let key = PresentedKey::from_blob_permitted(algorithm, blob, &authorities)
             .map_err(|error| format!("could not parse key: {error}"))?;
         let least = required_rsa_bits(options);
         if key.key().key_type() == KeyType::Rsa && key.key().bits() < least {
@@ -164,10 +170,14 @@ impl Candidate {
 impl Lookup<'_> {
     /// What the key may do, when it may log the account in.
     pub(crate) fn authorize(&self, candidate: &Candidate) -> Option<KeyOptions> {
-        if self.is_revoked(&candidate.key) {
+        let paths = &self.options.revoked_keys;
+        if self.revoked.contains(paths, &candidate.key, self.log) {
             return None;
         }
-        for template in &self.options.authorized_keys_files {
+        // `none` among others is no file of that name in the home directory.
+        let none = |template: &&String| template.eq_ignore_ascii_case("none");
+        let templates = self.options.authorized_keys_files.iter();
+        for template in templates.filter(|template| !none(template)) {
             if let Some(grants) = self.in_keys_file(template, candidate) {
                 return Some(grants);
             }
@@ -254,6 +264,14 @@ impl Lookup<'_> {
         }
         Ok(())
     }
+}
+
+/// CASignatureAlgorithms.
+fn authority_algorithms(options: &ServerOptions) -> Vec<SignatureAlgorithm> {
+    let names = options.ca_signature_algorithms.iter();
+    names
+        .filter_map(|name| SignatureAlgorithm::from_name(name))
+        .collect()
 }
 
 fn required_rsa_bits(options: &ServerOptions) -> usize {

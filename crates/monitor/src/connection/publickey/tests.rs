@@ -12,6 +12,7 @@ struct Home {
     directory: TempDir,
     account: Account,
     log: Log,
+    revoked: RevokedKeys,
 }
 
 impl Home {
@@ -33,6 +34,7 @@ impl Home {
             directory,
             account,
             log: Log::to_memory(LogLevel::Debug3),
+            revoked: RevokedKeys::default(),
         }
     }
 
@@ -55,6 +57,7 @@ impl Home {
             account: &self.account,
             valid: true,
             options: &options,
+            revoked: &self.revoked,
             peer: &Peer {
                 host: address.to_string(),
                 address: address.to_string(),
@@ -120,7 +123,11 @@ fn a_listed_key_logs_in_with_its_options_and_another_does_not() {
     assert_eq!(grants.force_command.as_deref(), Some("date"));
     assert!(!grants.permit_pty && grants.permit_user_rc);
     assert!(home.ask_key("", &key(2)).is_none());
-    assert!(home.ask_key("AuthorizedKeysFile none", &key(1)).is_none());
+    home.write("none", &line(&key(1)));
+    for none in ["none", "none nowhere", "nowhere NONE none"] {
+        let config = format!("AuthorizedKeysFile {none}");
+        assert!(home.ask_key(&config, &key(1)).is_none(), "{none}");
+    }
 }
 
 #[test]
@@ -300,6 +307,9 @@ fn a_certificate_that_is_not_valid_here_and_now_is_refused() {
     );
     let forced = critical(CertificateOption::with_text("force-command", "date")).unwrap();
     assert_eq!(forced.force_command.as_deref(), Some("date"));
+    // The empty command is one: ssh-keygen signs none, another authority may.
+    let empty = critical(CertificateOption::with_text("force-command", "")).unwrap();
+    assert_eq!(empty.force_command.as_deref(), Some(""));
     let algorithms = format!("{config}\nCASignatureAlgorithms rsa-sha2-512");
     assert!(
         home.ask_certificate(&algorithms, &certificate(&fields(&["ada"])))
@@ -382,6 +392,129 @@ fn a_revoked_key_or_authority_is_out_and_an_unreadable_list_refuses_all() {
 }
 
 #[test]
+fn a_revocation_list_is_parsed_once_and_again_when_its_file_changes() {
+    let home = Home::new();
+    home.authorized(&line(&key(1)));
+    let lists = [home.write("one", "# none\n"), home.write("two", "# none\n")];
+    let config = format!("RevokedKeys {} {}", lists[0], lists[1]);
+    let times_read = |path: &str| {
+        let text = format!("reading revocation list {path}");
+        let lines = home.log.lines();
+        lines.iter().filter(|line| line.ends_with(&text)).count()
+    };
+    for _ in 0..5 {
+        assert!(home.ask_key(&config, &key(1)).is_some());
+    }
+    assert_eq!((times_read(&lists[0]), times_read(&lists[1])), (1, 1));
+    // The second file counts as the first does.
+    home.write("two", &line(&key(1)));
+    assert!(home.ask_key(&config, &key(1)).is_none());
+    assert_eq!((times_read(&lists[0]), times_read(&lists[1])), (1, 2));
+    // Replaced by one of the same length and time.
+    let time = std::fs::metadata(&lists[1]).unwrap().modified().unwrap();
+    let other = home.write("other", &line(&key(2)));
+    let file = std::fs::File::options().write(true).open(&other).unwrap();
+    file.set_modified(time).unwrap();
+    std::fs::rename(&other, &lists[1]).unwrap();
+    assert!(home.ask_key(&config, &key(1)).is_some());
+    // Both must be readable.
+    std::fs::remove_file(&lists[0]).unwrap();
+    assert!(home.ask_key(&config, &key(1)).is_none());
+}
+
+#[test]
+fn a_revocation_list_that_cannot_be_used_refuses_all_and_says_why() {
+    let home = Home::new();
+    home.authorized(&line(&key(1)));
+    let list = home.write("revoked", "");
+    let file = std::fs::File::options().write(true).open(&list).unwrap();
+    // Sparse: more than was read before, and more than is read now.
+    for (size, reason) in [
+        (17 << 20, "line 1"),
+        (keys::krl::MAX_FILE_BYTES + 1, "larger than 256 MiB"),
+    ] {
+        file.set_len(size).unwrap();
+        let config = format!("RevokedKeys {list}");
+        assert!(home.ask_key(&config, &key(1)).is_none());
+        let lines = home.log.lines();
+        let said = lines.iter().rfind(|line| line.contains("RevokedKeys"));
+        assert!(said.unwrap().contains(reason), "{said:?}");
+    }
+}
+
+/// An authority after a line that is not understood is not trusted, as in OpenSSH.
+#[test]
+fn authorities_end_at_the_first_line_that_is_no_key() {
+    let home = Home::new();
+    let certificate = certificate(&fields(&["ada"]));
+    let ca = line(&key(9));
+    for (text, allowed) in [
+        (format!("# ca\n\n{ca}\n"), true),
+        (format!("{}\n{ca} a comment\n", line(&key(8))), true),
+        (format!("{ca}\ngarbage\n"), true),
+        (format!("garbage\n{ca}\n"), false),
+        (format!("ssh-ed25519 AAAA\n{ca}\n"), false),
+        (format!("cert-authority {}\n{ca}\n", line(&key(8))), false),
+        (format!("no-pty {ca}\n"), false),
+    ] {
+        let config = format!("TrustedUserCAKeys {}", home.write("ca", &text));
+        let granted = home.ask_certificate(&config, &certificate);
+        assert_eq!(granted.is_some(), allowed, "{text}");
+    }
+}
+
+/// A line with `principals=` is meant for an authority; its bare key logs nobody in.
+#[test]
+fn principals_without_cert_authority_refuse_the_key() {
+    let home = Home::new();
+    for (prefix, allowed) in [
+        ("principals=\"ada\"", false),
+        ("principals=\"\"", false),
+        ("cert-authority,principals=\"ada\"", false),
+        ("no-pty", true),
+    ] {
+        home.authorized(&format!("{prefix} {}", line(&key(1))));
+        assert_eq!(home.ask_key("", &key(1)).is_some(), allowed, "{prefix}");
+    }
+}
+
+#[test]
+fn a_malformed_extension_refuses_the_certificate() {
+    let home = Home::new();
+    let authority = home.write("ca", &line(&key(9)));
+    let config = format!("TrustedUserCAKeys {authority}");
+    for (data, allowed) in [(&b""[..], true), (b"x", false)] {
+        let mut fields = fields(&["ada"]);
+        fields.extensions[0].data = data.to_vec();
+        let granted = home.ask_certificate(&config, &certificate(&fields));
+        assert_eq!(granted.is_some(), allowed);
+    }
+}
+
+/// As in OpenSSH the first line with a principal of the certificate decides.
+#[test]
+fn the_line_of_a_principal_is_obeyed_or_refuses() {
+    let home = Home::new();
+    let authority = home.write("ca", &line(&key(9)));
+    let config = format!("TrustedUserCAKeys {authority}\nAuthorizedPrincipalsFile .ssh/principals");
+    let certificate = certificate(&fields(&["ops"]));
+    for (text, allowed) in [
+        ("ops", true),
+        ("principals=\"ops\" ops", false),
+        ("cert-authority ops", false),
+        ("principals=\"ops\" ops\nops", false),
+        ("from=\"198.51.100.1\" ops\nops", false),
+        ("expiry-time=\"20200101Z\" ops\nops", false),
+        ("no-such-option ops\nops", true),
+        ("from=\"198.51.100.1\" web\nops", true),
+    ] {
+        home.write(".ssh/principals", &format!("{text}\n"));
+        let granted = home.ask_certificate(&config, &certificate);
+        assert_eq!(granted.is_some(), allowed, "{text}");
+    }
+}
+
+#[test]
 fn a_command_can_name_keys_and_has_only_its_own_groups() {
     if !sys::process::is_root() {
         // Only root can run it as another user.
@@ -406,6 +539,7 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
         account: &home.account,
         valid: true,
         options: &options,
+        revoked: &home.revoked,
         peer: &peer,
         address: "192.0.2.7".parse().unwrap(),
         now: NOW,

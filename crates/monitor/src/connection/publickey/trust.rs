@@ -1,43 +1,12 @@
-//! Certificates of authorities that the configuration trusts, their principals, and what was
-//! revoked.
+//! Certificates of authorities that the configuration trusts, and their principals.
 
-use keys::authorized_keys::KeyOptions;
+use keys::authorized_keys::{AuthorizedPrincipal, KeyOptions};
 use keys::certificate::CertificateRules;
-use keys::{Certificate, CertificateKind, PresentedKey, SignatureAlgorithm};
+use keys::{Certificate, CertificateKind};
 
-use super::{Candidate, Lookup, files, local_clock, required_rsa_bits};
+use super::{Candidate, Lookup, authority_algorithms, files, local_clock, required_rsa_bits};
 
 impl Lookup<'_> {
-    /// True when RevokedKeys names the key, its certificate or its authority; true also when
-    /// the list cannot be read.
-    pub(super) fn is_revoked(&self, key: &PresentedKey) -> bool {
-        let Some(path) = &self.options.revoked_keys else {
-            return false;
-        };
-        let list = files::read_trusted(path).map_err(|error| error.to_string());
-        let list = list.and_then(|bytes| {
-            keys::krl::RevocationList::parse(&bytes).map_err(|error| error.to_string())
-        });
-        match list {
-            Ok(list) => {
-                let revoked = list.is_revoked(key);
-                if revoked {
-                    self.log.error(&format!(
-                        "Authentication key {} revoked by file {path}",
-                        keys::fingerprint::sha256(&key.key().blob())
-                    ));
-                }
-                revoked
-            }
-            Err(error) => {
-                self.log.error(&format!(
-                    "RevokedKeys {path}: {error}; all keys are refused"
-                ));
-                true
-            }
-        }
-    }
-
     /// A certificate of an authority of TrustedUserCAKeys.
     pub(super) fn trusted_certificate(&self, candidate: &Candidate) -> Option<KeyOptions> {
         let certificate = candidate.key.certificate()?;
@@ -50,13 +19,7 @@ impl Lookup<'_> {
                 return None;
             }
         };
-        // A line with options is no authority: options there have never meant anything.
-        let trusted = keys::authorized_keys::parse(&text, &local_clock)
-            .flatten()
-            .any(|line| {
-                line.options == KeyOptions::default() && line.key == *certificate.authority()
-            });
-        if !trusted {
+        if !self.lists_authority(&text, path, certificate.authority()) {
             self.log.debug(&format!(
                 "CA {} is not listed in {path}",
                 keys::fingerprint::sha256(&certificate.authority().blob())
@@ -73,6 +36,29 @@ impl Lookup<'_> {
                 None
             }
         }
+    }
+
+    /// Whether the lines of TrustedUserCAKeys name the authority. As in OpenSSH the file ends at
+    /// the first line that is no plain key: what follows it is not trusted. A line with options
+    /// is such a line, since no option has a meaning there.
+    fn lists_authority(&self, text: &[u8], path: &str, authority: &keys::PublicKey) -> bool {
+        for line in keys::authorized_keys::parse(text, &local_clock) {
+            let (number, reason) = match line {
+                Ok(line) if line.options == KeyOptions::default() => {
+                    if line.key == *authority {
+                        return true;
+                    }
+                    continue;
+                }
+                Ok(line) => (line.line, "key options are not permitted here".to_owned()),
+                Err(refused) => (refused.line, refused.reason.to_string()),
+            };
+            self.log.error(&format!(
+                "TrustedUserCAKeys {path}:{number}: {reason}; this line and those after it are not trusted"
+            ));
+            return false;
+        }
+        false
     }
 
     /// By the user's name, unless a file or a command says which principals count: then one of
@@ -92,35 +78,46 @@ impl Lookup<'_> {
                 let text = self.principals_of_command(candidate)?;
                 self.search_principals(&text, "AuthorizedPrincipalsCommand", certificate)
             })
-            .ok_or_else(|| "Certificate does not contain an authorized principal".to_owned())
+            .unwrap_or_else(|| {
+                Err("Certificate does not contain an authorized principal".to_owned())
+            })
     }
 
-    /// The lines of principals in search of one that the certificate has.
+    /// The lines of principals in search of one that the certificate has. As in OpenSSH the first
+    /// such line decides, also when its options refuse; `None` when there is no such line.
     fn search_principals(
         &self,
         text: &[u8],
         place: &str,
         certificate: &Certificate,
-    ) -> Option<KeyOptions> {
+    ) -> Option<Result<KeyOptions, String>> {
         for line in keys::authorized_keys::parse_principals(text, &local_clock) {
-            let Ok(line) = line else { continue };
-            if !certificate.principals().contains(&line.principal) {
-                continue;
-            }
-            let granted = self.check_limits(&line.options).and_then(|()| {
-                let grants = self.check_certificate(certificate, &[&line.principal])?;
-                line.options
-                    .merge(&grants)
-                    .map_err(|error| error.to_string())
-            });
-            match granted {
-                Ok(grants) => return Some(grants),
-                Err(reason) => self
-                    .log
-                    .verbose(&format!("{place}:{}: {reason}", line.line)),
+            let line = match line {
+                Ok(line) => line,
+                Err(refused) => {
+                    self.log
+                        .debug(&format!("{place}:{}: {}", refused.line, refused.reason));
+                    continue;
+                }
+            };
+            if certificate.principals().contains(&line.principal) {
+                let granted = self.granted_by_principal(&line, certificate);
+                return Some(granted.map_err(|reason| format!("{place}:{}: {reason}", line.line)));
             }
         }
         None
+    }
+
+    fn granted_by_principal(
+        &self,
+        line: &AuthorizedPrincipal,
+        certificate: &Certificate,
+    ) -> Result<KeyOptions, String> {
+        line.check_options().map_err(|error| error.to_string())?;
+        self.check_limits(&line.options)?;
+        let grants = self.check_certificate(certificate, &[&line.principal])?;
+        let merged = line.options.merge(&grants);
+        merged.map_err(|error| error.to_string())
     }
 
     /// Checks a certificate for one of `principals`, and its source addresses.
@@ -129,12 +126,7 @@ impl Lookup<'_> {
         certificate: &Certificate,
         principals: &[&str],
     ) -> Result<KeyOptions, String> {
-        let algorithms: Vec<SignatureAlgorithm> = self
-            .options
-            .ca_signature_algorithms
-            .iter()
-            .filter_map(|name| SignatureAlgorithm::from_name(name))
-            .collect();
+        let algorithms = authority_algorithms(self.options);
         let granted = certificate
             .check(&CertificateRules {
                 kind: CertificateKind::User,

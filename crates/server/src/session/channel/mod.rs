@@ -27,14 +27,15 @@ use proto::{ChannelId, Stream};
 use sys::process::{Child, ExitStatus};
 use sys::signals::Signal;
 
-use super::command::{Launch, Wanted};
+use super::command::Wanted;
 use super::context::Context;
 use super::environment::Environment;
 use super::exit;
 use super::sftp::{Desk, SftpEndpoint};
-use super::stdio::{self, CommandEnd, Outputs};
+use super::stdio::{self, Outputs};
 use super::terminal::{Size, Terminal};
 use super::token::Token;
+use start::Next;
 
 /// First and longest wait until an ended command's output is looked at again, in milliseconds.
 /// While the client's window is closed nothing else would tell us.
@@ -48,13 +49,8 @@ const STATUS_MS: u64 = 1000;
 enum Stage {
     /// None was asked for.
     Idle,
-    /// ~/.ssh/rc runs before it.
-    Preparing {
-        rc: Child,
-        launch: Launch,
-        environment: Environment,
-        end: CommandEnd,
-    },
+    /// The rc file runs before it.
+    Preparing { rc: Child, next: Next },
     /// It runs.
     Running { child: Child },
     /// Files are served by this process, with a desk by another thread.
@@ -74,8 +70,10 @@ pub(super) struct SessionChannel {
     /// Of the child in `stage`.
     serial: u64,
     signals_refused: bool,
-    /// Text of ours that goes before what the command writes.
+    /// Text of ours that goes before what the command writes, or in its place.
     unsent: Vec<u8>,
+    /// The stream of that text.
+    words_to: Stream,
     /// Waits for `unsent` to be sent.
     unattached: Option<Outputs>,
     drain_ms: u64,
@@ -99,6 +97,7 @@ impl SessionChannel {
             serial: 0,
             signals_refused: false,
             unsent: Vec::new(),
+            words_to: Stream::Data,
             unattached: None,
             drain_ms: DRAIN_MS.0,
             peer_closed: false,
@@ -239,23 +238,13 @@ impl SessionChannel {
         context: &Context<'_>,
     ) -> io::Result<()> {
         match std::mem::replace(&mut self.stage, Stage::Closed) {
-            Stage::Preparing {
-                mut rc,
-                launch,
-                environment,
-                end,
-            } => {
+            Stage::Preparing { mut rc, next } => {
                 if rc.try_wait()?.is_none() {
-                    self.stage = Stage::Preparing {
-                        rc,
-                        launch,
-                        environment,
-                        end,
-                    };
+                    self.stage = Stage::Preparing { rc, next };
                     return Ok(());
                 }
                 driver.unwatch(rc.pidfd().as_fd());
-                self.run_command(&launch, &environment, end, driver, context)?;
+                self.run_next(next, driver, context)?;
             }
             Stage::Running { mut child } => {
                 let Some(status) = child.try_wait()? else {
@@ -376,12 +365,7 @@ impl SessionChannel {
 
     /// Sends what it can of our own text; true when nothing of it is left.
     fn send_text(&mut self, driver: &mut Driver) -> bool {
-        let is_error = matches!(self.stage, Stage::Ended { .. }) && self.terminal.is_none();
-        let stream = if is_error {
-            Stream::Stderr
-        } else {
-            Stream::Data
-        };
+        let stream = self.words_to;
         while !self.unsent.is_empty() {
             match driver
                 .connection()

@@ -1,4 +1,5 @@
-//! The start of a channel's command: from the request through ~/.ssh/rc to the program.
+//! The start of a channel's command: from the request through the rc file to the program, or to
+//! internal-sftp.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,10 +7,10 @@ use std::sync::Arc;
 
 use driver::Driver;
 use proto::Stream;
-use sys::process::{Child, ExitStatus};
+use sys::process::{Child, ExitStatus, SpawnError};
 
 use super::{SessionChannel, Stage, reply};
-use crate::session::command::{self, Launch, Plan, Wanted};
+use crate::session::command::{self, Files, Launch, Plan, Wanted};
 use crate::session::context::Context;
 use crate::session::environment::{self, ChannelFacts, Environment};
 use crate::session::sftp::SftpEndpoint;
@@ -19,6 +20,22 @@ use crate::session::{launch, text};
 
 /// Exit status when the machine takes no logins, as OpenSSH has it.
 const NOLOGIN_STATUS: u8 = 254;
+/// The answer to a shell or a command where `internal-sftp` is forced, OpenSSH's words and status.
+const ONLY_SFTP: (&str, u8) = ("This service allows sftp connections only.\n", 1);
+
+/// What begins when the rc file has ended.
+pub(super) enum Next {
+    /// A program.
+    Command {
+        launch: Launch,
+        environment: Environment,
+        end: CommandEnd,
+    },
+    /// This process's server of files; it is the channel's endpoint already.
+    Files(Files),
+    /// [`ONLY_SFTP`].
+    OnlySftp,
+}
 
 impl SessionChannel {
     /// Carries out `shell`, `exec` or `subsystem`, and answers it before anything else is sent.
@@ -44,17 +61,29 @@ impl SessionChannel {
             }
             _ => None,
         };
-        let launch = match planned {
-            Some(Plan::Run(launch)) => launch,
-            Some(Plan::InternalSftp {
-                arguments,
-                is_forced,
-            }) => return self.serve_files(&arguments, is_forced, want_reply, driver, context),
+        match planned {
+            Some(Plan::Run(launch)) => {
+                self.start_command(wanted, launch, want_reply, driver, context)
+            }
+            Some(Plan::InternalSftp(files)) => self.serve_files(files, want_reply, driver, context),
+            Some(Plan::OnlySftp { original_command }) => {
+                self.refuse_all_but_sftp(original_command, want_reply, driver, context)
+            }
             None => {
                 reply(driver, self.id, want_reply, false);
-                return Ok(());
+                Ok(())
             }
-        };
+        }
+    }
+
+    fn start_command(
+        &mut self,
+        wanted: &Wanted,
+        launch: Launch,
+        want_reply: bool,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
         let ends = match &mut self.terminal {
             Some(terminal) => terminal.ends(),
             None => stdio::pipes(),
@@ -76,9 +105,11 @@ impl SessionChannel {
         self.signals_refused = launch.is_forced || launch.is_subsystem;
         if let Some(words) = context.nologin() {
             self.fail(words, NOLOGIN_STATUS);
-        } else if grant.password_expired && self.terminal.is_none() {
+        } else if context.grant.password_expired && self.terminal.is_none() {
             self.fail(
-                b"Password change required but no TTY available.\n".to_vec(),
+                b"WARNING: Your password has expired.\n\
+                  Password change required but no TTY available.\n"
+                    .to_vec(),
                 1,
             );
         } else {
@@ -93,49 +124,167 @@ impl SessionChannel {
     /// internal-sftp: this process is the server, perhaps in another thread.
     fn serve_files(
         &mut self,
-        arguments: &[String],
-        is_forced: bool,
+        files: Files,
         want_reply: bool,
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
+        let kind = if files.is_forced {
+            "forced-command (config) 'internal-sftp'"
+        } else {
+            "subsystem 'sftp'"
+        };
+        if self.begin_inside(kind, want_reply, driver, context) {
+            let original = files.original_command.clone();
+            // What the client sends while the rc file runs is kept.
+            driver.attach_endpoint(self.id, Box::new(SftpEndpoint::later()));
+            self.run_rc(Next::Files(files), original, driver, context)?;
+        }
+        self.advance(driver, context)
+    }
+
+    /// internal-sftp is forced, and the client asked for something else.
+    fn refuse_all_but_sftp(
+        &mut self,
+        original_command: Option<Vec<u8>>,
+        want_reply: bool,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        let kind = "forced-command (config) 'internal-sftp'";
+        if self.begin_inside(kind, want_reply, driver, context) {
+            let grant = &context.grant;
+            context.log.error(&format!(
+                "Connection from user {} {} port {}: refusing non-sftp session",
+                grant.user, grant.remote_address, grant.remote_port
+            ));
+            self.run_rc(Next::OnlySftp, original_command, driver, context)?;
+        }
+        self.advance(driver, context)
+    }
+
+    /// Answers a request for which this process itself is the server; false when the machine takes
+    /// no logins.
+    fn begin_inside(
+        &mut self,
+        kind: &str,
+        want_reply: bool,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> bool {
         let grant = &context.grant;
         context.log.verbose(&format!(
-            "Starting session: {} 'sftp' for {} from {} port {} id {}",
-            if is_forced {
-                "forced-command (config) 'internal-sftp'"
-            } else {
-                "subsystem"
-            },
-            grant.user,
-            grant.remote_address,
-            grant.remote_port,
-            self.id.0
+            "Starting session: {kind} for {} from {} port {} id {}",
+            grant.user, grant.remote_address, grant.remote_port, self.id.0
         ));
         context.set_quality(false);
         reply(driver, self.id, want_reply, true);
         self.serial = context.serial();
         self.signals_refused = true;
-        if let Some(words) = context.nologin() {
-            self.fail(words, NOLOGIN_STATUS);
-            return self.advance(driver, context);
+        match context.nologin() {
+            Some(words) => {
+                self.fail(words, NOLOGIN_STATUS);
+                false
+            }
+            None => true,
         }
-        match SftpEndpoint::start(arguments, is_forced, context) {
-            Ok(endpoint) => {
+    }
+
+    /// Runs the system's rc file before what this process does itself. Its output goes to nobody:
+    /// in a stream of SFTP it would only break the protocol.
+    fn run_rc(
+        &mut self,
+        next: Next,
+        original_command: Option<Vec<u8>>,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        let grant = &context.grant;
+        let Some(file) = launch::rc_file(grant, &context.options, true) else {
+            return self.run_next(next, driver, context);
+        };
+        let environment = self.environment(original_command.as_deref(), context);
+        // Under SftpRoot, Landlock keeps every channel after the first from /dev/null and the shell: the
+        // file does not run for it then, and the channel goes on.
+        let started = CommandEnd::of_nobody()
+            .map_err(|error| SpawnError {
+                step: sys::process::Step::Descriptors,
+                error,
+            })
+            .and_then(|end| launch::rc(file, &grant.shell, &environment, &grant.home, &end));
+        self.after_rc(Some(started), next, driver, context)
+    }
+
+    /// Waits for the rc file, if one was started, and goes on with `next`.
+    fn after_rc(
+        &mut self,
+        started: Option<Result<Child, SpawnError>>,
+        next: Next,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        match started {
+            Some(Ok(rc)) => {
+                self.watch(&rc, driver)?;
+                self.stage = Stage::Preparing { rc, next };
+                return Ok(());
+            }
+            Some(Err(error)) => context.log.error(&format!("rc file: {error}")),
+            None => {}
+        }
+        self.run_next(next, driver, context)
+    }
+
+    /// Begins what the rc file ran before.
+    pub(super) fn run_next(
+        &mut self,
+        next: Next,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        match next {
+            Next::Command {
+                launch,
+                environment,
+                end,
+            } => self.run_command(&launch, &environment, end, driver, context),
+            Next::Files(files) => self.run_files(&files, driver, context),
+            Next::OnlySftp => {
+                let (words, status) = ONLY_SFTP;
+                self.fail(words.as_bytes().to_vec(), status);
+                // OpenSSH writes this to standard output.
+                self.words_to = Stream::Data;
+                Ok(())
+            }
+        }
+    }
+
+    fn run_files(
+        &mut self,
+        files: &Files,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> io::Result<()> {
+        let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) else {
+            // The channel is on its way out.
+            return Ok(());
+        };
+        match endpoint.begin(files, context) {
+            Ok(()) => {
                 let desk = endpoint.desk().map(Arc::clone);
                 if let Some(desk) = &desk {
                     let bell = desk.bell().as_fd();
                     driver.watch(bell, Token::Files(self.serial).number(), true, false)?;
                 }
-                driver.attach_endpoint(self.id, Box::new(endpoint));
                 self.stage = Stage::Serving { desk };
             }
             Err(words) => {
+                drop(driver.detach_endpoint(self.id));
                 context.log.error(&words);
                 self.fail(format!("{words}\n").into_bytes(), 1);
             }
         }
-        self.advance(driver, context)
+        Ok(())
     }
 
     fn log_start(&self, wanted: &Wanted, launch: &Launch, context: &Context<'_>) {
@@ -169,6 +318,24 @@ impl SessionChannel {
         }
     }
 
+    fn environment(&self, original_command: Option<&[u8]>, context: &Context<'_>) -> Environment {
+        let facts = ChannelFacts {
+            client: &self.client_environment,
+            tty: self
+                .terminal
+                .as_ref()
+                .map(|terminal| (terminal.term(), terminal.path())),
+            original_command,
+            auth_info_path: context.auth_info.as_ref().and_then(|file| file.path()),
+        };
+        environment::build(
+            &context.grant,
+            &context.options,
+            &context.environment_files(),
+            &facts,
+        )
+    }
+
     /// Starts the command, or what runs before it.
     fn run(
         &mut self,
@@ -177,50 +344,24 @@ impl SessionChannel {
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
-        let facts = ChannelFacts {
-            client: &self.client_environment,
-            tty: self
-                .terminal
-                .as_ref()
-                .map(|terminal| (terminal.term(), terminal.path())),
-            original_command: launch.original_command.as_deref(),
-            auth_info_path: context.auth_info.as_ref().and_then(|file| file.path()),
-        };
         let grant = &context.grant;
-        let environment = environment::build(
-            grant,
-            &context.options,
-            &context.environment_files(),
-            &facts,
-        );
-        let user_rc = context.options.permit_user_rc && !grant.restrictions.no_user_rc;
-        let before = if launch.is_subsystem || grant.password_expired {
+        let environment = self.environment(launch.original_command.as_deref(), context);
+        let started = if grant.password_expired {
             None
         } else {
-            launch::rc_file(&grant.home, user_rc)
+            warn_of_home(&end, context);
+            launch::rc_file(grant, &context.options, launch.is_subsystem)
+                .map(|file| launch::rc(file, &grant.shell, &environment, &grant.home, &end))
         };
-        let started =
-            before.map(|file| launch::rc(file, &grant.shell, &environment, &grant.home, &end));
-        match started {
-            Some(Ok(rc)) => {
-                self.watch(&rc, driver)?;
-                self.stage = Stage::Preparing {
-                    rc,
-                    launch,
-                    environment,
-                    end,
-                };
-            }
-            Some(Err(error)) => {
-                context.log.error(&format!("rc file: {error}"));
-                self.run_command(&launch, &environment, end, driver, context)?;
-            }
-            None => self.run_command(&launch, &environment, end, driver, context)?,
-        }
-        Ok(())
+        let next = Next::Command {
+            launch,
+            environment,
+            end,
+        };
+        self.after_rc(started, next, driver, context)
     }
 
-    pub(super) fn run_command(
+    fn run_command(
         &mut self,
         launch: &Launch,
         environment: &Environment,
@@ -268,10 +409,29 @@ impl SessionChannel {
             words
         };
         self.unsent.extend(words);
+        self.words_to = if self.terminal.is_some() {
+            Stream::Data
+        } else {
+            Stream::Stderr
+        };
         self.unattached = None;
         self.stage = Stage::Ended {
             status: ExitStatus::Exited(status),
             told: false,
         };
+    }
+}
+
+/// Tells the user, where the command's errors go, that the command cannot begin in the home
+/// directory. In a changed root homes are seldom there; OpenSSH is silent about them too.
+fn warn_of_home(end: &CommandEnd, context: &Context<'_>) {
+    if context.grant.chroot.is_some() {
+        return;
+    }
+    let home = &context.grant.home;
+    if let Some(why) = launch::unusable_home(home) {
+        let words = format!("Could not chdir to home directory {home}: {why}\n");
+        // Nothing stands in the pipe or the terminal yet: there is room for a line.
+        let _ = sys::io::write_all(&end.stderr, words.as_bytes());
     }
 }

@@ -23,6 +23,7 @@ use sys::fs::Place;
 use sys::sandbox::files::{self, Wall};
 use transfer::serve::{self, Level, Log, Options, Serve, Wanted};
 
+use super::command::Files;
 use super::context::Context;
 use crate::log::Logger;
 
@@ -44,18 +45,47 @@ pub(super) struct SftpEndpoint {
 
 /// Which thread works with the files.
 enum Way {
+    /// None yet: the rc file runs first. The channel's window bounds what is kept, in one piece: packets
+    /// of a byte each would cost many times their length.
+    Later {
+        data: Vec<u8>,
+        has_ended: bool,
+    },
     Here(Here),
     Beside(Beside),
 }
 
 impl SftpEndpoint {
-    /// Makes the server that `arguments` (behind `internal-sftp`) ask for; gives what to say to
-    /// the client otherwise.
-    pub(super) fn start(
-        arguments: &[String],
-        is_forced: bool,
-        context: &Context<'_>,
-    ) -> Result<Self, String> {
+    /// A server that keeps what the client sends until it [begins](Self::begin).
+    pub(super) fn later() -> Self {
+        Self {
+            way: Way::Later {
+                data: Vec::new(),
+                has_ended: false,
+            },
+            status: 0,
+            unused: 0,
+        }
+    }
+
+    /// Becomes the server that the arguments of `internal-sftp` ask for, and takes what has come.
+    ///
+    /// # Errors
+    /// What to say to the client: the arguments are bad, or SftpRoot cannot be used.
+    pub(super) fn begin(&mut self, files: &Files, context: &Context<'_>) -> Result<(), String> {
+        let way = Self::way(&files.arguments, files.is_forced, context)?;
+        if let Way::Later { data, has_ended } = std::mem::replace(&mut self.way, way) {
+            if !data.is_empty() {
+                self.receive(Stream::Data, Bytes::from(data));
+            }
+            if has_ended {
+                self.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn way(arguments: &[String], is_forced: bool, context: &Context<'_>) -> Result<Way, String> {
         let options = match Options::parse(arguments) {
             Ok(Wanted::Serve(options)) => *options,
             Ok(Wanted::ListRequests | Wanted::Usage) => {
@@ -97,7 +127,7 @@ impl SftpEndpoint {
             grant.user, grant.remote_address
         );
         log.line(Level::Info, &format!("session opened {session}"));
-        let way = if all_local {
+        Ok(if all_local {
             Way::Here(Here::new(make()?, log, session))
         } else {
             let started = Desk::new().and_then(|desk| {
@@ -107,18 +137,13 @@ impl SftpEndpoint {
             });
             let desk = started.map_err(|error| format!("internal-sftp: no thread: {error}"))?;
             Way::Beside(Beside::new(desk))
-        };
-        Ok(Self {
-            way,
-            status: 0,
-            unused: 0,
         })
     }
 
     /// Where it meets the thread that works with files, if one does.
     pub(super) fn desk(&self) -> Option<&Arc<Desk>> {
         match &self.way {
-            Way::Here(_) => None,
+            Way::Later { .. } | Way::Here(_) => None,
             Way::Beside(beside) => Some(beside.desk()),
         }
     }
@@ -131,6 +156,7 @@ impl SftpEndpoint {
     /// The client has closed the channel: what it asked for is done, and nothing answered.
     pub(super) fn desert(&mut self) {
         match &mut self.way {
+            Way::Later { .. } => {}
             Way::Here(here) => here.desert(),
             Way::Beside(beside) => beside.desert(),
         }
@@ -173,6 +199,14 @@ fn confine(template: &str, options: &Options, context: &Context<'_>) -> Result<P
     } else {
         format!("/{start}")
     };
+    // Who could rename a directory above the root, or lay a link, could choose another root. A
+    // server of an ordinary user has nobody to keep out but others than that user and root.
+    let owner = if grant.change_user { 0 } else { grant.uid };
+    sys::file::secure_root(Path::new(&root), owner).map_err(|why| {
+        failed(format!(
+            "bad ownership or modes for directory \"{root}\": {why}"
+        ))
+    })?;
     Place::confined(root.as_bytes(), start.as_bytes())
         .map_err(|error| failed(format!("{root}: {error}")))
 }
@@ -186,16 +220,20 @@ fn wall(
     context: &Context<'_>,
 ) -> Result<(), String> {
     if !is_forced {
-        context
-            .log
-            .verbose("SftpRoot without ForceCommand internal-sftp: commands are not confined");
         return Ok(());
     }
     if context.is_walled.replace(true) {
         return Ok(());
     }
     match files::only_below(serve.place().directory(), read_only) {
-        Ok(Wall::Whole | Wall::Partial) => Ok(()),
+        Ok(Wall::Whole) => Ok(()),
+        Ok(Wall::Partial) => {
+            context.log.info(
+                "SftpRoot: the kernel's Landlock is too old to forbid everything that is asked \
+                 of it; for the rest openat2 alone confines",
+            );
+            Ok(())
+        }
         Ok(Wall::None) => {
             context
                 .log
@@ -234,6 +272,7 @@ pub(super) fn words(command: &str) -> Vec<String> {
 impl Endpoint for SftpEndpoint {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match (&mut self.way, stream) {
+            (Way::Later { data: kept, .. }, Stream::Data) => kept.extend_from_slice(&data),
             (Way::Here(here), Stream::Data) => self.unused += here.receive(data),
             (Way::Beside(beside), Stream::Data) => beside.receive(data),
             // Extended data mean nothing to a server of files.
@@ -243,6 +282,7 @@ impl Endpoint for SftpEndpoint {
 
     fn end(&mut self) {
         match &mut self.way {
+            Way::Later { has_ended, .. } => *has_ended = true,
             Way::Here(here) => here.end(),
             Way::Beside(beside) => beside.end(),
         }
@@ -251,6 +291,7 @@ impl Endpoint for SftpEndpoint {
     fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
         line.consumed(std::mem::take(&mut self.unused))?;
         let (progress, status) = match &mut self.way {
+            Way::Later { .. } => return Ok(Progress::Waiting),
             Way::Here(here) => here.work(line)?,
             Way::Beside(beside) => beside.work(line)?,
         };

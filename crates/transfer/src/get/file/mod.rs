@@ -11,6 +11,7 @@ use sftp::{Attributes, Code, ExactTimes, own};
 use super::Item;
 use crate::engine::{EngineError, Op, Session, Token, status_text};
 use crate::options::{Options, Resume};
+use crate::part::PartNames;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
@@ -21,8 +22,10 @@ use crate::step::{
 };
 use crate::text;
 
+mod claims;
 mod ranges;
 
+use claims::Claim;
 use ranges::Range;
 
 /// Most bytes that are gathered to be written in one go, and most pieces.
@@ -74,11 +77,13 @@ impl Gathered {
     }
 }
 
-/// Opens what a file is written to, or a file beside it; says whether it is beside it.
+/// Opens what the server's file `from` is written to, or with `beside` a part file in the same
+/// directory; says whether it is a part.
 ///
 /// # Errors
 /// One line.
 pub(super) fn open_sink(
+    from: &[u8],
     to: &Path,
     attributes: &Attributes,
     options: &Options,
@@ -94,9 +99,12 @@ pub(super) fn open_sink(
     let mode = attributes.permissions.unwrap_or(0o666);
     // A link or a device is written to, and not replaced.
     let is_other = || std::fs::symlink_metadata(to).is_ok_and(|there| !there.is_file());
-    let temporary = beside && !is_other();
-    Sink::open(to, mode, opening, temporary, options.sparse)
-        .map(|sink| (sink, temporary))
+    // A name with a slash at its end is no file's: the system says so.
+    let target = to.as_os_str().as_encoded_bytes();
+    let beside = beside && !target.ends_with(b"/") && !is_other();
+    let names = beside.then(|| PartNames::of_remote(from, attributes, target));
+    Sink::open(to, mode, opening, names.as_ref(), options.sparse)
+        .map(|sink| (sink, beside))
         .map_err(|error| format!("open local \"{}\": {}", shown(to), text::reason(&error)))
 }
 
@@ -131,6 +139,7 @@ pub(super) struct Job {
     again: Vec<(u64, u32)>,
     /// The file's end was seen here.
     eof: Option<u64>,
+    claim: Claim,
     /// It is closed in the flight that reads it.
     closes_early: bool,
     /// The request by which the server reads all of it to us, while it does.
@@ -175,6 +184,7 @@ impl Job {
             ranges: Vec::new(),
             again: Vec::new(),
             eof: None,
+            claim: Claim::None,
             closes_early: false,
             streaming: None,
             moved: 0,
@@ -576,8 +586,10 @@ impl Job {
             }
             (Op::Read, Reply::Status(_)) if self.stage == Stage::Proving => self.proven(asked, 0),
             (Op::Read, Reply::Status(status)) if status.code == Code::EOF => {
-                self.ends_at(asked.offset);
+                self.ends(asked, session);
             }
+            (Op::Stat, Reply::Attrs(now)) => self.claims(Some(now)),
+            (Op::Stat, _) => self.claims(None),
             (Op::Read, Reply::Status(status)) => {
                 let why = status_text(status.code, status.message);
                 self.fail(format!("read remote \"{from}\": {why}"));
@@ -729,7 +741,8 @@ impl Job {
 
     fn open_sink(&mut self) {
         let beside = self.options.atomic || self.parts.len() > 1;
-        match open_sink(&self.item.to, &self.attributes, &self.options, beside) {
+        let Item { from, to, .. } = &self.item;
+        match open_sink(from, to, &self.attributes, &self.options, beside) {
             Ok((sink, temporary)) => {
                 self.sink = Some(sink);
                 if !temporary {
@@ -923,6 +936,10 @@ impl Job {
             return;
         }
         self.write_gathered();
+        if let Claim::Same(at) = self.claim {
+            // It had ended there: it is being written anew.
+            self.ends_at(at);
+        }
         let until = asked.offset + u64::from(len);
         match self.end {
             Some(end) if until > end => {

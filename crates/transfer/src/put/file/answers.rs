@@ -5,6 +5,7 @@ use sftp::extension;
 use sftp::message::Reply;
 use sftp::{Attributes, Code};
 
+use super::part::PartName;
 use super::{Job, Stage, as_usize};
 use crate::engine::{Op, Session, Token, status_text};
 use crate::options::Resume;
@@ -48,6 +49,7 @@ impl Job {
                         part.handle = Some(handle.handle.to_vec());
                     }
                 }
+                (_, _) if self.opens_another_part() => session.handle_ends(),
                 (_, failed) => {
                     session.handle_ends();
                     let why = failed.map_or("no handle came".to_owned(), |(_, why)| why);
@@ -73,6 +75,7 @@ impl Job {
             },
             Op::Read | Op::Hash => self.proven(asked, reply),
             Op::Fstat => self.check_length(reply),
+            Op::Owner => self.compared(reply),
             Op::Space => self.check_space(reply),
             Op::Truncate => {
                 if let Some((_, why)) = failed {
@@ -100,6 +103,7 @@ impl Job {
             }
             Op::Rename => {
                 if let Some((_, why)) = failed {
+                    self.stays_unnamed = true;
                     self.fail(format!(
                         "rename remote \"{}\": {why}",
                         text::name(&self.path)
@@ -116,6 +120,10 @@ impl Job {
     fn go_on(&mut self) {
         match self.stage {
             Stage::Opening if self.waiting == 0 => match &self.error {
+                None if self.candidate.is_some() => {
+                    self.stage = Stage::ToCompare;
+                    self.wake_first();
+                }
                 None => self.opened(),
                 Some(_) if self.parts.iter().any(|part| part.handle.is_some()) => {
                     self.stage = Stage::Cutting;
@@ -154,12 +162,16 @@ impl Job {
                     self.closed();
                 }
             }
+            Stage::Moving if self.waiting == 0 && self.stays_unnamed && !self.removed => {
+                self.stage = Stage::ToMove;
+                self.wake_first();
+            }
             Stage::Moving if self.waiting == 0 => self.stage = Stage::Over,
             _ => {}
         }
     }
 
-    /// What the temporary file would replace is known.
+    /// What the part file would replace is known.
     pub(super) fn target_known(&mut self, there: Option<&Attributes>) {
         if let Some(there) = there
             && let Some(permissions) = there.permissions
@@ -178,6 +190,10 @@ impl Job {
 
     /// The length of what is there is known, before it is opened to go on.
     fn looked(&mut self) {
+        if self.temporary {
+            self.part_looked();
+            return;
+        }
         let there = self.size_there();
         if self.options.resume == Resume::BySize && there >= self.end && there > 0 {
             // In OpenSSH's words.
@@ -221,7 +237,10 @@ impl Job {
         self.next = offset;
         self.resumed = offset;
         self.skipped = offset;
-        if self.size_there() > offset {
+        if self.part == PartName::Taken {
+            // Another copy of the same source may write to it as well.
+            self.cut_at_end = self.size_there() > self.end;
+        } else if self.size_there() > offset {
             self.cut_first = Some(offset);
         }
     }
@@ -249,7 +268,7 @@ impl Job {
                     .as_ref()
                     .and_then(|source| source.read(asked.offset, tail.len()).ok());
                 let whole = tail.len() == as_usize(u64::from(asked.len));
-                // A temporary file was perhaps written by many connections: it may have gaps.
+                // A part was perhaps written by many connections: it may have gaps.
                 if whole && !self.temporary && here.as_ref() == Some(&tail) {
                     there
                 } else {
@@ -259,6 +278,11 @@ impl Job {
             _ => 0,
         };
         self.proof = None;
+        if good == 0 && self.part == PartName::Taken && self.error.is_none() {
+            self.stage = Stage::ToLeave;
+            self.wake_first();
+            return;
+        }
         self.resume_at(good);
         self.stage = Stage::Writing;
         self.wake_all();

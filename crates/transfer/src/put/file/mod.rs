@@ -7,11 +7,14 @@ use sftp::message::{Request, open_flag, request};
 use sftp::{Attributes, ExactTimes, own};
 
 mod answers;
+mod part;
 
+use self::part::PartName;
 use super::target::Known;
 use super::{Item, job_number};
 use crate::engine::{Body, EngineError, Op, Session, Spoiled, Token};
 use crate::options::{Options, Resume};
+use crate::part::PartNames;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
@@ -20,20 +23,31 @@ use crate::source::hash::{self, Hashing};
 use crate::step::{JOINING_BYTES, SMALL_BYTES, Step, TAIL_BYTES, proof_block};
 use crate::text;
 
+/// Most bytes that are read of a file which says that it has none, as those of /proc do: its content
+/// is held in memory.
+const MAX_UNTOLD_BYTES: u64 = 64 << 20;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Nothing is known of either end.
     Begin,
-    /// What a temporary file would replace is asked for.
+    /// What a part file would replace is asked for.
     Target,
     /// What is there is asked for.
     Looking,
     /// OPEN is to be sent.
     ToOpen,
     Opening,
+    /// Whose the part is that a fresh one may give way to is to be asked, or was.
+    ToCompare,
+    Comparing,
+    /// The part that is there is to be opened in place of the fresh one.
+    ToTake,
     /// What is there is to be proven.
     ToProve,
     Proving,
+    /// The part that was taken holds nothing of the source: it is to be left for a fresh one.
+    ToLeave,
     Writing,
     /// Everything was sent, CLOSE too.
     Finishing,
@@ -41,7 +55,7 @@ enum Stage {
     Cutting,
     /// It failed: everything was sent, CLOSE too.
     Closing,
-    /// A temporary file gets its name, or goes.
+    /// A part file gets its target's name, or is removed.
     ToMove,
     Moving,
     Over,
@@ -70,11 +84,20 @@ pub(super) struct Job {
     facts: Option<(u32, ExactTimes)>,
     /// The content of a small file.
     small: Option<Vec<u8>>,
-    /// What is written: the target, or a temporary file beside it.
+    /// What is written: the target, or a part file beside it.
     path: Vec<u8>,
     temporary: bool,
+    /// What its part file may be called.
+    names: Option<PartNames>,
+    /// Where `path` stands among those names.
+    part: PartName,
+    /// The part that was found under the first name, until it is taken or left alone.
+    candidate: Option<Attributes>,
     /// It was given its name behind its end, in the same flight.
     named: bool,
+    /// RENAME failed, or REMOVE was sent.
+    stays_unnamed: bool,
+    removed: bool,
     /// What the temporary file is to replace was asked for.
     target_asked: bool,
     /// The mode of the file that it replaces.
@@ -123,12 +146,11 @@ impl Job {
         options: &Options,
     ) -> Self {
         let options = options.for_one(links.len());
-        let temporary = options.atomic || links.len() > 1;
-        let path = match temporary {
-            true => temporary_name(&item.to),
-            false => item.to.clone(),
-        };
-        let parts = links.into_iter().map(|link| Part {
+        // A name with a slash at its end is no file's: the server says so.
+        let temporary = (options.atomic || links.len() > 1) && !item.to.ends_with(b"/");
+        let path = item.to.clone();
+        let most = if temporary { links.len() } else { 1 };
+        let parts = links.into_iter().take(most).map(|link| Part {
             link,
             handle: None,
             asked: false,
@@ -143,7 +165,12 @@ impl Job {
             small: None,
             path,
             temporary,
+            names: None,
+            part: PartName::First,
+            candidate: None,
             named: false,
+            stays_unnamed: false,
+            removed: false,
             target_asked: false,
             target_mode: None,
             next: 0,
@@ -192,8 +219,12 @@ impl Job {
             | Stage::Looking
             | Stage::ToOpen
             | Stage::Opening
+            | Stage::ToCompare
+            | Stage::Comparing
+            | Stage::ToTake
             | Stage::ToProve
             | Stage::Proving
+            | Stage::ToLeave
             | Stage::Writing => self.end.saturating_sub(self.next),
             _ => 0,
         }
@@ -258,6 +289,9 @@ impl Job {
             // What is there is what was there, and stays.
             Stage::Opening | Stage::Proving => self.in_place = true,
             Stage::ToProve => (self.stage, self.in_place) = (Stage::Cutting, true),
+            Stage::ToCompare | Stage::Comparing | Stage::ToTake | Stage::ToLeave => {
+                self.stage = Stage::Cutting;
+            }
             Stage::Writing => {}
         }
         self.fail(EngineError::Interrupted.to_string());
@@ -330,7 +364,10 @@ impl Job {
                 }
             },
             Stage::ToOpen if first => self.open(job, link, session),
+            Stage::ToCompare if first => self.compare(job, session),
+            Stage::ToTake if first => self.take(job, session),
             Stage::ToProve if first => self.prove(job, session),
+            Stage::ToLeave if first => self.leave(job, session),
             Stage::Writing => self.write(job, link, session, pace),
             Stage::Cutting if self.waiting == 0 && first => self.cut(job, session),
             Stage::Finishing | Stage::Closing => {
@@ -370,19 +407,33 @@ impl Job {
             .known
             .as_ref()
             .is_some_and(|known| known.place.opened.is_some());
-        let resumes = self.options.resume != Resume::Never;
-        if opened || resumes || self.parts.len() > 1 || self.end > limit {
+        if self.temporary {
+            let names = PartNames::of_local(&source, &self.item.to);
+            self.path = crate::part::beside(&self.item.to, &names.first());
+            self.names = Some(names);
+        }
+        let by_size = self.options.resume == Resume::BySize && self.end > 0;
+        if opened || by_size || self.parts.len() > 1 || self.end > limit {
             self.source = Some(source);
             return Ok(());
         }
         // One byte more than there should be shows that a file has grown; a size of nothing may
         // be a file of /proc, which tells none.
-        let wanted = if self.end == 0 { limit } else { self.end };
-        let max = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let bytes = source.read(0, max + 1).map_err(reading)?;
+        let wanted = if self.end == 0 {
+            MAX_UNTOLD_BYTES
+        } else {
+            self.end
+        };
+        let bytes = source.read_up_to(wanted + 1).map_err(reading)?;
         let had = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        if self.end == 0 && had <= limit {
+        // A file of sysfs claims a page, and has less.
+        let claims = had < self.end && source.check_unchanged(true).is_ok();
+        if claims || self.end == 0 && had <= MAX_UNTOLD_BYTES {
             self.end = had;
+            if had > 0 || self.options.resume == Resume::Proven {
+                // Nothing of it can be there already.
+                self.options.resume = Resume::Never;
+            }
         }
         if had != self.end {
             return Err(format!(
@@ -392,7 +443,10 @@ impl Job {
                 if had > self.end { " or more" } else { "" }
             ));
         }
-        self.small = Some(bytes);
+        match self.options.resume {
+            Resume::Never => self.small = Some(bytes),
+            _ => self.source = Some(source),
+        }
         Ok(())
     }
 
@@ -419,7 +473,8 @@ impl Job {
         if self.temporary || !session.server().has(own::PUT_FILE, "1") {
             return;
         }
-        let Some(data) = self.small.take() else {
+        let limit = SMALL_BYTES.min(u64::from(session.server().max_write));
+        let Some(data) = self.small.take_if(|_| self.end <= limit) else {
             return;
         };
         let mut flags = 0;
@@ -458,6 +513,12 @@ impl Job {
             self.stage = Stage::Looking;
         }
         self.waiting += 1;
+        if self.temporary {
+            // Whatever leads elsewhere is no part.
+            let request = Request::Lstat(request::Lstat { path: &self.path });
+            session.send(token(job, Op::Stat), &request);
+            return;
+        }
         let request = Request::Stat(request::Stat { path: &self.path });
         session.send(token(job, Op::Stat), &request);
     }
@@ -489,7 +550,7 @@ impl Job {
         true
     }
 
-    /// What a temporary file would replace: a link or a device is written to instead.
+    /// What a part file would replace: a link or a device is written to instead.
     fn ask_target(&mut self, job: usize, session: &mut Session) {
         self.target_asked = true;
         self.stage = Stage::Target;
@@ -508,7 +569,10 @@ impl Job {
         let mut flags = open_flag::WRITE;
         if self.stage == Stage::ToOpen {
             flags |= open_flag::CREATE;
-            if self.cuts_on_open {
+            if self.temporary {
+                // Nothing that is there is touched.
+                flags |= open_flag::EXCLUSIVE;
+            } else if self.cuts_on_open {
                 flags |= open_flag::TRUNCATE;
             } else if self.options.resume == Resume::Proven && self.size_there() > 0 {
                 flags |= open_flag::READ;
@@ -608,7 +672,9 @@ impl Job {
             self.cutting = true;
             self.set_length(job, session, &handle, len);
         }
-        if self.options.sparse && !self.in_place && self.small.is_none() {
+        // What lies behind the proven bytes of a part that was taken is written over, not cut.
+        let over = self.in_place || self.part == PartName::Taken;
+        if self.options.sparse && !over && self.small.is_none() {
             self.skip_holes();
         }
         if self.next >= self.end {
@@ -652,7 +718,7 @@ impl Job {
         pace.went(u64::from(len));
         self.waiting += 1;
         self.next += u64::from(len);
-        if self.small.is_some() {
+        if self.small.is_some() && self.next >= self.end {
             // It is all: the rest goes in the same flight.
             return self.finish(job, session);
         }
@@ -822,50 +888,6 @@ impl Job {
             .all(|part| part.handle.is_none() || part.closing)
     }
 
-    /// Every answer has come and every handle is closed.
-    fn closed(&mut self) -> Step {
-        let moves = self.temporary && !self.named;
-        if moves && self.parts.first().is_some_and(|part| part.handle.is_some()) {
-            self.stage = Stage::ToMove;
-            self.wake_first();
-            return Step::Nothing;
-        }
-        self.stage = Stage::Over;
-        Step::Over
-    }
-
-    /// Gives a temporary file its name, or removes it.
-    fn settle(&mut self, job: usize, session: &mut Session) -> Step {
-        self.stage = Stage::Moving;
-        if self.error.is_some() && self.options.resume == Resume::Never {
-            self.waiting += 1;
-            let request = Request::Remove(request::Remove { path: &self.path });
-            session.send(token(job, Op::Remove), &request);
-        } else if self.error.is_some() {
-            // What has come so far can be gone on with.
-            self.stage = Stage::Over;
-            return Step::Over;
-        } else {
-            self.give_name(job, session);
-        }
-        Step::Sent { more: false }
-    }
-
-    fn give_name(&mut self, job: usize, session: &mut Session) {
-        let (old, new) = (&self.path, &self.item.to);
-        self.waiting += 1;
-        if session.server().has(extension::POSIX_RENAME, "1") {
-            let request = Extended::PosixRename(extension::PosixRename { old, new });
-            session.send(token(job, Op::Rename), &Request::Extended(request));
-        } else {
-            self.waiting += 1;
-            let request = Request::Remove(request::Remove { path: new });
-            session.send(token(job, Op::Remove), &request);
-            let request = Request::Rename(request::Rename { old, new });
-            session.send(token(job, Op::Rename), &request);
-        }
-    }
-
     fn wake_first(&mut self) {
         let first = self.parts.first().map(|part| part.link);
         self.wakes.extend(first);
@@ -887,15 +909,4 @@ fn as_u32(len: usize) -> u32 {
 
 fn as_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
-}
-
-/// A temporary file beside the target, the same each time: what it holds can be gone on with.
-fn temporary_name(target: &[u8]) -> Vec<u8> {
-    let name = crate::plan::base_name(target);
-    let at = target.len().saturating_sub(name.len());
-    let mut path = target.get(..at).unwrap_or_default().to_vec();
-    path.push(b'.');
-    path.extend_from_slice(name);
-    path.extend_from_slice(b".fulmar-part");
-    path
 }

@@ -1,0 +1,57 @@
+//! From places in a channel's window to places in the stream: matches that the parser has chosen
+//! are rewritten before a block's codes are made.
+//!
+//! The window holds one channel's bytes only, so that the matcher cannot compare with a foreign
+//! byte. In the stream foreign bytes stand between them: a match becomes a match for each piece of
+//! its source that is contiguous there, and literals where a piece is too short or too far away.
+
+use core::ops::Range;
+use std::mem;
+
+use super::block::Block;
+use super::matcher::View;
+use crate::deflate::Gaps;
+use crate::deflate::symbols::MIN_MATCH;
+use crate::provider::HISTORY_BYTES;
+
+/// A piece of [`MIN_MATCH`] bytes takes more than its literals from farther away than this, bytes.
+const FAR_FOR_SHORT: usize = 4096;
+
+impl Block {
+    /// Rewrites the block, which stands for `plain` of `view`, from distances in the window to
+    /// distances in the stream.
+    pub(super) fn translate(&mut self, view: View<'_>, plain: Range<usize>, gaps: &Gaps) {
+        let chosen = mem::take(&mut self.sequences);
+        self.clear();
+        self.sequences.reserve(chosen.len());
+        let (mut at, mut literals) = (plain.start, 0);
+        for sequence in &chosen {
+            let before = sequence.literals();
+            self.literals(view.span(at, at + before));
+            (at, literals) = (at + before, literals + before);
+            let back = match usize::from(sequence.distance()) {
+                0 => HISTORY_BYTES,
+                back => back,
+            };
+            let mut left = sequence.length();
+            while left > 0 {
+                // The parser takes sources from the window alone.
+                let source = at.saturating_sub(back);
+                let (foreign, next) = gaps.beyond(source);
+                let piece = next.map_or(left, |next| left.min(next - source));
+                let distance = back.saturating_add(foreign);
+                let reaches = distance <= HISTORY_BYTES;
+                if reaches
+                    && (piece > MIN_MATCH || (piece == MIN_MATCH && distance <= FAR_FOR_SHORT))
+                {
+                    self.repeat(mem::take(&mut literals), piece, distance);
+                } else {
+                    self.literals(view.span(at, at + piece));
+                    literals += piece;
+                }
+                (at, left) = (at + piece, left - piece);
+            }
+        }
+        self.literals(view.span(at, plain.end));
+    }
+}

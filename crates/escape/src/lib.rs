@@ -1,0 +1,211 @@
+//! The one escaper of foreign text: whatever a peer, a file, a certificate or another program says
+//! passes through here before it reaches a terminal, a log or a message.
+//!
+//! The contract, for every [`Style`]:
+//!
+//! - Printable characters stay, in any script, with spaces and the backslash.
+//! - Each byte of every other character becomes a backslash and three octal digits, as OpenSSH's
+//!   vis(3) writes it: ESC becomes `\033`, U+202E becomes `\342\200\256`, the byte 0xff `\377`.
+//! - Other characters are those for which [`is_harmless`] is false, and bytes that are not UTF-8.
+//! - The result is valid UTF-8 and drives no terminal. Except for [`Style::Lines`] it is one line.
+//! - Escaping twice gives the same as escaping once, so that a process may escape again what an
+//!   untrusted one says it has escaped. (Not for [`Style::Quoted`], which escapes the backslash.)
+//!
+//! Formats with a syntax of their own (JSON, HTML) quote in their own writer and ask
+//! [`is_harmless`].
+#![forbid(unsafe_code)]
+#![no_std]
+
+extern crate alloc;
+
+use alloc::string::String;
+
+/// What a place can show, beyond the contract of this crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// One line for a terminal.
+    Line,
+    /// Several lines for a terminal (banners, prompts): newlines and tabs stay; a carriage return
+    /// before a newline is dropped.
+    Lines,
+    /// One line for a log: of the printable characters only ASCII stays.
+    Ascii,
+    /// As [`Style::Ascii`], to stand between double quotes: `"` and the backslash are escaped too.
+    Quoted,
+}
+
+/// True for a character that acts on nothing and hides nothing: false for control characters (C0,
+/// DEL, C1), line and paragraph separators, marks, overrides and isolates of the direction of
+/// writing, and every character that Unicode lets a terminal draw as nothing (zero-width
+/// characters, soft hyphens, fillers, variation selectors, tags, byte order marks).
+#[must_use]
+pub fn is_harmless(character: char) -> bool {
+    // Unicode 16: Default_Ignorable_Code_Point, Bidi_Control, the separators Zl and Zp, and the
+    // format characters (Cf) that are not drawn.
+    !character.is_control()
+        && !matches!(
+            character,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{13430}'..='\u{1343f}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// `text`, text or bytes, as one line for a terminal ([`Style::Line`]).
+#[must_use]
+pub fn one_line(text: impl AsRef<[u8]>) -> String {
+    escape(text, Style::Line)
+}
+
+/// `text`, text or bytes, escaped for a place.
+#[must_use]
+pub fn escape(text: impl AsRef<[u8]>, style: Style) -> String {
+    let text = text.as_ref();
+    let mut out = String::with_capacity(text.len());
+    let _ = write(&mut out, text, style, usize::MAX);
+    out
+}
+
+/// As [`escape`], with at most `max_chars` characters of output, never cut within an escape;
+/// `...` follows a text that was cut. Reads no more of a long text than it shows.
+#[must_use]
+pub fn escape_at_most(text: impl AsRef<[u8]>, style: Style, max_chars: usize) -> String {
+    let mut out = String::new();
+    if write(&mut out, text.as_ref(), style, max_chars).is_err() {
+        out.push_str("...");
+    }
+    out
+}
+
+/// The text is longer than its limit.
+struct Cut;
+
+fn write(out: &mut String, text: &[u8], style: Style, max_chars: usize) -> Result<(), Cut> {
+    let mut left = max_chars;
+    let mut charge = |chars: usize| {
+        left = left.checked_sub(chars).ok_or(Cut)?;
+        Ok(())
+    };
+    for chunk in text.utf8_chunks() {
+        let mut characters = chunk.valid().chars().peekable();
+        while let Some(character) = characters.next() {
+            if style == Style::Lines && character == '\r' && characters.peek() == Some(&'\n') {
+                continue;
+            }
+            if stays(character, style) {
+                charge(1)?;
+                out.push(character);
+            } else {
+                charge(4 * character.len_utf8())?;
+                push_octal(out, character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+        charge(4 * chunk.invalid().len())?;
+        push_octal(out, chunk.invalid());
+    }
+    Ok(())
+}
+
+fn stays(character: char, style: Style) -> bool {
+    match style {
+        Style::Line => is_harmless(character),
+        Style::Lines => matches!(character, '\n' | '\t') || is_harmless(character),
+        Style::Ascii => matches!(character, ' '..='~'),
+        Style::Quoted => matches!(character, ' '..='~') && !matches!(character, '"' | '\\'),
+    }
+}
+
+fn push_octal(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        out.push('\\');
+        for shift in [6, 3, 0] {
+            out.push(char::from(b'0' + (byte >> shift & 7)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STYLES: [Style; 4] = [Style::Line, Style::Lines, Style::Ascii, Style::Quoted];
+
+    #[test]
+    fn each_style_shows_foreign_text_and_obeys_none_of_it() {
+        use Style::{Ascii, Line, Lines, Quoted};
+        for (text, style, expected) in [
+            ("plain text", Line, "plain text"),
+            ("Grüße, 世界 🦭", Line, "Grüße, 世界 🦭"),
+            ("Grüße", Ascii, "Gr\\303\\274\\303\\237e"),
+            ("hi\x1b]0;owned\x07", Line, "hi\\033]0;owned\\007"),
+            ("a\nAccepted", Line, "a\\012Accepted"),
+            ("a\r\nb\tc\rd\n", Lines, "a\nb\tc\\015d\n"),
+            ("a\r\nb", Line, "a\\015\\012b"),
+            ("\u{7f}\u{9b}2J", Line, "\\177\\302\\2332J"),
+            (
+                "x\u{202e}y\u{2066}z",
+                Lines,
+                "x\\342\\200\\256y\\342\\201\\246z",
+            ),
+            ("ro\u{200b}ot", Line, "ro\\342\\200\\213ot"),
+            ("a\u{2028}b", Lines, "a\\342\\200\\250b"),
+            ("tag\u{e0041}", Line, "tag\\363\\240\\201\\201"),
+            ("DOMAIN\\user \"x\"", Line, "DOMAIN\\user \"x\""),
+            ("DOMAIN\\user \"x\"", Quoted, "DOMAIN\\134user \\042x\\042"),
+        ] {
+            assert_eq!(escape(text, style), expected, "{text:?} {style:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_shown_in_octal() {
+        assert_eq!(one_line(b"a\xff\x1bz\xc3"), "a\\377\\033z\\303");
+        assert_eq!(one_line(b"\xed\xa0\x80"), "\\355\\240\\200");
+    }
+
+    #[test]
+    fn every_character_keeps_the_contract_in_every_style() {
+        for character in '\0'..=char::MAX {
+            for style in STYLES {
+                let once = escape(character.encode_utf8(&mut [0; 4]), style);
+                let kept = once.chars().eq([character]);
+                let shown = once.starts_with('\\') && once.len() == 4 * character.len_utf8();
+                assert!(kept || shown, "{character:?} {style:?} {once:?}");
+                assert!(
+                    once.chars().all(|each| is_harmless(each)
+                        || style == Style::Lines && matches!(each, '\n' | '\t')),
+                    "{character:?} {style:?}"
+                );
+                if style != Style::Quoted {
+                    assert_eq!(escape(&once, style), once);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let cut = |text: &str, max| escape_at_most(text, Style::Line, max);
+        assert_eq!(cut("é", 1), "é");
+        assert_eq!(cut("éa", 1), "é...");
+        assert_eq!(cut("a\x1bb", 4), "a...");
+        assert_eq!(cut("a\x1bb", 6), "a\\033b");
+        assert_eq!(cut("", 0), "");
+        assert_eq!(cut(&"x".repeat(1 << 20), 10), "xxxxxxxxxx...");
+    }
+}

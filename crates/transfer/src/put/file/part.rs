@@ -1,0 +1,206 @@
+//! The part file of one copy at the server: made under a name of its own, taken over where a copy of
+//! the same source left it, renamed to its target or removed.
+//!
+//! Invariants: nothing that is there is opened before it is known to be a regular file of the user
+//! that we are at the server; nothing is written to it unless it begins as the source does, since
+//! it may be a second name of another file; what was taken over is never cut below its end, so that
+//! a second copy of the same source, which writes the same bytes to it, loses nothing.
+
+use sftp::Attributes;
+use sftp::attributes::mode;
+use sftp::extension::{self, Extended};
+use sftp::message::{Reply, Request, open_flag, request};
+
+use super::{Job, Stage, token};
+use crate::engine::{Op, Session};
+use crate::options::Resume;
+use crate::part::beside;
+use crate::step::Step;
+
+/// Which of its names a part file has, and how it came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartName {
+    /// The name by which a later copy of the same source finds it.
+    First,
+    /// A random one: the first was taken.
+    Random,
+    /// The first, and another copy has made it.
+    Taken,
+}
+
+impl Job {
+    /// Goes on under a random name.
+    fn rename_part(&mut self) {
+        if let Some(names) = &self.names {
+            self.path = beside(&self.item.to, &names.another());
+        }
+        self.part = PartName::Random;
+        self.there = None;
+    }
+
+    /// What stands under the part's first name is known, before anything is opened.
+    pub(super) fn part_looked(&mut self) {
+        let fits = |there: &Attributes| {
+            there.is(mode::REGULAR) && there.owner.is_some() && there.size > Some(0)
+        };
+        if self.there.is_some() {
+            self.candidate = self.there.take().filter(fits);
+            self.rename_part();
+        }
+        self.stage = Stage::ToOpen;
+        self.wake_first();
+    }
+
+    /// OPEN of the part was refused; true where it is tried again under another name. Version 3 has
+    /// no code for "it is there already".
+    pub(super) fn opens_another_part(&mut self) -> bool {
+        let again = match self.part {
+            _ if !self.temporary || self.stage != Stage::Opening || self.error.is_some() => false,
+            PartName::First => true,
+            // Somebody gave it its name, or removed it, since it was looked at.
+            PartName::Taken => true,
+            PartName::Random => false,
+        };
+        if again {
+            self.rename_part();
+            if let Some(first) = self.parts.first_mut() {
+                first.asked = false;
+            }
+            self.stage = Stage::ToOpen;
+            self.wake_first();
+        }
+        again
+    }
+
+    /// The fresh part tells who we are at the server.
+    pub(super) fn compare(&mut self, job: usize, session: &mut Session) -> Step {
+        let Some(handle) = self.handle(0) else {
+            return Step::Nothing;
+        };
+        self.stage = Stage::Comparing;
+        self.waiting += 1;
+        let request = Request::Fstat(request::Fstat { handle: &handle });
+        session.send(token(job, Op::Owner), &request);
+        Step::Sent { more: false }
+    }
+
+    pub(super) fn compared(&mut self, reply: &Reply<'_>) {
+        if self.stage != Stage::Comparing {
+            return;
+        }
+        let user = |attributes: &Attributes| attributes.owner.map(|owner| owner.uid);
+        let ours = match reply {
+            Reply::Attrs(fresh) => user(fresh),
+            _ => None,
+        };
+        let theirs = self.candidate.as_ref().and_then(user);
+        if ours.is_some() && ours == theirs {
+            self.stage = Stage::ToTake;
+        } else {
+            self.candidate = None;
+            self.opened();
+        }
+        self.wake_first();
+    }
+
+    /// Gives the fresh part up for the one that is there.
+    pub(super) fn take(&mut self, job: usize, session: &mut Session) -> Step {
+        let Some(fresh) = self.handle(0) else {
+            return Step::Nothing;
+        };
+        session.close_read(&fresh);
+        self.waiting += 1;
+        let path = &self.path;
+        session.send(
+            token(job, Op::Remove),
+            &Request::Remove(request::Remove { path }),
+        );
+        if let Some(names) = &self.names {
+            self.path = beside(&self.item.to, &names.first());
+        }
+        self.part = PartName::Taken;
+        self.there = self.candidate.take();
+        if let Some(first) = self.parts.first_mut() {
+            first.handle = None;
+        }
+        self.stage = Stage::Opening;
+        self.waiting += 1;
+        session.handle_begins();
+        let request = Request::Open(request::Open {
+            path: &self.path,
+            flags: open_flag::READ | open_flag::WRITE,
+            attributes: Attributes::NONE,
+        });
+        session.send(token(job, Op::Open), &request);
+        Step::Sent { more: false }
+    }
+
+    /// Removes the name of the part that was taken, which is no gain, and begins with a fresh one.
+    /// Version 3 does not tell how many names a file has: another name of it keeps what it holds.
+    pub(super) fn leave(&mut self, job: usize, session: &mut Session) -> Step {
+        let Some(taken) = self.handle(0) else {
+            return Step::Nothing;
+        };
+        session.close_read(&taken);
+        self.waiting += 1;
+        let path = &self.path;
+        session.send(
+            token(job, Op::Remove),
+            &Request::Remove(request::Remove { path }),
+        );
+        self.rename_part();
+        if let Some(first) = self.parts.first_mut() {
+            (first.handle, first.asked) = (None, false);
+        }
+        self.stage = Stage::ToOpen;
+        Step::Sent { more: true }
+    }
+
+    /// Every answer has come and every handle is closed.
+    pub(super) fn closed(&mut self) -> Step {
+        let is_made = self.parts.first().is_some_and(|part| part.handle.is_some());
+        let is_left = !self.named || self.error.is_some();
+        if self.temporary && is_made && is_left {
+            self.stage = Stage::ToMove;
+            self.wake_first();
+            return Step::Nothing;
+        }
+        self.stage = Stage::Over;
+        Step::Over
+    }
+
+    /// Gives a part its target's name, or removes it.
+    pub(super) fn settle(&mut self, job: usize, session: &mut Session) -> Step {
+        // Only under its first name can it be gone on with, and only where more could come of it.
+        let stays = self.options.resume != Resume::Never
+            && self.part != PartName::Random
+            && !self.stays_unnamed;
+        self.stage = Stage::Moving;
+        if self.error.is_none() {
+            self.give_name(job, session);
+        } else if stays || std::mem::replace(&mut self.removed, true) {
+            self.stage = Stage::Over;
+            return Step::Over;
+        } else {
+            self.waiting += 1;
+            let request = Request::Remove(request::Remove { path: &self.path });
+            session.send(token(job, Op::Remove), &request);
+        }
+        Step::Sent { more: false }
+    }
+
+    pub(super) fn give_name(&mut self, job: usize, session: &mut Session) {
+        let (old, new) = (&self.path, &self.item.to);
+        self.waiting += 1;
+        if session.server().has(extension::POSIX_RENAME, "1") {
+            let request = Extended::PosixRename(extension::PosixRename { old, new });
+            session.send(token(job, Op::Rename), &Request::Extended(request));
+        } else {
+            self.waiting += 1;
+            let request = Request::Remove(request::Remove { path: new });
+            session.send(token(job, Op::Remove), &request);
+            let request = Request::Rename(request::Rename { old, new });
+            session.send(token(job, Op::Rename), &request);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The file that a receiver writes.
+//!
+//! Invariants: what is there is cut only after the sender has confirmed its file, since it may be
+//! that file; bytes that are there already are not written again, so that a file copied onto
+//! itself never changes; no wait outlasts a signal that ends the program.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use sftp::ExactTimes;
+
+use crate::connect::{LOOK, SignalNoted};
+use crate::sink;
+
+/// What a record says of a file.
+pub(super) struct Described {
+    /// Permission bits.
+    pub(super) mode: u32,
+    /// Bytes.
+    pub(super) size: u64,
+    /// With `-p`.
+    pub(super) times: Option<ExactTimes>,
+}
+
+/// A file that is written from its beginning to its end.
+pub(super) struct Target {
+    file: File,
+    regular: bool,
+    /// It was not there before.
+    fresh: bool,
+    /// It has the source's size (and time), and what was compared so far is the same: it may be
+    /// the source.
+    is_same: bool,
+    /// The end of what came and is not zero, bytes from the beginning.
+    content_end: u64,
+    last_byte: Option<u8>,
+    compared: Vec<u8>,
+}
+
+fn interrupted() -> io::Error {
+    io::Error::other(SignalNoted)
+}
+
+/// Opens for writing. A FIFO that nobody reads is waited for.
+fn open_to_write(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    loop {
+        match options.open(path) {
+            Err(error) if sys::file::has_no_reader(&error) => {
+                if !std::fs::metadata(path).is_ok_and(|there| is_fifo(&there)) {
+                    return Err(error);
+                }
+                if sys::signals::noted() {
+                    return Err(interrupted());
+                }
+                std::thread::sleep(LOOK);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_fifo(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    metadata.file_type().is_fifo()
+}
+
+impl Target {
+    /// Opens the file, or makes it; nothing of what it holds is lost by that.
+    ///
+    /// # Errors
+    /// The system's; [`SignalNoted`] inside `Other` if a signal ended the wait for a FIFO's
+    /// reader.
+    pub(super) fn open(path: &Path, described: &Described) -> io::Result<Self> {
+        let there = std::fs::metadata(path).ok();
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(sys::file::NO_WAIT)
+            .mode(described.mode & 0o777 | 0o200);
+        let may_be_source = there.as_ref().is_some_and(|there| {
+            let times = crate::source::times_of(there);
+            let same_time = |kept: ExactTimes| kept.modified.seconds == times.modified.seconds;
+            there.is_file()
+                && there.len() == described.size
+                && described.size > 0
+                && described.times.is_none_or(same_time)
+        });
+        // A file that may not be read is not compared, but written.
+        let readable = match may_be_source {
+            true => options.clone().read(true).open(path).ok(),
+            false => None,
+        };
+        let is_same = readable.is_some();
+        let file = match readable {
+            Some(file) => file,
+            None => open_to_write(&options, path)?,
+        };
+        Ok(Self {
+            regular: file.metadata()?.is_file(),
+            file,
+            fresh: there.is_none(),
+            is_same,
+            content_end: 0,
+            last_byte: None,
+            compared: Vec::new(),
+        })
+    }
+
+    /// Writes the next bytes, which begin at `offset`.
+    ///
+    /// # Errors
+    /// As [`Target::open`].
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if let Some(at) = bytes.iter().rposition(|byte| *byte != 0) {
+            self.content_end = offset + u64::try_from(at + 1).unwrap_or_default();
+        }
+        self.last_byte = bytes.last().copied().or(self.last_byte);
+        if self.is_same {
+            self.compared.resize(bytes.len(), 0);
+            let read = self.file.read_exact_at(&mut self.compared, offset);
+            self.is_same = read.is_ok() && self.compared == bytes;
+        }
+        match (self.is_same, self.regular) {
+            (true, _) => Ok(()),
+            (false, true) => self.file.write_all_at(bytes, offset),
+            (false, false) => self.write_stream(bytes),
+        }
+    }
+
+    /// Writes to what has no offsets: a FIFO, a device.
+    fn write_stream(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match (&self.file).write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if sys::signals::noted() {
+                        return Err(interrupted());
+                    }
+                    sys::io::wait_writable(&self.file, Some(LOOK))?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The sender has confirmed the file: sets length and mode, with `preserve` also times.
+    ///
+    /// # Errors
+    /// The operation that failed and the system's error.
+    pub(super) fn finish(
+        self,
+        described: &Described,
+        preserve: bool,
+    ) -> Result<(), (&'static str, io::Error)> {
+        let failed = |what: &'static str| move |error: io::Error| (what, error);
+        let metadata = self.file.metadata().map_err(failed("stat"))?;
+        if self.regular && metadata.len() != described.size {
+            let cut = self.file.set_len(described.size);
+            cut.map_err(failed("truncate"))?;
+        }
+        let last = described.size.checked_sub(1).zip(self.last_byte);
+        if let Some((offset, byte)) = last.filter(|_| self.is_same) {
+            // The file is as new as any other copy.
+            let written = self.file.write_all_at(&[byte], offset);
+            written.map_err(failed("write"))?;
+        }
+        let mode = match preserve {
+            true => Some(described.mode & 0o777),
+            // The owner was let write; the umask has been applied.
+            false if self.fresh && self.regular && described.mode & 0o200 == 0 => {
+                Some(metadata.permissions().mode() & 0o577)
+            }
+            false => None,
+        };
+        if let Some(mode) = mode {
+            let set = self.file.set_permissions(Permissions::from_mode(mode));
+            set.map_err(failed("set mode"))?;
+        }
+        if let Some(times) = described.times.filter(|_| preserve) {
+            sink::set_times(&self.file, &times).map_err(failed("set times"))?;
+        }
+        Ok(())
+    }
+
+    /// The sender says that it could not read all of its file, and has filled the rest with
+    /// zeros. They are cut from a file that this copy made; a file that was there stays as it is.
+    pub(super) fn drop_filler(self) {
+        if self.fresh && self.regular {
+            // The sender's failure is reported; a second one would say no more.
+            let _ = self.file.set_len(self.content_end);
+        }
+    }
+}

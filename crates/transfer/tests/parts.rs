@@ -1,0 +1,436 @@
+//! Part files: several copies to one target, what stands at a part's name already, and what a cut
+//! leaves to be gone on with. The server is ours, in memory, on real files.
+
+mod served;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sftp::server::Permits;
+use transfer::engine::{Engine, EngineError, Exchange, Transport};
+use transfer::get::{Get, Item as GetItem};
+use transfer::options::{Options, Resume};
+use transfer::put::{Item as PutItem, Put};
+use transfer::report::{FileResult, Report};
+use transfer::serve::{Serve, Work};
+
+use served::{Plain, Silent};
+
+/// A folder for one test; it goes with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("fulmar-parts-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// A folder with nothing in it.
+    fn empty(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        path
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let mut names: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    names.sort();
+    names
+}
+
+fn content(seed: u8, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| seed ^ u8::try_from(at * 7 % 251).unwrap())
+        .collect()
+}
+
+/// What happens when a copy has had so many turns.
+enum Event<'e> {
+    Nothing,
+    /// Something else runs.
+    Runs(usize, &'e mut dyn FnMut()),
+    /// The connections end.
+    Cut(usize),
+}
+
+/// Connections to our server; small pieces go each way in a turn.
+struct Near<'e> {
+    serves: Vec<Serve>,
+    event: Event<'e>,
+    turns: usize,
+}
+
+impl Transport for Near<'_> {
+    fn links(&self) -> usize {
+        self.serves.len()
+    }
+
+    fn turn(&mut self, exchange: &mut dyn Exchange, _wait: Duration) -> Result<bool, EngineError> {
+        self.turns += 1;
+        match &mut self.event {
+            Event::Runs(at, run) if *at == self.turns => run(),
+            Event::Cut(at) if *at <= self.turns => return Err(EngineError::Closed),
+            _ => {}
+        }
+        let mut moved = false;
+        for (link, serve) in self.serves.iter_mut().enumerate() {
+            let mut room = vec![0; 300_000];
+            let count = exchange.fill(link, &mut room);
+            room.truncate(count);
+            moved |= count > 0;
+            if count > 0 {
+                serve.receive(Bytes::from(room));
+            }
+            let mut left: usize = 300_000;
+            while left > 0 {
+                let work = serve.work(&mut Plain).unwrap();
+                let before = left;
+                while left > 0
+                    && let Some(buf) = serve.outbox().next(left, &mut Plain)
+                {
+                    left = left.saturating_sub(buf.payload().len());
+                    exchange.feed(link, Bytes::copy_from_slice(buf.payload()))?;
+                }
+                moved |= left < before;
+                if work == Work::Waiting && left == before {
+                    break;
+                }
+            }
+        }
+        Ok(moved)
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    results: Vec<FileResult>,
+    lines: Vec<String>,
+}
+
+impl Report for Heard {
+    fn ends(&mut self, result: &FileResult) {
+        self.results.push(result.clone());
+    }
+    fn fails(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
+    }
+    fn says(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
+    }
+}
+
+/// Copies one file; gives what became of it.
+fn copy(
+    up: bool,
+    from: &Path,
+    to: &Path,
+    options: &Options,
+    links: usize,
+    event: Event<'_>,
+) -> FileResult {
+    let serves = (0..links).map(|_| {
+        let place = sys::fs::Place::everywhere(b"/").unwrap();
+        Serve::new(place, Permits::everything(), 500, Box::new(Silent))
+    });
+    let mut engine = Engine::new(Near {
+        serves: serves.collect(),
+        event,
+        turns: 0,
+    });
+    let mut heard = Heard::default();
+    if up {
+        let items = vec![PutItem {
+            from: from.to_path_buf(),
+            to: to.as_os_str().as_bytes().to_vec(),
+            fresh: false,
+        }];
+        let mut work = Put::new(options.clone(), items, links, &mut heard);
+        let _ = engine.run(&mut work);
+    } else {
+        let items = vec![GetItem {
+            from: from.as_os_str().as_bytes().to_vec(),
+            to: to.to_path_buf(),
+            attributes: None,
+        }];
+        let mut work = Get::new(options.clone(), items, links, &mut heard);
+        let _ = engine.run(&mut work);
+    }
+    // One that never began has failed.
+    heard.results.pop().unwrap_or_else(|| FileResult {
+        from: Vec::new(),
+        to: Vec::new(),
+        bytes: 0,
+        resumed_bytes: 0,
+        verified: None,
+        error: Some(heard.lines.concat()),
+    })
+}
+
+fn atomic(resume: Resume) -> Options {
+    Options {
+        atomic: true,
+        resume,
+        ..Options::default()
+    }
+}
+
+fn spread(resume: Resume) -> Options {
+    Options {
+        resume,
+        ..Options::default()
+    }
+}
+
+/// Options, connections, and how long files are.
+fn modes() -> Vec<(Options, usize, usize)> {
+    vec![
+        (atomic(Resume::Never), 1, 900_000),
+        (atomic(Resume::Proven), 1, 900_000),
+        (spread(Resume::Never), 3, (16 << 20) + 5),
+        (spread(Resume::Proven), 3, (16 << 20) + 5),
+    ]
+}
+
+#[test]
+fn of_copies_to_one_target_each_that_ends_well_leaves_its_whole_content() {
+    for (options, links, len) in modes() {
+        for up in [true, false] {
+            for same_source in [false, true] {
+                for at in [2, 4, 6, 9] {
+                    let place = Place::new();
+                    let (one, two) = (content(1, len), content(2, len + 3000));
+                    let first = place.write("one", &one);
+                    let second = match same_source {
+                        true => first.clone(),
+                        false => place.write("two", &two),
+                    };
+                    let folder = place.empty("to");
+                    let to = folder.join("target");
+                    let what = format!("up {up}, {links}, {:?}, turn {at}", options.resume);
+                    let mut inner = None;
+                    let mut run = || {
+                        let result = copy(up, &second, &to, &options, links, Event::Nothing);
+                        // Nobody writes to it once it has its name.
+                        let there = fs::read(&to).ok();
+                        inner = Some((result.error, there));
+                    };
+                    let event = Event::Runs(at, &mut run);
+                    let outer = copy(up, &first, &to, &options, links, event);
+                    let Some((inner, there)) = inner else {
+                        // It was done by then.
+                        assert_eq!((outer.error, at > 4), (None, true), "{what}");
+                        continue;
+                    };
+                    let second = if same_source { &one } else { &two };
+                    let whole = fs::read(&to).unwrap();
+                    match (&outer.error, &inner) {
+                        (None, _) => assert!(whole == one, "{what}"),
+                        (Some(_), None) => assert!(whole == *second, "{what}"),
+                        (Some(outer), Some(inner)) => panic!("{what}: {outer}; {inner}"),
+                    }
+                    if inner.is_none() {
+                        assert!(there.as_ref() == Some(second), "{what}");
+                    }
+                    // Two of one source share a part only where both go on with what is there.
+                    let shares = same_source && options.resume == Resume::Proven;
+                    assert!(shares || outer.error.is_none() && inner.is_none(), "{what}");
+                    assert_eq!(names(&folder), [to], "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_cut_leaves_is_gone_on_with_and_nothing_else_is_left() {
+    for (options, links, len) in modes() {
+        if options.resume == Resume::Never {
+            continue;
+        }
+        for up in [true, false] {
+            let place = Place::new();
+            let whole = content(1, len);
+            let from = place.write("from", &whole);
+            let folder = place.empty("to");
+            let to = folder.join("target");
+            // Whether the one that is cut resumes or not: what it leaves says whose it is. What is
+            // left behind here would be removed otherwise.
+            let cut = (3..).find(|at| {
+                let folder = place.empty("to");
+                let cut = copy(up, &from, &to, &options, links, Event::Cut(*at));
+                assert!(cut.error.is_some());
+                let left = names(&folder);
+                let size = |path: &PathBuf| fs::metadata(path).unwrap().len();
+                left.first().map(size) > Some(u64::try_from(len / 4).unwrap())
+            });
+            assert!(cut.is_some());
+            let left = names(&folder);
+            assert_eq!(left.len(), 1, "{left:?}");
+            assert!(left[0] != to);
+            let result = copy(up, &from, &to, &options, links, Event::Nothing);
+            assert_eq!(result.error, None, "up {up}");
+            if links == 1 {
+                assert!(result.resumed_bytes > 0, "up {up}");
+            }
+            assert!(fs::read(&to).unwrap() == whole);
+            assert_eq!(names(&folder), [to], "up {up}");
+        }
+    }
+}
+
+/// What may stand at a part's name.
+const PLANTED: &[&str] = &["file", "link", "second name", "folder", "fifo", "another's"];
+
+/// Puts something at `part`; false where that is not possible here. `victim` is what it leads to.
+fn plant(what: &str, part: &Path, victim: &Path) -> bool {
+    match what {
+        "file" => fs::write(part, b"").unwrap(),
+        "link" => symlink(victim, part).unwrap(),
+        "second name" => fs::hard_link(victim, part).unwrap(),
+        "folder" => fs::create_dir(part).unwrap(),
+        "fifo" => assert!(Command::new("mkfifo").arg(part).status().unwrap().success()),
+        _ => {
+            fs::write(part, b"another's").unwrap();
+            return std::os::unix::fs::chown(part, Some(12_345), None).is_ok();
+        }
+    }
+    true
+}
+
+#[test]
+fn what_stands_at_the_name_of_a_part_is_neither_followed_nor_written_to() {
+    for (resume, up, what) in [Resume::Never, Resume::Proven]
+        .into_iter()
+        .flat_map(|resume| [true, false].map(|up| (resume, up)))
+        .flat_map(|(resume, up)| PLANTED.iter().map(move |what| (resume, up, *what)))
+    {
+        // An empty file of ours may be a part that has just begun: here it is ours to take.
+        let taken = !up && what == "file";
+        if taken {
+            continue;
+        }
+        // SFTP does not tell how many names a file has: this one is removed, the other stays.
+        let removed = up && resume == Resume::Proven && what == "second name";
+        let place = Place::new();
+        let whole = content(1, 900_000);
+        let from = place.write("from", &whole);
+        let victim = place.write("victim", b"victim");
+        let folder = place.empty("to");
+        let to = folder.join("target");
+        let shown = format!("{what}, up {up}, {resume:?}");
+        // What a cut leaves tells the name.
+        let options = atomic(Resume::Proven);
+        let cut = (3..).find(|at| {
+            copy(up, &from, &to, &options, 1, Event::Cut(*at));
+            !names(&folder).is_empty()
+        });
+        assert!(cut.is_some());
+        let part = names(&folder).remove(0);
+        fs::remove_file(&part).unwrap();
+        if !plant(what, &part, &victim) {
+            continue;
+        }
+        let before = fs::symlink_metadata(&part).unwrap();
+        let result = copy(up, &from, &to, &atomic(resume), 1, Event::Nothing);
+        assert_eq!(result.error, None, "{shown}");
+        assert!(fs::read(&to).unwrap() == whole, "{shown}");
+        assert!(fs::symlink_metadata(&to).unwrap().is_file(), "{shown}");
+        assert_eq!(fs::read(&victim).unwrap(), b"victim", "{shown}");
+        if removed {
+            assert_eq!(names(&folder), [to], "{shown}");
+            continue;
+        }
+        let after = fs::symlink_metadata(&part).unwrap();
+        assert_eq!(
+            (after.ino(), after.len()),
+            (before.ino(), before.len()),
+            "{shown}"
+        );
+        assert_eq!(names(&folder).len(), 2, "{shown}");
+    }
+}
+
+#[test]
+fn a_part_that_cannot_be_given_its_name_goes() {
+    for up in [true, false] {
+        for full in [true, false] {
+            let place = Place::new();
+            let from = place.write("from", &content(1, 900_000));
+            let folder = place.empty("to");
+            // A folder appears where the file is to be; or the name is no file's.
+            let to = match full {
+                true => folder.join("target"),
+                false => folder.join("none/"),
+            };
+            let mut run = || fs::create_dir_all(folder.join("target/in")).unwrap();
+            let event = match full {
+                true => Event::Runs(4, &mut run),
+                false => Event::Nothing,
+            };
+            let result = copy(up, &from, &to, &atomic(Resume::Never), 1, event);
+            assert!(result.error.is_some(), "up {up}");
+            assert_eq!(names(&folder).len(), usize::from(full), "up {up}");
+        }
+    }
+}
+
+/// A file of /proc says that it has nothing, one of sysfs claims a page.
+#[test]
+fn a_source_whose_size_is_not_its_own_goes_up_whole() {
+    let page = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    let symbols = Path::new("/proc/kallsyms");
+    for from in [Path::new("/proc/version"), page, symbols] {
+        let Ok(content) = fs::read(from) else {
+            continue;
+        };
+        for resume in [Resume::Never, Resume::Proven] {
+            let place = Place::new();
+            let to = place.write("to", &vec![1; 9000]);
+            let result = copy(true, from, &to, &spread(resume), 1, Event::Nothing);
+            let shown = format!("{} {resume:?}", from.display());
+            assert_eq!(result.error, None, "{shown}");
+            assert!(fs::read(&to).unwrap() == content, "{shown}");
+        }
+    }
+}
+
+#[test]
+fn nothing_gone_on_with_over_something_is_nothing() {
+    for up in [true, false] {
+        let place = Place::new();
+        let from = place.write("from", b"");
+        let to = place.write("to", &content(1, 70_000));
+        let options = spread(Resume::Proven);
+        let result = copy(up, &from, &to, &options, 1, Event::Nothing);
+        assert_eq!(result.error, None, "up {up}");
+        assert_eq!(fs::read(&to).unwrap(), b"", "up {up}");
+    }
+}

@@ -1,0 +1,132 @@
+//! The same sshd_config given to `sshd -T` of both programs: what is refused, with which status, and what
+//! an accepted line comes to.
+
+use std::fs;
+use std::process::Command;
+
+use interop::fixture;
+use interop::peers::ours::Kind;
+use interop::process::{COMMAND_LIMIT, Input, run};
+use interop::report::skipped;
+use interop::scratch::Scratch;
+
+/// OpenSSH's exit status for a configuration that it refuses.
+const REFUSED: i32 = 255;
+
+/// A configuration, and the lines of `sshd -T` that follow from it; none where it is refused.
+type Row = (&'static str, Option<&'static [&'static str]>);
+
+const ROWS: &[Row] = &[
+    // Only these two words are no pattern of names, as they are written here.
+    (
+        "PermitUserEnvironment TRUE",
+        Some(&["permituserenvironment TRUE"]),
+    ),
+    (
+        "PermitUserEnvironment Yes",
+        Some(&["permituserenvironment Yes"]),
+    ),
+    (
+        "PermitUserEnvironment yes",
+        Some(&["permituserenvironment yes"]),
+    ),
+    (
+        "PermitUserEnvironment no",
+        Some(&["permituserenvironment no"]),
+    ),
+    // What restricts and names nothing.
+    ("PermitOpen *", None),
+    ("PermitOpen 8080", None),
+    ("PermitOpen h/80", None),
+    ("PermitOpen h:1 i", None),
+    ("PermitOpen *:*", Some(&["permitopen *:*"])),
+    ("PermitOpen none", Some(&["permitopen none"])),
+    ("HostbasedAcceptedAlgorithms !ssh-ed25519", None),
+    ("PubkeyAcceptedAlgorithms *,!ssh-ed25519", None),
+    ("PubkeyAcceptedAlgorithms nothing*", None),
+    ("HostKeyAlgorithms *,!ssh-ed25519", None),
+    ("CASignatureAlgorithms !ssh-ed25519", None),
+    (
+        "PubkeyAcceptedAlgorithms ssh-ed25519",
+        Some(&["pubkeyacceptedalgorithms ssh-ed25519"]),
+    ),
+    // Addresses.
+    ("ListenAddress host.invalid", None),
+    ("ListenAddress -x", None),
+    ("ListenAddress 256.0.0.1", None),
+    ("ListenAddress \"\"", None),
+    ("ListenAddress :22", None),
+    ("ListenAddress 127.0.0.1:99999", None),
+    (
+        "ListenAddress 127.0.0.1:77",
+        Some(&["listenaddress 127.0.0.1:77"]),
+    ),
+    // Words and their case.
+    ("PasswordAuthentication false", None),
+    ("PermitTTY true", None),
+    ("StrictModes TRUE", None),
+    ("PermitTTY NO", Some(&["permittty no"])),
+    ("IgnoreRhosts true", None),
+    ("PermitTunnel NO", None),
+    ("PermitTunnel false", None),
+    ("PerSourceMaxStartups NONE", None),
+    ("PerSourceMaxStartups 07", Some(&["persourcemaxstartups 7"])),
+    ("Banner NONE", Some(&["banner none"])),
+    ("ForceCommand NONE", Some(&["forcecommand none"])),
+    ("MaxStartups 10", Some(&["maxstartups 10:30:10"])),
+    // Lines that are none.
+    ("NoSuchKeyword yes", None),
+    ("Port", None),
+    ("Port \"22", None),
+    ("Port 22 23", None),
+    ("PermitTTY yes no", None),
+    ("Match", None),
+    ("Match Nonsense x", None),
+    ("Match User nobody\nNoSuchKeyword yes", None),
+    ("Match User nobody\nPermitRootLogin bogus", None),
+    // A connection of which nothing is known meets the block for all alone.
+    ("Match all\nMaxSessions 3", Some(&["maxsessions 3"])),
+    (
+        "Match User nobody\nMaxSessions 3",
+        Some(&["maxsessions 10"]),
+    ),
+];
+
+#[test]
+fn a_configuration_is_refused_or_read_by_both_alike() {
+    let scratch = Scratch::new();
+    let file = scratch.write("sshd_config", "");
+    let key = fixture::host_key_file("ssh-ed25519")
+        .map(fixture::file)
+        .expect("a host key");
+    for kind in [Kind::OpenSsh, Kind::Fulmar] {
+        let program = match kind.sshd() {
+            Ok(program) => program,
+            Err(reason) => {
+                skipped("configurations", &reason);
+                continue;
+            }
+        };
+        for (text, lines) in ROWS {
+            fs::write(&file, format!("{text}\n")).expect("the configuration");
+            let mut command = Command::new(program.get_program());
+            command.args(program.get_args()).arg("-T");
+            command.arg("-f").arg(&file).arg("-h").arg(&key);
+            let outcome = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("sshd");
+            let expected = if lines.is_some() { 0 } else { REFUSED };
+            assert_eq!(
+                outcome.status,
+                expected,
+                "{kind:?} {text:?} {}",
+                outcome.summary()
+            );
+            let dump = outcome.stdout.text();
+            for line in lines.unwrap_or_default() {
+                assert!(
+                    dump.lines().any(|have| have == *line),
+                    "{kind:?} {text:?}: {dump}"
+                );
+            }
+        }
+    }
+}

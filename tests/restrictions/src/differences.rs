@@ -1,0 +1,109 @@
+//! Where ours has another outcome than the table, with the reason, and the comparison.
+
+use crate::row::{Outcomes, Row};
+
+/// Outcomes of ours that the table does not have. One of `login` or `start` stands for every other
+/// probe of its rows as well.
+#[derive(Debug)]
+pub struct Difference {
+    /// Parts of names of rows; empty for any row.
+    pub rows: &'static [&'static str],
+    /// The probe; empty for any.
+    pub probe: &'static str,
+    /// What ours does instead; empty for anything.
+    pub ours: &'static str,
+    /// Why.
+    pub why: &'static str,
+}
+
+const NOT_BUILT: &str = "forwarding other than direct-tcpip is not built yet and refused";
+const STRICTER: &str = "on purpose, and stricter";
+
+/// All of them. Each has to occur in at least one row.
+pub const DIFFERENCES: &[Difference] = &[
+    row(&[], "agent", "no", NOT_BUILT),
+    row(&[], "x11", "no", NOT_BUILT),
+    row(&[], "tunnel", "no", NOT_BUILT),
+    row(&[], "streamlocal", "no", NOT_BUILT),
+    row(&[], "remote-tcp", "none", NOT_BUILT),
+    row(&[], "remote-streamlocal", "no", NOT_BUILT),
+    // A certificate without names is one for everybody; OpenSSH takes it through authorized_keys.
+    row(&[", no names"], "login", "no", STRICTER),
+    // OpenSSH grants the login and then cuts the connection: the same for whoever holds the key.
+    row(
+        &["PermitRootLogin forced-commands-only"],
+        "login",
+        "no",
+        STRICTER,
+    ),
+    row(
+        &["holds \"{user}\\r"],
+        "login",
+        "yes",
+        "a carriage return ends a line in AuthorizedPrincipalsFile as in every other file of keys",
+    ),
+    row(
+        &["two subsystems"],
+        "start",
+        "-",
+        "the first subsystem of a name counts, as in OpenSSH 10.6; 9.2 refuses the file",
+    ),
+];
+
+const fn row(
+    rows: &'static [&'static str],
+    probe: &'static str,
+    ours: &'static str,
+    why: &'static str,
+) -> Difference {
+    Difference {
+        rows,
+        probe,
+        ours,
+        why,
+    }
+}
+
+/// What is to be said of one probe of one row.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As the table has it.
+    Same,
+    /// As this difference has it.
+    Listed(usize),
+    /// Neither.
+    Unlisted,
+}
+
+/// Compares what one probe of a row found on our server with the table and the list.
+#[must_use]
+pub fn judge(row: &Row, ours: &Outcomes, probe: &str) -> Verdict {
+    if of(&row.expected, probe) == of(ours, probe) {
+        return Verdict::Same;
+    }
+    let names = |difference: &Difference| {
+        difference.rows.is_empty() || difference.rows.iter().any(|part| row.name.contains(part))
+    };
+    let decides = |deciding: &str| {
+        let is = of(ours, deciding);
+        if of(&row.expected, deciding) == is {
+            return None;
+        }
+        let fits = |difference: &Difference| {
+            (difference.probe.is_empty() || difference.probe == deciding)
+                && (difference.ours.is_empty() || difference.ours == is)
+                && names(difference)
+        };
+        DIFFERENCES.iter().position(fits)
+    };
+    ["start", "login", probe]
+        .into_iter()
+        .find_map(decides)
+        .map_or(Verdict::Unlisted, Verdict::Listed)
+}
+
+/// The outcome of a probe; `-` where it was not made.
+#[must_use]
+pub fn of<'a>(outcomes: &'a Outcomes, probe: &str) -> &'a str {
+    outcomes.get(probe).map_or("-", String::as_str)
+}

@@ -1,0 +1,285 @@
+//! A server for one row, with homes and an `/etc` of its own in a mount namespace.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use interop::fixture;
+use interop::peers::Running;
+use interop::peers::openssh::start_beside;
+use interop::peers::ours::Kind;
+use interop::process::{installed, tool};
+use interop::scratch::{Scratch, free_port};
+
+use crate::row::{Certificate, Row};
+use crate::services::Services;
+
+/// The ordinary user's name; it stands in the server's own passwd file alone.
+pub const USER: &str = "fulmar-row";
+
+/// A group that the user is in beside its own.
+pub const GROUP: &str = "fulmar-row-mates";
+
+/// The number of user and groups: nobody's on the machine, since the name stands nowhere.
+pub const UID: u32 = 58_731;
+
+/// A folder of the machine in whose place the server has the row's own. ChrootDirectory wants one
+/// that nobody but root could have changed, from `/` down.
+const JAIL: &str = "/mnt";
+
+/// Files of the machine's `/etc` that the server's own has as well: names of hosts and services,
+/// libraries, and what a login shell reads.
+const COPIED: [&str; 9] = [
+    "hosts",
+    "host.conf",
+    "ld.so.cache",
+    "localtime",
+    "login.defs",
+    "nsswitch.conf",
+    "profile",
+    "protocols",
+    "services",
+];
+
+/// Reports what it sees as one line; its argument is who started it.
+const REPORT: &str = r#"env=
+for name in CLIENT SERVER KEY FILE; do
+    eval "value=\$RESTRICT_$name"
+    [ -z "$value" ] || env="$env$name "
+done
+tty=no; [ -t 0 ] && tty=yes
+agent=no; [ -n "$SSH_AUTH_SOCK" ] && agent=yes
+x11=no; [ -n "$DISPLAY" ] && x11=yes
+printf '<<%s|%s|%s|%s|%s|%s|%s>>\n' "$1" "$(id -u)" "$tty" "${env:-none}" "$agent" "$x11" "$SSH_ORIGINAL_COMMAND"
+"#;
+
+/// A server and its files; all of it ends when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    /// The server.
+    pub running: Running,
+    /// The folder of the row's files.
+    pub here: PathBuf,
+    /// Two ports for remote forwarding.
+    pub listen: [u16; 2],
+}
+
+impl Place {
+    /// Starts the server of this kind for this row.
+    ///
+    /// # Errors
+    /// When it does not start; the text has its log.
+    ///
+    /// # Panics
+    /// When files cannot be written.
+    pub fn start(row: &Row, kind: Kind, services: &Services) -> Result<Self, String> {
+        let scratch = Scratch::new();
+        let here = scratch.path().to_owned();
+        let listen = [free_port(), free_port()];
+        let fill = |text: &str| fill(text, row, &here, listen, services);
+        write_homes(&here);
+        write_accounts(&here);
+        let lines = ("authorized_keys", row.authorized.clone());
+        for (name, contents) in row.files.iter().chain([&lines]) {
+            // OpenSSH reads some of them as the user.
+            let path = scratch.write(name, fill(contents));
+            fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("its mode");
+        }
+        write_identity(row, &here, &fill)?;
+        let config = format!(
+            "{}{}{}",
+            fill(&row.first),
+            usual(row, &here, kind),
+            fill(&row.blocks)
+        );
+        let (etc, jail) = (here.join("etc"), here.join("jail"));
+        // The folder, not its files: a file that the machine replaces loses what is mounted on it.
+        let places = [(jail.as_path(), Path::new(JAIL)), (&etc, Path::new("/etc"))];
+        let running = start_beside(kind, scratch, &config, &places)?;
+        write_client_config(row, &here, running.daemon.port);
+        Ok(Self {
+            running,
+            here,
+            listen,
+        })
+    }
+}
+
+/// A text of the row with its names filled in.
+fn fill(text: &str, row: &Row, here: &Path, listen: [u16; 2], services: &Services) -> String {
+    let user = if row.as_root { "root" } else { USER };
+    let here = here.display();
+    let public = |name: &str| fixture::text(name).trim_end().to_owned();
+    text.replace("{forced}", "sh {here}/report forced")
+        .replace("{user}", user)
+        .replace("{group}", GROUP)
+        .replace("{home}", &format!("{here}/{}", home_of(row)))
+        .replace("{here}", &here.to_string())
+        .replace("{jail}", JAIL)
+        .replace("{a}", &services.ports[0].to_string())
+        .replace("{b}", &services.ports[1].to_string())
+        .replace("{la}", &listen[0].to_string())
+        .replace("{lb}", &listen[1].to_string())
+        .replace("{key}", &public(&format!("{}.pub", row.identity)))
+        .replace("{ca}", &public("user_ca.pub"))
+        .replace("{other}", &public("user_ecdsa256.pub"))
+}
+
+/// The name of the login's home below the row's folder.
+#[must_use]
+pub fn home_of(row: &Row) -> &'static str {
+    if row.as_root { "root" } else { "home" }
+}
+
+/// The lines that every server here has.
+fn usual(row: &Row, here: &Path, kind: Kind) -> String {
+    let mut text = format!(
+        "ListenAddress 127.0.0.1\nPidFile none\nHostKey {}\n\
+         AuthorizedKeysFile {}/authorized_keys\nStrictModes no\nUsePAM no\n\
+         PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+         PrintLastLog no\nPrintMotd no\nMaxStartups 1000\nLogLevel DEBUG1\n",
+        fixture::file("host_ed25519").display(),
+        here.display(),
+    );
+    // OpenSSH refuses a second subsystem of one name.
+    if !row.first.contains("Subsystem sftp") {
+        text.push_str("Subsystem sftp internal-sftp\n");
+    }
+    if kind == Kind::Fulmar {
+        text.push_str("PerSourcePenalties no\nPreauthSpares 0\n");
+    }
+    text
+}
+
+/// Homes with rc file and environment, the folder for marks, the system's rc file, and the jail.
+fn write_homes(here: &Path) {
+    let write = |name: &str, contents: &str, owner: u32, mode: u32| {
+        let path = here.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, contents).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
+        chown(&path, Some(owner), Some(owner)).expect("its owner");
+    };
+    // With X11 forwarding an rc file is given a cookie on standard input.
+    let rc = |name: &str| format!("cat >/dev/null; : > {}/marks/{name}\n", here.display());
+    for (home, owner) in [("home", UID), ("root", 0)] {
+        write(&format!("{home}/.ssh/rc"), &rc("rc"), owner, 0o644);
+        write(
+            &format!("{home}/.ssh/environment"),
+            "RESTRICT_FILE=yes\n",
+            owner,
+            0o644,
+        );
+        write(&format!("{home}/seen-home"), "", owner, 0o644);
+        for folder in [home.to_owned(), format!("{home}/.ssh")] {
+            chown(here.join(folder), Some(owner), Some(owner)).expect("its owner");
+        }
+    }
+    write("report", REPORT, 0, 0o644);
+    write("etc/ssh/sshrc", &rc("sshrc"), 0, 0o644);
+    write("jail/seen-jail", "", 0, 0o644);
+    fs::create_dir(here.join("marks")).expect("a folder");
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(here.join("marks"), all).expect("its mode");
+}
+
+/// Accounts: those of the machine with root's home and shell replaced, and the user's.
+fn write_accounts(here: &Path) {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let at = here.display();
+    let is_root = |line: &&str| !line.starts_with("root:");
+    let passwd: Vec<String> = [
+        format!("root:x:0:0:root:{at}/root:/bin/sh"),
+        format!("{USER}:x:{UID}:{UID}::{at}/home:/bin/sh"),
+    ]
+    .into_iter()
+    .chain(
+        read("/etc/passwd")
+            .lines()
+            .filter(is_root)
+            .map(str::to_owned),
+    )
+    .collect();
+    let number = UID + 1;
+    let group = format!(
+        "{USER}:x:{UID}:\n{GROUP}:x:{number}:{USER}\n{}",
+        read("/etc/group")
+    );
+    // "*": no password fits, but the account is not locked, so keys let in.
+    let shadow = format!("root:*:19000:0:99999:7:::\n{USER}:*:19000:0:99999:7:::\n");
+    let etc = here.join("etc");
+    for name in COPIED {
+        // Whatever the machine does without is not missed here.
+        let _ = fs::copy(Path::new("/etc").join(name), etc.join(name));
+    }
+    for (name, text, mode) in [
+        ("passwd", format!("{}\n", passwd.join("\n")), 0o644),
+        ("group", group, 0o644),
+        ("shadow", shadow, 0o600),
+    ] {
+        fs::write(etc.join(name), text).expect("a file");
+        fs::set_permissions(etc.join(name), fs::Permissions::from_mode(mode)).expect("its mode");
+    }
+}
+
+/// The user's key, and its certificate if the row has one.
+fn write_identity(row: &Row, here: &Path, fill: &dyn Fn(&str) -> String) -> Result<(), String> {
+    for (from, to) in [("", "id"), (".pub", "id.pub")] {
+        let from = fixture::file(&format!("{}{from}", row.identity));
+        fs::copy(&from, here.join(to)).map_err(|error| error.to_string())?;
+    }
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(here.join("id"), private).map_err(|error| error.to_string())?;
+    let Some(certificate) = &row.certificate else {
+        return Ok(());
+    };
+    let keygen = installed("ssh-keygen").ok_or("ssh-keygen is not installed")?;
+    let authority = fixture::file("user_ca").display().to_string();
+    let arguments = certificate_arguments(certificate, &authority, fill);
+    let file = here.join("id.pub").display().to_string();
+    tool(&keygen, &[arguments, vec![file]].concat()).map(|_| ())
+}
+
+fn certificate_arguments(
+    certificate: &Certificate,
+    authority: &str,
+    fill: &dyn Fn(&str) -> String,
+) -> Vec<String> {
+    let mut words: Vec<String> = ["-q", "-s", authority, "-I", "row"]
+        .map(String::from)
+        .into();
+    if let Some(names) = certificate.principals {
+        words.extend(["-n".into(), fill(names)]);
+    }
+    if let Some(validity) = certificate.validity {
+        words.extend(["-V".into(), validity.into()]);
+    }
+    if certificate.is_host {
+        words.push("-h".into());
+    }
+    for option in &certificate.options {
+        words.extend(["-O".into(), fill(option)]);
+    }
+    words
+}
+
+/// Two hosts: `direct` logs in and serves others, `mux` goes through it and by no other way.
+fn write_client_config(row: &Row, here: &Path, port: u16) {
+    let at = here.display();
+    let user = if row.as_root { "root" } else { USER };
+    let certificate = match row.certificate {
+        Some(_) => format!("CertificateFile {at}/id-cert.pub\n"),
+        None => String::new(),
+    };
+    let text = format!(
+        "Host direct\nForwardX11 yes\nControlMaster yes\nControlPath {at}/m\n\
+         Host alone\nControlPath none\n\
+         Host mux\nControlMaster no\nControlPath {at}/m\nProxyCommand /bin/false\n\
+         Host *\nHostName 127.0.0.1\nPort {port}\nUser {user}\n\
+         IdentityFile {at}/id\n{certificate}IdentitiesOnly yes\nBatchMode yes\n\
+         UserKnownHostsFile /dev/null\nGlobalKnownHostsFile /dev/null\n\
+         StrictHostKeyChecking no\nUpdateHostKeys no\nLogLevel ERROR\n\
+         ForwardAgent yes\nForwardX11Trusted yes\nSetEnv RESTRICT_CLIENT=yes\n"
+    );
+    fs::write(here.join("ssh_config"), text).expect("the client's configuration");
+}

@@ -1,0 +1,433 @@
+//! What one login can do, found out with OpenSSH's client.
+//!
+//! One connection carries all probes of a row, by the client's multiplexing. Outcomes:
+//!
+//! - `login`: `yes`, `no`, or `cut` (granted, and the connection closed before anything is run).
+//! - `shell`, `pty`, `exec`, `sftp-server`, `internal-sftp`: who ran (`own`: what the client asked
+//!   for, `shell`: a shell that it did not ask for, `forced`, `sftp`: something that speaks SFTP, `sftp-only`: nothing, and the client is told
+//!   that it may have SFTP, `nothing`: status 0 without output, `fails`), then the rc file that ran
+//!   (`rc`: the user's, `sshrc`: the system's), `tty`, and what SSH_ORIGINAL_COMMAND holds (`orig`: what
+//!   was asked).
+//! - `subsystem`: the same of a session for the subsystem of SFTP; where that speaks SFTP, whose files
+//!   the client sees (`home`, `jail`), and `rw` if it can make a folder there.
+//! - `env`: whose variables the command of `exec` has; `agent`, `x11`: whether it has them; `-` if
+//!   nothing ran that could say so.
+//! - `tcp`, `remote-tcp`: which of two ports could be had (`*`: for all addresses).
+//! - `streamlocal`, `remote-streamlocal`, `tunnel`, `second` (a session beside another).
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use interop::peers::ours::Kind;
+use interop::process::{
+    Background, COMMAND_LIMIT, Input, Outcome, installed, run, status_number, wait,
+};
+
+use crate::place::{Place, UID, home_of};
+use crate::row::{Outcomes, Row};
+use crate::services::{GREETING, Services};
+
+/// Bytes that tell SSH_FXP_VERSION: length, type, and the version.
+const VERSION_HEAD: usize = 9;
+
+/// What a server of this kind lets the holder of the row's key do.
+///
+/// # Panics
+/// When a file cannot be written or a program is not there.
+#[must_use]
+pub fn outcomes(row: &Row, kind: Kind, services: &Services) -> (Outcomes, String) {
+    let place = loop {
+        match Place::start(row, kind, services) {
+            Ok(place) => break place,
+            // Another process took the port before the server did.
+            Err(why) if why.contains("in use") => {}
+            Err(why) => return ([("start", "no".to_owned())].into(), why),
+        }
+    };
+    let prober = Prober {
+        row,
+        place: &place,
+        services,
+    };
+    let found = prober.all();
+    let log = place.running.daemon.log();
+    (found, log)
+}
+
+/// One login to one server.
+struct Prober<'a> {
+    row: &'a Row,
+    place: &'a Place,
+    services: &'a Services,
+}
+
+/// What a client showed.
+struct Answer {
+    status: i32,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// What a session came to.
+struct Session {
+    outcome: String,
+    env: String,
+    agent: String,
+    x11: String,
+}
+
+impl Prober<'_> {
+    fn all(&self) -> Outcomes {
+        let mut found = Outcomes::new();
+        if !self.log_in() {
+            found.insert("login", "no".into());
+            return found;
+        }
+        let report = format!("sh {}/report own", self.place.here.display());
+        let own = self.lines("own");
+        let shell = bilingual(&self.lines("shell"));
+        let exec = self.session(&["-Y", "mux", &report], &shell, &report);
+        if !self.is_connected() {
+            found.insert("login", "cut".into());
+            return found;
+        }
+        found.insert("login", "yes".into());
+        found.insert("exec", exec.outcome);
+        found.insert("env", exec.env);
+        found.insert("agent", exec.agent);
+        found.insert("x11", exec.x11);
+        let asked = self.session(&["-T", "mux"], &bilingual(&own), "");
+        found.insert("shell", asked.outcome);
+        let pty = self.session(&["-tt", "mux"], own.as_bytes(), "");
+        found.insert("pty", pty.outcome);
+        for (probe, program) in [
+            ("sftp-server", "/usr/lib/openssh/sftp-server"),
+            ("internal-sftp", "internal-sftp"),
+        ] {
+            let session = self.session(&["mux", program], &shell, program);
+            found.insert(probe, session.outcome);
+        }
+        found.insert("subsystem", self.subsystem(&shell));
+        found.insert("tcp", self.tcp());
+        found.insert("streamlocal", self.streamlocal());
+        found.insert("remote-tcp", self.remote_tcp());
+        found.insert("remote-streamlocal", self.remote_streamlocal());
+        if self.row.with_second {
+            found.insert("second", self.second(&report));
+        }
+        if self.row.with_tunnel {
+            found.insert("tunnel", self.tunnel(&report));
+        }
+        found
+    }
+
+    /// What is typed at a shell to have it report under this name and end.
+    fn lines(&self, who: &str) -> String {
+        format!("\nsh {}/report {who}\nexit\n", self.place.here.display())
+    }
+
+    /// `program` with the client's configuration and these arguments.
+    fn client(&self, program: &str, arguments: &[&str]) -> Command {
+        let path = installed(program).unwrap_or_else(|| panic!("{program} is not installed"));
+        let mut command = Command::new(path);
+        command
+            .arg("-F")
+            .arg(self.place.here.join("ssh_config"))
+            .args(arguments)
+            .env("SSH_AUTH_SOCK", self.services.agent())
+            .env("DISPLAY", ":77")
+            .env("XAUTHORITY", self.place.here.join("xauthority"));
+        command
+    }
+
+    fn run(&self, arguments: &[&str], input: &[u8]) -> Outcome {
+        let mut command = self.client("ssh", arguments);
+        run(&mut command, Input::Bytes(input), COMMAND_LIMIT)
+            .unwrap_or_else(|why| panic!("{}: {command:?}: {why}", self.row.name))
+    }
+
+    /// Starts the connection that the others go through; the client is in the background when this
+    /// returns.
+    fn log_in(&self) -> bool {
+        self.run(&["-f", "-N", "direct"], b"").status == 0
+    }
+
+    fn is_connected(&self) -> bool {
+        self.run(&["-O", "check", "mux"], b"").status == 0
+    }
+
+    /// Runs a client through the connection; a connection that is gone after it is made anew, and
+    /// said.
+    fn through(&self, arguments: &[&str], input: &[u8]) -> (Outcome, &'static str) {
+        let outcome = self.run(arguments, input);
+        let lost = self.reconnect(outcome.status);
+        (outcome, lost)
+    }
+
+    /// After a client with this exit status: whether the connection is gone, which is made anew.
+    fn reconnect(&self, status: i32) -> &'static str {
+        if status == 0 || self.is_connected() {
+            return "";
+        }
+        self.log_in();
+        ", connection lost"
+    }
+
+    /// Runs a client through the connection whose standard input stays open until something
+    /// answers: OpenSSH's SFTP server answers nobody whose input has ended.
+    fn answer(&self, arguments: &[&str], input: &[u8]) -> Answer {
+        let mut command = self.client("ssh", arguments);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut client = Background::start(&mut command).expect("a client");
+        let mut stdin = client.0.stdin.take().expect("its input");
+        let mut stdout = client.0.stdout.take().expect("its output");
+        let mut stderr = client.0.stderr.take().expect("its complaints");
+        let (answered, wait_for_answer) = mpsc::channel();
+        let output = thread::spawn(move || {
+            let (mut all, mut chunk) = (Vec::new(), [0; 4096]);
+            while let Ok(count @ 1..) = stdout.read(&mut chunk) {
+                all.extend_from_slice(&chunk[..count]);
+                if all.len() >= VERSION_HEAD {
+                    let _ = answered.send(());
+                }
+            }
+            all
+        });
+        let complaints = thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            text
+        });
+        // A client that has ended takes no input.
+        let _ = stdin.write_all(input);
+        // The end of its output is an answer as well.
+        let _ = wait_for_answer.recv_timeout(COMMAND_LIMIT);
+        drop(stdin);
+        let status = wait(&mut client.0, COMMAND_LIMIT)
+            .unwrap_or_else(|why| panic!("{}: {command:?}: {why}", self.row.name));
+        Answer {
+            status: status_number(status),
+            stdout: output.join().expect("its output"),
+            stderr: complaints.join().expect("its complaints"),
+        }
+    }
+
+    fn session(&self, arguments: &[&str], input: &[u8], asked: &str) -> Session {
+        let answer = self.answer(arguments, input);
+        let lost = self.reconnect(answer.status);
+        let text = String::from_utf8_lossy(&answer.stdout);
+        let report = text
+            .split_once("<<")
+            .and_then(|(_, rest)| rest.split_once(">>"))
+            .map(|(report, _)| report.splitn(7, '|').collect::<Vec<_>>());
+        let mut words = String::new();
+        let mut session = Session {
+            outcome: String::new(),
+            env: "-".into(),
+            agent: "-".into(),
+            x11: "-".into(),
+        };
+        let mut tail = String::new();
+        if let Some([who, uid, tty, env, agent, x11, original]) = report.as_deref() {
+            words.push_str(who);
+            let wanted = if self.row.as_root { 0 } else { UID };
+            if *uid != wanted.to_string() {
+                tail.push_str(&format!(" uid={uid}"));
+            }
+            if *tty == "yes" {
+                tail.push_str(" tty");
+            }
+            tail.push_str(&said_original(original, asked));
+            session.env = env.trim().to_owned();
+            session.agent = (*agent).to_owned();
+            session.x11 = (*x11).to_owned();
+        } else {
+            words.push_str(what_ran(&answer));
+        }
+        words.push_str(&self.marks());
+        words.push_str(&tail);
+        words.push_str(lost);
+        session.outcome = words;
+        session
+    }
+
+    /// The rc files that ran since this was asked last.
+    fn marks(&self) -> String {
+        ["rc", "sshrc"]
+            .into_iter()
+            .filter(|name| fs::remove_file(self.place.here.join("marks").join(name)).is_ok())
+            .map(|name| format!(" {name}"))
+            .collect()
+    }
+
+    /// The subsystem of SFTP; where something answers as one, the files that its client sees.
+    fn subsystem(&self, shell: &[u8]) -> String {
+        let session = self.session(&["-s", "mux", "sftp"], shell, "");
+        let Some(rest) = session.outcome.strip_prefix("sftp") else {
+            return session.outcome;
+        };
+        let mut command = self.client("sftp", &["-b", "-", "mux"]);
+        let batch = b"ls -1\n-mkdir made\n";
+        let outcome = run(&mut command, Input::Bytes(batch), COMMAND_LIMIT)
+            .unwrap_or_else(|why| panic!("{}: {why}", self.row.name));
+        let text = outcome.stdout.text();
+        let mut words = ["home", "jail"]
+            .into_iter()
+            .find(|name| text.contains(&format!("seen-{name}")))
+            .unwrap_or("nothing")
+            .to_owned();
+        for folder in [home_of(self.row), "jail"] {
+            if fs::remove_dir(self.place.here.join(folder).join("made")).is_ok() {
+                words.push_str(" rw");
+            }
+        }
+        let _ = self.marks();
+        words + rest + self.reconnect(outcome.status)
+    }
+
+    fn tcp(&self) -> String {
+        which(|which| {
+            let to = format!("{}:{}", self.row.host, self.services.ports[which]);
+            let (outcome, lost) = self.through(&["-W", &to, "mux"], b"");
+            let is_open = outcome.stdout.text() == GREETING;
+            is_open
+                .then_some("")
+                .or_else(|| (!lost.is_empty()).then_some(lost))
+        })
+    }
+
+    fn streamlocal(&self) -> String {
+        let local = self.place.here.join("l");
+        let spec = format!("{}:{}", local.display(), self.services.socket().display());
+        self.run(&["-O", "forward", "-L", &spec, "mux"], b"");
+        let mut text = String::new();
+        if let Ok(mut stream) = UnixStream::connect(&local) {
+            let _ = stream.read_to_string(&mut text);
+        }
+        yes_or_no(text == GREETING)
+    }
+
+    fn remote_tcp(&self) -> String {
+        which(|which| {
+            // The first asks for no address, the second for all.
+            let bind = ["", "0.0.0.0:"][which];
+            let port = self.place.listen[which];
+            let spec = format!("{bind}{port}:127.0.0.1:{}", self.services.ports[which]);
+            let (outcome, lost) = self.through(&["-O", "forward", "-R", &spec, "mux"], b"");
+            if outcome.status != 0 {
+                return (!lost.is_empty()).then_some(lost);
+            }
+            Some(if is_everywhere(port) { "*" } else { "" })
+        })
+    }
+
+    fn remote_streamlocal(&self) -> String {
+        let spec = format!(
+            "{}/marks/r:127.0.0.1:{}",
+            self.place.here.display(),
+            self.services.ports[0]
+        );
+        let (outcome, lost) = self.through(&["-O", "forward", "-R", &spec, "mux"], b"");
+        yes_or_no(outcome.status == 0) + lost
+    }
+
+    /// A session while another one is open.
+    fn second(&self, report: &str) -> String {
+        let held = format!("{report}; exec cat");
+        let mut command = self.client("ssh", &["mux", &held]);
+        let (_first, line) = first_line(command.stdin(Stdio::piped()));
+        assert!(line.contains("<<"), "{}: no first session", self.row.name);
+        let _ = self.marks();
+        self.session(&["mux", report], b"", report).outcome
+    }
+
+    /// A tunnel device at both ends. The server answers the request for it before the one for the
+    /// session, and a client whose forwarding failed runs nothing; one whose forwarding did not goes
+    /// on for as long as the device is there.
+    fn tunnel(&self, report: &str) -> String {
+        let mut command = self.client("ssh", &["-w", "any:any"]);
+        command.args(["-o", "ExitOnForwardFailure=yes", "alone", report]);
+        let (_client, line) = first_line(command.stdin(Stdio::null()));
+        yes_or_no(line.contains("<<"))
+    }
+}
+
+/// Starts a program and reads its first line, which is empty if it ends without one.
+fn first_line(command: &mut Command) -> (Background, String) {
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut program = Background::start(command).expect("a client");
+    let output = program.0.stdout.take().expect("its output");
+    let mut line = String::new();
+    let _ = BufReader::new(output).read_line(&mut line);
+    (program, line)
+}
+
+/// Lines for a shell that are two packets of SFTP as well: SSH_FXP_INIT of version 3, and
+/// SSH_FXP_REALPATH of a path that is these lines. A shell complains of the packets' heads and obeys
+/// the lines; an SFTP server answers. So whatever reads this says what it is.
+fn bilingual(lines: &str) -> Vec<u8> {
+    let length = u32::try_from(lines.len()).expect("few bytes");
+    let mut packets = b"\0\0\0\x05\x01\0\0\0\x03".to_vec();
+    packets.extend((length + 9).to_be_bytes());
+    packets.extend(b"\x10\0\0\0\x01");
+    packets.extend(length.to_be_bytes());
+    packets.extend(lines.as_bytes());
+    packets
+}
+
+/// What SSH_ORIGINAL_COMMAND holds, beside what was asked for.
+fn said_original(original: &str, asked: &str) -> String {
+    if original.is_empty() {
+        String::new()
+    } else if original == asked {
+        " orig".into()
+    } else {
+        format!(" orig={original}")
+    }
+}
+
+/// What a session without a report was.
+fn what_ran(answer: &Answer) -> &'static str {
+    let said = [answer.stdout.as_slice(), &answer.stderr].concat();
+    if answer.stdout.get(4..VERSION_HEAD) == Some(&[2, 0, 0, 0, 3]) {
+        "sftp"
+    } else if String::from_utf8_lossy(&said).contains("allows sftp connections only") {
+        "sftp-only"
+    } else if answer.status == 0 {
+        "nothing"
+    } else {
+        "fails"
+    }
+}
+
+/// `A`, `B`, both or none, each followed by what `try_one` says of it.
+fn which(try_one: impl Fn(usize) -> Option<&'static str>) -> String {
+    let found: Vec<String> = ["A", "B"]
+        .iter()
+        .enumerate()
+        .filter_map(|(index, name)| Some(format!("{name}{}", try_one(index)?)))
+        .collect();
+    if found.is_empty() {
+        "none".into()
+    } else {
+        found.join(" ")
+    }
+}
+
+fn yes_or_no(is: bool) -> String {
+    if is { "yes" } else { "no" }.into()
+}
+
+/// Whether a listener on this port takes connections to every address.
+fn is_everywhere(port: u16) -> bool {
+    let any = std::net::SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+    sys::socket::is_listening_in(std::process::id(), any).unwrap_or(false)
+}

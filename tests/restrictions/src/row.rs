@@ -1,0 +1,299 @@
+//! One row of the table: what restricts a login, and what each probe then finds.
+//!
+//! Texts of a row may name what is only known when it runs: `{user}`, `{home}`, `{here}` (the
+//! folder of the row's files), `{jail}` (a folder that root alone can change), `{forced}` (a command
+//! to force, which reports what it sees), `{a}` and `{b}` (ports with somebody listening), `{la}` and
+//! `{lb}` (ports for remote forwarding), `{key}` and `{ca}` (public keys of the user and of the
+//! authority).
+
+use std::collections::BTreeMap;
+
+/// What the probes found, or should find: probe → outcome. [`crate::probe`] names both.
+pub type Outcomes = BTreeMap<&'static str, String>;
+
+/// The probes that open a session which runs something.
+pub const SESSIONS: [&str; 5] = ["shell", "pty", "exec", "sftp-server", "internal-sftp"];
+
+/// A certificate for the user's key, made by ssh-keygen.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// Names in it, with commas; `None` leaves the list empty.
+    pub principals: Option<&'static str>,
+    /// What `-O` is given, in this order.
+    pub options: Vec<&'static str>,
+    /// What `-V` is given.
+    pub validity: Option<&'static str>,
+    /// Make a host certificate.
+    pub is_host: bool,
+}
+
+/// What restricts a login, and the outcomes that OpenSSH's server has.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Unique; what is restricted, as the administrator writes it.
+    pub name: String,
+    /// Log in as root, else as an ordinary user.
+    pub as_root: bool,
+    /// Configuration before the usual lines: the first value of a keyword counts.
+    pub first: String,
+    /// Match blocks after the usual lines.
+    pub blocks: String,
+    /// Further files below `{here}`: name and contents.
+    pub files: Vec<(&'static str, String)>,
+    /// The whole of authorized_keys.
+    pub authorized: String,
+    /// Name of the key in the fixture of interop.
+    pub identity: &'static str,
+    /// The certificate to log in with in place of the plain key.
+    pub certificate: Option<Certificate>,
+    /// Host that direct-tcpip asks for.
+    pub host: &'static str,
+    /// Also ask for a tunnel device (root at both ends).
+    pub with_tunnel: bool,
+    /// Also ask for a second session while one is open.
+    pub with_second: bool,
+    /// The keyword is ours alone: OpenSSH's server is not asked.
+    pub is_ours_alone: bool,
+    /// What the probes find.
+    pub expected: Outcomes,
+}
+
+impl Row {
+    /// A login by the plain key that nothing restricts.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        let found = [
+            ("login", "yes"),
+            ("shell", "own rc"),
+            ("pty", "own rc tty"),
+            ("exec", "own rc"),
+            ("subsystem", "home rw sshrc"),
+            ("sftp-server", "sftp rc"),
+            // The word means something where the administrator writes it; a client's is a
+            // program's name, and there is none.
+            ("internal-sftp", "fails rc"),
+            ("env", "none"),
+            ("agent", "yes"),
+            ("x11", "no"),
+            ("tcp", "A B"),
+            ("streamlocal", "yes"),
+            ("remote-tcp", "A B"),
+            ("remote-streamlocal", "yes"),
+        ];
+        Self {
+            name: name.into(),
+            as_root: false,
+            first: String::new(),
+            blocks: String::new(),
+            files: Vec::new(),
+            authorized: "{key}\n".into(),
+            identity: "user_ed25519",
+            certificate: None,
+            host: "127.0.0.1",
+            with_tunnel: false,
+            with_second: false,
+            is_ours_alone: false,
+            expected: found
+                .map(|(probe, outcome)| (probe, outcome.to_owned()))
+                .into(),
+        }
+    }
+
+    /// Options before the key in authorized_keys; the name of the row.
+    #[must_use]
+    pub fn key(options: &str) -> Self {
+        let mut row = Self::new(format!("key: {options}"));
+        row.authorized = format!("{options} {{key}}\n");
+        row
+    }
+
+    /// A certificate with these `-O` options for the user's name, by an authority in
+    /// authorized_keys.
+    #[must_use]
+    pub fn certificate(options: &[&'static str]) -> Self {
+        let mut row = Self::new("certificate");
+        if !options.is_empty() {
+            row.name = format!("certificate: {}", options.join(" "));
+        }
+        row.authorized = "cert-authority {ca}\n".into();
+        row.certificate = Some(Certificate {
+            principals: Some("{user}"),
+            options: options.to_vec(),
+            validity: None,
+            is_host: false,
+        });
+        row
+    }
+
+    /// Lines of sshd_config outside of Match blocks; the name of the row.
+    #[must_use]
+    pub fn config(lines: &str) -> Self {
+        let mut row = Self::new(format!("sshd_config: {}", lines.replace('\n', "; ")));
+        row.first = format!("{lines}\n");
+        row
+    }
+
+    /// The same lines in a Match block that fits the user; the row otherwise as `self`.
+    #[must_use]
+    pub fn in_match(&self) -> Self {
+        let mut row = self.clone();
+        row.name = format!("{} (in Match)", self.name);
+        row.blocks = format!("Match User {{user}}\n{}", self.first);
+        row.first = String::new();
+        row
+    }
+
+    /// Adds what sets this row apart to its name.
+    #[must_use]
+    pub fn named(mut self, more: &str) -> Self {
+        self.name = format!("{}, {more}", self.name);
+        self
+    }
+
+    /// As root, from `PermitRootLogin` on.
+    #[must_use]
+    pub fn root(mut self) -> Self {
+        self.as_root = true;
+        self.named("root")
+    }
+
+    /// Adds lines of configuration that count before the others.
+    #[must_use]
+    pub fn with(mut self, lines: &str) -> Self {
+        self.first.push_str(lines);
+        self.first.push('\n');
+        self.named(&format!("with {}", lines.replace('\n', "; ")))
+    }
+
+    /// Replaces authorized_keys.
+    #[must_use]
+    pub fn authorized(mut self, text: &str) -> Self {
+        self.authorized = text.to_owned();
+        self.named(&format!("by {}", text.trim_end().replace('\n', "; ")))
+    }
+
+    /// Writes a file below `{here}`.
+    #[must_use]
+    pub fn file(mut self, name: &'static str, contents: &str) -> Self {
+        self.files.push((name, contents.to_owned()));
+        self.named(&format!("{name} holds {contents:?}"))
+    }
+
+    /// Sets the outcome of one probe.
+    #[must_use]
+    pub fn but(mut self, probe: &'static str, outcome: &str) -> Self {
+        self.expected.insert(probe, outcome.to_owned());
+        self
+    }
+
+    /// The login is refused.
+    #[must_use]
+    pub fn refused(mut self) -> Self {
+        self.expected = [("login", "no".to_owned())].into();
+        self
+    }
+
+    /// The login is granted and the connection then cut, before anything is run.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        self.expected = [("login", "cut".to_owned())].into();
+        self
+    }
+
+    /// The server does not start with this configuration.
+    #[must_use]
+    pub fn no_start(mut self) -> Self {
+        self.expected = [("start", "no".to_owned())].into();
+        self
+    }
+
+    /// No terminal.
+    #[must_use]
+    pub fn no_pty(mut self) -> Self {
+        self.each_session(|outcome| outcome.replace(" tty", ""));
+        self
+    }
+
+    /// The system's rc file in place of the user's.
+    #[must_use]
+    pub fn no_user_rc(mut self) -> Self {
+        self.each_session(|outcome| outcome.replace(" rc", " sshrc"));
+        self
+    }
+
+    /// No forwarding of ports and sockets, in either direction.
+    #[must_use]
+    pub fn no_ports(self) -> Self {
+        self.no_local().no_remote()
+    }
+
+    /// No connections on the client's behalf.
+    #[must_use]
+    pub fn no_local(self) -> Self {
+        self.but("tcp", "none").but("streamlocal", "no")
+    }
+
+    /// No listening on the client's behalf.
+    #[must_use]
+    pub fn no_remote(self) -> Self {
+        self.but("remote-tcp", "none")
+            .but("remote-streamlocal", "no")
+    }
+
+    /// No agent.
+    #[must_use]
+    pub fn no_agent(self) -> Self {
+        self.but("agent", "no")
+    }
+
+    /// What `restrict` stands for.
+    #[must_use]
+    pub fn restricted(self) -> Self {
+        self.no_pty().no_user_rc().no_ports().no_agent()
+    }
+
+    /// `{forced}` runs whatever is asked for.
+    #[must_use]
+    pub fn forced(mut self) -> Self {
+        for (probe, outcome) in [
+            ("shell", "forced rc"),
+            ("pty", "forced rc tty"),
+            ("exec", "forced rc orig"),
+            ("subsystem", "forced sshrc orig=internal-sftp"),
+            ("sftp-server", "forced rc orig"),
+            ("internal-sftp", "forced rc orig"),
+        ] {
+            self.expected.insert(probe, outcome.to_owned());
+        }
+        self
+    }
+
+    /// A forced command that does nothing: every session ends with status 0 and without output.
+    #[must_use]
+    pub fn empty_command(mut self) -> Self {
+        self.each_session(|_| "nothing rc".into());
+        self.but("subsystem", "nothing sshrc").no_output()
+    }
+
+    /// `internal-sftp` is forced: sessions other than the subsystem are told so and end. The forced
+    /// program counts as a subsystem, for which no user's rc file runs.
+    #[must_use]
+    pub fn sftp_only(mut self) -> Self {
+        self.each_session(|_| "sftp-only sshrc".into());
+        self.no_output()
+    }
+
+    /// No session runs a program that could report.
+    #[must_use]
+    pub fn no_output(self) -> Self {
+        self.but("env", "-").but("agent", "-").but("x11", "-")
+    }
+
+    fn each_session(&mut self, change: impl Fn(&str) -> String) {
+        for probe in SESSIONS {
+            if let Some(outcome) = self.expected.get_mut(probe) {
+                *outcome = change(outcome);
+            }
+        }
+    }
+}

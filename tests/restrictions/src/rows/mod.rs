@@ -1,0 +1,30 @@
+//! The table, by where the restriction is written.
+
+mod certificates;
+mod configuration;
+mod keys;
+mod root;
+
+use std::collections::BTreeSet;
+
+use crate::row::Row;
+
+/// Every row.
+///
+/// # Panics
+/// When two rows have one name.
+#[must_use]
+pub fn all() -> Vec<Row> {
+    let rows = [
+        keys::rows(),
+        certificates::rows(),
+        configuration::rows(),
+        root::rows(),
+    ]
+    .concat();
+    let mut names = BTreeSet::new();
+    for row in &rows {
+        assert!(names.insert(&row.name), "two rows named {:?}", row.name);
+    }
+    rows
+}

@@ -1,0 +1,72 @@
+//! What forwardings lead to: two ports and a socket that greet, and an agent's socket.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use interop::scratch::Scratch;
+
+/// What each of them says to whoever connects.
+pub const GREETING: &str = "a greeting";
+
+/// The listeners, which serve until the process ends.
+#[derive(Debug)]
+pub struct Services {
+    /// Two ports on 127.0.0.1.
+    pub ports: [u16; 2],
+    scratch: Scratch,
+}
+
+impl Services {
+    /// Starts them.
+    ///
+    /// # Panics
+    /// When a socket cannot be had.
+    #[must_use]
+    pub fn start() -> Self {
+        let scratch = Scratch::new();
+        let ports = [(), ()].map(|()| {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+            let port = listener.local_addr().expect("its number").port();
+            thread::spawn(move || {
+                for mut stream in listener.incoming().flatten() {
+                    let _ = stream.write_all(GREETING.as_bytes());
+                }
+            });
+            port
+        });
+        for (name, greeting) in [("echo.sock", GREETING), ("agent.sock", "")] {
+            let path = scratch.join(name);
+            let listener = UnixListener::bind(&path).expect("a socket");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("its mode");
+            thread::spawn(move || {
+                for mut stream in listener.incoming().flatten() {
+                    let _ = stream.write_all(greeting.as_bytes());
+                }
+            });
+        }
+        Self { ports, scratch }
+    }
+
+    /// The socket that greets.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.scratch.join("echo.sock")
+    }
+
+    /// A socket that a client takes for its agent's: it hangs up on whoever asks.
+    #[must_use]
+    pub fn agent(&self) -> PathBuf {
+        self.scratch.join("agent.sock")
+    }
+
+    /// The folder of the sockets.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+}
