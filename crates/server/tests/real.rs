@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -65,7 +64,7 @@ impl Real {
             config.replace("{here}", &here.to_string())
         );
         fs::write(&file, text).expect("a file");
-        let port = sys::socket::free_port(Ipv4Addr::LOCALHOST.into()).expect("a port");
+        let port = sys::socket::free_port().expect("a port");
         let port = port.to_string();
         let mut listener = Command::new(binary)
             .args(["sshd", "-D", "-e", "-p", &port, "-f"])

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -111,7 +110,7 @@ fn remove_left_over() {
 /// When none can be had.
 #[must_use]
 pub fn free_port() -> u16 {
-    sys::socket::free_port(Ipv4Addr::LOCALHOST.into()).expect("a free port")
+    sys::socket::free_port().expect("a free port")
 }
 
 /// Asks `condition` until it holds; whether it did before `limit` was over.

@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -192,7 +192,7 @@ impl Server {
 
 /// A loopback port that nobody listens on, and that no other test is given.
 pub fn free_port() -> u16 {
-    sys::socket::free_port(Ipv4Addr::LOCALHOST.into()).unwrap()
+    sys::socket::free_port().unwrap()
 }
 
 impl Drop for Server {

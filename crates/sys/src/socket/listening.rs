@@ -2,16 +2,20 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddrV4, TcpListener};
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A port of `address` that nobody listens on. Each is given once by this process, and from below
-/// those that the kernel gives to connections on their way out and to listeners that ask for any:
-/// until a server binds it nobody else takes it.
+/// A TCP port that nobody listens on. Each is given once by this process, and from below those
+/// that the kernel gives to connections on their way out and to listeners that ask for any: until a
+/// server binds it nobody else takes it.
+///
+/// The kernel's table is asked. A listener opened to try the port would not do: a child that another
+/// thread forks at that moment keeps it open until it calls exec, so that the port seems to be
+/// served when nobody serves it, and is refused to the server that it is meant for.
 ///
 /// # Errors
 /// When there is none.
-pub fn free_port(address: IpAddr) -> io::Result<u16> {
+pub fn free_port() -> io::Result<u16> {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;
     static GIVEN: AtomicU32 = AtomicU32::new(0);
@@ -20,9 +24,9 @@ pub fn free_port(address: IpAddr) -> io::Result<u16> {
         .find_map(|_| {
             let turn = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
             let port = u16::try_from(FIRST + turn % COUNT).ok()?;
-            TcpListener::bind((address, port)).ok().map(|_| port)
+            (!is_listening(port)).then_some(port)
         })
-        .ok_or_else(|| io::Error::other(format!("no free port on {address}")))
+        .ok_or_else(|| io::Error::other("no free port"))
 }
 
 /// Whether somebody listens on `port` at any address of this thread's network. The kernel's table is
@@ -67,7 +71,10 @@ fn listeners(table: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddr};
+    use std::net::{SocketAddr, TcpListener};
+    use std::process::Command;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
 
     use super::*;
 
@@ -94,8 +101,27 @@ mod tests {
 
     #[test]
     fn a_port_is_given_once() {
-        let port = || free_port(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let port = || free_port().unwrap();
         let (one, other) = (port(), port());
         assert!(one != other && !is_listening(one) && !is_listening(other));
+    }
+
+    #[test]
+    fn a_port_given_stays_free_while_other_threads_start_programs() {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        assert!(Command::new("true").status().unwrap().success());
+                    }
+                });
+            }
+            let taken = (0..500)
+                .map(|_| free_port().unwrap())
+                .find(|&port| is_listening(port));
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(taken, None);
+        });
     }
 }

@@ -91,7 +91,7 @@ impl Lab {
         fs::copy(path("user_key.pub"), path("authorized_keys"))?;
         let host_public = fs::read_to_string(path("host_key.pub"))?;
         let address = place.address();
-        let port = place.run(move || sys::socket::free_port(address))??;
+        let port = place.run(sys::socket::free_port)??;
         fs::write(
             path("known_hosts"),
             format!("[{address}]:{port} {host_public}"),
