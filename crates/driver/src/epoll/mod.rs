@@ -18,6 +18,7 @@ mod effort;
 #[cfg(test)]
 mod effort_tests;
 mod endpoint;
+mod error;
 mod lanes;
 #[cfg(test)]
 mod lanes_tests;
@@ -32,6 +33,7 @@ mod watch;
 
 use endpoint::Attached;
 pub use endpoint::{Endpoint, Line, Progress};
+pub use error::DriverError;
 use lanes::Lanes;
 pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
 use link::{Left, Link};
@@ -48,38 +50,6 @@ const MAX_READY: usize = 64;
 const MAX_READS: usize = 4;
 /// The token by which a worker wakes the loop.
 const LANES_TOKEN: u64 = 2;
-
-/// Why the loop cannot go on.
-#[derive(Debug)]
-pub enum DriverError {
-    /// The socket or epoll failed.
-    Io(io::Error),
-    /// The protocol was broken or ended; a DISCONNECT that fits has been sent.
-    Proto(proto::Error),
-}
-
-impl std::fmt::Display for DriverError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Proto(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DriverError {}
-
-impl From<io::Error> for DriverError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<proto::Error> for DriverError {
-    fn from(error: proto::Error) -> Self {
-        Self::Proto(error)
-    }
-}
 
 /// What concerns the caller.
 #[derive(Debug)]
@@ -301,6 +271,7 @@ impl Driver {
         let token = self.token(Target::Source((channel, stream)));
         let source = Source::new(fd, token, &self.epoll)?;
         self.sources.insert((channel, stream), source);
+        self.connection.set_prompt(channel, stream);
         Ok(())
     }
 
@@ -331,6 +302,7 @@ impl Driver {
         let token = self.token(Target::Sink((channel, stream)));
         let sink = Sink::new(fd, token, &self.epoll)?;
         self.sinks.insert((channel, stream), sink);
+        self.connection.set_prompt(channel, stream);
         Ok(())
     }
 

@@ -30,6 +30,7 @@ use crate::{
 mod ahead;
 mod alive;
 mod compression;
+mod path;
 mod ping;
 
 pub use crate::transport::{CompressJob, Compressed, Output};
@@ -389,13 +390,6 @@ impl Connection {
         Ok(())
     }
 
-    /// What the kernel knows of the round trip to the peer (`tcpi_rtt`), microseconds: receive
-    /// windows open by it before they could bind. Without it they go by what they see.
-    pub fn handle_round_trip(&mut self, round_trip_us: u32, now: Millis) {
-        self.transport.now = now;
-        self.channels.handle_round_trip(round_trip_us);
-    }
-
     /// The clock reached [`Connection::poll_deadline`]. True when the connection is idle and has
     /// freed the memory of its bulk data, which the allocator may keep.
     ///
@@ -404,6 +398,7 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Millis) -> Result<bool, Error> {
         self.transport.now = now;
         let freed = self.transport.handle_timeout()?;
+        self.channels.handle_timeout(&mut self.transport);
         if self.stage == Stage::Connected && self.alive.is_due(&self.transport.config, now)? {
             self.globals.send_keepalive(&mut self.transport)?;
         }
@@ -462,7 +457,7 @@ impl Connection {
             Stage::Connected => self.alive.deadline(&self.transport.config),
             _ => None,
         };
-        [self.transport.deadline(), alive]
+        [self.transport.deadline(), self.channels.deadline(), alive]
             .into_iter()
             .flatten()
             .min()
