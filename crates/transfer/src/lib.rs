@@ -12,6 +12,7 @@
 //! a server never lead out of the target; memory is bounded, whatever the tree.
 #![forbid(unsafe_code)]
 
+mod claim;
 pub mod connect;
 pub mod engine;
 pub mod get;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use sftp::message::{Reply, Request, open_flag, request};
-use sftp::{Attributes, Code};
+use sftp::{Attributes, Claim, Code};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token, Work, attributes_of, status_text};
 use crate::plan::pace::Pace;
@@ -267,10 +267,11 @@ impl Job {
                 open_flag::TRUNCATE
             };
             let mode = self.item.attributes.permissions.unwrap_or(0o666) & 0o777;
+            let attributes = Attributes::with_permissions(mode);
             let request = Request::Open(request::Open {
                 path: &self.item.to,
                 flags: open_flag::WRITE | open_flag::CREATE | cut,
-                attributes: Attributes::with_permissions(mode),
+                attributes: session.claims(attributes, Claim::Alone),
             });
             session.send(Token::new(index, Op::Open), &request);
             return true;

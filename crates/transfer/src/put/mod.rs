@@ -82,6 +82,8 @@ pub struct Put<'r> {
     links: usize,
     begun_bytes: u64,
     pace: Pace,
+    /// When a server is asked again for a file that another copy writes to.
+    again_at: Option<Instant>,
     failures: usize,
     lost: bool,
 }
@@ -111,6 +113,7 @@ impl<'r> Put<'r> {
             links: links.max(1),
             begun_bytes: 0,
             pace,
+            again_at: None,
             failures: 0,
             lost: false,
         }
@@ -158,7 +161,9 @@ impl<'r> Put<'r> {
             let before = job.unsent();
             let step = job.step(number / 2, link, session, &mut self.pace);
             self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unsent();
-            for link in job.take_wakes() {
+            let (wakes, again_at) = (job.take_wakes(), job.again_at());
+            self.again_at = again_at.or(self.again_at);
+            for link in wakes {
                 self.wake(link, number);
             }
             match step {
@@ -376,7 +381,8 @@ impl Work for Put<'_> {
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        self.pace.wakes_at()
+        let again_at = self.again_at.filter(|at| *at > Instant::now());
+        again_at.or_else(|| self.pace.wakes_at())
     }
 
     fn disk(&self) -> Option<Disk> {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use sftp::Code;
 use sftp::message::open_flag;
 use sftp::message::request::Open;
-use sys::fs::{Directory, How, Place};
+use sys::fs::{Directory, How, Info, Kind, Place, content};
 
 use super::status::Failed;
 use super::{Level, Log, shown};
+use crate::claim::{self, Claim};
 
 /// An open file.
 pub(super) struct File {
@@ -24,6 +25,20 @@ pub(super) struct File {
     /// The first byte that could not be written, and why. What lies behind it is refused until
     /// this byte is written: a full disk must not leave a file of full length with holes.
     pub(super) failed: Option<(u64, Failed)>,
+    /// Of a copy.
+    pub(super) claim: Option<Claim>,
+}
+
+/// Whether a file may be changed for its copy, if it is one's; `named` tells what its name leads to.
+pub(super) fn check(
+    claim: &mut Option<Claim>,
+    fd: &OwnedFd,
+    named: impl FnOnce() -> Option<Info>,
+) -> Result<(), Failed> {
+    let Some(claim) = claim else { return Ok(()) };
+    claim
+        .check(fd, named)
+        .map_err(|lost| Failed::new(Code::LOCK_CONFLICT, lost.to_string()))
 }
 
 /// An open directory.
@@ -136,15 +151,27 @@ impl Handles {
         log: &dyn Log,
     ) -> Result<[u8; 8], Failed> {
         let mode = request.attributes.permissions.unwrap_or(0o666) & 0o7777;
-        let fd = open(place, request.path, request.flags, mode, log, || {
-            self.has_room()
-        })?;
+        let writes = request.flags & open_flag::WRITE != 0;
+        let how = request.attributes.claim.filter(|_| writes);
+        let how = how.map(|claim| match claim {
+            sftp::Claim::Alone => claim::How::Alone,
+            sftp::Claim::First => claim::How::First,
+            sftp::Claim::Further => claim::How::Further,
+        });
+        let wanted = Wanted {
+            path: request.path,
+            flags: request.flags,
+            mode,
+            claims: how,
+        };
+        let (fd, claim) = open(place, &wanted, log, || self.has_room())?;
         Ok(self.insert(Opened::File(File {
             path: request.path.to_vec(),
             fd: Arc::new(fd),
             read: 0,
             written: 0,
             failed: None,
+            claim,
         })))
     }
 
@@ -198,15 +225,26 @@ fn log_close(how: &str, open: &Opened, log: &dyn Log) {
     log.line(Level::Info, &line);
 }
 
+/// A file that is to be opened.
+pub(super) struct Wanted<'w> {
+    pub(super) path: &'w [u8],
+    /// OPEN's.
+    pub(super) flags: u32,
+    pub(super) mode: u32,
+    /// It is a copy's, for writing: nothing is cut before that is allowed.
+    pub(super) claims: Option<claim::How>,
+}
+
 /// Opens a file as OPEN's flags say, and says so in the log.
 pub(super) fn open(
     place: &Place,
-    path: &[u8],
-    flags: u32,
-    mode: u32,
+    wanted: &Wanted<'_>,
     log: &dyn Log,
-    check: impl FnOnce() -> Result<(), Failed>,
-) -> Result<OwnedFd, Failed> {
+    has_room: impl FnOnce() -> Result<(), Failed>,
+) -> Result<(OwnedFd, Option<Claim>), Failed> {
+    let Wanted {
+        path, flags, mode, ..
+    } = *wanted;
     let has = |flag: u32| flags & flag != 0;
     if log.wants(Level::Info) {
         let line = format!(
@@ -216,17 +254,29 @@ pub(super) fn open(
         );
         log.line(Level::Info, &line);
     }
-    check()?;
+    has_room()?;
     let how = How {
         read: has(open_flag::READ),
         write: has(open_flag::WRITE),
         append: has(open_flag::APPEND),
         create: has(open_flag::CREATE),
-        truncate: has(open_flag::TRUNCATE),
+        truncate: has(open_flag::TRUNCATE) && wanted.claims.is_none(),
         exclusive: has(open_flag::EXCLUSIVE) && has(open_flag::CREATE),
         no_follow: false,
     };
-    Ok(place.open(path, how, mode)?)
+    let fd = place.open(path, how, mode)?;
+    let Some(claims) = wanted.claims else {
+        return Ok((fd, None));
+    };
+    let info = content::info(&fd)?;
+    let mut claim = Claim::take(&fd, &info, claims)
+        .map_err(|busy| Failed::new(Code::LOCK_CONFLICT, busy.to_string()))?;
+    let is_cut = has(open_flag::TRUNCATE) && info.kind() == Kind::Regular && info.size > 0;
+    if is_cut {
+        check(&mut claim, &fd, || None)?;
+        content::set_len(&fd, 0)?;
+    }
+    Ok((fd, claim))
 }
 
 fn flag_names(flags: u32) -> String {

@@ -10,6 +10,7 @@ use sys::fs::{How, Kind, content};
 
 use super::status::Failed;
 use super::{Buffers, Done, Level, Serve, attributes, handles, paths, shown};
+use crate::claim;
 
 impl Serve {
     pub(super) fn put_file(
@@ -26,14 +27,13 @@ impl Serve {
         };
         let flags = open_flag::WRITE | open_flag::CREATE | open_flag::TRUNCATE | exclusive;
         let mode = request.attributes.permissions.unwrap_or(0o666) & 0o7777;
-        let fd = handles::open(
-            &self.place,
-            request.path,
+        let wanted = handles::Wanted {
+            path: request.path,
             flags,
             mode,
-            &*self.log,
-            || Ok(()),
-        )?;
+            claims: Some(claim::How::Brief),
+        };
+        let (fd, _claim) = handles::open(&self.place, &wanted, &*self.log, || Ok(()))?;
         let done = write_whole(&fd, request);
         self.moved += request.data.len();
         self.note_closed(request.path, 0, request.data.len());

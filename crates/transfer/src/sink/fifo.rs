@@ -15,7 +15,8 @@ pub(super) fn is_one(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo())
 }
 
-fn is_interrupted() -> bool {
+/// A signal that ends waiting has come.
+pub(super) fn is_interrupted() -> bool {
     sys::signals::noted() || sys::signals::interrupts() > 0
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use sftp::{ExactTimes, Timestamp};
 
+use crate::claim::{self, Claim, Lost};
 use crate::part::PartNames;
 use crate::room::Room;
 
@@ -52,6 +53,8 @@ pub struct Sink {
     /// It may be the source: what is there is not cut.
     in_place: bool,
     room: Option<Room>,
+    /// Of what is written where it stands.
+    claim: Option<Claim>,
 }
 
 /// The system's form of a time; one that it cannot have is the nearest.
@@ -78,10 +81,32 @@ pub fn set_times(file: &File, times: &ExactTimes) -> io::Result<()> {
     file.set_times(times)
 }
 
+/// A claim for a file that is open; another copy that writes to it is waited for, for a while.
+///
+/// # Errors
+/// The system's; `Interrupted` when a signal has come; that another copy goes on writing.
+pub(crate) fn claimed(file: &File, how: claim::How) -> io::Result<Option<Claim>> {
+    Claim::wait(file, how, || match fifo::is_interrupted() {
+        true => Err(io::ErrorKind::Interrupted.into()),
+        false => Ok(()),
+    })
+}
+
 impl Sink {
+    /// A target that was just made, and is written at once.
+    ///
+    /// # Errors
+    /// That another copy writes to it.
+    pub(crate) fn made_now(file: File, path: PathBuf, holes: bool) -> io::Result<Self> {
+        let claim = claimed(&file, claim::How::Brief)?;
+        Ok(Self {
+            claim,
+            ..Self::made(file, path, holes)
+        })
+    }
+
     /// A target that was just made, with nothing in it.
-    #[must_use]
-    pub fn made(file: File, path: PathBuf, holes: bool) -> Self {
+    fn made(file: File, path: PathBuf, holes: bool) -> Self {
         Self {
             file,
             path,
@@ -94,6 +119,7 @@ impl Sink {
             holes,
             in_place: false,
             room: None,
+            claim: None,
         }
     }
 
@@ -162,7 +188,13 @@ impl Sink {
         if matches!(opening, Opening::Anew { .. }) {
             match options.clone().create_new(true).open(&path) {
                 // Most are not there yet: one that is new needs no looking at.
-                Ok(file) => return Ok(Self::made(file, path, holes)),
+                Ok(file) => {
+                    let claim = claimed(&file, claim::How::Alone)?;
+                    return Ok(Self {
+                        claim,
+                        ..Self::made(file, path, holes)
+                    });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -173,12 +205,14 @@ impl Sink {
             Opening::GoOn => options.clone().read(true).open(&path),
             Opening::Anew { .. } => options.open(&path),
         }?;
+        let claim = claimed(&file, claim::How::Alone)?;
         let metadata = file.metadata()?;
         let regular = metadata.is_file();
         let mut sink = Self {
             len_before: metadata.len(),
             regular,
             holes: holes && regular,
+            claim,
             ..Self::made(file, path, holes)
         };
         if let Opening::Anew { len, modified } = opening {
@@ -244,12 +278,25 @@ impl Sink {
 
     /// Does a little of it, half a millisecond.
     pub fn work(&mut self) {
+        if self.check().is_err() {
+            // The next write will say so.
+            self.room = None;
+        }
         if let Some(room) = &mut self.room {
             room.work(&self.file, self.front);
         }
     }
 
+    /// Whether the file may be changed: it is not another copy's.
+    fn check(&mut self) -> Result<(), Lost> {
+        match &mut self.claim {
+            Some(claim) => claim.check(&self.file, || None),
+            None => Ok(()),
+        }
+    }
+
     fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.check()?;
         self.file.set_len(len)?;
         self.len_before = len;
         Ok(())
@@ -271,6 +318,7 @@ impl Sink {
             self.note(at, at + as_u64(bytes.len()));
             return Ok(());
         }
+        self.check()?;
         while !bytes.is_empty() {
             // A device or a pipe has no places.
             let written = match self.regular {
@@ -314,6 +362,7 @@ impl Sink {
     /// # Errors
     /// The system's; what was written counts.
     pub fn write_pieces(&mut self, offset: u64, pieces: &[Bytes]) -> io::Result<()> {
+        self.check()?;
         if let Some(room) = &mut self.room {
             room.advance(&self.file, self.front);
         }
@@ -379,6 +428,9 @@ impl Sink {
             .room
             .take()
             .is_some_and(|room| room.is_left(self.front));
+        // Also of what is complete: another copy may have begun behind its last byte.
+        self.check()
+            .map_err(|lost| format!("write local \"{shown}\": {lost}"))?;
         if self.regular && (self.len_before > self.front || self.holes || left) {
             let front = self.front;
             self.cut(front).map_err(failed("local truncate"))?;

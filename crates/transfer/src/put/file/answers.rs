@@ -50,6 +50,9 @@ impl Job {
                     }
                 }
                 (_, _) if self.opens_another_part() => session.handle_ends(),
+                (_, Some((Code::LOCK_CONFLICT, _))) if self.waits_for_another() => {
+                    session.handle_ends();
+                }
                 (_, failed) => {
                     session.handle_ends();
                     let why = failed.map_or("no handle came".to_owned(), |(_, why)| why);
@@ -63,7 +66,10 @@ impl Job {
                     self.moved += moved;
                     moved += std::mem::take(&mut self.skipped);
                 }
+                Some((Code::LOCK_CONFLICT, _))
+                    if asked.op == Op::PutFile && self.waits_for_another() => {}
                 Some((code, why)) => {
+                    self.busy.has_taken |= code == Code::LOCK_CONFLICT;
                     self.bad_from = self.bad_from.min(asked.offset);
                     self.ask_space |= code == Code::FAILURE && why == code.text();
                     let verb = match asked.op {

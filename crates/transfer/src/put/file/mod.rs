@@ -4,11 +4,13 @@
 use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Request, open_flag, request};
-use sftp::{Attributes, ExactTimes, own};
+use sftp::{Attributes, Claim, Code, ExactTimes, own};
 
 mod answers;
+mod busy;
 mod part;
 
+use self::busy::Busy;
 use self::part::PartName;
 use super::target::Known;
 use super::{Item, job_number};
@@ -98,6 +100,8 @@ pub(super) struct Job {
     /// RENAME failed, or REMOVE was sent.
     stays_unnamed: bool,
     removed: bool,
+    /// Another copy writes to what this one has to write.
+    busy: Busy,
     /// What the temporary file is to replace was asked for.
     target_asked: bool,
     /// The mode of the file that it replaces.
@@ -171,6 +175,7 @@ impl Job {
             named: false,
             stays_unnamed: false,
             removed: false,
+            busy: Busy::default(),
             target_asked: false,
             target_mode: None,
             next: 0,
@@ -324,6 +329,9 @@ impl Job {
     ) -> Step {
         let first = self.parts.first().is_some_and(|part| part.link == link);
         if !session.takes_request() {
+            return Step::Full;
+        }
+        if self.stage == Stage::Begin && self.error.is_none() && self.busy.waits() {
             return Step::Full;
         }
         match self.stage {
@@ -540,7 +548,8 @@ impl Job {
                 }
                 self.opened();
             }
-            Some(Err(why)) => {
+            Some(Err((Code::LOCK_CONFLICT, _))) if self.waits_for_another() => {}
+            Some(Err((_, why))) => {
                 let to = self.shown_to();
                 self.fail(format!("dest open \"{to}\": {why}"));
                 self.stage = Stage::Over;
@@ -567,7 +576,9 @@ impl Job {
             return Step::Full;
         }
         let mut flags = open_flag::WRITE;
+        let mut claim = Claim::Further;
         if self.stage == Stage::ToOpen {
+            claim = self.claim();
             flags |= open_flag::CREATE;
             if self.temporary {
                 // Nothing that is there is touched.
@@ -579,12 +590,13 @@ impl Job {
             }
             self.stage = Stage::Opening;
         }
+        let attributes = self
+            .target_mode
+            .map_or_else(|| self.mode(), Attributes::with_permissions);
         let request = Request::Open(request::Open {
             path: &self.path,
             flags,
-            attributes: self
-                .target_mode
-                .map_or_else(|| self.mode(), Attributes::with_permissions),
+            attributes: session.claims(attributes, claim),
         });
         session.send(token(job, Op::Open), &request);
         session.handle_begins();

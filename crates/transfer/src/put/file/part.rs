@@ -129,7 +129,7 @@ impl Job {
         let request = Request::Open(request::Open {
             path: &self.path,
             flags: open_flag::READ | open_flag::WRITE,
-            attributes: Attributes::NONE,
+            attributes: session.claims(Attributes::NONE, self.claim()),
         });
         session.send(token(job, Op::Open), &request);
         Step::Sent { more: false }
@@ -178,7 +178,7 @@ impl Job {
         self.stage = Stage::Moving;
         if self.error.is_none() {
             self.give_name(job, session);
-        } else if stays || std::mem::replace(&mut self.removed, true) {
+        } else if stays || self.busy.has_taken || std::mem::replace(&mut self.removed, true) {
             self.stage = Stage::Over;
             return Step::Over;
         } else {
