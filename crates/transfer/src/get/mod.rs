@@ -20,6 +20,7 @@ use sftp::message::{Reply, Request, request};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token, Work, status_text};
 use crate::options::Options;
+use crate::plan::jobs::Jobs;
 use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::ready::Ready;
@@ -40,10 +41,6 @@ use source::Reading;
 use stream::Stream;
 use tree::Dir;
 
-/// Bytes of files that have begun and are not asked for, at most: further files wait.
-const MAX_BEGUN_BYTES: u64 = 32 << 20;
-/// Files at most that have begun.
-const MAX_BEGUN_FILES: usize = 2048;
 /// Entries of directories that are read and not begun, at most: further reading waits.
 const MAX_FOUND: usize = 8192;
 
@@ -85,7 +82,7 @@ pub struct Get<'r> {
     options: Options,
     report: &'r mut dyn Report,
     found: VecDeque<Found>,
-    jobs: Slab<Job>,
+    jobs: Jobs<Job>,
     /// What the server reads to us already, until its job begins.
     ahead: Option<Reading>,
     dirs: Slab<Dir>,
@@ -104,7 +101,6 @@ pub struct Get<'r> {
     targets: Option<HashSet<Vec<u8>>>,
     ready: Ready,
     links: usize,
-    begun_bytes: u64,
     pace: Pace,
     failures: usize,
     /// It was interrupted: nothing more begins.
@@ -131,7 +127,7 @@ impl<'r> Get<'r> {
             found: found.collect(),
             options,
             report,
-            jobs: Slab::default(),
+            jobs: Jobs::default(),
             ahead: None,
             dirs: Slab::default(),
             looks: Slab::default(),
@@ -143,7 +139,6 @@ impl<'r> Get<'r> {
             open_dirs: vec![0; links.max(1)],
             ready: Ready::new(links),
             links: links.max(1),
-            begun_bytes: 0,
             pace,
             failures: 0,
             stopped: false,
@@ -187,16 +182,15 @@ impl<'r> Get<'r> {
                 continue;
             }
             let index = this / KINDS;
-            let Some(job) = self.jobs.get_mut(index) else {
+            let pace = &mut self.pace;
+            let step = self.jobs.change(index, |job| {
+                let step = job.step(number(JOB, index), link, session, pace);
+                (step, job.take_wakes())
+            });
+            let Some((step, wakes)) = step else {
                 continue;
             };
-            let before = job.unasked();
-            let step = job.step(number(JOB, index), link, session, &mut self.pace);
-            self.begun_bytes = self
-                .begun_bytes
-                .saturating_sub(before)
-                .saturating_add(job.unasked());
-            for link in job.take_wakes() {
+            for link in wakes {
                 self.wake(link, this);
             }
             match step {
@@ -219,11 +213,7 @@ impl<'r> Get<'r> {
 
     /// Begins another file or directory; false when there is none, or no room for it.
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
-        let room = self.begun_bytes < MAX_BEGUN_BYTES
-            && self.jobs.len() < MAX_BEGUN_FILES
-            && session.takes_handle()
-            && session.is_ready();
-        if !room {
+        if !self.jobs.takes_more() || !session.takes_handle() || !session.is_ready() {
             return false;
         }
         if let Some(found) = self.held.front() {
@@ -332,7 +322,6 @@ impl<'r> Get<'r> {
             let moved = job.adopt(reading);
             self.report.moved(moved);
         }
-        self.begun_bytes = self.begun_bytes.saturating_add(job.unasked());
         let index = self.jobs.insert(job);
         self.wake(link, number(JOB, index));
     }
@@ -354,7 +343,6 @@ impl<'r> Get<'r> {
         let Some(job) = self.jobs.remove(index) else {
             return;
         };
-        self.begun_bytes = self.begun_bytes.saturating_sub(job.unasked());
         let parent = job.parent();
         let result = job.into_result();
         if let Some(targets) = &mut self.targets {
@@ -397,17 +385,24 @@ impl<'r> Get<'r> {
         }
     }
 
-    /// An answer was dealt with: the job's links are woken, or it is over.
+    /// Lets something happen to a job, and what follows from it.
+    fn change<R>(&mut self, index: usize, how: impl FnOnce(&mut Job) -> R) -> Option<R> {
+        let result = self.jobs.change(index, how);
+        self.after(index);
+        result
+    }
+
+    /// Something happened to a job: its links are woken, or it is over.
     fn after(&mut self, index: usize) {
-        let Some(job) = self.jobs.get_mut(index) else {
-            return;
-        };
-        if job.is_over() {
-            self.end(index);
-            return;
-        }
-        for link in job.take_wakes() {
-            self.wake(link, number(JOB, index));
+        let told = |job: &mut Job| (job.is_over(), job.take_wakes());
+        match self.jobs.change(index, told) {
+            Some((true, _)) => self.end(index),
+            Some((false, wakes)) => {
+                for link in wakes {
+                    self.wake(link, number(JOB, index));
+                }
+            }
+            None => {}
         }
     }
 }
@@ -433,16 +428,10 @@ impl Work for Get<'_> {
             DIR => self.directory_reply(link, session, index, token, reply),
             LOOK => self.looked(link, session, index, reply),
             _ => {
-                let Some(job) = self.jobs.get_mut(index) else {
-                    return;
-                };
-                let before = job.unasked();
-                let moved = job.reply(link, session, token, reply);
-                self.begun_bytes = self
-                    .begun_bytes
-                    .saturating_sub(before)
-                    .saturating_add(job.unasked());
-                if moved > 0 {
+                let moved = self
+                    .jobs
+                    .change(index, |job| job.reply(link, session, token, reply));
+                if let Some(moved) = moved.filter(|moved| *moved > 0) {
                     self.report.moved(moved);
                 }
                 self.after(index);
@@ -455,28 +444,21 @@ impl Work for Get<'_> {
             ahead.data(bytes);
             return;
         }
-        if let Some(job) = self.jobs.get_mut(token.job / KINDS) {
+        let ends = self.change(token.job / KINDS, |job| {
             let ended = job.ends_reading();
             job.data(token, at, bytes);
-            if !ended && job.ends_reading() {
-                self.ready.add(link, token.job);
-            }
-            self.report
-                .moved(u64::try_from(bytes.len()).unwrap_or_default());
+            !ended && job.ends_reading()
+        });
+        let Some(ends) = ends else { return };
+        if ends {
+            self.ready.add(link, token.job);
         }
+        self.report
+            .moved(u64::try_from(bytes.len()).unwrap_or_default());
     }
 
     fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
-        let index = token.job / KINDS;
-        if let Some(job) = self.jobs.get_mut(index) {
-            let before = job.unasked();
-            job.data_ends(token, len);
-            self.begun_bytes = self
-                .begun_bytes
-                .saturating_sub(before)
-                .saturating_add(job.unasked());
-            self.after(index);
-        }
+        self.change(token.job / KINDS, |job| job.data_ends(token, len));
     }
 
     fn is_done(&self) -> bool {
@@ -497,13 +479,13 @@ impl Work for Get<'_> {
 
     // For one file at a time: each may take as much memory ahead.
     fn has_idle_work(&self) -> bool {
-        let first = self.jobs.iter().find(|job| job.takes_memory());
-        first.is_some_and(Job::has_idle_work)
+        let first = self.jobs.find(Job::takes_memory);
+        first.is_some_and(|(_, job)| job.has_idle_work())
     }
 
     fn work_idly(&mut self) {
-        if let Some(job) = self.jobs.iter_mut().find(|job| job.takes_memory()) {
-            job.work_idly();
+        if let Some((index, _)) = self.jobs.find(Job::takes_memory) {
+            self.change(index, Job::work_idly);
         }
     }
 
@@ -522,24 +504,16 @@ impl Work for Get<'_> {
         self.held.clear();
         self.stop_stream();
         self.stop_directories();
-        let open: Vec<usize> = self.jobs.indexes().collect();
-        for index in open {
-            if let Some(job) = self.jobs.get_mut(index) {
-                job.stop();
-            }
-            self.after(index);
+        for index in self.jobs.indexes() {
+            self.change(index, Job::stop);
         }
     }
 
     fn lost(&mut self, why: &EngineError) {
         self.lost = true;
         self.ahead = None;
-        let open: Vec<usize> = self.jobs.indexes().collect();
-        for index in open {
-            if let Some(job) = self.jobs.get_mut(index) {
-                job.lose(why);
-            }
-            self.end(index);
+        for index in self.jobs.indexes() {
+            self.change(index, |job| job.lose(why));
         }
         self.failures = self.failures.max(1);
     }

@@ -1,6 +1,7 @@
 //! Which files there are and what they may be called.
 
 pub mod glob;
+pub(crate) mod jobs;
 pub mod names;
 pub mod pace;
 pub(crate) mod ready;

@@ -17,6 +17,7 @@ use sftp::message::Reply;
 
 use crate::engine::{Disk, EngineError, Session, Spoiled, Token, Work};
 use crate::options::Options;
+use crate::plan::jobs::Jobs;
 use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::ready::Ready;
@@ -34,11 +35,6 @@ pub use target::Target;
 use file::Job;
 use target::Known;
 use tree::{Dir, Listing};
-
-/// Bytes of files that have begun and are not sent, at most: further files wait.
-const MAX_BEGUN_BYTES: u64 = 32 << 20;
-/// Files at most that have begun.
-const MAX_BEGUN_FILES: usize = 2048;
 
 /// One thing to be put.
 #[derive(Debug, Clone)]
@@ -71,7 +67,7 @@ pub struct Put<'r> {
     held: Option<(Item, Option<usize>, usize)>,
     /// The targets of all jobs, where two may have the same: of several items.
     targets: Option<HashSet<Vec<u8>>>,
-    jobs: Slab<Job>,
+    jobs: Jobs<Job>,
     dirs: Slab<Dir>,
     /// The directory that is being read.
     listing: Option<Listing>,
@@ -80,7 +76,6 @@ pub struct Put<'r> {
     /// Jobs (even) and directories (odd) that have something to send, by link.
     ready: Ready,
     links: usize,
-    begun_bytes: u64,
     pace: Pace,
     /// When a server is asked again for a file that another copy writes to.
     again_at: Option<Instant>,
@@ -105,13 +100,12 @@ impl<'r> Put<'r> {
             known: None,
             held: None,
             targets,
-            jobs: Slab::default(),
+            jobs: Jobs::default(),
             dirs: Slab::default(),
             listing: None,
             to_list: Vec::new(),
             ready: Ready::new(links),
             links: links.max(1),
-            begun_bytes: 0,
             pace,
             again_at: None,
             failures: 0,
@@ -155,13 +149,14 @@ impl<'r> Put<'r> {
                 self.send_directory(number / 2, session);
                 return true;
             }
-            let Some(job) = self.jobs.get_mut(number / 2) else {
+            let pace = &mut self.pace;
+            let step = self.jobs.change(number / 2, |job| {
+                let step = job.step(number / 2, link, session, pace);
+                (step, job.take_wakes(), job.again_at())
+            });
+            let Some((step, wakes, again_at)) = step else {
                 continue;
             };
-            let before = job.unsent();
-            let step = job.step(number / 2, link, session, &mut self.pace);
-            self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unsent();
-            let (wakes, again_at) = (job.take_wakes(), job.again_at());
             self.again_at = again_at.or(self.again_at);
             for link in wakes {
                 self.wake(link, number);
@@ -187,11 +182,7 @@ impl<'r> Put<'r> {
 
     /// Begins another file or directory; false when there is none, or no room for it.
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
-        let room = self.begun_bytes < MAX_BEGUN_BYTES
-            && self.jobs.len() < MAX_BEGUN_FILES
-            && session.takes_handle()
-            && session.is_ready();
-        if !room {
+        if !self.jobs.takes_more() || !session.takes_handle() || !session.is_ready() {
             return false;
         }
         if let Some((item, parent, depth)) = self.held.take() {
@@ -282,7 +273,6 @@ impl<'r> Put<'r> {
         let job = Job::new(item, parent, len, links, &self.options)
             .with_source(source)
             .with_known(known);
-        self.begun_bytes += job.unsent();
         let index = self.jobs.insert(job);
         self.wake(link, job_number(index));
     }
@@ -301,12 +291,32 @@ impl<'r> Put<'r> {
         self.child_done(parent);
     }
 
+    /// Lets something happen to a job, and what follows from it.
+    fn change<R>(&mut self, index: usize, how: impl FnOnce(&mut Job) -> R) -> Option<R> {
+        let result = self.jobs.change(index, how);
+        self.after(index);
+        result
+    }
+
+    /// Something happened to a job: its links are woken, or it is over.
+    fn after(&mut self, index: usize) {
+        let told = |job: &mut Job| (job.is_over(), job.take_wakes());
+        match self.jobs.change(index, told) {
+            Some((true, _)) => self.end(index),
+            Some((false, wakes)) => {
+                for link in wakes {
+                    self.wake(link, job_number(index));
+                }
+            }
+            None => {}
+        }
+    }
+
     /// A job is over.
     fn end(&mut self, index: usize) {
         let Some(job) = self.jobs.remove(index) else {
             return;
         };
-        self.begun_bytes = self.begun_bytes.saturating_sub(job.unsent());
         let parent = job.parent();
         let result = job.into_result();
         if let Some(targets) = &mut self.targets {
@@ -329,46 +339,25 @@ impl Work for Put<'_> {
             self.directory_reply(link, index, token, reply);
             return;
         }
-        let Some(job) = self.jobs.get_mut(index) else {
-            return;
-        };
-        let before = job.unsent();
-        let moved = job.reply(link, session, token, reply);
-        self.begun_bytes = self.begun_bytes.saturating_sub(before) + job.unsent();
-        let wakes = job.take_wakes();
-        let over = job.is_over();
-        if moved > 0 {
+        let moved = self
+            .jobs
+            .change(index, |job| job.reply(link, session, token, reply));
+        if let Some(moved) = moved.filter(|moved| *moved > 0) {
             self.report.moved(moved);
         }
-        if over {
-            self.end(index);
-            return;
-        }
-        for link in wakes {
-            self.wake(link, job_number(index));
-        }
+        self.after(index);
     }
 
     fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &Bytes) {
-        if let Some(job) = self.jobs.get_mut(token.job / 2) {
-            job.data(bytes);
-        }
+        self.change(token.job / 2, |job| job.data(bytes));
     }
 
     fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, _len: u32) {
-        let index = token.job / 2;
-        if let Some(job) = self.jobs.get_mut(index) {
-            job.data_ends(token);
-            for link in job.take_wakes() {
-                self.wake(link, job_number(index));
-            }
-        }
+        self.change(token.job / 2, |job| job.data_ends(token));
     }
 
     fn spoiled(&mut self, spoiled: Spoiled) {
-        if let Some(job) = self.jobs.get_mut(spoiled.job / 2) {
-            job.spoiled(&spoiled);
-        }
+        self.change(spoiled.job / 2, |job| job.spoiled(&spoiled));
     }
 
     fn is_done(&self) -> bool {
@@ -400,30 +389,15 @@ impl Work for Put<'_> {
         self.to_list.clear();
         // No handle belongs to them, and their answers may come to nothing.
         self.dirs = Slab::default();
-        let open: Vec<usize> = self.jobs.indexes().collect();
-        for index in open {
-            let Some(job) = self.jobs.get_mut(index) else {
-                continue;
-            };
-            job.stop();
-            let (over, wakes) = (job.is_over(), job.take_wakes());
-            if over {
-                self.end(index);
-            }
-            for link in wakes {
-                self.wake(link, job_number(index));
-            }
+        for index in self.jobs.indexes() {
+            self.change(index, Job::stop);
         }
     }
 
     fn lost(&mut self, why: &EngineError) {
         self.lost = true;
-        let open: Vec<usize> = self.jobs.indexes().collect();
-        for index in open {
-            if let Some(job) = self.jobs.get_mut(index) {
-                job.lose(why);
-            }
-            self.end(index);
+        for index in self.jobs.indexes() {
+            self.change(index, |job| job.lose(why));
         }
         self.failures = self.failures.max(1);
     }

@@ -12,6 +12,7 @@ use super::Item;
 use crate::engine::{EngineError, Op, Session, Token, status_text};
 use crate::options::{Options, Resume};
 use crate::part::PartNames;
+use crate::plan::jobs::Left;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
@@ -159,6 +160,16 @@ pub(super) struct Job {
     options: Options,
 }
 
+impl Left for Job {
+    /// Bytes that are not asked for yet.
+    fn left(&self) -> u64 {
+        match self.stage {
+            Stage::Whole | Stage::Closing | Stage::Over => 0,
+            _ => self.end.unwrap_or(0).saturating_sub(self.next),
+        }
+    }
+}
+
 impl Job {
     pub(super) fn new(
         item: Item,
@@ -200,14 +211,6 @@ impl Job {
             tail: Vec::new(),
             wakes: Vec::new(),
             options,
-        }
-    }
-
-    /// Bytes that are not asked for yet.
-    pub(super) fn unasked(&self) -> u64 {
-        match self.stage {
-            Stage::Whole | Stage::Closing | Stage::Over => 0,
-            _ => self.end.unwrap_or(0).saturating_sub(self.next),
         }
     }
 
@@ -418,7 +421,7 @@ impl Job {
         };
         if !part.asked {
             // What is left comes faster without it.
-            return match self.unasked() < JOINING_BYTES {
+            return match self.left() < JOINING_BYTES {
                 true => self.left_to_first(),
                 false => self.open(job, link, session),
             };

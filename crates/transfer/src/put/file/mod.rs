@@ -17,6 +17,7 @@ use super::{Item, job_number};
 use crate::engine::{Body, EngineError, Op, Session, Spoiled, Token};
 use crate::options::{Options, Resume};
 use crate::part::PartNames;
+use crate::plan::jobs::Left;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
@@ -141,6 +142,27 @@ pub(super) struct Job {
     wakes: Vec<usize>,
 }
 
+impl Left for Job {
+    /// Bytes that are not sent yet.
+    fn left(&self) -> u64 {
+        match self.stage {
+            Stage::Begin
+            | Stage::Target
+            | Stage::Looking
+            | Stage::ToOpen
+            | Stage::Opening
+            | Stage::ToCompare
+            | Stage::Comparing
+            | Stage::ToTake
+            | Stage::ToProve
+            | Stage::Proving
+            | Stage::ToLeave
+            | Stage::Writing => self.end.saturating_sub(self.next),
+            _ => 0,
+        }
+    }
+}
+
 impl Job {
     pub(super) fn new(
         item: Item,
@@ -214,25 +236,6 @@ impl Job {
     pub(super) fn with_known(mut self, known: Option<Known>) -> Self {
         self.known = known;
         self
-    }
-
-    /// Bytes that are not sent yet.
-    pub(super) fn unsent(&self) -> u64 {
-        match self.stage {
-            Stage::Begin
-            | Stage::Target
-            | Stage::Looking
-            | Stage::ToOpen
-            | Stage::Opening
-            | Stage::ToCompare
-            | Stage::Comparing
-            | Stage::ToTake
-            | Stage::ToProve
-            | Stage::Proving
-            | Stage::ToLeave
-            | Stage::Writing => self.end.saturating_sub(self.next),
-            _ => 0,
-        }
     }
 
     pub(super) fn parent(&self) -> Option<usize> {
