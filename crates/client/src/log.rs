@@ -129,6 +129,7 @@ thread_local! {
     static OWN_LEVEL: Cell<Option<u8>> = const { Cell::new(None) };
 }
 static RAW_TERMINAL: AtomicBool = AtomicBool::new(false);
+static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 static SINK: Mutex<Sink> = Mutex::new(Sink::Stderr);
 
 /// Where messages go.
@@ -188,6 +189,25 @@ pub fn set_raw_terminal(raw: bool) {
     RAW_TERMINAL.store(raw, Ordering::Relaxed);
 }
 
+/// A line on the terminal has no end yet, and its painter comes back to it: the next message ends it.
+pub fn open_line() {
+    LINE_IS_OPEN.store(true, Ordering::Relaxed);
+}
+
+/// Takes that back; false where nothing was open, or a message has ended it.
+pub fn close_line() -> bool {
+    LINE_IS_OPEN.swap(false, Ordering::Relaxed)
+}
+
+/// What a message on standard error begins with: the end of what is open on its terminal.
+fn begin() -> &'static str {
+    let is_open = LINE_IS_OPEN.load(Ordering::Relaxed);
+    match is_open && sys::io::is_terminal(sys::io::stderr()) && close_line() {
+        true => "\n",
+        false => "",
+    }
+}
+
 /// Writes one message; use the macros of this crate.
 pub fn write(level: Level, message: fmt::Arguments<'_>) {
     if !says(level) {
@@ -202,7 +222,10 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
         Sink::File(file) => file.write_all(format!("{line}{end}").as_bytes()),
         Sink::Syslog(log) => log.write(level.priority(), &line),
         // Waits where standard error is non-blocking: it may share a terminal with a sink.
-        Sink::Stderr => sys::io::write_all(sys::io::stderr(), format!("{line}{end}").as_bytes()),
+        Sink::Stderr => {
+            let text = format!("{}{line}{end}", begin());
+            sys::io::write_all(sys::io::stderr(), text.as_bytes())
+        }
     };
 }
 

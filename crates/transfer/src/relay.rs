@@ -136,6 +136,7 @@ impl<'r> Relay<'r> {
         let dropped: usize = to_write.map(|(_, data)| data.len()).sum();
         self.held = self.held.saturating_sub(dropped);
         self.failures += usize::from(job.error.is_some());
+        self.report.leaves(index);
         self.report.ends(&FileResult {
             from: job.item.from,
             to: job.item.to,
@@ -355,8 +356,8 @@ impl Work for Relay<'_> {
             && let Some(item) = self.items.pop_front()
         {
             let end = item.attributes.size.filter(|size| *size > 0);
-            self.report.begins(&item.from, end);
-            self.jobs.insert(Job {
+            let name = item.from.clone();
+            let index = self.jobs.insert(Job {
                 item,
                 end,
                 source: None,
@@ -377,6 +378,7 @@ impl Work for Relay<'_> {
                 settled: false,
                 error: None,
             });
+            self.report.begins(index, &name, end);
             return true;
         }
         false
@@ -449,11 +451,12 @@ impl Work for Relay<'_> {
             }
             _ => {}
         }
-        if job.is_over() {
-            self.end(token.job);
-        }
+        let over = job.is_over();
         if moved > 0 {
-            self.report.moved(moved);
+            self.report.moved(token.job, moved);
+        }
+        if over {
+            self.end(token.job);
         }
     }
 

@@ -101,18 +101,30 @@ impl AddAssign for Times {
 }
 
 /// Hears what a copy does. Names are foreign bytes: they are to be escaped.
+///
+/// Many files may be under way at once. Each has a number, which no other has meanwhile.
 pub trait Report {
     /// A file begins.
-    fn begins(&mut self, name: &[u8], size: Option<u64>) {
-        let _ = (name, size);
+    fn begins(&mut self, file: usize, name: &[u8], size: Option<u64>) {
+        let _ = (file, name, size);
     }
 
-    /// So many more bytes are at the other end.
-    fn moved(&mut self, bytes: u64) {
-        let _ = bytes;
+    /// So many more bytes of a file are at the other end.
+    fn moved(&mut self, file: usize, bytes: u64) {
+        let _ = (file, bytes);
     }
 
-    /// A file is done, or failed.
+    /// So many bytes of a file need not move: they are there already, or are a hole.
+    fn skipped(&mut self, file: usize, bytes: u64) {
+        let _ = (file, bytes);
+    }
+
+    /// A file that has begun is done, or failed; [`Report::ends`] follows.
+    fn leaves(&mut self, file: usize) {
+        let _ = file;
+    }
+
+    /// A file is done, or failed, perhaps before it could begin.
     fn ends(&mut self, result: &FileResult);
 
     /// A directory or something else failed; one line.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use sftp::{Attributes, Code, own};
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::plan::shown;
 use crate::source::hash::{self, Hashing};
+use crate::step::SMALL_BYTES;
 use crate::text;
 
 /// A pair to compare.
@@ -72,7 +74,7 @@ impl Compare {
         let Some(pair) = self.pairs.pop_front() else {
             return false;
         };
-        let opened = File::open(&pair.local).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let opened = File::open(&pair.local).and_then(|file| Ok((length(&file)?, file)));
         match opened {
             Ok((len, file)) => {
                 self.current = Some(Current {
@@ -96,6 +98,25 @@ impl Compare {
         }
         true
     }
+}
+
+/// How much a file holds. One of sysfs says that it has a page, and has less.
+fn length(file: &File) -> io::Result<u64> {
+    let len = file.metadata()?.len();
+    if len > SMALL_BYTES {
+        return Ok(len);
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let mut had = 0;
+    while let Some(room) = bytes.get_mut(had..).filter(|room| !room.is_empty()) {
+        match file.read_at(room, u64::try_from(had).unwrap_or(len)) {
+            Ok(0) => break,
+            Ok(count) => had += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(u64::try_from(had).unwrap_or(len))
 }
 
 impl Current {

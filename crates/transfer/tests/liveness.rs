@@ -82,6 +82,8 @@ struct Far {
     fails: usize,
     reads_on: bool,
     turns: usize,
+    /// The connections end behind so many answers.
+    ends_behind: usize,
 }
 
 fn number(bytes: &[u8]) -> u32 {
@@ -162,6 +164,10 @@ impl Far {
         self.wires[link].came = came;
         let waiting = self.wires[link].answers.len();
         for _ in 0..self.chance.below(waiting + 1) {
+            self.ends_behind = match self.ends_behind.checked_sub(1) {
+                Some(left) => left,
+                None => return Err(EngineError::Closed),
+            };
             let answers = &mut self.wires[link].answers;
             let any = self.chance.below(answers.len());
             // The answers to one request come in their order, and VERSION before everything.
@@ -304,6 +310,46 @@ fn is_equal(one: &Path, other: &Path) -> bool {
     fs::read(one).unwrap() == fs::read(other).unwrap()
 }
 
+/// Copies each file or tree of a pair to where the other is.
+fn run(
+    far: Far,
+    put: bool,
+    wanted: &[(PathBuf, PathBuf)],
+    options: &Options,
+) -> (Result<(), EngineError>, Heard) {
+    let links = far.wires.len();
+    let mut heard = Heard::default();
+    let mut engine = Engine::new(far);
+    let result = if put {
+        let items = wanted.iter().map(|(from, to)| PutItem {
+            from: from.clone(),
+            to: to.as_os_str().as_bytes().to_vec(),
+            fresh: false,
+        });
+        let mut work = Put::new(options.clone(), items.collect(), links, &mut heard);
+        engine.run(&mut work)
+    } else {
+        let items = wanted.iter().map(|(from, to)| GetItem {
+            from: from.as_os_str().as_bytes().to_vec(),
+            to: to.clone(),
+            attributes: None,
+        });
+        let mut work = Get::new(options.clone(), items.collect(), links, &mut heard);
+        engine.run(&mut work)
+    };
+    (result, heard)
+}
+
+fn wires(count: usize) -> Vec<Wire> {
+    let everywhere = || sys::fs::Place::everywhere(b"/").unwrap();
+    let wires = (0..count).map(|_| Wire {
+        serve: Serve::new(everywhere(), Permits::everything(), 500, Box::new(Silent)),
+        came: Vec::new(),
+        answers: VecDeque::new(),
+    });
+    wires.collect()
+}
+
 fn copy(seed: u64) {
     let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     for _ in 0..8 {
@@ -329,15 +375,9 @@ fn copy(seed: u64) {
     };
     let files = make_files(&place, tree, &mut chance);
     let face = chance.of(&[Face::Fulmar, Face::OpenSsh, Face::OpenSsh, Face::Bare]);
-    let everywhere = || sys::fs::Place::everywhere(b"/").unwrap();
-    let wires = (0..links).map(|_| Wire {
-        serve: Serve::new(everywhere(), Permits::everything(), 500, Box::new(Silent)),
-        came: Vec::new(),
-        answers: VecDeque::new(),
-    });
     let far = Far {
         face,
-        wires: wires.collect(),
+        wires: wires(links),
         limits: Limits {
             max_message_bytes: 256 << 10,
             max_read_bytes: chance.of(&[0, 32 << 10, 255 << 10]),
@@ -347,6 +387,7 @@ fn copy(seed: u64) {
         fails: chance.of(&[0, 0, 0, 10, 100]),
         reads_on: chance.one_in(3),
         turns: 0,
+        ends_behind: usize::MAX,
         chance: chance.clone(),
     };
     let fails = far.fails;
@@ -360,25 +401,7 @@ fn copy(seed: u64) {
     if !tree && chance.one_in(4) {
         wanted.extend(wanted.first().cloned());
     }
-    let mut heard = Heard::default();
-    let mut engine = Engine::new(far);
-    let result = if put {
-        let items = wanted.iter().map(|(from, to)| PutItem {
-            from: from.clone(),
-            to: to.as_os_str().as_bytes().to_vec(),
-            fresh: false,
-        });
-        let mut work = Put::new(options.clone(), items.collect(), links, &mut heard);
-        engine.run(&mut work)
-    } else {
-        let items = wanted.iter().map(|(from, to)| GetItem {
-            from: from.as_os_str().as_bytes().to_vec(),
-            to: to.clone(),
-            attributes: None,
-        });
-        let mut work = Get::new(options.clone(), items.collect(), links, &mut heard);
-        engine.run(&mut work)
-    };
+    let (result, heard) = run(far, put, &wanted, &options);
     assert!(result.is_ok(), "{what}: {result:?}, {:?}", heard.errors);
     if options.resume == Resume::BySize {
         return;
@@ -401,5 +424,61 @@ fn copy(seed: u64) {
 fn a_copy_never_waits_for_nothing() {
     for seed in 1..=CASES {
         copy(seed);
+    }
+}
+
+/// A file that is whole may be good; then what is missing is named: the tree, or the file beside it.
+#[test]
+fn a_lost_connection_names_what_it_leaves_undone() {
+    let options = Options {
+        recursive: true,
+        preserve: true,
+        ..Options::default()
+    };
+    let ways = [Face::Fulmar, Face::Bare].map(|face| [(face, true), (face, false)]);
+    for (number, (face, put)) in ways.into_iter().flatten().enumerate() {
+        for tree in [true, false] {
+            let place = Place::new(&format!("lost-{number}-{tree}"));
+            for name in ["from/a", "from/b"] {
+                fs::create_dir_all(place.join("from")).unwrap();
+                fs::write(place.join(name), "small").unwrap();
+            }
+            let pair = |name: &str| (place.join("from").join(name), place.join("to").join(name));
+            let wanted = match tree {
+                true => vec![(place.join("from"), place.join("to"))],
+                false => vec![pair("a"), pair("b")],
+            };
+            for ends_behind in 0.. {
+                let _ = fs::remove_dir_all(place.join("to"));
+                if !tree {
+                    fs::create_dir(place.join("to")).unwrap();
+                }
+                let far = Far {
+                    face,
+                    chance: Chance(3),
+                    wires: wires(1),
+                    limits: Limits {
+                        max_message_bytes: 0,
+                        max_read_bytes: 0,
+                        max_write_bytes: 0,
+                        max_handles: 0,
+                    },
+                    fails: 0,
+                    reads_on: false,
+                    turns: 0,
+                    ends_behind,
+                };
+                let (result, heard) = run(far, put, &wanted, &options);
+                let what = format!("{face:?}, put {put}, tree {tree}, behind {ends_behind}");
+                if result.is_ok() {
+                    assert!(heard.errors.is_empty() && heard.good.len() == 2, "{what}");
+                    break;
+                }
+                let mut named = heard.errors.iter();
+                let each = heard.good.len() + heard.errors.len() >= 2;
+                assert!(named.any(|line| line.contains("remote \"/")), "{what}");
+                assert!(tree || each, "{what}: {:?}", heard.errors);
+            }
+        }
     }
 }

@@ -418,6 +418,18 @@ fn a_source_whose_size_is_not_its_own_goes_up_whole() {
             assert!(fs::read(&to).unwrap() == content, "{shown}");
         }
     }
+    let content = fs::read(page).unwrap_or_default();
+    if let Some(part) = content.get(..2) {
+        let place = Place::new();
+        let to = place.write("to", part);
+        let options = Options {
+            resume: Resume::BySize,
+            ..Options::default()
+        };
+        let result = copy(true, page, &to, &options, 1, Event::Nothing);
+        assert_eq!((result.error, result.resumed_bytes), (None, 2));
+        assert!(fs::read(&to).unwrap() == content);
+    }
 }
 
 #[test]

@@ -158,6 +158,19 @@ fn a_file_that_is_shorter_than_it_says_comes_as_it_is() {
         let outcome = sftp(&site, &scratch, &commands);
         assert_eq!(outcome.status, 0, "{name}: {}", outcome.summary());
         assert!(fs::read(&to).unwrap() == content, "{name}");
+        // And it goes there.
+        for flags in [&[][..], &["-Z"], &["--verify"]] {
+            fs::write(&to, noise(5000)).unwrap();
+            let outcome = scp(&site, &[flags, &[&here(from), &there(&to)]].concat());
+            let what = format!("{name} {flags:?}");
+            assert_eq!(outcome.status, 0, "{what}: {}", outcome.summary());
+            assert!(fs::read(&to).unwrap() == content, "{what}");
+        }
+        fs::write(&to, content.get(..1).unwrap()).unwrap();
+        let commands = format!("put -a {} {}\n", here(from), here(&to));
+        let outcome = sftp(&site, &scratch, &commands);
+        assert_eq!(outcome.status, 0, "{name}: {}", outcome.summary());
+        assert!(fs::read(&to).unwrap() == content, "{name}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use interop::json::Value;
 use interop::peers::ours::Kind;
-use interop::process::{Input, Outcome, installed};
+use interop::process::{Input, Outcome, descendants, installed, kill};
 use interop::report::skipped;
 use interop::scratch::Scratch;
 use interop::site::{HOST, Site, finish, here, program, scp, there};
@@ -278,4 +278,88 @@ fn json_has_the_form_of_the_document() {
     let none = finish(&mut command, Input::Nothing);
     assert_ne!(none.status, 0);
     compare("", &told(&none), &documented(), &mut BTreeSet::new());
+}
+
+/// A tree with one large file between small ones, on its way at 4 MB/s to a terminal of its own.
+fn large_among_small(site: &Site, scratch: &Scratch) -> Terminal {
+    let folder = scratch.join("folder");
+    fs::create_dir(&folder).unwrap();
+    for name in ["a", "zz"] {
+        fs::write(folder.join(name), b"2\n").unwrap();
+    }
+    fs::write(folder.join("large"), vec![7; 12_000_000]).unwrap();
+    let mut command = program(site, "scp");
+    let to = format!("{HOST}:{}", scratch.join("to").display());
+    command.args(["-r", "--limit", "4M", &here(&folder), &to]);
+    Terminal::new(&command, 100, 24)
+}
+
+/// What stood on the terminal's lines, one state after the other.
+fn lines(terminal: &Terminal) -> Vec<String> {
+    let screen = terminal.screen().replace("\x1b[K", "");
+    let lines = screen.split(['\r', '\n']).filter(|line| !line.is_empty());
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn of_a_tree_the_file_that_moves_is_shown_with_its_own_rate() {
+    let (site, scratch) = (ours(), Scratch::new());
+    let mut terminal = large_among_small(&site, &scratch);
+    assert_eq!(terminal.end(), 0);
+    let lines = lines(&terminal);
+    let under_way = lines
+        .iter()
+        .filter(|line| line.starts_with("large ") && line.contains(" ETA"));
+    assert!(under_way.count() > 3, "{lines:#?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("large ") && line.contains("100%"))
+    );
+    // Bytes a second of each file: those that are in MB are no more than was asked for.
+    for line in lines.iter().filter(|line| !line.starts_with("total")) {
+        let rate = line
+            .split_whitespace()
+            .find_map(|word| word.strip_suffix("MB/s"));
+        let rate: f64 = rate.unwrap_or("0").parse().unwrap();
+        assert!(rate <= 4.0 && !line.contains("GB/s"), "{lines:#?}");
+    }
+}
+
+#[test]
+fn an_interrupt_is_one_line() {
+    let (site, scratch) = (ours(), Scratch::new());
+    let mut terminal = large_among_small(&site, &scratch);
+    terminal.expect("large");
+    terminal.expect("ETA");
+    terminal.type_text("\x03");
+    assert_ne!(terminal.end(), 0);
+    let lines = lines(&terminal);
+    let behind = lines.iter().skip_while(|line| !line.starts_with("large"));
+    let behind: Vec<&String> = behind.filter(|line| !line.starts_with("large")).collect();
+    let said: Vec<&&String> = behind
+        .iter()
+        .filter(|line| !line.contains("100%"))
+        .collect();
+    let said: Vec<String> = said.iter().map(|line| line.replace("^C", "")).collect();
+    assert_eq!(said, ["scp: Interrupted"], "{lines:#?}");
+}
+
+#[test]
+fn a_server_that_dies_is_told_of_on_a_line_of_its_own() {
+    let (site, scratch) = (ours(), Scratch::new());
+    let mut terminal = large_among_small(&site, &scratch);
+    terminal.expect("large");
+    terminal.expect("ETA");
+    for process in descendants(site.running.daemon.pid()) {
+        kill(process);
+    }
+    assert_eq!(terminal.end(), 255);
+    let screen = terminal.screen();
+    let ends = screen.matches("\nConnection with ").count();
+    assert_eq!(
+        (ends, screen.matches("Connection with ").count()),
+        (1, 1),
+        "{screen:?}"
+    );
 }

@@ -1,5 +1,6 @@
 //! What a copy shows: errors, a line for each file and a total while it runs, JSON at its end.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -30,10 +31,49 @@ pub(crate) enum Show {
     Lines,
 }
 
+/// A file that is under way.
 #[derive(Debug)]
-struct Current {
-    name: String,
+struct Moving {
+    name: Vec<u8>,
     size: Option<u64>,
+    started: Instant,
+    /// Bytes that are at the other end, and those of them that came there now.
+    done: u64,
+    moved: u64,
+    /// Those when it was last looked which file moves.
+    seen: u64,
+    rate: Rate,
+    /// A plain line was written of it.
+    told: bool,
+}
+
+/// Bytes a second, as they were in the last [`RATE_SPAN`].
+#[derive(Debug)]
+struct Rate {
+    since: Instant,
+    bytes: u64,
+    per_second: u64,
+}
+
+impl Rate {
+    fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            bytes: 0,
+            per_second: 0,
+        }
+    }
+
+    /// So many bytes have moved in all; true where the rate is another now.
+    fn measure(&mut self, bytes: u64, now: Instant) -> bool {
+        let span = now.duration_since(self.since);
+        if span < RATE_SPAN {
+            return false;
+        }
+        self.per_second = per_second(bytes.saturating_sub(self.bytes), span);
+        (self.since, self.bytes) = (now, bytes);
+        true
+    }
 }
 
 /// Hears what a copy does. See the module's head.
@@ -46,25 +86,24 @@ pub(crate) struct Console {
     remembers: bool,
     started: Instant,
     painted: Instant,
-    rate_since: Instant,
-    rate_bytes: u64,
-    rate: u64,
+    rate: Rate,
     peak: u64,
+    /// What was asked for: no file is faster; 0 for no limit.
+    most: u64,
     /// What took the most time, and where the time went since that was found; where all of it went.
     limit: Limit,
     recent: Times,
     times: Times,
-    current: Option<Current>,
-    current_bytes: u64,
-    current_started: Instant,
+    /// Files that are under way, the one that is shown, and the one that ends.
+    under_way: BTreeMap<usize, Moving>,
+    shown: Option<usize>,
+    leaving: Option<Moving>,
     /// Bytes that were moved, and how much there is as far as that is known.
     bytes: u64,
     known_bytes: u64,
     files: u64,
     failed: u64,
-    line_is_open: bool,
-    /// A plain line was written: of the file that is under way, and at all.
-    told_current: bool,
+    /// A plain line was written.
     told: bool,
     results: Vec<FileResult>,
     /// Where what failed came from, as far as that is remembered.
@@ -86,22 +125,19 @@ impl Console {
             remembers: json,
             started: now,
             painted: now,
-            rate_since: now,
-            rate_bytes: 0,
-            rate: 0,
+            rate: Rate::new(now),
             peak: 0,
+            most: 0,
             limit: Limit::Unknown,
             recent: Times::default(),
             times: Times::default(),
-            current: None,
-            current_bytes: 0,
-            current_started: now,
+            under_way: BTreeMap::new(),
+            shown: None,
+            leaving: None,
             bytes: 0,
             known_bytes: 0,
             files: 0,
             failed: 0,
-            line_is_open: false,
-            told_current: false,
             told: false,
             results: Vec::new(),
             failed_from: Vec::new(),
@@ -119,6 +155,11 @@ impl Console {
 
     pub(crate) fn set_show(&mut self, show: Show) {
         self.show = show;
+    }
+
+    /// No more bytes a second are asked for; 0 for no limit.
+    pub(crate) fn limit_to(&mut self, bytes_per_second: u64) {
+        self.most = bytes_per_second;
     }
 
     /// scp's last word on each source of which something failed.
@@ -144,7 +185,9 @@ impl Console {
 
     /// Counting begins anew.
     pub(crate) fn restart(&mut self) {
+        let most = self.most;
         *self = Self::new(self.prefix, self.show, self.json);
+        self.most = most;
     }
 
     /// How many files and directories failed.
@@ -158,6 +201,13 @@ impl Console {
         self.say(line);
     }
 
+    /// Why the program ends at once; of an interrupt the only line.
+    pub(crate) fn last_error(&mut self, line: &str) {
+        self.failed += 1;
+        self.close_line();
+        eprintln!("{}{line}", self.prefix);
+    }
+
     /// Something failed that others have reported.
     pub(crate) fn count_failure(&mut self) {
         self.failed += 1;
@@ -166,27 +216,26 @@ impl Console {
     fn say(&mut self, line: &str) {
         self.close_line();
         // What an interrupt ends has not failed, however much of it there is.
-        if sys::signals::interrupts() > 0 {
+        if is_interrupted() {
             return;
         }
         eprintln!("{}{line}", self.prefix);
     }
 
+    /// What stands on the terminal gets its end, unless a message of the connection's gave it one.
     fn close_line(&mut self) {
-        if std::mem::take(&mut self.line_is_open) {
+        if client::log::close_line() {
             println!();
         }
     }
 
     fn measure(&mut self, now: Instant) {
-        let span = now.duration_since(self.rate_since);
-        if span >= RATE_SPAN {
-            let moved = self.bytes - self.rate_bytes;
-            self.rate = per_second(moved, span);
-            self.peak = self.peak.max(self.rate);
-            self.rate_since = now;
-            self.rate_bytes = self.bytes;
+        if self.rate.measure(self.bytes, now) {
+            self.peak = self.peak.max(self.rate.per_second);
             self.limit = std::mem::take(&mut self.recent).limit();
+        }
+        for file in self.under_way.values_mut() {
+            file.rate.measure(file.moved, now);
         }
     }
 
@@ -200,64 +249,97 @@ impl Console {
         now.duration_since(self.painted) >= every
     }
 
-    /// The name of the file that is under way, and how far it is.
-    fn standing(&self, now: Instant, last: bool) -> Option<(&str, String)> {
-        let current = self.current.as_ref()?;
-        let size = current.size;
-        let done = self.current_bytes;
-        let share = match size {
+    /// Looks which of the files under way to show: the one that was shown as long as it moves, or
+    /// else the one that has moved most.
+    fn choose(&mut self) {
+        let moved = |file: &Moving| file.moved - file.seen;
+        let goes_on = |number| {
+            self.under_way
+                .get(number)
+                .is_some_and(|file| moved(file) > 0)
+        };
+        if !self.shown.as_ref().is_some_and(goes_on) {
+            let most = self.under_way.iter().max_by_key(|(_, file)| moved(file));
+            let most = most.filter(|(_, file)| moved(file) > 0);
+            let stays = self
+                .shown
+                .filter(|number| self.under_way.contains_key(number));
+            let first = || self.under_way.keys().next().copied();
+            self.shown = most.map(|(number, _)| *number).or(stays).or_else(first);
+        }
+        for file in self.under_way.values_mut() {
+            file.seen = file.moved;
+        }
+    }
+
+    /// The name of a file, and how far it is.
+    fn standing(&self, file: &Moving, now: Instant, last: bool) -> (String, String) {
+        let done = file.done;
+        let share = match file.size {
             Some(0) | None => 100,
             Some(size) => (u128::from(done) * 100 / u128::from(size)).min(100),
         };
-        let spent = now.duration_since(self.current_started);
+        let most = if self.most == 0 { u64::MAX } else { self.most };
+        let spent = now.duration_since(file.started);
         let (rate, time) = match last {
-            true => (per_second(done, spent), units::clock(spent.as_secs())),
+            true => (per_second(file.moved, spent), units::clock(spent.as_secs())),
             false => {
-                let left = size.unwrap_or(done).saturating_sub(done);
-                let eta = match self.rate {
+                let left = file.size.unwrap_or(done).saturating_sub(done);
+                let rate = match file.rate.since == file.started {
+                    // It has no second behind it.
+                    true => per_second(file.moved, spent),
+                    false => file.rate.per_second,
+                };
+                let eta = match rate {
                     0 => "--:--".to_owned(),
                     rate => units::clock(left / rate),
                 };
-                (self.rate, format!("{eta} ETA{}", words(self.limit)))
+                (rate, format!("{eta} ETA{}", words(self.limit)))
             }
         };
         let tail = format!(
             "{share:>3}% {:>6} {:>8}/s   {time}",
             units::bytes(done),
-            units::bytes(rate)
+            units::bytes(rate.min(most))
         );
-        Some((&current.name, tail))
+        (text::name(&file.name), tail)
     }
 
-    fn paint(&mut self, last: bool) {
+    /// Shows the file that moves.
+    fn paint(&mut self) {
         let now = Instant::now();
-        let Some((name, tail)) = self.standing(now, last) else {
-            return;
-        };
-        if self.show == Show::Lines {
-            // A file that was never told of needs no end.
-            if !last || self.told_current {
-                println!("{name} {tail}");
-                (self.told, self.painted) = (true, now);
-            }
-            self.told_current = !last;
-            return;
-        }
-        let width = sys::terminal::window_size(sys::io::stdout())
-            .map_or(80, |size| usize::from(size.columns));
-        let room = width.saturating_sub(tail.chars().count() + 2).max(10);
-        let shown: String = name.chars().take(room).collect();
-        let line = format!("\r{shown:<room$} {tail}");
-        let line: String = line.chars().take(width).collect();
-        let mut out = std::io::stdout().lock();
-        // A terminal that is gone takes the process with it soon enough.
-        let _ = write!(out, "{line}\x1b[K");
-        if last {
-            let _ = writeln!(out);
-        }
-        let _ = out.flush();
-        self.line_is_open = !last;
+        self.choose();
+        let file = self.shown.and_then(|number| self.under_way.get(&number));
+        let Some(file) = file else { return };
+        let (name, tail) = self.standing(file, now, false);
         self.painted = now;
+        if self.show == Show::Lines {
+            println!("{name} {tail}");
+            self.told = true;
+            if let Some(file) = self
+                .shown
+                .and_then(|number| self.under_way.get_mut(&number))
+            {
+                file.told = true;
+            }
+            return;
+        }
+        line(&name, &tail, "");
+        client::log::open_line();
+    }
+
+    /// Shows the end of a file.
+    fn paint_last(&mut self, file: &Moving) {
+        let (name, tail) = self.standing(file, Instant::now(), true);
+        match self.show {
+            // A file that was never told of needs no end.
+            Show::Lines if file.told => println!("{name} {tail}"),
+            Show::Line => {
+                client::log::close_line();
+                line(&name, &tail, "\n");
+            }
+            Show::Lines | Show::Nothing => {}
+        }
     }
 
     /// The total, where more than one file was copied, and JSON where it was asked for.
@@ -265,7 +347,7 @@ impl Console {
         self.close_line();
         let spent = self.started.elapsed();
         let rate = per_second(self.bytes, spent);
-        let total = self.show == Show::Line || self.told;
+        let total = (self.show == Show::Line || self.told) && !is_interrupted();
         if total && self.files > 1 {
             let peak = self.peak.max(rate);
             println!(
@@ -342,6 +424,10 @@ impl Console {
     }
 }
 
+fn is_interrupted() -> bool {
+    sys::signals::interrupts() > 0 || sys::signals::noted()
+}
+
 /// What a limit is called, by programs too.
 fn name(limit: Limit) -> &'static str {
     match limit {
@@ -375,47 +461,72 @@ fn per_second(bytes: u64, span: Duration) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
 
+/// Paints a line over the one that is there.
+fn line(name: &str, tail: &str, end: &str) {
+    let width =
+        sys::terminal::window_size(sys::io::stdout()).map_or(80, |size| usize::from(size.columns));
+    let room = width.saturating_sub(tail.chars().count() + 2).max(10);
+    let shown: String = name.chars().take(room).collect();
+    let line = format!("\r{shown:<room$} {tail}");
+    let line: String = line.chars().take(width).collect();
+    let mut out = std::io::stdout().lock();
+    // A terminal that is gone takes the process with it soon enough.
+    let _ = write!(out, "{line}\x1b[K{end}");
+    let _ = out.flush();
+}
+
 impl Report for Console {
-    fn begins(&mut self, name: &[u8], size: Option<u64>) {
+    fn begins(&mut self, file: usize, name: &[u8], size: Option<u64>) {
         self.known_bytes = self.known_bytes.saturating_add(size.unwrap_or(0));
         if self.show == Show::Nothing {
             return;
         }
-        if self.current.is_none() {
-            self.current = Some(Current {
-                name: text::name(transfer::plan::base_name(name)),
-                size,
-            });
-            self.current_bytes = 0;
-            self.current_started = Instant::now();
+        let now = Instant::now();
+        let moving = Moving {
+            name: transfer::plan::base_name(name).to_vec(),
+            size,
+            started: now,
+            done: 0,
+            moved: 0,
+            seen: 0,
+            rate: Rate::new(now),
+            told: false,
+        };
+        self.under_way.insert(file, moving);
+    }
+
+    fn moved(&mut self, file: usize, bytes: u64) {
+        self.bytes += bytes;
+        if let Some(file) = self.under_way.get_mut(&file) {
+            file.moved += bytes;
+            file.done += bytes;
         }
     }
 
-    fn moved(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        self.current_bytes += bytes;
+    fn skipped(&mut self, file: usize, bytes: u64) {
+        if let Some(file) = self.under_way.get_mut(&file) {
+            file.done += bytes;
+        }
+    }
+
+    fn leaves(&mut self, file: usize) {
+        self.leaving = self.under_way.remove(&file);
     }
 
     fn ends(&mut self, result: &FileResult) {
         self.files += 1;
+        let leaving = self.leaving.take();
         if let Some(error) = &result.error {
             self.failed += 1;
             self.say(error);
             if self.failed_from.len() < MAX_NAMED {
                 self.failed_from.push(result.from.clone());
             }
-        } else if self.show != Show::Nothing {
-            let name = text::name(transfer::plan::base_name(&result.from));
-            let size = result.bytes + result.resumed_bytes;
-            self.current_bytes = size;
-            self.current = Some(Current {
-                name,
-                size: Some(size),
-            });
-            self.paint(true);
-            self.current_started = Instant::now();
+        } else if let Some(mut file) = leaving {
+            file.done = result.bytes + result.resumed_bytes;
+            file.size = Some(file.done);
+            self.paint_last(&file);
         }
-        self.current = None;
         if self.remembers && self.results.len() < MAX_NAMED {
             self.results.push(result.clone());
         }
@@ -436,7 +547,7 @@ impl Report for Console {
         let now = Instant::now();
         self.measure(now);
         if self.is_due(now) {
-            self.paint(false);
+            self.paint();
         }
     }
 }
@@ -448,8 +559,8 @@ mod tests {
     #[test]
     fn without_a_terminal_a_line_comes_now_and_then_and_says_how_far_it_is() {
         let mut console = Console::new("", Show::Lines, false);
-        console.begins(b"/a/file", Some(4000));
-        console.moved(1000);
+        console.begins(7, b"/a/file", Some(4000));
+        console.moved(7, 1000);
         let begun = console.painted;
         assert!(!console.is_due(begun + LINE_EVERY / 2));
         let later = begun + LINE_EVERY;
@@ -457,12 +568,49 @@ mod tests {
         console.recent.asked = LINE_EVERY;
         console.measure(later);
         assert_eq!(console.recent, Times::default());
-        let (name, tail) = console.standing(later, false).unwrap();
+        let (name, tail) = console.standing(&console.under_way[&7], later, false);
         assert_eq!(name, "file");
         assert!(tail.contains(" 25%") && tail.contains("ETA"), "{tail}");
         assert!(tail.ends_with("limited as asked"), "{tail}");
         for (show, json) in [(Show::Nothing, false), (Show::Lines, true)] {
             assert!(!Console::new("", show, json).is_due(later), "{show:?}");
         }
+    }
+
+    #[test]
+    fn the_file_that_moves_is_shown_with_its_own_rate() {
+        let mut console = Console::new("", Show::Line, false);
+        let begun = Instant::now();
+        for (number, name) in [b"small", b"large", b"other"].iter().enumerate() {
+            console.begins(number, *name, Some(100 << 20));
+        }
+        console.choose();
+        assert_eq!(console.shown, Some(0));
+        console.moved(1, 50 << 20);
+        console.skipped(1, 25 << 20);
+        console.moved(2, 10 << 20);
+        console.choose();
+        assert_eq!(console.shown, Some(1));
+        let second = begun + Duration::from_millis(1001);
+        console.measure(second);
+        let (name, tail) = console.standing(&console.under_way[&1], second, false);
+        assert_eq!(name, "large");
+        assert!(tail.contains(" 75%") && tail.contains("50.0MB/s"), "{tail}");
+        // It stays as long as it moves at all.
+        console.moved(1, 1);
+        console.moved(2, 10 << 20);
+        console.choose();
+        assert_eq!(console.shown, Some(1));
+        console.moved(2, 10 << 20);
+        console.choose();
+        assert_eq!(console.shown, Some(2));
+        // What was there does not count as speed, and nothing is faster than was asked for.
+        console.limit_to(40 << 20);
+        let end = begun + Duration::from_millis(1001);
+        let (_, tail) = console.standing(&console.under_way[&1], end, true);
+        assert!(tail.contains("40.0MB/s"), "{tail}");
+        console.leaves(2);
+        console.choose();
+        assert_ne!(console.shown, Some(2));
     }
 }

@@ -76,6 +76,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     crate::copy::note_signals();
     let show = Console::for_output(!options.quiet);
     let mut console = Console::new("scp: ", show, options.json);
+    console.limit_to(options.copy.limit_bytes);
     if options.copy.verify {
         console.remember();
     }
@@ -84,7 +85,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         Ok(()) => STATUS_FAILED,
         Err(fatal) => {
             if !fatal.line.is_empty() {
-                console.error(&fatal.line);
+                console.last_error(&fatal.line);
             }
             fatal.status
         }

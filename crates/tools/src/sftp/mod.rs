@@ -142,7 +142,8 @@ fn perform(options: &Options) -> Result<i32, (String, i32)> {
         }
     }
     let progress = !quiet && !batch;
-    let console = Console::new("", Console::for_output(progress), false);
+    let mut console = Console::new("", Console::for_output(progress), false);
+    console.limit_to(options.copy.limit_bytes);
     let start = start.map_err(|error| (format!("Need cwd: {error}"), STATUS_CONNECTION))?;
     let mut sftp = Sftp::new(remote, start, options, console, quiet, progress);
     let result = match path {

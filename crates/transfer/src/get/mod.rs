@@ -305,7 +305,7 @@ impl<'r> Get<'r> {
         if let Some(targets) = &mut self.targets {
             targets.insert(target(&found.item));
         }
-        self.report.begins(&found.item.from, attributes.size);
+        let name = found.item.from.clone();
         let spread = self.links > 1 && attributes.size.unwrap_or(0) >= step::SPREAD_BYTES;
         let links = match spread {
             true => std::iter::once(link)
@@ -317,12 +317,14 @@ impl<'r> Get<'r> {
         let reading = self
             .ahead
             .take_if(|ahead| first && ahead.is_wanted() && ahead.path == found.item.from);
+        let mut moved = 0;
         let mut job = Job::new(found.item, found.parent, attributes, links, &self.options);
         if let Some(reading) = reading {
-            let moved = job.adopt(reading);
-            self.report.moved(moved);
+            moved = job.adopt(reading);
         }
         let index = self.jobs.insert(job);
+        self.report.begins(index, &name, attributes.size);
+        self.report.moved(index, moved);
         self.wake(link, number(JOB, index));
     }
 
@@ -343,6 +345,7 @@ impl<'r> Get<'r> {
         let Some(job) = self.jobs.remove(index) else {
             return;
         };
+        self.report.leaves(index);
         let parent = job.parent();
         let result = job.into_result();
         if let Some(targets) = &mut self.targets {
@@ -428,11 +431,13 @@ impl Work for Get<'_> {
             DIR => self.directory_reply(link, session, index, token, reply),
             LOOK => self.looked(link, session, index, reply),
             _ => {
-                let moved = self
-                    .jobs
-                    .change(index, |job| job.reply(link, session, token, reply));
-                if let Some(moved) = moved.filter(|moved| *moved > 0) {
-                    self.report.moved(moved);
+                let told = self.jobs.change(index, |job| {
+                    let moved = job.reply(link, session, token, reply);
+                    (moved, job.take_skipped())
+                });
+                if let Some((moved, skipped)) = told {
+                    self.report.skipped(index, skipped);
+                    self.report.moved(index, moved);
                 }
                 self.after(index);
             }
@@ -453,12 +458,18 @@ impl Work for Get<'_> {
         if ends {
             self.ready.add(link, token.job);
         }
-        self.report
-            .moved(u64::try_from(bytes.len()).unwrap_or_default());
+        let moved = u64::try_from(bytes.len()).unwrap_or_default();
+        self.report.moved(token.job / KINDS, moved);
     }
 
     fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
-        self.change(token.job / KINDS, |job| job.data_ends(token, len));
+        let index = token.job / KINDS;
+        let skipped = self.jobs.change(index, |job| {
+            job.data_ends(token, len);
+            job.take_skipped()
+        });
+        self.report.skipped(index, skipped.unwrap_or(0));
+        self.after(index);
     }
 
     fn is_done(&self) -> bool {
@@ -514,6 +525,18 @@ impl Work for Get<'_> {
         self.ahead = None;
         for index in self.jobs.indexes() {
             self.change(index, |job| job.lose(why));
+        }
+        // What a tree still held, or never began, is named with it.
+        let trees = self.dirs.iter().filter_map(Dir::root);
+        let mut left: Vec<Vec<u8>> = trees.map(<[u8]>::to_vec).collect();
+        let found = self.found.iter().chain(&self.later).chain(&self.held);
+        let roots = found
+            .chain(self.looks.iter())
+            .filter(|found| found.parent.is_none());
+        left.extend(roots.map(|found| found.item.from.clone()));
+        for from in left {
+            let from = text::name(&from);
+            self.fail(&format!("read remote \"{from}\": {why}"));
         }
         self.failures = self.failures.max(1);
     }

@@ -31,6 +31,8 @@ use crate::text;
 /// What the server may send before it is granted more, bytes. What is under way to us lies in it,
 /// so that it bounds the speed over a long way.
 const WINDOW_BYTES: u64 = 32 << 20;
+/// The number of each file whose content is told: it is over before the next.
+const TOLD: usize = usize::MAX;
 /// So much is granted at a time.
 const GRANT_BYTES: u64 = WINDOW_BYTES / 4;
 
@@ -434,7 +436,7 @@ impl Get<'_> {
             return;
         };
         let len = u64::try_from(content.len()).unwrap_or(u64::MAX);
-        self.report.begins(&item.from, Some(len));
+        self.report.begins(TOLD, &item.from, Some(len));
         let attributes = Attributes {
             size: Some(len),
             ..entry.attributes
@@ -444,7 +446,8 @@ impl Get<'_> {
             Ok(()) => len,
             Err(_) => 0,
         };
-        self.report.moved(moved);
+        self.report.moved(TOLD, moved);
+        self.report.leaves(TOLD);
         self.file_ends(item.from, &item.to, moved, written.err());
     }
 

@@ -66,6 +66,11 @@ impl Dir {
         }
     }
 
+    /// Where it comes from, if it lies in no other that is copied.
+    pub(super) fn root(&self) -> Option<&[u8]> {
+        self.parent.is_none().then_some(&self.from)
+    }
+
     fn is_closed(&self) -> bool {
         self.closing && self.handle.is_none()
     }

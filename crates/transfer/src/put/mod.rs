@@ -25,6 +25,7 @@ use crate::plan::slab::Slab;
 use crate::report::{FileResult, Report, Times};
 use crate::source::Source;
 use crate::step::{self, Step};
+use crate::text;
 
 mod file;
 mod target;
@@ -257,8 +258,7 @@ impl<'r> Put<'r> {
         len: u64,
         source: Option<Source>,
     ) {
-        self.report
-            .begins(item.from.as_os_str().as_encoded_bytes(), Some(len));
+        let name = item.from.clone();
         let spread = self.links > 1 && len >= step::SPREAD_BYTES;
         let links = match spread {
             // The first opens, and so makes, the file.
@@ -274,6 +274,8 @@ impl<'r> Put<'r> {
             .with_source(source)
             .with_known(known);
         let index = self.jobs.insert(job);
+        self.report
+            .begins(index, name.as_os_str().as_encoded_bytes(), Some(len));
         self.wake(link, job_number(index));
     }
 
@@ -317,6 +319,7 @@ impl<'r> Put<'r> {
         let Some(job) = self.jobs.remove(index) else {
             return;
         };
+        self.report.leaves(index);
         let parent = job.parent();
         let result = job.into_result();
         if let Some(targets) = &mut self.targets {
@@ -339,11 +342,13 @@ impl Work for Put<'_> {
             self.directory_reply(link, index, token, reply);
             return;
         }
-        let moved = self
-            .jobs
-            .change(index, |job| job.reply(link, session, token, reply));
-        if let Some(moved) = moved.filter(|moved| *moved > 0) {
-            self.report.moved(moved);
+        let told = self.jobs.change(index, |job| {
+            let moved = job.reply(link, session, token, reply);
+            (moved, job.take_skipped(moved))
+        });
+        if let Some((moved, skipped)) = told.filter(|(moved, _)| *moved > 0) {
+            self.report.skipped(index, skipped);
+            self.report.moved(index, moved);
         }
         self.after(index);
     }
@@ -398,6 +403,18 @@ impl Work for Put<'_> {
         self.lost = true;
         for index in self.jobs.indexes() {
             self.change(index, |job| job.lose(why));
+        }
+        // What a tree still held, or never began, is named with it.
+        let trees = self.dirs.iter().filter(|dir| dir.is_root());
+        let trees: Vec<String> = trees.map(|dir| text::name(dir.target())).collect();
+        for to in trees {
+            self.fail(&format!("write remote \"{to}\": {why}"));
+        }
+        let held = self.held.take().map(|(item, ..)| item);
+        let left = std::mem::take(&mut self.items);
+        for item in held.into_iter().chain(left) {
+            let to = text::name(&item.to);
+            self.fail_item(&item, None, format!("write remote \"{to}\": {why}"));
         }
         self.failures = self.failures.max(1);
     }

@@ -57,6 +57,18 @@ pub(super) struct Listing {
     entries: Directory,
 }
 
+impl Dir {
+    /// It lies in no other that is copied.
+    pub(super) fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+
+    /// Where it is to be.
+    pub(super) fn target(&self) -> &[u8] {
+        &self.to
+    }
+}
+
 impl Put<'_> {
     pub(super) fn begin_directory(
         &mut self,

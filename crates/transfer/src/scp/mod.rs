@@ -196,6 +196,7 @@ impl<'c> Conversation<'c> {
     }
 
     fn ended(&mut self, from: &[u8], to: &[u8], bytes: u64, error: Option<String>) {
+        self.report.leaves(0);
         self.report.ends(&FileResult {
             from: from.to_vec(),
             to: to.to_vec(),

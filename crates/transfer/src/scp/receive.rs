@@ -247,7 +247,7 @@ impl Conversation<'_> {
                 return self.complain_of(record.name, &to, 0, &what);
             }
         };
-        self.report.begins(record.name, Some(record.size));
+        self.report.begins(0, record.name, Some(record.size));
         self.tell(b"\0")?;
         let failure = self.receive_content(&mut target, record.size)?;
         // Whether what came is what the other side has.
@@ -306,7 +306,7 @@ impl Conversation<'_> {
             self.input.consume(count);
             let count = u64::try_from(count).unwrap_or_default();
             at += count;
-            self.report.moved(count);
+            self.report.moved(0, count);
             self.tell_times(false);
             self.pace.went(count);
             self.keep_pace()?;

@@ -185,7 +185,7 @@ impl Conversation<'_> {
             Ok(0) | Err(_) => source.len,
             Ok(len) => len,
         };
-        self.report.begins(from, Some(len));
+        self.report.begins(0, from, Some(len));
         let times = (source.times.modified.seconds, source.times.accessed.seconds);
         if !self.send_times(times)? {
             return Ok(());
@@ -264,7 +264,7 @@ impl Conversation<'_> {
             self.send_out(bytes)?;
             let count = u64::try_from(count).unwrap_or_default();
             self.pace.went(count);
-            self.report.moved(count);
+            self.report.moved(0, count);
             self.tell_times(false);
             left -= count;
         }

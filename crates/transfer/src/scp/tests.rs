@@ -168,8 +168,8 @@ fn copy(from: &Path, to: &Path, terms: &Terms, heard: &mut dyn Report) -> [Vec<S
 struct Both<'r>(Heard, &'r mut dyn Report);
 
 impl Report for Both<'_> {
-    fn moved(&mut self, bytes: u64) {
-        self.1.moved(bytes);
+    fn moved(&mut self, file: usize, bytes: u64) {
+        self.1.moved(file, bytes);
     }
     fn ends(&mut self, result: &FileResult) {
         self.0.ends(result);
@@ -213,7 +213,7 @@ struct Changes<'p> {
 }
 
 impl Report for Changes<'_> {
-    fn moved(&mut self, _bytes: u64) {
+    fn moved(&mut self, _file: usize, _bytes: u64) {
         if let Some(len) = self.len.take() {
             let file = fs::OpenOptions::new().write(true).open(self.path);
             file.unwrap().set_len(len).unwrap();

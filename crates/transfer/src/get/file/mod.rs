@@ -152,6 +152,8 @@ pub(super) struct Job {
     streaming: Option<u32>,
     moved: u64,
     resumed: u64,
+    /// What was here and was not told of.
+    skipped: u64,
     waiting: u32,
     error: Option<String>,
     proof: Option<Hashing>,
@@ -205,6 +207,7 @@ impl Job {
             streaming: None,
             moved: 0,
             resumed: 0,
+            skipped: 0,
             waiting: 0,
             error: None,
             proof: None,
@@ -224,6 +227,11 @@ impl Job {
 
     pub(super) fn take_wakes(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.wakes)
+    }
+
+    /// Bytes that were here and were not told of.
+    pub(super) fn take_skipped(&mut self) -> u64 {
+        std::mem::take(&mut self.skipped)
     }
 
     /// Finishes the target, or cuts what has failed.
@@ -806,6 +814,7 @@ impl Job {
     /// What is here up to `offset` is a part of the copy.
     fn go_on_at(&mut self, offset: u64) {
         self.resumed = offset;
+        self.skipped = offset;
         self.next = offset;
         self.stage = Stage::Reading;
         if let Some(sink) = &mut self.sink

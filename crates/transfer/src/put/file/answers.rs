@@ -64,7 +64,6 @@ impl Job {
                 None => {
                     moved = u64::from(asked.len);
                     self.moved += moved;
-                    moved += std::mem::take(&mut self.skipped);
                 }
                 Some((Code::LOCK_CONFLICT, _))
                     if asked.op == Op::PutFile && self.waits_for_another() => {}

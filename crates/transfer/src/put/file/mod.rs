@@ -251,6 +251,14 @@ impl Job {
         std::mem::take(&mut self.wakes)
     }
 
+    /// Bytes that needed no sending and were not told of, once others have `moved`.
+    pub(super) fn take_skipped(&mut self, moved: u64) -> u64 {
+        match moved {
+            0 => 0,
+            _ => std::mem::take(&mut self.skipped),
+        }
+    }
+
     pub(super) fn into_result(self) -> FileResult {
         FileResult {
             from: self.item.from.as_os_str().as_encoded_bytes().to_vec(),
@@ -424,7 +432,7 @@ impl Job {
             self.names = Some(names);
         }
         let by_size = self.options.resume == Resume::BySize && self.end > 0;
-        if opened || by_size || self.parts.len() > 1 || self.end > limit {
+        if opened || self.parts.len() > 1 || self.end > SMALL_BYTES {
             self.source = Some(source);
             return Ok(());
         }
@@ -441,7 +449,7 @@ impl Job {
         let claims = had < self.end && source.check_unchanged(true).is_ok();
         if claims || self.end == 0 && had <= MAX_UNTOLD_BYTES {
             self.end = had;
-            if had > 0 || self.options.resume == Resume::Proven {
+            if !by_size && (had > 0 || self.options.resume == Resume::Proven) {
                 // Nothing of it can be there already.
                 self.options.resume = Resume::Never;
             }
@@ -455,7 +463,7 @@ impl Job {
             ));
         }
         match self.options.resume {
-            Resume::Never => self.small = Some(bytes),
+            Resume::Never if self.end <= limit || source.len == 0 => self.small = Some(bytes),
             _ => self.source = Some(source),
         }
         Ok(())
