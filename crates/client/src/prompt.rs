@@ -142,6 +142,19 @@ impl Interaction for Person {
     }
 }
 
+/// Asks for a secret through the askpass program of a tool that reads its standard input when that is
+/// no terminal: where `SSH_ASKPASS_REQUIRE` wants the program, or where there is a display and no
+/// terminal on standard input. `None` where the tool is to ask itself; `Some(None)` when the
+/// program gave no answer.
+#[must_use]
+pub fn by_askpass(prompt: &str) -> Option<Option<Zeroizing<Vec<u8>>>> {
+    let surroundings = Surroundings {
+        terminal: sys::io::is_terminal(sys::io::stdin()),
+        ..Surroundings::look()
+    };
+    (surroundings.way() == Way::Askpass).then(|| askpass(prompt, Question::Secret))
+}
+
 /// Runs the askpass program with the prompt as its argument; its first line is the answer.
 fn askpass(prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>> {
     let program = std::env::var_os("SSH_ASKPASS")

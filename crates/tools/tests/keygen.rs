@@ -7,6 +7,8 @@
 mod krl;
 #[path = "keygen/moduli.rs"]
 mod moduli;
+#[path = "keygen/suite.rs"]
+mod suite;
 
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,94 +19,49 @@ const SELF: &str = "FULMAR_KEYGEN";
 
 type Test = fn(&Folder);
 
+/// A test with its name.
+macro_rules! named {
+    ($($path:ident)::+) => {
+        (
+            stringify!($($path)::+),
+            $($path)::+,
+        )
+    };
+}
+
 fn main() {
     if std::env::var_os(SELF).is_some() {
         let args = std::env::args_os().skip(1).collect();
         std::process::exit(tools::keygen::run(args));
     }
     let tests: &[(&str, Test)] = &[
-        (
-            "keys_are_made_with_safe_modes",
-            keys_are_made_with_safe_modes,
-        ),
-        (
-            "an_existing_key_is_not_overwritten_unasked",
-            an_existing_key_is_not_overwritten_unasked,
-        ),
-        (
-            "host_keys_are_made_where_they_lack",
-            host_keys_are_made_where_they_lack,
-        ),
-        (
-            "wrong_use_is_refused_as_ssh_keygen_does",
-            wrong_use_is_refused_as_ssh_keygen_does,
-        ),
-        (
-            "ssh_keygen_uses_our_keys_and_we_use_its",
-            ssh_keygen_uses_our_keys_and_we_use_its,
-        ),
-        (
-            "what_is_shown_is_what_ssh_keygen_shows",
-            what_is_shown_is_what_ssh_keygen_shows,
-        ),
-        (
-            "passphrases_and_comments_change",
-            passphrases_and_comments_change,
-        ),
-        (
-            "secrets_are_never_readable_by_others",
-            secrets_are_never_readable_by_others,
-        ),
-        ("known_hosts_are_edited_alike", known_hosts_are_edited_alike),
-        (
-            "damaged_known_hosts_are_not_rewritten",
-            damaged_known_hosts_are_not_rewritten,
-        ),
-        (
-            "the_keys_of_a_file_are_those_of_ssh_keygen",
-            the_keys_of_a_file_are_those_of_ssh_keygen,
-        ),
-        ("certificates_are_the_same", certificates_are_the_same),
-        (
-            "certificate_options_are_checked",
-            certificate_options_are_checked,
-        ),
-        (
-            "text_from_files_is_printed_harmless",
-            text_from_files_is_printed_harmless,
-        ),
-        (
-            "invisible_characters_are_shown_wherever_they_stand",
-            invisible_characters_are_shown_wherever_they_stand,
-        ),
-        (
-            "damaged_files_end_in_a_message",
-            damaged_files_end_in_a_message,
-        ),
-        (
-            "revocation_lists_are_the_same",
-            krl::revocation_lists_are_the_same,
-        ),
-        (
-            "bad_specifications_leave_the_list_as_it_was",
-            krl::bad_specifications_leave_the_list_as_it_was,
-        ),
-        (
-            "lists_and_checkpoints_are_those_of_ssh_keygen",
-            moduli::lists_and_checkpoints_are_those_of_ssh_keygen,
-        ),
-        (
-            "tested_moduli_are_screened_again",
-            moduli::tested_moduli_are_screened_again,
-        ),
-        (
-            "moduli_are_made_in_one_step",
-            moduli::moduli_are_made_in_one_step,
-        ),
-        (
-            "what_makes_no_moduli_is_refused",
-            moduli::what_makes_no_moduli_is_refused,
-        ),
+        named!(keys_are_made_with_safe_modes),
+        named!(an_existing_key_is_not_overwritten_unasked),
+        named!(host_keys_are_made_where_they_lack),
+        named!(wrong_use_is_refused_as_ssh_keygen_does),
+        named!(ssh_keygen_uses_our_keys_and_we_use_its),
+        named!(what_is_shown_is_what_ssh_keygen_shows),
+        named!(passphrases_and_comments_change),
+        named!(secrets_are_never_readable_by_others),
+        named!(known_hosts_are_edited_alike),
+        named!(damaged_known_hosts_are_not_rewritten),
+        named!(the_keys_of_a_file_are_those_of_ssh_keygen),
+        named!(certificates_are_the_same),
+        named!(certificate_options_are_checked),
+        named!(text_from_files_is_printed_harmless),
+        named!(invisible_characters_are_shown_wherever_they_stand),
+        named!(damaged_files_end_in_a_message),
+        named!(krl::revocation_lists_are_the_same),
+        named!(krl::bad_specifications_leave_the_list_as_it_was),
+        named!(suite::a_certificate_is_signed_for_a_private_file),
+        named!(suite::a_passphrase_comes_from_askpass),
+        named!(suite::sshfp_records_are_the_same),
+        named!(suite::old_synonyms_are_taken),
+        named!(suite::ed25519_keys_are_written_as_pkcs8),
+        named!(moduli::lists_and_checkpoints_are_those_of_ssh_keygen),
+        named!(moduli::tested_moduli_are_screened_again),
+        named!(moduli::moduli_are_made_in_one_step),
+        named!(moduli::what_makes_no_moduli_is_refused),
     ];
     let wanted: Vec<String> = std::env::args()
         .skip(1)
@@ -120,10 +77,11 @@ fn main() {
     }
     let mut failed = false;
     for (name, test) in tests {
+        let name = name.replace(' ', "");
         if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
             continue;
         }
-        let folder = Folder::new(name, have_theirs);
+        let folder = Folder::new(&name, have_theirs);
         // Each failed assertion has told itself.
         match std::panic::catch_unwind(|| test(&folder)) {
             Ok(()) => println!("test {name} ... ok"),

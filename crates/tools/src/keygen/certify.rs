@@ -40,7 +40,7 @@ pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failu
     };
     let mut serial = options.serial;
     for path in &options.operands {
-        let public = files::load_public_file(path).map_err(|error| {
+        let public = files::load_public(path).map_err(|error| {
             Failure::new(format!("load pubkey \"{}\": {}", shown(path), error.0))
         })?;
         let PresentedKey::Plain(key) = &public.key else {

@@ -1,5 +1,6 @@
 //! Questions to the person: passphrases without echo, lines with. When standard input is no
-//! terminal, the answers are read from there, one a line.
+//! terminal, the answers are read from there, one a line; passphrases come from the program of
+//! `SSH_ASKPASS` where the environment wants it.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,9 @@ const MAX_ANSWER_BYTES: usize = 8192;
 
 /// A passphrase.
 pub(super) fn passphrase(prompt: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    if sys::io::is_terminal(sys::io::stdin()) {
+    if let Some(answer) = client::prompt::by_askpass(prompt) {
+        Ok(answer.unwrap_or_default())
+    } else if sys::io::is_terminal(sys::io::stdin()) {
         sys::terminal::prompt_secret(prompt)
             .map_err(|error| Failure::new(format!("Cannot read passphrase: {error}")))
     } else {

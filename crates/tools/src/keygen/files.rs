@@ -7,7 +7,7 @@ use keys::private_file::{
     self, DEFAULT_KDF_ROUNDS, OpensshProtection, PrivateFileError, PrivateKeyFile,
 };
 use keys::public_file::{self, PublicKeyFile};
-use keys::{PresentedKey, PrivateKey};
+use keys::{KeyType, PresentedKey, PrivateKey};
 use sys::file::Links;
 use zeroize::Zeroizing;
 
@@ -139,9 +139,14 @@ pub(super) fn load_public_file(path: &Path) -> Result<PublicKeyFile, LoadError> 
 }
 
 /// The public key of a file of either kind, without a passphrase: the private key's own public
-/// half, or the `.pub` beside it.
+/// half, or the `.pub` beside it, which may also stand alone (the key is in an agent).
 pub(super) fn load_public(path: &Path) -> Result<PublicKeyFile, LoadError> {
-    let file = read(path).map_err(LoadError::from)?;
+    let file = match read(path) {
+        Ok(file) => file,
+        Err(error) => {
+            return load_public_file(&public_path(path)).map_err(|_| LoadError::from(error));
+        }
+    };
     if private_file::is_private_key(&file) {
         let beside = load_public_file(&public_path(path));
         return match (private_file::parse_public(&file), beside) {
@@ -169,7 +174,9 @@ pub(super) fn private_text(
     let passphrase = Some(passphrase);
     let written = match options.format {
         Some(Format::Pem) if keys_have_pem(key) => private_file::write_pem(key, passphrase),
-        Some(Format::Pkcs8) if keys_have_pem(key) => private_file::write_pkcs8(key, passphrase),
+        Some(Format::Pkcs8) if keys_have_pem(key) || key.key_type() == KeyType::Ed25519 => {
+            private_file::write_pkcs8(key, passphrase)
+        }
         _ => {
             let protection = OpensshProtection {
                 cipher: options.cipher,
@@ -181,10 +188,8 @@ pub(super) fn private_text(
     written.map_err(|error| Failure::new(error.to_string()))
 }
 
-/// As ssh-keygen does, Ed25519 and security keys are always kept in OpenSSH's format, which
-/// every OpenSSH reads.
+/// Types that OpenSSL's traditional format has; the others stay in OpenSSH's under `-m PEM`.
 fn keys_have_pem(key: &PrivateKey) -> bool {
-    use keys::KeyType;
     matches!(
         key.key_type(),
         KeyType::Rsa | KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521

@@ -12,6 +12,7 @@ mod files;
 mod generate;
 mod hosts;
 mod options;
+mod resource_record;
 mod revoke;
 mod show;
 
@@ -33,30 +34,31 @@ const STATUS_FAILED: i32 = 255;
 const STATUS_REFUSED: i32 = 1;
 
 const USAGE: &str = "\
-usage: keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
-              [-m format] [-N new_passphrase] [-t ecdsa | ed25519 | rsa]
-              [-Z cipher]
-       keygen -p [-a rounds] [-f keyfile] [-m format] [-N new_passphrase]
-              [-P old_passphrase] [-Z cipher]
-       keygen -i [-f input_keyfile] [-m key_format]
-       keygen -e [-f input_keyfile] [-m key_format]
-       keygen -y [-f input_keyfile]
-       keygen -c [-a rounds] [-C comment] [-f keyfile] [-P passphrase]
-       keygen -l [-v] [-E fingerprint_hash] [-f input_keyfile]
-       keygen -B [-f input_keyfile]
-       keygen -F hostname [-lv] [-f known_hosts_file]
-       keygen -H [-f known_hosts_file]
-       keygen -R hostname [-f known_hosts_file]
-       keygen -I certificate_identity -s ca_key [-h] [-n principals]
-              [-O option] [-V validity_interval] [-z serial_number] file ...
-       keygen -L [-f input_keyfile]
-       keygen -A [-a rounds] [-f prefix_path]
-       keygen -k -f krl_file [-u] [-C comment] [-s ca_public] [-z version_number]
-              file ...
-       keygen -Q [-l] -f krl_file [file ...]
-       keygen -M generate [-O option] output_file
-       keygen -M screen [-f input_file] [-O option] output_file
-       keygen -M auto [-b bits] [-n number] [-O option] output_file
+usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
+                  [-m format] [-N new_passphrase] [-t ecdsa | ed25519 | rsa]
+                  [-Z cipher]
+       ssh-keygen -p [-a rounds] [-f keyfile] [-m format] [-N new_passphrase]
+                  [-P old_passphrase] [-Z cipher]
+       ssh-keygen -i [-f input_keyfile] [-m key_format]
+       ssh-keygen -e [-f input_keyfile] [-m key_format]
+       ssh-keygen -y [-f input_keyfile]
+       ssh-keygen -c [-a rounds] [-C comment] [-f keyfile] [-P passphrase]
+       ssh-keygen -l [-v] [-E fingerprint_hash] [-f input_keyfile]
+       ssh-keygen -B [-f input_keyfile]
+       ssh-keygen -F hostname [-lv] [-f known_hosts_file]
+       ssh-keygen -H [-f known_hosts_file]
+       ssh-keygen -R hostname [-f known_hosts_file]
+       ssh-keygen -r hostname [-g] [-f input_keyfile]
+       ssh-keygen -I certificate_identity -s ca_key [-hU] [-n principals]
+                  [-O option] [-V validity_interval] [-z serial_number] file ...
+       ssh-keygen -L [-f input_keyfile]
+       ssh-keygen -A [-a rounds] [-f prefix_path]
+       ssh-keygen -k -f krl_file [-u] [-C comment] [-s ca_public] [-z version_number]
+                  file ...
+       ssh-keygen -Q [-l] -f krl_file [file ...]
+       ssh-keygen -M generate [-O option] output_file
+       ssh-keygen -M screen [-f input_file] [-O option] output_file
+       ssh-keygen -M auto [-b bits] [-n number] [-O option] output_file
 ";
 
 /// A failure: what to say and the exit status.
@@ -140,6 +142,7 @@ fn perform(options: &Options) -> Result<(), Failure> {
         Task::FindHost(name) => hosts::find(options, name),
         Task::RemoveHost(name) => hosts::remove(options, name),
         Task::HashHosts => hosts::hash(options),
+        Task::ResourceRecords => resource_record::print(options),
         Task::Certify(authority) => certify::sign(options, authority),
         Task::MakeRevocationList => revoke::make(options),
         Task::CheckRevocationList => revoke::check(options),

@@ -31,6 +31,7 @@ pub(super) enum Task {
     MakeRevocationList,
     CheckRevocationList,
     Moduli(Mode),
+    ResourceRecords,
 }
 
 /// The format of `-m`.
@@ -81,6 +82,10 @@ pub(super) struct Options {
     pub(super) authority: Option<PathBuf>,
     /// -u
     pub(super) update: bool,
+    /// -r
+    pub(super) record_name: Option<String>,
+    /// -g: DNS records in the generic format
+    pub(super) generic: bool,
     /// -n
     pub(super) principals: Vec<String>,
     /// -V
@@ -98,9 +103,9 @@ pub(super) struct Options {
 }
 
 /// Flags that take a value.
-const WITH_VALUE: &[u8] = b"abCEfFImMNnOPRstVzZ";
+const WITH_VALUE: &[u8] = b"abCEfFImMNnOPRrstVzZ";
 /// Flags that take none.
-const WITHOUT_VALUE: &[u8] = b"ABceHhikLlpQquvy";
+const WITHOUT_VALUE: &[u8] = b"ABceghHikLlopQquvXy";
 
 /// A flag and its value.
 struct Flag {
@@ -135,6 +140,8 @@ impl Options {
             key_id: None,
             authority: None,
             update: false,
+            record_name: None,
+            generic: false,
             principals: Vec::new(),
             validity: None,
             certificate_options: Vec::new(),
@@ -184,7 +191,7 @@ impl Options {
             b'A' => return Ok(Some(Task::HostKeys)),
             b'c' => return Ok(Some(Task::ChangeComment)),
             b'e' => return Ok(Some(Task::Export)),
-            b'i' => return Ok(Some(Task::Import)),
+            b'i' | b'X' => return Ok(Some(Task::Import)),
             b'L' => return Ok(Some(Task::ShowCertificate)),
             b'p' => return Ok(Some(Task::ChangePassphrase)),
             b'y' => return Ok(Some(Task::Public)),
@@ -200,6 +207,10 @@ impl Options {
                 return Ok(Some(Task::Moduli(mode)));
             }
             b'u' => self.update = true,
+            b'g' => self.generic = true,
+            b'r' => self.record_name = Some(text(flag.value)?),
+            // Asked for the format that is the default now.
+            b'o' => {}
             b'B' => self.bubblebabble = true,
             b'H' => self.hash = true,
             b'l' => self.fingerprint = true,
@@ -243,7 +254,7 @@ impl Options {
             }
             b'm' => {
                 self.format = Some(match value.to_ascii_uppercase().as_str() {
-                    "RFC4716" => Format::Rfc4716,
+                    "RFC4716" | "SSH2" => Format::Rfc4716,
                     "PKCS8" => Format::Pkcs8,
                     "PEM" => Format::Pem,
                     _ => return Err(format!("Unsupported conversion format \"{value}\"")),
@@ -288,6 +299,7 @@ fn choose_task(mut tasks: Vec<Task>, options: &Options) -> Result<Task, String> 
         Some(task) => task,
         None if options.hash => Task::HashHosts,
         None if options.fingerprint || options.bubblebabble => Task::Fingerprint,
+        None if options.record_name.is_some() => Task::ResourceRecords,
         None => Task::Generate,
     })
 }
