@@ -1,5 +1,5 @@
 //! Keys at rest and on the wire: key blobs, signatures, certificates, key files, known_hosts,
-//! authorized_keys, revocation lists and the moduli file.
+//! authorized_keys, signatures over files and who may make them, revocation lists and the moduli file.
 //!
 //! Bytes go in and values come out; the file system is touched only by functions named `load`.
 //! Every format here is fed by foreign files or peers, so nothing indexes, unwraps or trusts a
@@ -9,6 +9,7 @@
 
 pub mod address;
 pub mod algorithm;
+pub mod allowed_signers;
 pub mod authorized_keys;
 pub mod base64;
 pub mod certificate;
@@ -27,6 +28,7 @@ mod private_key;
 pub mod public_file;
 mod public_key;
 mod signature;
+pub mod sshsig;
 pub mod time;
 
 #[cfg(test)]

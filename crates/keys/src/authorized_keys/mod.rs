@@ -12,6 +12,7 @@ mod tests;
 
 use core::fmt;
 
+pub(crate) use options::{Item, split_item};
 pub use options::{KeyOptions, MergeError, PermitTarget, TunnelUnit};
 
 use crate::algorithm::KeyType;
@@ -251,22 +252,24 @@ fn first_word(text: &str) -> &str {
 
 /// Parts the options from what follows: they end at the first blank outside quotes.
 fn split_options(text: &str) -> Result<(&str, &str), LineError> {
+    let end = end_of_options(text.as_bytes()).ok_or(LineError::Syntax)?;
+    let (options, rest) = text.split_at_checked(end).ok_or(LineError::Syntax)?;
+    Ok((options, rest.trim_start_matches([' ', '\t'])))
+}
+
+/// Where the options at the start end: at the first blank outside quotes, or at the end of the
+/// line. `None` where a quote is not closed.
+pub(crate) fn end_of_options(text: &[u8]) -> Option<usize> {
     let mut quoted = false;
     let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate() {
+    for (at, byte) in text.iter().enumerate() {
         match byte {
             b'"' if !escaped => quoted = !quoted,
-            _ if !quoted && is_blank(byte) => {
-                let (options, rest) = text.split_at(at);
-                return Ok((options, rest.trim_start_matches([' ', '\t'])));
-            }
+            byte if !quoted && is_blank(*byte) => return Some(at),
             _ => {}
         }
         // Only `\"` is an escape; a backslash before anything else stands for itself.
-        escaped = byte == b'\\' && quoted;
+        escaped = *byte == b'\\' && quoted;
     }
-    if quoted {
-        return Err(LineError::Syntax);
-    }
-    Ok((text, ""))
+    (!quoted).then_some(text.len())
 }

@@ -308,13 +308,13 @@ impl KeyOptions {
 }
 
 /// An option as it stands: its name and its unquoted value.
-struct Item<'a> {
-    name: &'a str,
+pub(crate) struct Item<'a> {
+    pub(crate) name: &'a str,
     value: Option<String>,
 }
 
 impl Item<'_> {
-    fn value(&self, name: &'static str) -> Result<String, LineError> {
+    pub(crate) fn value(&self, name: &'static str) -> Result<String, LineError> {
         match &self.value {
             Some(value) if value.contains('\0') => Err(bad(name, "holds a NUL byte")),
             Some(value) => Ok(value.clone()),
@@ -322,7 +322,7 @@ impl Item<'_> {
         }
     }
 
-    fn no_value(&self, name: &'static str) -> Result<bool, LineError> {
+    pub(crate) fn no_value(&self, name: &'static str) -> Result<bool, LineError> {
         match self.value {
             None => Ok(true),
             Some(_) => Err(bad(name, "takes no value")),
@@ -331,7 +331,7 @@ impl Item<'_> {
 }
 
 /// Takes one option off the front; the rest is empty or begins with a comma.
-fn split_item(text: &str) -> Result<(Item<'_>, &str), LineError> {
+pub(crate) fn split_item(text: &str) -> Result<(Item<'_>, &str), LineError> {
     let end = text.find([',', '=']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     if name.is_empty() {
