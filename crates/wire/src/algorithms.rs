@@ -31,7 +31,27 @@ pub const CLIENT_KEX: &[&str] = &[
 ];
 
 /// Every key exchange that can be asked for by name.
-pub const KNOWN_KEX: &[&str] = CLIENT_KEX;
+pub const KNOWN_KEX: &[&str] = &[
+    "mlkem768x25519-sha256",
+    "mlkem768nistp256-sha256",
+    "sntrup761x25519-sha512",
+    "sntrup761x25519-sha512@openssh.com",
+    "curve25519-sha256",
+    "curve25519-sha256@libssh.org",
+    "ecdh-sha2-nistp256",
+    "ecdh-sha2-nistp384",
+    "ecdh-sha2-nistp521",
+    "diffie-hellman-group-exchange-sha256",
+    "diffie-hellman-group16-sha512",
+    "diffie-hellman-group18-sha512",
+    "diffie-hellman-group14-sha256",
+];
+
+/// Whether a key exchange withstands a quantum computer, as far as anyone knows.
+#[must_use]
+pub fn is_post_quantum(kex: &str) -> bool {
+    kex.starts_with("mlkem") || kex.starts_with("sntrup")
+}
 
 /// Ciphers where the CPU has AES instructions.
 pub const CIPHERS_WITH_AES: &[&str] = &[
@@ -150,10 +170,21 @@ mod tests {
     }
 
     #[test]
+    fn hybrids_are_post_quantum() {
+        let quantum: Vec<&str> = KNOWN_KEX
+            .iter()
+            .copied()
+            .filter(|name| is_post_quantum(name))
+            .collect();
+        assert_eq!(quantum, KNOWN_KEX[..4]);
+    }
+
+    #[test]
     fn no_list_has_a_name_twice() {
         for list in [
             SERVER_KEX,
             CLIENT_KEX,
+            KNOWN_KEX,
             CIPHERS_WITH_AES,
             CIPHERS_WITHOUT_AES,
             MACS,

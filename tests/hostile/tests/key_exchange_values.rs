@@ -111,6 +111,7 @@ fn public_values_of_a_wrong_length_are_refused_on_both_sides() {
         "curve25519-sha256",
         "ecdh-sha2-nistp256",
         "mlkem768x25519-sha256",
+        "mlkem768nistp256-sha256",
         "sntrup761x25519-sha512",
     ] {
         for len in [

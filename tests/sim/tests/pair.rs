@@ -100,6 +100,7 @@ fn login_byte_by_byte_and_in_one_piece() {
 fn every_kex_cipher_mac_and_compression_carries_data() {
     let kexes = [
         "mlkem768x25519-sha256",
+        "mlkem768nistp256-sha256",
         "sntrup761x25519-sha512",
         "sntrup761x25519-sha512@openssh.com",
         "curve25519-sha256",

@@ -1,8 +1,8 @@
 //! Key exchange methods: one table of them, and their two halves.
 //!
 //! RFC 4253 §8 and RFC 8268 (fixed groups), RFC 4419 (group exchange), RFC 5656
-//! (NIST curves), RFC 8731 (curve25519), and the hybrids sntrup761x25519 and
-//! mlkem768x25519. A half takes and gives the *content* of the wire value: the
+//! (NIST curves), RFC 8731 (curve25519), and the hybrids sntrup761x25519,
+//! mlkem768x25519 and mlkem768nistp256. A half takes and gives the *content* of the wire value: the
 //! string body of Q_C, Q_S, C_INIT and S_REPLY, or e and f as unsigned
 //! big-endian bytes (with or without leading zeros). The exchange hash, the key
 //! derivation and the messages are in `proto`.
@@ -22,6 +22,7 @@ use zeroize::Zeroizing;
 use crate::KexError;
 use crate::awslc::ec::{Curve, EcKey};
 use crate::hash::HashAlgorithm;
+use hybrid::Hybrid;
 
 pub use dh::{DhGroup, DhPolicy, Primality};
 
@@ -30,6 +31,8 @@ pub use dh::{DhGroup, DhPolicy, Primality};
 pub enum KexAlgorithm {
     /// mlkem768x25519-sha256
     MlKem768X25519Sha256,
+    /// mlkem768nistp256-sha256
+    MlKem768NistP256Sha256,
     /// sntrup761x25519-sha512
     Sntrup761X25519Sha512,
     /// sntrup761x25519-sha512@openssh.com
@@ -102,6 +105,12 @@ pub const KEXES: &[KexSpec] = {
         spec(
             A::MlKem768X25519Sha256,
             "mlkem768x25519-sha256",
+            Sha256,
+            F::Hybrid,
+        ),
+        spec(
+            A::MlKem768NistP256Sha256,
+            "mlkem768nistp256-sha256",
             Sha256,
             F::Hybrid,
         ),
@@ -214,9 +223,10 @@ impl KexAlgorithm {
 
     fn method(self) -> Method {
         match self {
-            Self::MlKem768X25519Sha256 => Method::Hybrid(hybrid::Kem::MlKem768),
+            Self::MlKem768X25519Sha256 => Method::Hybrid(Hybrid::MlKem768X25519),
+            Self::MlKem768NistP256Sha256 => Method::Hybrid(Hybrid::MlKem768P256),
             Self::Sntrup761X25519Sha512 | Self::Sntrup761X25519Sha512OpenSsh => {
-                Method::Hybrid(hybrid::Kem::Sntrup761)
+                Method::Hybrid(Hybrid::Sntrup761X25519)
             }
             Self::Curve25519Sha256 | Self::Curve25519Sha256LibSsh => Method::Curve25519,
             Self::EcdhNistP256 => Method::Ecdh(Curve::P256),
@@ -230,7 +240,7 @@ impl KexAlgorithm {
 
 /// What a method computes with.
 enum Method {
-    Hybrid(hybrid::Kem),
+    Hybrid(Hybrid),
     Curve25519,
     Ecdh(Curve),
     Dh,
@@ -286,8 +296,8 @@ impl Initiator {
     /// [`Self::with_group`]; [`KexError::Internal`] without memory.
     pub fn new(algorithm: KexAlgorithm) -> Result<(Self, Vec<u8>), KexError> {
         match algorithm.method() {
-            Method::Hybrid(kem) => {
-                let (half, public) = hybrid::Initiator::new(kem)?;
+            Method::Hybrid(which) => {
+                let (half, public) = hybrid::Initiator::new(which)?;
                 Ok((Self(Waiting::Hybrid(Box::new(half))), public))
             }
             Method::Curve25519 => {
@@ -344,8 +354,8 @@ impl fmt::Debug for Initiator {
 /// As [`Initiator::new`] and [`Initiator::finish`].
 pub fn respond(algorithm: KexAlgorithm, peer: &[u8]) -> Result<(Vec<u8>, SharedSecret), KexError> {
     match algorithm.method() {
-        Method::Hybrid(kem) => {
-            let (reply, secret) = hybrid::respond(kem, peer)?;
+        Method::Hybrid(which) => {
+            let (reply, secret) = hybrid::respond(which, peer)?;
             Ok((reply, string(secret)))
         }
         Method::Curve25519 => {

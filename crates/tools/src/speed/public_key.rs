@@ -105,6 +105,7 @@ const ALGORITHMS: &[Algorithm] = &[
     signature("ecdsa-nistp521", &["ecdsa-sha2-nistp521"], "ecdsap521", KeyKind::EcdsaP521, Scheme::EcdsaP521Sha512),
     signature("ed25519", &["ssh-ed25519", "eddsa"], "ed25519", KeyKind::Ed25519, Scheme::Ed25519),
     exchange("mlkem768x25519-sha256", &[], None, Kex::MlKem768X25519Sha256),
+    exchange("mlkem768nistp256-sha256", &[], None, Kex::MlKem768NistP256Sha256),
     exchange("sntrup761x25519-sha512", &[], None, Kex::Sntrup761X25519Sha512),
     exchange("curve25519-sha256", &["ecdhx25519"], Some("ecdhx25519"), Kex::Curve25519Sha256),
     exchange("ecdh-sha2-nistp256", &[], Some("ecdhp256"), Kex::EcdhNistP256),
@@ -219,7 +220,10 @@ mod tests {
         assert_eq!(names(&["dh"]).len(), 3);
         assert_eq!(names(&["ed25519"]), ["ed25519"]);
         assert_eq!(names(&["x25519"]), ["curve25519-sha256"]);
-        assert_eq!(names(&["mlkem"]), ["mlkem768x25519-sha256"]);
+        assert_eq!(
+            names(&["mlkem"]),
+            ["mlkem768x25519-sha256", "mlkem768nistp256-sha256"]
+        );
         assert_eq!(names(&["sntrup"]), ["sntrup761x25519-sha512"]);
         assert_eq!(names(&[]).len(), ALGORITHMS.len());
     }
