@@ -62,6 +62,8 @@ pub struct TransportConfig {
     pub kex: Vec<String>,
     /// Host key algorithms.
     pub host_key_algorithms: Vec<String>,
+    /// Algorithms with which an authority may sign a certificate that the peer shows.
+    pub ca_signature_algorithms: Vec<String>,
     /// Ciphers, both directions.
     pub ciphers: Vec<String>,
     /// MACs, both directions.
@@ -102,6 +104,17 @@ pub struct TransportConfig {
     pub cookie: Option<[u8; 16]>,
 }
 
+impl TransportConfig {
+    /// [`ca_signature_algorithms`](Self::ca_signature_algorithms), of those that this build knows.
+    #[must_use]
+    pub fn authorities(&self) -> Vec<SignatureAlgorithm> {
+        let names = self.ca_signature_algorithms.iter();
+        names
+            .filter_map(|name| SignatureAlgorithm::from_name(name))
+            .collect()
+    }
+}
+
 /// What a first KEXINIT may be cut down to, beside the first names of `kex` and
 /// `host_key_algorithms`, so that the first flight fits into the SYN of TCP Fast Open. Nothing else
 /// comes of it than of the whole lists: if they lead elsewhere, the exchange ends
@@ -127,6 +140,7 @@ impl Default for TransportConfig {
         Self {
             kex: strings(algorithms::SERVER_KEX),
             host_key_algorithms: strings(&["ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256"]),
+            ca_signature_algorithms: strings(algorithms::CA_SIGNATURES),
             ciphers: strings(algorithms::ciphers(crypto::arch::has_fast_aes())),
             macs: strings(algorithms::MACS),
             compression: strings(&[names::COMPRESSION_NONE, names::COMPRESSION_ZLIB_OPENSSH]),

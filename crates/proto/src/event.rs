@@ -272,6 +272,8 @@ pub enum Event {
     ChannelClosed(ChannelId),
     /// Client: the server's host keys (`hostkeys-00@openssh.com`), at most 64.
     HostKeysAnnounced(Vec<Vec<u8>>),
+    /// Client: the server announced more host keys than are taken; none of them is kept.
+    TooManyHostKeysAnnounced,
     /// Client: the server's proof for keys asked with `prove_host_keys`; signatures verified
     /// by the caller with `hostkeys_prove_data`. `None` when the server refused.
     HostKeysProof(Option<Vec<Vec<u8>>>),

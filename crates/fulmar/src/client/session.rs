@@ -321,7 +321,10 @@ fn judge(
 ) -> Result<(), HostKeyProblem> {
     let key = SignatureAlgorithm::from_name(algorithm)
         .ok_or(keys::KeyError::WrongAlgorithm)
-        .and_then(|algorithm| PresentedKey::from_blob_for(algorithm, blob))
+        .and_then(|algorithm| {
+            let authorities = config.transport.authorities();
+            PresentedKey::from_blob_permitted(algorithm, blob, &authorities)
+        })
         .map_err(|error| HostKeyProblem::Unusable(error.to_string()))?;
     config.host_key.judge(&PresentedHostKey {
         host,

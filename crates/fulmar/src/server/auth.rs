@@ -406,7 +406,8 @@ fn presented(
     if !is_permitted {
         return None;
     }
-    let key = PresentedKey::from_blob_for(algorithm, blob).ok()?;
+    let authorities = config.transport.authorities();
+    let key = PresentedKey::from_blob_permitted(algorithm, blob, &authorities).ok()?;
     Some((algorithm, key))
 }
 

@@ -13,6 +13,7 @@ use crate::{Error, Event, Role};
 
 /// Host keys in one announcement or question.
 const MAX_HOST_KEYS: usize = 64;
+const TOO_MANY_HOST_KEYS: Error = Error::PeerMisbehaved("too many host keys");
 /// Requests of ours whose answer has not come.
 const MAX_OPEN_REQUESTS: usize = 64;
 
@@ -158,8 +159,13 @@ impl Globals {
         match (name, transport.role) {
             (names::GLOBAL_HOSTKEYS, Role::Client) if !self.announced => {
                 self.announced = true;
-                let keys = host_keys(request.fields.0)?;
-                transport.events.push_back(Event::HostKeysAnnounced(keys));
+                // Nothing depends on an announcement, so a long one is no reason to end the session.
+                let event = match host_keys(request.fields.0) {
+                    Ok(keys) => Event::HostKeysAnnounced(keys),
+                    Err(TOO_MANY_HOST_KEYS) => Event::TooManyHostKeysAnnounced,
+                    Err(error) => return Err(error),
+                };
+                transport.events.push_back(event);
             }
             (names::GLOBAL_HOSTKEYS_PROVE, Role::Server) if request.want_reply => {
                 let keys = host_keys(request.fields.0)?;
@@ -221,7 +227,7 @@ fn host_keys(fields: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     while !reader.is_empty() {
         let key = reader.string_max(keys::MAX_BLOB_BYTES)?;
         if keys.len() >= MAX_HOST_KEYS {
-            return Err(Error::PeerMisbehaved("too many host keys"));
+            return Err(TOO_MANY_HOST_KEYS);
         }
         keys.push(key.to_vec());
     }

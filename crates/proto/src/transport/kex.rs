@@ -535,6 +535,7 @@ impl Transport {
             key,
             hash.as_ref(),
             signature,
+            &self.config.authorities(),
             self.config.min_rsa_bits,
         )?;
         let outcome = Outcome {
