@@ -169,6 +169,11 @@ fn handshake(f: &mut fmt::Formatter<'_>, peer: &Peer, error: &DriverError) -> fm
             "{peer} does not speak SSH-2; it began with: {}",
             one_line(line)
         ),
+        DriverError::Proto(proto::Error::HostKeyAuthority) => write!(
+            f,
+            "The host certificate of {peer} is signed with an algorithm that CASignatureAlgorithms \
+             does not permit.\nHost key verification failed."
+        ),
         DriverError::Proto(proto::Error::HostKeySignature) => write!(
             f,
             "{peer} could not prove that it holds its host key: its signature is wrong. \
@@ -203,6 +208,9 @@ fn lost(f: &mut fmt::Formatter<'_>, peer: &Peer, error: &DriverError) -> fmt::Re
         }
         DriverError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             write!(f, "Connection closed by {peer}")
+        }
+        DriverError::Io(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            write!(f, "Connection reset by {peer}")
         }
         DriverError::Io(error) => write!(f, "Connection with {peer} failed: {error}"),
     }

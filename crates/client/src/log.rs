@@ -7,12 +7,14 @@
 //! never come here.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use config::types::LogLevel;
 use sys::syslog::{Level as Priority, Syslog};
 
 /// How much is said; each level includes those before it.
@@ -48,22 +50,6 @@ impl Level {
         Self::Debug2,
         Self::Debug3,
     ];
-
-    /// The level with this `LogLevel` name; case does not matter.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name.to_ascii_uppercase().as_str() {
-            "QUIET" => Some(Self::Quiet),
-            "FATAL" => Some(Self::Fatal),
-            "ERROR" => Some(Self::Error),
-            "INFO" => Some(Self::Info),
-            "VERBOSE" => Some(Self::Verbose),
-            "DEBUG" | "DEBUG1" => Some(Self::Debug1),
-            "DEBUG2" => Some(Self::Debug2),
-            "DEBUG3" => Some(Self::Debug3),
-            _ => None,
-        }
-    }
 
     /// The name in `LogLevel`.
     #[must_use]
@@ -119,6 +105,21 @@ impl Level {
             Self::Debug2 => "debug2: ",
             Self::Debug3 => "debug3: ",
             _ => "",
+        }
+    }
+}
+
+impl From<LogLevel> for Level {
+    fn from(configured: LogLevel) -> Self {
+        match configured {
+            LogLevel::Quiet => Self::Quiet,
+            LogLevel::Fatal => Self::Fatal,
+            LogLevel::Error => Self::Error,
+            LogLevel::Info => Self::Info,
+            LogLevel::Verbose => Self::Verbose,
+            LogLevel::Debug1 => Self::Debug1,
+            LogLevel::Debug2 => Self::Debug2,
+            LogLevel::Debug3 => Self::Debug3,
         }
     }
 }
@@ -216,6 +217,7 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     let mut sink = SINK.lock().unwrap_or_else(PoisonError::into_inner);
     let raw = matches!(*sink, Sink::Stderr) && RAW_TERMINAL.load(Ordering::Relaxed);
     let line = format!("{}{message}", level.prefix());
+    let line = escape::system_words(&line);
     let end = if raw { "\r\n" } else { "\n" };
     // A log that cannot be written has nobody left to tell.
     let _ = match &mut *sink {
@@ -229,12 +231,26 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     };
 }
 
+/// Says a message at [`Level::Info`], unless it has been said before: several connections of one program have the
+/// same to say.
+pub fn info_once(message: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if !says(Level::Info) {
+        return;
+    }
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.insert(message.to_owned()) {
+        write(Level::Info, format_args!("{message}"));
+    }
+}
+
 /// Writes text for the user past the levels (prompts' notices, usage): to standard error.
 pub fn tell(text: &str) {
+    let text = escape::system_words(text);
     let text = if RAW_TERMINAL.load(Ordering::Relaxed) {
         text.replace('\n', "\r\n")
     } else {
-        text.to_owned()
+        text.into_owned()
     };
     let _ = sys::io::write_all(sys::io::stderr(), text.as_bytes());
 }
@@ -263,13 +279,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn level_names_lead_back_to_their_levels() {
+    fn levels_have_an_order_with_two_ends() {
         for level in Level::ALL {
-            assert_eq!(Level::from_name(level.name()), Some(level));
             assert_eq!(Level::from_number(level.number()), level);
         }
-        assert_eq!(Level::from_name("debug"), Some(Level::Debug1));
-        assert_eq!(Level::from_name("loud"), None);
         assert_eq!(Level::Debug3.louder(), Level::Debug3);
         assert_eq!(Level::Quiet.quieter(), Level::Quiet);
         assert_eq!(Level::Info.louder(), Level::Verbose);

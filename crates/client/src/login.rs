@@ -20,7 +20,7 @@ use crate::connect::{self, Link};
 use crate::error::{ClientError, Peer};
 use crate::host_key::{HostKeyChecker, Verdict};
 use crate::interaction::Interaction;
-use crate::log::{debug1, debug2};
+use crate::log::{self, debug1, debug2};
 use crate::login_cache::Learnt;
 use crate::text::one_line;
 
@@ -46,6 +46,7 @@ pub fn transport_config(
     TransportConfig {
         kex: options.kex_algorithms.clone(),
         host_key_algorithms,
+        ca_signature_algorithms: options.ca_signature_algorithms.clone(),
         ciphers: options.ciphers.clone(),
         macs: options.macs.clone(),
         compression: compression.iter().map(ToString::to_string).collect(),
@@ -72,6 +73,7 @@ pub struct Greeted {
     offered: Offered,
     guessed: bool,
     fast_open: bool,
+    warn_weak_crypto: bool,
 }
 
 /// What we offered in our own order, whatever was put in front because the server likes it.
@@ -248,6 +250,7 @@ pub fn greet(
         offered,
         guessed,
         fast_open: syn_bytes.is_some(),
+        warn_weak_crypto: options.warn_weak_crypto,
     })
 }
 
@@ -266,12 +269,17 @@ impl Greeted {
         met: &mut dyn FnMut(&str),
     ) -> Result<Secured, ClientError> {
         match self.exchange_keys(in_steps, checker, interaction, met) {
-            Ok(without_secrets) => Ok(Secured {
-                driver: self.driver,
-                peer: self.peer,
-                without_secrets,
-                offered: self.offered,
-            }),
+            Ok(without_secrets) => {
+                if self.warn_weak_crypto {
+                    warn_weak_crypto(self.driver.connection());
+                }
+                Ok(Secured {
+                    driver: self.driver,
+                    peer: self.peer,
+                    without_secrets,
+                    offered: self.offered,
+                })
+            }
             Err(error) if self.guess_may_be_why(&error) => Err(ClientError::Guess(Box::new(error))),
             Err(error) if self.driver.connection().peer_version().is_none() => {
                 Err(not_connected(error))
@@ -360,6 +368,18 @@ impl Greeted {
                 }
             }
         }
+    }
+}
+
+/// `WarnWeakCrypto`: whoever keeps what is said now may read it later. In OpenSSH's words.
+fn warn_weak_crypto(connection: &Connection) {
+    let kex = connection.negotiated().map(|negotiated| negotiated.kex);
+    if kex.is_some_and(|kex| !wire::algorithms::is_post_quantum(kex)) {
+        log::info_once(
+            "** WARNING: connection is not using a post-quantum key exchange algorithm.\n\
+             ** This session may be vulnerable to \"store now, decrypt later\" attacks.\n\
+             ** The server may need to be upgraded. See https://openssh.com/pq.html",
+        );
     }
 }
 

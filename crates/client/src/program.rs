@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 
 use config::client::{ClientConfig, ClientOptions, CommandLine, SessionType};
-use config::error::Severity;
+use config::error::{Severity, Warning};
 use config::tokens::{self, Purpose};
 use config::{Environment, SystemFiles};
 
@@ -24,7 +24,7 @@ use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
 use crate::jumps;
 use crate::local::{self, Here};
-use crate::log::{self, Level, debug1, error, fatal, info};
+use crate::log::{self, debug1, error, fatal, info};
 use crate::login_cache::LoginCache;
 use crate::prompt::Person;
 use crate::session::{
@@ -109,22 +109,20 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
     let config = configuration(flags, &here);
     let options = resolve(flags, &config, &here)?;
     if flags.action == Action::PrintConfig {
-        warn(&options);
+        warn(flags, &options);
         let text = options.dump();
         return match sys::io::write_all(sys::io::stdout(), text.as_bytes()) {
             Ok(()) => Ok(0),
             Err(_) => Ok(FAILURE),
         };
     }
-    if let Some(level) = Level::from_name(options.log_level.word()) {
-        log::set_level(level);
-    }
+    log::set_level(options.log_level.into());
     if flags.syslog {
         let facility =
             Facility::from_name(options.syslog_facility.word()).unwrap_or(Facility::User);
         log::set_syslog(Syslog::open("ssh", facility));
     }
-    warn(&options);
+    warn(flags, &options);
     // Whoever started this process as a proxy has followed the jumps already.
     if jumps::depth() == 0 {
         jumps::refuse_loops(&options, &config, &here)?;
@@ -213,14 +211,42 @@ fn is_accessible(path: &str, here: &Here) -> bool {
     }
 }
 
-/// Says once what is accepted and not carried out.
-fn warn(options: &ClientOptions) {
+/// Says what is accepted and not carried out: one line for all keywords of files that belong to a later version.
+/// Those of the command line are said with `-v` only, for programs that pass them (Ansible does) take what stands on
+/// standard error for part of the answer.
+fn warn(flags: &Flags, options: &ClientOptions) {
+    for text in &flags.unheeded {
+        log::info_once(text);
+    }
+    let mut later: Vec<&Warning> = Vec::new();
     for warning in &options.warnings {
         match warning.severity {
-            Severity::Notice => info!("{warning}"),
-            Severity::Debug => debug1!("{warning}"),
+            Severity::Notice => log::info_once(&warning.to_string()),
+            Severity::Later if warning.place.is_file() => later.push(warning),
+            Severity::Later | Severity::Debug => debug1!("{warning}"),
         }
     }
+    // Who started this process as a proxy reads the same files.
+    if jumps::depth() == 0
+        && let Some(text) = later_keywords(&later)
+    {
+        log::info_once(&text);
+    }
+}
+
+/// The one line for these warnings.
+fn later_keywords(later: &[&Warning]) -> Option<String> {
+    let (first, others) = later.split_first()?;
+    if others.is_empty() {
+        return Some(first.to_string());
+    }
+    let keyword = |warning: &&Warning| warning.text.split(' ').next().map(str::to_owned);
+    let keywords: Vec<String> = later.iter().filter_map(keyword).collect();
+    Some(format!(
+        "{}: {} are not carried out yet; ignored",
+        first.place,
+        keywords.join(", ")
+    ))
 }
 
 /// The least of `WindowMemory` that one of several connections gets: what a window begins with,

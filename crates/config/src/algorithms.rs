@@ -7,9 +7,9 @@ use wire::algorithms::{
 
 use crate::pattern;
 
-/// Names that OpenSSH knows and this suite leaves out on purpose: accepted in a `-` list and, with other
-/// names beside them, skipped, so that a file written for OpenSSH still loads.
-pub const LEFT_OUT: &[&str] = &[
+/// Names that OpenSSH knows and this suite leaves out on purpose. As unknown names they are accepted in a `-` list
+/// and, with other names beside them, passed over; what is said of them differs.
+const LEFT_OUT: &[&str] = &[
     "3des-cbc",
     "aes128-cbc",
     "aes192-cbc",
@@ -97,11 +97,12 @@ impl Class {
         matches!(self, Class::HostKey | Class::Signature | Class::CaSignature)
     }
 
-    /// Checks a specification without resolving it.
+    /// Checks a specification without resolving it. Names that are not known are passed over where others
+    /// remain, so that a list written for a newer version still loads; [`Class::passed_over`] names them.
     ///
     /// # Errors
-    /// The sentence for the user when a name or a pattern is of no known algorithm, a name is negated (which
-    /// only `-` can say), or the list is empty.
+    /// The sentence for the user when no name is of a known algorithm, one is empty or negated (which only `-` can
+    /// say), or the list is empty.
     pub fn check(self, spec: &str) -> Result<(), String> {
         let (modifier, list) = split_modifier(spec);
         if modifier == Modifier::Remove {
@@ -110,25 +111,25 @@ impl Class {
         if list.is_empty() {
             return Err(self.bad_list(spec));
         }
-        let mut usable = false;
-        for name in list.split(',') {
-            let wild = self.takes_patterns() && name.contains(['*', '?']);
-            // A name with `!` in front takes nothing away from a list that is not taken away itself.
-            let is_one = |known: &&str| {
-                !name.starts_with('!')
-                    && (*known == name || (wild && pattern::matches(known, name)))
-            };
-            if self.known().iter().any(&is_one) {
-                usable = true;
-            } else if !LEFT_OUT.iter().any(is_one) {
-                return Err(self.bad_list(spec));
-            }
+        // A name with `!` in front takes nothing away from a list that is not taken away itself.
+        let malformed = |name: &str| name.is_empty() || name.starts_with('!');
+        let usable = list.split(',').any(|name| self.finds(name));
+        if list.split(',').any(malformed) || !(usable || modifier != Modifier::Replace) {
+            return Err(self.bad_list(spec));
         }
-        if usable || modifier != Modifier::Replace {
-            Ok(())
-        } else {
-            Err(self.bad_list(spec))
-        }
+        Ok(())
+    }
+
+    /// Whether a name or pattern of a list is of an algorithm that may be asked for.
+    fn finds(self, wanted: &str) -> bool {
+        self.known()
+            .iter()
+            .any(|known| self.is_meant(known, wanted))
+    }
+
+    fn is_meant(self, known: &str, wanted: &str) -> bool {
+        let wild = self.takes_patterns() && wanted.contains(['*', '?']);
+        known == wanted || (wild && pattern::matches(known, wanted))
     }
 
     /// Carries a checked specification out: `+` appends to the default, `-` takes away, `^` puts in front,
@@ -150,28 +151,35 @@ impl Class {
         }
     }
 
-    /// The names of a specification that OpenSSH knows and this suite leaves out, comma-separated. Taking such
-    /// a name away (`-name`) is fulfilled by itself.
-    pub fn left_out(self, spec: &str) -> String {
+    /// What is to be said of the names of a specification that are passed over, because this suite leaves them out
+    /// or nobody here knows them. Taking such a name away (`-name`) is fulfilled by itself.
+    pub fn passed_over(self, spec: &str) -> Option<String> {
         let (modifier, list) = split_modifier(spec);
         let names = list
             .split(',')
-            .filter(|name| modifier != Modifier::Remove && LEFT_OUT.contains(name));
-        unique(names).join(",")
+            .filter(|name| modifier != Modifier::Remove && !self.finds(name));
+        let is_left_out = |name: &&str| LEFT_OUT.iter().any(|known| self.is_meant(known, name));
+        let (left_out, unknown): (Vec<&str>, Vec<&str>) = names.partition(is_left_out);
+        let parts = [
+            (unique(left_out), "left out of this suite"),
+            (unique(unknown), "not known to this version"),
+        ];
+        let said: Vec<String> = parts
+            .into_iter()
+            .filter(|(names, _)| !names.is_empty())
+            .map(|(names, why)| format!("{} {why}", escape::one_line(names.join(","))))
+            .collect();
+        (!said.is_empty()).then(|| format!("{}; ignored", said.join(", ")))
     }
 
     fn expand(self, list: &str) -> Vec<&'static str> {
         let mut out = Vec::new();
         for wanted in list.split(',') {
-            if self.takes_patterns() && wanted.contains(['*', '?']) {
-                out.extend(
-                    self.known()
-                        .iter()
-                        .filter(|name| pattern::matches(name, wanted)),
-                );
-            } else {
-                out.extend(self.known().iter().filter(|name| **name == wanted));
-            }
+            out.extend(
+                self.known()
+                    .iter()
+                    .filter(|name| self.is_meant(name, wanted)),
+            );
         }
         out
     }
@@ -246,8 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_refused_and_left_out_ones_skipped() {
+    fn a_list_fails_only_where_no_name_is_left() {
         assert!(Class::Cipher.check("aes128-xts").is_err());
+        assert!(Class::Cipher.check("aes128-xts,aes128-cbc").is_err());
+        assert!(Class::Cipher.check("aes128-xts,aes128-ctr").is_ok());
+        assert!(Class::Cipher.check("+aes128-xts").is_ok());
+        assert!(Class::Cipher.check("^aes128-xts").is_ok());
+        assert_eq!(
+            resolved(Class::Cipher, "aes128-xts,aes128-ctr"),
+            "aes128-ctr"
+        );
         assert!(Class::Cipher.check("").is_err());
         assert!(Class::Cipher.check("+").is_err());
         assert!(Class::Cipher.check("aes128-ctr,").is_err());
@@ -261,10 +277,25 @@ mod tests {
         assert!(Class::Cipher.check("aes*").is_err());
         assert!(Class::Kex.check("-diffie*").is_ok());
         assert!(Class::Kex.check("-").is_ok());
-        for negated in ["!ssh-ed25519", "*,!ssh-ed25519", "+!ssh-*", "no-such*"] {
+        assert!(Class::HostKey.check("no-such*").is_err());
+        assert!(Class::HostKey.check("no-such*,ssh-ed25519").is_ok());
+        for negated in ["!ssh-ed25519", "*,!ssh-ed25519", "+!ssh-*", "+!ssh-rsa"] {
             assert!(Class::HostKey.check(negated).is_err(), "{negated}");
             assert!(Class::CaSignature.check(negated).is_err(), "{negated}");
         }
+    }
+
+    #[test]
+    fn names_that_are_passed_over_are_told_with_the_reason() {
+        let told = |spec| Class::HostKey.passed_over(spec);
+        assert_eq!(told("ssh-ed25519,rsa-*"), None);
+        assert_eq!(told("-ssh-rsa,ssh-new"), None);
+        assert_eq!(
+            told("+ssh-rsa,ssh-ed25519,ssh-new,ssh-dss*,ssh-new").as_deref(),
+            Some(
+                "ssh-rsa,ssh-dss* left out of this suite, ssh-new not known to this version; ignored"
+            )
+        );
     }
 
     #[test]

@@ -14,6 +14,13 @@ pub struct Place {
     pub line: u32,
 }
 
+impl Place {
+    /// Whether it is in a file, not on the command line.
+    pub fn is_file(&self) -> bool {
+        self.line > 0
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} line {}", self.file, self.line)
@@ -25,6 +32,9 @@ impl fmt::Display for Place {
 pub enum Severity {
     /// Say it at the default log level.
     Notice,
+    /// The keyword, which is the first word of the text, belongs to a later version: all of them are worth one line
+    /// at the default log level.
+    Later,
     /// Say it only with `-v` (deprecated and unsupported keywords, as OpenSSH does).
     Debug,
 }
@@ -73,14 +83,15 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::BadLines { messages, file } => {
-                for message in messages {
-                    writeln!(f, "{message}")?;
+                write!(f, "{}", messages.join("\n"))?;
+                match messages.len() {
+                    // Nothing that the message has not said.
+                    1 => Ok(()),
+                    count => write!(
+                        f,
+                        "\n{file}: terminating, {count} bad configuration options"
+                    ),
                 }
-                write!(
-                    f,
-                    "{file}: terminating, {} bad configuration options",
-                    messages.len()
-                )
             }
             ConfigError::Unreadable { file, reason } => {
                 write!(f, "Can't open configuration file {file}: {reason}")

@@ -439,6 +439,9 @@ impl Kind {
                 if matches!(self, Kind::Paths) && words.len() > 1 && names_none {
                     return Err("\"none\" argument must appear alone.".to_owned());
                 }
+                if matches!(self, Kind::Paths) && names_none {
+                    return Ok(Value::Words(vec!["none".to_owned()]));
+                }
                 Ok(Value::Words(words.to_vec()))
             }
             Kind::Rest => Ok(Value::Word(rest.to_owned())),

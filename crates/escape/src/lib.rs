@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 
 /// What a place can show, beyond the contract of this crate.
@@ -90,6 +91,35 @@ pub fn escape_at_most(text: impl AsRef<[u8]>, style: Style, max_chars: usize) ->
         out.push_str("...");
     }
     out
+}
+
+/// `text` with errors of the system in the system's words alone: without the ` (os error 2)` that Rust writes
+/// behind them.
+#[must_use]
+pub fn system_words(text: &str) -> Cow<'_, str> {
+    const MARK: &str = " (os error ";
+    let mut rest = text;
+    let mut out = String::new();
+    while let Some((before, after)) = rest.split_once(MARK) {
+        let behind = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        let has_number = behind.len() < after.len();
+        match behind.strip_prefix(')').filter(|_| has_number) {
+            Some(behind) => {
+                out.push_str(before);
+                rest = behind;
+            }
+            None => {
+                out.push_str(before);
+                out.push_str(MARK);
+                rest = after;
+            }
+        }
+    }
+    if out.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
 }
 
 /// The text is longer than its limit.
@@ -195,6 +225,24 @@ mod tests {
                     assert_eq!(escape(&once, style), once);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn numbers_of_system_errors_are_left_out() {
+        for (text, expected) in [
+            (
+                "open /x: No such file (os error 2)",
+                "open /x: No such file",
+            ),
+            ("a (os error 2): b (os error 104)\n", "a: b\n"),
+            (
+                "a (os error x) (os error ) (os error 1",
+                "a (os error x) (os error ) (os error 1",
+            ),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(system_words(text), expected);
         }
     }
 

@@ -94,6 +94,10 @@ const CASES: &[Case] = &[
     ("", &["-t", "-T"], Print(&["requesttty false"])),
     ("", &["-oCompression=no", "-C"], Print(&["compression yes"])),
     ("", &["-l", "a", "-l", "b"], Print(&["user a"])),
+    ("", &["a@h", "-l", "b"], Print(&["user a"])),
+    ("", &["-l", "b", "a@h"], Print(&["user b"])),
+    ("User c\n", &["a@h"], Print(&["user a"])),
+    ("", &["ssh://h:23", "-p", "24"], Print(&["port 23"])),
     // What does not stand on the command line.
     (
         "",
@@ -293,11 +297,16 @@ const CASES: &[Case] = &[
     ("HostKeyAlgorithms *,!ssh-ed25519\n", &[], Refuse),
     ("CASignatureAlgorithms !x\n", &[], Refuse),
     ("HostKeyAlgorithms nothing*\n", &[], Refuse),
-    ("Ciphers aes128-ctr,arcfour\n", &[], Refuse),
+    (
+        "Ciphers aes128-ctr,arcfour\n",
+        &["-v"],
+        Differ("names that are not known are passed over where others remain"),
+    ),
+    ("Ciphers arcfour\n", &[], Refuse),
     (
         "Ciphers ^aes256-cbc\n",
-        &[],
-        Differ("CBC is not supported; the name is warned about"),
+        &["-v"],
+        Differ("CBC is not supported; -v names what is passed over"),
     ),
     (
         "Ciphers -*\n",

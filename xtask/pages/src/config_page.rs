@@ -32,6 +32,7 @@ struct Page {
     head: &'static str,
     keywords: &'static str,
     table: Table,
+    examples: &'static str,
     /// Blocks of a configuration are told apart.
     has_scopes: bool,
     see_also: &'static str,
@@ -42,6 +43,7 @@ pub(super) fn ssh_config() -> Result<String, String> {
         title: "FULMAR_SSH_CONFIG",
         head: include_str!("ssh_config.head"),
         keywords: include_str!("ssh_config.keywords"),
+        examples: include_str!("ssh_config.examples"),
         table: CLIENT_TABLE,
         has_scopes: false,
         see_also: ".BR fulmar\\-ssh (1),\n.BR fulmar_sshd_config (5)\n",
@@ -53,6 +55,7 @@ pub(super) fn sshd_config() -> Result<String, String> {
         title: "FULMAR_SSHD_CONFIG",
         head: include_str!("sshd_config.head"),
         keywords: include_str!("sshd_config.keywords"),
+        examples: include_str!("sshd_config.examples"),
         table: SERVER_TABLE,
         has_scopes: true,
         see_also: ".BR fulmar\\-sshd (8),\n.BR fulmar_ssh_config (5)\n",
@@ -84,6 +87,8 @@ fn page(page: &Page) -> Result<String, String> {
         }
     }
     left_out(&mut out, page.table);
+    out.push_str(".SH EXAMPLES\n");
+    out.push_str(page.examples);
     out.push_str(".SH SEE ALSO\n");
     out.push_str(page.see_also);
     Ok(out)

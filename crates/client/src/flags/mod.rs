@@ -57,7 +57,7 @@ pub struct Flags {
     pub destination: Option<Destination>,
     /// The remote command: the remaining arguments, joined by spaces.
     pub command: Option<Vec<u8>>,
-    /// Settings in the order typed, those of the destination last.
+    /// Settings in the order typed, those of the destination among them.
     pub settings: Vec<Setting>,
     /// `-F`: the only configuration file.
     pub config_file: Option<String>,
@@ -73,6 +73,8 @@ pub struct Flags {
     pub subsystem: bool,
     /// `-n`.
     pub null_stdin: bool,
+    /// What is to be said of flags that ask for something that a later version will do.
+    pub unheeded: Vec<&'static str>,
 }
 
 /// Why a command line is not understood.
@@ -117,8 +119,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Flags, FlagError> {
         let Some(word) = parser.rest.next() else {
             break;
         };
-        let destination = Destination::parse(text(&word)?)?;
-        parser.flags.destination = Some(destination);
+        parser.destination(Destination::parse(text(&word)?)?);
         if parser.terminated {
             break;
         }
@@ -133,16 +134,8 @@ fn finish(flags: &mut Flags, command: &[OsString]) -> Result<(), FlagError> {
     if matches!(flags.action, Action::Version | Action::Query(_)) {
         return Ok(());
     }
-    let Some(destination) = &flags.destination else {
+    if flags.destination.is_none() {
         return Err(FlagError::Usage);
-    };
-    if let Some(user) = &destination.user {
-        flags.settings.push(Setting::Keyword("User", user.clone()));
-    }
-    if let Some(port) = destination.port {
-        flags
-            .settings
-            .push(Setting::Keyword("Port", port.to_string()));
     }
     if flags.subsystem && command.is_empty() {
         return Err(FlagError::Refused(
@@ -181,6 +174,7 @@ impl Parser {
                 stdio_forward: None,
                 subsystem: false,
                 null_stdin: false,
+                unheeded: Vec::new(),
             },
         }
     }
@@ -236,6 +230,17 @@ impl Parser {
         Ok(())
     }
 
+    /// User and port of a destination count only if nothing before it set them, as those of flags.
+    fn destination(&mut self, destination: Destination) {
+        if let Some(user) = &destination.user {
+            self.keyword("User", user);
+        }
+        if let Some(port) = destination.port {
+            self.keyword("Port", &port.to_string());
+        }
+        self.flags.destination = Some(destination);
+    }
+
     /// A flag that counts only if nothing before it set the keyword: `-l`, `-p`.
     fn keyword(&mut self, keyword: &'static str, value: &str) {
         self.flags
@@ -249,6 +254,12 @@ impl Parser {
         self.flags
             .settings
             .insert(0, Setting::Keyword(keyword, value.to_owned()));
+    }
+
+    fn unheeded(&mut self, text: &'static str) {
+        if !self.flags.unheeded.contains(&text) {
+            self.flags.unheeded.push(text);
+        }
     }
 
     fn plain(&mut self, flag: u8) -> Result<(), FlagError> {
@@ -266,10 +277,7 @@ impl Parser {
                 self.force("ForwardX11Trusted", "no");
             }
             b'k' => self.keyword("GSSAPIDelegateCredentials", "no"),
-            b'K' => {
-                self.keyword("GSSAPIAuthentication", "yes");
-                self.keyword("GSSAPIDelegateCredentials", "yes");
-            }
+            b'K' => self.unheeded("-K: GSSAPI is not carried out yet; ignored"),
             b'C' => self.force("Compression", "yes"),
             b'f' => {
                 self.force("ForkAfterAuthentication", "yes");
@@ -303,7 +311,10 @@ impl Parser {
             b'X' => return Err(later("-X", "X11 forwarding")),
             b'Y' => return Err(later("-Y", "X11 forwarding")),
             b'y' => self.flags.syslog = true,
-            b'g' => self.force("GatewayPorts", "yes"),
+            b'g' => {
+                self.unheeded("-g: forwardings are not carried out yet; ignored");
+                self.force("GatewayPorts", "yes");
+            }
             // `-2`: the only version of the protocol.
             _ => {}
         }

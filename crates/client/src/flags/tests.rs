@@ -87,6 +87,10 @@ fn the_last_of_two_flags_counts_and_outweighs_options() {
         ("-g h", "GatewayPorts", "yes"),
         // These two count only where nothing else has set them.
         ("-l a -l b h", "User", "a"),
+        ("-l a b@h", "User", "a"),
+        ("a@h -l b", "User", "a"),
+        ("ssh://h:23 -p 24", "Port", "23"),
+        ("-p 24 ssh://h:23", "Port", "24"),
         ("-p 1 -p 2 h", "Port", "1"),
     ] {
         let flags = flags(line).unwrap();

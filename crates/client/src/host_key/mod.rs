@@ -208,7 +208,10 @@ impl HostKeyChecker {
         blob.clone_into(&mut self.presented);
         let presented = SignatureAlgorithm::from_name(algorithm)
             .ok_or(keys::KeyError::WrongAlgorithm)
-            .and_then(|algorithm| PresentedKey::from_blob_for(algorithm, blob));
+            .and_then(|algorithm| {
+                let authorities = &self.rules.authority_algorithms;
+                PresentedKey::from_blob_permitted(algorithm, blob, authorities)
+            });
         let presented = match presented {
             Ok(presented) => presented,
             Err(reason) => {
@@ -363,17 +366,22 @@ impl HostKeyChecker {
         interaction: &mut dyn Interaction,
     ) -> Verdict {
         let label = key.key().key_type().label();
-        let strict = match self.strict {
-            StrictHostKeyChecking::Ask if self.batch_mode || !interaction.can_ask() => {
-                StrictHostKeyChecking::Yes
-            }
-            other => other,
-        };
-        match strict {
+        let name = one_line(&self.name);
+        match self.strict {
             StrictHostKeyChecking::Yes => {
                 error!(
-                    "No {label} host key is known for {} and strict checking is asked for.",
-                    one_line(&self.name)
+                    "No {label} host key is known for {name} and you have requested strict checking."
+                );
+                return Verdict::Refuse;
+            }
+            StrictHostKeyChecking::Ask if self.batch_mode || !interaction.can_ask() => {
+                let why = match self.batch_mode {
+                    true => "BatchMode forbids to ask",
+                    false => "there is no terminal to ask on",
+                };
+                error!(
+                    "No {label} host key is known for {name}, and {why}: connect once by hand, or \
+                     set StrictHostKeyChecking=accept-new."
                 );
                 return Verdict::Refuse;
             }

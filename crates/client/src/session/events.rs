@@ -153,6 +153,13 @@ impl Session<'_> {
                 debug1!("rekeyed: {}", negotiated.kex);
             }
             Event::HostKeysAnnounced(keys) => self.host_keys_announced(&keys),
+            Event::TooManyHostKeysAnnounced => {
+                if self.update_host_keys != YesNoAsk::No {
+                    info!(
+                        "Warning: the server announced too many host keys; all are ignored (UpdateHostKeys)"
+                    );
+                }
+            }
             Event::HostKeysProof(proofs) => self.host_keys_proven(proofs),
             Event::DebugMessage {
                 always_display,

@@ -1,9 +1,10 @@
 //! What a session is to do, made from options, flags and the local environment.
 
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use config::client::{ClientOptions, EscapeChar, RequestTty, SessionType};
 use config::pattern;
+use config::types::Variable;
 
 use crate::log::debug3;
 
@@ -113,9 +114,7 @@ impl Plan {
             (None, SessionType::Default, None) => What::Shell,
         };
         let pty = wants_pty(options, &what).then(|| PtyPlan {
-            term: std::env::var_os("TERM")
-                .map(|term| term.as_bytes().to_vec())
-                .unwrap_or_default(),
+            term: term(options),
             modes: crate::terminal::encoded_modes(),
         });
         let escape = match (options.escape_char, &pty) {
@@ -161,6 +160,16 @@ fn wants_pty(options: &ClientOptions, what: &What) -> bool {
             }
             terminal && *what == What::Shell
         }
+    }
+}
+
+/// The type of the terminal: what `SetEnv` says it is, else our own `TERM`.
+fn term(options: &ClientOptions) -> Vec<u8> {
+    let is_type = |set: &&Variable| set.name == "TERM" && !set.value.is_empty();
+    let set = options.set_env.iter().find(is_type);
+    match set {
+        Some(set) => set.value.clone().into_bytes(),
+        None => std::env::var_os("TERM").unwrap_or_default().into_vec(),
     }
 }
 

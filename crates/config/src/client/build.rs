@@ -5,6 +5,7 @@ use crate::client::options::{
     ClientOptions, EscapeChar, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
     PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
 };
+use crate::client::pass::BAD_USER;
 use crate::client::resolve::Knowledge;
 use crate::client::table::{CLIENT_TABLE, Row};
 use crate::client::{ClientConfig, CommandLine};
@@ -73,15 +74,24 @@ fn refused(keyword: &str, error: &ExpandError) -> ConfigError {
     ConfigError::Refused(format!("{keyword}: {error}"))
 }
 
+/// What the command line says beside its settings.
+#[derive(Clone, Copy)]
+pub(crate) struct Invocation<'a> {
+    pub(crate) command_line: &'a CommandLine,
+    /// `User` is that of a flag or the destination, where tokens and variables have no meaning.
+    pub(crate) user_is_literal: bool,
+}
+
 /// Makes the typed options of values that hold only what was set.
 pub(crate) fn build(
     config: &ClientConfig,
     mut values: Values,
     mut warnings: Vec<Warning>,
     knowledge: &Knowledge,
-    command_line: &CommandLine,
+    invocation: Invocation<'_>,
     environment: &dyn Environment,
 ) -> Result<ClientOptions, ConfigError> {
+    let command_line = invocation.command_line;
     let explicit_identities = values.at(Row::IdentityFile.index()).is_some();
     let host_key_algorithms_set = values.at(Row::HostKeyAlgorithms.index()).is_some();
     let default_user_files = values.at(Row::UserKnownHostsFile.index()).is_none();
@@ -94,6 +104,9 @@ pub(crate) fn build(
     }
     forwardings(&mut values, &mut warnings)?;
     let hostname = values.word(Row::HostName.index()).to_owned();
+    if !invocation.user_is_literal {
+        expand_user(&mut values, knowledge, &hostname, environment)?;
+    }
     let mut tokens = knowledge.tokens(&values, &hostname);
     let expander = Expander {
         tokens: &tokens,
@@ -113,6 +126,30 @@ pub(crate) fn build(
     ))
 }
 
+/// `User` of a file or of `-o`, with its tokens and variables. What they made is checked as a name of the command
+/// line is, for it may come from there; a name without them stays what the file says.
+fn expand_user(
+    values: &mut Values,
+    knowledge: &Knowledge,
+    hostname: &str,
+    environment: &dyn Environment,
+) -> Result<(), ConfigError> {
+    let template = values.word(Row::User.index());
+    let user = knowledge
+        .tokens(values, hostname)
+        .only("Ldhijklnpu")
+        .expand_with_variables(template, Purpose::Plain, environment)
+        .map_err(|error| refused("User", &error))?;
+    if user == template {
+        return Ok(());
+    }
+    if user.is_empty() || !tokens::is_valid_user(&user) {
+        return Err(ConfigError::Refused(BAD_USER.to_owned()));
+    }
+    values.put(Row::User.index(), Value::Word(user));
+    Ok(())
+}
+
 /// Values that hold paths, commands and names, with tokens, tildes and variables replaced.
 struct Expanded {
     certificate_files: Vec<String>,
@@ -124,6 +161,7 @@ struct Expanded {
     proxy: Proxy,
     remote_command: Option<String>,
     revoked_host_keys: Vec<String>,
+    set_env: Vec<String>,
     user_known_hosts_files: Vec<String>,
     version_addendum: Option<String>,
 }
@@ -167,6 +205,7 @@ fn expand(
         identity_files: identity_files?,
         proxy: proxy(values, expander.tokens)?,
         remote_command: remote_command(values, command_line, expander.tokens)?,
+        set_env: set_env(values, expander)?,
         revoked_host_keys: expander.paths("RevokedHostKeys", &list(Row::RevokedHostKeys))?,
         user_known_hosts_files: expander
             .paths("UserKnownHostsFile", &list(Row::UserKnownHostsFile))?,
@@ -242,7 +281,7 @@ fn typed(
         server_alive_count_max: count(Row::ServerAliveCountMax),
         server_alive_interval_s: count(Row::ServerAliveInterval),
         session_type: SessionType::from_word(word(Row::SessionType)),
-        set_env: variables(v.words(Row::SetEnv.index())),
+        set_env: variables(&expanded.set_env),
         stdin_null: flag(Row::StdinNull),
         strict_host_key_checking: StrictHostKeyChecking::from_word(word(
             Row::StrictHostKeyChecking,
@@ -256,6 +295,7 @@ fn typed(
         hw_compression_libraries: libraries(v.words(Row::HwCompressionLibrary.index())),
         hw_compression_verify: flag(Row::HwCompressionVerify),
         version_addendum: expanded.version_addendum,
+        warn_weak_crypto: word(Row::WarnWeakCrypto) == "yes",
         visual_host_key: flag(Row::VisualHostKey),
         crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
         compression_level: u8::try_from(v.number(Row::CompressionLevel.index())).unwrap_or(6),
@@ -424,8 +464,35 @@ fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
     }
 }
 
+/// The words of `SetEnv`, their values with tokens and variables replaced.
+fn set_env(values: &Values, expander: &Expander<'_>) -> Result<Vec<String>, ConfigError> {
+    let words = values.words(Row::SetEnv.index());
+    let pairs = words.iter().filter_map(|word| word.split_once('='));
+    pairs
+        .map(|(name, value)| {
+            expander
+                .tokens
+                .expand_with_variables(value, Purpose::Plain, expander.environment)
+                .map(|value| format!("{name}={value}"))
+                .map_err(|error| refused("SetEnv", &error))
+        })
+        .collect()
+}
+
 /// The dump shows some values expanded, as OpenSSH has expanded them by then.
 fn show_expanded(values: &mut Values, expanded: &Expanded) {
+    if !expanded.set_env.is_empty() {
+        values.put(Row::SetEnv.index(), Value::Words(expanded.set_env.clone()));
+    }
+    if !expanded.revoked_host_keys.is_empty() {
+        values.put(
+            Row::RevokedHostKeys.index(),
+            Value::Words(expanded.revoked_host_keys.clone()),
+        );
+    }
+    if let Some(text) = &expanded.version_addendum {
+        values.put(Row::VersionAddendum.index(), Value::Word(text.clone()));
+    }
     if let Some(path) = &expanded.control_path {
         values.put(Row::ControlPath.index(), Value::Word(path.clone()));
     }
@@ -456,6 +523,20 @@ fn show_expanded(values: &mut Values, expanded: &Expanded) {
             Value::Words(user_files.clone()),
         );
     }
+}
+
+/// What is to be said of methods of `PreferredAuthentications` that this client does not have; as in OpenSSH they
+/// are no error.
+pub(crate) fn passed_over_methods(list: &str) -> Option<String> {
+    let other = |name: &&str| !name.is_empty() && !METHODS.contains(name);
+    let others: Vec<&str> = list.split(',').filter(other).collect();
+    let said = || {
+        format!(
+            "{} not known to this version; ignored",
+            escape::one_line(others.join(","))
+        )
+    };
+    (!others.is_empty()).then(said)
 }
 
 fn methods(list: &str) -> Vec<String> {

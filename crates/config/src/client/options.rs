@@ -292,6 +292,8 @@ pub struct ClientOptions {
     pub hw_compression_verify: bool,
     /// `VersionAddendum`, expanded.
     pub version_addendum: Option<String>,
+    /// `WarnWeakCrypto`: say that a key exchange is not post-quantum.
+    pub warn_weak_crypto: bool,
     /// `VisualHostKey`.
     pub visual_host_key: bool,
     /// `CryptoThreads`: how many threads may seal and open packets in all; none is `auto`.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::client::build;
 use crate::client::matching::{self, Facts};
 use crate::client::resolve::Knowledge;
 use crate::client::table::{CLIENT_TABLE, Row};
@@ -31,6 +32,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) final_pass: bool,
     pub(crate) wants_final: bool,
     pub(crate) values: Values,
+    /// `User` is that of a flag or the destination, where tokens and variables have no meaning.
+    pub(crate) user_is_literal: bool,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) messages: Vec<String>,
     pub(crate) budget: Budget,
@@ -66,7 +69,9 @@ impl Pass<'_> {
                 Setting::Words(keyword, words) => {
                     let rest = words.join(" ");
                     let mut active = true;
+                    let had_user = self.has(Row::User);
                     self.words(keyword, words, &rest, &place, context, &mut active);
+                    self.user_is_literal |= !had_user && self.has(Row::User);
                 }
             }
         }
@@ -245,26 +250,21 @@ impl Pass<'_> {
         if taken || self.proxy_is_set(index) {
             return Ok(());
         }
-        if let Kind::Algorithms(class) = row.kind
-            && let Value::Word(spec) = &value
-        {
-            let left_out = class.left_out(spec);
-            if !left_out.is_empty() {
-                self.warn(
-                    row,
-                    place,
-                    format!(
-                        "{}: {left_out} is left out of this suite; ignored",
-                        row.name
-                    ),
-                    Severity::Notice,
-                );
+        let passed_over = match (row.kind, &value) {
+            (Kind::Algorithms(class), Value::Word(spec)) => class.passed_over(spec),
+            (_, Value::Word(list)) if index == Row::PreferredAuthentications.index() => {
+                build::passed_over_methods(list)
             }
+            _ => None,
+        };
+        if let Some(text) = passed_over {
+            let text = format!("{}: {text}", row.name);
+            self.warn(row, place, text, Severity::Debug);
         }
         match reader::judge(row.support, &value) {
             Judgement::Keep => {}
             Judgement::Warn(text) => {
-                self.warn(row, place, format!("{} {text}", row.name), Severity::Notice);
+                self.warn(row, place, format!("{} {text}", row.name), Severity::Later);
             }
             Judgement::Refuse => {
                 let harmless = match row.support {
@@ -311,12 +311,15 @@ impl Pass<'_> {
         Ok(())
     }
 
+    fn has(&self, row: Row) -> bool {
+        self.values.at(row.index()).is_some()
+    }
+
     /// `ProxyCommand` and `ProxyJump` are one choice: whichever comes first. `ProxyJump none` only keeps later
     /// jumps out and leaves a later `ProxyCommand` in force.
     fn proxy_is_set(&self, index: usize) -> bool {
-        let has = |row: Row| self.values.at(row.index()).is_some();
         if index == Row::ProxyJump.index() {
-            has(Row::ProxyCommand)
+            self.has(Row::ProxyCommand)
         } else if index == Row::ProxyCommand.index() {
             matches!(self.values.words(Row::ProxyJump.index()), [hops] if hops != "none")
         } else {
@@ -422,6 +425,9 @@ impl Pass<'_> {
     }
 }
 
+/// OpenSSH's words for a user whose name a shell could act on.
+pub(crate) const BAD_USER: &str = "remote username contains invalid characters";
+
 /// Names must not hold control characters wherever they come from; those of the command line must also be safe
 /// in a shell.
 fn check_names(index: usize, value: &Value, from_command_line: bool) -> Result<(), String> {
@@ -434,7 +440,7 @@ fn check_names(index: usize, value: &Value, from_command_line: bool) -> Result<(
         return Err("name contains control characters".to_owned());
     }
     if is_user && from_command_line && !tokens::is_valid_user(word) {
-        return Err("remote username contains invalid characters".to_owned());
+        return Err(BAD_USER.to_owned());
     }
     Ok(())
 }

@@ -46,6 +46,7 @@ impl ClientConfig {
         };
         let first = self.pass(&knowledge, command_line, environment, None)?;
         let mut values = first.values;
+        let user_is_literal = first.user_is_literal;
         let mut warnings = first.warnings;
         let mut settled = knowledge.hostname(&values).map_err(ConfigError::Refused)?;
         if !canonical::is_address(&settled) {
@@ -74,7 +75,10 @@ impl ClientConfig {
             values,
             warnings,
             &knowledge,
-            command_line,
+            build::Invocation {
+                command_line,
+                user_is_literal,
+            },
             environment,
         )
     }
@@ -92,6 +96,7 @@ impl ClientConfig {
             command_line,
             knowledge,
             final_pass: values.is_some(),
+            user_is_literal: false,
             wants_final: false,
             values: values.unwrap_or_else(|| Values::empty(CLIENT_TABLE.len())),
             warnings: Vec::new(),
@@ -121,6 +126,7 @@ impl ClientConfig {
             values: pass.values,
             warnings: pass.warnings,
             wants_final: pass.wants_final,
+            user_is_literal: pass.user_is_literal,
         })
     }
 }
@@ -129,6 +135,7 @@ struct Outcome {
     values: Values,
     warnings: Vec<crate::error::Warning>,
     wants_final: bool,
+    user_is_literal: bool,
 }
 
 impl Knowledge {

@@ -95,6 +95,14 @@ const HW_COMPRESSION: Kind = Kind::Choice(&[
     ("true", "yes"),
     ("require", "require"),
 ]);
+// "no-pq-kex" turns one warning off, and there is no other.
+const WARN_WEAK: Kind = Kind::Choice(&[
+    ("yes", "yes"),
+    ("true", "yes"),
+    ("no", "no"),
+    ("false", "no"),
+    ("no-pq-kex", "no"),
+]);
 const HASH: Kind = Kind::Choice(&[("md5", "MD5"), ("sha256", "SHA256")]);
 const NO: Support = Support::Enabling(&["no"]);
 const FALSE: Support = Support::Enabling(&["false"]);
@@ -143,7 +151,7 @@ keyword_table! {
         VisualHostKey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         UpdateHostKeys [] YES_NO_ASK, "", Carried, Everywhere, First, Line;
         EnableEscapeCommandline [] Kind::Flag, "no", NO, Everywhere, First, Line;
-        WarnWeakCrypto [] Kind::Parsed(forms::client::warn_weak_crypto), "yes", Fulfilled, Everywhere, First, Line;
+        WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Everywhere, First, Line;
         CanonicalizeMaxDots [] COUNT, "1", Carried, Everywhere, First, Line;
         ConnectionAttempts [] COUNT, "1", Carried, Everywhere, First, Line;
         ForwardX11Timeout [] Kind::Seconds { none: true }, "1200", Fulfilled, Everywhere, First, Line;

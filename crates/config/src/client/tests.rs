@@ -621,12 +621,116 @@ fn send_env_takes_away() {
 }
 
 #[test]
-fn algorithms_left_out_are_named() {
-    let options = resolve("HostKeyAlgorithms +ssh-rsa\nCiphers -*cbc\n", "h");
-    assert_eq!(options.warnings.len(), 1);
-    assert!(options.warnings[0].text.contains("ssh-rsa"));
+fn algorithms_that_are_passed_over_are_named_with_v() {
+    let text = "HostKeyAlgorithms +ssh-rsa\nCiphers -*cbc\nKexAlgorithms new,curve25519-sha256\n";
+    let options = resolve(text, "h");
+    assert_eq!(options.kex_algorithms, ["curve25519-sha256"]);
+    let said: Vec<&str> = options
+        .warnings
+        .iter()
+        .map(|each| each.text.as_str())
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "HostKeyAlgorithms: ssh-rsa left out of this suite; ignored",
+            "KexAlgorithms: new not known to this version; ignored"
+        ]
+    );
+    let mut severities = options.warnings.iter().map(|each| each.severity);
+    assert!(severities.all(|severity| severity == Severity::Debug));
+    assert!(refusal("KexAlgorithms new\n").contains("Bad SSH2 KexAlgorithms 'new'"));
     assert!(options.host_key_algorithms_set);
     assert!(refusal("HostKeyAlgorithms ssh-rsa\n").contains("Bad key types"));
+}
+
+#[test]
+fn methods_that_are_not_carried_out_are_passed_over_and_named_with_v() {
+    let options = resolve("PreferredAuthentications hostbased,publickey,new\n", "h");
+    assert_eq!(options.preferred_authentications, ["publickey"]);
+    assert_eq!(options.warnings.len(), 1);
+    assert_eq!(options.warnings[0].severity, Severity::Debug);
+    assert!(options.warnings[0].text.contains("hostbased,new"));
+    let none = resolve("PreferredAuthentications new\n", "h");
+    assert!(none.preferred_authentications.is_empty());
+}
+
+#[test]
+fn tokens_and_variables_of_user_are_replaced() {
+    let env = FakeEnvironment::new()
+        .variable("NAME", "ann%h")
+        .variable("BAD", "a;b");
+    let user = |text: &str, line: &CommandLine| {
+        try_resolve(text, "host", line, &env).map(|options| (options.user.clone(), options.dump()))
+    };
+    let from_file = |text: &str| user(text, &CommandLine::new());
+    let (name, dump) = from_file("User %u-%n%%\n").unwrap();
+    assert_eq!(name, "local-host%");
+    assert!(dump.contains("\nuser local-host%\n"), "{dump}");
+    assert_eq!(from_file("User ${NAME}\n").unwrap().0, "ann%h");
+    // A name without them stays what the file says; what they make is checked.
+    assert_eq!(from_file("User a$b;c\n").unwrap().0, "a$b;c");
+    for bad in ["${BAD}", "a;b%%", "a\\b%%", "%r", "%C", "a%", "${UNSET}"] {
+        assert!(from_file(&format!("User {bad}\n")).is_err(), "{bad}");
+    }
+    let mut option = CommandLine::new();
+    option.option("User=%u");
+    assert_eq!(user("", &option).unwrap().0, "local");
+    // In a flag they have no meaning.
+    let mut flag = CommandLine::new();
+    flag.set("User", "a%h");
+    assert_eq!(user("User b\nHost host\n", &flag).unwrap().0, "a%h");
+    assert_eq!(user("Match final\nPort 2\n", &flag).unwrap().0, "a%h");
+    // `%r` of what follows is the name that was made.
+    let options = try_resolve("User %h\nSetEnv A=%r\n", "host", &CommandLine::new(), &env);
+    assert_eq!(options.unwrap().set_env[0].value, "host");
+}
+
+#[test]
+fn tokens_and_variables_in_the_values_of_set_env_are_replaced() {
+    let env = FakeEnvironment::new().variable("WHERE", "here;");
+    let resolved = |text: &str| try_resolve(text, "h", &CommandLine::new(), &env);
+    let options = resolved("SetEnv A=%h-%%-$B B%h=${WHERE}=x\n").unwrap();
+    let set: Vec<String> = options
+        .set_env
+        .iter()
+        .map(|set| format!("{}={}", set.name, set.value))
+        .collect();
+    assert_eq!(set, ["A=h-%-$B", "B%h=here;=x"]);
+    assert!(options.dump().contains("\nsetenv A=h-%-$B\n"));
+    for bad in ["A=%q", "A=%T", "A=${UNSET}"] {
+        assert!(resolved(&format!("SetEnv {bad}\n")).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn weak_cryptography_is_warned_of_unless_that_is_turned_off() {
+    for (text, warns) in [
+        ("", true),
+        ("WarnWeakCrypto TRUE\n", true),
+        ("WarnWeakCrypto no\n", false),
+        ("WarnWeakCrypto no-pq-kex\n", false),
+    ] {
+        assert_eq!(resolve(text, "h").warn_weak_crypto, warns, "{text}");
+    }
+    assert!(refusal("WarnWeakCrypto maybe\n").contains("unsupported option"));
+    assert!(refusal("WarnWeakCrypto no yes\n").contains("extra arguments"));
+}
+
+#[test]
+fn the_dump_shows_what_tokens_stand_for() {
+    let dump = resolve("RevokedHostKeys ~/%n\nVersionAddendum a%n\n", "host").dump();
+    assert!(
+        dump.contains("\nrevokedhostkeys /home/local/host\n"),
+        "{dump}"
+    );
+    assert!(dump.contains("\nversionaddendum ahost\n"), "{dump}");
+}
+
+#[test]
+fn one_bad_line_is_said_in_one_line() {
+    assert!(!refusal("Frob 1\n").contains('\n'));
+    assert!(refusal("Frob 1\nFrub 2\n").ends_with("terminating, 2 bad configuration options"));
 }
 
 #[test]

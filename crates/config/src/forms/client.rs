@@ -90,22 +90,6 @@ fn check_variable(word: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `WarnWeakCrypto yes|no|no-pq-kex`.
-pub(crate) fn warn_weak_crypto(words: &[String]) -> Form {
-    if words.is_empty() {
-        return Err("missing argument.".to_owned());
-    }
-    words
-        .iter()
-        .map(|word| match word.to_ascii_lowercase().as_str() {
-            "yes" | "true" => Ok("yes".to_owned()),
-            "no" | "false" => Ok("no".to_owned()),
-            "no-pq-kex" => Ok("no-pq-kex".to_owned()),
-            _ => Err(unsupported(word)),
-        })
-        .collect()
-}
-
 /// Files of `UserKnownHostsFile` and `GlobalKnownHostsFile`.
 pub(crate) fn known_hosts_files(words: &[String]) -> Form {
     none_alone(words)?;

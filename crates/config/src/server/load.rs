@@ -277,13 +277,8 @@ impl Loader<'_> {
         if let Kind::Algorithms(class) = row.kind
             && let Value::Word(spec) = &value
         {
-            let left_out = class.left_out(spec);
-            if !left_out.is_empty() {
-                self.warn(
-                    place,
-                    format!("{keyword}: {left_out} is left out of this suite; ignored"),
-                    Severity::Notice,
-                );
+            if let Some(text) = class.passed_over(spec) {
+                self.warn(place, format!("{keyword}: {text}"), Severity::Notice);
             }
         }
         match crate::reader::judge(row.support, &value) {

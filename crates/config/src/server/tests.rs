@@ -405,7 +405,7 @@ fn words_that_openssh_refuses_are_refused_with_file_and_line() {
         "PubkeyAcceptedAlgorithms foo*",
         "HostbasedAcceptedAlgorithms !ssh-ed25519",
         "CASignatureAlgorithms !ssh-ed25519",
-        "CASignatureAlgorithms ^foo*,ssh-ed25519",
+        "CASignatureAlgorithms foo,bar*",
     ] {
         let error = refusal(&format!("Port 22\n# a comment\n{line}\n"));
         assert!(
@@ -426,6 +426,7 @@ fn what_openssh_takes_for_a_pattern_or_none_is_one() {
         ("ForceCommand NONE", "forcecommand none"),
         ("ChrootDirectory None", "chrootdirectory none"),
         ("TrustedUserCAKeys NONE", "trustedusercakeys none"),
+        ("RevokedKeys NONE", "revokedkeys none"),
         ("PerSourceMaxStartups 07", "persourcemaxstartups 7"),
         ("MaxStartups 10", "maxstartups 10:30:10"),
         ("PasswordAuthentication NO", "passwordauthentication no"),

@@ -247,7 +247,7 @@ fn groups_of(user: Option<&str>) -> Vec<String> {
 fn warn_about(config: &ServerConfig, log: &Log) {
     for warning in config.warnings() {
         let level = match warning.severity {
-            Severity::Notice => LogLevel::Info,
+            Severity::Notice | Severity::Later => LogLevel::Info,
             Severity::Debug => LogLevel::Debug1,
         };
         log.line(level, &warning.to_string());

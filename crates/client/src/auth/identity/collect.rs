@@ -40,8 +40,8 @@ impl Keys {
         }
         let mut agent = connect_agent(options);
         let in_agent = agent.as_mut().map(list).unwrap_or_default();
-        let files = files(options);
-        let certificates = certificates(options, &files);
+        let (files, named) = files(options);
+        let certificates = certificates(options, named, &files);
         let mut identities = arrange(&certificates, &files, &in_agent, options.identities_only);
         if let Some(first) = identities.front_mut() {
             first.prepare();
@@ -116,12 +116,27 @@ pub(super) struct Named {
     pub(super) private: Option<FileBytes>,
 }
 
-pub(super) fn files(options: &ClientOptions) -> Vec<Named> {
+/// What an identity file is.
+pub(super) enum Found {
+    /// The public half of a key, and its private file if it is there.
+    Key(PublicKey, Option<FileBytes>),
+    /// A certificate: its key is to be found elsewhere.
+    Certificate(PresentedKey),
+}
+
+/// The keys of `IdentityFile`, and its certificates.
+pub(super) fn files(options: &ClientOptions) -> (Vec<Named>, Vec<Vouched>) {
     let mut named = Vec::new();
+    let mut certificates = Vec::new();
     for file in &options.identity_files {
         let path = PathBuf::from(&file.path);
-        match public_half(&path) {
-            Ok(Some((public, private))) => {
+        match identity(&path) {
+            Ok(Some(Found::Certificate(certificate))) => certificates.push(Vouched {
+                certificate,
+                path,
+                is_identity: true,
+            }),
+            Ok(Some(Found::Key(public, private))) => {
                 let known = named.iter().any(|other: &Named| other.public == public);
                 if !known {
                     named.push(Named {
@@ -143,26 +158,26 @@ pub(super) fn files(options: &ClientOptions) -> Vec<Named> {
             }
         }
     }
-    named
+    (named, certificates)
 }
 
-/// The public half of the key that `path` names, and its private file if it is there; `None`
-/// when there is no file.
-pub(super) fn public_half(path: &Path) -> Result<Option<(PublicKey, Option<FileBytes>)>, String> {
+/// What `path` names; `None` when there is no file.
+pub(super) fn identity(path: &Path) -> Result<Option<Found>, String> {
     let beside = with_suffix(path, ".pub");
     let Some(bytes) = private_file_bytes(path)? else {
         // The key may be in the agent alone.
-        return Ok(read_public(&beside).map(|key| (key, None)));
+        return Ok(read_public(&beside).map(|key| Found::Key(key, None)));
     };
     match private_file::parse_public(&bytes) {
-        Ok(public) => Ok(Some((public, Some(bytes)))),
+        Ok(public) => Ok(Some(Found::Key(public, Some(bytes)))),
         Err(PrivateFileError::NeedsPassphrase) => match read_public(&beside) {
-            Some(public) => Ok(Some((public, Some(bytes)))),
+            Some(public) => Ok(Some(Found::Key(public, Some(bytes)))),
             None => Err("it is under a passphrase and its .pub file is missing".into()),
         },
         Err(PrivateFileError::NotAPrivateKey) => match parse_public_line(&bytes) {
-            Some(PresentedKey::Plain(public)) => Ok(Some((public, None))),
-            _ => Err("not a private key file".into()),
+            Some(PresentedKey::Plain(public)) => Ok(Some(Found::Key(public, None))),
+            Some(certificate) => Ok(Some(Found::Certificate(certificate))),
+            None => Err("not a private key file".into()),
         },
         Err(reason) => Err(reason.to_string()),
     }
@@ -223,28 +238,38 @@ fn parse_public_line(bytes: &[u8]) -> Option<PresentedKey> {
 pub(super) struct Vouched {
     pub(super) certificate: PresentedKey,
     pub(super) path: PathBuf,
+    /// It was named where a key is (`-i`, `IdentityFile`).
+    pub(super) is_identity: bool,
 }
 
-/// Certificates of `CertificateFile`, then those beside identity files.
-fn certificates(options: &ClientOptions, files: &[Named]) -> Vec<Vouched> {
+/// Certificates of `CertificateFile`, then those that were `named` as identity files, then those beside such files.
+fn certificates(options: &ClientOptions, named: Vec<Vouched>, files: &[Named]) -> Vec<Vouched> {
     let configured = options.certificate_files.iter().map(PathBuf::from);
     let beside = files
         .iter()
         .map(|file| with_suffix(&file.path, "-cert.pub"));
+    let read = |path: PathBuf, wanted: bool| {
+        let certificate = read_presented(&path).filter(|key| key.certificate().is_some());
+        if wanted && certificate.is_none() {
+            debug1!("no certificate in {}", path.display());
+        }
+        certificate.map(|certificate| Vouched {
+            certificate,
+            path,
+            is_identity: false,
+        })
+    };
     let mut found: Vec<Vouched> = Vec::new();
-    for (path, wanted) in configured
-        .map(|path| (path, true))
-        .chain(beside.map(|path| (path, false)))
-    {
-        match read_presented(&path) {
-            Some(certificate) if certificate.certificate().is_some() => {
-                let known = found.iter().any(|other| other.certificate == certificate);
-                if !known {
-                    found.push(Vouched { certificate, path });
-                }
-            }
-            _ if wanted => debug1!("no certificate in {}", path.display()),
-            _ => {}
+    let all = configured
+        .filter_map(|path| read(path, true))
+        .chain(named)
+        .chain(beside.filter_map(|path| read(path, false)));
+    for each in all {
+        if !found
+            .iter()
+            .any(|other| other.certificate == each.certificate)
+        {
+            found.push(each);
         }
     }
     found
@@ -281,10 +306,15 @@ pub(super) fn arrange(
                 bytes: bytes.clone(),
             },
             _ => {
-                debug1!(
-                    "no private key for the certificate {}",
-                    vouched.path.display()
-                );
+                let path = vouched.path.display();
+                if vouched.is_identity {
+                    error!(
+                        "Load key \"{path}\": it is a certificate, and its private key is neither \
+                         in an agent nor an identity file (-i)"
+                    );
+                } else {
+                    debug1!("no private key for the certificate {path}");
+                }
                 continue;
             }
         };

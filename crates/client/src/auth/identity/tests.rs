@@ -8,11 +8,11 @@ use keys::{CertificateKind, KeySpec};
 use zeroize::Zeroizing;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use keys::PublicKey;
 
-use super::collect::{Held, Named, Vouched, arrange, public_half};
+use super::collect::{Found, Held, Named, Vouched, arrange, identity};
 use super::*;
 
 fn key(seed: u8) -> PrivateKey {
@@ -53,6 +53,7 @@ fn vouched(seed: u8) -> Vouched {
     Vouched {
         certificate: PresentedKey::from(certificate),
         path: PathBuf::from(format!("/k{seed}-cert.pub")),
+        is_identity: false,
     }
 }
 
@@ -184,10 +185,18 @@ fn write_key(name: &str, mode: u32, passphrase: Option<&[u8]>) -> PathBuf {
     path
 }
 
+/// The public half of the key that a file names, and the file if it is the private one.
+fn key_of(path: &Path) -> (PublicKey, Option<FileBytes>) {
+    match identity(path) {
+        Ok(Some(Found::Key(public, bytes))) => (public, bytes),
+        _ => panic!("{} names no key", path.display()),
+    }
+}
+
 #[test]
 fn a_passphrase_is_asked_for_as_often_as_configured() {
     let path = write_key("locked", 0o600, Some(b"right"));
-    let (public, bytes) = public_half(&path).unwrap().unwrap();
+    let (public, bytes) = key_of(&path);
     assert_eq!(&public, key(5).public());
     let bytes = bytes.unwrap();
     for (answers, prompts, opens, asked) in [
@@ -206,7 +215,7 @@ fn a_passphrase_is_asked_for_as_often_as_configured() {
 #[test]
 fn a_private_key_that_others_can_read_is_not_used() {
     let path = write_key("open", 0o644, None);
-    let reason = public_half(&path).unwrap_err();
+    let reason = identity(&path).err().unwrap();
     assert!(
         reason.contains("0644") && reason.contains("chmod 600"),
         "{reason}"
@@ -218,12 +227,12 @@ fn a_private_key_that_others_can_read_is_not_used() {
 fn a_public_file_stands_for_a_key_in_the_agent() {
     let path = std::env::temp_dir().join(format!("fulmar-id-{}-pub", std::process::id()));
     fs::write(&path, format!("# c\n{} me\n", key(5).public().to_line())).unwrap();
-    let (public, private) = public_half(&path).unwrap().unwrap();
+    let (public, private) = key_of(&path);
     assert!(private.is_none() && &public == key(5).public());
     fs::write(&path, "garbage\n").unwrap();
-    assert!(public_half(&path).is_err());
+    assert!(identity(&path).is_err());
     fs::remove_file(&path).unwrap();
-    assert!(public_half(&path).unwrap().is_none());
+    assert!(identity(&path).unwrap().is_none());
 }
 
 #[test]
