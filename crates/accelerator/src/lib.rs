@@ -11,6 +11,10 @@
 //! happens to a run that failed, in `compress`.
 #![forbid(unsafe_code)]
 
+// What is printed is nothing to panic about.
+#[macro_use]
+extern crate sys;
+
 mod choose;
 mod lane;
 mod layout;

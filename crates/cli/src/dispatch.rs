@@ -11,7 +11,21 @@ struct Program {
     links: &'static [&'static str],
     /// One line of help; none for roles that people do not start.
     help: Option<&'static str>,
+    /// What `--help` prints; none where the program itself knows that flag.
+    usage: Option<&'static str>,
     main: fn(Vec<OsString>) -> i32,
+}
+
+impl Program {
+    fn run(&self, arguments: Vec<OsString>) -> i32 {
+        match self.usage {
+            Some(usage) if arguments.first().is_some_and(|first| first == "--help") => {
+                print!("{usage}");
+                0
+            }
+            _ => (self.main)(arguments),
+        }
+    }
 }
 
 const PROGRAMS: &[Program] = &[
@@ -19,72 +33,84 @@ const PROGRAMS: &[Program] = &[
         name: "ssh",
         links: &["ssh"],
         help: Some("log in to another machine, or run a command there"),
+        usage: Some(client::USAGE),
         main: client::ssh_main,
     },
     Program {
         name: "sshd",
         links: &["sshd"],
         help: Some("let others log in to this machine"),
+        usage: Some(monitor::USAGE),
         main: |arguments| monitor::sshd_main(arguments, server::greeting),
     },
     Program {
         name: "sftp-server",
         links: &["sftp-server"],
         help: Some("serve files to an SFTP client, started by an sshd"),
+        usage: Some(tools::sftp_server::USAGE),
         main: tools::sftp_server::run,
     },
     Program {
         name: "scp",
         links: &["scp"],
         help: Some("copy files from and to other machines"),
+        usage: Some(tools::scp::USAGE),
         main: tools::scp::run,
     },
     Program {
         name: "sftp",
         links: &["sftp"],
         help: Some("work with the files of another machine"),
+        usage: Some(tools::sftp::USAGE),
         main: tools::sftp::run,
     },
     Program {
         name: "keygen",
         links: &["ssh-keygen"],
         help: Some("make, change and show keys and certificates"),
+        usage: Some(tools::keygen::USAGE),
         main: tools::keygen::run,
     },
     Program {
         name: "demo",
         links: &[],
         help: Some("try everything on this machine: a private server, a login, a table of figures"),
+        usage: None,
         main: tools::demo::run,
     },
     Program {
         name: "bench",
         links: &[],
         help: Some("measure against the SSH installed on this machine"),
+        usage: None,
         main: tools::bench::run,
     },
     Program {
         name: "speed",
         links: &[],
         help: Some("measure this machine's kernels and primitives"),
+        usage: None,
         main: tools::speed::run,
     },
     Program {
         name: "install",
         links: &[],
         help: Some("put the binary, its links and its service in place, or take them away"),
+        usage: None,
         main: tools::install::run,
     },
     Program {
         name: "sshd-monitor",
         links: &[],
         help: None,
+        usage: None,
         main: |_| monitor::monitor_main(),
     },
     Program {
         name: "sshd-auth",
         links: &[],
         help: None,
+        usage: None,
         // Nothing is left to be done at its end, nor at the session's.
         main: |_| sys::process::exit_at_once(server::auth_main()),
     },
@@ -92,18 +118,21 @@ const PROGRAMS: &[Program] = &[
         name: "sshd-session",
         links: &[],
         help: None,
+        usage: None,
         main: |_| sys::process::exit_at_once(server::session_main()),
     },
     Program {
         name: accelerator::ROLE,
         links: &[],
         help: None,
+        usage: None,
         main: accelerator::main,
     },
     Program {
         name: accelerator::PROBE_ROLE,
         links: &[],
         help: None,
+        usage: None,
         main: accelerator::probe_main,
     },
 ];
@@ -115,14 +144,14 @@ pub(crate) fn run(args: Vec<OsString>) -> i32 {
     let called = args.next().unwrap_or_default();
     let rest: Vec<OsString> = args.collect();
     if let Some(program) = by_link(&called) {
-        return (program.main)(rest);
+        return program.run(rest);
     }
     let Some((first, rest)) = rest.split_first() else {
         eprint!("{}", usage());
         return 2;
     };
     if let Some(program) = PROGRAMS.iter().find(|program| first == program.name) {
-        return (program.main)(rest.to_vec());
+        return program.run(rest.to_vec());
     }
     match first.to_str() {
         Some("help" | "--help" | "-h") => {
@@ -156,7 +185,7 @@ fn usage() -> String {
         }
     }
     text.push_str(
-        "\nA link to fulmar by the name ssh, sshd, sftp-server, scp, sftp or ssh-keygen is that \
+        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server or ssh-keygen is that \
          program.\n",
     );
     text

@@ -10,6 +10,10 @@
 #![deny(unsafe_code)]
 #![cfg_attr(all(target_os = "linux", target_env = "gnu", not(test)), no_main)]
 
+// What is printed is nothing to panic about.
+#[macro_use]
+extern crate sys;
+
 mod dispatch;
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu", not(test))))]
@@ -36,5 +40,5 @@ fn run() -> i32 {
     // A pipe that nobody reads is an error of the write.
     let _ = sys::signals::ignore(sys::signals::Signal::PIPE);
     // glibc gives the arguments to whoever asks.
-    dispatch::run(std::env::args_os().collect())
+    sys::print::exit_status(dispatch::run(std::env::args_os().collect()))
 }

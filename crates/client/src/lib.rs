@@ -26,5 +26,6 @@ pub mod terminal;
 pub mod text;
 
 pub use error::{ClientError, Peer};
+pub use flags::USAGE;
 pub use interaction::{Interaction, Question};
 pub use program::{VERSION, ssh_main, ssh_with};

@@ -6,6 +6,10 @@
 //! (`privsep`), the configuration and key files. The unprivileged halves are in `server`.
 #![forbid(unsafe_code)]
 
+// What is printed is nothing to panic about.
+#[macro_use]
+extern crate sys;
+
 mod connection;
 mod listener;
 mod log;
@@ -13,4 +17,4 @@ mod log;
 mod test_support;
 
 pub use connection::monitor_main;
-pub use listener::{Greet, sshd_main};
+pub use listener::{Greet, USAGE, sshd_main};

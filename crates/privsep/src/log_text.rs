@@ -5,10 +5,11 @@ pub const MAX_LOG_TEXT_BYTES: usize = 1024;
 
 /// `text` by the rules of [`escape::Style::Ascii`], cut to [`MAX_LOG_TEXT_BYTES`], then
 /// followed by `...`: one line stays one line and no terminal is driven by it. The monitor escapes again
-/// what a process that it does not trust says it has escaped.
+/// what a process that it does not trust says it has escaped. Errors of the system are worded for people.
 #[must_use]
 pub fn log_text(text: &str) -> String {
-    escape::escape_at_most(text, escape::Style::Ascii, MAX_LOG_TEXT_BYTES)
+    let text = escape::system_words(text);
+    escape::escape_at_most(&*text, escape::Style::Ascii, MAX_LOG_TEXT_BYTES)
 }
 
 #[cfg(test)]

@@ -12,6 +12,10 @@
 //! what is forbidden comes from the monitor alone.
 #![forbid(unsafe_code)]
 
+// What is printed is nothing to panic about.
+#[macro_use]
+extern crate sys;
+
 mod auth;
 mod log;
 mod rpc;

@@ -21,6 +21,7 @@ pub mod memfd;
 pub mod memory;
 pub mod namespace;
 pub mod pam;
+pub mod print;
 pub mod process;
 pub mod pty;
 pub mod sandbox;

@@ -2,6 +2,10 @@
 //! installer. Each has a `run(args) -> exit status` that the one binary calls.
 #![forbid(unsafe_code)]
 
+// What is printed is nothing to panic about.
+#[macro_use]
+extern crate sys;
+
 pub mod bench;
 mod copy;
 mod corpus;

@@ -11,7 +11,8 @@ use sys::fs::Place;
 use sys::syslog::{self, Facility, Syslog};
 use transfer::serve::{self, Level, Log, Options, Serve, Wanted, stdio};
 
-const USAGE: &str = "\
+/// The usage text.
+pub const USAGE: &str = "\
 usage: sftp-server [-ehR] [-d start_directory] [-f log_facility]
 \t[-l log_level] [-P denied_requests]
 \t[-p allowed_requests] [-u umask]

@@ -11,9 +11,5 @@ pub fn name(bytes: &[u8]) -> String {
 /// The system's words for an error, without the number that Rust adds.
 #[must_use]
 pub fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.split_once(" (os error") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
+    ::escape::system_words(&error.to_string()).into_owned()
 }

@@ -183,11 +183,7 @@ pub(crate) fn plain_reason(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::TimedOut {
         return "Connection timed out".to_owned();
     }
-    let text = error.to_string();
-    match text.split_once(" (os error") {
-        Some((reason, _)) => reason.to_owned(),
-        None => text,
-    }
+    escape::system_words(&error.to_string()).into_owned()
 }
 
 fn prepare(socket: &OwnedFd, options: &ClientOptions) {

@@ -47,8 +47,8 @@ pub(crate) struct Args {
     pub(crate) quiet: bool,
 }
 
-/// Shown with a command line that cannot be read.
-pub(crate) const USAGE: &str = "\
+/// The usage text.
+pub const USAGE: &str = "\
 usage: sshd [-46DdeGiqTtV] [-C connection_spec] [-c host_cert_file]
             [-E log_file] [-f config_file] [-g login_grace_time]
             [-h host_key_file] [-o option] [-p port] [-u len]

@@ -16,6 +16,8 @@ mod sockets;
 mod spares;
 mod startups;
 
+pub use args::USAGE;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

@@ -58,11 +58,7 @@ pub(super) fn rc_file(
 pub(super) fn unusable_home(home: &str) -> Option<String> {
     // Asking for what is inside asks for the permission that entering needs.
     let error = std::fs::metadata(Path::new(home).join(".")).err()?;
-    let text = error.to_string();
-    Some(match text.split_once(" (os error") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    })
+    Some(transfer::text::reason(&error))
 }
 
 /// Which rc file.

@@ -33,7 +33,8 @@ const STATUS_FAILED: i32 = 255;
 /// Exit status for wrong use, a refusal, or a name that was not found.
 const STATUS_REFUSED: i32 = 1;
 
-const USAGE: &str = "\
+/// The usage text.
+pub const USAGE: &str = "\
 usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
                   [-m format] [-N new_passphrase] [-t ecdsa | ed25519 | rsa]
                   [-Z cipher]
@@ -99,11 +100,7 @@ impl fmt::Display for Failure {
 
 /// The system's words for an error, without the number that Rust adds.
 pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.split_once(" (os error") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
+    ::escape::system_words(&error.to_string()).into_owned()
 }
 
 /// Runs the program on its arguments, without its own name; gives its exit status.

@@ -8,6 +8,8 @@ pub(crate) mod place;
 mod up;
 mod verify;
 
+pub use options::USAGE;
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;

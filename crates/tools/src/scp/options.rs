@@ -8,11 +8,21 @@ use crate::copy::flags::{Flags, walk};
 use crate::copy::{Way, units};
 
 /// How it is used.
-pub(super) const USAGE: &str = "\
-usage: scp [-346BCOpqRrsTvZ] [-c cipher] [-D sftp_server_path] [-F ssh_config]
-           [-i identity_file] [-J destination] [-l limit] [-n connections]
-           [-o ssh_option] [-P port] [-S program] [--atomic] [--json]
-           [--limit rate] [--sparse] [--verify] source ... target
+/// The usage text.
+pub const USAGE: &str = "\
+usage: scp [-346BCdOpqRrsTvZ] [-c cipher] [-D sftp_server_path] [-F ssh_config]
+           [-i identity_file] [-J destination] [-l limit] [-M server]
+           [-n connections] [-o ssh_option] [-P port] [-S program]
+           [-X sftp_option] [--atomic] [--json] [--limit rate] [--sparse]
+           [--verify] source ... target
+
+  -Z              go on with files that are there in part, pass over whole ones
+  -n connections  copy over several connections
+  --atomic        a target is replaced when its copy is complete
+  --json          report in JSON on standard output
+  --limit rate    at most so many bytes a second, as 500k or 20M
+  --sparse        leave holes where there are zeros
+  --verify        compare both sides afterwards
 ";
 
 /// Role of the old protocol that the other side started us in.

@@ -8,6 +8,8 @@ mod options;
 mod perform;
 mod words;
 
+pub use options::USAGE;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Write};

@@ -9,7 +9,8 @@ use crate::copy::flags::{Flags, walk};
 use crate::copy::{Way, units};
 
 /// How it is used.
-pub(super) const USAGE: &str = "\
+/// The usage text.
+pub const USAGE: &str = "\
 usage: sftp [-46AaCfNpqrv] [-B buffer_size] [-b batchfile] [-c cipher]
           [-D sftp_server_command] [-F ssh_config] [-i identity_file]
           [-J destination] [-l limit] [-o ssh_option] [-P port]

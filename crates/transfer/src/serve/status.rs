@@ -46,10 +46,7 @@ impl From<io::Error> for Failed {
         if matches!(code, Code::NO_SUCH_FILE | Code::PERMISSION_DENIED) && is_plain(errno) {
             return Self::code(code);
         }
-        // "No space left on device (os error 28)".
-        let text = error.to_string();
-        let words = text.split(" (os error").next().unwrap_or(&text);
-        Self::new(code, words.to_owned())
+        Self::new(code, crate::text::reason(&error))
     }
 }
 

@@ -1,0 +1,110 @@
+//! What all programs have in common: `--help`, and output that nobody reads.
+
+use std::io::Read as _;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAMS: [&str; 10] = [
+    "ssh",
+    "sshd",
+    "sftp-server",
+    "scp",
+    "sftp",
+    "keygen",
+    "demo",
+    "bench",
+    "speed",
+    "install",
+];
+
+fn fulmar(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fulmar"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    fulmar(arguments).output().unwrap()
+}
+
+/// The writing end of a pipe that nobody reads.
+fn unread() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn help_is_output_and_no_error() {
+    for program in PROGRAMS {
+        let output = run(&[program, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{program}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with("usage: "), "{program}: {text}");
+        assert_eq!(output.stderr, b"", "{program}");
+    }
+    // Behind other words it is an argument as any.
+    assert_eq!(run(&["scp", "x", "--help"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_reader_that_left_is_no_reason_to_panic() {
+    // Each has something to say on standard error.
+    for arguments in [
+        &["nothing"][..],
+        &["ssh"],
+        &["ssh", "-F", "/nonexistent", "h"],
+        &["sshd", "--frob"],
+        &["sftp-server", "--frob"],
+        &["scp", "--frob"],
+        &["sftp", "--frob"],
+        &["keygen", "--frob"],
+        &["keygen", "-l", "-f", "/nonexistent"],
+        &["install", "--frob"],
+        &["sshd-monitor"],
+        &["sshd-auth"],
+        &["sshd-session"],
+        &["compress-provider"],
+    ] {
+        let heard = run(arguments);
+        assert_ne!(heard.stderr, b"", "{arguments:?} says nothing");
+        let status = heard.status.code().unwrap();
+        assert!(status != 0 && status != 101, "{arguments:?}: {status}");
+        let unheard = fulmar(arguments).stderr(unread()).status().unwrap();
+        assert_eq!(unheard.code(), Some(status), "{arguments:?}");
+    }
+}
+
+#[test]
+fn output_that_did_not_arrive_is_a_failure() {
+    for arguments in [
+        &["--help"][..],
+        &["version"],
+        &["keygen", "--help"],
+        &["sftp-server", "-Q", "requests"],
+    ] {
+        assert_eq!(run(arguments).status.code(), Some(0), "{arguments:?}");
+        let unread = fulmar(arguments).stdout(unread()).output().unwrap();
+        assert_eq!(unread.status.code(), Some(1), "{arguments:?}");
+        assert_eq!(unread.stderr, b"", "{arguments:?}");
+    }
+}
+
+#[test]
+fn errors_of_the_system_have_no_numbers() {
+    for arguments in [
+        &["ssh", "-F", "/nonexistent", "h"][..],
+        &["ssh", "-E", "/nonexistent/log", "h"],
+        &["keygen", "-y", "-f", "/nonexistent"],
+        &["keygen", "-l", "-f", "/nonexistent"],
+        &["sshd", "-t", "-f", "/nonexistent"],
+        &["sftp", "-b", "/nonexistent", "h"],
+    ] {
+        let mut child = fulmar(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut text = String::new();
+        let mut stderr = child.stderr.take().unwrap();
+        stderr.read_to_string(&mut text).unwrap();
+        assert_ne!(child.wait().unwrap().code(), Some(0), "{arguments:?}");
+        assert!(text.contains("No such file"), "{arguments:?}: {text}");
+        assert!(!text.contains("(os error"), "{arguments:?}: {text}");
+    }
+}
