@@ -1,16 +1,21 @@
-//! Tasks of the project: `cargo xtask check|bench|interop|man|order`.
+//! Tasks of the project: `cargo xtask check|bench|interop|regress|man|order`.
 
 mod bench;
 mod check;
 mod order;
 mod programs;
+mod regress;
 
 const USAGE: &str = "\
-usage: cargo xtask check | bench [--bless] | interop [--all] | man | order [PROGRAM]
+usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | man | order [PROGRAM]
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   bench    instructions of the protocol's work against the baseline; --bless: a new one
   interop  our programs against the peers of this machine; --all: the full product
+  regress  OpenSSH's own regression suite with our programs under their names (root):
+           [--suite bookworm|unstable] [--list] [--openssh] [--workers N] [--mirror URL] [TEST...]
+           --list: tests, and why those fail that do; --openssh: with OpenSSH's own programs;
+           --mirror: where Debian's packages come from, if not from where apt has them
   man      write the generated parts of man/ and completion/
   order    watch logins by a release build, or PROGRAM, and write which functions stand
            next to each other in the next one
@@ -24,6 +29,7 @@ fn main() -> ExitCode {
         Some("check") => exit(check::run()),
         Some("bench") => exit(bench::run(args.get(1..).unwrap_or_default())),
         Some("interop") => programs::interop(args.get(1..).unwrap_or_default()),
+        Some("regress") => exit(regress::run(args.get(1..).unwrap_or_default())),
         Some("man") => programs::man(),
         Some("order") => exit(order::run(args.get(1..).unwrap_or_default())),
         _ => {

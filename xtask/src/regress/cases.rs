@@ -1,0 +1,146 @@
+//! The suite's tests, and how one is run.
+
+use std::fs::File;
+use std::io::{Error, Result};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// How long one test may take, seconds. The longest with OpenSSH takes 200.
+const LIMIT: &str = "420";
+
+const ENTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/regress/enter.sh");
+
+/// Prints the tests' names by the variables that hold them.
+const NAMES: &str =
+    "include Makefile\nnames: ; @echo $(REGRESS_TARGETS) / $(LTESTS) / $(INTEROP_TESTS)\n";
+
+pub(super) struct Test {
+    pub name: String,
+    /// What the suite's Makefile is asked for.
+    targets: Vec<String>,
+}
+
+pub(super) enum Outcome {
+    Passed,
+    /// By the suite itself, which says why.
+    Skipped(String),
+    /// With what the suite says of it.
+    Failed(String),
+}
+
+/// All tests of the suite in a chroot, as its Makefile names them. What is in the Makefile and no test of
+/// programs (`unit`) is not there.
+pub(super) fn all(root: &Path) -> Result<Vec<Test>> {
+    let mut make = Command::new("chroot");
+    make.arg(root)
+        .args([
+            "make",
+            "--no-print-directory",
+            "-sC",
+            "/usr/lib/openssh/regress",
+        ])
+        .args(["--eval", NAMES, "names"]);
+    let output = make.output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lists: Vec<&str> = text.split('/').collect();
+    let [files, programs, peers] = lists.as_slice() else {
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(Error::other(format!("the suite's Makefile: {error}")));
+    };
+    let test = |name: &str, target: &[&str]| Test {
+        name: name.to_owned(),
+        targets: target.iter().map(|&word| word.replace('%', name)).collect(),
+    };
+    let files = files.split_whitespace().map(|name| test(name, &["%"]));
+    let programs = programs
+        .split_whitespace()
+        .map(|name| test(name, &["t-exec", "LTESTS=%"]));
+    let peers = peers
+        .split_whitespace()
+        .map(|name| test(name, &["t-exec-interop", "INTEROP_TESTS=%"]));
+    Ok(files.chain(programs).chain(peers).collect())
+}
+
+/// Runs a test with `program`, or with OpenSSH's own; its output goes into a file of its name in
+/// `logs`.
+pub(super) fn run(test: &Test, root: &Path, program: Option<&Path>, logs: &Path) -> Outcome {
+    let log = logs.join(&test.name);
+    match output(test, root, program, &log) {
+        Ok((status, text)) => judge(status, &text),
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+fn output(test: &Test, root: &Path, program: Option<&Path>, log: &Path) -> Result<(i32, String)> {
+    let file = File::create(log)?;
+    let status = Command::new("timeout")
+        .args(["--kill-after=5", LIMIT])
+        .args(["unshare", "--mount", "--net", "--ipc", "--uts", "--pid"])
+        .args(["--fork", "--kill-child", "sh", ENTER])
+        .arg(root)
+        .arg(program.unwrap_or(Path::new("-")))
+        .args(&test.targets)
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file)
+        .status()?;
+    let text = String::from_utf8_lossy(&std::fs::read(log)?).into_owned();
+    Ok((status.code().unwrap_or(1), text))
+}
+
+/// What a test's exit status and output mean.
+fn judge(status: i32, text: &str) -> Outcome {
+    let said = |starts: &[&str]| {
+        let begins = |line: &&str| {
+            let low = line.to_ascii_lowercase();
+            starts.iter().any(|start| low.starts_with(start))
+        };
+        text.lines().find(begins).map(str::to_owned)
+    };
+    match status {
+        0 => said(&["skipped", "skipping:"]).map_or(Outcome::Passed, Outcome::Skipped),
+        // Those of timeout.
+        124 | 137 => Outcome::Failed(format!("not done within {LIMIT} s")),
+        _ => Outcome::Failed(failure(text)),
+    }
+}
+
+/// The line with which a test says what failed: the first that is fatal, or the last one before the
+/// headline at its end.
+fn failure(text: &str) -> String {
+    let before = text.split("\nmake: ***").next().unwrap_or_default();
+    let lines = || before.lines().filter(|line| !line.is_empty());
+    lines()
+        .find(|line| line.starts_with("FATAL"))
+        .or_else(|| lines().rfind(|line| !line.starts_with("failed ")))
+        .unwrap_or("said nothing")
+        .chars()
+        .take(120)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_test_says_is_told() {
+        let failed = |text| match judge(2, text) {
+            Outcome::Failed(why) => why,
+            _ => String::new(),
+        };
+        let fatal = "run test a.sh ...\ndebug1: x\nFATAL: no sshd\ncat: x\n\nmake: *** [t-exec] Error 1\nmake: Leaving";
+        assert_eq!(failed(fatal), "FATAL: no sshd");
+        let last = "run test a.sh ...\nfirst part\nno rekeying\nfailed rekey\nmake: *** [t-exec] Error 1\n";
+        assert_eq!(failed(last), "no rekeying");
+        assert_eq!(failed(""), "said nothing");
+    }
+
+    #[test]
+    fn a_skipped_test_is_no_pass() {
+        let outcome = judge(0, "run test a.sh ...\nSKIPPED: no gdb\n");
+        assert!(matches!(outcome, Outcome::Skipped(why) if why == "SKIPPED: no gdb"));
+        assert!(matches!(judge(0, "ok a\n"), Outcome::Passed));
+        assert!(matches!(judge(124, "SKIPPED: b\n"), Outcome::Failed(_)));
+    }
+}

@@ -1,0 +1,275 @@
+//! `cargo xtask regress`: OpenSSH's own regression suite, as Debian packages it, with our programs
+//! under their names.
+//!
+//! Debian and its `openssh-tests` stand in a folder below target/ (chroot.rs). Each test runs in
+//! namespaces of its own above it (enter.sh): ports, processes and files of one do not meet those
+//! of another, and nothing is left behind. What fails with us and why stands in exceptions.txt;
+//! a test that fails and is not there fails the run, and so does one that is there and passes.
+//! The programs that Fulmar lacks (agent, ssh-add, ssh-keyscan) are OpenSSH's, and there are no
+//! security keys.
+
+mod cases;
+mod chroot;
+mod exceptions;
+
+use std::io::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use cases::{Outcome, Test};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// A release of Debian, by its codename.
+struct Suite {
+    name: &'static str,
+}
+
+const SUITES: [Suite; 2] = [Suite { name: "bookworm" }, Suite { name: "unstable" }];
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Wanted {
+    suite: Option<String>,
+    mirror: Option<String>,
+    list: bool,
+    openssh: bool,
+    workers: Option<usize>,
+    tests: Vec<String>,
+}
+
+/// Runs the tests that `arguments` name, or all; gives the exit status.
+pub fn run(arguments: &[String]) -> i32 {
+    match wanted(arguments).and_then(|wanted| of_suites(&wanted)) {
+        Ok(true) => 0,
+        Ok(false) => 1,
+        Err(error) => {
+            eprintln!("xtask regress: {error}");
+            2
+        }
+    }
+}
+
+fn wanted(arguments: &[String]) -> Result<Wanted> {
+    let mut wanted = Wanted::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || {
+            let missing = || Error::other(format!("{argument} wants a value"));
+            rest.next().cloned().ok_or_else(missing)
+        };
+        match argument.as_str() {
+            "--suite" => wanted.suite = Some(value()?),
+            "--mirror" => wanted.mirror = Some(value()?),
+            "--workers" => wanted.workers = Some(value()?.parse().map_err(Error::other)?),
+            "--list" => wanted.list = true,
+            "--openssh" => wanted.openssh = true,
+            flag if flag.starts_with('-') => {
+                return Err(Error::other(format!("there is no {flag}")));
+            }
+            test => wanted.tests.push(test.to_owned()),
+        }
+    }
+    Ok(wanted)
+}
+
+/// Runs the wanted tests of the wanted suites; says whether all is as the list of exceptions has it.
+fn of_suites(wanted: &Wanted) -> Result<bool> {
+    let suites: Vec<&Suite> = SUITES
+        .iter()
+        .filter(|suite| wanted.suite.as_ref().is_none_or(|name| name == suite.name))
+        .collect();
+    if suites.is_empty() {
+        return Err(Error::other("the suites are bookworm and unstable"));
+    }
+    if !is_root() {
+        return Err(Error::other("needs root, for a chroot and namespaces"));
+    }
+    let folder = Path::new(ROOT).canonicalize()?.join("target/regress");
+    std::fs::create_dir_all(&folder)?;
+    install();
+    let program = match wanted.list || wanted.openssh {
+        true => None,
+        false => Some(program(&folder)?),
+    };
+    let mut right = true;
+    for suite in suites {
+        let root = chroot::ready(suite, &folder, wanted.mirror.as_deref())?;
+        right &= of_suite(wanted, suite, &folder, &root, program.as_deref())?;
+    }
+    Ok(right)
+}
+
+fn is_root() -> bool {
+    Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|output| output.stdout == b"0\n")
+}
+
+/// Has Debian's packages installed where this is a Debian; what is missing then is said by whoever
+/// needs it.
+fn install() {
+    let _ = Command::new("sh")
+        .args([".ci/debian", "mmdebstrap=mmdebstrap"])
+        .current_dir(ROOT)
+        .status();
+}
+
+/// The program that is tried, `FULMAR_BIN` or a release build, without its symbols: the tests send
+/// it about as their data.
+fn program(folder: &Path) -> Result<PathBuf> {
+    let built = match std::env::var_os("FULMAR_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let mut build = Command::new(cargo);
+            build.args(["build", "--quiet", "--release", "-p", "cli"]);
+            if !build.current_dir(ROOT).status()?.success() {
+                return Err(Error::other("the build failed"));
+            }
+            Path::new(ROOT).join("target/release/fulmar")
+        }
+    };
+    let small = folder.join("fulmar");
+    let mut strip = Command::new("strip");
+    strip.arg("-o").args([&small, &built]);
+    match strip.status() {
+        Ok(status) if status.success() => Ok(small),
+        _ => Err(Error::other(format!("strip {} failed", built.display()))),
+    }
+}
+
+fn of_suite(
+    wanted: &Wanted,
+    suite: &Suite,
+    folder: &Path,
+    root: &Path,
+    program: Option<&Path>,
+) -> Result<bool> {
+    let all = cases::all(root)?;
+    let exceptions = exceptions::of(suite.name)?;
+    for name in exceptions.keys() {
+        if !all.iter().any(|test| test.name == *name) {
+            return Err(Error::other(format!(
+                "exceptions.txt names {name}, which {} does not have",
+                suite.name
+            )));
+        }
+    }
+    let chosen: Vec<Test> = all
+        .into_iter()
+        .filter(|test| wanted.tests.is_empty() || wanted.tests.contains(&test.name))
+        .collect();
+    if chosen.is_empty() {
+        return Err(Error::other("there is no such test"));
+    }
+    let heading = format!("{}, openssh-tests {}", suite.name, chroot::version(root));
+    println!("{heading}: {} tests", chosen.len());
+    if wanted.list {
+        for test in &chosen {
+            let reason = exceptions.get(test.name.as_str()).copied();
+            println!("  {:<24} {}", test.name, reason.unwrap_or(""));
+        }
+        return Ok(true);
+    }
+    let whose = program.map_or("openssh", |_| "ours");
+    let logs = folder.join(format!("{}.{whose}.logs", suite.name));
+    std::fs::create_dir_all(&logs)?;
+    let workers = wanted
+        .workers
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let mut count = Count::default();
+    let results = each(chosen, workers, |test| {
+        let outcome = cases::run(test, root, program, &logs);
+        let reason = exceptions.get(test.name.as_str()).copied();
+        let reason = reason.filter(|_| program.is_some());
+        println!("{}", line(test, &outcome, reason));
+        (outcome, reason.is_some())
+    });
+    for (outcome, listed) in &results {
+        count.add(outcome, *listed);
+    }
+    println!("{heading}: {count}");
+    if count.unlisted + count.unexpected > 0 {
+        println!("what failed has its log in {}", logs.display());
+    }
+    Ok(count.unlisted + count.unexpected == 0)
+}
+
+/// What is printed of a test.
+fn line(test: &Test, outcome: &Outcome, reason: Option<&str>) -> String {
+    let (word, rest) = match (outcome, reason) {
+        (Outcome::Passed, None) => ("ok", String::new()),
+        (Outcome::Passed, Some(reason)) => ("PASSED", format!("is listed: {reason}")),
+        (Outcome::Skipped(why), _) => ("skipped", why.clone()),
+        (Outcome::Failed(_), Some(reason)) => ("listed", reason.to_owned()),
+        (Outcome::Failed(why), None) => ("FAILED", why.clone()),
+    };
+    format!("  {word:<8} {:<24} {rest}", test.name)
+        .trim_end()
+        .to_owned()
+}
+
+#[derive(Default)]
+struct Count {
+    passed: usize,
+    skipped: usize,
+    /// Failed, as the list has it.
+    listed: usize,
+    /// Failed, and not in the list.
+    unlisted: usize,
+    /// Passed, although the list says that it fails.
+    unexpected: usize,
+}
+
+impl Count {
+    fn add(&mut self, outcome: &Outcome, listed: bool) {
+        let of = match (outcome, listed) {
+            (Outcome::Passed, false) => &mut self.passed,
+            (Outcome::Passed, true) => &mut self.unexpected,
+            (Outcome::Skipped(_), _) => &mut self.skipped,
+            (Outcome::Failed(_), true) => &mut self.listed,
+            (Outcome::Failed(_), false) => &mut self.unlisted,
+        };
+        *of += 1;
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} passed, {} fail as listed, {} skipped by the suite itself",
+            self.passed, self.listed, self.skipped
+        )?;
+        if self.unlisted > 0 {
+            write!(f, ", {} FAILED", self.unlisted)?;
+        }
+        if self.unexpected > 0 {
+            write!(f, ", {} passed although listed", self.unexpected)?;
+        }
+        Ok(())
+    }
+}
+
+/// `work` for each test, by so many threads; results stand in no order.
+fn each<R: Send>(tests: Vec<Test>, workers: usize, work: impl Fn(&Test) -> R + Sync) -> Vec<R> {
+    let waiting = Mutex::new(tests.into_iter());
+    let next = || waiting.lock().ok().and_then(|mut tests| tests.next());
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..workers.max(1) {
+            scope.spawn(|| {
+                while let Some(test) = next() {
+                    let result = work(&test);
+                    if let Ok(mut results) = results.lock() {
+                        results.push(result);
+                    }
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_default()
+}
