@@ -221,8 +221,8 @@ fn create_temporary(
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Opens a file to append to, creating it with `mode`; never follows a link in the
-/// last component and takes regular files only.
+/// Opens a file to append to, creating it with `mode`; links are followed, and regular files only
+/// are taken.
 ///
 /// # Errors
 /// `InvalidInput` for anything but a regular file, else the kernel's error.
@@ -231,7 +231,6 @@ pub fn open_append(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
         | OFlags::APPEND
         | OFlags::CREATE
         | OFlags::CLOEXEC
-        | OFlags::NOFOLLOW
         | OFlags::NONBLOCK
         | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(mode & 0o7777);

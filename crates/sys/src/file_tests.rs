@@ -133,6 +133,17 @@ fn a_device_and_a_pipe_are_not_replaced() {
 }
 
 #[test]
+fn a_log_is_written_where_a_link_leads() {
+    let scratch = Scratch::new("append");
+    std::os::unix::fs::symlink("log.1", scratch.file("log")).unwrap();
+    for word in ["a", "b"] {
+        let mut file = open_append(scratch.file("log"), 0o600).unwrap();
+        file.write_all(word.as_bytes()).unwrap();
+    }
+    assert_eq!(std::fs::read(scratch.file("log.1")).unwrap(), b"ab");
+}
+
+#[test]
 fn the_lock_keeps_a_second_holder_out() {
     let scratch = Scratch::new("lock");
     let path = scratch.file("lock");
