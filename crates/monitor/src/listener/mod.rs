@@ -275,17 +275,20 @@ fn listen(
     let mut listener =
         Listener::new(config, launch, sockets, signals, args.debug > 0, log).map_err(text_of)?;
     let pid_file = PidFile::write(&options, args, log);
+    let mut reloader = Reloader {
+        source,
+        shape: &shape,
+        args,
+        pid_file,
+        log,
+    };
     if let Some(daemon) = daemon {
         daemon.ready(shape.log_to_stderr);
     }
     notify(sys::systemd::State::Ready, &status_of(&listener));
-    let stop = listener.run(&mut Reloader {
-        source,
-        shape: &shape,
-        log,
-    });
+    let stop = listener.run(&mut reloader);
     notify(sys::systemd::State::Stopping, "ending; sessions go on");
-    drop(pid_file);
+    drop(reloader);
     match stop.map_err(text_of)? {
         Stop::Signal(_) | Stop::OnlyConnection => Ok(0),
     }
@@ -313,6 +316,8 @@ fn notify(state: sys::systemd::State, status: &str) {
 struct Reloader<'a> {
     source: &'a Source,
     shape: &'a Shape,
+    args: &'a Args,
+    pid_file: PidFile,
     log: &'a Log,
 }
 
@@ -388,7 +393,12 @@ impl Reloads for Reloader<'_> {
         launch: Launch,
         mut sockets: Vec<Socket>,
     ) -> Result<Reloaded, (Launch, Vec<Socket>)> {
+        let options = candidate.config.global();
         let reloaded = self.replace(candidate, &launch, &mut sockets);
+        if reloaded.is_ok() {
+            // Whoever waits for the server to be back takes the old file away and looks for a new one.
+            self.pid_file.renew(&options, self.args, self.log);
+        }
         notify(sys::systemd::State::Ready, "serving");
         reloaded.map_err(|why| {
             self.keep(&why);
@@ -413,6 +423,16 @@ impl PidFile {
                 log.error(&format!("Couldn't create pid file \"{path}\": {error}"));
                 Self(None)
             }
+        }
+    }
+
+    /// Written again, and in another place where that is another by now.
+    fn renew(&mut self, options: &ServerOptions, args: &Args, log: &Log) {
+        let renewed = Self::write(options, args, log);
+        let old = core::mem::replace(self, renewed);
+        if old.0 == self.0 {
+            // Its path is the new one's.
+            core::mem::forget(old);
         }
     }
 }

@@ -60,6 +60,8 @@ fn reload(
     let mut reloader = Reloader {
         source: &site.source,
         shape: &shape(),
+        args: &Args::parse(Vec::new()).unwrap(),
+        pid_file: PidFile(None),
         log,
     };
     match reloader.begin() {
@@ -230,4 +232,21 @@ fn the_pid_file_names_us_and_goes_with_us() {
     assert_eq!(text.trim(), std::process::id().to_string());
     drop(held);
     assert!(!path.exists());
+}
+
+#[test]
+fn the_pid_file_is_back_behind_a_reload() {
+    let log = Log::to_memory(LogLevel::Info);
+    let directory = TempDir::new();
+    let path = |name| directory.path().join(name);
+    let options = |name| crate::test_support::options(&format!("PidFile {}", path(name).display()));
+    let args = Args::parse(Vec::new()).unwrap();
+    let mut held = PidFile::write(&options("pid"), &args, &log);
+    std::fs::remove_file(path("pid")).unwrap();
+    held.renew(&options("pid"), &args, &log);
+    assert!(path("pid").exists());
+    held.renew(&options("other"), &args, &log);
+    assert!(path("other").exists() && !path("pid").exists());
+    drop(held);
+    assert!(!path("other").exists());
 }
