@@ -49,6 +49,8 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 const MAX_START_BYTES: usize = 16 << 20;
 /// Longest record of secrets, in bytes.
 pub(crate) const MAX_SECRETS_BYTES: usize = 1 << 20;
+/// The exit status of a connection that ended before anybody had logged in, as OpenSSH has it.
+const NOT_LOGGED_IN: i32 = 255;
 /// How long the auth process may take to end after its socket.
 pub(crate) const AUTH_EXIT_WAIT: Duration = Duration::from_secs(2);
 
@@ -75,11 +77,12 @@ pub fn monitor_main() -> i32 {
     let log = open_log(&handed.start, config.global());
     let served = match handed.connection(config.global(), &log) {
         Ok(Some(inherited)) => serve(inherited, config, &log),
-        Ok(None) => Ok(()),
+        // None came.
+        Ok(None) => Ok(0),
         Err(error) => Err(error),
     };
     match served {
-        Ok(()) => 0,
+        Ok(status) => status,
         Err(error) => {
             log.fatal(&error);
             255
@@ -124,18 +127,19 @@ fn no_addresses() -> Addresses {
         remote_port: 65_535,
         local: nowhere,
         local_port: 65_535,
-        host: "UNKNOWN".to_owned(),
+        host: user::UNKNOWN.to_owned(),
     }
 }
 
-fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<(), String> {
+/// Serves a connection to its end; gives the exit status, which `sshd -i` hands on.
+fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i32, String> {
     let Ok(addresses) = addresses(&inherited.network, config.global().use_dns) else {
         // The client is gone already.
         inherited.tell(ConnectionNews::NoAttempt);
-        return Ok(());
+        return Ok(NOT_LOGGED_IN);
     };
     let Some(login) = log_in(&mut inherited, &config, &addresses, log)? else {
-        return Ok(());
+        return Ok(NOT_LOGGED_IN);
     };
     // What a session may last for days without.
     drop(config);
@@ -148,7 +152,8 @@ fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<(
         &inherited.executable,
         log,
     ));
-    session.run(inherited.network, login.auth, login.process)
+    session.run(inherited.network, login.auth, login.process)?;
+    Ok(0)
 }
 
 /// Somebody has logged in.
@@ -174,14 +179,18 @@ fn log_in<'log>(
     if options.refuse_connection {
         log.info(&format!(
             "administratively prohibited connection from {} port {}",
-            addresses.remote, addresses.remote_port
+            addresses.remote_text(),
+            addresses.remote_port
         ));
         inherited.tell(ConnectionNews::Refused);
         return Ok(None);
     }
     log.verbose(&format!(
         "Connection from {} port {} on {} port {}",
-        addresses.remote, addresses.remote_port, addresses.local, addresses.local_port
+        addresses.remote_text(),
+        addresses.remote_port,
+        addresses.local_text(),
+        addresses.local_port
     ));
     let _ = sys::process::set_title("sshd: [accepted]");
     let greeted = inherited.greeted.take();
@@ -191,9 +200,9 @@ fn log_in<'log>(
             AuthConnection {
                 options: None,
                 greeted,
-                remote_address: addresses.remote.to_string(),
+                remote_address: addresses.remote_text(),
                 remote_port: addresses.remote_port,
-                local_address: addresses.local.to_string(),
+                local_address: addresses.local_text(),
                 local_port: addresses.local_port,
                 login_grace_seconds: options.login_grace_time_s,
             },
@@ -276,7 +285,8 @@ fn end_without_login(
         Some(user) => user.from(),
         None => format!(
             "{} port {}",
-            login.addresses.remote, login.addresses.remote_port
+            login.addresses.remote_text(),
+            login.addresses.remote_port
         ),
     };
     let log = login.log;

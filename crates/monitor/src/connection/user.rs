@@ -24,6 +24,10 @@ pub(crate) const MAX_REQUESTS: u32 = 1024;
 /// Longest banner that is sent, in bytes.
 const MAX_BANNER_BYTES: u64 = 256 * 1024;
 
+/// What stands for a name or an address where the connection is no socket of the network, in logs
+/// and in SSH_CONNECTION, as with OpenSSH.
+pub(crate) const UNKNOWN: &str = "UNKNOWN";
+
 /// Addresses and ports of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Addresses {
@@ -51,9 +55,28 @@ impl Addresses {
     pub(crate) fn peer(&self) -> Peer {
         Peer {
             host: self.host.clone(),
-            address: self.remote.to_string(),
+            address: self.remote_text(),
             port: self.remote_port,
         }
+    }
+
+    /// The client's address as people read it.
+    pub(crate) fn remote_text(&self) -> String {
+        text(self.remote)
+    }
+
+    /// Our address as people read it.
+    pub(crate) fn local_text(&self) -> String {
+        text(self.local)
+    }
+}
+
+/// No connected socket has the address of any host: it stands for a connection without one.
+fn text(address: IpAddr) -> String {
+    if address.is_unspecified() {
+        UNKNOWN.to_owned()
+    } else {
+        address.to_string()
     }
 }
 
