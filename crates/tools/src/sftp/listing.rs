@@ -123,10 +123,11 @@ pub(super) fn of_matches(matches: &[(Match, Attributes)], here: &[u8]) -> Vec<Sh
         .collect()
 }
 
-/// A path without the directory that we are in.
+/// A path without the directory that we are in; the whole path where that is none.
 pub(super) fn below<'p>(path: &'p [u8], here: &[u8]) -> &'p [u8] {
     match path.strip_prefix(here) {
         Some([]) | None => path,
+        Some(_) if here.is_empty() => path,
         Some(rest) if here.last() == Some(&b'/') => rest,
         Some([b'/', rest @ ..]) if !rest.is_empty() => rest,
         Some(_) => path,
@@ -147,6 +148,7 @@ mod tests {
     #[test]
     fn paths_are_shown_below_where_we_are() {
         assert_eq!(below(b"/a/b", b"/a"), b"b");
+        assert_eq!(below(b"/a/b", b""), b"/a/b");
         assert_eq!(below(b"/ab", b"/a"), b"/ab");
         assert_eq!(below(b"/a", b"/"), b"a");
         assert_eq!(below(b"/a", b"/a"), b"/a");

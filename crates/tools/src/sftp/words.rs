@@ -19,7 +19,8 @@ pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
                 match bytes.next() {
                     None => return Err("Unterminated quoted argument"),
                     Some(next) if next == open => word.push(next),
-                    // A backslash in quotes stands for itself, and so does what follows it.
+                    Some(b'\\') => push_literal(word, b'\\'),
+                    // Any other backslash in quotes stands for itself, and so does what follows it.
                     Some(next) => {
                         word.extend_from_slice(b"\\\\");
                         push_literal(word, next);
@@ -87,6 +88,12 @@ mod tests {
         assert_eq!(words("get *.c"), ["get", "*.c"]);
         assert_eq!(words("get \"*.c\""), ["get", "\\*.c"]);
         assert_eq!(words("get \\*"), ["get", "\\*"]);
+        // Two backslashes are one, in quotes and outside; a pattern has it escaped.
+        assert_eq!(
+            words(r"get a\\b 'a\\b' 'a\\'"),
+            ["get", r"a\\b", r"a\\b", r"a\\"]
+        );
+        assert_eq!(words(r"get 'a\b' 'a\*'"), ["get", r"a\\b", r"a\\\*"]);
     }
 
     #[test]
