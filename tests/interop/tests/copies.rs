@@ -330,8 +330,7 @@ fn copier(site: &Site, name: &str) -> Option<Command> {
 /// The client's own count of its changes of keys.
 fn key_changes(outcome: &Outcome) -> usize {
     let said = outcome.stderr.text();
-    let count = |what| said.matches(what).count();
-    count("debug1: rekeyed: ").max(count("debug1: SSH2_MSG_NEWKEYS received"))
+    said.matches("debug1: SSH2_MSG_NEWKEYS received").count()
 }
 
 #[test]
@@ -399,6 +398,32 @@ fn carrier(scratch: &Scratch, script: &str) -> PathBuf {
     let path = scratch.write("carrier", format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
+}
+
+#[test]
+fn a_name_that_no_pattern_of_its_own_fits_is_taken_as_it_is() {
+    each_server(|site, scratch| {
+        let source = scratch.join("data[12]");
+        fs::write(&source, "it").unwrap();
+        fs::write(scratch.join("data3"), "another").unwrap();
+        for (place, relayed) in [("got", false), ("relayed", true)] {
+            let target = scratch.join(place);
+            let from = there(&source);
+            let outcome = match relayed {
+                false => scp(site, &[&from, &here(&target)]),
+                true => scp(site, &["-3", &from, &there(&target)]),
+            };
+            assert_eq!(outcome.status, 0, "{}", outcome.summary());
+            assert_eq!(fs::read(&target).unwrap(), b"it");
+        }
+        let missing = scp(
+            site,
+            &[&there(&scratch.join("none[12]")), &here(scratch.path())],
+        );
+        assert_ne!(missing.status, 0, "{}", missing.summary());
+        let said = missing.stderr.text();
+        assert!(said.contains("none[12]: No such file"), "{said}");
+    });
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use sftp::Attributes;
 use sftp::attributes::mode;
 use transfer::options::{MAX_DEPTH, Resume};
-use transfer::plan::{glob, joined};
+use transfer::plan::joined;
 use transfer::relay::{Item, Relay};
 use transfer::remote::{Remote, RemoteError};
 use transfer::text;
 
 use super::options::Options;
 use super::place::os;
-use super::{Fatal, local_name, lost, prepared, prepared_pattern};
+use super::{Fatal, found, local_name, lost, prepared, prepared_pattern};
 use crate::copy::{AnyRemote, Console, Server};
 
 /// Files that are carried over in one go: what is walked ahead.
@@ -92,16 +92,7 @@ impl Walk<'_> {
         }
         self.remote.use_link(0);
         let pattern = prepared_pattern(self.remote, source)?;
-        let mut suspects = Vec::new();
-        let found = glob::expand(self.remote, &pattern, &mut |name| {
-            suspects.push(text::name(name));
-        })
-        .map_err(|error| lost(&error))?;
-        for name in suspects {
-            self.console.error(&format!(
-                "Server sent suspect path \"{name}\" during readdir"
-            ));
-        }
+        let found = found(self.remote, self.console, &pattern)?;
         if found.is_empty() {
             let shown = text::name(source);
             self.console

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use transfer::get::{Get, Item, Source};
-use transfer::plan::{glob, shown};
+use transfer::plan::shown;
 use transfer::text;
 
 use super::options::Options;
@@ -67,19 +67,10 @@ fn get(
     if let Some(ahead) = &mut ahead {
         remote.engine().run(ahead).map_err(|error| lost(&error))?;
     }
-    let mut suspects = Vec::new();
     let found = match ahead.as_ref().and_then(Source::found) {
         Some(found) => vec![found],
-        None => glob::expand(remote, &pattern, &mut |name| {
-            suspects.push(text::name(name))
-        })
-        .map_err(|error| lost(&error))?,
+        None => super::found(remote, console, &pattern)?,
     };
-    for name in suspects {
-        console.error(&format!(
-            "Server sent suspect path \"{name}\" during readdir"
-        ));
-    }
     if found.is_empty() {
         console.error(&format!("{}: No such file or directory", text::name(path)));
         return Ok(());

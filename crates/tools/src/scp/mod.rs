@@ -15,7 +15,8 @@ use std::path::Path;
 use std::process::Command;
 
 use sys::signals::Signal;
-use transfer::plan::{base_name, glob};
+use transfer::plan::base_name;
+use transfer::plan::glob::{self, Match};
 use transfer::remote::RemoteError;
 use transfer::text;
 
@@ -203,6 +204,29 @@ fn prepared(remote: &mut AnyRemote, path: &[u8]) -> Result<Vec<u8>, Fatal> {
         .and_then(|begin| home.get(begin..))
         .unwrap_or(b".")
         .to_vec())
+}
+
+/// What a source's pattern comes to: where nothing fits it, what is there by that very name.
+fn found(
+    remote: &mut AnyRemote,
+    console: &mut Console,
+    pattern: &[u8],
+) -> Result<Vec<Match>, Fatal> {
+    let mut suspects = Vec::new();
+    let mut expand = |pattern: &[u8]| {
+        glob::expand(remote, pattern, &mut |name| suspects.push(text::name(name)))
+            .map_err(|error| lost(&error))
+    };
+    let mut found = expand(pattern)?;
+    if found.is_empty() && glob::is_pattern(pattern) {
+        found = expand(&glob::escaped(&glob::unescaped(pattern)))?;
+    }
+    for name in suspects {
+        console.error(&format!(
+            "Server sent suspect path \"{name}\" during readdir"
+        ));
+    }
+    Ok(found)
 }
 
 fn lost(error: &transfer::engine::EngineError) -> Fatal {
