@@ -497,6 +497,9 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
     if !first {
         debug1!("keys were exchanged anew");
     }
+    // By these two scripts count the exchanges in what OpenSSH's -v says.
+    debug1!("SSH2_MSG_NEWKEYS sent");
+    debug1!("SSH2_MSG_NEWKEYS received");
     debug1!("kex: algorithm: {}", negotiated.kex);
     debug1!("kex: host key algorithm: {}", negotiated.host_key);
     for (name, direction) in [

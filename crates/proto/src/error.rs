@@ -123,7 +123,10 @@ impl fmt::Display for Error {
             Self::ShortOffer => {
                 f.write_str("the server would agree to others of our algorithms than the last time")
             }
-            Self::IntegrityFailed => f.write_str("Corrupted MAC on input."),
+            // Both in OpenSSH's words: logs are searched for either.
+            Self::IntegrityFailed => {
+                f.write_str("Corrupted MAC on input: message authentication code incorrect")
+            }
             Self::HostKeySignature => {
                 f.write_str("the server's signature over the key exchange is incorrect")
             }

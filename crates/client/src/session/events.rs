@@ -150,7 +150,7 @@ impl Session<'_> {
                 })?;
             }
             Event::KeysChanged { negotiated, .. } => {
-                debug1!("rekeyed: {}", negotiated.kex);
+                crate::login::note_keys(&negotiated, false);
             }
             Event::HostKeysAnnounced(keys) => self.host_keys_announced(&keys),
             Event::TooManyHostKeysAnnounced => {
