@@ -1,4 +1,4 @@
-//! Tasks of the project: `cargo xtask check|bench|interop|regress|man|order`.
+//! Tasks of the project: `cargo xtask check|bench|interop|regress|differ|man|order`.
 
 mod bench;
 mod check;
@@ -7,7 +7,8 @@ mod programs;
 mod regress;
 
 const USAGE: &str = "\
-usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | man | order [PROGRAM]
+usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | differ KIND | man |
+       order [PROGRAM]
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   bench    instructions of the protocol's work against the baseline; --bless: a new one
@@ -16,6 +17,8 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | m
            [--suite bookworm|unstable] [--list] [--openssh] [--workers N] [--mirror URL] [TEST...]
            --list: tests, and why those fail that do; --openssh: with OpenSSH's own programs;
            --mirror: where Debian's packages come from, if not from where apt has them
+  differ   cases made from a seed, given to OpenSSH and to ours, and what differs; KIND is
+           config; --seed N, --rounds N, --case N, --chroot FOLDER
   man      write the generated parts of man/ and completion/
   order    watch logins by a release build, or PROGRAM, and write which functions stand
            next to each other in the next one
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         Some("bench") => exit(bench::run(args.get(1..).unwrap_or_default())),
         Some("interop") => programs::interop(args.get(1..).unwrap_or_default()),
         Some("regress") => exit(regress::run(args.get(1..).unwrap_or_default())),
+        Some("differ") => programs::differ(args.get(1..).unwrap_or_default()),
         Some("man") => programs::man(),
         Some("order") => exit(order::run(args.get(1..).unwrap_or_default())),
         _ => {

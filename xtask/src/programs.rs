@@ -22,6 +22,15 @@ pub fn interop(arguments: &[String]) -> ExitCode {
     run([install, matrix].into_iter().chain(whole.then_some(copies)))
 }
 
+/// `cargo xtask differ KIND`: cases made from a seed, given to OpenSSH and to ours (`tests/differ`).
+pub fn differ(arguments: &[String]) -> ExitCode {
+    let mut cases = cargo();
+    cases
+        .args(["run", "--quiet", "-p", "differ", "--"])
+        .args(arguments);
+    run([cases])
+}
+
 /// `cargo xtask man`: writes the generated parts of `man/` and `completion/` (`xtask/pages`).
 pub fn man() -> ExitCode {
     let mut pages = cargo();

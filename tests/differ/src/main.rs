@@ -1,0 +1,69 @@
+//! Cases made from a seed, given to OpenSSH and to ours, and what differs.
+//!
+//! [`config`] has files of configuration. A case is known by its seed and its number and is made again
+//! from them. What differs is made smaller ([`run`] says how it is told) and looked up in a list
+//! ([`list`]) of what differs on purpose, each with its reason.
+#![forbid(unsafe_code)]
+
+mod config;
+mod list;
+mod peers;
+mod random;
+mod run;
+
+use std::process::ExitCode;
+
+use run::Run;
+
+const USAGE: &str = "\
+usage: cargo xtask differ config [--seed N] [--rounds N] [--case N] [--chroot FOLDER]
+  config        ssh -G, sshd -T and ssh-keygen -F/-l with files by their grammar
+  --seed N      what all cases follow from (1)
+  --rounds N    how many cases (2000)
+  --case N      this case alone, with everything that was said
+  --chroot FOLDER  a system with a newer OpenSSH, as root (or DIFFER_CHROOT in the environment)
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((suite, run)) = parse(&arguments) else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    if let Some(Err(why)) = run.chroot.as_deref().map(peers::enter) {
+        eprintln!("differ: {why}");
+        return ExitCode::FAILURE;
+    }
+    let unlisted = match suite.as_str() {
+        "config" => run::run::<config::Configuration>(&run),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match unlisted {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn parse(arguments: &[String]) -> Option<(String, Run)> {
+    let (suite, flags) = arguments.split_first()?;
+    let mut run = Run {
+        seed: 1,
+        rounds: 2000,
+        case: None,
+        chroot: std::env::var_os("DIFFER_CHROOT").map(Into::into),
+    };
+    for pair in flags.chunks(2) {
+        let [flag, value] = pair else { return None };
+        match flag.as_str() {
+            "--seed" => run.seed = value.parse().ok()?,
+            "--rounds" => run.rounds = value.parse().ok()?,
+            "--case" => run.case = Some(value.parse().ok()?),
+            "--chroot" => run.chroot = Some(value.into()),
+            _ => return None,
+        }
+    }
+    Some((suite.clone(), run))
+}

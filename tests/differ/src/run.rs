@@ -1,0 +1,216 @@
+//! A run: cases by number on all cores, what they found against the list, and what is told.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::list::{Listed, Why};
+
+/// From so many cases on a line of the list that no case met is told.
+const LONG: u64 = 1000;
+
+/// What the command line asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// The seed from which all cases follow.
+    pub(crate) seed: u64,
+    /// How many cases.
+    pub(crate) rounds: u64,
+    /// This case alone, with all that is to be said of it.
+    pub(crate) case: Option<u64>,
+    /// Where a newer OpenSSH is installed.
+    pub(crate) chroot: Option<PathBuf>,
+}
+
+impl Run {
+    /// Whether one case is asked for.
+    pub(crate) fn is_single(&self) -> bool {
+        self.case.is_some()
+    }
+}
+
+/// One way in which a case differs.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    /// The kind of case.
+    pub(crate) form: &'static str,
+    /// How it differs.
+    pub(crate) how: String,
+    /// The smallest case on one line, as the list knows it.
+    pub(crate) case: String,
+    /// The smallest case and what was seen, in several lines.
+    pub(crate) shown: String,
+}
+
+/// A kind of cases.
+pub(crate) trait Suite: Sized + Sync {
+    /// Its name on the command line.
+    const NAME: &'static str;
+    /// What is known to differ.
+    const LISTED: &'static [Listed];
+
+    /// Gets ready.
+    ///
+    /// # Errors
+    /// One line saying what is missing.
+    fn new(run: &Run) -> Result<Self, String>;
+
+    /// Names of those that ours is compared with, the newest first.
+    fn peers(&self) -> Vec<String>;
+
+    /// Runs one case.
+    fn try_case(&self, run: &Run, number: u64) -> Vec<Finding>;
+
+    /// Whether a difference is in the list for a reason that follows from a table.
+    fn follows(&self, _finding: &Finding) -> Option<Why> {
+        None
+    }
+}
+
+/// Runs a suite; how many differences stand in no list.
+pub(crate) fn run<S: Suite>(run: &Run) -> usize {
+    let suite = match S::new(run) {
+        Ok(suite) => suite,
+        Err(why) => {
+            interop::report::skipped(&format!("differ {}", S::NAME), &why);
+            return 0;
+        }
+    };
+    let numbers = run.case.map_or(0..run.rounds, |case| case..case + 1);
+    let mut tally = Tally::default();
+    for (number, findings) in all_cases(&suite, run, numbers.clone()) {
+        for finding in findings {
+            tally.add(&suite, run, number, finding);
+        }
+    }
+    tally.tell(&suite, numbers.end - numbers.start)
+}
+
+/// Runs the cases on all cores; their findings in the order of their numbers.
+fn all_cases<S: Suite>(
+    suite: &S,
+    run: &Run,
+    numbers: std::ops::Range<u64>,
+) -> BTreeMap<u64, Vec<Finding>> {
+    let next = AtomicU64::new(numbers.start);
+    let found = Mutex::new(BTreeMap::new());
+    let workers = thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= numbers.end {
+                        break;
+                    }
+                    let findings = suite.try_case(run, number);
+                    if !findings.is_empty() {
+                        found.lock().expect("the findings").insert(number, findings);
+                    }
+                }
+            });
+        }
+    });
+    found.into_inner().expect("the findings")
+}
+
+/// What the findings of a run come to.
+#[derive(Default)]
+struct Tally {
+    /// Lines of the list, by how often they were met.
+    met: BTreeMap<usize, usize>,
+    by_table: usize,
+    /// Smallest cases that are in no list, and how often.
+    new: BTreeMap<(&'static str, String, String), usize>,
+}
+
+impl Tally {
+    fn add<S: Suite>(&mut self, suite: &S, run: &Run, number: u64, finding: Finding) {
+        let newest = suite.peers().first().cloned().unwrap_or_default();
+        let fits = |listed: &Listed| {
+            listed.fits(finding.form, &finding.how, &finding.case)
+                && !matches!(listed.why, Why::Since(version) if is_older(version, &newest))
+        };
+        let why = match S::LISTED.iter().position(fits) {
+            Some(index) => {
+                *self.met.entry(index).or_default() += 1;
+                S::LISTED.get(index).map(|listed| listed.why)
+            }
+            None => suite.follows(&finding).inspect(|_| self.by_table += 1),
+        };
+        if let Some(why) = why {
+            if run.is_single() {
+                println!(
+                    "{} {}, {why:?}:\n{}",
+                    finding.form, finding.how, finding.shown
+                );
+            }
+            return;
+        }
+        let key = (finding.form, finding.how.clone(), finding.case.clone());
+        let times = self.new.entry(key).or_default();
+        *times += 1;
+        if *times == 1 {
+            println!(
+                "cargo xtask differ {} --seed {} --case {number}: {}: ours {}\n{}",
+                S::NAME,
+                run.seed,
+                finding.form,
+                finding.how,
+                finding.shown
+            );
+        }
+    }
+
+    /// Prints what it comes to; how many smallest cases are in no list.
+    fn tell<S: Suite>(&self, suite: &S, cases: u64) -> usize {
+        let listed: usize = self.met.values().sum();
+        println!(
+            "differ {}: {cases} cases with {}: {} unlisted differences, {listed} listed and {} that follow from a table",
+            S::NAME,
+            suite.peers().join(", "),
+            self.new.len(),
+            self.by_table,
+        );
+        for ((form, how, case), times) in &self.new {
+            println!("{times} times: {form}: {how}: {case:?}");
+        }
+        let newest = suite.peers().first().cloned().unwrap_or_default();
+        for (index, listed) in S::LISTED.iter().enumerate() {
+            let count = self.met.get(&index).copied().unwrap_or_default();
+            match listed.why {
+                Why::Defect(what) if count > 0 => println!("known defect, {count} times: {what}"),
+                Why::Since(version) if is_older(version, &newest) => {}
+                _ if count == 0 && cases >= LONG => println!("listed and not seen: {listed:?}"),
+                _ => {}
+            }
+        }
+        self.new.len()
+    }
+}
+
+/// Whether this version is that of the peer or before it.
+fn is_older(version: &str, peer: &str) -> bool {
+    let numbers = |text: &str| -> Vec<u32> {
+        let version = text.rsplit(' ').next().unwrap_or_default();
+        version
+            .split('.')
+            .filter_map(|part| part.parse().ok())
+            .collect()
+    };
+    numbers(version) <= numbers(peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert!(is_older("9.2", "OpenSSH 10.6"));
+        assert!(is_older("10.6", "OpenSSH 10.6"));
+        assert!(!is_older("10.6", "OpenSSH 9.2"));
+    }
+}

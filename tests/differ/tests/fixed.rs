@@ -1,0 +1,18 @@
+//! A short run of each kind of cases, always the same.
+
+use std::process::Command;
+
+fn run(kind: &str, rounds: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_differ"));
+    let output = command.args([kind, "--rounds", rounds]).output();
+    let output = output.expect("it starts");
+    let told = String::from_utf8_lossy(&output.stdout);
+    // Also a line that says why nothing was compared.
+    interop::report::say(&String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}");
+}
+
+#[test]
+fn configurations_are_read_alike() {
+    run("config", "200");
+}
