@@ -13,7 +13,7 @@
 //! Without a claim goes what is no regular file, and what is not on a [local](content::is_local)
 //! file system: there a lock may take a round trip, and times are another machine's.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -49,6 +49,16 @@ const GATE: u64 = FAR + ALL_PLACES;
 /// Another copy writes to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Busy;
+
+/// What comes of [`Claim::take`].
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// The file may be written; without a claim where none are made. What is known of it from then
+    /// on.
+    Ours(Option<Claim>, Info),
+    /// See [`Busy`].
+    Busy,
+}
 
 /// Another copy has written to the file, or does: what is in it is not ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +146,20 @@ fn takes_claims(fd: impl AsFd, info: &Info) -> bool {
     }
 }
 
+/// The same for a file that was just made in `folder`, whose files are all on one system.
+fn takes_claims_in(folder: &[u8], fd: impl AsFd) -> io::Result<bool> {
+    thread_local! {
+        static LAST: RefCell<(Vec<u8>, bool)> = const { RefCell::new((Vec::new(), false)) };
+    }
+    LAST.with_borrow_mut(|last| {
+        if last.0 != folder {
+            let info = content::info(&fd)?;
+            *last = (folder.to_vec(), takes_claims(&fd, &info));
+        }
+        Ok(last.1)
+    })
+}
+
 /// Holds the gate as long as it lives.
 struct Gate<F: AsFd>(F);
 
@@ -153,51 +177,62 @@ impl<F: AsFd> Drop for Gate<F> {
 }
 
 impl Claim {
-    /// Claims a file that is open for writing and about which `info` is known; none where no claims
-    /// are made.
+    /// Claims a file that is open for writing.
     ///
     /// # Errors
-    /// [`Busy`].
-    pub(crate) fn take(fd: impl AsFd, info: &Info, how: How) -> Result<Option<Self>, Busy> {
-        Self::take_at(fd, info, how, now())
+    /// The system's.
+    pub(crate) fn take(fd: impl AsFd, how: How) -> io::Result<Taken> {
+        Self::take_at(fd, how, now())
     }
 
-    fn take_at(fd: impl AsFd, info: &Info, how: How, at: Duration) -> Result<Option<Self>, Busy> {
+    /// Claims for a moment a regular file that was just made at `path`; false where another copy has
+    /// seen it and claimed it before.
+    pub(crate) fn take_new(fd: impl AsFd, path: &[u8]) -> bool {
+        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        let folder = path.get(..end).unwrap_or_default();
+        !takes_claims_in(folder, &fd).unwrap_or(false)
+            || locks::lock(&fd, FAR, ALL_PLACES + 1).unwrap_or(true)
+    }
+
+    fn take_at(fd: impl AsFd, how: How, at: Duration) -> io::Result<Taken> {
         let fd = fd.as_fd();
-        if info.kind() != Kind::Regular || !takes_claims(fd, info) {
-            return Ok(None);
+        let info = content::info(fd)?;
+        if info.kind() != Kind::Regular || !takes_claims(fd, &info) {
+            return Ok(Taken::Ours(None, info));
         }
-        let claim = |place| Self {
-            how,
-            place,
-            since: at,
-            known: at,
-            changed: since_epoch(info.modified),
-            is_lost: false,
+        // Others may have written until now.
+        let claim = |place| {
+            let info = content::info(fd)?;
+            let claim = Self {
+                how,
+                place,
+                since: at,
+                known: at,
+                changed: since_epoch(info.modified),
+                is_lost: false,
+            };
+            Ok(Taken::Ours(Some(claim), info))
         };
         if how == How::Further {
-            return Ok(Some(claim(0)));
+            return claim(0);
         }
         // Without locks nobody can be told from anybody.
         let Ok(is_first) = locks::lock(fd, FAR, ALL_PLACES + 1) else {
-            return Ok(None);
+            return Ok(Taken::Ours(None, info));
         };
         if is_first {
             if how != How::Brief {
                 let (begin, len) = place_since(0, at);
                 let behind = begin + len;
-                locks::unlock(fd, behind, GATE + 1 - behind).map_err(|_| Busy)?;
+                locks::unlock(fd, behind, GATE + 1 - behind)?;
             }
-            return Ok(Some(claim(0)));
+            return claim(0);
         }
         match take_over(fd, at) {
-            Ok(Some((place, info))) => Ok(Some(Self {
-                changed: since_epoch(info.modified),
-                ..claim(place)
-            })),
+            Ok(Some(place)) => claim(place),
             _ => {
                 let _ = locks::unlock(fd, FAR, ALL_PLACES);
-                Err(Busy)
+                Ok(Taken::Busy)
             }
         }
     }
@@ -210,13 +245,13 @@ impl Claim {
         fd: impl AsFd,
         how: How,
         look: impl Fn() -> io::Result<()>,
-    ) -> io::Result<Option<Self>> {
+    ) -> io::Result<(Option<Self>, Info)> {
         let begun = Instant::now();
         loop {
-            match Self::take(&fd, &content::info(&fd)?, how) {
-                Ok(claim) => return Ok(claim),
-                Err(busy) if begun.elapsed() > PATIENCE => return Err(io::Error::other(busy)),
-                Err(Busy) => {}
+            match Self::take(&fd, how)? {
+                Taken::Ours(claim, info) => return Ok((claim, info)),
+                Taken::Busy if begun.elapsed() > PATIENCE => return Err(io::Error::other(Busy)),
+                Taken::Busy => {}
             }
             look()?;
             std::thread::sleep(AGAIN);
@@ -303,9 +338,8 @@ fn is_last(fd: impl AsFd, since: Duration) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes a place beside those of writers that are gone or may be dead; gives it with what is known
-/// of the file. None where one of them writes.
-fn take_over(fd: impl AsFd, at: Duration) -> io::Result<Option<(u64, Info)>> {
+/// Takes a place beside those of writers that are gone or may be dead. None where one of them writes.
+fn take_over(fd: impl AsFd, at: Duration) -> io::Result<Option<u64>> {
     let fd = fd.as_fd();
     let Some(_gate) = Gate::enter(fd)? else {
         return Ok(None);
@@ -325,7 +359,7 @@ fn take_over(fd: impl AsFd, at: Duration) -> io::Result<Option<(u64, Info)>> {
         return Ok(None);
     };
     let (begin, len) = place_since(place, at);
-    Ok(locks::lock(fd, begin, len)?.then_some((place, info)))
+    Ok(locks::lock(fd, begin, len)?.then_some(place))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use sftp::message::{Reply, Request};
 use sftp::{Attributes, own};
 use sys::fs::Parent;
 
-use super::file::{cannot_open, kept, open_sink};
+use super::file::{kept, open_sink};
 use super::tree::{Dir, why};
 use super::{DIR, Found, Get, Item, MAX_FOUND, number};
 use crate::engine::{Op, Session, Token, status_text};
@@ -496,9 +496,9 @@ fn write(
         // Most are not there yet.
         false => above.make_file(name.as_bytes(), mode).ok(),
     };
+    let fresh = fresh.and_then(|file| Sink::made_now(file, to.to_path_buf(), options.sparse));
     let mut sink = match fresh {
-        Some(file) => Sink::made_now(file, to.to_path_buf(), options.sparse)
-            .map_err(|error| cannot_open(to, &error))?,
+        Some(sink) => sink,
         // What is there is looked at first, and what is wrong told.
         None => open_sink(&item.from, to, attributes, options, options.atomic)?.0,
     };

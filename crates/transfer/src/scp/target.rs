@@ -101,7 +101,7 @@ impl Target {
             Some(file) => file,
             None => open_to_write(&options, path)?,
         };
-        let claim = Claim::wait(&file, claim::How::Alone, || match sys::signals::noted() {
+        let (claim, _) = Claim::wait(&file, claim::How::Alone, || match sys::signals::noted() {
             true => Err(interrupted()),
             false => Ok(()),
         })?;

@@ -11,7 +11,7 @@ use sys::fs::{Directory, How, Info, Kind, Place, content};
 
 use super::status::Failed;
 use super::{Level, Log, shown};
-use crate::claim::{self, Claim};
+use crate::claim::{self, Claim, Taken};
 
 /// An open file.
 pub(super) struct File {
@@ -264,13 +264,27 @@ pub(super) fn open(
         exclusive: has(open_flag::EXCLUSIVE) && has(open_flag::CREATE),
         no_follow: false,
     };
-    let fd = place.open(path, how, mode)?;
     let Some(claims) = wanted.claims else {
-        return Ok((fd, None));
+        return Ok((place.open(path, how, mode)?, None));
     };
-    let info = content::info(&fd)?;
-    let mut claim = Claim::take(&fd, &info, claims)
-        .map_err(|busy| Failed::new(Code::LOCK_CONFLICT, busy.to_string()))?;
+    let busy = || Failed::code(Code::LOCK_CONFLICT);
+    if claims == claim::How::Brief {
+        // Most are not there yet: one that is new needs no looking at.
+        let new = How {
+            exclusive: true,
+            ..how
+        };
+        if let Ok(fd) = place.open(path, new, mode) {
+            return match Claim::take_new(&fd, path) {
+                true => Ok((fd, None)),
+                false => Err(busy()),
+            };
+        }
+    }
+    let fd = place.open(path, how, mode)?;
+    let Taken::Ours(mut claim, info) = Claim::take(&fd, claims)? else {
+        return Err(busy());
+    };
     let is_cut = has(open_flag::TRUNCATE) && info.kind() == Kind::Regular && info.size > 0;
     if is_cut {
         check(&mut claim, &fd, || None)?;

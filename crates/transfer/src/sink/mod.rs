@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use sftp::{ExactTimes, Timestamp};
 
-use crate::claim::{self, Claim, Lost};
+use crate::claim::{self, Claim, Lost, Taken};
 use crate::part::PartNames;
 use crate::room::Room;
 
@@ -81,28 +81,13 @@ pub fn set_times(file: &File, times: &ExactTimes) -> io::Result<()> {
     file.set_times(times)
 }
 
-/// A claim for a file that is open; another copy that writes to it is waited for, for a while.
-///
-/// # Errors
-/// The system's; `Interrupted` when a signal has come; that another copy goes on writing.
-pub(crate) fn claimed(file: &File, how: claim::How) -> io::Result<Option<Claim>> {
-    Claim::wait(file, how, || match fifo::is_interrupted() {
-        true => Err(io::ErrorKind::Interrupted.into()),
-        false => Ok(()),
-    })
-}
-
 impl Sink {
-    /// A target that was just made, and is written at once.
-    ///
-    /// # Errors
-    /// That another copy writes to it.
-    pub(crate) fn made_now(file: File, path: PathBuf, holes: bool) -> io::Result<Self> {
-        let claim = claimed(&file, claim::How::Brief)?;
-        Ok(Self {
-            claim,
-            ..Self::made(file, path, holes)
-        })
+    /// A target that was just made, and is written at once. None where another copy has claimed it
+    /// meanwhile.
+    pub(crate) fn made_now(file: File, path: PathBuf, holes: bool) -> Option<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        let is_ours = Claim::take_new(&file, path.as_os_str().as_bytes());
+        is_ours.then(|| Self::made(file, path, holes))
     }
 
     /// A target that was just made, with nothing in it.
@@ -129,7 +114,8 @@ impl Sink {
     /// content.
     ///
     /// # Errors
-    /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader.
+    /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader or for another
+    /// copy; that another copy goes on writing.
     pub fn open(
         target: &Path,
         mode: u32,
@@ -191,11 +177,13 @@ impl Sink {
             match options.clone().create_new(true).open(&path) {
                 // Most are not there yet: one that is new needs no looking at.
                 Ok(file) => {
-                    let claim = claimed(&file, claim::How::Alone)?;
-                    return Ok(Self {
-                        claim,
-                        ..Self::made(file, path, holes)
-                    });
+                    if let Taken::Ours(claim, _) = Claim::take(&file, claim::How::Alone)? {
+                        return Ok(Self {
+                            claim,
+                            ..Self::made(file, path, holes)
+                        });
+                    }
+                    // Another copy has seen it.
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -207,7 +195,11 @@ impl Sink {
             Opening::GoOn => options.clone().read(true).open(&path),
             Opening::Anew { .. } => options.open(&path),
         }?;
-        let claim = claimed(&file, claim::How::Alone)?;
+        let look = || match fifo::is_interrupted() {
+            true => Err(io::ErrorKind::Interrupted.into()),
+            false => Ok(()),
+        };
+        let (claim, _) = Claim::wait(&file, claim::How::Alone, look)?;
         let metadata = file.metadata()?;
         let regular = metadata.is_file();
         let mut sink = Self {

@@ -106,12 +106,7 @@ pub(super) fn open_sink(
     let names = beside.then(|| PartNames::of_remote(from, attributes, target));
     Sink::open(to, mode, opening, names.as_ref(), options.sparse)
         .map(|sink| (sink, beside))
-        .map_err(|error| cannot_open(to, &error))
-}
-
-/// Why a target was not opened, in one line.
-pub(super) fn cannot_open(to: &Path, error: &std::io::Error) -> String {
-    format!("open local \"{}\": {}", shown(to), text::reason(error))
+        .map_err(|error| format!("open local \"{}\": {}", shown(to), text::reason(&error)))
 }
 
 /// Mode and times that a finished file is given.
