@@ -105,6 +105,7 @@ _fulmar() {
         keygen:-s) _fulmar_files ;;
         keygen:-t) _fulmar_words 'ed25519 ecdsa rsa' ;;
         keygen:-V) : ;;
+        keygen:-Y) _fulmar_words 'sign verify check-novalidate find-principals match-principals' ;;
         keygen:-Z) _fulmar_query cipher ;;
         keygen:-z) : ;;
         demo:--size) : ;;
@@ -139,7 +140,7 @@ _fulmar_flags() {
         sftp-server) _fulmar_words '-d -e -f -h -l -P -p -Q -R -u' ;;
         scp) _fulmar_words '-3 -4 -6 -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
         sftp) _fulmar_words '-4 -6 -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
-        keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -u -V -v -y -Z -z' ;;
+        keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -Y -y -Z -z' ;;
         demo) _fulmar_words '--size' ;;
         bench) _fulmar_words '--cipher --files --html --json --logins --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
         speed) _fulmar_words '--json --library' ;;

@@ -1,8 +1,8 @@
 //! Files of those who may sign (ssh-keygen(1), ALLOWED SIGNERS): one line for each key, with the
 //! names that it stands for, its options, and the key.
 //!
-//! A line that cannot be understood ends the reading with an error, so that nothing behind it
-//! counts; lines that do not name the principal that is asked for are passed over unread.
+//! A line that cannot be understood whole is an error and permits nothing; lines that do not name
+//! the principal that is asked for are passed over unread.
 
 use core::fmt;
 
@@ -70,7 +70,7 @@ impl fmt::Display for BadLineReason {
             Self::TooLong => f.write_str("line is too long"),
             Self::Quotes => f.write_str("invalid options"),
             Self::NoKey => f.write_str("missing key"),
-            Self::Key(error) => write!(f, "invalid key: {error}"),
+            Self::Key(error) => write!(f, "{error}"),
             Self::Options(error) => write!(f, "bad options: {error}"),
         }
     }

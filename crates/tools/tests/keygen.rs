@@ -7,6 +7,8 @@
 mod krl;
 #[path = "keygen/moduli.rs"]
 mod moduli;
+#[path = "keygen/signature.rs"]
+mod signature;
 #[path = "keygen/suite.rs"]
 mod suite;
 
@@ -58,6 +60,11 @@ fn main() {
         named!(suite::sshfp_records_are_the_same),
         named!(suite::old_synonyms_are_taken),
         named!(suite::ed25519_keys_are_written_as_pkcs8),
+        named!(signature::signatures_are_verified_both_ways),
+        named!(signature::allowed_signers_are_judged_alike),
+        named!(signature::a_signature_goes_beside_its_file),
+        named!(signature::an_agent_signs),
+        named!(signature::git_signs_and_verifies),
         named!(moduli::lists_and_checkpoints_are_those_of_ssh_keygen),
         named!(moduli::tested_moduli_are_screened_again),
         named!(moduli::moduli_are_made_in_one_step),
@@ -135,6 +142,7 @@ impl Folder {
             .current_dir(&self.path)
             .env_remove("DISPLAY")
             .env_remove("SSH_ASKPASS")
+            .env_remove("SSH_AUTH_SOCK")
             .env("TZ", "Europe/Berlin")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

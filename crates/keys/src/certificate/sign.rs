@@ -64,10 +64,25 @@ impl CertificateFields {
         authority: &PrivateKey,
         algorithm: SignatureAlgorithm,
     ) -> Result<Certificate, KeyError> {
-        let mut blob = self.unsigned(authority.public(), &crypto::random::bytes());
-        let signature = authority.sign(algorithm.plain(), &blob)?;
+        self.sign_with(authority.public(), |message| {
+            authority.sign(algorithm.plain(), message)
+        })
+    }
+
+    /// As [`Self::sign`], with a signature blob that `signer` makes, for instance by an agent.
+    ///
+    /// # Errors
+    /// What `signer` says, and [`KeyError`] as [`Self::sign`]; a signature that the authority's key
+    /// did not make is refused.
+    pub fn sign_with<E: From<KeyError>>(
+        &self,
+        authority: &PublicKey,
+        signer: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<Certificate, E> {
+        let mut blob = self.unsigned(authority, &crypto::random::bytes());
+        let signature = signer(&blob)?;
         blob.put_string(&signature);
-        Certificate::from_blob(&blob)
+        Ok(Certificate::from_blob(&blob)?)
     }
 
     fn unsigned(&self, authority: &PublicKey, nonce: &[u8; 32]) -> Vec<u8> {

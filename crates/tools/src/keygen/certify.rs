@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use keys::certificate::{CertificateFields, CertificateOption};
 use keys::time::{parse_absolute, parse_interval};
-use keys::{CertificateKind, PresentedKey, PrivateKey, SignatureAlgorithm, address};
+use keys::{CertificateKind, PresentedKey, PublicKey, SignatureAlgorithm, address};
 
 use super::options::Options;
+use super::signer::{NotHeld, Signer};
 use super::{Failure, files, show};
 use transfer::plan::shown;
 
@@ -31,7 +32,7 @@ pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failu
         None => (0, u64::MAX),
     };
     let grants = Grants::parse(&options.certificate_options)?;
-    let authority = load_authority(options, authority_path)?;
+    let (authority, mut signer) = load_authority(options, authority_path)?;
     let algorithm = algorithm(&authority, options.key_type.as_deref())?;
     let kind = if options.host_certificate {
         CertificateKind::Host
@@ -61,7 +62,7 @@ pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failu
             extensions: grants.extensions(kind),
         };
         let certificate = fields
-            .sign(&authority, algorithm)
+            .sign_with(&authority, |message| signer.sign(algorithm, message))
             .map_err(|error| Failure::new(format!("Couldn't certify key: {error}")))?;
         let to = certificate_path(path);
         files::save_public(&to, &certificate.into(), &public.comment)?;
@@ -88,7 +89,11 @@ fn announce(fields: &CertificateFields, path: &Path) {
     );
 }
 
-fn load_authority(options: &Options, path: &Path) -> Result<PrivateKey, Failure> {
+/// The authority and what signs for it: its file, or with `-U` the agent.
+fn load_authority(options: &Options, path: &Path) -> Result<(PublicKey, Signer), Failure> {
+    if options.use_agent {
+        return authority_in_agent(path);
+    }
     let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
     let authority = files::load_private(path, given, "Enter passphrase: ")
         .map_err(|error| show::cannot_load(path, &error))?
@@ -99,11 +104,32 @@ fn load_authority(options: &Options, path: &Path) -> Result<PrivateKey, Failure>
             shown(path)
         )));
     }
-    Ok(authority)
+    Ok((authority.public().clone(), Signer::File(authority)))
+}
+
+fn authority_in_agent(path: &Path) -> Result<(PublicKey, Signer), Failure> {
+    let public = files::load_public(path).map_err(|error| {
+        Failure::new(format!(
+            "Cannot load CA public key {}: {}",
+            shown(path),
+            error.0
+        ))
+    })?;
+    let authority = public.key.key().clone();
+    let signer = Signer::from_agent(&authority.clone().into()).map_err(|why| {
+        Failure::new(match why {
+            NotHeld::NoAgent => {
+                "Cannot use public key for CA signature: agent not present".to_owned()
+            }
+            NotHeld::Empty => "Retrieve agent key list: agent contains no identities".to_owned(),
+            NotHeld::OtherKeys => format!("CA key {} not found in agent", shown(path)),
+        })
+    })?;
+    Ok((authority, signer))
 }
 
 /// The algorithm of the signature: the authority's own, or the one that `-t` names for RSA.
-fn algorithm(authority: &PrivateKey, named: Option<&str>) -> Result<SignatureAlgorithm, Failure> {
+fn algorithm(authority: &PublicKey, named: Option<&str>) -> Result<SignatureAlgorithm, Failure> {
     let possible = authority.key_type().algorithms();
     let own = possible.first().copied();
     match named {

@@ -1,5 +1,5 @@
-//! `fulmar keygen`: ssh-keygen's work on keys, certificates, known_hosts files, revocation lists
-//! and moduli (those in [`crate::moduli`]).
+//! `fulmar keygen`: ssh-keygen's work on keys, certificates, known_hosts files, revocation lists,
+//! signatures over files and moduli (those in [`crate::moduli`]).
 //!
 //! Flags, messages and exit codes are ssh-keygen's: 255 for what went wrong, 1 for a wrong use,
 //! a refused question or a name not found. Formats and their rules are in `keys`; here are the
@@ -15,6 +15,8 @@ mod options;
 mod resource_record;
 mod revoke;
 mod show;
+mod signature;
+mod signer;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -57,6 +59,12 @@ usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
        ssh-keygen -k -f krl_file [-u] [-C comment] [-s ca_public] [-z version_number]
                   file ...
        ssh-keygen -Q [-l] -f krl_file [file ...]
+       ssh-keygen -Y find-principals -s signature_file -f allowed_signers_file
+       ssh-keygen -Y match-principals -I signer_identity -f allowed_signers_file
+       ssh-keygen -Y check-novalidate -n namespace -s signature_file
+       ssh-keygen -Y sign -f key_file -n namespace [-U] [-O option] file ...
+       ssh-keygen -Y verify -f allowed_signers_file -I signer_identity
+                  -n namespace -s signature_file [-r krl_file] [-O option]
        ssh-keygen -M generate [-O option] output_file
        ssh-keygen -M screen [-f input_file] [-O option] output_file
        ssh-keygen -M auto [-b bits] [-n number] [-O option] output_file
@@ -140,6 +148,7 @@ fn perform(options: &Options) -> Result<(), Failure> {
         Task::RemoveHost(name) => hosts::remove(options, name),
         Task::HashHosts => hosts::hash(options),
         Task::ResourceRecords => resource_record::print(options),
+        Task::FileSignature(operation) => signature::run(options, *operation),
         Task::Certify(authority) => certify::sign(options, authority),
         Task::MakeRevocationList => revoke::make(options),
         Task::CheckRevocationList => revoke::check(options),

@@ -10,6 +10,7 @@ use keys::fingerprint;
 use keys::private_file::FileCipher;
 use zeroize::Zeroizing;
 
+use super::signature::Operation;
 use crate::moduli::Mode;
 
 /// What is to be done.
@@ -32,6 +33,7 @@ pub(super) enum Task {
     CheckRevocationList,
     Moduli(Mode),
     ResourceRecords,
+    FileSignature(Operation),
 }
 
 /// The format of `-m`.
@@ -82,12 +84,16 @@ pub(super) struct Options {
     pub(super) authority: Option<PathBuf>,
     /// -u
     pub(super) update: bool,
-    /// -r
+    /// -r: the name in DNS records; with -Y the list of revoked keys
     pub(super) record_name: Option<String>,
     /// -g: DNS records in the generic format
     pub(super) generic: bool,
     /// -n
     pub(super) principals: Vec<String>,
+    /// -n as it stands; the last one counts
+    pub(super) namespace: Option<String>,
+    /// -U: the key must be in the agent
+    pub(super) use_agent: bool,
     /// -V
     pub(super) validity: Option<String>,
     /// -O, each
@@ -103,9 +109,9 @@ pub(super) struct Options {
 }
 
 /// Flags that take a value.
-const WITH_VALUE: &[u8] = b"abCEfFImMNnOPRrstVzZ";
+const WITH_VALUE: &[u8] = b"abCEfFImMNnOPRrstVYzZ";
 /// Flags that take none.
-const WITHOUT_VALUE: &[u8] = b"ABceghHikLlopQquvXy";
+const WITHOUT_VALUE: &[u8] = b"ABceghHikLlopQqUuvXy";
 
 /// A flag and its value.
 struct Flag {
@@ -143,6 +149,8 @@ impl Options {
             record_name: None,
             generic: false,
             principals: Vec::new(),
+            namespace: None,
+            use_agent: false,
             validity: None,
             certificate_options: Vec::new(),
             host_certificate: false,
@@ -159,7 +167,9 @@ impl Options {
         options.task = choose_task(tasks, &options)?;
         let operands = match options.task {
             Task::Certify(_) => 1..=usize::MAX,
-            Task::MakeRevocationList | Task::CheckRevocationList => 0..=usize::MAX,
+            Task::MakeRevocationList | Task::CheckRevocationList | Task::FileSignature(_) => {
+                0..=usize::MAX
+            }
             Task::Moduli(_) => 1..=1,
             _ => 0..=0,
         };
@@ -200,6 +210,13 @@ impl Options {
             b's' => self.authority = Some(flag.value.into()),
             b'k' => return Ok(Some(Task::MakeRevocationList)),
             b'Q' => return Ok(Some(Task::CheckRevocationList)),
+            b'Y' => {
+                let name = text(flag.value)?;
+                let operation = Operation::from_name(&name);
+                let operation =
+                    operation.ok_or(format!("Unsupported operation for -Y: \"{name}\""))?;
+                return Ok(Some(Task::FileSignature(operation)));
+            }
             b'M' => {
                 let name = text(flag.value)?;
                 let mode = Mode::from_name(&name);
@@ -207,6 +224,7 @@ impl Options {
                 return Ok(Some(Task::Moduli(mode)));
             }
             b'u' => self.update = true,
+            b'U' => self.use_agent = true,
             b'g' => self.generic = true,
             b'r' => self.record_name = Some(text(flag.value)?),
             // Asked for the format that is the default now.
@@ -226,9 +244,10 @@ impl Options {
             b'V' => self.validity = Some(text(flag.value)?),
             b'O' => self.certificate_options.push(text(flag.value)?),
             b'n' => {
-                let names = text(flag.value)?;
-                let names = names.split(',').filter(|name| !name.is_empty());
+                let all = text(flag.value)?;
+                let names = all.split(',').filter(|name| !name.is_empty());
                 self.principals.extend(names.map(str::to_owned));
+                self.namespace = Some(all);
             }
             _ => self.apply_checked(flag.name, &text(flag.value)?)?,
         }
@@ -282,17 +301,19 @@ impl Options {
     }
 }
 
-/// `-H` and `-l` are tasks only when no other is named, and `-s` beside `-k` is none.
+/// `-H` and `-l` are tasks only when no other is named, and `-s` beside `-k` and `-Y` is none.
 fn choose_task(mut tasks: Vec<Task>, options: &Options) -> Result<Task, String> {
     if let Some(authority) = &options.authority
-        && !tasks.contains(&Task::MakeRevocationList)
+        && !tasks
+            .iter()
+            .any(|task| matches!(task, Task::MakeRevocationList | Task::FileSignature(_)))
     {
         tasks.push(Task::Certify(authority.clone()));
     }
     let task = tasks.pop();
     if !tasks.is_empty() {
         return Err(
-            "Too many tasks: give one of -A -c -e -F -i -k -L -M -p -Q -R -s -y".to_owned(),
+            "Too many tasks: give one of -A -c -e -F -i -k -L -M -p -Q -R -s -Y -y".to_owned(),
         );
     }
     Ok(match task {

@@ -88,7 +88,7 @@ fn end_of_word(text: &str) -> Option<usize> {
     None
 }
 
-fn label(key: &PresentedKey) -> String {
+pub(super) fn label(key: &PresentedKey) -> String {
     let label = key.key().key_type().label();
     match key.certificate() {
         Some(_) => format!("{label}-CERT"),

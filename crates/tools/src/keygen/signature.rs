@@ -1,0 +1,525 @@
+//! Signatures over files (`-Y`): making them, verifying them, and saying who may have made them.
+//!
+//! The formats and the judgement are in [`keys::sshsig`] and [`keys::allowed_signers`]; messages
+//! and exit codes are those of ssh-keygen, which git and others read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crypto::hash::{Digest, HashAlgorithm, Hasher};
+use keys::allowed_signers::{self, AllowedSigner, NotPermitted};
+use keys::krl::RevocationList;
+use keys::sshsig::{self, FileSignature};
+use keys::{PresentedKey, public_file};
+use sys::file::Links;
+use transfer::plan::shown;
+
+use super::options::Options;
+use super::signer::{NotHeld, Signer};
+use super::{Failure, console, files, reason, show};
+
+/// Bytes of a file that are hashed at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Status of `match-principals` where no line matches (ssh-keygen gives its error's number).
+const STATUS_NO_MATCH: i32 = 210;
+/// The same where a line cannot be understood.
+const STATUS_BAD_LINE: i32 = 252;
+/// The same where the file cannot be read.
+const STATUS_NO_FILE: i32 = 232;
+
+/// What `-Y` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Sign,
+    Verify,
+    CheckNoValidate,
+    FindPrincipals,
+    MatchPrincipals,
+}
+
+impl Operation {
+    /// The operation with this name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "sign" => Self::Sign,
+            "verify" => Self::Verify,
+            "check-novalidate" => Self::CheckNoValidate,
+            "find-principals" => Self::FindPrincipals,
+            "match-principals" => Self::MatchPrincipals,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sign => "sign",
+            Self::Verify => "verify",
+            Self::CheckNoValidate => "check-novalidate",
+            Self::FindPrincipals => "find-principals",
+            Self::MatchPrincipals => "match-principals",
+        }
+    }
+}
+
+/// Does what `-Y` names.
+pub(super) fn run(options: &Options, operation: Operation) -> Result<(), Failure> {
+    let place = Place { options, operation };
+    match operation {
+        Operation::Sign => sign(options, place.namespace()?, place.file("missing key")?),
+        Operation::Verify => {
+            let asked = Asked {
+                namespace: place.namespace()?,
+                signature: place.signature()?,
+                signer: Some(Claimed {
+                    allowed: place.file("missing allowed keys file")?,
+                    principal: place.principal("missing principal identity")?,
+                    revoked: options.record_name.as_deref().map(Path::new),
+                }),
+            };
+            verify(options, &asked)
+        }
+        Operation::CheckNoValidate => {
+            let asked = Asked {
+                namespace: place.namespace()?,
+                signature: place.signature()?,
+                signer: None,
+            };
+            verify(options, &asked)
+        }
+        Operation::FindPrincipals => {
+            let signature = place.signature()?;
+            let found = find_principals(options, signature, place.file(ALLOWED)?);
+            print_names(found)
+        }
+        Operation::MatchPrincipals => {
+            let allowed = place.file(ALLOWED)?;
+            print_names(match_principals(
+                allowed,
+                place.principal("missing principal ID")?,
+            ))
+        }
+    }
+}
+
+const ALLOWED: &str = "missing allowed keys file";
+
+/// The flags that an operation needs.
+struct Place<'a> {
+    options: &'a Options,
+    operation: Operation,
+}
+
+impl<'a> Place<'a> {
+    fn needs<T>(&self, value: Option<T>, lack: &str) -> Result<T, Failure> {
+        let name = self.operation.name();
+        value.ok_or_else(|| Failure::refused(format!("Too few arguments for {name}: {lack}")))
+    }
+
+    fn namespace(&self) -> Result<&'a str, Failure> {
+        let namespace = self.options.namespace.as_deref();
+        self.needs(
+            namespace.filter(|name| !name.is_empty()),
+            "missing namespace",
+        )
+    }
+
+    fn file(&self, lack: &str) -> Result<&'a Path, Failure> {
+        self.needs(self.options.file.as_deref(), lack)
+    }
+
+    fn signature(&self) -> Result<&'a Path, Failure> {
+        self.needs(self.options.authority.as_deref(), "missing signature file")
+    }
+
+    fn principal(&self, lack: &str) -> Result<&'a str, Failure> {
+        self.needs(self.options.key_id.as_deref(), lack)
+    }
+}
+
+fn sign(options: &Options, namespace: &str, key_path: &Path) -> Result<(), Failure> {
+    let dash = Path::new("-");
+    if options.operands.len() > 1 && options.operands.iter().any(|path| path == dash) {
+        return Err(Failure::new("Cannot sign mix of paths and standard input"));
+    }
+    let mut hash = HashAlgorithm::Sha512;
+    for option in &options.certificate_options {
+        match option.split_once('=') {
+            Some((name, value)) if name.eq_ignore_ascii_case("hashalg") => {
+                hash = sshsig::hash_from_name(value.as_bytes())
+                    .map_err(|error| Failure::new(error.to_string()))?;
+            }
+            _ => return Err(Failure::new(format!("Invalid option \"{option}\""))),
+        }
+    }
+    let public = files::load_public(key_path).map_err(|error| {
+        Failure::new(format!(
+            "Couldn't load public key {}: {}",
+            shown(key_path),
+            error.0
+        ))
+    })?;
+    let mut work = Work {
+        signer: signer(options, key_path, &public.key)?,
+        key: public.key,
+        namespace,
+        hash,
+        quiet: options.quiet,
+    };
+    if options.operands.is_empty() {
+        return work.sign_input("(stdin)");
+    }
+    for path in &options.operands {
+        if path == dash {
+            work.sign_input("-")?;
+        } else {
+            work.sign_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The key in the agent or, unless `-U` asks for the agent, in its file.
+fn signer(options: &Options, path: &Path, public: &PresentedKey) -> Result<Signer, Failure> {
+    match Signer::from_agent(public) {
+        Ok(signer) => return Ok(signer),
+        Err(NotHeld::NoAgent) if options.use_agent => {
+            return Err(Failure::new("Couldn't get agent socket"));
+        }
+        Err(_) if options.use_agent => return Err(Failure::new("Couldn't find key in agent")),
+        Err(_) => {}
+    }
+    let private = private_path(path);
+    if !private.exists() {
+        return Err(Failure::new(format!(
+            "No private key found for public key \"{}\"",
+            shown(path)
+        )));
+    }
+    let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
+    let prompt = format!("Enter passphrase for \"{}\": ", shown(&private));
+    let key = files::load_private(&private, given, &prompt)
+        .map_err(|error| show::cannot_load(&private, &error))?
+        .key;
+    if key.public() != public.key() {
+        return Err(Failure::new(format!(
+            "Public key {} doesn't match private {}",
+            shown(path),
+            shown(&private)
+        )));
+    }
+    Ok(Signer::File(key))
+}
+
+/// `key-cert.pub` and `key.pub` become `key`.
+fn private_path(path: &Path) -> PathBuf {
+    let name = path.as_os_str().to_str().unwrap_or_default();
+    ["-cert.pub", ".pub"]
+        .iter()
+        .find_map(|suffix| name.strip_suffix(suffix))
+        .filter(|stem| !stem.is_empty())
+        .map_or_else(|| path.to_owned(), PathBuf::from)
+}
+
+/// What every file is signed with.
+struct Work<'a> {
+    signer: Signer,
+    key: PresentedKey,
+    namespace: &'a str,
+    hash: HashAlgorithm,
+    quiet: bool,
+}
+
+impl Work<'_> {
+    fn sign_input(&mut self, name: &str) -> Result<(), Failure> {
+        self.say("Signing data on standard input");
+        print!("{}", self.armored(io::stdin().lock(), name)?);
+        Ok(())
+    }
+
+    fn sign_file(&mut self, path: &Path) -> Result<(), Failure> {
+        let name = shown(path);
+        let file = File::open(path).map_err(|error| {
+            Failure::new(format!(
+                "Cannot open {name} for signing: {}",
+                reason(&error)
+            ))
+        })?;
+        self.say(&format!("Signing file {name}"));
+        let text = self.armored(file, &name)?;
+        let mut to = path.as_os_str().to_owned();
+        to.push(".sig");
+        let to = PathBuf::from(to);
+        if to.symlink_metadata().is_ok() {
+            println!("{} already exists.", shown(&to));
+            if !console::confirm("Overwrite (y/n)? ")? {
+                return Ok(());
+            }
+        }
+        sys::file::replace(&to, text.as_bytes(), 0o644).map_err(|error| {
+            Failure::new(format!("Cannot open {}: {}", shown(&to), reason(&error)))
+        })?;
+        self.say(&format!("Write signature to {}", shown(&to)));
+        Ok(())
+    }
+
+    fn armored(&mut self, input: impl Read, name: &str) -> Result<String, Failure> {
+        let failed = |why: &str| Failure::new(format!("Signing {name} failed: {why}"));
+        let digest = digest(input, self.hash).map_err(|error| failed(&reason(&error)))?;
+        let namespace = self.namespace.as_bytes();
+        let algorithm = sshsig::algorithm(self.key.key().key_type())
+            .ok_or_else(|| failed("the key cannot sign"))?;
+        let message = sshsig::message(namespace, self.hash, &digest);
+        let signature = self.signer.sign(algorithm, &message);
+        let made = FileSignature {
+            key: self.key.clone(),
+            namespace: namespace.to_vec(),
+            hash: self.hash,
+            signature: signature.map_err(|why| failed(&why.to_string()))?,
+        };
+        // What an agent gives is believed no more than what a file holds.
+        made.verify(namespace, &digest)
+            .map_err(|error| failed(&error.to_string()))?;
+        Ok(made.to_armored())
+    }
+
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+}
+
+fn digest(mut input: impl Read, hash: HashAlgorithm) -> io::Result<Digest> {
+    let mut hasher = Hasher::new(hash);
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match input.read(&mut piece) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(count) => hasher.update(piece.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What a signature is held against.
+struct Asked<'a> {
+    namespace: &'a str,
+    signature: &'a Path,
+    signer: Option<Claimed<'a>>,
+}
+
+/// Who is said to have signed.
+struct Claimed<'a> {
+    allowed: &'a Path,
+    principal: &'a str,
+    revoked: Option<&'a Path>,
+}
+
+/// Verifies standard input.
+fn verify(options: &Options, asked: &Asked<'_>) -> Result<(), Failure> {
+    let checks = VerifyOptions::parse(options, true);
+    let good = checks.and_then(|checks| Ok((judge(&checks, asked)?, checks)));
+    let (key, checks) = match good {
+        Ok(good) => good,
+        Err(failure) => {
+            if !options.quiet {
+                println!("Could not verify signature.");
+            }
+            return Err(failure);
+        }
+    };
+    if !options.quiet {
+        let by = match &asked.signer {
+            Some(claimed) => format!(" for {}", claimed.principal),
+            None => String::new(),
+        };
+        println!(
+            "Good \"{}\" signature{by} with {} key {}",
+            asked.namespace,
+            show::label(&key),
+            options.fingerprint_of(&key.key().blob())
+        );
+    }
+    if checks.print_key {
+        println!("{}", public_file::to_line(&key, ""));
+    }
+    Ok(())
+}
+
+fn judge(checks: &VerifyOptions, asked: &Asked<'_>) -> Result<PresentedKey, Failure> {
+    let signature = load_signature(asked.signature)?;
+    let digest = digest(io::stdin().lock(), signature.hash)
+        .map_err(|error| Failure::new(format!("standard input: {}", reason(&error))))?;
+    signature
+        .verify(asked.namespace.as_bytes(), &digest)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let key = signature.key;
+    let Some(claimed) = &asked.signer else {
+        return Ok(key);
+    };
+    if let Some(path) = claimed.revoked {
+        let list = RevocationList::load(path)
+            .map_err(|error| Failure::new(format!("{}: {error}", shown(path))))?;
+        if list.is_revoked(&key) {
+            return Err(Failure::new(format!(
+                "{}: the signing key is revoked",
+                shown(path)
+            )));
+        }
+    }
+    let principal = Some(claimed.principal);
+    let namespace = Some(asked.namespace.as_bytes());
+    let file = load_allowed(claimed.allowed)?;
+    let allowed = allowed(claimed.allowed, &file, principal, |signer| {
+        let permitted = signer.permits(&key, principal, namespace, checks.time);
+        permitted.map_err(|refusal| words(&refusal, asked.namespace, checks.time))
+    });
+    // An empty message: ssh-keygen says nothing about a key that is not in the file.
+    allowed.map(|_| key).ok_or(Failure::new(""))
+}
+
+fn load_signature(path: &Path) -> Result<FileSignature, Failure> {
+    let file =
+        sys::file::read_bounded(path, sshsig::MAX_FILE_BYTES, Links::Follow).map_err(|error| {
+            Failure::new(format!("Couldn't read signature file: {}", reason(&error)))
+        })?;
+    FileSignature::from_armored(&file).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn load_allowed(path: &Path) -> Result<Vec<u8>, Failure> {
+    sys::file::read_bounded(path, allowed_signers::MAX_FILE_BYTES, Links::Follow).map_err(|error| {
+        let (path, why) = (shown(path), reason(&error));
+        let message = format!("Unable to open allowed keys file \"{path}\": {why}");
+        Failure::new(message)
+    })
+}
+
+/// What the first line that permits gives. Lines that cannot be understood, and those that are about
+/// the key and do not permit, are told and passed over.
+fn allowed<T>(
+    path: &Path,
+    file: &[u8],
+    principal: Option<&str>,
+    permits: impl Fn(&AllowedSigner) -> Result<Option<T>, String>,
+) -> Option<T> {
+    let name = principal.map(str::as_bytes);
+    for signer in allowed_signers::signers(file, name, &show::local_clock) {
+        let permitted = match &signer {
+            Ok(signer) => permits(signer).map_err(|why| (signer.line, why)),
+            Err(bad) => Err((bad.line, bad.reason.to_string())),
+        };
+        match permitted {
+            Ok(None) => {}
+            Ok(found) => return found,
+            Err((line, why)) => {
+                let text = format!("{}:{line}: {why}", shown(path));
+                eprintln!("{}", escape::one_line(&text));
+            }
+        }
+    }
+    None
+}
+
+/// Why a line does not permit, as ssh-keygen puts it.
+fn words(refusal: &NotPermitted, namespace: &str, time: u64) -> String {
+    let now = show::local_time(time);
+    match refusal {
+        NotPermitted::Certificate(error) => format!("certificate not authorized: {error}"),
+        NotPermitted::NoPrincipals => "no valid principals found".to_owned(),
+        NotPermitted::Namespace => {
+            format!("key is not permitted for use in signature namespace \"{namespace}\"")
+        }
+        NotPermitted::NotYetValid(from) => format!(
+            "key is not yet valid: verify time {now} < valid-after {}",
+            show::local_time(*from)
+        ),
+        NotPermitted::Expired(to) => format!(
+            "key has expired: verify time {now} > valid-before {}",
+            show::local_time(*to)
+        ),
+    }
+}
+
+/// What `-O` says to an operation that verifies.
+struct VerifyOptions {
+    /// Seconds since 1970.
+    time: u64,
+    print_key: bool,
+}
+
+impl VerifyOptions {
+    fn parse(options: &Options, may_print: bool) -> Result<Self, Failure> {
+        let mut parsed = Self {
+            time: sys::time::realtime_seconds(),
+            print_key: false,
+        };
+        for option in &options.certificate_options {
+            match option.split_once('=') {
+                Some((name, value)) if name.eq_ignore_ascii_case("verify-time") => {
+                    parsed.time = keys::time::parse_absolute(value, &show::local_clock)
+                        .filter(|seconds| *seconds != 0)
+                        .ok_or(Failure::new("Invalid \"verify-time\" option"))?;
+                }
+                None if may_print && option.eq_ignore_ascii_case("print-pubkey") => {
+                    parsed.print_key = true;
+                }
+                _ => return Err(Failure::new(format!("Invalid option \"{option}\""))),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+/// The names for which the key of a signature may sign; the signature itself is not verified.
+fn find_principals(
+    options: &Options,
+    signature: &Path,
+    path: &Path,
+) -> Result<Vec<String>, Failure> {
+    let checks = VerifyOptions::parse(options, false)?;
+    let key = load_signature(signature)?.key;
+    let file = load_allowed(path)?;
+    let found = allowed(path, &file, None, |signer| {
+        let permitted = signer.permits(&key, None, None, checks.time);
+        permitted.map_err(|refusal| words(&refusal, "", checks.time))
+    });
+    found.ok_or(Failure::new(""))
+}
+
+/// The lists of names of all lines that name a principal.
+fn match_principals(path: &Path, principal: &str) -> Result<Vec<String>, Failure> {
+    let with_status = |status| move |failure| Failure { status, ..failure };
+    let file = load_allowed(path).map_err(with_status(STATUS_NO_FILE))?;
+    let mut lists = Vec::new();
+    let principal = Some(principal.as_bytes());
+    for signer in allowed_signers::signers(&file, principal, &show::local_clock) {
+        let signer = signer
+            .map_err(|bad| Failure::new(format!("{}:{}: {}", shown(path), bad.line, bad.reason)))
+            .map_err(with_status(STATUS_BAD_LINE))?;
+        lists.push(String::from_utf8_lossy(&signer.principals).into_owned());
+    }
+    if lists.is_empty() {
+        return Err(with_status(STATUS_NO_MATCH)(Failure::new("")));
+    }
+    Ok(lists)
+}
+
+fn print_names(found: Result<Vec<String>, Failure>) -> Result<(), Failure> {
+    match found {
+        Ok(names) => {
+            for name in names {
+                println!("{}", escape::one_line(&name));
+            }
+            Ok(())
+        }
+        Err(mut failure) => {
+            if !failure.message.is_empty() {
+                failure.message.push('\n');
+            }
+            failure.message.push_str("No principal matched.");
+            Err(failure)
+        }
+    }
+}
