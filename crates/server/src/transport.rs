@@ -75,11 +75,23 @@ pub(crate) fn group(answer: &Group, log: &Logger<'_>) -> Option<DhGroup> {
     }
 }
 
-/// PubkeyAcceptedAlgorithms without certificate types: what `server-sig-algs` names
-/// (RFC 8308 §3.1).
-pub(crate) fn signature_algorithms(mut accepted: Vec<String>) -> Vec<String> {
-    accepted.retain(|name| !name.contains("-cert-v01@"));
-    accepted
+/// What `server-sig-algs` names (RFC 8308 §3.1) for PubkeyAcceptedAlgorithms: the algorithms that
+/// stand in signatures. For a certificate that is the one of the key inside, which clients look
+/// for before they offer an RSA certificate.
+pub(crate) fn signature_algorithms(accepted: Vec<String>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in accepted {
+        let name = match name.split_once("-cert-v01@openssh.com") {
+            // The names of security keys end with the domain themselves.
+            Some((stem, "")) if stem.starts_with("sk-") => format!("{stem}@openssh.com"),
+            Some((stem, "")) => stem.to_owned(),
+            _ => name,
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// The host keys as `proto` wants them.
@@ -97,4 +109,27 @@ pub(crate) fn key_index(keys: &[HostKey], blob: &[u8]) -> Option<u32> {
     keys.iter()
         .find(|key| key.blob == blob)
         .map(|key| key.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_are_announced_by_the_algorithms_of_their_signatures() {
+        let announced = |names: &[&str]| {
+            let accepted = names.iter().map(|&name| name.to_owned()).collect();
+            signature_algorithms(accepted)
+        };
+        let certificates = [
+            "rsa-sha2-512-cert-v01@openssh.com",
+            "ssh-ed25519-cert-v01@openssh.com",
+        ];
+        assert_eq!(announced(&certificates), ["rsa-sha2-512", "ssh-ed25519"]);
+        for algorithm in keys::SignatureAlgorithm::ALL {
+            assert_eq!(announced(&[algorithm.name()]), [algorithm.plain().name()]);
+        }
+        let mixed = ["ssh-ed25519-cert-v01@openssh.com", "ssh-ed25519", "x"];
+        assert_eq!(announced(&mixed), ["ssh-ed25519", "x"]);
+    }
 }
