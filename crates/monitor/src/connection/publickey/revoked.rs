@@ -80,6 +80,10 @@ impl RevokedKeys {
         log: &Log,
         question: impl Fn(&RevocationList) -> T,
     ) -> Result<T, String> {
+        // An empty list wherever one must be named.
+        if path == "/dev/null" {
+            return Ok(question(&RevocationList::default()));
+        }
         let text = |error: io::Error| error.to_string();
         let (file, metadata) = sys::file::open_regular_known(path, Links::Follow).map_err(text)?;
         let state = FileState::of(&metadata);

@@ -389,6 +389,11 @@ fn a_revoked_key_or_authority_is_out_and_an_unreadable_list_refuses_all() {
         home.ask_key("RevokedKeys /nonexistent/list", &key(1))
             .is_none()
     );
+    // /dev/null is an empty list, and takes nothing from those behind it.
+    assert!(home.ask_key("RevokedKeys /dev/null", &key(1)).is_some());
+    home.write("revoked", &line(&key(1)));
+    let config = format!("RevokedKeys /dev/null {list}");
+    assert!(home.ask_key(&config, &key(1)).is_none());
 }
 
 #[test]
