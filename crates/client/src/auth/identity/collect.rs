@@ -242,12 +242,21 @@ pub(super) struct Vouched {
     pub(super) is_identity: bool,
 }
 
-/// Certificates of `CertificateFile`, then those that were `named` as identity files, then those beside such files.
-fn certificates(options: &ClientOptions, named: Vec<Vouched>, files: &[Named]) -> Vec<Vouched> {
+/// Certificates of `CertificateFile`, then those that were `named` as identity files, then those in
+/// the files beside such files.
+pub(super) fn certificates(
+    options: &ClientOptions,
+    named: Vec<Vouched>,
+    files: &[Named],
+) -> Vec<Vouched> {
     let configured = options.certificate_files.iter().map(PathBuf::from);
-    let beside = files
-        .iter()
-        .map(|file| with_suffix(&file.path, "-cert.pub"));
+    let beside = files.iter().flat_map(|file| {
+        // The public file itself may hold a certificate, as in OpenSSH; not worth a look for files
+        // that nobody named.
+        let suffixes = ["-cert.pub", ".pub"].into_iter();
+        let suffixes = suffixes.take(if file.explicit { 2 } else { 1 });
+        suffixes.map(|suffix| with_suffix(&file.path, suffix))
+    });
     let read = |path: PathBuf, wanted: bool| {
         let certificate = read_presented(&path).filter(|key| key.certificate().is_some());
         if wanted && certificate.is_none() {

@@ -10,9 +10,13 @@ use zeroize::Zeroizing;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use config::client::{ClientConfig, CommandLine};
+
 use keys::PublicKey;
 
-use super::collect::{Found, Held, Named, Vouched, arrange, identity};
+use crate::local::Here;
+
+use super::collect::{Found, Held, Named, Vouched, arrange, certificates, files, identity};
 use super::*;
 
 fn key(seed: u8) -> PrivateKey {
@@ -221,6 +225,28 @@ fn a_private_key_that_others_can_read_is_not_used() {
         "{reason}"
     );
     fs::remove_file(path).unwrap();
+}
+
+/// OpenSSH's suite names a key whose `.pub` is a certificate (multipubkey).
+#[test]
+fn a_certificate_may_stand_in_the_public_file() {
+    let path = write_key("vouched", 0o600, None);
+    let public = path.with_extension("pub");
+    let certificate = vouched(5).certificate;
+    let line = keys::public_file::to_line(&certificate, "me");
+    fs::write(&public, line).unwrap();
+    let mut options = CommandLine::new();
+    options.option(format!("IdentityFile={}", path.display()));
+    let options = ClientConfig::none(Path::new("/nonexistent"))
+        .resolve("host", &options, &Here::default())
+        .unwrap();
+    let (files, named) = files(&options);
+    let order = arrange(&certificates(&options, named, &files), &files, &[], false);
+    let offered: Vec<&Vec<u8>> = order.iter().map(|identity| &identity.blob).collect();
+    let plain = key(5).public().blob();
+    assert_eq!(offered, [&certificate.blob(), &plain]);
+    fs::remove_file(path).unwrap();
+    fs::remove_file(public).unwrap();
 }
 
 #[test]
