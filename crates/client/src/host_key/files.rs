@@ -79,7 +79,7 @@ pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, St
     drop(output);
     let status = child.wait().map_err(|error| error.to_string())?;
     if !status.is_success() {
-        return Err(format!("{program} ended with {status:?}"));
+        return Err(format!("{program} ended with {status}"));
     }
     text
 }

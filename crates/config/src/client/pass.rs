@@ -177,8 +177,11 @@ impl Pass<'_> {
                 self.enter(index, &row, value, keyword, place, *active)
             })
         };
-        if let Err(text) = result {
-            self.complain(format!("{place}: {text}"));
+        match result {
+            Ok(()) => {}
+            // As OpenSSH, the name of the command line is no line of a file.
+            Err(text) if text == BAD_USER => self.complain(text),
+            Err(text) => self.complain(format!("{place}: {text}")),
         }
     }
 

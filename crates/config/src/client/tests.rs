@@ -676,6 +676,12 @@ fn tokens_and_variables_of_user_are_replaced() {
     let mut option = CommandLine::new();
     option.option("User=%u");
     assert_eq!(user("", &option).unwrap().0, "local");
+    let mut odd = CommandLine::new();
+    odd.option("User=a\\$b");
+    assert_eq!(
+        user("", &odd).unwrap_err().to_string(),
+        "remote username contains invalid characters"
+    );
     // In a flag they have no meaning.
     let mut flag = CommandLine::new();
     flag.set("User", "a%h");

@@ -276,10 +276,9 @@ impl Loader<'_> {
     fn enter(&mut self, index: usize, row: &Keyword, value: Value, keyword: &str, place: &Place) {
         if let Kind::Algorithms(class) = row.kind
             && let Value::Word(spec) = &value
+            && let Some(text) = class.passed_over(spec)
         {
-            if let Some(text) = class.passed_over(spec) {
-                self.warn(place, format!("{keyword}: {text}"), Severity::Notice);
-            }
+            self.warn(place, format!("{keyword}: {text}"), Severity::Notice);
         }
         match crate::reader::judge(row.support, &value) {
             crate::reader::Judgement::Keep => {}

@@ -112,6 +112,8 @@ fn the_end_of_a_child_is_told_exactly() {
             core_dumped: false
         }
     );
+    assert_eq!(status.to_string(), "signal USR1");
+    assert_eq!(ExitStatus::Exited(3).to_string(), "status 3");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Children: how they ended, waiting, signals that cannot hit a stranger.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -51,6 +52,19 @@ impl ExitStatus {
             signal,
             core_dumped: status.as_raw() & 0x80 != 0,
         })
+    }
+}
+
+/// For a person: `status 1`, `signal KILL`.
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => write!(f, "status {status}"),
+            Self::Signaled { signal, .. } => match signal.ssh_name() {
+                Some(name) => write!(f, "signal {name}"),
+                None => write!(f, "{signal:?}"),
+            },
+        }
     }
 }
 

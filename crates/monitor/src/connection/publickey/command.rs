@@ -127,7 +127,7 @@ impl Lookup<'_> {
             return Err(io::ErrorKind::TimedOut.into());
         }
         if !status.is_success() {
-            return Err(io::Error::other(format!("failed: {status:?}")));
+            return Err(io::Error::other(format!("failed: {status}")));
         }
         Ok(output)
     }
