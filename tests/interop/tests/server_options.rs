@@ -177,6 +177,24 @@ fn furnish(jail: &Path) {
 }
 
 #[test]
+fn a_login_style_is_no_part_of_the_name() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let name = site.running.user.clone();
+        let styled = format!("{name}:style");
+        let outcome = site.run_with("", &["-l", &styled, HOST, "id -un"], Input::Nothing);
+        assert_eq!(
+            outcome.stdout.text(),
+            format!("{name}\n"),
+            "{}",
+            outcome.summary()
+        );
+        let nobody = site.run_with("", &["-l", ":style", HOST, "id -un"], Input::Nothing);
+        assert_eq!(nobody.status, 255, "{}", nobody.summary());
+    });
+}
+
+#[test]
 fn a_hangup_reads_the_configuration_again() {
     each(|client, server| {
         let site = Site::new(client, server, "SetEnv FLM=before\n");

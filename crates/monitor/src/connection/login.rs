@@ -530,7 +530,7 @@ impl<'l> Login<'_, '_, 'l> {
         let user = self.user.as_ref().ok_or_else(no_user)?;
         let signed_for = SignedFor {
             session_id: self.signer.session_id().unwrap_or_default(),
-            user: &user.name,
+            user: &user.said,
             service: &user.service,
             hostbound: request.hostbound.as_deref(),
         };

@@ -106,7 +106,10 @@ pub(crate) enum Standing {
 
 /// See the module's head.
 pub(crate) struct LoginUser {
+    /// Without a login style.
     pub(crate) name: String,
+    /// As the client says it, which is what it signs.
+    pub(crate) said: String,
     pub(crate) service: String,
     pub(crate) client_version: String,
     standing: Standing,
@@ -141,12 +144,14 @@ impl LoginUser {
         log: &Log,
         started_us: u64,
     ) -> Self {
+        // A style asks BSD's authentication for a method of its own; here there is none to choose.
+        let (name, _style) = request.user.split_once(':').unwrap_or((&request.user, ""));
         let found = config
             .asks_for_accounts()
-            .then(|| accounts::look_up(&request.user, true, log));
+            .then(|| accounts::look_up(name, true, log));
         let account = found.as_ref().and_then(Option::as_ref);
         let spec = ConnectionSpec {
-            user: Some(request.user.clone()),
+            user: Some(name.to_owned()),
             user_exists: account.is_some(),
             groups: account
                 .map(|account| account.group_names.clone())
@@ -162,16 +167,16 @@ impl LoginUser {
             kbdint: options.kbd_interactive_authentication && options.use_pam,
             none: options.permit_empty_passwords && options.password_authentication,
         };
-        let chains = Chains::new(&request.user, &options.authentication_methods, enabled);
+        let chains = Chains::new(name, &options.authentication_methods, enabled);
         if chains.hopeless() {
             log.error(&format!(
-                "no AuthenticationMethods left for {} after eliminating disabled methods",
-                request.user
+                "no AuthenticationMethods left for {name} after eliminating disabled methods"
             ));
         }
         let mut user = Self {
             delay: FailureDelay::new(delay_secret),
-            name: request.user.clone(),
+            name: name.to_owned(),
+            said: request.user.clone(),
             service: request.service.clone(),
             client_version: request.client_version.clone(),
             standing: Standing::Unasked,
