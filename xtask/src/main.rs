@@ -14,8 +14,10 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | d
   bench    instructions of the protocol's work against the baseline; --bless: a new one
   interop  our programs against the peers of this machine; --all: the full product
   regress  OpenSSH's own regression suite with our programs under their names (root):
-           [--suite bookworm|unstable] [--list] [--openssh] [--workers N] [--mirror URL] [TEST...]
+           [--suite bookworm|unstable] [--list] [--openssh] [--workers N] [--mirror URL]
+           [TEST... | --in COMMAND...]
            --list: tests, and why those fail that do; --openssh: with OpenSSH's own programs;
+           --in: a command there in place of tests;
            --mirror: where Debian's packages come from, if not from where apt has them
   differ   cases made from a seed, given to OpenSSH and to ours, and what differs; KIND is
            config; --seed N, --rounds N, --case N, --chroot FOLDER

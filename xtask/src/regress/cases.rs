@@ -8,7 +8,19 @@ use std::process::{Command, Stdio};
 /// How long one test may take, seconds. The longest with OpenSSH takes 200.
 const LIMIT: &str = "420";
 
-const ENTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/regress/enter.sh");
+/// What is run above a chroot begins with this (enter.sh).
+const UNSHARE: [&str; 10] = [
+    "unshare",
+    "--mount",
+    "--net",
+    "--ipc",
+    "--uts",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "sh",
+    concat!(env!("CARGO_MANIFEST_DIR"), "/src/regress/enter.sh"),
+];
 
 /// Prints the tests' names by the variables that hold them.
 const NAMES: &str =
@@ -75,8 +87,7 @@ fn output(test: &Test, root: &Path, program: Option<&Path>, log: &Path) -> Resul
     let file = File::create(log)?;
     let status = Command::new("timeout")
         .args(["--kill-after=5", LIMIT])
-        .args(["unshare", "--mount", "--net", "--ipc", "--uts", "--pid"])
-        .args(["--fork", "--kill-child", "sh", ENTER])
+        .args(UNSHARE)
         .arg(root)
         .arg(program.unwrap_or(Path::new("-")))
         .args(&test.targets)
@@ -86,6 +97,20 @@ fn output(test: &Test, root: &Path, program: Option<&Path>, log: &Path) -> Resul
         .status()?;
     let text = String::from_utf8_lossy(&std::fs::read(log)?).into_owned();
     Ok((status.code().unwrap_or(1), text))
+}
+
+/// Runs a command above a chroot, where we are, with the folder `sources`; gives its exit status.
+pub(super) fn run_in(root: &Path, sources: &Path, command: &[String]) -> Result<i32> {
+    let [unshare, rest @ ..] = UNSHARE;
+    let status = Command::new(unshare)
+        .args(rest)
+        .arg(root)
+        .arg("--in")
+        .arg(sources)
+        .arg(std::env::current_dir()?)
+        .args(command)
+        .status()?;
+    Ok(status.code().unwrap_or(1))
 }
 
 /// What a test's exit status and output mean.

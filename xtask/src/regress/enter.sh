@@ -1,18 +1,20 @@
 #!/bin/sh
-# Runs some of the suite's tests, as root in namespaces of its own: enter.sh ROOT PROGRAM TARGET...
+# Runs something above a chroot, as root in namespaces of its own: what is written goes into memory
+# and ROOT stays as it is, and processes, ports and mounts are gone when it ends.
 #
-# What is written goes into memory: ROOT stays as it is. PROGRAM is bound over the place that our
-# names in ROOT are links to; with `-` OpenSSH's own programs are tried. Processes, ports and mounts
-# are gone when the shell ends.
+#   enter.sh ROOT PROGRAM TARGET...               the suite's tests, with PROGRAM bound over the place
+#                                                 that our names in ROOT are links to, or `-`
+#   enter.sh ROOT --in SOURCES FOLDER COMMAND...  a command in FOLDER, with the folder SOURCES
 set -eu
 root=$1 program=$2
 shift 2
 
 mount --make-rprivate /
-mount -t tmpfs -o mode=755 regress /mnt
-mkdir /mnt/upper /mnt/work /mnt/view
-mount -t overlay -o "lowerdir=$root,upperdir=/mnt/upper,workdir=/mnt/work" overlay /mnt/view
-cd /mnt/view
+mount -t tmpfs -o mode=755 regress "$root/mnt"
+cd "$root/mnt"
+mkdir upper work view
+mount -t overlay -o "lowerdir=$root,upperdir=$PWD/upper,workdir=$PWD/work" overlay view
+cd view
 mount -t proc proc proc
 mount --rbind /dev dev
 hostname regress
@@ -20,6 +22,13 @@ printf '127.0.0.1 localhost regress\n::1 localhost regress\n' >etc/hosts
 mkdir -p run/sshd tmp/suite
 chroot . ip link set lo up
 chroot . chown regress: tmp/suite
+
+if [ "$program" = --in ]; then
+    mkdir -p ".$1"
+    mount --rbind "$1" ".$1"
+    shift
+    exec chroot . sh -c 'cd "$1" && shift && exec "$@"' sh "$@"
+fi
 
 # Nothing here has security keys.
 rm -f usr/lib/openssh/regress/misc/sk-dummy/sk-dummy.so

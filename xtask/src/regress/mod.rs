@@ -7,6 +7,9 @@
 //! a test that fails and is not there fails the run, and so does one that is there and passes.
 //! The programs that Fulmar lacks (agent, ssh-add, ssh-keyscan) are OpenSSH's, and there are no
 //! security keys.
+//!
+//! With `--in` a command runs there in place of the suite, so that other tests of ours meet that
+//! OpenSSH: cargo's variable for a runner of tests names it (CONTRIBUTING.md).
 
 mod cases;
 mod chroot;
@@ -36,14 +39,15 @@ struct Wanted {
     list: bool,
     openssh: bool,
     workers: Option<usize>,
+    /// To be run above the chroot instead of tests.
+    command: Vec<String>,
     tests: Vec<String>,
 }
 
 /// Runs the tests that `arguments` name, or all; gives the exit status.
 pub fn run(arguments: &[String]) -> i32 {
     match wanted(arguments).and_then(|wanted| of_suites(&wanted)) {
-        Ok(true) => 0,
-        Ok(false) => 1,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("xtask regress: {error}");
             2
@@ -63,6 +67,7 @@ fn wanted(arguments: &[String]) -> Result<Wanted> {
             "--suite" => wanted.suite = Some(value()?),
             "--mirror" => wanted.mirror = Some(value()?),
             "--workers" => wanted.workers = Some(value()?.parse().map_err(Error::other)?),
+            "--in" => wanted.command = rest.by_ref().cloned().collect(),
             "--list" => wanted.list = true,
             "--openssh" => wanted.openssh = true,
             flag if flag.starts_with('-') => {
@@ -74,8 +79,8 @@ fn wanted(arguments: &[String]) -> Result<Wanted> {
     Ok(wanted)
 }
 
-/// Runs the wanted tests of the wanted suites; says whether all is as the list of exceptions has it.
-fn of_suites(wanted: &Wanted) -> Result<bool> {
+/// Runs the wanted tests of the wanted suites; 0 when all is as the list of exceptions has it.
+fn of_suites(wanted: &Wanted) -> Result<i32> {
     let suites: Vec<&Suite> = SUITES
         .iter()
         .filter(|suite| wanted.suite.as_ref().is_none_or(|name| name == suite.name))
@@ -86,9 +91,17 @@ fn of_suites(wanted: &Wanted) -> Result<bool> {
     if !is_root() {
         return Err(Error::other("needs root, for a chroot and namespaces"));
     }
-    let folder = Path::new(ROOT).canonicalize()?.join("target/regress");
+    let sources = Path::new(ROOT).canonicalize()?;
+    let folder = sources.join("target/regress");
     std::fs::create_dir_all(&folder)?;
     install();
+    if !wanted.command.is_empty() {
+        let [suite] = suites.as_slice() else {
+            return Err(Error::other("--in wants --suite"));
+        };
+        let root = chroot::ready(suite, &folder, wanted.mirror.as_deref())?;
+        return cases::run_in(&root, &sources, &wanted.command);
+    }
     let program = match wanted.list || wanted.openssh {
         true => None,
         false => Some(program(&folder)?),
@@ -98,7 +111,7 @@ fn of_suites(wanted: &Wanted) -> Result<bool> {
         let root = chroot::ready(suite, &folder, wanted.mirror.as_deref())?;
         right &= of_suite(wanted, suite, &folder, &root, program.as_deref())?;
     }
-    Ok(right)
+    Ok(i32::from(!right))
 }
 
 fn is_root() -> bool {
