@@ -193,7 +193,9 @@ enum Modifier {
     Prepend,
 }
 
+/// A list may end in a comma, as one does that a script has joined; nothing stands behind it.
 fn split_modifier(spec: &str) -> (Modifier, &str) {
+    let spec = spec.strip_suffix(',').unwrap_or(spec);
     if let Some(list) = spec.strip_prefix('+') {
         (Modifier::Append, list)
     } else if let Some(list) = spec.strip_prefix('-') {
@@ -243,6 +245,11 @@ mod tests {
             "ssh-ed25519-cert-v01@openssh.com,ssh-ed25519"
         );
         assert_eq!(resolved(Class::Mac, "hmac-sha1,hmac-sha1"), "hmac-sha1");
+        assert_eq!(resolved(Class::Mac, "hmac-sha1,"), "hmac-sha1");
+        assert_eq!(
+            resolved(Class::Cipher, "-aes128-ctr,"),
+            resolved(Class::Cipher, "-aes128-ctr")
+        );
     }
 
     #[test]
@@ -266,7 +273,10 @@ mod tests {
         );
         assert!(Class::Cipher.check("").is_err());
         assert!(Class::Cipher.check("+").is_err());
-        assert!(Class::Cipher.check("aes128-ctr,").is_err());
+        for list in [",", "aes128-ctr,,", "aes128-ctr,,aes256-ctr"] {
+            assert!(Class::Cipher.check(list).is_err(), "{list}");
+        }
+        assert!(Class::Cipher.check("aes128-ctr,").is_ok());
         assert!(Class::Cipher.check("aes128-cbc").is_err());
         assert!(Class::Cipher.check("+aes128-cbc").is_ok());
         assert!(Class::Cipher.check("aes128-ctr,aes128-cbc").is_ok());
