@@ -158,7 +158,10 @@ fn a_file_that_is_shorter_than_it_says_comes_as_it_is() {
         let outcome = sftp(&site, &scratch, &commands);
         assert_eq!(outcome.status, 0, "{name}: {}", outcome.summary());
         assert!(fs::read(&to).unwrap() == content, "{name}");
-        // And it goes there.
+        // And it goes there, where anything may.
+        if name.contains("read-only") {
+            continue;
+        }
         for flags in [&[][..], &["-Z"], &["--verify"]] {
             fs::write(&to, noise(5000)).unwrap();
             let outcome = scp(&site, &[flags, &[&here(from), &there(&to)]].concat());
