@@ -176,6 +176,16 @@ impl Splitter {
         }
     }
 
+    /// A packet has begun, and its end has not come: the number of bytes that are there.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> Option<usize> {
+        let there = self.slab.unread().len();
+        match self.reading {
+            Reading::Packet { wire_bytes } if there < wire_bytes => Some(there),
+            _ => None,
+        }
+    }
+
     /// Sequence number of the next packet.
     #[must_use]
     pub fn next_sequence(&self) -> u32 {

@@ -241,3 +241,77 @@ fn memory_that_a_slow_sink_holds_is_given_back_once_it_lets_go() {
     assert_eq!(tick(client, 21_000).unwrap(), 1);
     assert_eq!(client.poll_deadline(), None);
 }
+
+/// Whatever bit of a length is changed on its way: the end comes with the bytes or with the answers
+/// to what is asked then, and soon.
+#[test]
+fn a_packet_whose_length_was_changed_ends_the_connection() {
+    for to_server in [false, true] {
+        let mut waited = 0;
+        for bit in 0..32 {
+            let mut pair = Pair::new(config(), config());
+            pair.login(usize::MAX).unwrap();
+            let (from, to) = match to_server {
+                false => (&mut pair.server, &mut pair.client),
+                true => (&mut pair.client, &mut pair.server),
+            };
+            from.connection.send_keepalive().unwrap();
+            from.transmit();
+            let mut bytes: Vec<u8> = from.wire.drain(..).collect();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let mut now = pair.now;
+            let mut result = to.receive(&bytes, now);
+            let mut rounds = 0;
+            while result.is_ok() {
+                rounds += 1;
+                assert!(rounds <= 4, "bit {bit}, to the server {to_server}");
+                now += 10_000;
+                result = tick(&mut to.connection, now).map(drop);
+                to.transmit();
+                let asked: Vec<u8> = to.wire.drain(..).collect();
+                from.receive(&asked, now).unwrap();
+                from.transmit();
+                let answer: Vec<u8> = from.wire.drain(..).collect();
+                result = result.and_then(|()| to.receive(&answer, now));
+            }
+            waited += usize::from(rounds > 0);
+        }
+        assert!(waited > 5, "no length waited for more");
+    }
+}
+
+/// A network that is away for an hour in the middle of a packet, and one that is thin.
+#[test]
+fn a_packet_that_comes_slowly_is_waited_for() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.client.connection.open_channel("session", b"").unwrap();
+    pair.settle(usize::MAX).unwrap();
+    let theirs = proto::ChannelId(0);
+    pair.server.connection.accept_channel(theirs).unwrap();
+    pair.settle(usize::MAX).unwrap();
+    let sent = pair
+        .client
+        .connection
+        .channel_send_slice(id, Stream::Data, &[1; 30_000]);
+    assert_eq!(sent.unwrap(), 30_000);
+    pair.client.transmit();
+    let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
+    let (first, rest) = bytes.split_at(1000);
+    let mut now = pair.now;
+    pair.server.receive(first, now).unwrap();
+    let mut asked = 0;
+    for _ in 0..360 {
+        now += 10_000;
+        asked += tick(&mut pair.server.connection, now).unwrap();
+    }
+    assert!(asked > 0);
+    pair.server.transmit();
+    assert!(pair.server.wire.len() < 200, "it was asked more than once");
+    for piece in rest.chunks(600) {
+        now += 10_000;
+        tick(&mut pair.server.connection, now).unwrap();
+        pair.server.receive(piece, now).unwrap();
+    }
+    assert_eq!(pair.server.connection.poll_deadline(), None);
+}

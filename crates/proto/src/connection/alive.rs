@@ -1,6 +1,20 @@
-//! Signs of life: ServerAliveInterval and ClientAliveInterval.
+//! Signs of life: ServerAliveInterval and ClientAliveInterval, and what is asked where a packet does
+//! not come to its end.
+//!
+//! A length that was changed on its way can wait for bytes that nobody sends, before any check of
+//! the packet could fail. So the peer is asked for something while a packet stays unfinished: the
+//! bytes of its answer end the false packet, whose check then fails. A packet that only such answers
+//! lengthen is given up. One that nothing lengthens is not: a network that is away says no more.
 
 use crate::{Error, Millis, TransportConfig};
+
+/// How long a packet may stay unfinished before the peer is asked, and then between two questions,
+/// milliseconds.
+const UNFINISHED_MS: Millis = 10_000;
+/// Answers that may lengthen a packet and not end it.
+const MOST_ANSWERS: u32 = 3;
+/// What is longer is more than an answer, bytes.
+const ANSWER_BYTES: usize = 512;
 
 /// When the peer was last heard or asked, and how often it was asked since it was heard.
 ///
@@ -10,6 +24,18 @@ use crate::{Error, Millis, TransportConfig};
 pub(super) struct Alive {
     since: Millis,
     asked: u32,
+    doubt: Doubt,
+}
+
+/// A packet that does not come to its end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Doubt {
+    /// When the peer was asked for it.
+    asked: Option<Millis>,
+    /// Bytes that were there then.
+    bytes: usize,
+    /// Answers that did not end it.
+    answers: u32,
 }
 
 impl Alive {
@@ -17,6 +43,7 @@ impl Alive {
         Self {
             since: now,
             asked: 0,
+            doubt: Doubt::default(),
         }
     }
 
@@ -33,6 +60,39 @@ impl Alive {
     pub(super) fn deadline(&self, config: &TransportConfig) -> Option<Millis> {
         let interval = config.alive_interval_ms?;
         Some(self.since.saturating_add(interval))
+    }
+
+    /// When the peer is to be asked since a packet is unfinished.
+    pub(super) fn doubts_at(&self) -> Millis {
+        let since = self.doubt.asked.unwrap_or(self.since);
+        since.saturating_add(UNFINISHED_MS)
+    }
+
+    /// Whether to ask now since a packet is unfinished, of which so many bytes are there.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when nothing but answers came, and they did not end it.
+    pub(super) fn doubts(&mut self, bytes: usize, now: Millis) -> Result<bool, Error> {
+        if now < self.doubts_at() {
+            return Ok(false);
+        }
+        let doubt = &mut self.doubt;
+        if doubt.asked.is_some() {
+            match bytes.saturating_sub(doubt.bytes) {
+                0 => {
+                    // The question is still on its way.
+                    doubt.asked = Some(now);
+                    return Ok(false);
+                }
+                1..=ANSWER_BYTES => doubt.answers += 1,
+                _ => doubt.answers = 0,
+            }
+        }
+        if doubt.answers >= MOST_ANSWERS {
+            return Err(Error::TimedOut("the end of a packet"));
+        }
+        (doubt.asked, doubt.bytes) = (Some(now), bytes);
+        Ok(true)
     }
 
     /// Whether to ask now.

@@ -402,7 +402,21 @@ impl Connection {
         if self.stage == Stage::Connected && self.alive.is_due(&self.transport.config, now)? {
             self.globals.send_keepalive(&mut self.transport)?;
         }
+        if let Some(bytes) = self.unfinished_bytes()
+            && self.alive.doubts(bytes, now)?
+        {
+            self.globals.send_keepalive(&mut self.transport)?;
+        }
         Ok(freed)
+    }
+
+    /// Bytes of a packet whose end has not come, where the peer may be asked for more.
+    fn unfinished_bytes(&self) -> Option<usize> {
+        let may_ask = self.stage == Stage::Connected && !self.transport.is_exchanging();
+        self.transport
+            .splitter
+            .unfinished_bytes()
+            .filter(|_| may_ask)
     }
 
     /// Frees what is not in use, however little it is, as an idle connection does with the memory of
@@ -457,7 +471,9 @@ impl Connection {
             Stage::Connected => self.alive.deadline(&self.transport.config),
             _ => None,
         };
-        [self.transport.deadline(), self.channels.deadline(), alive]
+        let doubts = self.unfinished_bytes().map(|_| self.alive.doubts_at());
+        let channels = self.channels.deadline();
+        [self.transport.deadline(), channels, alive, doubts]
             .into_iter()
             .flatten()
             .min()
