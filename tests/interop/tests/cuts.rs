@@ -283,6 +283,34 @@ fn a_network_that_stands_still_ends_a_copy_and_is_told() {
     });
 }
 
+#[test]
+fn those_that_are_quiet_say_why_a_connection_was_lost() {
+    for (server, subsystem) in servers() {
+        let place = Place::new(server, &subsystem);
+        for (how, up) in [How::Scp, How::Sftp]
+            .map(|how| [(how, true), (how, false)])
+            .concat()
+        {
+            let scratch = Scratch::new();
+            let from = scratch.write("from", noise(4 << 20));
+            let to = scratch.join("to");
+            place.relay.cut_behind(1 << 20);
+            let outcome = place.copy_with(&["-q"], how, up, false, &from, &to);
+            place.relay.never_cut();
+            let said = outcome.stderr.text();
+            let what = format!("{how:?}, up {up}: {}", outcome.summary());
+            assert!(outcome.status > 0, "{what}");
+            // As ssh says it, beside what the program says of its file.
+            let causes = [
+                "Connection closed by 127.0.0.1",
+                "Connection reset",
+                "Broken pipe",
+            ];
+            assert!(causes.iter().any(|cause| said.contains(cause)), "{what}");
+        }
+    }
+}
+
 /// The servers that can be had, ours first.
 fn servers() -> Vec<(Kind, String)> {
     let mut servers = vec![(Kind::Fulmar, "Subsystem sftp internal-sftp\n".to_owned())];
