@@ -1,10 +1,14 @@
 //! Lines for the operator: to syslog or standard error, by LogLevel, in OpenSSH's words where
 //! tools look for them. What a peer said is escaped before it comes near a line.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use privsep::LogLevel;
 use sys::syslog::{Facility, Level};
+
+/// Stands behind lines of the unprivileged process before a login, and behind what others say in
+/// OpenSSH from there.
+pub(crate) const PREAUTH: &str = " [preauth]";
 
 #[derive(Debug)]
 enum Sink {
@@ -18,7 +22,9 @@ enum Sink {
 #[derive(Debug)]
 pub(crate) struct Log {
     /// None writes nothing at all (LogLevel QUIET).
-    level: Option<LogLevel>,
+    level: Cell<Option<LogLevel>>,
+    /// The command line has set the level.
+    is_forced: bool,
     sink: Sink,
 }
 
@@ -26,7 +32,8 @@ impl Log {
     /// To standard error.
     pub(crate) fn to_stderr(level: Option<LogLevel>) -> Self {
         Self {
-            level,
+            level: Cell::new(level),
+            is_forced: false,
             sink: Sink::Stderr,
         }
     }
@@ -37,7 +44,8 @@ impl Log {
         facility: config::types::SyslogFacility,
     ) -> Self {
         Self {
-            level,
+            level: Cell::new(level),
+            is_forced: false,
             sink: Sink::Syslog(RefCell::new(sys::syslog::Syslog::open(
                 "sshd",
                 facility_of(facility),
@@ -49,7 +57,8 @@ impl Log {
     #[cfg(test)]
     pub(crate) fn to_memory(level: LogLevel) -> Self {
         Self {
-            level: Some(level),
+            level: Cell::new(Some(level)),
+            is_forced: false,
             sink: Sink::Memory(RefCell::default()),
         }
     }
@@ -65,7 +74,19 @@ impl Log {
 
     /// The finest level that is written.
     pub(crate) fn level(&self) -> Option<LogLevel> {
-        self.level
+        self.level.get()
+    }
+
+    /// The same log, whose level stays what it is where the command line has set it.
+    pub(crate) fn forced(self, is_forced: bool) -> Self {
+        Self { is_forced, ..self }
+    }
+
+    /// Takes the level of what holds for a client or a user: Match may have another one for them.
+    pub(crate) fn follow(&self, level: config::types::LogLevel) {
+        if !self.is_forced {
+            self.level.set(level_of(level));
+        }
     }
 
     /// Writes `text`, escaped and cut, when its level is wanted.
@@ -76,7 +97,7 @@ impl Log {
     /// The same with `mark` behind it, which stays however long the text is: it says whose
     /// words these are.
     pub(crate) fn marked(&self, level: LogLevel, text: &str, mark: &str) {
-        if self.level.is_none_or(|finest| level > finest) {
+        if self.level().is_none_or(|finest| level > finest) {
             return;
         }
         let text = format!("{}{}{mark}", prefix(level), privsep::log_text(text));

@@ -61,6 +61,8 @@ pub enum ConnectionNews {
     Refused,
     /// The client was not served, for a fault of our own.
     NotServed,
+    /// The client had reset the connection before anybody asked who it was.
+    Gone,
 }
 
 impl ConnectionNews {
@@ -76,6 +78,7 @@ impl ConnectionNews {
             Self::Crashed => b'c',
             Self::Refused => b'r',
             Self::NotServed => b'o',
+            Self::Gone => b'x',
         }
     }
 
@@ -91,6 +94,7 @@ impl ConnectionNews {
             Self::Crashed,
             Self::Refused,
             Self::NotServed,
+            Self::Gone,
         ]
         .into_iter()
         .find(|news| news.byte() == byte)

@@ -66,6 +66,7 @@ fn messages_come_back_as_they_went_and_no_prefix_decodes() {
     round_trip(&Log {
         level: LogLevel::Verbose,
         text: "x".into(),
+        tail: Some(" y".into()),
     });
     round_trip(&SignExchangeHash {
         kex_algorithm: "curve25519-sha256".into(),
@@ -207,5 +208,5 @@ fn news_bytes_are_unambiguous() {
             assert_eq!(news.byte(), byte);
         }
     }
-    assert_eq!(ConnectionNews::from_byte(b'x'), None);
+    assert_eq!(ConnectionNews::from_byte(b'z'), None);
 }

@@ -16,6 +16,7 @@ pub(crate) fn only_by(rpc: &'static Rpc) -> io::Result<()> {
         let _ = rpc.send(&Log {
             level: LogLevel::Error,
             text: log_text(&panic.to_string()),
+            tail: None,
         });
     }));
     Ok(())
@@ -41,6 +42,32 @@ impl<'a> Logger<'a> {
             let _ = self.rpc.send(&Log {
                 level,
                 text: log_text(text),
+                tail: None,
+            });
+        }
+    }
+
+    /// Sends the line for a client that said goodbye; others than one that is done are an error.
+    pub(crate) fn disconnect(&self, peer: &str, reason: u32, words: &str) {
+        let level = match reason {
+            wire::message::reason::BY_APPLICATION => LogLevel::Info,
+            _ => LogLevel::Error,
+        };
+        self.line(
+            level,
+            &format!("Received disconnect from {peer}:{reason}: {words}"),
+        );
+    }
+
+    /// Sends a line in which the user and address of a client that has not logged in stand between
+    /// `before` and `after`, as the monitor knows them. It is one of the last words of this process:
+    /// the monitor writes it when that is gone.
+    pub(crate) fn last_words(&self, level: LogLevel, before: &str, after: &str) {
+        if level <= self.level {
+            let _ = self.rpc.send(&Log {
+                level,
+                text: log_text(before),
+                tail: Some(log_text(after)),
             });
         }
     }

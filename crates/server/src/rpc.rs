@@ -231,6 +231,7 @@ mod tests {
             &Log {
                 level: LogLevel::Info,
                 text: "x".into(),
+                tail: None,
             }
             .encode_frame(),
         )

@@ -94,6 +94,14 @@ pub enum Level {
     Debug = 7,
 }
 
+/// Has lines that libraries write by syslog(3), such as PAM's modules, begin with `sshd[pid]`, by
+/// which log readers know them; else the process title would be their name. The libraries choose
+/// facility and level.
+pub fn name_this_program() {
+    // SAFETY: the name lives for ever, which openlog asks for; nothing is opened before the first line.
+    unsafe { libc::openlog(c"sshd".as_ptr(), libc::LOG_PID, libc::LOG_AUTH) };
+}
+
 /// A connection to the log.
 #[derive(Debug)]
 pub struct Syslog {

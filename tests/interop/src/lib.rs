@@ -26,4 +26,5 @@ pub mod scratch;
 pub mod site;
 pub mod slow_folder;
 pub mod suite;
+pub mod syslog;
 pub mod terminal;

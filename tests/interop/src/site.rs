@@ -128,6 +128,25 @@ pub fn program(site: &Site, name: &str) -> Command {
     command
 }
 
+/// A program that gives these answers, one after the other, and keeps the questions, each as
+/// one line, in `askpass.asked` in `scratch`.
+///
+/// # Panics
+/// When it cannot be written.
+#[must_use]
+pub fn askpass(scratch: &Scratch, answers: &[&str]) -> PathBuf {
+    let lines: String = answers.iter().map(|line| format!("{line}\n")).collect();
+    scratch.write("askpass.answers", lines);
+    let script = "#!/bin/sh\n\
+        printf '%s' \"$1\" | tr '\\n' ' ' >>\"$0.asked\"\n\
+        echo >>\"$0.asked\"\n\
+        sed -n \"$(wc -l <\"$0.asked\")p\" \"$0.answers\"\n";
+    let path = scratch.write("askpass", script);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&path, mode).expect("an executable");
+    path
+}
+
 /// Runs our `scp` with these arguments.
 #[must_use]
 pub fn scp(site: &Site, arguments: &[&str]) -> Outcome {

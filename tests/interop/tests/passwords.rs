@@ -1,6 +1,6 @@
 //! Passwords, questions and chains of methods, for a throw-away user; as root only.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use interop::account::Guest;
@@ -10,7 +10,7 @@ use interop::peers::ours::Kind;
 use interop::process::{Input, Outcome};
 use interop::report::skipped;
 use interop::scratch::Scratch;
-use interop::site::{HOST, Site, each, finish};
+use interop::site::{HOST, Site, askpass, each, finish};
 use interop::terminal::Terminal;
 
 const PASSWORD: &str = "Corr3ct horse, battery";
@@ -43,21 +43,6 @@ fn site(client: Kind, server: Kind, guest: &Guest, extra: &str) -> Site {
     let mut site = Site::new(client, server, &lines);
     site.running.user = guest.name.clone();
     site
-}
-
-/// A program that gives these answers, one after the other, and keeps the questions, each as
-/// one line.
-fn askpass(scratch: &Scratch, answers: &[&str]) -> PathBuf {
-    let lines: String = answers.iter().map(|line| format!("{line}\n")).collect();
-    scratch.write("askpass.answers", lines);
-    let script = "#!/bin/sh\n\
-        printf '%s' \"$1\" | tr '\\n' ' ' >>\"$0.asked\"\n\
-        echo >>\"$0.asked\"\n\
-        sed -n \"$(wc -l <\"$0.asked\")p\" \"$0.answers\"\n";
-    let path = scratch.write("askpass", script);
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(&path, mode).expect("an executable");
-    path
 }
 
 struct Attempt {
@@ -557,10 +542,13 @@ fn an_expired_account_is_refused() {
                 assert_eq!(finish(&mut command, Input::Nothing).status, 0);
             };
             age("2020-01-01");
-            let outcome = login(&site, "publickey", "", &[]).outcome;
+            let outcome = login(&site, "publickey", "LogLevel INFO\n", &[]).outcome;
             age("-1");
             assert_ne!(outcome.status, 0, "UsePAM {pam}: {}", outcome.summary());
             assert_eq!(outcome.stdout.length, 0);
+            // PAM tells the user; without it only the log says why.
+            let is_told = outcome.stderr.text().contains("account has expired");
+            assert_eq!(is_told, pam == "yes", "{}", outcome.summary());
         }
     });
 }

@@ -91,7 +91,7 @@ fn what_a_key_takes_away_stays_away_behind_a_second_factor() {
 }
 
 #[test]
-fn who_only_asks_for_the_methods_is_in_the_log_with_the_user_that_was_named() {
+fn who_only_asks_for_the_methods_is_in_the_log_as_who_leaves() {
     if !possible("probes in the log") {
         return;
     }
@@ -104,10 +104,13 @@ fn who_only_asks_for_the_methods_is_in_the_log_with_the_user_that_was_named() {
         assert_eq!((outcome.status, outcome.stdout.length), (255, 0));
     };
     probe(&guest.name);
-    server.logs(&format!("Failed none for {} from 127.0.0.1", guest.name));
+    server.logs(&format!(
+        "Connection closed by authenticating user {} 127.0.0.1 port",
+        guest.name
+    ));
     probe("no-such-user");
     server.logs("Invalid user no-such-user from 127.0.0.1");
-    server.logs("Failed none for invalid user no-such-user from 127.0.0.1");
+    server.logs("Connection closed by invalid user no-such-user 127.0.0.1 port");
 }
 
 #[test]

@@ -378,6 +378,7 @@ fn lines_of_the_log_keep_their_mark_and_their_rate() {
         monitor.send(&Log {
             level: LogLevel::Info,
             text,
+            tail: None,
         });
     }
     let (_, took) = timed(|| {
@@ -385,6 +386,7 @@ fn lines_of_the_log_keep_their_mark_and_their_rate() {
             monitor.send(&Log {
                 level: LogLevel::Fatal,
                 text: "flood".into(),
+                tail: None,
             });
         }
         let _: Signature = monitor.ask(&exchange(&HASH));

@@ -65,6 +65,7 @@ fn nothing_follows_the_snapshot() {
         Log {
             level: LogLevel::Info,
             text: "more".into(),
+            tail: None,
         }
         .encode_frame(),
     ] {

@@ -55,7 +55,7 @@ keyword_table! {
         AddressFamily [] ADDRESS_FAMILY, "any", Carried, Global, First, Line;
         ListenAddress [] Kind::Parsed(forms::server::listen_address), "", Carried, Global, Add, Never;
         UsePAM [] Kind::YesNo, "no", Carried, Global, First, Line;
-        PAMServiceName [] Kind::Text, "fulmar", Carried, Global, First, Line;
+        PAMServiceName [] Kind::Text, "fulmar", Carried, Everywhere, First, Line;
         LoginGraceTime [] Kind::Seconds { none: false }, "120", Carried, Global, First, Line;
         X11DisplayOffset [] COUNT, "10", Fulfilled, Everywhere, First, Line;
         MaxAuthTries [] COUNT, "6", Carried, Everywhere, First, Line;

@@ -139,6 +139,11 @@ impl Link {
         self.closed && !std::mem::replace(&mut self.reported, true)
     }
 
+    /// Bytes written and read.
+    pub(super) fn transferred(&self) -> (u64, u64) {
+        (self.sent, self.received)
+    }
+
     /// Reads once, if there is something and room for it; true when it brought bytes.
     pub(super) fn pump_in(&mut self, connection: &mut Connection) -> io::Result<bool> {
         if self.closed || !connection.wants_input() || !(self.readable || self.write_broken) {

@@ -34,6 +34,8 @@ pub(crate) struct Peer {
     pub(crate) host: String,
     pub(crate) address: String,
     pub(crate) port: u16,
+    /// Address and port of both ends, as SSH_CONNECTION has them.
+    pub(crate) connection: String,
 }
 
 /// What the shell's file is.

@@ -1,6 +1,7 @@
 //! From what a method proved to the chains: PermitRootLogin, the grants of keys, the account
 //! check, the one PAM transaction, the record of a wrong password.
 
+use config::server::PermitRootLogin;
 use keys::authorized_keys::KeyOptions;
 use sys::pam::Conversation;
 use sys::users::PasswordState;
@@ -60,6 +61,10 @@ pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Lo
             user.peer.address, user.peer.port
         ));
         return Progress::NotAsked;
+    }
+    let by_key_alone = user.options.permit_root_login == PermitRootLogin::ForcedCommandsOnly;
+    if account.uid == 0 && by_key_alone {
+        log.info("Root login accepted for forced command.");
     }
     if let Some(grants) = &proof.grants
         && let Err(reason) = user.add_grants(grants)
@@ -143,8 +148,10 @@ fn conclude(user: &mut LoginUser, state: AccountState, log: &Log) -> bool {
     }
 }
 
-/// The connection's one PAM handle, made at its first use.
+/// The connection's one PAM handle, made at its first use. Its modules see what the user has proved
+/// so far.
 fn pam_of(user: &mut LoginUser) -> Result<&mut PamLogin, String> {
+    let auth_info = auth_info_text(&user.auth_info);
     let pam = match user.pam.take() {
         Some(pam) => pam,
         None => PamLogin::start(
@@ -153,20 +160,43 @@ fn pam_of(user: &mut LoginUser) -> Result<&mut PamLogin, String> {
             &user.peer,
         )?,
     };
-    Ok(user.pam.insert(pam))
+    let pam = user.pam.insert(pam);
+    pam.expose(&auth_info)?;
+    Ok(pam)
 }
 
-/// Runs an authentication of PAM; false when it failed, for whatever reason.
+/// Runs an authentication of PAM.
+///
+/// # Errors
+/// Why it failed, for the log.
 pub(crate) fn with_pam(
     user: &mut LoginUser,
-    log: &Log,
     authenticate: impl FnOnce(&mut PamLogin, bool) -> Result<(), String>,
-) -> bool {
+) -> Result<(), String> {
     let permit_empty = user.options.permit_empty_passwords;
-    let from = user.from();
-    let result = pam_of(user).and_then(|pam| authenticate(pam, permit_empty));
-    if let Err(error) = &result {
-        log.verbose(&format!("PAM: {error} for {from}"));
+    pam_of(user).and_then(|pam| authenticate(pam, permit_empty))
+}
+
+/// What the user has proved, for PAM and for the file of ExposeAuthInfo: each line with its end, for
+/// `read` of a shell takes no other.
+pub(crate) fn auth_info_text(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_of_the_auth_info_has_its_end() {
+        let lines = [
+            "publickey ssh-ed25519 AAAA".to_owned(),
+            "password".to_owned(),
+        ];
+        assert_eq!(
+            auth_info_text(&lines),
+            "publickey ssh-ed25519 AAAA\npassword\n"
+        );
+        assert_eq!(auth_info_text(&[]), "");
     }
-    result.is_ok()
 }

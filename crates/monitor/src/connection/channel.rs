@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use privsep::LogLevel;
 use privsep::{
     Frame, FrameError, FrameSplitter, Log as LogMessage, Message, Phase, ToMonitor, permitted,
 };
@@ -56,6 +57,8 @@ impl From<io::Error> for End {
 /// Log lines at once, and the time after which one more may come.
 const LOG_BURST: u64 = 200;
 const LOG_REFILL_MS: u64 = 50;
+/// Lines that wait for the end of the other side; one that behaves has two at most.
+const MAX_LAST_WORDS: usize = 4;
 
 /// A socket to an unprivileged process and the phase that it is in.
 pub(crate) struct Channel<'log> {
@@ -72,6 +75,8 @@ pub(crate) struct Channel<'log> {
     /// What stands behind each line of the other side.
     log_suffix: &'static str,
     log_rate: Rate,
+    /// Lines in which the user is to be named, and what stands behind that.
+    last_words: Vec<(LogMessage, String)>,
     /// Nothing has come for [`REST`].
     rests: bool,
 }
@@ -94,6 +99,7 @@ impl<'log> Channel<'log> {
             log,
             log_suffix,
             log_rate: Rate::new(LOG_BURST, LOG_REFILL_MS, sys::time::monotonic_ms()),
+            last_words: Vec::new(),
             rests: false,
         })
     }
@@ -221,13 +227,33 @@ impl<'log> Channel<'log> {
     }
 
     fn write_log(&mut self, frame: &Frame) -> Result<(), End> {
-        let line: LogMessage = frame
+        let mut line: LogMessage = frame
             .decode()
             .map_err(|error| End::Violation(error.to_string()))?;
-        if self.log_rate.take(1, sys::time::monotonic_ms()) {
-            self.log.marked(line.level, &line.text, self.log_suffix);
+        if !self.log_rate.take(1, sys::time::monotonic_ms()) {
+            return Ok(());
+        }
+        match line.tail.take() {
+            None => self.log.marked(line.level, &line.text, self.log_suffix),
+            Some(tail) if self.last_words.len() < MAX_LAST_WORDS => {
+                self.last_words.push((line, tail));
+            }
+            Some(_) => {}
         }
         Ok(())
+    }
+
+    /// Writes a line that has the mark of the other side's.
+    pub(crate) fn log_for(&self, level: LogLevel, text: &str) {
+        self.log.marked(level, text, self.log_suffix);
+    }
+
+    /// Writes the lines that were to wait, with `who` in each.
+    pub(crate) fn write_last_words(&mut self, who: &str) {
+        for (line, tail) in core::mem::take(&mut self.last_words) {
+            let text = format!("{}{who}{tail}", line.text);
+            self.log.marked(line.level, &text, self.log_suffix);
+        }
     }
 
     /// Never inlined: its buffer would lie on the stack of a session as long as that waits.
@@ -299,7 +325,7 @@ pub(crate) fn decode(frame: &Frame) -> Result<ToMonitor, End> {
 mod tests {
     use std::os::fd::AsFd;
 
-    use privsep::{AuthNone, AuthPassword, LogLevel, MESSAGES, Secret};
+    use privsep::{AuthNone, AuthPassword, MESSAGES, Secret};
 
     use super::*;
 
@@ -384,6 +410,7 @@ mod tests {
         let line = LogMessage {
             level: LogLevel::Info,
             text: "x\ny".into(),
+            tail: None,
         }
         .encode_frame();
         for _ in 0..1000 {

@@ -4,7 +4,7 @@
 //! A client may start another method instead of answering: then the request is set aside, the
 //! conversation fails, and the request is served next.
 
-use privsep::{Frame, KbdintPrompts, KbdintRespond, Message, Phase, Prompt};
+use privsep::{Frame, KbdintPrompts, KbdintRespond, LogLevel, Message, Phase, Prompt};
 use sys::pam::{Conversation, Message as PamMessage};
 use zeroize::Zeroizing;
 
@@ -29,8 +29,8 @@ pub(crate) struct Dialogue<'a, 'log> {
     /// Given to the modules instead of each answer, for a user who may not log in this way:
     /// whether the password was right must not be seen from what they do next.
     instead: Option<&'static [u8]>,
-    /// What modules said without asking, to be shown with the next prompt.
-    said: String,
+    /// Written to the log with each round of questions.
+    line: (LogLevel, String),
     rounds: usize,
     interrupted: Option<Interrupted>,
     /// Monotonic microseconds of the last answer's arrival: work before it is the client's.
@@ -38,31 +38,39 @@ pub(crate) struct Dialogue<'a, 'log> {
 }
 
 impl<'a, 'log> Dialogue<'a, 'log> {
-    pub(crate) fn new(channel: &'a mut Channel<'log>, instead: Option<&'static [u8]>) -> Self {
+    pub(crate) fn new(
+        channel: &'a mut Channel<'log>,
+        instead: Option<&'static [u8]>,
+        line: (LogLevel, String),
+    ) -> Self {
         Self {
             channel,
             instead,
-            said: String::new(),
+            line,
             rounds: 0,
             interrupted: None,
             answered_us: None,
         }
     }
 
-    /// What was said after the last prompt, how the conversation was cut short if it was, and
-    /// when the last answer came.
-    pub(crate) fn finish(self) -> (String, Option<Interrupted>, Option<u64>) {
-        (self.said, self.interrupted, self.answered_us)
+    /// How the conversation was cut short if it was, and when the last answer came.
+    pub(crate) fn finish(self) -> (Option<Interrupted>, Option<u64>) {
+        (self.interrupted, self.answered_us)
     }
 
-    fn ask(&mut self, prompts: Vec<Prompt>) -> Result<Vec<Zeroizing<Vec<u8>>>, Interrupted> {
+    fn ask(
+        &mut self,
+        instruction: String,
+        prompts: Vec<Prompt>,
+    ) -> Result<Vec<Zeroizing<Vec<u8>>>, Interrupted> {
         let count = prompts.len();
         let request = KbdintPrompts {
             name: String::new(),
-            instruction: core::mem::take(&mut self.said),
+            instruction,
             prompts,
         };
         self.channel.send(&request).map_err(Interrupted::End)?;
+        self.channel.log_for(self.line.0, &self.line.1);
         self.channel.set_phase(Phase::Prompting);
         let frame = self.channel.frame();
         self.channel.set_phase(Phase::Authenticating);
@@ -106,6 +114,7 @@ impl Conversation for Dialogue<'_, '_> {
             return None;
         }
         let mut prompts = Vec::new();
+        let mut said = String::new();
         for message in messages {
             match message {
                 PamMessage::PromptHidden(text) | PamMessage::PromptEchoed(text) => {
@@ -115,19 +124,21 @@ impl Conversation for Dialogue<'_, '_> {
                     });
                 }
                 PamMessage::Info(text) | PamMessage::Error(text) => {
-                    self.said.push_str(text);
-                    self.said.push('\n');
+                    said.push_str(text);
+                    said.push('\n');
                 }
             }
         }
-        if prompts.is_empty() {
+        if prompts.is_empty() && said.trim().is_empty() {
             return Some(Vec::new());
         }
+        // What a module says without asking is shown at once, in a request without a question: it may
+        // go on to wait for something that its words tell the user to do.
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
             return None;
         }
-        match self.ask(prompts) {
+        match self.ask(said, prompts) {
             Ok(answers) => Some(answers),
             Err(interrupted) => {
                 self.interrupted = Some(interrupted);
@@ -139,13 +150,20 @@ impl Conversation for Dialogue<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use privsep::{AuthNone, FrameSplitter, LogLevel, Secret, ToMonitor};
+    use privsep::{AuthNone, FrameSplitter, Secret, ToMonitor};
 
     use super::*;
     use crate::log::Log;
 
     fn prompt(text: &str) -> PamMessage {
         PamMessage::PromptHidden(text.into())
+    }
+
+    fn dialogue<'a, 'log>(
+        channel: &'a mut Channel<'log>,
+        instead: Option<&'static [u8]>,
+    ) -> Dialogue<'a, 'log> {
+        Dialogue::new(channel, instead, (LogLevel::Verbose, "Postponed".into()))
     }
 
     /// The peer's end answers before it is asked: the socket keeps it.
@@ -166,17 +184,17 @@ mod tests {
             responses: vec![Secret::new(b"one".to_vec()), Secret::new(b"two".to_vec())],
         };
         with_reply(&reply, |channel, peer| {
-            let mut dialogue = Dialogue::new(channel, None);
-            assert_eq!(
-                dialogue.converse(&[PamMessage::Info("Welcome".into())]),
-                Some(Vec::new())
-            );
+            let mut dialogue = dialogue(channel, None);
             let got = dialogue
-                .converse(&[prompt("Password: "), prompt("Code: ")])
+                .converse(&[
+                    PamMessage::Info("Welcome".into()),
+                    prompt("Password: "),
+                    prompt("Code: "),
+                ])
                 .unwrap();
             assert_eq!(got[0].as_slice(), b"one");
             assert_eq!(got[1].as_slice(), b"two");
-            assert!(matches!(dialogue.finish(), (said, None, Some(_)) if said.is_empty()));
+            assert!(matches!(dialogue.finish(), (None, Some(_))));
             assert_eq!(channel.phase(), Phase::Authenticating);
             let mut bytes = [0; 512];
             let count = sys::io::read(&peer, &mut bytes).unwrap();
@@ -189,12 +207,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_only_said_goes_out_at_once_and_its_arrival_is_waited_for() {
+        with_reply(&KbdintRespond { responses: vec![] }, |channel, peer| {
+            let mut dialogue = dialogue(channel, None);
+            let said = [PamMessage::Info("Approve it on your telephone".into())];
+            assert_eq!(dialogue.converse(&said), Some(Vec::new()));
+            assert!(matches!(dialogue.finish(), (None, Some(_))));
+            let mut bytes = [0; 512];
+            let count = sys::io::read(&peer, &mut bytes).unwrap();
+            let mut splitter = FrameSplitter::new();
+            splitter.feed(&bytes[..count]);
+            let sent: KbdintPrompts = splitter.next_frame().unwrap().unwrap().decode().unwrap();
+            assert_eq!(sent.instruction, "Approve it on your telephone\n");
+            assert!(sent.prompts.is_empty());
+        });
+    }
+
+    #[test]
     fn who_may_not_log_in_answers_nothing_that_fits() {
         let reply = KbdintRespond {
             responses: vec![Secret::new(b"the right one".to_vec())],
         };
         with_reply(&reply, |channel, _peer| {
-            let mut dialogue = Dialogue::new(channel, Some(b"wrong"));
+            let mut dialogue = dialogue(channel, Some(b"wrong"));
             let got = dialogue.converse(&[prompt("Password: ")]).unwrap();
             assert_eq!(got[0].as_slice(), b"wrong");
         });
@@ -203,13 +238,13 @@ mod tests {
     #[test]
     fn another_method_ends_the_conversation_and_is_served_next() {
         with_reply(&AuthNone {}, |channel, _peer| {
-            let mut dialogue = Dialogue::new(channel, None);
+            let mut dialogue = dialogue(channel, None);
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
             // PAM may ask on; nothing goes out any more.
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
             assert!(matches!(
                 dialogue.finish(),
-                (_, Some(Interrupted::OtherRequest), _)
+                (Some(Interrupted::OtherRequest), _)
             ));
             assert_eq!(channel.request().unwrap(), ToMonitor::AuthNone(AuthNone {}));
         });
@@ -219,11 +254,11 @@ mod tests {
     fn a_wrong_count_of_answers_ends_the_session() {
         let reply = KbdintRespond { responses: vec![] };
         with_reply(&reply, |channel, _peer| {
-            let mut dialogue = Dialogue::new(channel, None);
+            let mut dialogue = dialogue(channel, None);
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
             assert!(matches!(
                 dialogue.finish(),
-                (_, Some(Interrupted::End(End::Violation(_))), _)
+                (Some(Interrupted::End(End::Violation(_))), _)
             ));
         });
     }

@@ -26,10 +26,12 @@ use super::password;
 use super::publickey::{Candidate, Lookup, RevokedKeys, SignedFor};
 use super::signing::{Refusal, Signer};
 use super::user::{Addresses, LoginUser, MAX_REQUESTS};
-use crate::log::Log;
+use crate::log::{Log, PREAUTH};
 
 /// The one submethod of keyboard-interactive.
 const SUBMETHOD_PAM: &str = "pam";
+/// The verdict of a request that the client is to follow up.
+const POSTPONED: &str = "Postponed";
 /// Given to PAM instead of what a client typed for a user who may not log in: no terminal can
 /// have made it a password.
 const NO_PASSWORD: &[u8] = b"\x08\n\r\x7fINCORRECT";
@@ -54,18 +56,26 @@ impl From<End> for NotLoggedIn {
 /// An attempt, for the log.
 struct Label {
     method: Method,
-    /// Name in the log; the method's own but for unknown ones.
-    name: String,
     /// Key or nothing.
     detail: String,
+    /// It is one for the log when it fails: something was tried. As in OpenSSH, whose lines are
+    /// counted, that is not so where the method cannot be used by this user now, or where a user who
+    /// may not log in offers a key.
+    is_tried: bool,
+    /// It only asked whether a key would do.
+    is_question: bool,
+    /// It only asked which methods there are: a first request, `none`.
+    is_probe: bool,
 }
 
 impl Label {
-    fn of(method: Method) -> Self {
+    fn of(method: Method, is_tried: bool) -> Self {
         Self {
             method,
-            name: method.name().to_owned(),
             detail: String::new(),
+            is_tried,
+            is_question: false,
+            is_probe: false,
         }
     }
 }
@@ -198,11 +208,13 @@ impl<'l> Login<'_, '_, 'l> {
             user.started_us = sys::time::monotonic_us();
         }
         // With MaxAuthTries 0 the first request is one too many, and a good key in it is not tried.
+        let is_none = matches!(request, ToMonitor::AuthNone(_));
+        let is_probe = is_none && user.tries.requests == 1;
         let no_tries_left = user.tries.failures >= user.options.max_auth_tries;
         if no_tries_left || user.tries.requests > MAX_REQUESTS {
             return Err(self.too_many()?);
         }
-        if matches!(request, ToMonitor::AuthNone(_)) && self.answer_probe()? {
+        if is_none && self.answer_probe()? {
             return Ok(None);
         }
         if matches!(request, ToMonitor::KeyVerify(_)) {
@@ -211,26 +223,18 @@ impl<'l> Login<'_, '_, 'l> {
             self.ahead.start(self.log);
         }
         self.ask_for_user();
-        let (label, tried) = match request {
-            ToMonitor::AuthNone(_) => (
-                Label::of(Method::None),
-                self.try_password(Method::None, b"")?,
-            ),
+        let (mut label, tried) = match request {
+            ToMonitor::AuthNone(_) => self.try_password(Method::None, b"")?,
             ToMonitor::AuthOther(request) => {
-                let label = Label {
-                    method: Method::None,
-                    name: log_name(request.method),
-                    detail: String::new(),
-                };
-                self.note_attempt();
-                (label, None)
+                let method = log_name(request.method);
+                self.log.debug(&format!("method {method} is not served"));
+                (Label::of(Method::None, false), None)
             }
-            ToMonitor::AuthPassword(request) => (
-                Label::of(Method::Password),
-                self.try_password(Method::Password, request.password.expose())?,
-            ),
+            ToMonitor::AuthPassword(request) => {
+                self.try_password(Method::Password, request.password.expose())?
+            }
             ToMonitor::KbdintStart(request) => match self.try_kbdint(&request)? {
-                Some(tried) => (Label::of(Method::KeyboardInteractive), tried),
+                Some(tried) => tried,
                 // The client went on to another method, which is served next.
                 None => return Ok(None),
             },
@@ -241,7 +245,8 @@ impl<'l> Login<'_, '_, 'l> {
             ToMonitor::KeyVerify(request) => self.try_key(&request)?,
             _ => return Err(End::Violation("request out of place".to_owned()).into()),
         };
-        if label.method != Method::None {
+        label.is_probe = is_probe;
+        if !is_none {
             self.note_attempt();
         }
         self.conclude(&label, tried)
@@ -260,21 +265,15 @@ impl<'l> Login<'_, '_, 'l> {
         if user.tries.requests > 1 || !user.is_unasked() || user.chains.allows(Method::None) {
             return Ok(false);
         }
-        user.tries.probed = true;
         let methods = self.methods();
         self.channel.send(&AuthOutcome::Failure { methods })?;
         Ok(true)
     }
 
-    /// Looks the named user up, unless that was done; a probe that was answered before can
-    /// then be written to the log.
+    /// Looks the named user up, unless that was done.
     pub(crate) fn ask_for_user(&mut self) {
-        let Some(user) = self.user.as_mut().filter(|user| user.is_unasked()) else {
-            return;
-        };
-        user.ask(self.log);
-        if core::mem::take(&mut user.tries.probed) {
-            self.log_attempt("Failed", &Label::of(Method::None), false);
+        if let Some(user) = self.user.as_mut().filter(|user| user.is_unasked()) {
+            user.ask(self.log);
         }
     }
 
@@ -298,7 +297,7 @@ impl<'l> Login<'_, '_, 'l> {
         match progress {
             Progress::Complete(proof) => {
                 if !check_account(user, self.log) {
-                    return self.fail(label);
+                    return self.deny(label);
                 }
                 self.log_attempt("Accepted", label, true);
                 Ok(Some(proof))
@@ -323,31 +322,58 @@ impl<'l> Login<'_, '_, 'l> {
         Ok(None)
     }
 
+    /// What PAM says of the account, to a user who has proved who it is.
+    fn deny(&mut self, label: &Label) -> Result<Option<Authenticated>, NotLoggedIn> {
+        if self.count_failure(label)? {
+            return Err(self.too_many()?);
+        }
+        let methods = self.methods();
+        let pam = self.user.as_ref().and_then(|user| user.pam.as_ref());
+        let said = pam.map(|pam| pam.messages().to_owned()).unwrap_or_default();
+        self.channel.send(&AuthOutcome::Denied { methods, said })?;
+        Ok(None)
+    }
+
     /// Counts, logs and delays a failure; true when it was one too many.
     fn count_failure(&mut self, label: &Label) -> Result<bool, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        // The first `none` only asks which methods there are, with the delay of a failure too.
-        let asks = label.name == names::METHOD_NONE && user.tries.requests == 1;
-        if !asks {
+        // A probe has the delay of a failure, too.
+        if !label.is_probe {
             user.tries.failures += 1;
         }
         let exceeded = user.tries.failures >= user.options.max_auth_tries;
         record_failure(user, label.method, self.addresses, self.log);
         let elapsed_us = sys::time::monotonic_us().saturating_sub(user.started_us);
         let pad = Duration::from_micros(user.delay.remaining_us(elapsed_us));
-        self.log_attempt("Failed", label, false);
+        if label.is_tried {
+            self.log_attempt("Failed", label, false);
+        }
+        if let Some(user) = &mut self.user {
+            user.tries.guesses += u32::from(label.is_tried && !label.is_question);
+        }
         std::thread::sleep(pad);
         Ok(exceeded)
     }
 
     fn too_many(&mut self) -> Result<NotLoggedIn, NotLoggedIn> {
-        let user = self.user.as_ref().ok_or_else(no_user)?;
-        self.log.error(&format!(
-            "maximum authentication attempts exceeded for {} ssh2",
-            user.from()
-        ));
+        self.log_too_many()?;
         self.channel.send(&AuthOutcome::TooManyFailures)?;
         Ok(NotLoggedIn::TooMany)
+    }
+
+    fn log_too_many(&self) -> Result<(), NotLoggedIn> {
+        let user = self.user.as_ref().ok_or_else(no_user)?;
+        let what = format!(
+            "maximum authentication attempts exceeded for {} ssh2",
+            user.from()
+        );
+        self.log.marked(LogLevel::Error, &what, PREAUTH);
+        let end = format!(
+            "Disconnecting {}: Too many authentication failures",
+            user.who()
+        );
+        self.log.marked(LogLevel::Info, &end, PREAUTH);
+        Ok(())
     }
 
     fn methods(&self) -> Vec<String> {
@@ -358,43 +384,23 @@ impl<'l> Login<'_, '_, 'l> {
     }
 
     fn log_attempt(&self, verdict: &str, label: &Label, authenticated: bool) {
-        let Some(user) = &self.user else { return };
-        let loud = authenticated
-            || user.account().is_none()
-            || user.tries.failures >= user.options.max_auth_tries / 2
-            || label.method == Method::Password;
-        let level = if loud {
-            LogLevel::Info
-        } else {
-            LogLevel::Verbose
-        };
-        let submethod = if label.method == Method::KeyboardInteractive {
-            "/pam"
-        } else {
-            ""
-        };
-        let detail = if label.detail.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", label.detail)
-        };
-        self.log.line(
-            level,
-            &format!(
-                "{verdict} {}{submethod} for {} ssh2{detail}",
-                label.name,
-                user.from()
-            ),
-        );
+        if let Some(user) = &self.user {
+            let (level, line, mark) = attempt_line(user, verdict, label, authenticated);
+            self.log.marked(level, &line, mark);
+        }
     }
-
     // ---- the methods ----
 
     /// `password`, and `none` as an empty one where PermitEmptyPasswords lets it.
-    fn try_password(&mut self, method: Method, given: &[u8]) -> Result<Option<Proof>, NotLoggedIn> {
+    fn try_password(
+        &mut self,
+        method: Method,
+        given: &[u8],
+    ) -> Result<(Label, Option<Proof>), NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        if !user.chains.allows(method) {
-            return Ok(None);
+        let label = Label::of(method, user.chains.allows(method));
+        if !label.is_tried {
+            return Ok((label, None));
         }
         let may = user
             .account()
@@ -404,9 +410,16 @@ impl<'l> Login<'_, '_, 'l> {
                 && given.len() <= password::MAX_PASSWORD_BYTES
                 && (!given.is_empty() || user.options.permit_empty_passwords);
             let password = if fits { given } else { NO_PASSWORD };
-            with_pam(user, self.log, |pam, permit_empty| {
+            let result = with_pam(user, |pam, permit_empty| {
                 pam.authenticate(permit_empty, &mut SayPassword::new(password))
-            }) && fits
+            });
+            if let Err(why) = &result {
+                let name = &user.name;
+                self.log.debug(&format!(
+                    "PAM: password authentication failed for {name}: {why}"
+                ));
+            }
+            result.is_ok() && fits
         } else {
             let typical = password::typical_entry();
             let account = user.account();
@@ -420,38 +433,41 @@ impl<'l> Login<'_, '_, 'l> {
                 self.log,
             )
         };
-        Ok(if matched {
-            Some(Proof {
-                info: Some(method.name().to_owned()),
-                ..Proof::default()
-            })
-        } else {
-            None
-        })
+        let proof = matched.then(|| Proof {
+            info: Some(method.name().to_owned()),
+            ..Proof::default()
+        });
+        Ok((label, proof))
     }
 
     /// `keyboard-interactive`; none when the client went on to something else.
-    fn try_kbdint(&mut self, _request: &KbdintStart) -> Result<Option<Option<Proof>>, NotLoggedIn> {
+    fn try_kbdint(
+        &mut self,
+        _request: &KbdintStart,
+    ) -> Result<Option<(Label, Option<Proof>)>, NotLoggedIn> {
+        let mut label = Label::of(Method::KeyboardInteractive, false);
         let user = self.user.as_mut().ok_or_else(no_user)?;
         let asked = user
             .chains
             .kbdint_submethods()
             .is_none_or(|names| names.contains(&SUBMETHOD_PAM));
         if !user.chains.allows(Method::KeyboardInteractive) || !user.options.use_pam || !asked {
-            return Ok(Some(None));
+            return Ok(Some((label, None)));
         }
+        label.is_tried = true;
         let may = user.account().is_some_and(|account| {
             account.root_may(&user.options, Method::KeyboardInteractive, false)
         });
         let instead = (!may).then_some(NO_PASSWORD);
-        let mut dialogue = Dialogue::new(&mut self.channel, instead);
+        let (level, line, _) = attempt_line(user, POSTPONED, &label, false);
+        let mut dialogue = Dialogue::new(&mut self.channel, instead, (level, line));
         // An expired password is changed here, where modules can ask; for who may not log in
         // nothing more is asked.
-        let matched = with_pam(user, self.log, |pam, permit_empty| {
+        let authenticated = with_pam(user, |pam, permit_empty| {
             pam.authenticate(permit_empty, &mut dialogue)
-        }) && may
-            && settle_account(user, self.log, &mut dialogue);
-        let (said, interrupted, answered_us) = dialogue.finish();
+        });
+        let matched = authenticated.is_ok() && may && settle_account(user, self.log, &mut dialogue);
+        let (interrupted, answered_us) = dialogue.finish();
         if let Some(answered_us) = answered_us {
             user.started_us = answered_us;
         }
@@ -463,27 +479,33 @@ impl<'l> Login<'_, '_, 'l> {
             }
             None => {}
         }
-        if !matched {
-            return Ok(Some(None));
+        if let Err(why) = authenticated {
+            let known = if user.invalid().is_empty() {
+                ""
+            } else {
+                "illegal user "
+            };
+            let (name, host) = (&user.name, &user.peer.host);
+            self.log
+                .error(&format!("PAM: {why} for {known}{name} from {host}"));
         }
-        if let Some(pam) = &mut user.pam {
-            pam.keep_message(&said);
-        }
-        Ok(Some(Some(Proof {
+        let proof = matched.then(|| Proof {
             submethod: Some(SUBMETHOD_PAM),
             info: Some(format!(
                 "{}/{SUBMETHOD_PAM}",
                 names::METHOD_KEYBOARD_INTERACTIVE
             )),
             ..Proof::default()
-        })))
+        });
+        Ok(Some((label, proof)))
     }
 
     /// `publickey` without a signature: would this key do?
     fn answer_query(&mut self, request: &KeyQuery) -> Result<(), NotLoggedIn> {
-        let (label, found) = self.look_for_key(&request.algorithm, &request.key)?;
+        let (mut label, found) = self.look_for_key(&request.algorithm, &request.key)?;
+        label.is_question = true;
         if found.is_some() {
-            self.log_attempt("Postponed", &label, false);
+            self.log_attempt(POSTPONED, &label, false);
             let methods = self.methods();
             self.channel.send(&KeyAnswer {
                 acceptable: true,
@@ -495,11 +517,7 @@ impl<'l> Login<'_, '_, 'l> {
         self.note_attempt();
         let exceeded = self.count_failure(&label)?;
         if exceeded {
-            let user = self.user.as_ref().ok_or_else(no_user)?;
-            self.log.error(&format!(
-                "maximum authentication attempts exceeded for {} ssh2",
-                user.from()
-            ));
+            self.log_too_many()?;
         }
         let methods = self.methods();
         self.channel.send(&KeyAnswer {
@@ -558,7 +576,7 @@ impl<'l> Login<'_, '_, 'l> {
         algorithm: &str,
         blob: &[u8],
     ) -> Result<(Label, Option<(Candidate, KeyOptions)>), NotLoggedIn> {
-        let mut label = Label::of(Method::Publickey);
+        let mut label = Label::of(Method::Publickey, false);
         let user = self.user.as_ref().ok_or_else(no_user)?;
         if !user.chains.allows(Method::Publickey) {
             return Ok((label, None));
@@ -566,10 +584,14 @@ impl<'l> Login<'_, '_, 'l> {
         let candidate = match Candidate::new(algorithm, blob, &user.options) {
             Ok(candidate) => candidate,
             Err(reason) => {
-                self.log.debug(&reason);
+                if user.account().is_some() {
+                    let line = format!("userauth_pubkey: {reason}");
+                    self.log.marked(LogLevel::Info, &line, PREAUTH);
+                }
                 return Ok((label, None));
             }
         };
+        label.is_tried = user.account().is_some();
         label.detail = candidate.describe(&user.options);
         let decoy;
         let account = match user.account() {
@@ -598,6 +620,39 @@ impl<'l> Login<'_, '_, 'l> {
         let grants = grants.filter(|_| user.account().is_some() && !used);
         Ok((label, grants.map(|grants| (candidate, grants))))
     }
+}
+
+/// A line of the log for an attempt, with its level and mark.
+fn attempt_line(
+    user: &LoginUser,
+    verdict: &str,
+    label: &Label,
+    authenticated: bool,
+) -> (LogLevel, String, &'static str) {
+    let loud = authenticated
+        || user.account().is_none()
+        || user.tries.guesses >= user.options.max_auth_tries / 2
+        || label.method == Method::Password;
+    let level = if loud {
+        LogLevel::Info
+    } else {
+        LogLevel::Verbose
+    };
+    // What OpenSSH says in its unprivileged process: the method goes on.
+    let is_postponed = verdict == POSTPONED;
+    let submethod = match label.method {
+        Method::KeyboardInteractive if !is_postponed => "/pam",
+        _ => "",
+    };
+    let detail = match label.detail.as_str() {
+        detail if !detail.is_empty() && !is_postponed => format!(": {detail}"),
+        _ => String::new(),
+    };
+    let mark = if is_postponed { PREAUTH } else { "" };
+    let method = label.method.name();
+    let from = user.from();
+    let line = format!("{verdict} {method}{submethod} for {from} ssh2{detail}");
+    (level, line, mark)
 }
 
 /// A method's name for the log: RFC 4251 §6 has neither blanks nor commas in names, nor more

@@ -91,13 +91,14 @@ pub fn monitor_main() -> i32 {
 }
 
 fn open_log(start: &MonitorStart, options: &ServerOptions) -> Log {
-    let level =
-        log::forced_level(start.log_override).unwrap_or_else(|| log::level_of(options.log_level));
-    if start.log_to_stderr {
+    let forced = log::forced_level(start.log_override);
+    let level = forced.unwrap_or_else(|| log::level_of(options.log_level));
+    let log = if start.log_to_stderr {
         Log::to_stderr(level)
     } else {
         Log::to_syslog(level, options.syslog_facility)
-    }
+    };
+    log.forced(forced.is_some())
 }
 
 fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
@@ -135,7 +136,7 @@ fn no_addresses() -> Addresses {
 fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i32, String> {
     let Ok(addresses) = addresses(&inherited.network, config.global().use_dns) else {
         // The client is gone already.
-        inherited.tell(ConnectionNews::NoAttempt);
+        inherited.tell(ConnectionNews::Gone);
         return Ok(NOT_LOGGED_IN);
     };
     let Some(login) = log_in(&mut inherited, &config, &addresses, log)? else {
@@ -176,6 +177,7 @@ fn log_in<'log>(
     log: &'log Log,
 ) -> Result<Option<Box<LoggedIn<'log>>>, String> {
     let options = config.for_connection(&addresses.spec());
+    log.follow(options.log_level);
     if options.refuse_connection {
         log.info(&format!(
             "administratively prohibited connection from {} port {}",
@@ -186,7 +188,7 @@ fn log_in<'log>(
         return Ok(None);
     }
     log.verbose(&format!(
-        "Connection from {} port {} on {} port {}",
+        "Connection from {} port {} on {} port {} rdomain \"\"",
         addresses.remote_text(),
         addresses.remote_port,
         addresses.local_text(),
@@ -210,7 +212,7 @@ fn log_in<'log>(
             log,
         )
         .map_err(|error| format!("starting the auth process: {error}"))?;
-    let mut channel = Channel::new(socket, Phase::KeyExchange, log, " [preauth]")
+    let mut channel = Channel::new(socket, Phase::KeyExchange, log, log::PREAUTH)
         .map_err(|error| error.to_string())?;
     channel.set_deadline_ms(deadline_ms(inherited.accepted_ms, &options));
     let signer = Signer::new(
@@ -279,16 +281,18 @@ fn end_without_login(
     auth: &mut Child,
 ) -> ConnectionNews {
     login.ask_for_user();
+    let address = format!(
+        "{} port {}",
+        login.addresses.remote_text(),
+        login.addresses.remote_port
+    );
+    let who = match &login.user {
+        Some(user) => user.who(),
+        None => address.clone(),
+    };
+    login.channel.write_last_words(&who);
     let attempted = login.user.as_ref().is_some_and(|user| user.tries.attempted);
     let unknown = login.user.as_ref().is_some_and(LoginUser::is_unknown);
-    let from = match &login.user {
-        Some(user) => user.from(),
-        None => format!(
-            "{} port {}",
-            login.addresses.remote_text(),
-            login.addresses.remote_port
-        ),
-    };
     let log = login.log;
     let signed = login.signer.session_id().is_some();
     // The auth process has its DISCONNECT to write after TooManyFailures; its socket's end
@@ -316,15 +320,15 @@ fn end_without_login(
             if i32::from(code) == roles::exit::NOT_STARTED);
     match end {
         NotLoggedIn::End(End::Deadline) => {
-            log.info(&format!("Timeout before authentication for {from}"));
+            log.fatal(&format!("Timeout before authentication for {address}"));
             ConnectionNews::GraceExceeded
         }
         NotLoggedIn::End(End::Violation(what)) => {
-            log.error(&format!("{from}: auth process broke a rule: {what}"));
+            log.error(&format!("{who}: auth process broke a rule: {what}"));
             ConnectionNews::Crashed
         }
         NotLoggedIn::End(End::Io(error)) => {
-            log.error(&format!("{from}: {error}"));
+            log.error(&format!("{who}: {error}"));
             ConnectionNews::NoAttempt
         }
         NotLoggedIn::Refused => ConnectionNews::Refused,

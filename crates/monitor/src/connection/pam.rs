@@ -3,7 +3,7 @@
 
 use std::io;
 
-use sys::pam::{Code, Conversation, CredentialAction, Item, Message, Pam};
+use sys::pam::{Code, Conversation, CredentialAction, Item, Message, Pam, PamError};
 use sys::process::WithGroups;
 use zeroize::Zeroizing;
 
@@ -11,6 +11,9 @@ use super::accounts::Peer;
 
 /// Most that is kept of what modules say for the user, in bytes.
 const MAX_MESSAGES_BYTES: usize = 64 * 1024;
+
+/// The variable in which modules find what the user has proved.
+const AUTH_INFO: &str = "SSH_AUTH_INFO_0";
 
 /// What PAM says of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,11 +43,14 @@ pub(crate) struct PamLogin {
 impl PamLogin {
     /// Starts the transaction.
     pub(crate) fn start(service: &str, user: &str, peer: &Peer) -> Result<Self, String> {
+        sys::syslog::name_this_program();
         let mut pam = Pam::start(service, user).map_err(|error| error.to_string())?;
         for (item, value) in [(Item::RemoteHost, peer.host.as_str()), (Item::Tty, "ssh")] {
             pam.set_item(item, value)
                 .map_err(|error| error.to_string())?;
         }
+        pam.put_env("SSH_CONNECTION", &peer.connection)
+            .map_err(|error| error.to_string())?;
         Ok(Self {
             pam,
             user: user.to_owned(),
@@ -55,7 +61,17 @@ impl PamLogin {
         })
     }
 
-    /// Authenticates; `conversation` answers.
+    /// Tells modules by what the user has been let in so far.
+    ///
+    /// # Errors
+    /// When libpam does not take it.
+    pub(crate) fn expose(&mut self, auth_info: &str) -> Result<(), String> {
+        self.pam
+            .put_env(AUTH_INFO, auth_info)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Authenticates; `conversation` answers. What failed is said in libpam's words alone.
     pub(crate) fn authenticate(
         &mut self,
         permit_empty: bool,
@@ -63,7 +79,10 @@ impl PamLogin {
     ) -> Result<(), String> {
         self.pam
             .authenticate(permit_empty, conversation)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| match error {
+                PamError::Failed { text, .. } => text,
+                error => error.to_string(),
+            })?;
         // A module may have taken the login to another name, which nobody has judged.
         match self.pam.user() {
             Some(user) if user == self.user => Ok(()),
@@ -169,7 +188,7 @@ impl PamLogin {
         self.pam
             .env_list()
             .into_iter()
-            .filter(|(name, _)| !name.starts_with("LD_") && name != "SSH_AUTH_INFO_0")
+            .filter(|(name, _)| !name.starts_with("LD_") && name != AUTH_INFO)
             .collect()
     }
 }

@@ -19,6 +19,7 @@ use sys::signals::Signal;
 
 use super::AUTH_EXIT_WAIT;
 use super::accounts::Account;
+use super::admit::auth_info_text;
 use super::ahead::SessionProcess;
 use super::chains::Authenticated;
 use super::channel::{Channel, End};
@@ -184,7 +185,12 @@ impl<'c> Session<'c> {
             self.proof.methods().join(",")
         ));
         if let Some(pam) = &mut self.pam {
-            match pam.open_session(&self.account.groups) {
+            let proved = self
+                .user
+                .as_ref()
+                .map(|user| auth_info_text(&user.auth_info));
+            let exposed = pam.expose(&proved.unwrap_or_default());
+            match exposed.and_then(|()| pam.open_session(&self.account.groups)) {
                 Ok(groups) => self.account.groups = groups,
                 Err(error) => {
                     pam.close();
@@ -227,7 +233,7 @@ impl<'c> Session<'c> {
         };
         let SessionProcess { mut child, socket } = process;
         self.log
-            .debug(&format!("User child is on pid {}", child.pid()));
+            .verbose(&format!("User child is on pid {}", child.pid()));
         let mut channel = Channel::new(socket, Phase::Session, self.log, "")
             .map_err(|error| error.to_string())?;
         // It still has the connection's keys: the next one begins when it is gone.
@@ -535,12 +541,6 @@ fn chroot_of(template: &str, account: &Account) -> Result<String, String> {
         .map_err(|error| format!("ChrootDirectory: {error}"))
 }
 
-/// The content of the file of ExposeAuthInfo: each line with its end, for `read` of a shell takes
-/// no other.
-fn auth_info_text(lines: &[String]) -> String {
-    lines.iter().map(|line| format!("{line}\n")).collect()
-}
-
 /// As `permitopen` is written.
 fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
     let port = target
@@ -606,19 +606,6 @@ mod tests {
             account.name = name.to_owned();
             assert!(chroot_of("/srv/%u", &account).is_err(), "{name}");
         }
-    }
-
-    #[test]
-    fn each_line_of_the_auth_info_has_its_end() {
-        let lines = [
-            "publickey ssh-ed25519 AAAA".to_owned(),
-            "password".to_owned(),
-        ];
-        assert_eq!(
-            auth_info_text(&lines),
-            "publickey ssh-ed25519 AAAA\npassword\n"
-        );
-        assert_eq!(auth_info_text(&[]), "");
     }
 
     #[test]

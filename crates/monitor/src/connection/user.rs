@@ -57,6 +57,10 @@ impl Addresses {
             host: self.host.clone(),
             address: self.remote_text(),
             port: self.remote_port,
+            connection: format!(
+                "{} {} {} {}",
+                self.remote, self.remote_port, self.local, self.local_port
+            ),
         }
     }
 
@@ -85,10 +89,11 @@ fn text(address: IpAddr) -> String {
 pub(crate) struct Tries {
     pub(crate) requests: u32,
     pub(crate) failures: u32,
+    /// Failed passwords, answers and signatures; from half of MaxAuthTries on each failure is one
+    /// for the log.
+    pub(crate) guesses: u32,
     /// Failures of a method other than `none`: the client has tried to log in.
     pub(crate) attempted: bool,
-    /// A first `none` was answered and is not in the log yet.
-    pub(crate) probed: bool,
 }
 
 /// What is known of the user's account.
@@ -160,6 +165,7 @@ impl LoginUser {
             ..addresses.spec()
         };
         let options = config.for_connection(&spec);
+        log.follow(options.log_level);
         let peer = addresses.peer();
         let enabled = Enabled {
             publickey: options.pubkey_authentication,
@@ -255,6 +261,16 @@ impl LoginUser {
         } else {
             "invalid user "
         }
+    }
+
+    /// Who it is, for log lines that do not end with the address.
+    pub(crate) fn who(&self) -> String {
+        let known = match self.invalid() {
+            "" => "authenticating user",
+            _ => "invalid user",
+        };
+        let Peer { address, port, .. } = &self.peer;
+        format!("{known} {} {address} port {port}", self.name)
     }
 
     /// `NAME from ADDRESS port PORT`, for log lines.

@@ -96,7 +96,7 @@ struct Pending {
     child: Child,
     news: OwnedFd,
     source: NetBlock,
-    address: IpAddr,
+    peer: SocketAddr,
     /// Monotonic milliseconds after which it is killed.
     deadline_ms: Option<u64>,
     /// Its news pipe has ended.
@@ -260,10 +260,11 @@ impl<'log> Listener<'log> {
                 pending.deadline_ms = None;
                 let _ = pending.child.signal(Signal::KILL);
                 pending.told = true;
-                let (address, source) = (pending.address, pending.source);
+                let (peer, source) = (pending.peer, pending.source);
+                let peer_text = greeted::text(peer);
                 self.log
-                    .info(&format!("Timeout before authentication for {address}"));
-                self.penalise(address, source, Offence::GraceExceeded, now_ms);
+                    .fatal(&format!("Timeout before authentication for {peer_text}"));
+                self.penalise(peer.ip(), source, Offence::GraceExceeded, now_ms);
             }
         }
     }
@@ -390,7 +391,7 @@ impl<'log> Listener<'log> {
                 child,
                 news,
                 source,
-                address: peer.ip(),
+                peer,
                 deadline_ms: self.grace_ends_ms(at_ms).map(|at| at + GRACE_SLACK_MS),
                 silent: false,
                 told: false,
@@ -428,7 +429,7 @@ impl<'log> Listener<'log> {
             return;
         }
         let Some((_, pending)) = oldest else { return };
-        say(pending.address);
+        say(pending.peer.ip());
         pending.told = true;
         pending.silent = true;
         let _ = self.epoll.remove(&pending.news);
@@ -523,7 +524,7 @@ impl<'log> Listener<'log> {
                 }
                 ConnectionNews::AuthenticationFailed => Some(Offence::AuthFail),
                 ConnectionNews::InvalidUser => Some(Offence::InvalidUser),
-                ConnectionNews::NoAttempt => Some(Offence::NoAuth),
+                ConnectionNews::NoAttempt | ConnectionNews::Gone => Some(Offence::NoAuth),
                 ConnectionNews::GraceExceeded => Some(Offence::GraceExceeded),
                 ConnectionNews::Crashed => Some(Offence::Crash),
                 ConnectionNews::Refused => Some(Offence::RefuseConnection),
@@ -531,7 +532,14 @@ impl<'log> Listener<'log> {
             };
             if let Some(pending) = self.pending.get_mut(&token) {
                 pending.told = true;
-                let (address, source) = (pending.address, pending.source);
+                let (address, source) = (pending.peer.ip(), pending.source);
+                if news == ConnectionNews::Gone {
+                    let peer = greeted::text(pending.peer);
+                    self.log.info(&format!(
+                        "Connection reset by {peer}{}",
+                        crate::log::PREAUTH
+                    ));
+                }
                 if let Some(offence) = offence {
                     self.penalise(address, source, offence, now_ms);
                 }
@@ -602,10 +610,10 @@ impl<'log> Listener<'log> {
             {
                 self.log.error(&format!(
                     "process {pid} for {} was killed by signal {}",
-                    pending.address,
+                    pending.peer.ip(),
                     signal.as_raw()
                 ));
-                self.penalise(pending.address, pending.source, Offence::Crash, now_ms);
+                self.penalise(pending.peer.ip(), pending.source, Offence::Crash, now_ms);
             }
         }
     }

@@ -109,6 +109,13 @@ pub enum AuthOutcome {
     Success,
     /// DISCONNECT: more than MaxAuthTries.
     TooManyFailures,
+    /// As [`AuthOutcome::Failure`], to a user whose account is closed.
+    Denied {
+        /// Methods that can continue.
+        methods: Vec<String>,
+        /// What PAM says of it, for a banner before the answer; may be empty.
+        said: String,
+    },
 }
 
 impl Field for AuthOutcome {
@@ -122,6 +129,10 @@ impl Field for AuthOutcome {
             },
             2 => Self::Success,
             3 => Self::TooManyFailures,
+            4 => Self::Denied {
+                methods: Field::read(reader)?,
+                said: Field::read(reader)?,
+            },
             _ => return Err(DecodeError::Malformed("unknown outcome")),
         })
     }
@@ -137,6 +148,11 @@ impl Field for AuthOutcome {
             }
             Self::Success => out.put_u8(2),
             Self::TooManyFailures => out.put_u8(3),
+            Self::Denied { methods, said } => {
+                out.put_u8(4);
+                methods.write(out);
+                said.write(out);
+            }
         }
     }
 }

@@ -56,6 +56,9 @@ record! {
         level: LogLevel,
         /// The text, without a line end.
         text: String,
+        /// Where the line says who the connection is with: what follows behind that. The monitor
+        /// puts it between, for it knows whether there is such a user.
+        tail: Option<String>,
     }
 }
 

@@ -13,8 +13,10 @@ use crate::rpc::RpcError;
 /// Why the process ends.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client closed the connection or the network did.
+    /// The client closed the connection.
     Closed,
+    /// It or the network did so without a word.
+    Reset,
     /// The socket failed.
     Io(io::Error),
     /// The protocol cannot go on.
@@ -25,8 +27,9 @@ pub(super) enum End {
     GraceExceeded,
     /// The monitor counted MaxAuthTries failures.
     TooManyFailures,
-    /// The client changed its mind about who it is (RFC 4252 §5 lets a server refuse that).
-    UserChanged,
+    /// The client changed its mind about who it is (RFC 4252 §5 lets a server refuse that): from whom
+    /// to whom, for the log.
+    UserChanged(String),
     /// A service other than `ssh-connection` was asked for.
     UnknownService,
 }
@@ -39,13 +42,13 @@ impl End {
             Self::TooManyFailures => {
                 Some((reason::PROTOCOL_ERROR, "Too many authentication failures"))
             }
-            Self::UserChanged => Some((
+            Self::UserChanged(_) => Some((
                 reason::PROTOCOL_ERROR,
                 "Change of username or service not allowed",
             )),
             Self::UnknownService => Some((reason::SERVICE_NOT_AVAILABLE, "service not available")),
             Self::Proto(error) => error.disconnect_reason(),
-            Self::Closed | Self::Io(_) | Self::Rpc(_) | Self::GraceExceeded => None,
+            Self::Closed | Self::Reset | Self::Io(_) | Self::Rpc(_) | Self::GraceExceeded => None,
         }
     }
 
@@ -59,60 +62,73 @@ impl End {
         }
     }
 
-    /// Writes the line for it.
-    pub(super) fn log(&self, log: &Logger<'_>, peer: &str, user: Option<&[u8]>) {
-        let who = match user {
-            Some(user) => format!(
-                "authenticating user {} {peer}",
-                String::from_utf8_lossy(user)
-            ),
-            None => peer.to_owned(),
-        };
+    /// Writes the lines for it. The user's place in them is left to the monitor.
+    pub(super) fn log(&self, log: &Logger<'_>, peer: &str) {
+        let about = |before: &str, after: &str| log.last_words(LogLevel::Info, before, after);
         match self {
-            Self::Closed => log.info(&format!("Connection closed by {who}")),
+            Self::Closed => about("Connection closed by ", ""),
+            Self::Reset => about("Connection reset by ", ""),
             Self::Proto(proto::Error::Disconnected {
                 reason,
                 description,
             }) => {
-                log.info(&format!(
-                    "Received disconnect from {peer}:{reason}: {description}"
-                ));
-                log.info(&format!("Disconnected from {who}"));
+                log.disconnect(peer, *reason, description);
+                about("Disconnected from ", "");
             }
             Self::Proto(error @ proto::Error::NoCommonAlgorithm { .. }) => {
                 log.info(&format!("Unable to negotiate with {peer}: {error}"));
             }
-            Self::Proto(proto::Error::NotSsh(line)) => {
-                log.info(&format!(
-                    "Bad protocol version identification '{line}' from {peer}"
-                ));
-            }
-            Self::TooManyFailures => log.line(
-                LogLevel::Error,
-                &format!("error: maximum authentication attempts exceeded for {who}"),
+            Self::Proto(proto::Error::NotSsh(line)) => log_no_version(log, peer, line),
+            // The monitor, which has counted, has said so.
+            Self::TooManyFailures => {}
+            Self::UserChanged(how) => about(
+                "Disconnecting ",
+                &format!(": Change of username or service not allowed: {how}"),
             ),
-            Self::GraceExceeded => log.info(&format!("Timeout before authentication for {who}")),
-            Self::Io(_)
-            | Self::Proto(_)
-            | Self::Rpc(_)
-            | Self::UserChanged
-            | Self::UnknownService => {
-                log.info(&format!("Connection from {who}: {self}"));
+            // So does whoever keeps the time.
+            Self::GraceExceeded => log.line(
+                LogLevel::Fatal,
+                &format!("Timeout before authentication for {peer}"),
+            ),
+            Self::Io(_) | Self::Proto(_) | Self::Rpc(_) | Self::UnknownService => {
+                about(
+                    "ssh_dispatch_run_fatal: Connection from ",
+                    &format!(": {self}"),
+                );
             }
         }
     }
+}
+
+/// A first line that is none of SSH-2.
+fn log_no_version(log: &Logger<'_>, peer: &str, line: &str) {
+    let version = line.strip_prefix("SSH-").map(|rest| rest.split('.').next());
+    let why = match version {
+        Some(Some(major)) => {
+            log.error(&format!("Protocol major versions differ: 2 vs. {major}"));
+            "could not read protocol version"
+        }
+        _ => {
+            log.error(&format!(
+                "kex_exchange_identification: client sent invalid protocol identifier \"{line}\""
+            ));
+            "invalid format"
+        }
+    };
+    log.info(&format!("banner exchange: Connection from {peer}: {why}"));
 }
 
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed => f.write_str("closed by the client"),
+            Self::Reset => f.write_str("reset by the client"),
             Self::Io(error) => error.fmt(f),
             Self::Proto(error) => error.fmt(f),
             Self::Rpc(error) => error.fmt(f),
             Self::GraceExceeded => f.write_str("not logged in within LoginGraceTime"),
             Self::TooManyFailures => f.write_str("too many authentication failures"),
-            Self::UserChanged => f.write_str("change of user name or service"),
+            Self::UserChanged(_) => f.write_str("change of user name or service"),
             Self::UnknownService => f.write_str("a service that is not served"),
         }
     }
@@ -133,7 +149,8 @@ impl From<RpcError> for End {
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Closed,
+            io::ErrorKind::ConnectionReset => Self::Reset,
+            io::ErrorKind::BrokenPipe => Self::Closed,
             _ => Self::Io(error),
         }
     }

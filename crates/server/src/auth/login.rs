@@ -51,11 +51,6 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// The user who tries, once there is one.
-    pub(super) fn user(&self) -> Option<&[u8]> {
-        self.user.as_deref()
-    }
-
     /// Handles one event.
     ///
     /// # Errors
@@ -151,8 +146,10 @@ impl<'a> Login<'a> {
         if service != names::SERVICE_CONNECTION.as_bytes() {
             return Err(End::UnknownService);
         }
-        if self.user.as_ref().is_some_and(|known| *known != user) {
-            return Err(End::UserChanged);
+        if let Some(known) = self.user.as_ref().filter(|known| **known != user) {
+            let who = |name: &[u8]| format!("({},{})", lossy(name), names::SERVICE_CONNECTION);
+            let how = format!("{} -> {}", who(known), who(&user));
+            return Err(End::UserChanged(how));
         }
         self.user = Some(user);
         match method {
@@ -228,7 +225,7 @@ impl<'a> Login<'a> {
         } else {
             let user = User {
                 // A name that is not UTF-8 belongs to nobody; it is answered like any other such.
-                user: lossy(self.user().unwrap_or_default()),
+                user: lossy(self.user.as_deref().unwrap_or_default()),
                 service: names::SERVICE_CONNECTION.to_owned(),
                 client_version: connection.peer_version().unwrap_or_default().to_owned(),
             };
@@ -302,6 +299,12 @@ fn conclude(connection: &mut Connection, outcome: AuthOutcome) -> Result<Step, E
     match outcome {
         AuthOutcome::Failure { methods } => connection.auth_failure(&borrowed(&methods), false)?,
         AuthOutcome::Partial { methods } => connection.auth_failure(&borrowed(&methods), true)?,
+        AuthOutcome::Denied { methods, said } => {
+            if !said.is_empty() {
+                connection.auth_banner(&said)?;
+            }
+            connection.auth_failure(&borrowed(&methods), false)?;
+        }
         AuthOutcome::TooManyFailures => return Err(End::TooManyFailures),
         AuthOutcome::Success => {
             connection.auth_success()?;

@@ -70,7 +70,7 @@ pub fn auth_main() -> i32 {
     match serve(begun, &start.auth, rpc, log) {
         Ok(()) => roles::exit::DONE,
         Err(failed) => {
-            failed.end.log(&log, &failed.peer, failed.user.as_deref());
+            failed.end.log(&log, &failed.peer);
             failed.end.exit_status()
         }
     }
@@ -80,7 +80,6 @@ pub fn auth_main() -> i32 {
 struct Failed {
     end: End,
     peer: String,
-    user: Option<Vec<u8>>,
 }
 
 fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<(), Failed> {
@@ -91,15 +90,14 @@ fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<
     );
     let grace_seconds = connection.login_grace_seconds;
     let mut login = Login::new(rpc, log, start);
-    let failed = |end, login: &Login<'_>| Failed {
+    let failed = |end| Failed {
         end,
         peer: peer.clone(),
-        user: login.user().map(<[u8]>::to_vec),
     };
     let greeted = connection.greeted.is_some();
     let mut link = match Link::new(begun.network, begun.transport, begun.host_keys) {
         Ok(link) => link.with_grace(grace_seconds).greeted(greeted),
-        Err(end) => return Err(failed(end, &login)),
+        Err(end) => return Err(failed(end)),
     };
     loop {
         match step(&mut link, &mut login) {
@@ -107,11 +105,11 @@ fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<
             Ok(Step::Succeeded) => break,
             Err(end) => {
                 link.say_goodbye(&end);
-                return Err(failed(end, &login));
+                return Err(failed(end));
             }
         }
     }
-    hand_over(link, rpc).map_err(|end| failed(end, &login))
+    hand_over(link, rpc).map_err(failed)
 }
 
 /// Handles what has arrived, or waits for more.

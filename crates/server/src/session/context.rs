@@ -47,6 +47,15 @@ impl Context<'_> {
         serial
     }
 
+    /// `USER from ADDRESS port PORT`, for log lines.
+    pub(super) fn whose(&self) -> String {
+        let grant = &self.grant;
+        format!(
+            "{} from {} port {}",
+            grant.user, grant.remote_address, grant.remote_port
+        )
+    }
+
     /// Sets this process's umask; commands get the one that was there.
     pub(super) fn set_umask(&self, mask: u32) {
         let before = sys::process::set_umask(mask);

@@ -102,9 +102,7 @@ impl SessionError {
                 reason,
                 description,
             }) => {
-                log.info(&format!(
-                    "Received disconnect from {peer}:{reason}: {description}"
-                ));
+                log.disconnect(peer, *reason, description);
                 log.info(&format!("Disconnected from user {user} {peer}"));
             }
             Self::Proto(proto::Error::TimedOut(_)) => {

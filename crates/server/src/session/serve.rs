@@ -80,6 +80,10 @@ impl<'a> Serve<'a> {
         self.context.log.debug(&format!("crypto threads: {report}"));
         self.tell_compression();
         self.hang_up();
+        let (sent, received) = self.driver.transferred();
+        self.context.log.verbose(&format!(
+            "Transferred: sent {sent}, received {received} bytes"
+        ));
         ended
     }
 

@@ -55,6 +55,7 @@ pub(super) fn begin(
         acceleration = Some(accelerate::open(&options, &grant, binary.as_ref(), &log));
         chroot::enter(Path::new(directory))
             .map_err(|error| SessionError::Start(error.to_string()))?;
+        log.verbose(&format!("Changed root directory to \"{directory}\""));
     }
     become_user(&grant)?;
 

@@ -226,7 +226,11 @@ impl Connection {
         loop {
             let frame = receive(rpc)?;
             match ToMonitor::decode(&frame).expect("a message that is permitted") {
-                ToMonitor::Log(line) => self.note(|record| record.log.push(line.text)),
+                ToMonitor::Log(line) => self.note(|record| {
+                    // A monitor would name the client there.
+                    let tail = line.tail.map(|tail| format!("{{}}{tail}"));
+                    record.log.push(line.text + &tail.unwrap_or_default());
+                }),
                 ToMonitor::SignExchangeHash(request) => {
                     session_id = request.hash.clone();
                     send(rpc, &sign(request.key_index, &request.hash));

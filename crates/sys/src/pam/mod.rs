@@ -29,7 +29,7 @@ pub const MAX_MESSAGES: usize = 32;
 pub const MAX_TEXT_LEN: usize = 4096;
 /// The most variables taken from the modules.
 const MAX_VARIABLES: usize = 1024;
-/// The longest variable taken, bytes.
+/// The longest variable, bytes.
 const MAX_VARIABLE_LEN: usize = 32 * 1024;
 
 /// What a module wants from, or tells, the user. Text is the module's own.
@@ -434,7 +434,7 @@ impl Pam {
         if name.is_empty() || name.contains('=') {
             return Err(PamError::BadText);
         }
-        let entry = bounded(format!("{name}={value}").as_bytes())?;
+        let entry = bounded_by(format!("{name}={value}").as_bytes(), MAX_VARIABLE_LEN)?;
         // SAFETY: a live handle; libpam copies the string.
         let code = unsafe { (self.functions.putenv)(self.handle.as_ptr(), entry.as_ptr()) };
         self.outcome(code)
@@ -477,7 +477,11 @@ impl Drop for Pam {
 }
 
 fn bounded(text: &[u8]) -> Result<CString, PamError> {
-    if text.len() > MAX_TEXT_LEN {
+    bounded_by(text, MAX_TEXT_LEN)
+}
+
+fn bounded_by(text: &[u8], most: usize) -> Result<CString, PamError> {
+    if text.len() > most {
         return Err(PamError::BadText);
     }
     CString::new(text).map_err(|_| PamError::BadText)

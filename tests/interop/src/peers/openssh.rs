@@ -230,10 +230,25 @@ pub fn start_beside(
 }
 
 fn start_by(
+    command: std::process::Command,
+    kind: Kind,
+    scratch: Scratch,
+    config: &str,
+) -> Result<Running, String> {
+    start_logging(command, kind, scratch, config, true)
+}
+
+/// The same by a command that its flags can follow; it logs to standard error or to the system's
+/// log.
+///
+/// # Errors
+/// When it does not start.
+pub(crate) fn start_logging(
     mut command: std::process::Command,
     kind: Kind,
     scratch: Scratch,
     config: &str,
+    to_stderr: bool,
 ) -> Result<Running, String> {
     if kind == Kind::OpenSsh && crate::account::is_root() {
         std::fs::create_dir_all("/run/sshd").map_err(|error| error.to_string())?;
@@ -245,7 +260,10 @@ fn start_by(
     command
         .arg("-f")
         .arg(file)
-        .args(["-D", "-e", "-p", &port.to_string()]);
+        .args(["-D", "-p", &port.to_string()]);
+    if to_stderr {
+        command.arg("-e");
+    }
     let daemon = Daemon::start(&mut command, port, scratch)?;
     Ok(Running {
         daemon,

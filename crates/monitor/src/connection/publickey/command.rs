@@ -46,7 +46,7 @@ impl<'o> Program<'o> {
             keyword: "AuthorizedPrincipalsCommand",
             template,
             user,
-            tokens: "FfhiKksTtUu",
+            tokens: "CDFfhiKksTtUu",
         }
     }
 }
@@ -169,7 +169,7 @@ impl Lookup<'_> {
             .with('t', key.blob_name())
             .with('f', fingerprint_of(key.key()))
             .with('k', keys::base64::encode(&key.blob()))
-            .with('C', format!("{} {}", self.peer.address, self.peer.port))
+            .with('C', &self.peer.connection)
             .with('D', "");
         if let Some(certificate) = key.certificate() {
             let authority = certificate.authority();

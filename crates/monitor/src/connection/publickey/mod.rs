@@ -205,16 +205,40 @@ impl Lookup<'_> {
             let place = format!("{place}:{}", line.line);
             match self.granted_by_line(&line.options, candidate) {
                 Ok(grants) => {
-                    self.log.debug(&format!(
-                        "Accepted key {} found at {place}",
-                        candidate.describe(self.options)
-                    ));
+                    self.log_accepted(candidate, &format!("found at {place}"), false);
                     return Some(grants);
                 }
                 Err(reason) => self.log.verbose(&format!("{place}: {reason}")),
             }
         }
         None
+    }
+
+    /// Where a key or the authority of a certificate was found, for a user who may log in. Of an
+    /// authority that the configuration trusts OpenSSH names the type first.
+    fn log_accepted(&self, candidate: &Candidate, place: &str, is_trusted: bool) {
+        if !self.valid {
+            return;
+        }
+        let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(self.options));
+        let what = match candidate.key.certificate() {
+            None => format!("key {}", candidate.describe(self.options)),
+            Some(certificate) => {
+                let authority = certificate.authority();
+                let label = authority.key_type().label();
+                let signer = match is_trusted {
+                    true => format!("{label} CA"),
+                    false => format!("CA {label}"),
+                };
+                format!(
+                    "certificate ID \"{}\" (serial {}) signed by {signer} {}",
+                    String::from_utf8_lossy(certificate.key_id()),
+                    certificate.serial(),
+                    print(&authority.blob()),
+                )
+            }
+        };
+        self.log.verbose(&format!("Accepted {what} {place}"));
     }
 
     fn granted_by_line(

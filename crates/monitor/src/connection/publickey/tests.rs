@@ -62,6 +62,7 @@ impl Home {
                 host: address.to_string(),
                 address: address.to_string(),
                 port: 4000,
+                connection: "192.0.2.7 4000 192.0.2.1 22".into(),
             },
             address,
             now: NOW,
@@ -539,6 +540,7 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
         host: "192.0.2.7".into(),
         address: "192.0.2.7".into(),
         port: 1,
+        connection: "192.0.2.7 1 192.0.2.1 22".into(),
     };
     let lookup = Lookup {
         account: &home.account,
@@ -564,6 +566,11 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
     assert_eq!(
         String::from_utf8(printed).unwrap().trim(),
         expected.join(" ")
+    );
+    let printed = run("/usr/bin/printf '[%%s]' %C %D", LIMIT).unwrap();
+    assert_eq!(
+        String::from_utf8(printed).unwrap(),
+        "[192.0.2.7 1 192.0.2.1 22][]"
     );
     // A relative path, a failing program and one that others could change are refused.
     assert!(run("id -G", LIMIT).is_err());
@@ -602,8 +609,11 @@ fn a_command_can_name_principals() {
         ("/usr/bin/echo", false),
         ("/usr/bin/false", false),
         ("/nonexistent", false),
-        // %C belongs to AuthorizedKeysCommand alone.
-        ("/usr/bin/printf 'ops\\n%C'", false),
+        // Both ends of the connection, and no routing domain.
+        (
+            "/bin/sh -c '[ \"%C|%D\" = \"192.0.2.7 4000 192.0.2.1 22|\" ] && echo ops'",
+            true,
+        ),
     ] {
         let granted = home.ask_certificate(&config(command), &certificate);
         assert_eq!(granted.is_some(), allowed, "{command}");

@@ -27,7 +27,10 @@ impl Lookup<'_> {
             return None;
         }
         match self.granted_by_principals(candidate, certificate) {
-            Ok(grants) => Some(grants),
+            Ok(grants) => {
+                self.log_accepted(candidate, &format!("via {path}"), true);
+                Some(grants)
+            }
             Err(reason) => {
                 self.log.info(&format!(
                     "Certificate {} refused: {reason}",

@@ -100,31 +100,38 @@ impl Listener<'_> {
         let is_late = |greeted: &Greeted| greeted.deadline_ms.is_some_and(|at| at <= now_ms);
         let late = self.greeted.extract_if(|_, greeted| is_late(greeted));
         for (_, Greeted { accepted, .. }) in late.collect::<Vec<_>>() {
-            let peer = text(accepted.peer);
-            let line = format!("Timeout before authentication for {peer}");
-            self.leave(&accepted, &line, Offence::GraceExceeded, now_ms);
+            self.leave(&accepted, Offence::GraceExceeded, now_ms);
         }
     }
 
     fn closed(&mut self, accepted: &Accepted, now_ms: u64) {
-        let line = format!("Connection closed by {} [preauth]", text(accepted.peer));
-        self.leave(accepted, &line, Offence::NoAuth, now_ms);
+        self.leave(accepted, Offence::NoAuth, now_ms);
     }
 
     /// The end of a connection without a word of its client: the log and the penalties are those of
     /// one that had a process.
-    fn leave(&mut self, accepted: &Accepted, line: &str, offence: Offence, now_ms: u64) {
+    fn leave(&mut self, accepted: &Accepted, offence: Offence, now_ms: u64) {
         let peer = text(accepted.peer);
         let local = sys::socket::local_address(&accepted.network).map(text);
         let local = local.unwrap_or_else(|_| "UNKNOWN".to_owned());
         self.log
-            .verbose(&format!("Connection from {peer} on {local}"));
-        self.log.info(line);
+            .verbose(&format!("Connection from {peer} on {local} rdomain \"\""));
+        match offence {
+            Offence::GraceExceeded => self
+                .log
+                .fatal(&format!("Timeout before authentication for {peer}")),
+            _ => {
+                self.log
+                    .error("kex_exchange_identification: Connection closed by remote host");
+                self.log.info(&format!("Connection closed by {peer}"));
+            }
+        }
         self.startups.leave(accepted.source);
         self.penalise(accepted.peer.ip(), accepted.source, offence, now_ms);
     }
 }
 
-fn text(address: SocketAddr) -> String {
+/// As log lines have it.
+pub(super) fn text(address: SocketAddr) -> String {
     format!("{} port {}", address.ip(), address.port())
 }

@@ -460,6 +460,10 @@ impl SessionChannel {
     /// The client is gone, or has closed the channel: hangs up on the command. What still runs
     /// then is returned, to be waited for.
     pub(super) fn hang_up(mut self, driver: &mut Driver, context: &Context<'_>) -> Option<Orphan> {
+        let (whose, id) = (context.whose(), self.id.0);
+        context
+            .log
+            .verbose(&format!("Close session: user {whose} id {id}"));
         driver.set_timer(Token::Drain(self.serial).number(), None);
         self.release_terminal(driver, context);
         self.unwatch_files(driver);

@@ -65,9 +65,11 @@ impl SessionChannel {
             Some(Plan::Run(launch)) => {
                 self.start_command(wanted, launch, want_reply, driver, context)
             }
-            Some(Plan::InternalSftp(files)) => self.serve_files(files, want_reply, driver, context),
+            Some(Plan::InternalSftp(files)) => {
+                self.serve_files(wanted, files, want_reply, driver, context)
+            }
             Some(Plan::OnlySftp { original_command }) => {
-                self.refuse_all_but_sftp(original_command, want_reply, driver, context)
+                self.refuse_all_but_sftp(wanted, original_command, want_reply, driver, context)
             }
             None => {
                 reply(driver, self.id, want_reply, false);
@@ -98,7 +100,7 @@ impl SessionChannel {
                 return Ok(());
             }
         };
-        self.log_start(wanted, &launch, context);
+        self.log_start(wanted, context);
         context.set_quality(self.terminal.is_some());
         reply(driver, self.id, want_reply, true);
         self.serial = context.serial();
@@ -124,17 +126,13 @@ impl SessionChannel {
     /// internal-sftp: this process is the server, perhaps in another thread.
     fn serve_files(
         &mut self,
+        wanted: &Wanted,
         files: Files,
         want_reply: bool,
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
-        let kind = if files.is_forced {
-            "forced-command (config) 'internal-sftp'"
-        } else {
-            "subsystem 'sftp'"
-        };
-        if self.begin_inside(kind, want_reply, driver, context) {
+        if self.begin_inside(wanted, want_reply, driver, context) {
             let original = files.original_command.clone();
             // What the client sends while the rc file runs is kept.
             driver.attach_endpoint(self.id, Box::new(SftpEndpoint::later()));
@@ -146,13 +144,13 @@ impl SessionChannel {
     /// internal-sftp is forced, and the client asked for something else.
     fn refuse_all_but_sftp(
         &mut self,
+        wanted: &Wanted,
         original_command: Option<Vec<u8>>,
         want_reply: bool,
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
-        let kind = "forced-command (config) 'internal-sftp'";
-        if self.begin_inside(kind, want_reply, driver, context) {
+        if self.begin_inside(wanted, want_reply, driver, context) {
             let grant = &context.grant;
             context.log.error(&format!(
                 "Connection from user {} {} port {}: refusing non-sftp session",
@@ -167,16 +165,12 @@ impl SessionChannel {
     /// no logins.
     fn begin_inside(
         &mut self,
-        kind: &str,
+        wanted: &Wanted,
         want_reply: bool,
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> bool {
-        let grant = &context.grant;
-        context.log.verbose(&format!(
-            "Starting session: {kind} for {} from {} port {} id {}",
-            grant.user, grant.remote_address, grant.remote_port, self.id.0
-        ));
+        self.log_start(wanted, context);
         context.set_quality(false);
         reply(driver, self.id, want_reply, true);
         self.serial = context.serial();
@@ -287,21 +281,27 @@ impl SessionChannel {
         Ok(())
     }
 
-    fn log_start(&self, wanted: &Wanted, launch: &Launch, context: &Context<'_>) {
-        let grant = &context.grant;
-        let kind = match wanted {
-            _ if launch.is_forced => "forced-command",
-            Wanted::Shell => "shell",
-            Wanted::Exec(_) => "command",
-            Wanted::Subsystem(_) => "subsystem",
+    /// What begins, with the command that is forced; what users ask for is theirs to know.
+    fn log_start(&self, wanted: &Wanted, context: &Context<'_>) {
+        let configured = context.options.force_command.as_deref();
+        let kind = match (configured, context.grant.forced_command.as_deref(), wanted) {
+            _ if context.grant.password_expired => "shell".to_owned(),
+            (Some(forced), ..) => format!("forced-command (config) '{forced}'"),
+            (None, Some(forced), _) => format!("forced-command (key-option) '{forced}'"),
+            (.., Wanted::Shell) => "shell".to_owned(),
+            (.., Wanted::Exec(_)) => "command".to_owned(),
+            (.., Wanted::Subsystem(name)) => {
+                format!("subsystem '{}'", String::from_utf8_lossy(name))
+            }
         };
-        let tty = self
-            .terminal
-            .as_ref()
-            .map_or(String::new(), |terminal| format!(" on {}", terminal.path()));
+        let tty = self.terminal.as_ref().map_or(String::new(), |terminal| {
+            let path = terminal.path();
+            format!(" on {}", path.strip_prefix("/dev/").unwrap_or(path))
+        });
+        let whose = context.whose();
+        let id = self.id.0;
         context.log.verbose(&format!(
-            "Starting session: {kind}{tty} for {} from {} port {} id {}",
-            grant.user, grant.remote_address, grant.remote_port, self.id.0
+            "Starting session: {kind}{tty} for {whose} id {id}"
         ));
     }
 
