@@ -186,12 +186,15 @@ impl Claim {
     }
 
     /// Claims for a moment a regular file that was just made at `path`; false where another copy has
-    /// seen it and claimed it before.
+    /// seen it and claims it, or has written it meanwhile.
     pub(crate) fn take_new(fd: impl AsFd, path: &[u8]) -> bool {
         let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         let folder = path.get(..end).unwrap_or_default();
-        !takes_claims_in(folder, &fd).unwrap_or(false)
-            || locks::lock(&fd, FAR, ALL_PLACES + 1).unwrap_or(true)
+        if !takes_claims_in(folder, &fd).unwrap_or(false) {
+            return true;
+        }
+        locks::lock(&fd, FAR, ALL_PLACES + 1).unwrap_or(true)
+            && content::end(&fd).is_ok_and(|end| end == 0)
     }
 
     fn take_at(fd: impl AsFd, how: How, at: Duration) -> io::Result<Taken> {

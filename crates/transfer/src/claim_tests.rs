@@ -47,6 +47,10 @@ fn one_writes_and_the_next_behind_it() {
         check(&mut first, &one, now + SECOND).unwrap();
         assert!(!Claim::take_new(&two, path.as_os_str().as_encoded_bytes()));
         drop(one);
+        std::fs::write(&path, b"other").unwrap();
+        assert!(!Claim::take_new(&two, path.as_os_str().as_encoded_bytes()));
+        std::fs::write(&path, b"").unwrap();
+        assert!(Claim::take_new(&two, path.as_os_str().as_encoded_bytes()));
         let mut second = take(&two, How::Alone, now).unwrap();
         check(&mut second, &two, now).unwrap();
         assert_eq!(take(&open(&path), How::Alone, now).unwrap_err(), Busy);

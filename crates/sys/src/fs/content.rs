@@ -155,6 +155,14 @@ pub fn next_hole(fd: impl AsFd, offset: u64) -> io::Result<u64> {
     Ok(rustix::fs::seek(fd, SeekFrom::Hole(offset))?)
 }
 
+/// The end of a regular file, for a third of what [`info`] costs. The file's own position moves.
+///
+/// # Errors
+/// The kernel's error.
+pub fn end(fd: impl AsFd) -> io::Result<u64> {
+    Ok(rustix::fs::seek(fd, SeekFrom::End(0))?)
+}
+
 /// What a file system does with room that is [set aside](set_aside) for what is not written yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {

@@ -288,6 +288,7 @@ fn a_lock_of_bytes_belongs_to_an_open_file_and_goes_with_it() {
     drop(one);
     assert_eq!(locks::others(&two, far, 15).unwrap(), None);
     assert!(content::is_local(&two).unwrap());
+    assert_eq!(content::end(&two).unwrap(), 6);
     let proc = fs::File::open("/proc/self/status").unwrap();
     assert!(!content::is_local(&proc).unwrap());
     assert!(locks::lock(&two, u64::MAX, 1).is_err());

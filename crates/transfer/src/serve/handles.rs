@@ -267,23 +267,20 @@ pub(super) fn open(
     let Some(claims) = wanted.claims else {
         return Ok((place.open(path, how, mode)?, None));
     };
-    let busy = || Failed::code(Code::LOCK_CONFLICT);
     if claims == claim::How::Brief {
         // Most are not there yet: one that is new needs no looking at.
         let new = How {
             exclusive: true,
             ..how
         };
-        if let Ok(fd) = place.open(path, new, mode) {
-            return match Claim::take_new(&fd, path) {
-                true => Ok((fd, None)),
-                false => Err(busy()),
-            };
+        let made = place.open(path, new, mode).ok();
+        if let Some(fd) = made.filter(|fd| Claim::take_new(fd, path)) {
+            return Ok((fd, None));
         }
     }
     let fd = place.open(path, how, mode)?;
     let Taken::Ours(mut claim, info) = Claim::take(&fd, claims)? else {
-        return Err(busy());
+        return Err(Failed::code(Code::LOCK_CONFLICT));
     };
     let is_cut = has(open_flag::TRUNCATE) && info.kind() == Kind::Regular && info.size > 0;
     if is_cut {

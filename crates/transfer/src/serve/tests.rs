@@ -19,6 +19,7 @@ use sys::fs::Place;
 use super::*;
 use crate::scratch::Scratch;
 
+mod claims;
 mod hashing;
 mod opening;
 mod permits;

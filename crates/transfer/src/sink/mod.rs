@@ -82,8 +82,8 @@ pub fn set_times(file: &File, times: &ExactTimes) -> io::Result<()> {
 }
 
 impl Sink {
-    /// A target that was just made, and is written at once. None where another copy has claimed it
-    /// meanwhile.
+    /// A target that was just made, and is written at once. None where another copy claims it or has
+    /// written it meanwhile.
     pub(crate) fn made_now(file: File, path: PathBuf, holes: bool) -> Option<Self> {
         use std::os::unix::ffi::OsStrExt;
         let is_ours = Claim::take_new(&file, path.as_os_str().as_bytes());
@@ -177,13 +177,16 @@ impl Sink {
             match options.clone().create_new(true).open(&path) {
                 // Most are not there yet: one that is new needs no looking at.
                 Ok(file) => {
-                    if let Taken::Ours(claim, _) = Claim::take(&file, claim::How::Alone)? {
+                    let taken = Claim::take(&file, claim::How::Alone)?;
+                    if let Taken::Ours(claim, info) = taken
+                        && info.size == 0
+                    {
                         return Ok(Self {
                             claim,
                             ..Self::made(file, path, holes)
                         });
                     }
-                    // Another copy has seen it.
+                    // Another copy has seen it, and writes or has written it.
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),

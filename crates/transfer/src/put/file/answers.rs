@@ -228,6 +228,10 @@ impl Job {
                     self.cut_first = Some(0);
                 }
             }
+            // It was made since it was looked for, by us or by another copy.
+            _ if self.there.is_none() && self.busy.may_come && !self.temporary => {
+                self.cut_first = (!self.cuts_on_open).then_some(0);
+            }
             _ => {}
         }
         self.stage = Stage::Writing;

@@ -14,6 +14,8 @@ pub(super) struct Busy {
     /// When it was heard of first, and when the server is to be asked again.
     since: Option<Instant>,
     again_at: Option<Instant>,
+    /// The server knows claims: one may have written between two of our requests, and has ended.
+    pub(super) may_come: bool,
     /// It has taken the file over.
     pub(super) has_taken: bool,
 }

@@ -604,10 +604,12 @@ impl Job {
         let attributes = self
             .target_mode
             .map_or_else(|| self.mode(), Attributes::with_permissions);
+        let attributes = session.claims(attributes, claim);
+        self.busy.may_come = attributes.claim.is_some();
         let request = Request::Open(request::Open {
             path: &self.path,
             flags,
-            attributes: session.claims(attributes, claim),
+            attributes,
         });
         session.send(token(job, Op::Open), &request);
         session.handle_begins();
