@@ -19,6 +19,7 @@ use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use cases::{Outcome, Test};
 
@@ -146,12 +147,15 @@ fn program(folder: &Path) -> Result<PathBuf> {
         }
     };
     let small = folder.join("fulmar");
+    // Another run may have the old one in use.
+    let new = folder.join(format!("fulmar.{}", std::process::id()));
     let mut strip = Command::new("strip");
-    strip.arg("-o").args([&small, &built]);
-    match strip.status() {
-        Ok(status) if status.success() => Ok(small),
-        _ => Err(Error::other(format!("strip {} failed", built.display()))),
+    strip.arg("-o").args([&new, &built]);
+    if !strip.status().is_ok_and(|status| status.success()) {
+        return Err(Error::other(format!("strip {} failed", built.display())));
     }
+    std::fs::rename(&new, &small)?;
+    Ok(small)
 }
 
 fn of_suite(
@@ -195,10 +199,11 @@ fn of_suite(
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     let mut count = Count::default();
     let results = each(chosen, workers, |test| {
+        let started = Instant::now();
         let outcome = cases::run(test, root, program, &logs);
         let reason = exceptions.get(test.name.as_str()).copied();
         let reason = reason.filter(|_| program.is_some());
-        println!("{}", line(test, &outcome, reason));
+        println!("{}", line(test, &outcome, reason, started.elapsed()));
         (outcome, reason.is_some())
     });
     for (outcome, listed) in &results {
@@ -212,7 +217,7 @@ fn of_suite(
 }
 
 /// What is printed of a test.
-fn line(test: &Test, outcome: &Outcome, reason: Option<&str>) -> String {
+fn line(test: &Test, outcome: &Outcome, reason: Option<&str>, took: Duration) -> String {
     let (word, rest) = match (outcome, reason) {
         (Outcome::Passed, None) => ("ok", String::new()),
         (Outcome::Passed, Some(reason)) => ("PASSED", format!("is listed: {reason}")),
@@ -220,9 +225,9 @@ fn line(test: &Test, outcome: &Outcome, reason: Option<&str>) -> String {
         (Outcome::Failed(_), Some(reason)) => ("listed", reason.to_owned()),
         (Outcome::Failed(why), None) => ("FAILED", why.clone()),
     };
-    format!("  {word:<8} {:<24} {rest}", test.name)
-        .trim_end()
-        .to_owned()
+    let seconds = took.as_secs();
+    let text = format!("  {word:<8} {:<22} {seconds:>3} s  {rest}", test.name);
+    text.trim_end().to_owned()
 }
 
 #[derive(Default)]
