@@ -315,3 +315,49 @@ fn a_packet_that_comes_slowly_is_waited_for() {
     }
     assert_eq!(pair.server.connection.poll_deadline(), None);
 }
+
+/// It waits for the end of a packet, perhaps: then what is sent behind it ends that.
+#[test]
+fn a_server_that_is_silent_is_asked_and_then_sent_what_ends_any_packet() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let client = &mut pair.client;
+    client.connection.open_channel("session", b"").unwrap();
+    client.transmit();
+    client.wire.clear();
+    let mut sent = Vec::new();
+    for now in [9_999, 10_000, 19_999, 20_000, 30_000, 3_600_000] {
+        tick(&mut client.connection, pair.now + now).unwrap();
+        client.transmit();
+        sent.push(client.wire.drain(..).count());
+    }
+    let [0, question, 0, filler, 0, 0] = sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert!(
+        question < 200 && filler > wire::MAX_PACKET_BYTES,
+        "{sent:?}"
+    );
+    assert_eq!(client.connection.poll_deadline(), None);
+    // One that answers is asked once, and not again while nothing is sent.
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.client.connection.open_channel("session", b"").unwrap();
+    pair.settle(usize::MAX).unwrap();
+    let theirs = proto::ChannelId(0);
+    pair.server.connection.accept_channel(theirs).unwrap();
+    pair.settle(usize::MAX).unwrap();
+    let sent = pair
+        .client
+        .connection
+        .channel_send_slice(id, Stream::Data, b"data");
+    assert_eq!(sent.unwrap(), 4);
+    pair.settle(usize::MAX).unwrap();
+    let mut asked = 0;
+    for _ in 0..100 {
+        pair.now += 10_000;
+        asked += tick(&mut pair.client.connection, pair.now).unwrap();
+        pair.settle(usize::MAX).unwrap();
+    }
+    assert_eq!(asked, 1);
+}
