@@ -125,6 +125,7 @@ _fulmar() {
         install:--prefix) _fulmar_folders ;;
         install:--root) _fulmar_folders ;;
         install:--port) : ;;
+        install:--pam) : ;;
         *)
             case $_fulmar_current in
                 -*) _fulmar_flags "$program" ;;
@@ -144,7 +145,7 @@ _fulmar_flags() {
         demo) _fulmar_words '--size' ;;
         bench) _fulmar_words '--cipher --files --html --json --logins --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
         speed) _fulmar_words '--json --library' ;;
-        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --remove --dry-run' ;;
+        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --pam --remove --dry-run' ;;
     esac
 }
 _fulmar_operand() {

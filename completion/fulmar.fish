@@ -194,5 +194,6 @@ complete -c fulmar -n '__fish_seen_subcommand_from install' -l root -x -a '(__fi
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l port -x -d 'port of the service'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l openssh-config -d 'read /etc/ssh/sshd_config'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l replace-sshd -d 'listen in place of OpenSSH\'s service'
+complete -c fulmar -n '__fish_seen_subcommand_from install' -l pam -x -d 'PAM stack of debian, redhat or arch'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l remove -d 'take everything away'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l dry-run -d 'say what would be done'

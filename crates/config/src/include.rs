@@ -42,7 +42,8 @@ impl Budget {
 }
 
 /// The files that an absolute pattern names, sorted. A pattern without wildcards names itself when it exists.
-pub(crate) fn expand(pattern: &str, files: &dyn Files) -> Vec<PathBuf> {
+#[must_use]
+pub fn expand(pattern: &str, files: &dyn Files) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::from("/")];
     for component in pattern.split('/').filter(|c| !c.is_empty()) {
         if !component.contains(['*', '?', '[']) {

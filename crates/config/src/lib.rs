@@ -20,7 +20,7 @@ pub mod environment;
 pub mod error;
 mod forms;
 pub mod hardware;
-mod include;
+pub mod include;
 pub mod lexer;
 pub mod pattern;
 mod reader;

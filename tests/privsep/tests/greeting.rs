@@ -50,7 +50,7 @@ fn silence_has_no_process_and_speaking_has() {
     let mut one = held.pop().expect("one of them");
     one.write_all(b"no SSH at all\r\n").expect("it listens");
     assert!(ends(&mut one));
-    server.logs("Bad protocol version identification 'no SSH at all'");
+    server.logs("client sent invalid protocol identifier \"no SSH at all\"");
     server.leaves_nothing_behind();
     let begun = server.begun_connection();
     assert_eq!(server.processes().len(), 2, "{:#?}", server.processes());

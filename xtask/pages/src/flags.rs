@@ -305,6 +305,7 @@ const INSTALL: &[Flag] = &[
     flag("port", Free("port"), "port of the service"),
     flag("openssh-config", None, "read /etc/ssh/sshd_config"),
     flag("replace-sshd", None, "listen in place of OpenSSH's service"),
+    flag("pam", Free("stack"), "PAM stack of debian, redhat or arch"),
     flag("remove", None, "take everything away"),
     flag("dry-run", None, "say what would be done"),
 ];

@@ -245,6 +245,12 @@ pub(crate) fn permitted_opens(words: &[String]) -> Form {
     permitted_ports(words)
 }
 
+/// `max-pk-ok:` and a number.
+fn is_max_pk_ok(word: &str) -> bool {
+    let count = word.strip_prefix("max-pk-ok:");
+    count.is_some_and(|count| count.parse::<u32>().is_ok_and(|count| count < 1 << 31))
+}
+
 /// `PubkeyAuthOptions`.
 pub(crate) fn pubkey_options(words: &[String]) -> Form {
     let mut out: Vec<String> = Vec::new();
@@ -257,6 +263,7 @@ pub(crate) fn pubkey_options(words: &[String]) -> Form {
                     out.push(lower);
                 }
             }
+            count if is_max_pk_ok(count) => out.push(lower),
             _ => return Err(format!("pubkey auth option \"{word}\" is not known")),
         }
     }

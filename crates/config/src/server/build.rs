@@ -127,7 +127,8 @@ fn build_from(
         strict_modes: flag(v, Row::StrictModes),
         subsystems: subsystems(v.words(Row::Subsystem.index())),
         syslog_facility: SyslogFacility::from_word(first(v, Row::SyslogFacility)),
-        tcp_keep_alive: flag(v, Row::TCPKeepAlive),
+        tcp_keep_alive: v.word(Row::TCPKeepAlive.index()) != "no",
+        tcp_keep_alive_all: v.word(Row::TCPKeepAlive.index()) == "all",
         trusted_user_ca_keys: unless_none(v, Row::TrustedUserCAKeys),
         use_dns: flag(v, Row::UseDNS),
         use_pam: flag(v, Row::UsePAM),
@@ -309,10 +310,18 @@ fn net_block_size(text: &str) -> (u8, u8) {
     (four.parse().unwrap_or(32), six.parse().unwrap_or(128))
 }
 
+/// OpenSSH's.
+const DEFAULT_MAX_PK_OK: u32 = 6;
+
 fn pubkey_options(words: &[String]) -> PubkeyAuthOptions {
     PubkeyAuthOptions {
         touch_required: words.iter().any(|word| word == "touch-required"),
         verify_required: words.iter().any(|word| word == "verify-required"),
+        max_pk_ok: words
+            .iter()
+            .find_map(|word| word.strip_prefix("max-pk-ok:"))
+            .and_then(|count| count.parse().ok())
+            .unwrap_or(DEFAULT_MAX_PK_OK),
     }
 }
 

@@ -142,6 +142,8 @@ pub struct PubkeyAuthOptions {
     pub touch_required: bool,
     /// Security keys must attest user verification.
     pub verify_required: bool,
+    /// How many questions whether a key would do are answered yes; each further one is a failure.
+    pub max_pk_ok: u32,
 }
 
 /// A subsystem and the command behind it.
@@ -295,6 +297,8 @@ pub struct ServerOptions {
     pub syslog_facility: SyslogFacility,
     /// `TCPKeepAlive`.
     pub tcp_keep_alive: bool,
+    /// The same for forwarded connections.
+    pub tcp_keep_alive_all: bool,
     /// `TrustedUserCAKeys`: a file.
     pub trusted_user_ca_keys: Option<String>,
     /// `UseDNS`.

@@ -20,6 +20,12 @@ const ROOT_LOGIN: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("no", "no"),
 ]);
+const KEEP_ALIVE: Kind = Kind::Choice(&[
+    ("yes", "yes"),
+    ("transport", "yes"),
+    ("all", "all"),
+    ("no", "no"),
+]);
 const HW_COMPRESSION: Kind = Kind::Choice(&[("no", "no"), ("yes", "yes"), ("require", "require")]);
 const COMPRESSION: Kind = Kind::Choice(&[
     ("yes", "yes"),
@@ -80,7 +86,7 @@ keyword_table! {
         PermitTTY [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         PermitUserRC [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         StrictModes [] Kind::YesNo, "yes", Carried, Global, First, Line;
-        TCPKeepAlive ["KeepAlive"] Kind::YesNo, "yes", Carried, Global, First, Line;
+        TCPKeepAlive ["KeepAlive"] KEEP_ALIVE, "yes", Carried, Global, First, Line;
         PermitEmptyPasswords [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         Compression [] COMPRESSION, "yes", Carried, Global, First, Line;
         GatewayPorts [] GATEWAY, "no", ENABLES, Everywhere, First, Line;

@@ -562,6 +562,20 @@ fn what_is_permitted_of_forwarding() {
         strict.pubkey_auth_options.touch_required && !strict.pubkey_auth_options.verify_required
     );
     assert!(strict.refuse_connection && strict.expose_auth_info);
+    assert_eq!(strict.pubkey_auth_options.max_pk_ok, 6);
+    let few = load("PubkeyAuthOptions verify-required max-pk-ok:2\n").global();
+    assert!(few.pubkey_auth_options.verify_required);
+    assert_eq!(few.pubkey_auth_options.max_pk_ok, 2);
+    for (word, of_client, of_all) in [
+        ("yes", true, false),
+        ("transport", true, false),
+        ("all", true, true),
+        ("no", false, false),
+    ] {
+        let options = load(&format!("TCPKeepAlive {word}\n")).global();
+        let found = (options.tcp_keep_alive, options.tcp_keep_alive_all);
+        assert_eq!(found, (of_client, of_all), "{word}");
+    }
 }
 
 #[test]

@@ -67,6 +67,14 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
+impl super::Driver {
+    /// Bytes that the socket has taken and given.
+    #[must_use]
+    pub fn transferred(&self) -> (u64, u64) {
+        (self.link.sent, self.link.received)
+    }
+}
+
 impl Link {
     /// `tokens` are the two that epoll reports for reading and writing.
     pub(super) fn new(
@@ -137,11 +145,6 @@ impl Link {
     /// Says once that the peer closed.
     pub(super) fn take_closed(&mut self) -> bool {
         self.closed && !std::mem::replace(&mut self.reported, true)
-    }
-
-    /// Bytes written and read.
-    pub(super) fn transferred(&self) -> (u64, u64) {
-        (self.sent, self.received)
     }
 
     /// Reads once, if there is something and room for it; true when it brought bytes.

@@ -203,12 +203,6 @@ impl Driver {
         self.lanes.set_terms(terms);
     }
 
-    /// Bytes that the socket has taken and given.
-    #[must_use]
-    pub fn transferred(&self) -> (u64, u64) {
-        self.link.transferred()
-    }
-
     /// Who sealed and opened so far.
     #[must_use]
     pub fn lane_report(&self) -> LaneReport {

@@ -504,7 +504,11 @@ impl<'l> Login<'_, '_, 'l> {
     fn answer_query(&mut self, request: &KeyQuery) -> Result<(), NotLoggedIn> {
         let (mut label, found) = self.look_for_key(&request.algorithm, &request.key)?;
         label.is_question = true;
+        let user = self.user.as_mut().ok_or_else(no_user)?;
+        let found =
+            found.filter(|_| user.tries.pk_oks < user.options.pubkey_auth_options.max_pk_ok);
         if found.is_some() {
+            user.tries.pk_oks += 1;
             self.log_attempt(POSTPONED, &label, false);
             let methods = self.methods();
             self.channel.send(&KeyAnswer {

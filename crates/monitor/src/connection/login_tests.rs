@@ -535,3 +535,25 @@ fn a_method_with_a_story_for_a_name_is_unknown() {
     }
     assert_eq!(log_name("a".repeat(65)), "unknown");
 }
+
+#[test]
+fn questions_for_keys_beyond_their_number_are_failures() {
+    let own = own();
+    let (_directory, text) = with_keys_in(
+        TempDir::alone(),
+        &line(1),
+        "PubkeyAuthOptions max-pk-ok:2\nMaxAuthTries 3\n",
+    );
+    let mut frames = vec![sign(), user(&own.name)];
+    frames.extend((0..6).map(|_| query(1)));
+    let served = serve(&text, Phase::KeyExchange, &frames);
+    let answers: Vec<KeyAnswer> = served
+        .replies
+        .iter()
+        .filter_map(|frame| frame.decode().ok())
+        .collect();
+    let told: Vec<bool> = answers.iter().map(|answer| answer.acceptable).collect();
+    assert_eq!(told, [true, true, false, false, false]);
+    assert!(answers[4].too_many_failures);
+    assert!(matches!(served.end, Some(NotLoggedIn::TooMany)));
+}

@@ -92,6 +92,8 @@ pub(crate) struct Tries {
     /// Failed passwords, answers and signatures; from half of MaxAuthTries on each failure is one
     /// for the log.
     pub(crate) guesses: u32,
+    /// Questions whether a key would do that were answered yes.
+    pub(crate) pk_oks: u32,
     /// Failures of a method other than `none`: the client has tried to log in.
     pub(crate) attempted: bool,
 }

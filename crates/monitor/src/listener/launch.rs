@@ -273,7 +273,7 @@ pub(crate) fn protect_from_oom(log: &Log) -> Option<i32> {
         Ok(before) => Some(before),
         Err(error) => {
             // A container may lack CAP_SYS_RESOURCE; all else works.
-            log.verbose(&format!("error writing oom_score_adj: {error}"));
+            log.debug(&format!("error writing oom_score_adj: {error}"));
             None
         }
     }

@@ -224,6 +224,12 @@ fn check(args: &Args, config: &ServerConfig, level: Option<LogLevel>) -> Result<
         let confinement = confinement.as_ref();
         accelerate::probe(&config.global(), confinement, &log, LogLevel::Info)?;
     }
+    if args.mode == Mode::Test && config.global().per_source_penalties.enabled {
+        // OpenSSH before 9.8 has nothing of the kind.
+        log.info(
+            "PerSourcePenalties is on: an address whose logins fail is refused for a while, good logins too",
+        );
+    }
     if args.mode != Mode::Test {
         let options = match &args.connection {
             // A connection of which nothing is known meets `Match all` and nothing else.
@@ -323,6 +329,7 @@ struct Reloader<'a> {
 
 impl Reloader<'_> {
     fn keep(&self, what: &dyn std::fmt::Display) {
+        let what = what.to_string().replace('\n', "; ");
         self.log.error(&format!(
             "reload failed, the old configuration stays in use: {what}"
         ));

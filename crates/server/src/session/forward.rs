@@ -69,6 +69,8 @@ enum Stage {
 pub(super) struct TcpChannel {
     id: ChannelId,
     serial: u64,
+    /// TCPKeepAlive concerns this connection, too.
+    keep_alive: bool,
     stage: Stage,
 }
 
@@ -87,12 +89,14 @@ impl TcpChannel {
         id: ChannelId,
         serial: u64,
         target: &Target,
+        keep_alive: bool,
         resolver: &mut Resolver,
         driver: &mut Driver,
     ) -> io::Result<Option<Self>> {
         let mut channel = Self {
             id,
             serial,
+            keep_alive,
             stage: Stage::Resolving,
         };
         let give_up = Token::GiveUp(serial).number();
@@ -198,6 +202,9 @@ impl TcpChannel {
     fn connected(&mut self, socket: OwnedFd, driver: &mut Driver) -> io::Result<Fate> {
         if driver.connection().accept_channel(self.id).is_err() {
             return Ok(Fate::Gone);
+        }
+        if self.keep_alive {
+            let _ = sys::socket::set_keepalive(&socket, true);
         }
         driver.attach_source(self.id, Stream::Data, sys::io::dup(&socket)?)?;
         driver.attach_sink(self.id, Stream::Data, sys::io::dup(&socket)?)?;

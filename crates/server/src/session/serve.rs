@@ -386,7 +386,7 @@ impl<'a> Serve<'a> {
             self.reject(
                 channel,
                 open_failure::ADMINISTRATIVELY_PROHIBITED,
-                "administratively prohibited",
+                "open failed",
             );
             return Ok(());
         };
@@ -399,7 +399,7 @@ impl<'a> Serve<'a> {
             self.reject(
                 channel,
                 open_failure::ADMINISTRATIVELY_PROHIBITED,
-                "administratively prohibited",
+                "open failed",
             );
             return Ok(());
         }
@@ -408,6 +408,7 @@ impl<'a> Serve<'a> {
             channel,
             serial,
             &target,
+            self.context.options.tcp_keep_alive_all,
             &mut self.resolver,
             &mut self.driver,
         )?;

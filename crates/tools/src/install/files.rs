@@ -1,6 +1,8 @@
 //! The files of an installation and what stands in them.
 
+use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use keys::{KeySpec, PresentedKey, PrivateKey};
@@ -52,6 +54,21 @@ impl Planned {
             Self::Binary { .. } => "copy",
             Self::Link { .. } => "link",
             Self::Text { .. } | Self::Secret { .. } => "write",
+        }
+    }
+
+    /// Whether just this stands at `path` already.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let is_file = |text: &[u8], mode: u32| {
+            let is_plain = fs::symlink_metadata(path)
+                .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o7777 == mode);
+            is_plain && fs::read(path).is_ok_and(|found| found == text)
+        };
+        match self {
+            Self::Binary { from, .. } => fs::read(from).is_ok_and(|text| is_file(&text, 0o755)),
+            Self::Link { target, .. } => fs::read_link(path).is_ok_and(|found| found == *target),
+            Self::Text { text, mode, .. } => is_file(text.as_bytes(), *mode),
+            Self::Secret { .. } => false,
         }
     }
 
@@ -115,10 +132,21 @@ impl Plan {
         } else {
             format!("port {}", settings.port)
         };
+        let defaults = Settings::default();
+        let (mut start, mut remove) = (String::new(), "fulmar install --remove".to_owned());
+        if settings.prefix != defaults.prefix {
+            remove.push_str(&format!(" --prefix {}", settings.prefix.display()));
+        }
+        if settings.root == defaults.root {
+            start = format!(
+                "To start the server on {port}: systemctl daemon-reload && systemctl enable --now fulmar-sshd\n"
+            );
+        } else {
+            remove.push_str(&format!(" --root {}", settings.root.display()));
+        }
         format!(
             "The programs by OpenSSH's names are in {}; put it first in PATH to use them.\n\
-             To start the server on {port}: systemctl daemon-reload && systemctl enable --now fulmar-sshd\n\
-             To take everything away: fulmar install --remove",
+             {start}To take everything away: {remove}",
             links.display()
         )
     }
@@ -154,15 +182,49 @@ fn own_configuration(settings: &Settings) -> io::Result<Vec<Planned>> {
     Ok(files)
 }
 
-/// The PAM stack that the distribution gives its own sshd, by the names of its shared parts.
+/// Whose shared parts a PAM stack is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PamStack {
+    /// `common-auth` and its like.
+    Debian,
+    /// `password-auth`.
+    RedHat,
+    /// `system-remote-login`.
+    Arch,
+}
+
+impl PamStack {
+    /// With the file below /etc/pam.d by which each is known.
+    const ALL: [(Self, &'static str, &'static str); 3] = [
+        (Self::Debian, "debian", "common-auth"),
+        (Self::RedHat, "redhat", "password-auth"),
+        (Self::Arch, "arch", "system-remote-login"),
+    ];
+
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(_, known, _)| *known == name)
+            .map(|(stack, ..)| stack)
+    }
+
+    /// The one that this machine has, in the root directory that is given.
+    fn below(root: &Path) -> Option<Self> {
+        let services = root.join("etc/pam.d");
+        let mut all = Self::ALL.into_iter();
+        all.find(|(.., file)| services.join(file).exists())
+            .map(|(stack, ..)| stack)
+    }
+}
+
+/// The PAM stack that the distribution gives its own sshd, by the names of its shared parts: as it is
+/// told, as it is below the root directory, or, where nothing of the kind is there yet, as on this machine.
 fn pam_service(settings: &Settings) -> String {
-    let has = |name: &str| {
-        settings
-            .below_root(&Path::new("/etc/pam.d").join(name))
-            .exists()
-    };
+    let stack = settings
+        .pam
+        .or_else(|| PamStack::below(&settings.root))
+        .or_else(|| PamStack::below(Path::new("/")));
     let head = "# PAM stack of Fulmar's sshd (service \"fulmar\").\n";
-    if has("common-auth") {
+    if stack == Some(PamStack::Debian) {
         format!(
             "{head}@include common-auth\naccount required pam_nologin.so\n@include common-account\n\
              session required pam_loginuid.so\nsession optional pam_keyinit.so force revoke\n\
@@ -170,10 +232,9 @@ fn pam_service(settings: &Settings) -> String {
              session required pam_env.so\n@include common-password\n"
         )
     } else {
-        let shared = if has("password-auth") {
-            "password-auth"
-        } else {
-            "system-remote-login"
+        let shared = match stack {
+            Some(PamStack::RedHat) => "password-auth",
+            _ => "system-remote-login",
         };
         format!(
             "{head}auth include {shared}\naccount required pam_nologin.so\naccount include {shared}\n\

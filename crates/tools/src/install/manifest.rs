@@ -74,6 +74,12 @@ impl Manifest {
         Ok(())
     }
 
+    /// Keeps what an earlier installation knows of a file that stays as it is.
+    pub(super) fn carry_over(&mut self, old: &Self, file: &Path) {
+        let known = old.entries.iter().filter(|(_, path)| path == file);
+        self.entries.extend(known.cloned());
+    }
+
     /// Makes the directories of a file that are not there, and remembers them.
     pub(super) fn make_directories(&mut self, file: &Path, settings: &Settings) -> io::Result<()> {
         let missing: Vec<&Path> = file

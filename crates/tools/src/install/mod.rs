@@ -15,17 +15,19 @@ use std::path::{Path, PathBuf};
 mod files;
 mod manifest;
 
-use files::{Plan, Planned};
+use files::{PamStack, Plan, Planned};
 use manifest::Manifest;
 
 const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N] [--openssh-config]\n\
-     \x20                     [--replace-sshd] [--dry-run]\n\
+     \x20                     [--replace-sshd] [--pam NAME] [--dry-run]\n\
      \x20      fulmar install --remove [--prefix DIR] [--root DIR] [--dry-run]\n\
      --prefix          where the binary and the links go (/usr/local)\n\
      --root            install below DIR, for packages and trials (/)\n\
      --port            port of the service while it stands beside OpenSSH's (2222)\n\
      --openssh-config  read /etc/ssh/sshd_config and its host keys\n\
      --replace-sshd    listen where the configuration says, in place of OpenSSH's service\n\
+     --pam             stack of debian, redhat or arch; by default what is in /etc/pam.d there,\n\
+     \x20                 else here\n\
      --remove          take away what was installed and has not been changed since\n\
      --dry-run         say what would be done\n";
 
@@ -37,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) port: u16,
     pub(crate) openssh_config: bool,
     pub(crate) replace_sshd: bool,
+    /// The PAM stack, where it is told.
+    pub(crate) pam: Option<PamStack>,
     pub(crate) remove: bool,
     pub(crate) dry_run: bool,
 }
@@ -49,6 +53,7 @@ impl Default for Settings {
             port: 2222,
             openssh_config: false,
             replace_sshd: false,
+            pam: None,
             remove: false,
             dry_run: false,
         }
@@ -121,6 +126,14 @@ fn parse(args: &[OsString]) -> Result<Option<Settings>, String> {
             }
             Some("--openssh-config") => settings.openssh_config = true,
             Some("--replace-sshd") => settings.replace_sshd = true,
+            Some("--pam") => {
+                let name = value("a stack")?;
+                let stack = name.to_str().and_then(PamStack::from_name);
+                settings.pam =
+                    Some(stack.ok_or_else(|| {
+                        format!("--pam wants debian, redhat or arch, not {name:?}")
+                    })?);
+            }
             Some("--remove") => settings.remove = true,
             Some("--dry-run") => settings.dry_run = true,
             _ => return Err(format!("unknown argument {word:?}")),
@@ -154,15 +167,19 @@ fn install(settings: &Settings) -> io::Result<()> {
             && !old.is_unchanged(planned.path(), settings)?
         {
             println!("keep    {} (it is yours)", path.display());
+            manifest.carry_over(&old, planned.path());
             continue;
         }
-        println!("{:<7} {}", planned.verb(), path.display());
-        if settings.dry_run {
-            continue;
+        let is_there = planned.is_at(&path);
+        let verb = if is_there { "same" } else { planned.verb() };
+        if !settings.dry_run {
+            manifest.make_directories(planned.path(), settings)?;
+            if !is_there {
+                write(planned, &path).map_err(explain("write", &path))?;
+            }
+            manifest.add(planned.path(), settings)?;
         }
-        manifest.make_directories(planned.path(), settings)?;
-        write(planned, &path).map_err(explain("write", &path))?;
-        manifest.add(planned.path(), settings)?;
+        println!("{verb:<7} {}", path.display());
     }
     if settings.dry_run {
         return Ok(());

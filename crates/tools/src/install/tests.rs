@@ -136,3 +136,59 @@ fn arguments_that_make_no_sense_are_refused() {
     assert!(parse(&words(&["--prefix"])).is_err());
     assert!(parse(&words(&["please"])).is_err());
 }
+
+#[test]
+fn the_stack_is_the_one_that_is_told_or_there_and_a_second_time_changes_nothing() {
+    let root = staged("stack");
+    let arguments = |extra: &[&str]| {
+        let mut list = words(&["--root"]);
+        list.push(root.clone().into_os_string());
+        list.extend(words(extra));
+        list
+    };
+    let stack = || fs::read_to_string(root.join("etc/pam.d/fulmar")).unwrap();
+    for (name, part) in [
+        ("debian", "@include common-auth"),
+        ("redhat", "auth include password-auth"),
+        ("arch", "auth include system-remote-login"),
+    ] {
+        assert_eq!(run(arguments(&["--pam", name])), 0);
+        assert!(stack().contains(part), "{name}: {}", stack());
+    }
+    assert_eq!(run(arguments(&["--pam", "solaris"])), 2);
+    // Without a word: what is there, and a file that is the same is not written again.
+    fs::write(root.join("etc/pam.d/password-auth"), "").unwrap();
+    assert_eq!(run(arguments(&[])), 0);
+    assert!(stack().contains("auth include password-auth"));
+    let written = || {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(root.join("etc/pam.d/fulmar")).unwrap().ino()
+    };
+    let before = written();
+    assert_eq!(run(arguments(&[])), 0);
+    assert_eq!(written(), before);
+    // A file that was changed and stays is still known when all is taken away.
+    fs::write(root.join("etc/fulmar/sshd_config"), "# mine\n").unwrap();
+    assert_eq!(run(arguments(&[])), 0);
+    let manifest = fs::read_to_string(root.join("usr/local/lib/fulmar/manifest")).unwrap();
+    assert!(
+        manifest.contains("  /etc/fulmar/sshd_config\n"),
+        "{manifest}"
+    );
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn what_takes_it_away_is_named_with_its_places() {
+    let settings = Settings {
+        prefix: "/opt/f".into(),
+        root: "/tmp/r".into(),
+        ..Settings::default()
+    };
+    let plan = Plan { files: Vec::new() };
+    let advice = plan.advice(&settings);
+    assert!(advice.ends_with("fulmar install --remove --prefix /opt/f --root /tmp/r"));
+    assert!(!advice.contains("systemctl"), "{advice}");
+    let advice = plan.advice(&Settings::default());
+    assert!(advice.contains("systemctl") && advice.ends_with("fulmar install --remove"));
+}

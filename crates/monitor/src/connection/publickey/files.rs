@@ -10,30 +10,56 @@ use keys::authorized_keys::KeyOptions;
 use sys::file::Links;
 use sys::process::AsUser;
 
-use super::{Candidate, Lookup};
+use super::{Account, Candidate, Lookup};
 
 /// Longest file of keys or principals, in bytes; far above any real one.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
+/// Most files that one pattern may name: each costs whoever tries a key, and us, a look into it.
+const MAX_FILES: usize = 64;
+/// What makes a template a pattern (glob(7)).
+const WILDCARDS: [char; 3] = ['*', '?', '['];
+
 impl Lookup<'_> {
-    /// A file of AuthorizedKeysFile.
+    /// The files of one word of AuthorizedKeysFile.
     pub(super) fn in_keys_file(&self, template: &str, candidate: &Candidate) -> Option<KeyOptions> {
-        let (text, place) = self.read_user_file(template)?;
-        self.search(&text, &place, candidate)
+        self.places(template).iter().find_map(|path| {
+            let (text, place) = self.read_user_file(path)?;
+            self.search(&text, &place, candidate)
+        })
+    }
+
+    /// The files that a template names: one, or those that its wildcards match, sorted.
+    pub(super) fn places(&self, template: &str) -> Vec<PathBuf> {
+        self.expand(template)
+            .and_then(|path| match template.contains(WILDCARDS) {
+                true => self.matches(&path),
+                false => Ok(vec![path]),
+            })
+            .unwrap_or_else(|reason| {
+                self.log.error(&format!("{template}: {reason}"));
+                Vec::new()
+            })
+    }
+
+    /// What the user sees there. Names and homes are no patterns: one that looks like it names nothing.
+    fn matches(&self, pattern: &Path) -> Result<Vec<PathBuf>, String> {
+        let Account { name, home, .. } = self.account;
+        if name.contains(WILDCARDS) || home.contains(WILDCARDS) {
+            return Err("name or home of the user has a wildcard in it".to_owned());
+        }
+        let pattern = pattern.to_str().ok_or("not UTF-8")?;
+        let _as_user = self.as_user().map_err(|error| error.to_string())?;
+        let mut found = config::include::expand(pattern, &config::SystemFiles::default());
+        found.truncate(MAX_FILES);
+        Ok(found)
     }
 
     /// The content of a file of the user, and its name for the log.
-    pub(super) fn read_user_file(&self, template: &str) -> Option<(Vec<u8>, String)> {
-        let path = match self.expand(template) {
-            Ok(path) => path,
-            Err(reason) => {
-                self.log.error(&format!("{template}: {reason}"));
-                return None;
-            }
-        };
+    pub(super) fn read_user_file(&self, path: &Path) -> Option<(Vec<u8>, String)> {
         let place = path.display().to_string();
         self.log.debug(&format!("trying public key file {place}"));
-        match self.read_as_user(&path) {
+        match self.read_as_user(path) {
             Ok(text) => Some((text, place)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
@@ -60,11 +86,15 @@ impl Lookup<'_> {
         Ok(Path::new(&self.account.home).join(text))
     }
 
-    fn read_as_user(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // Without privilege the kernel holds us to our own rights anyway.
-        let _as_user = sys::process::is_root()
+    /// Without privilege the kernel holds us to our own rights anyway.
+    fn as_user(&self) -> io::Result<Option<AsUser>> {
+        sys::process::is_root()
             .then(|| AsUser::enter(&self.account.credentials()))
-            .transpose()?;
+            .transpose()
+    }
+
+    fn read_as_user(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let _as_user = self.as_user()?;
         let file = sys::file::open_regular(path, Links::Follow)?;
         if self.options.strict_modes {
             let home = Path::new(&self.account.home);

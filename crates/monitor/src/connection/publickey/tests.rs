@@ -354,6 +354,44 @@ fn principals_come_from_the_option_or_the_file() {
 }
 
 #[test]
+fn files_of_keys_and_principals_may_be_patterns() {
+    let mut home = Home::new();
+    std::fs::create_dir(home.directory.path().join(".ssh/keys.d")).unwrap();
+    home.write(".ssh/keys.d/one.pub", &line(&key(1)));
+    home.write(".ssh/keys.d/two.pub", &line(&key(2)));
+    home.write(".ssh/keys.d/.hidden.pub", &line(&key(3)));
+    home.write(".ssh/keys.d/four", &line(&key(4)));
+    for template in [".ssh/keys.d/*.pub", "%h/.ssh/key[r-t].d/???.pub"] {
+        let config = format!("AuthorizedKeysFile {template}");
+        let allowed = [1, 2, 3, 4].map(|seed| home.ask_key(&config, &key(seed)).is_some());
+        assert_eq!(allowed, [true, true, false, false], "{template}");
+    }
+    // A file among them that others could write is passed over, and no other with it.
+    let path = home.directory.path().join(".ssh/keys.d/one.pub");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let config = "AuthorizedKeysFile .ssh/keys.d/*";
+    assert!(home.ask_key(config, &key(1)).is_none());
+    assert!(home.ask_key(config, &key(2)).is_some());
+
+    let authority = home.write("ca", &line(&key(9)));
+    let certificate = certificate(&fields(&["ops"]));
+    home.write(".ssh/a.who", "web\n");
+    home.write(".ssh/b.who", "command=\"date\" ops\n");
+    home.write(".ssh/c.who", "ops\n");
+    let config = format!("TrustedUserCAKeys {authority}\nAuthorizedPrincipalsFile .ssh/*.who");
+    let grants = home.ask_certificate(&config, &certificate).unwrap();
+    assert_eq!(grants.force_command.as_deref(), Some("date"));
+
+    // A user's name is no pattern, and no way to others' files.
+    home.account.name = "*".to_owned();
+    let config = format!(
+        "AuthorizedKeysFile {}/.ss?/keys.d/%u.pub",
+        home.directory.path().display()
+    );
+    assert!(home.ask_key(&config, &key(2)).is_none());
+}
+
+#[test]
 fn line_and_certificate_must_not_force_different_commands() {
     let home = Home::new();
     let mut fields = fields(&["ada"]);

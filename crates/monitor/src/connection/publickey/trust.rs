@@ -75,8 +75,14 @@ impl Lookup<'_> {
         if file.is_none() && self.options.authorized_principals_command.is_none() {
             return self.check_certificate(certificate, &[&self.account.name]);
         }
-        file.and_then(|template| self.read_user_file(template))
-            .and_then(|(text, place)| self.search_principals(&text, &place, certificate))
+        let files = file.map(|template| self.places(template));
+        files
+            .unwrap_or_default()
+            .iter()
+            .find_map(|path| {
+                let (text, place) = self.read_user_file(path)?;
+                self.search_principals(&text, &place, certificate)
+            })
             .or_else(|| {
                 let text = self.principals_of_command(candidate)?;
                 self.search_principals(&text, "AuthorizedPrincipalsCommand", certificate)

@@ -116,8 +116,11 @@ impl SftpEndpoint {
             }
             None => {
                 let start = options.start(&grant.user, &grant.home);
+                // In a changed root homes are seldom there; OpenSSH is silent about them.
+                let is_home = start == grant.home && grant.chroot.is_some();
+                let level = if is_home { Level::Debug1 } else { Level::Error };
                 Box::new(move || {
-                    let place = begin(&start, &*lines)?;
+                    let place = begin(&start, level, &*lines)?;
                     Ok(Serve::new(place, permits, serve::max_handles(), lines))
                 })
             }
@@ -164,12 +167,9 @@ impl SftpEndpoint {
 }
 
 /// Where relative paths begin; the root where there is no such directory, as for a shell.
-fn begin(start: &str, log: &dyn Log) -> Result<Place, String> {
+fn begin(start: &str, level: Level, log: &dyn Log) -> Result<Place, String> {
     Place::everywhere(start.as_bytes()).or_else(|error| {
-        log.line(
-            Level::Error,
-            &format!("chdir to \"{start}\" failed: {error}"),
-        );
+        log.line(level, &format!("chdir to \"{start}\" failed: {error}"));
         Place::everywhere(b"/").map_err(|error| format!("internal-sftp: /: {error}"))
     })
 }
