@@ -20,7 +20,7 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | d
            --in: a command there in place of tests;
            --mirror: where Debian's packages come from, if not from where apt has them
   differ   cases made from a seed, given to OpenSSH and to ours, and what differs; KIND is
-           config; --seed N, --rounds N, --case N, --chroot FOLDER
+           config, copies or restrictions; --seed N, --rounds N, --case N, --chroot FOLDER
   man      write the generated parts of man/ and completion/
   order    watch logins by a release build, or PROGRAM, and write which functions stand
            next to each other in the next one

@@ -1,14 +1,17 @@
 //! Cases made from a seed, given to OpenSSH and to ours, and what differs.
 //!
-//! [`config`] has files of configuration. A case is known by its seed and its number and is made again
+//! [`config`] has files of configuration, [`copies`] what scp and sftp copy, and
+//! [`restrictions`] what the holder of a restricted key can still do. A case is known by its seed and its number and is made again
 //! from them. What differs is made smaller ([`run`] says how it is told) and looked up in a list
 //! ([`list`]) of what differs on purpose, each with its reason.
 #![forbid(unsafe_code)]
 
 mod config;
+mod copies;
 mod list;
 mod peers;
 mod random;
+mod restrictions;
 mod run;
 
 use std::process::ExitCode;
@@ -16,8 +19,10 @@ use std::process::ExitCode;
 use run::Run;
 
 const USAGE: &str = "\
-usage: cargo xtask differ config [--seed N] [--rounds N] [--case N] [--chroot FOLDER]
+usage: cargo xtask differ config|copies|restrictions [--seed N] [--rounds N] [--case N] [--chroot FOLDER]
   config        ssh -G, sshd -T and ssh-keygen -F/-l with files by their grammar
+  copies        trees that scp, scp -O and sftp copy, with servers of both
+  restrictions  options of keys, certificates and sshd_config, and what is still possible
   --seed N      what all cases follow from (1)
   --rounds N    how many cases (2000)
   --case N      this case alone, with everything that was said
@@ -36,6 +41,14 @@ fn main() -> ExitCode {
     }
     let unlisted = match suite.as_str() {
         "config" => run::run::<config::Configuration>(&run),
+        "copies" => {
+            if let Err(why) = copies::give_up_rights() {
+                eprintln!("differ: {why}");
+                return ExitCode::FAILURE;
+            }
+            run::run::<copies::Copies>(&run)
+        }
+        "restrictions" => run::run::<restrictions::Restrictions>(&run),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

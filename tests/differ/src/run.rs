@@ -1,4 +1,5 @@
-//! A run: cases by number on all cores, what they found against the list, and what is told.
+//! A run: cases by number on all cores, what they found against the list, told as it is
+//! found, and what it comes to.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,6 +52,9 @@ pub(crate) trait Suite: Sized + Sync {
     /// What is known to differ.
     const LISTED: &'static [Listed];
 
+    /// Cases at a time for each core.
+    const AT_ONCE: usize = 1;
+
     /// Gets ready.
     ///
     /// # Errors
@@ -79,24 +83,9 @@ pub(crate) fn run<S: Suite>(run: &Run) -> usize {
         }
     };
     let numbers = run.case.map_or(0..run.rounds, |case| case..case + 1);
-    let mut tally = Tally::default();
-    for (number, findings) in all_cases(&suite, run, numbers.clone()) {
-        for finding in findings {
-            tally.add(&suite, run, number, finding);
-        }
-    }
-    tally.tell(&suite, numbers.end - numbers.start)
-}
-
-/// Runs the cases on all cores; their findings in the order of their numbers.
-fn all_cases<S: Suite>(
-    suite: &S,
-    run: &Run,
-    numbers: std::ops::Range<u64>,
-) -> BTreeMap<u64, Vec<Finding>> {
+    let tally = Mutex::new(Tally::default());
     let next = AtomicU64::new(numbers.start);
-    let found = Mutex::new(BTreeMap::new());
-    let workers = thread::available_parallelism().map_or(2, usize::from);
+    let workers = thread::available_parallelism().map_or(2, usize::from) * S::AT_ONCE;
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -105,15 +94,16 @@ fn all_cases<S: Suite>(
                     if number >= numbers.end {
                         break;
                     }
-                    let findings = suite.try_case(run, number);
-                    if !findings.is_empty() {
-                        found.lock().expect("the findings").insert(number, findings);
+                    for finding in suite.try_case(run, number) {
+                        let mut tally = tally.lock().expect("the tally");
+                        tally.add(&suite, run, number, finding);
                     }
                 }
             });
         }
     });
-    found.into_inner().expect("the findings")
+    let tally = tally.into_inner().expect("the tally");
+    tally.tell(&suite, numbers.end - numbers.start)
 }
 
 /// What the findings of a run come to.

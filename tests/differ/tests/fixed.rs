@@ -14,5 +14,15 @@ fn run(kind: &str, rounds: &str) {
 
 #[test]
 fn configurations_are_read_alike() {
-    run("config", "200");
+    run("config", "120");
+}
+
+#[test]
+fn copies_come_to_the_same() {
+    run("copies", "6");
+}
+
+#[test]
+fn restrictions_leave_the_same() {
+    run("restrictions", "3");
 }

@@ -131,7 +131,7 @@ impl Grammar {
                 _ => {
                     let line =
                         |random: &mut Random| line(random, &self.server, Side::Server, taste);
-                    match is_in_match && random.chance(80) {
+                    match is_in_match && random.chance(60) {
                         true => self.in_match(random, taste),
                         false => line(random),
                     }

@@ -1,0 +1,33 @@
+//! Where combinations of restrictions come to something else, with the reason.
+
+use crate::list::Listed;
+use crate::list::Why::{self, Defect, Said, Since};
+
+/// All of them.
+pub(crate) const LISTED: &[Listed] = &[
+    one(
+        "login: \"no\" not \"yes\"",
+        "*certificate: *",
+        Said("A certificate that repeats an option or extension is refused"),
+    ),
+    // The machine's OpenSSH is compared with; newer ones are not asked.
+    one(
+        "start: \"-\" not \"no\"",
+        "*match *: subsystem *",
+        Since("9.5"),
+    ),
+    one(
+        "start: \"no\" not \"-\"",
+        "*match *: permituserenvironment *",
+        Defect("PermitUserEnvironment in a Match block: OpenSSH takes it"),
+    ),
+];
+
+const fn one(how: &'static str, pattern: &'static str, why: Why) -> Listed {
+    Listed {
+        form: "restrictions",
+        how,
+        pattern,
+        why,
+    }
+}
