@@ -198,6 +198,10 @@ const KEYGEN: &[Flag] = &[
     flag("z", Free("serial"), "number of a certificate or list"),
 ];
 
+/// Old flags of `keygen` that say what another says, or what is the default now.
+#[cfg(test)]
+pub(super) const KEYGEN_NOT_OFFERED: &str = "Xo";
+
 const SCP: &[Flag] = &[
     flag("3", None, "remote to remote through this machine"),
     flag("4", None, "IPv4 only"),

@@ -4,7 +4,8 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use super::flags::{
-    PROGRAMS, SCP_NOT_OFFERED, SFTP_NOT_OFFERED, SSH_NOT_OFFERED, SSHD_NOT_OFFERED,
+    KEYGEN_NOT_OFFERED, PROGRAMS, SCP_NOT_OFFERED, SFTP_NOT_OFFERED, SSH_NOT_OFFERED,
+    SSHD_NOT_OFFERED,
 };
 use super::{Made, all, config_page, root};
 
@@ -75,7 +76,12 @@ fn the_table_of_flags_is_the_parsers() {
         (&ssh, "ssh", SSH_NOT_OFFERED, ["PLAIN", "VALUED"]),
         (&scp, "scp", SCP_NOT_OFFERED, ["PLAIN", "VALUED"]),
         (&sftp, "sftp", SFTP_NOT_OFFERED, ["PLAIN", "VALUED"]),
-        (&keygen, "keygen", "", ["WITHOUT_VALUE", "WITH_VALUE"]),
+        (
+            &keygen,
+            "keygen",
+            KEYGEN_NOT_OFFERED,
+            ["WITHOUT_VALUE", "WITH_VALUE"],
+        ),
         (&sftp_server, "sftp-server", "", ["PLAIN", "VALUED"]),
     ] {
         for (name, valued) in names.into_iter().zip([false, true]) {
