@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use interop::account::is_root;
-use interop::peers::ours::development_binary;
+use interop::peers::ours::binary;
 use interop::process::{COMMAND_LIMIT, Input, Outcome, installed, run};
 
 /// Set in the process that runs in the namespace.
@@ -58,7 +58,7 @@ impl Program {
     fn command(&self, tool: &str, folder: &Path) -> Command {
         match &self.place {
             Place::Ours => {
-                let mut command = Command::new(development_binary());
+                let mut command = Command::new(binary());
                 command.arg(tool.strip_prefix("ssh-").unwrap_or(tool));
                 command
             }

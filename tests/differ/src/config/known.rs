@@ -73,7 +73,7 @@ pub(crate) const LISTED: &[Listed] = &[
     any("refuses", "*algorithms *,", EMPTY_NAMES),
     any("refuses", "*ciphers *,", EMPTY_NAMES),
     any("refuses", "*macs *,", EMPTY_NAMES),
-    any("prints *algorithms", "*algorithms *\\**", ORDER),
+    any("prints *algorithms", "*\\**", ORDER),
     // ssh_config.
     client("refuses", "compressionlevel *", COMPRESSION_LEVEL),
     client(
@@ -320,6 +320,14 @@ pub(crate) const LISTED: &[Listed] = &[
         "revokedkeys none",
         Defect("sshd: RevokedKeys NONE is a file"),
     ),
+    server(
+        "refuses",
+        "match *; hostbasedaccepted* !*",
+        Defect(
+            "a list of algorithms that names none is refused in a Match block that does not apply, too",
+        ),
+    ),
+    server("prints listenaddress", "*port *; port *", PRINTED),
     server(
         "prints listenaddress",
         "listenaddress \\*",

@@ -28,7 +28,7 @@ pub(crate) const LISTED: &[Listed] = &[
     one("*file * not file *", "scp -O*-p*", SPECIAL),
     one("*folder * not folder *", "* put *", UMASK),
     one("*folder * not folder *", "* get *", STICKY),
-    one("into/*: file * not nothing", "scp* put *", MISSING),
+    one("into/*: * not nothing", "scp* put *", MISSING),
     one("exits 1 not 0", "scp -O* get *", LAST_OF_OLD),
     one("*", "scp -O*new?nline*", NEWLINES),
     one("exits 1 not 0", "*get *link to elsewhere*", DANGLING),

@@ -19,7 +19,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 
 use interop::account::is_root;
-use interop::peers::ours::{Kind, development_binary};
+use interop::peers::ours::{Kind, binary};
 use interop::process::{Input, installed, run};
 use interop::scratch::Scratch;
 use interop::site::{HOST, Site};
@@ -94,10 +94,7 @@ impl Suite for Copies {
         }
         // A server starts what `scp -O` asks for by its name.
         let programs = Scratch::new();
-        let text = format!(
-            "#!/bin/sh\nexec {} scp \"$@\"\n",
-            development_binary().display()
-        );
+        let text = format!("#!/bin/sh\nexec {} scp \"$@\"\n", binary().display());
         let ours = programs.write("scp", text);
         fs::set_permissions(ours, PermissionsExt::from_mode(0o755))
             .map_err(|error| error.to_string())?;
@@ -219,7 +216,7 @@ impl Copies {
             .expect("a site");
         let mut command = match couple.0 {
             Kind::Fulmar => {
-                let mut command = Command::new(development_binary());
+                let mut command = Command::new(binary());
                 command.arg(if case.tool == Tool::Sftp {
                     "sftp"
                 } else {
