@@ -354,7 +354,7 @@ pub(crate) const LISTED: &[Listed] = &[
         "rdomain none",
         Theirs("RDomain none is refused where there are no routing domains"),
     ),
-    server("takes", "\u{c}", Theirs("a line of a form feed alone")),
+    any("takes", "\u{c}", Theirs("a line of a form feed alone")),
     server("refuses", "match * = *", Since("10.6")),
     server(
         "takes",

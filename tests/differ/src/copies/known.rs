@@ -22,6 +22,10 @@ const REALPATH: Why = Defect(
     "sftp-server: REALPATH of a name that is not there with a slash behind it answers; OpenSSH's says that there is no such file",
 );
 
+const SLASH: Why = Defect(
+    "put -r of a folder to a new name with a slash behind it: ours makes it, OpenSSH 9.2 refuses",
+);
+
 /// All of them.
 pub(crate) const LISTED: &[Listed] = &[
     one("*folder * not folder *", "scp -O*", SPECIAL),
@@ -32,6 +36,7 @@ pub(crate) const LISTED: &[Listed] = &[
     one("exits 1 not 0", "scp -O* get *", LAST_OF_OLD),
     one("*", "scp -O*new?nline*", NEWLINES),
     one("exits 1 not 0", "*get *link to elsewhere*", DANGLING),
+    one("exits 0 not 1", "*-r*put * -> '*/'*", SLASH),
     one("* not nothing", "sftp *put *", REALPATH),
 ];
 
