@@ -1,6 +1,7 @@
 //! `ssh` and `sshd`, OpenSSH's and ours alike: same flags, same files.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use super::ours::Kind;
 use super::{Client, Order, Running, Server};
@@ -169,9 +170,12 @@ pub fn server_config(kind: Kind, scratch: &Scratch) -> String {
         scratch.join("authorized_keys").display()
     );
     if kind == Kind::Fulmar {
-        // Debian 12's OpenSSH knows no penalties; the tests of them set their own.
         // Processes below the listener are those of connections.
-        config.push_str("PerSourcePenalties no\nPreauthSpares 0\n");
+        config.push_str("PreauthSpares 0\n");
+    }
+    if kind == Kind::Fulmar || knows_penalties() {
+        // The tests of them set their own.
+        config.push_str("PerSourcePenalties no\n");
     }
     for (name, _, _) in KEY_TYPES {
         let key = fixture::file(&format!("host_{name}"));
@@ -181,6 +185,24 @@ pub fn server_config(kind: Kind, scratch: &Scratch) -> String {
         ));
     }
     config
+}
+
+/// Whether the OpenSSH that is installed counts what goes wrong by address, as from 9.8 on.
+fn knows_penalties() -> bool {
+    static KNOWS: OnceLock<bool> = OnceLock::new();
+    *KNOWS.get_or_init(|| {
+        let said = Kind::OpenSsh
+            .ssh()
+            .ok()
+            .and_then(|mut ssh| ssh.arg("-V").output().ok());
+        let text = said.map_or_else(Vec::new, |output| output.stderr);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let version = text.strip_prefix("OpenSSH_").unwrap_or_default();
+        let mut numbers = version
+            .split(|letter: char| !letter.is_ascii_digit())
+            .map_while(|number| number.parse::<u32>().ok());
+        (numbers.next(), numbers.next()) >= (Some(9), Some(8))
+    })
 }
 
 /// Starts a server of this kind with `extra` before the rest of its configuration (the first
