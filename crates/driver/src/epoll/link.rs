@@ -265,11 +265,6 @@ impl Link {
         }
     }
 
-    /// The peer's system has not acknowledged all that was written.
-    pub(super) fn has_unacked(&self) -> bool {
-        self.is_tcp && sys::socket::unacked_bytes(self.write_fd()).is_ok_and(|bytes| bytes > 0)
-    }
-
     fn may_run_dry(&self) -> bool {
         self.is_tcp && self.effort.as_ref().is_some_and(Effort::may_run_dry)
     }

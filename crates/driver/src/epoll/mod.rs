@@ -652,9 +652,6 @@ impl Driver {
             .poll_deadline()
             .is_some_and(|deadline| deadline <= now)
         {
-            if self.connection.doubts_silence(now) && self.link.has_unacked() {
-                self.connection.excuse_silence(now);
-            }
             let freed = self.connection.handle_timeout(now)?;
             if freed && self.trims_memory {
                 sys::memory::rest();

@@ -194,23 +194,6 @@ impl Connection {
         [doubts, silent, alive].into_iter().flatten().min()
     }
 
-    /// The server's silence is about to be taken for that of one that waits for the end of a packet.
-    #[must_use]
-    pub fn doubts_silence(&self, now: Millis) -> bool {
-        let since = self.silent_since();
-        since
-            .and_then(|left_at| self.alive.nudges_at(left_at))
-            .is_some_and(|at| at <= now)
-    }
-
-    /// What was sent last has not come to the server's system yet: the network is away, and silence
-    /// says nothing until it is back.
-    pub fn excuse_silence(&mut self, now: Millis) {
-        if let Some(left_at) = &mut self.transport.left_at {
-            *left_at = now;
-        }
-    }
-
     /// The peer may be asked for something.
     fn may_ask(&self) -> bool {
         self.stage == Stage::Connected && !self.transport.is_exchanging()
