@@ -169,8 +169,6 @@ pub(crate) struct Transport {
     last_exchange: Millis,
     /// When a packet came or left last; `None` once memory was given back since.
     active_at: Option<Millis>,
-    /// When the last packet left, where nothing was heard since.
-    pub(crate) left_at: Option<Millis>,
     pub(crate) extensions: PeerExtensions,
     ignored: u32,
     closed: bool,
@@ -290,7 +288,6 @@ impl Transport {
             in_stream: None,
             last_exchange: now,
             active_at: None,
-            left_at: None,
             extensions: PeerExtensions::default(),
             ignored: 0,
             closed: false,
@@ -374,7 +371,6 @@ impl Transport {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.newkeys_outstanding &= self.outstanding > 0;
         self.note_activity();
-        self.left_at = None;
         if self.closed {
             return Ok(Upward::Handled);
         }
@@ -787,7 +783,6 @@ impl Transport {
 
     pub(crate) fn recycle(&mut self, buf: PacketBuf) {
         self.note_activity();
-        self.left_at = Some(self.now);
         self.pool.give(buf);
     }
 
