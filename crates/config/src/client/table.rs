@@ -197,7 +197,7 @@ keyword_table! {
         SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         LogVerbose [] Kind::Words, "", NONE, Everywhere, First, OrWord("none");
         ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", NONE, Everywhere, First, Line;
-        PermitRemoteOpen [] Kind::Parsed(forms::permitted_ports), "any", Fulfilled, Everywhere, First, Line;
+        PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Fulfilled, Everywhere, First, Line;
         AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", FALSE, Everywhere, First, Line;
         ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", NO, Everywhere, First, Line;
         ConnectTimeout [] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;

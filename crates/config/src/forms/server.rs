@@ -272,6 +272,9 @@ pub(crate) fn pubkey_options(words: &[String]) -> Form {
 
 /// `PermitListen`: as [`permitted_ports`], where a bare port stands for every address.
 pub(crate) fn permitted_listeners(words: &[String]) -> Form {
+    if let Some(word) = words.iter().find(|word| word.contains('/')) {
+        return Err(format!("bad port number in {word}"));
+    }
     let words = permitted_ports(words)?;
     Ok(words
         .into_iter()

@@ -17,6 +17,13 @@ type Case = (fn(&[String]) -> Form, &'static str, Option<&'static str>);
 fn each_form_reads_what_the_manual_says() {
     let cases: &[Case] = &[
         (log_level, "debug1", Some("DEBUG")),
+        (permitted_remotes, "any", Some("any")),
+        (permitted_remotes, "h:1 [::1]:*", Some("h:1|[::1]:*")),
+        (permitted_remotes, "80", None),
+        (permitted_remotes, "h/80", None),
+        (permitted_listeners, "80", Some("*:80")),
+        (permitted_listeners, "h:80", Some("h:80")),
+        (permitted_listeners, "h/80", None),
         (log_level, "quiet", Some("SILENT")),
         (log_level, "loud", None),
         (facility, "authpriv", Some("AUTHPRIV")),

@@ -125,7 +125,7 @@ keyword_table! {
         RDomain [] Kind::Text, "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         SyslogFacility [] Kind::Parsed(forms::facility), "AUTH", Carried, Global, First, Line;
-        AuthorizedKeysFile ["AuthorizedKeysFile2"] Kind::Words, ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, Line;
+        AuthorizedKeysFile [] Kind::Words, ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, Line;
         HostKey ["HostDSAKey"] Kind::Path, "", Carried, Global, Add, PerWord;
         HostCertificate [] Kind::Path, "", Carried, Global, Add, PerWord;
         AllowUsers [] Kind::Parsed(forms::server::user_patterns), "", Carried, Everywhere, Add, PerWord;
@@ -151,6 +151,8 @@ keyword_table! {
         PerSourcePenalties [] Kind::Parsed(forms::server::penalties), "yes", Carried, Global, Add, Never;
         PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
+        WarnWeakCrypto [] Kind::YesNo, "no", Support::Enabling(&["no"]), Everywhere, First, Never;
+        AgentSocketPath [] Kind::Text, "", Fulfilled, Everywhere, First, Never;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;
         EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
@@ -175,7 +177,7 @@ keyword_table! {
         ] Kind::Rest, "", Unsupported, Everywhere, First, Never;
         UsePrivilegeSeparation [
             "UseLogin" "KeyRegenerationInterval" "ServerKeyBits" "RSAAuthentication" "RhostsAuthentication"
-            "RhostsRSAAuthentication" "CheckMail" "ReverseMappingCheck" "VerifyReverseMapping"
+            "RhostsRSAAuthentication" "CheckMail" "ReverseMappingCheck" "VerifyReverseMapping" "AuthorizedKeysFile2"
         ] Kind::Rest, "", Deprecated, Everywhere, First, Never;
     }
 }

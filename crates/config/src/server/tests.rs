@@ -386,6 +386,7 @@ fn words_that_openssh_refuses_are_refused_with_file_and_line() {
         "PermitOpen h",
         "PermitOpen h/80",
         "PermitOpen h:1 *",
+        "PermitListen h/80",
         "AuthorizedKeysFile .ssh/a ~/.ssh/b",
         "AuthorizedPrincipalsFile ~/p",
         "HostKey ~/key",
@@ -943,4 +944,15 @@ fn revoked_keys_may_stand_in_several_files() {
     assert!(load("RevokedKeys none\n").global().revoked_keys.is_empty());
     assert!(load("").global().revoked_keys.is_empty());
     assert!(refusal("RevokedKeys /a none\n").contains("must appear alone"));
+}
+
+/// OpenSSH once read a second file of keys by it, and passes over it for long: who has it in an old file
+/// must not get another file of keys.
+#[test]
+fn the_old_second_file_of_keys_is_passed_over() {
+    let options = load("AuthorizedKeysFile2 /tmp/others\n").global();
+    assert_eq!(
+        options.authorized_keys_files,
+        load("\n").global().authorized_keys_files
+    );
 }

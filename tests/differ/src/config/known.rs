@@ -200,11 +200,6 @@ pub(crate) const LISTED: &[Listed] = &[
             "Match sessiontype=x: OpenSSH up to 10.6 refuses the joined form in which ours takes it",
         ),
     ),
-    client(
-        "takes",
-        "permitremoteopen *",
-        Defect("PermitRemoteOpen without a host is taken"),
-    ),
     client("takes", "gssapi*", OBSOLETE),
     client("refuses", "* -*", NONE_LEFT),
     client("refuses", "localforward * *:http", NOT_BY_NAME),
@@ -253,11 +248,6 @@ pub(crate) const LISTED: &[Listed] = &[
         Theirs("sshd -T prints (null) for a HostKey of none"),
     ),
     server(
-        "prints authorizedkeysfile",
-        "authorizedkeysfile2 *",
-        Defect("AuthorizedKeysFile2 is another name of AuthorizedKeysFile; OpenSSH passes over it"),
-    ),
-    server(
         "prints authorized*",
         "authorized* none",
         Theirs("a command or user called NONE in capitals"),
@@ -298,11 +288,6 @@ pub(crate) const LISTED: &[Listed] = &[
         Defect("AuthorizedKeysFile: none beside others is taken"),
     ),
     server("takes", "hostbasedaccepted* ^*", WITHOUT_OLD),
-    server(
-        "takes",
-        "permitlisten *",
-        Defect("PermitListen with a slash is taken"),
-    ),
     server(
         "refuses",
         "subsystem *",
@@ -372,11 +357,6 @@ pub(crate) const LISTED: &[Listed] = &[
         "refuses",
         "*match *; pamservicename *",
         Defect("PAMServiceName may stand in a Match block of 10.6"),
-    ),
-    server(
-        "refuses",
-        "authorizedkeysfile2 *",
-        Defect("AuthorizedKeysFile2 is another name of AuthorizedKeysFile; OpenSSH passes over it"),
     ),
     server(
         "prints x11displayoffset",
