@@ -27,9 +27,9 @@ const CASE_OF_NAMES: Why = Said("`keygen -F/-R FOO` also finds/removes the hash 
 const REVOKED: Why = Said("known_hosts: `@revoked<TAB>` counts for our ssh");
 const BLANKS: Why = Said("`keygen -l` takes several blanks between options and key");
 const NO_COMMENT: Why = Said("`keygen -l`: a line without comment says \"no comment\"");
-const EMPTY_NAMES: Why = Said("A list with an empty name (`aes128-ctr,`) is refused");
+const EMPTY_NAMES: Why = Said("A list with an empty name (`a,,b`) is refused");
 const WITHOUT_OLD: Why = Said(
-    "`+`, `^` and mixed lists with old algorithms (CBC, hmac-md5, ssh-rsa, group1) warn by name",
+    "Names in a list of algorithms that are left out (CBC, hmac-md5, ssh-rsa, group1) or not known are passed over",
 );
 const NONE_OF_ANY_CASE: Why =
     Said("HostKeyAlias, BindAddress, BindInterface and IdentityAgent of `none` in any case");
@@ -200,6 +200,13 @@ pub(crate) const LISTED: &[Listed] = &[
             "Match sessiontype=x: OpenSSH up to 10.6 refuses the joined form in which ours takes it",
         ),
     ),
+    client("takes", "ciphers *", WITHOUT_OLD),
+    client("takes", "macs *", WITHOUT_OLD),
+    client("takes", "kexalgorithms *", WITHOUT_OLD),
+    client("takes", "hostkeyalgorithms *", WITHOUT_OLD),
+    client("takes", "hostbasedaccepted* *", WITHOUT_OLD),
+    client("takes", "pubkeyaccepted* *", WITHOUT_OLD),
+    client("takes", "casignaturealgorithms *", WITHOUT_OLD),
     client("takes", "gssapi*", OBSOLETE),
     client("refuses", "* -*", NONE_LEFT),
     client("refuses", "localforward * *:http", NOT_BY_NAME),
@@ -287,7 +294,13 @@ pub(crate) const LISTED: &[Listed] = &[
         "*authorizedkeysfile none *",
         Defect("AuthorizedKeysFile: none beside others is taken"),
     ),
-    server("takes", "hostbasedaccepted* ^*", WITHOUT_OLD),
+    server("takes", "ciphers *", WITHOUT_OLD),
+    server("takes", "macs *", WITHOUT_OLD),
+    server("takes", "kexalgorithms *", WITHOUT_OLD),
+    server("takes", "hostkeyalgorithms *", WITHOUT_OLD),
+    server("takes", "hostbasedaccepted* *", WITHOUT_OLD),
+    server("takes", "pubkeyaccepted* *", WITHOUT_OLD),
+    server("takes", "casignaturealgorithms *", WITHOUT_OLD),
     server(
         "refuses",
         "subsystem *",
