@@ -6,6 +6,7 @@
 //! bytes of its answer end the false packet, whose check then fails. A packet that only such answers
 //! lengthen is given up. One that nothing lengthens is not: a network that is away says no more.
 
+use super::{Connection, Stage};
 use crate::{Error, Millis, TransportConfig};
 
 /// How long a packet may stay unfinished before the peer is asked, and then between two questions,
@@ -110,5 +111,16 @@ impl Alive {
         self.asked = self.asked.saturating_add(1);
         self.since = now;
         Ok(true)
+    }
+}
+
+impl Connection {
+    /// Bytes of a packet whose end has not come, where the peer may be asked for more.
+    pub(super) fn unfinished_bytes(&self) -> Option<usize> {
+        let may_ask = self.stage == Stage::Connected && !self.transport.is_exchanging();
+        self.transport
+            .splitter
+            .unfinished_bytes()
+            .filter(|_| may_ask)
     }
 }

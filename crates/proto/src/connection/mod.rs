@@ -410,15 +410,6 @@ impl Connection {
         Ok(freed)
     }
 
-    /// Bytes of a packet whose end has not come, where the peer may be asked for more.
-    fn unfinished_bytes(&self) -> Option<usize> {
-        let may_ask = self.stage == Stage::Connected && !self.transport.is_exchanging();
-        self.transport
-            .splitter
-            .unfinished_bytes()
-            .filter(|_| may_ask)
-    }
-
     /// Frees what is not in use, however little it is, as an idle connection does with the memory of
     /// bulk data: for a pause that may be long.
     pub fn free_unused(&mut self) {
