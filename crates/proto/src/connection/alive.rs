@@ -115,6 +115,26 @@ impl Alive {
 }
 
 impl Connection {
+    /// The clock reached [`Connection::poll_deadline`]. True when the connection is idle and has
+    /// freed the memory of its bulk data, which the allocator may keep.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    pub fn handle_timeout(&mut self, now: Millis) -> Result<bool, Error> {
+        self.transport.now = now;
+        let freed = self.transport.handle_timeout()?;
+        self.channels.handle_timeout(&mut self.transport);
+        if self.stage == Stage::Connected && self.alive.is_due(&self.transport.config, now)? {
+            self.globals.send_keepalive(&mut self.transport)?;
+        }
+        if let Some(bytes) = self.unfinished_bytes()
+            && self.alive.doubts(bytes, now)?
+        {
+            self.globals.send_keepalive(&mut self.transport)?;
+        }
+        Ok(freed)
+    }
+
     /// Bytes of a packet whose end has not come, where the peer may be asked for more.
     pub(super) fn unfinished_bytes(&self) -> Option<usize> {
         let may_ask = self.stage == Stage::Connected && !self.transport.is_exchanging();

@@ -390,26 +390,6 @@ impl Connection {
         Ok(())
     }
 
-    /// The clock reached [`Connection::poll_deadline`]. True when the connection is idle and has
-    /// freed the memory of its bulk data, which the allocator may keep.
-    ///
-    /// # Errors
-    /// [`Error::TimedOut`].
-    pub fn handle_timeout(&mut self, now: Millis) -> Result<bool, Error> {
-        self.transport.now = now;
-        let freed = self.transport.handle_timeout()?;
-        self.channels.handle_timeout(&mut self.transport);
-        if self.stage == Stage::Connected && self.alive.is_due(&self.transport.config, now)? {
-            self.globals.send_keepalive(&mut self.transport)?;
-        }
-        if let Some(bytes) = self.unfinished_bytes()
-            && self.alive.doubts(bytes, now)?
-        {
-            self.globals.send_keepalive(&mut self.transport)?;
-        }
-        Ok(freed)
-    }
-
     /// Frees what is not in use, however little it is, as an idle connection does with the memory of
     /// bulk data: for a pause that may be long.
     pub fn free_unused(&mut self) {
