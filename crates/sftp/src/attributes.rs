@@ -75,36 +75,6 @@ pub struct Attributes {
     pub times: Option<Times>,
     /// Nanoseconds; sent only to a peer that has [`own::EXACT_TIMES`].
     pub exact_times: Option<ExactTimes>,
-    /// With OPEN: [`own::CLAIM`].
-    pub claim: Option<Claim>,
-}
-
-/// What a copy asks for with the file that it opens to write it ([`own::CLAIM`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
-    /// No other copy writes to it, and this one through this handle only.
-    Alone,
-    /// No other copy writes to it; this one may do so through further handles.
-    First,
-    /// It is a further handle of a copy that has claimed it.
-    Further,
-}
-
-impl Claim {
-    const NUMBERS: [(Self, u8); 3] = [(Self::Alone, 0), (Self::First, 1), (Self::Further, 2)];
-
-    fn number(self) -> u8 {
-        let found = Self::NUMBERS.iter().find(|(claim, _)| *claim == self);
-        found.map_or(0, |(_, number)| *number)
-    }
-
-    /// A number that nobody knows asks for nothing.
-    fn from_data(data: &[u8]) -> Option<Self> {
-        let mut known = Self::NUMBERS.iter();
-        known
-            .find(|(_, number)| data == [*number])
-            .map(|(claim, _)| *claim)
-    }
 }
 
 /// `S_IFMT` and its values in [`Attributes::permissions`].
@@ -160,7 +130,6 @@ impl Attributes {
         permissions: None,
         times: None,
         exact_times: None,
-        claim: None,
     };
 
     /// Only mode bits.
@@ -222,8 +191,6 @@ impl<'a> Field<'a> for Attributes {
                 let data = reader.string()?;
                 if name == own::EXACT_TIMES.as_bytes() {
                     read.exact_times = Some(exact(data)?);
-                } else if name == own::CLAIM.as_bytes() {
-                    read.claim = Claim::from_data(data);
                 }
             }
         }
@@ -233,13 +200,12 @@ impl<'a> Field<'a> for Attributes {
     fn write(&self, out: &mut Vec<u8>) {
         let times = self.times.or(self.exact_times.map(Times::from));
         let flag = |known: bool, flag: u32| if known { flag } else { 0 };
-        let pairs = u32::from(self.exact_times.is_some()) + u32::from(self.claim.is_some());
         out.put_u32(
             flag(self.size.is_some(), SIZE)
                 | flag(self.owner.is_some(), OWNER)
                 | flag(self.permissions.is_some(), PERMISSIONS)
                 | flag(times.is_some(), TIMES)
-                | flag(pairs > 0, EXTENDED),
+                | flag(self.exact_times.is_some(), EXTENDED),
         );
         if let Some(size) = self.size {
             out.put_u64(size);
@@ -255,20 +221,14 @@ impl<'a> Field<'a> for Attributes {
             out.put_u32(times.accessed);
             out.put_u32(times.modified);
         }
-        if pairs > 0 {
-            out.put_u32(pairs);
-        }
         if let Some(exact) = self.exact_times {
+            out.put_u32(1);
             out.put_string(own::EXACT_TIMES.as_bytes());
             out.put_u32(24);
             for at in [exact.accessed, exact.modified] {
                 out.extend_from_slice(&at.seconds.to_be_bytes());
                 out.put_u32(at.nanoseconds);
             }
-        }
-        if let Some(claim) = self.claim {
-            out.put_string(own::CLAIM.as_bytes());
-            out.put_string(&[claim.number()]);
         }
     }
 }

@@ -26,7 +26,7 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
-pub use attributes::{Attributes, Claim, ExactTimes, Owner, Times, Timestamp};
+pub use attributes::{Attributes, ExactTimes, Owner, Times, Timestamp};
 pub use message::{Reply, Request};
 pub use status::Code;
 

@@ -47,9 +47,6 @@ names! {
     /// and a `uint32` of nanoseconds: access, modification), and of the request that makes the
     /// server send it. It is understood in what a client sets without that.
     EXACT_TIMES = "exact-times";
-    /// The name of an attribute of OPEN: a copy claims the file that it writes
-    /// ([`Claim`](crate::attributes::Claim)).
-    CLAIM = "claim";
     /// Ends a request that is answered by many messages: its STATUS comes soon, then this one's.
     CANCEL = "cancel";
     /// BLAKE3 of a range of a file: answered by EXTENDED_REPLY ([`super::own::Hashes`]).

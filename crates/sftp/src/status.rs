@@ -23,9 +23,6 @@ impl Code {
     pub const CONNECTION_LOST: Self = Self(7);
     /// SSH_FX_OP_UNSUPPORTED
     pub const OP_UNSUPPORTED: Self = Self(8);
-    /// SSH_FX_LOCK_CONFLICT of later versions, sent only to a client that has claimed the file
-    /// ([`own::CLAIM`](crate::own::CLAIM)): another copy writes to it.
-    pub const LOCK_CONFLICT: Self = Self(17);
 
     /// OpenSSH's words for it (fx2txt).
     #[must_use]
@@ -40,7 +37,6 @@ impl Code {
             Self::NO_CONNECTION => "No connection",
             Self::CONNECTION_LOST => "Connection lost",
             Self::OP_UNSUPPORTED => "Operation unsupported",
-            Self::LOCK_CONFLICT => "another copy is writing to it",
             _ => "Unknown status",
         }
     }

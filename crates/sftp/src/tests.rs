@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use wire::{Field, Put};
 
-use crate::attributes::{Attributes, Claim, ExactTimes, Owner, Times, Timestamp, mode};
+use crate::attributes::{Attributes, ExactTimes, Owner, Times, Timestamp, mode};
 use crate::extension::{self, EXTENSIONS, Extended, Limits};
 use crate::frame::{FrameError, Piece, Side, Splitter};
 use crate::message::reply::{DATA_HEAD_BYTES, NameEntry, Names, Status, data_head, encode_attrs};
@@ -35,7 +35,6 @@ fn everything_known() -> Attributes {
                 nanoseconds: 999_999_999,
             },
         }),
-        claim: Some(Claim::Further),
     }
 }
 
@@ -182,25 +181,6 @@ fn a_false_count_ends_with_the_message() {
     let mut attributes = vec![0x80, 0, 0, 0];
     attributes.put_u32(u32::MAX);
     assert!(Attributes::read(&mut wire::Reader::new(&attributes)).is_err());
-}
-
-#[test]
-fn a_claim_of_a_kind_that_nobody_knows_asks_for_nothing() {
-    for claim in [Claim::Alone, Claim::First, Claim::Further] {
-        let asked = Attributes {
-            claim: Some(claim),
-            ..Attributes::NONE
-        };
-        let mut out = Vec::new();
-        asked.write(&mut out);
-        let read = Attributes::read(&mut wire::Reader::new(&out)).unwrap();
-        assert_eq!(read, asked);
-        if let Some(last) = out.last_mut() {
-            *last += 3;
-        }
-        let read = Attributes::read(&mut wire::Reader::new(&out)).unwrap();
-        assert_eq!(read, Attributes::NONE);
-    }
 }
 
 #[test]

@@ -12,7 +12,6 @@
 //! a server never lead out of the target; memory is bounded, whatever the tree.
 #![forbid(unsafe_code)]
 
-mod claim;
 pub mod connect;
 pub mod engine;
 pub mod get;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use sftp::message::{Reply, Request, open_flag, request};
-use sftp::{Attributes, Claim, Code};
+use sftp::{Attributes, Code};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token, Work, attributes_of, status_text};
 use crate::plan::pace::Pace;
@@ -268,11 +268,10 @@ impl Job {
                 open_flag::TRUNCATE
             };
             let mode = self.item.attributes.permissions.unwrap_or(0o666) & 0o777;
-            let attributes = Attributes::with_permissions(mode);
             let request = Request::Open(request::Open {
                 path: &self.item.to,
                 flags: open_flag::WRITE | open_flag::CREATE | cut,
-                attributes: session.claims(attributes, Claim::Alone),
+                attributes: Attributes::with_permissions(mode),
             });
             session.send(Token::new(index, Op::Open), &request);
             return true;

@@ -5,7 +5,7 @@ mod served;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -259,7 +259,9 @@ fn of_copies_to_one_target_each_that_ends_well_leaves_its_whole_content() {
                     if inner.is_none() {
                         assert!(there.as_ref() == Some(second), "{what}");
                     }
-                    assert_eq!((&outer.error, &inner), (&None, &None), "{what}");
+                    // Two of one source share a part only where both go on with what is there.
+                    let shares = same_source && options.resume == Resume::Proven;
+                    assert!(shares || outer.error.is_none() && inner.is_none(), "{what}");
                     assert_eq!(names(&folder), [to], "{what}");
                 }
             }
@@ -293,17 +295,12 @@ fn what_a_cut_leaves_is_gone_on_with_and_nothing_else_is_left() {
             let left = names(&folder);
             assert_eq!(left.len(), 1, "{left:?}");
             assert!(left[0] != to);
-            fs::set_permissions(&left[0], fs::Permissions::from_mode(0o600)).unwrap();
             let result = copy(up, &from, &to, &options, links, Event::Nothing);
             assert_eq!(result.error, None, "up {up}");
             if links == 1 {
                 assert!(result.resumed_bytes > 0, "up {up}");
             }
             assert!(fs::read(&to).unwrap() == whole);
-            // As if it had been made now.
-            let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
-            let made = mode(&from) & !sys::process::umask();
-            assert_eq!(mode(&to), made, "up {up}");
             assert_eq!(names(&folder), [to], "up {up}");
         }
     }
@@ -448,168 +445,4 @@ fn nothing_gone_on_with_over_something_is_nothing() {
         assert_eq!(result.error, None, "up {up}");
         assert_eq!(fs::read(&to).unwrap(), b"", "up {up}");
     }
-}
-
-/// Ways to write to a target where it stands.
-const IN_PLACE: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
-
-#[test]
-fn of_writers_in_place_each_that_ends_well_leaves_its_whole_content() {
-    const WRITERS: u8 = 3;
-    for (up, there) in IN_PLACE {
-        // Small ones go as a whole, in one request.
-        for len in [9000, 1 << 20] {
-            for round in 0..10 {
-                let place = Place::new();
-                let to = place.0.join("target");
-                if there {
-                    fs::write(&to, content(9, len + 7)).unwrap();
-                }
-                let contents = (0..WRITERS).map(|seed| content(seed, len + usize::from(seed)));
-                let contents: Vec<Vec<u8>> = contents.collect();
-                let ended = std::thread::scope(|scope| {
-                    let writers = contents.iter().enumerate().map(|(number, content)| {
-                        let from = place.write(&number.to_string(), content);
-                        let to = &to;
-                        // Both directions at once.
-                        let up = up ^ (number == 1);
-                        let options = spread(Resume::Never);
-                        scope.spawn(move || copy(up, &from, to, &options, 1, Event::Nothing))
-                    });
-                    let writers: Vec<_> = writers.collect();
-                    let ended = writers
-                        .into_iter()
-                        .map(|writer| writer.join().unwrap().error);
-                    ended.collect::<Vec<_>>()
-                });
-                let what = format!("up {up}, there {there}, {len}, round {round}");
-                assert_eq!(ended, vec![None; usize::from(WRITERS)], "{what}");
-                assert!(contents.contains(&fs::read(&to).unwrap()), "{what}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_copy_to_what_another_goes_on_writing_is_refused_and_changes_nothing() {
-    let ways = [(true, true), (true, false), (false, true)];
-    let copies = [
-        (1 << 20, Resume::Never),
-        (1 << 20, Resume::Proven),
-        (900, Resume::Never),
-    ];
-    std::thread::scope(|scope| {
-        for ((up, slow_up), (len, resume)) in ways
-            .into_iter()
-            .flat_map(|way| copies.map(|copy| (way, copy)))
-        {
-            scope.spawn(move || {
-                let place = Place::new();
-                let (one, two) = (content(1, 4 << 20), content(2, len));
-                let [first, second] =
-                    [("one", &one), ("two", &two)].map(|(name, of)| place.write(name, of));
-                let to = place.0.join("target");
-                let what = format!("up {up}, {slow_up}, {len} {resume:?}");
-                let slow = Options {
-                    limit_bytes: 600_000,
-                    ..spread(Resume::Never)
-                };
-                std::thread::scope(|scope| {
-                    let slow = scope.spawn(|| copy(slow_up, &first, &to, &slow, 1, Event::Nothing));
-                    while !fs::metadata(&to).is_ok_and(|there| there.len() > 0) {
-                        std::thread::yield_now();
-                    }
-                    let refused = copy(up, &second, &to, &spread(resume), 1, Event::Nothing);
-                    let error = refused.error.expect(&what);
-                    let says = error.contains("another copy is writing to it");
-                    assert!(says, "{what}: {error}");
-                    assert_eq!(slow.join().unwrap().error, None, "{what}");
-                });
-                assert!(fs::read(&to).unwrap() == one, "{what}");
-            });
-        }
-    });
-}
-
-#[test]
-fn a_copy_that_stands_still_is_overtaken_and_fails_when_it_wakes() {
-    std::thread::scope(|scope| {
-        for (up, there) in IN_PLACE {
-            scope.spawn(move || {
-                for resume in [Resume::Never, Resume::Proven] {
-                    let place = Place::new();
-                    let (one, two) = (content(1, 3 << 20), content(2, 1 << 20));
-                    let [first, second] =
-                        [("one", &one), ("two", &two)].map(|(name, of)| place.write(name, of));
-                    let to = place.0.join("target");
-                    if there {
-                        fs::write(&to, content(1, 9000)).unwrap();
-                    }
-                    let what = format!("up {up}, there {there}, {resume:?}");
-                    let mut inner = None;
-                    let mut run = || {
-                        let began = fs::metadata(&to).map_or(0, |there| there.len());
-                        assert!(began > 0 && began < 3 << 20, "{what}: {began}");
-                        let options = spread(resume);
-                        inner = Some(copy(!up, &second, &to, &options, 1, Event::Nothing).error);
-                        assert!(fs::read(&to).unwrap() == two, "{what}");
-                    };
-                    let event = Event::Runs(7, &mut run);
-                    let outer = copy(up, &first, &to, &spread(Resume::Never), 1, event);
-                    assert_eq!(inner, Some(None), "{what}");
-                    let error = outer.error.expect(&what);
-                    assert!(error.contains("changed by another copy"), "{what}: {error}");
-                    assert!(fs::read(&to).unwrap() == two, "{what}");
-                }
-            });
-        }
-    });
-}
-
-/// Behind this a copy counts as one that may be dead.
-const STALE: Duration = Duration::from_secs(5);
-
-#[test]
-fn a_part_that_was_taken_over_is_not_written_by_the_copy_that_stood_still() {
-    let whole = |links| if links == 1 { 3 << 20 } else { (16 << 20) + 5 };
-    std::thread::scope(|scope| {
-        for (links, resume) in [(1, Resume::Never), (1, Resume::Proven), (3, Resume::Proven)] {
-            scope.spawn(move || {
-                let options = if links == 1 {
-                    atomic(resume)
-                } else {
-                    spread(resume)
-                };
-                let place = Place::new();
-                let one = content(1, whole(links));
-                let from = place.write("from", &one);
-                let folder = place.empty("to");
-                let to = folder.join("target");
-                let what = format!("{links} {resume:?}");
-                let mut inner = None;
-                let mut run = || {
-                    let left = names(&folder);
-                    assert_eq!(left.len(), 1, "{what}");
-                    std::thread::sleep(STALE);
-                    let again = Options {
-                        resume: Resume::Proven,
-                        ..options.clone()
-                    };
-                    let result = copy(true, &from, &to, &again, links, Event::Nothing);
-                    inner = Some((result.error, result.resumed_bytes > 0));
-                    // It is another file's content from now on.
-                    fs::write(&to, b"another's").unwrap();
-                };
-                let event = Event::Runs(if links == 1 { 7 } else { 12 }, &mut run);
-                let outer = copy(true, &from, &to, &options, links, event);
-                let (error, resumes) = inner.unwrap();
-                assert_eq!(error, None, "{what}");
-                assert!(resumes || links > 1, "{what}");
-                let error = outer.error.expect(&what);
-                assert!(error.contains("changed by another copy"), "{what}: {error}");
-                assert_eq!(fs::read(&to).unwrap(), b"another's", "{what}");
-                assert_eq!(names(&folder), [to], "{what}");
-            });
-        }
-    });
 }

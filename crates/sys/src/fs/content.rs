@@ -155,14 +155,6 @@ pub fn next_hole(fd: impl AsFd, offset: u64) -> io::Result<u64> {
     Ok(rustix::fs::seek(fd, SeekFrom::Hole(offset))?)
 }
 
-/// The end of a regular file, for a third of what [`info`] costs. The file's own position moves.
-///
-/// # Errors
-/// The kernel's error.
-pub fn end(fd: impl AsFd) -> io::Result<u64> {
-    Ok(rustix::fs::seek(fd, SeekFrom::End(0))?)
-}
-
 /// What a file system does with room that is [set aside](set_aside) for what is not written yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {
@@ -179,37 +171,17 @@ pub enum Keeping {
 /// # Errors
 /// The kernel's error.
 pub fn keeping(fd: impl AsFd) -> io::Result<Keeping> {
-    Ok(match magic(fd)? {
-        Some(EXT4 | XFS) => Keeping::Extents,
-        Some(TMPFS) => Keeping::Pages,
+    // statfs(2); ext2 and ext3 have ext4's, and say that they cannot.
+    const EXT4: u32 = 0xEF53;
+    const XFS: u32 = 0x5846_5342;
+    const TMPFS: u32 = 0x0102_1994;
+    let kind = rustix::fs::fstatfs(fd)?.f_type;
+    // Its width is the machine's.
+    Ok(match u32::try_from(kind) {
+        Ok(EXT4 | XFS) => Keeping::Extents,
+        Ok(TMPFS) => Keeping::Pages,
         _ => Keeping::Other,
     })
-}
-
-/// statfs(2); ext2 and ext3 have ext4's, and say that they cannot set room aside.
-const EXT4: u32 = 0xEF53;
-const XFS: u32 = 0x5846_5342;
-const TMPFS: u32 = 0x0102_1994;
-const BTRFS: u32 = 0x9123_683E;
-const OVERLAY: u32 = 0x794C_7630;
-const F2FS: u32 = 0xF2F5_2010;
-const BCACHEFS: u32 = 0xCA45_1A4E;
-const ZFS: u32 = 0x2FC1_2FC1;
-
-fn magic(fd: impl AsFd) -> io::Result<Option<u32>> {
-    // Its width and its sign are the machine's.
-    let kind = rustix::fs::fstatfs(fd)?.f_type;
-    Ok(u32::try_from(kind & 0xFFFF_FFFF).ok())
-}
-
-/// Whether the file's system is one of this machine's disks or memory, whose locks the kernel keeps by
-/// itself and whose times are to the second or better. One that is not known is not.
-///
-/// # Errors
-/// The kernel's error.
-pub fn is_local(fd: impl AsFd) -> io::Result<bool> {
-    let known = [EXT4, XFS, TMPFS, BTRFS, OVERLAY, F2FS, BCACHEFS, ZFS];
-    Ok(magic(fd)?.is_some_and(|magic| known.contains(&magic)))
 }
 
 /// Sets room aside for `len` bytes at `offset`, where nothing was written; the file's length stays,

@@ -46,8 +46,6 @@ pub struct Info {
     pub accessed: Time,
     /// Last change of the content.
     pub modified: Time,
-    /// Last change of the content, or of what is known of the file.
-    pub changed: Time,
     /// Device and number of the file, which name it while it is there.
     pub identity: (u64, u64),
 }
@@ -73,7 +71,6 @@ impl Info {
             links: unsigned(stat.st_nlink),
             accessed: time(stat.st_atime, unsigned(stat.st_atime_nsec)),
             modified: time(stat.st_mtime, unsigned(stat.st_mtime_nsec)),
-            changed: time(stat.st_ctime, unsigned(stat.st_ctime_nsec)),
             identity: (stat.st_dev, stat.st_ino),
         }
     }

@@ -7,7 +7,6 @@
 pub mod content;
 mod directory;
 mod info;
-pub mod locks;
 mod resolve;
 #[cfg(test)]
 mod tests;

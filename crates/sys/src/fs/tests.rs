@@ -269,27 +269,3 @@ fn holes_are_found() {
         assert_eq!(content::next_data(&file, 6 << 20).unwrap(), None);
     }
 }
-
-#[test]
-fn a_lock_of_bytes_belongs_to_an_open_file_and_goes_with_it() {
-    let scratch = Scratch::new("locks");
-    let path = scratch.root().join("file");
-    let open = || fs::File::options().write(true).open(&path).unwrap();
-    let (one, two) = (open(), open());
-    let far = 1 << 62;
-    assert!(locks::lock(&one, far, 10).unwrap());
-    assert!(locks::lock(&one, far + 5, 10).unwrap(), "its own");
-    assert!(!locks::lock(&two, far + 14, 1).unwrap());
-    assert!(locks::lock(&two, far + 15, 1).unwrap());
-    assert_eq!(locks::others(&two, far, 100).unwrap(), Some((far, 15)));
-    assert_eq!(locks::others(&one, far, 15).unwrap(), None);
-    locks::unlock(&one, far + 1, 100).unwrap();
-    assert_eq!(locks::others(&two, far, 15).unwrap(), Some((far, 1)));
-    drop(one);
-    assert_eq!(locks::others(&two, far, 15).unwrap(), None);
-    assert!(content::is_local(&two).unwrap());
-    assert_eq!(content::end(&two).unwrap(), 6);
-    let proc = fs::File::open("/proc/self/status").unwrap();
-    assert!(!content::is_local(&proc).unwrap());
-    assert!(locks::lock(&two, u64::MAX, 1).is_err());
-}

@@ -90,15 +90,6 @@ pub fn set_umask(mask: u32) -> u32 {
     rustix::process::umask(mask).as_raw_mode()
 }
 
-/// The file mode creation mask, which stays; the strictest that is common where /proc does not tell.
-#[must_use]
-pub fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
-        .unwrap_or(0o077)
-}
-
 /// How gladly the kernel ends this process when memory runs out: -1000 (never) to
 /// 1000; children inherit it. Returns the value before, for giving it to sessions.
 ///

@@ -7,7 +7,7 @@ use sftp::extension::{Cancel, Extended, FSTATVFS, GetLimits, LIMITS, Limits};
 use sftp::frame::{Piece, Side, Splitter};
 use sftp::message::{Init, Reply, Request, Version};
 use sftp::requests::Requests;
-use sftp::{Attributes, Claim, Code, own};
+use sftp::{Attributes, Code, own};
 
 use super::flow::Flow;
 use super::outgoing::{Body, Outgoing, Spoiled};
@@ -133,15 +133,6 @@ impl Session {
         match self.phase {
             Phase::Greeting => self.reads_on && self.is_fulmar,
             Phase::Asking | Phase::Ready => self.server.has(name, version),
-        }
-    }
-
-    /// What an OPEN says of its file to a server that has our attributes, or may have them: others
-    /// pass over those that they do not know.
-    pub(crate) fn claims(&self, attributes: Attributes, claim: Claim) -> Attributes {
-        Attributes {
-            claim: self.may_know(own::EXACT_TIMES, "1").then_some(claim),
-            ..attributes
         }
     }
 

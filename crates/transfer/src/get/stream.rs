@@ -496,9 +496,8 @@ fn write(
         // Most are not there yet.
         false => above.make_file(name.as_bytes(), mode).ok(),
     };
-    let fresh = fresh.and_then(|file| Sink::made_now(file, to.to_path_buf(), options.sparse));
     let mut sink = match fresh {
-        Some(sink) => sink,
+        Some(file) => Sink::made(file, to.to_path_buf(), options.sparse),
         // What is there is looked at first, and what is wrong told.
         None => open_sink(&item.from, to, attributes, options, options.atomic)?.0,
     };

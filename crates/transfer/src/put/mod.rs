@@ -78,8 +78,6 @@ pub struct Put<'r> {
     ready: Ready,
     links: usize,
     pace: Pace,
-    /// When a server is asked again for a file that another copy writes to.
-    again_at: Option<Instant>,
     failures: usize,
     lost: bool,
 }
@@ -108,7 +106,6 @@ impl<'r> Put<'r> {
             ready: Ready::new(links),
             links: links.max(1),
             pace,
-            again_at: None,
             failures: 0,
             lost: false,
         }
@@ -153,12 +150,11 @@ impl<'r> Put<'r> {
             let pace = &mut self.pace;
             let step = self.jobs.change(number / 2, |job| {
                 let step = job.step(number / 2, link, session, pace);
-                (step, job.take_wakes(), job.again_at())
+                (step, job.take_wakes())
             });
-            let Some((step, wakes, again_at)) = step else {
+            let Some((step, wakes)) = step else {
                 continue;
             };
-            self.again_at = again_at.or(self.again_at);
             for link in wakes {
                 self.wake(link, number);
             }
@@ -375,8 +371,7 @@ impl Work for Put<'_> {
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        let again_at = self.again_at.filter(|at| *at > Instant::now());
-        again_at.or_else(|| self.pace.wakes_at())
+        self.pace.wakes_at()
     }
 
     fn disk(&self) -> Option<Disk> {

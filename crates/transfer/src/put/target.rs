@@ -7,7 +7,7 @@
 
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, open_flag, request};
-use sftp::{Attributes, Claim, Code};
+use sftp::{Attributes, Code};
 
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::step::SMALL_BYTES;
@@ -21,7 +21,7 @@ pub(super) struct Place {
     /// A link itself.
     pub(super) itself: Option<Attributes>,
     /// Its handle, or why there is none.
-    pub(super) opened: Option<Result<Vec<u8>, (Code, String)>>,
+    pub(super) opened: Option<Result<Vec<u8>, String>>,
 }
 
 /// The question. See the module's head.
@@ -112,12 +112,10 @@ impl Work for Target {
                 continue;
             };
             session.handle_begins();
-            let attributes = Attributes::with_permissions(mode & 0o777);
             let request = Request::Open(request::Open {
                 path,
                 flags: open_flag::WRITE | open_flag::CREATE,
-                // One that is not used is closed as soon as that is known.
-                attributes: session.claims(attributes, Claim::Alone),
+                attributes: Attributes::with_permissions(mode & 0o777),
             });
             self.send(index, Op::Open, session, &request);
         }
@@ -141,9 +139,9 @@ impl Work for Target {
                 session.handle_ends();
                 let why = match reply {
                     Reply::Status(status) if status.code != Code::OK => {
-                        (status.code, status_text(status.code, status.message))
+                        status_text(status.code, status.message)
                     }
-                    _ => (Code::FAILURE, "no handle came".to_owned()),
+                    _ => "no handle came".to_owned(),
                 };
                 place.opened = Some(Err(why));
             }

@@ -1,6 +1,6 @@
 //! The file that a receiver writes.
 //!
-//! Invariants: two copies never write one file at once ([`crate::claim`]); what is there is cut only after the sender has confirmed its file, since it may be
+//! Invariants: what is there is cut only after the sender has confirmed its file, since it may be
 //! that file; bytes that are there already are not written again, so that a file copied onto
 //! itself never changes; no wait outlasts a signal that ends the program.
 
@@ -11,7 +11,6 @@ use std::path::Path;
 
 use sftp::ExactTimes;
 
-use crate::claim::{self, Claim, Lost};
 use crate::connect::{LOOK, SignalNoted};
 use crate::sink;
 
@@ -38,7 +37,6 @@ pub(super) struct Target {
     content_end: u64,
     last_byte: Option<u8>,
     compared: Vec<u8>,
-    claim: Option<Claim>,
 }
 
 fn interrupted() -> io::Error {
@@ -101,10 +99,6 @@ impl Target {
             Some(file) => file,
             None => open_to_write(&options, path)?,
         };
-        let (claim, _) = Claim::wait(&file, claim::How::Alone, || match sys::signals::noted() {
-            true => Err(interrupted()),
-            false => Ok(()),
-        })?;
         Ok(Self {
             regular: file.metadata()?.is_file(),
             file,
@@ -113,16 +107,7 @@ impl Target {
             content_end: 0,
             last_byte: None,
             compared: Vec::new(),
-            claim,
         })
-    }
-
-    /// Whether the file may be changed: it is not another copy's.
-    fn check(&mut self) -> Result<(), Lost> {
-        match &mut self.claim {
-            Some(claim) => claim.check(&self.file, || None),
-            None => Ok(()),
-        }
     }
 
     /// Writes the next bytes, which begin at `offset`.
@@ -138,9 +123,6 @@ impl Target {
             self.compared.resize(bytes.len(), 0);
             let read = self.file.read_exact_at(&mut self.compared, offset);
             self.is_same = read.is_ok() && self.compared == bytes;
-        }
-        if !self.is_same {
-            self.check()?;
         }
         match (self.is_same, self.regular) {
             (true, _) => Ok(()),
@@ -173,12 +155,11 @@ impl Target {
     /// # Errors
     /// The operation that failed and the system's error.
     pub(super) fn finish(
-        mut self,
+        self,
         described: &Described,
         preserve: bool,
     ) -> Result<(), (&'static str, io::Error)> {
         let failed = |what: &'static str| move |error: io::Error| (what, error);
-        self.check().map_err(|lost| ("write", lost.into()))?;
         let metadata = self.file.metadata().map_err(failed("stat"))?;
         if self.regular && metadata.len() != described.size {
             let cut = self.file.set_len(described.size);
@@ -210,8 +191,8 @@ impl Target {
 
     /// The sender says that it could not read all of its file, and has filled the rest with
     /// zeros. They are cut from a file that this copy made; a file that was there stays as it is.
-    pub(super) fn drop_filler(mut self) {
-        if self.fresh && self.regular && self.check().is_ok() {
+    pub(super) fn drop_filler(self) {
+        if self.fresh && self.regular {
             // The sender's failure is reported; a second one would say no more.
             let _ = self.file.set_len(self.content_end);
         }

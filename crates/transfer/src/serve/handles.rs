@@ -7,11 +7,10 @@ use std::sync::Arc;
 use sftp::Code;
 use sftp::message::open_flag;
 use sftp::message::request::Open;
-use sys::fs::{Directory, How, Info, Kind, Place, content};
+use sys::fs::{Directory, How, Place};
 
 use super::status::Failed;
 use super::{Level, Log, shown};
-use crate::claim::{self, Claim, Taken};
 
 /// An open file.
 pub(super) struct File {
@@ -25,20 +24,6 @@ pub(super) struct File {
     /// The first byte that could not be written, and why. What lies behind it is refused until
     /// this byte is written: a full disk must not leave a file of full length with holes.
     pub(super) failed: Option<(u64, Failed)>,
-    /// Of a copy.
-    pub(super) claim: Option<Claim>,
-}
-
-/// Whether a file may be changed for its copy, if it is one's; `named` tells what its name leads to.
-pub(super) fn check(
-    claim: &mut Option<Claim>,
-    fd: &OwnedFd,
-    named: impl FnOnce() -> Option<Info>,
-) -> Result<(), Failed> {
-    let Some(claim) = claim else { return Ok(()) };
-    claim
-        .check(fd, named)
-        .map_err(|lost| Failed::new(Code::LOCK_CONFLICT, lost.to_string()))
 }
 
 /// An open directory.
@@ -151,27 +136,15 @@ impl Handles {
         log: &dyn Log,
     ) -> Result<[u8; 8], Failed> {
         let mode = request.attributes.permissions.unwrap_or(0o666) & 0o7777;
-        let writes = request.flags & open_flag::WRITE != 0;
-        let how = request.attributes.claim.filter(|_| writes);
-        let how = how.map(|claim| match claim {
-            sftp::Claim::Alone => claim::How::Alone,
-            sftp::Claim::First => claim::How::First,
-            sftp::Claim::Further => claim::How::Further,
-        });
-        let wanted = Wanted {
-            path: request.path,
-            flags: request.flags,
-            mode,
-            claims: how,
-        };
-        let (fd, claim) = open(place, &wanted, log, || self.has_room())?;
+        let fd = open(place, request.path, request.flags, mode, log, || {
+            self.has_room()
+        })?;
         Ok(self.insert(Opened::File(File {
             path: request.path.to_vec(),
             fd: Arc::new(fd),
             read: 0,
             written: 0,
             failed: None,
-            claim,
         })))
     }
 
@@ -225,26 +198,15 @@ fn log_close(how: &str, open: &Opened, log: &dyn Log) {
     log.line(Level::Info, &line);
 }
 
-/// A file that is to be opened.
-pub(super) struct Wanted<'w> {
-    pub(super) path: &'w [u8],
-    /// OPEN's.
-    pub(super) flags: u32,
-    pub(super) mode: u32,
-    /// It is a copy's, for writing: nothing is cut before that is allowed.
-    pub(super) claims: Option<claim::How>,
-}
-
 /// Opens a file as OPEN's flags say, and says so in the log.
 pub(super) fn open(
     place: &Place,
-    wanted: &Wanted<'_>,
+    path: &[u8],
+    flags: u32,
+    mode: u32,
     log: &dyn Log,
-    has_room: impl FnOnce() -> Result<(), Failed>,
-) -> Result<(OwnedFd, Option<Claim>), Failed> {
-    let Wanted {
-        path, flags, mode, ..
-    } = *wanted;
+    check: impl FnOnce() -> Result<(), Failed>,
+) -> Result<OwnedFd, Failed> {
     let has = |flag: u32| flags & flag != 0;
     if log.wants(Level::Info) {
         let line = format!(
@@ -254,40 +216,17 @@ pub(super) fn open(
         );
         log.line(Level::Info, &line);
     }
-    has_room()?;
+    check()?;
     let how = How {
         read: has(open_flag::READ),
         write: has(open_flag::WRITE),
         append: has(open_flag::APPEND),
         create: has(open_flag::CREATE),
-        truncate: has(open_flag::TRUNCATE) && wanted.claims.is_none(),
+        truncate: has(open_flag::TRUNCATE),
         exclusive: has(open_flag::EXCLUSIVE) && has(open_flag::CREATE),
         no_follow: false,
     };
-    let Some(claims) = wanted.claims else {
-        return Ok((place.open(path, how, mode)?, None));
-    };
-    if claims == claim::How::Brief {
-        // Most are not there yet: one that is new needs no looking at.
-        let new = How {
-            exclusive: true,
-            ..how
-        };
-        let made = place.open(path, new, mode).ok();
-        if let Some(fd) = made.filter(|fd| Claim::take_new(fd, path)) {
-            return Ok((fd, None));
-        }
-    }
-    let fd = place.open(path, how, mode)?;
-    let Taken::Ours(mut claim, info) = Claim::take(&fd, claims)? else {
-        return Err(Failed::code(Code::LOCK_CONFLICT));
-    };
-    let is_cut = has(open_flag::TRUNCATE) && info.kind() == Kind::Regular && info.size > 0;
-    if is_cut {
-        check(&mut claim, &fd, || None)?;
-        content::set_len(&fd, 0)?;
-    }
-    Ok((fd, claim))
+    Ok(place.open(path, how, mode)?)
 }
 
 fn flag_names(flags: u32) -> String {

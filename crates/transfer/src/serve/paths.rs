@@ -7,7 +7,7 @@ use sys::fs::{Links, Time, content};
 use sys::time::LocalTime;
 
 use super::status::Failed;
-use super::{Buffers, Done, Level, Serve, handles, shown};
+use super::{Buffers, Done, Level, Serve, shown};
 
 impl Serve {
     pub(super) fn by_path(
@@ -134,9 +134,6 @@ impl Serve {
     fn set_open(&mut self, handle: &[u8], wanted: &Attributes) -> Done {
         let file = self.handles.file(handle)?;
         let (path, fd) = (file.path.clone(), file.fd.clone());
-        handles::check(&mut file.claim, &fd, || {
-            self.place.info(&path, Links::Follow).ok()
-        })?;
         self.note_set(&path, wanted);
         set_attributes(&*fd, wanted)
     }

@@ -10,7 +10,6 @@ use sys::fs::{How, Kind, content};
 
 use super::status::Failed;
 use super::{Buffers, Done, Level, Serve, attributes, handles, paths, shown};
-use crate::claim;
 
 impl Serve {
     pub(super) fn put_file(
@@ -27,13 +26,14 @@ impl Serve {
         };
         let flags = open_flag::WRITE | open_flag::CREATE | open_flag::TRUNCATE | exclusive;
         let mode = request.attributes.permissions.unwrap_or(0o666) & 0o7777;
-        let wanted = handles::Wanted {
-            path: request.path,
+        let fd = handles::open(
+            &self.place,
+            request.path,
             flags,
             mode,
-            claims: Some(claim::How::Brief),
-        };
-        let (fd, _claim) = handles::open(&self.place, &wanted, &*self.log, || Ok(()))?;
+            &*self.log,
+            || Ok(()),
+        )?;
         let done = write_whole(&fd, request);
         self.moved += request.data.len();
         self.note_closed(request.path, 0, request.data.len());

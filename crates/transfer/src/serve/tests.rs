@@ -19,7 +19,6 @@ use sys::fs::Place;
 use super::*;
 use crate::scratch::Scratch;
 
-mod claims;
 mod hashing;
 mod opening;
 mod permits;

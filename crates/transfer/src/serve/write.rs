@@ -7,12 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sys::fs::{Links, Place, content};
+use sys::fs::content;
 
-use super::handles::{self, Handles};
 use super::status::Failed;
 use super::{Buffers, Level, Serve, shown};
-use crate::claim::Claim;
 
 /// Most pieces that are gathered: more than one read of the socket brings.
 const MAX_PIECES: usize = 32;
@@ -23,8 +21,6 @@ pub(super) struct Writing {
     handle: Bytes,
     /// None when the data are to be dropped, as `failed` says.
     fd: Option<Arc<OwnedFd>>,
-    /// The file's, while this goes on.
-    claim: Option<Claim>,
     /// Where the next data go.
     offset: u64,
     /// Data that have come and are not written. None between two calls of [`Serve::work`]: they
@@ -47,7 +43,6 @@ impl Serve {
             id,
             handle: handle.clone(),
             fd: None,
-            claim: None,
             offset,
             pieces: std::mem::take(&mut self.spare_pieces),
             failed: None,
@@ -73,7 +68,6 @@ impl Serve {
                     }
                     _ => writing.fd = Some(file.fd.clone()),
                 }
-                writing.claim = file.claim;
             }
         }
         self.writing = Some(writing);
@@ -90,7 +84,7 @@ impl Serve {
         if writing.fd.is_some() {
             writing.pieces.push(bytes);
             if writing.pieces.len() >= MAX_PIECES {
-                self.write_gathered();
+                writing.write_gathered();
             }
         }
         if left == 0 {
@@ -101,7 +95,7 @@ impl Serve {
     /// Writes what has come of a WRITE that goes on.
     pub(super) fn write_gathered(&mut self) {
         if let Some(writing) = &mut self.writing {
-            writing.write_gathered(&self.place, &mut self.handles);
+            writing.write_gathered();
         }
     }
 
@@ -109,11 +103,10 @@ impl Serve {
         let Some(mut writing) = self.writing.take() else {
             return;
         };
-        writing.write_gathered(&self.place, &mut self.handles);
+        writing.write_gathered();
         self.spare_pieces = std::mem::take(&mut writing.pieces);
         if let Ok(file) = self.handles.file(&writing.handle) {
             file.written += writing.written;
-            file.claim = writing.claim;
             match &writing.failed {
                 None => file.failed = None,
                 // The first byte that is missing counts, whatever failed behind it.
@@ -141,22 +134,12 @@ impl Serve {
 
 impl Writing {
     /// Writes the pieces that have come; a failure is kept for the answer.
-    fn write_gathered(&mut self, place: &Place, handles: &mut Handles) {
+    fn write_gathered(&mut self) {
         if let Some(fd) = &self.fd
-            && !self.pieces.is_empty()
+            && let Err(error) = write_pieces(fd, &self.pieces, &mut self.offset, &mut self.written)
         {
-            let named = || {
-                let file = handles.file(&self.handle).ok()?;
-                place.info(&file.path, Links::Follow).ok()
-            };
-            let checked = handles::check(&mut self.claim, fd, named);
-            let written = checked.and_then(|()| {
-                write_pieces(fd, &self.pieces, &mut self.offset, &mut self.written)
-                    .map_err(Failed::from)
-            });
-            if let Err(failed) = written {
-                (self.failed, self.fd) = (Some(failed), None);
-            }
+            self.failed = Some(Failed::from(error));
+            self.fd = None;
         }
         self.pieces.clear();
     }

@@ -15,8 +15,7 @@ pub(super) fn is_one(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo())
 }
 
-/// A signal that ends waiting has come.
-pub(super) fn is_interrupted() -> bool {
+fn is_interrupted() -> bool {
     sys::signals::noted() || sys::signals::interrupts() > 0
 }
 

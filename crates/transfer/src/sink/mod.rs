@@ -10,7 +10,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use sftp::{ExactTimes, Timestamp};
 
-use crate::claim::{self, Claim, Lost, Taken};
 use crate::part::PartNames;
 use crate::room::Room;
 
@@ -53,8 +52,6 @@ pub struct Sink {
     /// It may be the source: what is there is not cut.
     in_place: bool,
     room: Option<Room>,
-    /// Of what is written where it stands.
-    claim: Option<Claim>,
 }
 
 /// The system's form of a time; one that it cannot have is the nearest.
@@ -82,16 +79,9 @@ pub fn set_times(file: &File, times: &ExactTimes) -> io::Result<()> {
 }
 
 impl Sink {
-    /// A target that was just made, and is written at once. None where another copy claims it or has
-    /// written it meanwhile.
-    pub(crate) fn made_now(file: File, path: PathBuf, holes: bool) -> Option<Self> {
-        use std::os::unix::ffi::OsStrExt;
-        let is_ours = Claim::take_new(&file, path.as_os_str().as_bytes());
-        is_ours.then(|| Self::made(file, path, holes))
-    }
-
     /// A target that was just made, with nothing in it.
-    fn made(file: File, path: PathBuf, holes: bool) -> Self {
+    #[must_use]
+    pub fn made(file: File, path: PathBuf, holes: bool) -> Self {
         Self {
             file,
             path,
@@ -104,18 +94,15 @@ impl Sink {
             holes,
             in_place: false,
             room: None,
-            claim: None,
         }
     }
 
     /// Opens the target, made with `mode` if it is not there. With `beside`, opens a part file of one
     /// of these names in the target's directory, which [`Sink::finish`] renames to the target; the
-    /// part has the mode of the file that it replaces, else that of one that is made, before it has
-    /// content.
+    /// part has the mode of the file that it replaces, before it has content.
     ///
     /// # Errors
-    /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader or for another
-    /// copy; that another copy goes on writing.
+    /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader.
     pub fn open(
         target: &Path,
         mode: u32,
@@ -145,9 +132,8 @@ impl Sink {
         let mut sink = Self::made(part.file, part.path, holes);
         sink.target = Some(target.to_path_buf());
         sink.is_findable = part.is_findable;
-        let made = part.is_left.then(|| mode & !sys::process::umask());
         let set = || {
-            if let Some(mode) = replaced.or(made) {
+            if let Some(mode) = replaced {
                 let permissions = std::fs::Permissions::from_mode(mode);
                 sink.file.set_permissions(permissions)?;
             }
@@ -176,18 +162,7 @@ impl Sink {
         if matches!(opening, Opening::Anew { .. }) {
             match options.clone().create_new(true).open(&path) {
                 // Most are not there yet: one that is new needs no looking at.
-                Ok(file) => {
-                    let taken = Claim::take(&file, claim::How::Alone)?;
-                    if let Taken::Ours(claim, info) = taken
-                        && info.size == 0
-                    {
-                        return Ok(Self {
-                            claim,
-                            ..Self::made(file, path, holes)
-                        });
-                    }
-                    // Another copy has seen it, and writes or has written it.
-                }
+                Ok(file) => return Ok(Self::made(file, path, holes)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -198,18 +173,12 @@ impl Sink {
             Opening::GoOn => options.clone().read(true).open(&path),
             Opening::Anew { .. } => options.open(&path),
         }?;
-        let look = || match fifo::is_interrupted() {
-            true => Err(io::ErrorKind::Interrupted.into()),
-            false => Ok(()),
-        };
-        let (claim, _) = Claim::wait(&file, claim::How::Alone, look)?;
         let metadata = file.metadata()?;
         let regular = metadata.is_file();
         let mut sink = Self {
             len_before: metadata.len(),
             regular,
             holes: holes && regular,
-            claim,
             ..Self::made(file, path, holes)
         };
         if let Opening::Anew { len, modified } = opening {
@@ -275,25 +244,12 @@ impl Sink {
 
     /// Does a little of it, half a millisecond.
     pub fn work(&mut self) {
-        if self.check().is_err() {
-            // The next write will say so.
-            self.room = None;
-        }
         if let Some(room) = &mut self.room {
             room.work(&self.file, self.front);
         }
     }
 
-    /// Whether the file may be changed: it is not another copy's.
-    fn check(&mut self) -> Result<(), Lost> {
-        match &mut self.claim {
-            Some(claim) => claim.check(&self.file, || None),
-            None => Ok(()),
-        }
-    }
-
     fn cut(&mut self, len: u64) -> io::Result<()> {
-        self.check()?;
         self.file.set_len(len)?;
         self.len_before = len;
         Ok(())
@@ -315,7 +271,6 @@ impl Sink {
             self.note(at, at + as_u64(bytes.len()));
             return Ok(());
         }
-        self.check()?;
         while !bytes.is_empty() {
             // A device or a pipe has no places.
             let written = match self.regular {
@@ -359,7 +314,6 @@ impl Sink {
     /// # Errors
     /// The system's; what was written counts.
     pub fn write_pieces(&mut self, offset: u64, pieces: &[Bytes]) -> io::Result<()> {
-        self.check()?;
         if let Some(room) = &mut self.room {
             room.advance(&self.file, self.front);
         }
@@ -425,9 +379,6 @@ impl Sink {
             .room
             .take()
             .is_some_and(|room| room.is_left(self.front));
-        // Also of what is complete: another copy may have begun behind its last byte.
-        self.check()
-            .map_err(|lost| format!("write local \"{shown}\": {lost}"))?;
         if self.regular && (self.len_before > self.front || self.holes || left) {
             let front = self.front;
             self.cut(front).map_err(failed("local truncate"))?;
@@ -619,12 +570,8 @@ mod tests {
         let mut left = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
         left.write(0, b"le").unwrap();
         left.give_up(true);
-        std::fs::remove_file(&path).unwrap();
-        // With the mode of one that is made.
-        let again = Sink::open(&path, 0o640, Opening::GoOn, Some(&names), false).unwrap();
+        let again = Sink::open(&path, 0o600, Opening::GoOn, Some(&names), false).unwrap();
         assert_eq!(again.len_before(), 2);
-        let mode = std::fs::metadata(&part).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o640 & !sys::process::umask());
         again.give_up(false);
         assert!(!part.exists());
     }

@@ -50,9 +50,6 @@ impl Job {
                     }
                 }
                 (_, _) if self.opens_another_part() => session.handle_ends(),
-                (_, Some((Code::LOCK_CONFLICT, _))) if self.waits_for_another() => {
-                    session.handle_ends();
-                }
                 (_, failed) => {
                     session.handle_ends();
                     let why = failed.map_or("no handle came".to_owned(), |(_, why)| why);
@@ -65,10 +62,7 @@ impl Job {
                     moved = u64::from(asked.len);
                     self.moved += moved;
                 }
-                Some((Code::LOCK_CONFLICT, _))
-                    if asked.op == Op::PutFile && self.waits_for_another() => {}
                 Some((code, why)) => {
-                    self.busy.has_taken |= code == Code::LOCK_CONFLICT;
                     self.bad_from = self.bad_from.min(asked.offset);
                     self.ask_space |= code == Code::FAILURE && why == code.text();
                     let verb = match asked.op {
@@ -227,10 +221,6 @@ impl Job {
                 } else {
                     self.cut_first = Some(0);
                 }
-            }
-            // It was made since it was looked for, by us or by another copy.
-            _ if self.there.is_none() && self.busy.may_come && !self.temporary => {
-                self.cut_first = (!self.cuts_on_open).then_some(0);
             }
             _ => {}
         }

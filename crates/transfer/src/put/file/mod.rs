@@ -4,13 +4,11 @@
 use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Request, open_flag, request};
-use sftp::{Attributes, Claim, Code, ExactTimes, own};
+use sftp::{Attributes, ExactTimes, own};
 
 mod answers;
-mod busy;
 mod part;
 
-use self::busy::Busy;
 use self::part::PartName;
 use super::target::Known;
 use super::{Item, job_number};
@@ -101,8 +99,6 @@ pub(super) struct Job {
     /// RENAME failed, or REMOVE was sent.
     stays_unnamed: bool,
     removed: bool,
-    /// Another copy writes to what this one has to write.
-    busy: Busy,
     /// What the temporary file is to replace was asked for.
     target_asked: bool,
     /// The mode of the file that it replaces.
@@ -197,7 +193,6 @@ impl Job {
             named: false,
             stays_unnamed: false,
             removed: false,
-            busy: Busy::default(),
             target_asked: false,
             target_mode: None,
             next: 0,
@@ -340,9 +335,6 @@ impl Job {
     ) -> Step {
         let first = self.parts.first().is_some_and(|part| part.link == link);
         if !session.takes_request() {
-            return Step::Full;
-        }
-        if self.stage == Stage::Begin && self.error.is_none() && self.busy.waits() {
             return Step::Full;
         }
         match self.stage {
@@ -559,8 +551,7 @@ impl Job {
                 }
                 self.opened();
             }
-            Some(Err((Code::LOCK_CONFLICT, _))) if self.waits_for_another() => {}
-            Some(Err((_, why))) => {
+            Some(Err(why)) => {
                 let to = self.shown_to();
                 self.fail(format!("dest open \"{to}\": {why}"));
                 self.stage = Stage::Over;
@@ -587,9 +578,7 @@ impl Job {
             return Step::Full;
         }
         let mut flags = open_flag::WRITE;
-        let mut claim = Claim::Further;
         if self.stage == Stage::ToOpen {
-            claim = self.claim();
             flags |= open_flag::CREATE;
             if self.temporary {
                 // Nothing that is there is touched.
@@ -601,15 +590,12 @@ impl Job {
             }
             self.stage = Stage::Opening;
         }
-        let attributes = self
-            .target_mode
-            .map_or_else(|| self.mode(), Attributes::with_permissions);
-        let attributes = session.claims(attributes, claim);
-        self.busy.may_come = attributes.claim.is_some();
         let request = Request::Open(request::Open {
             path: &self.path,
             flags,
-            attributes,
+            attributes: self
+                .target_mode
+                .map_or_else(|| self.mode(), Attributes::with_permissions),
         });
         session.send(token(job, Op::Open), &request);
         session.handle_begins();

@@ -95,12 +95,6 @@ impl Job {
         };
         let theirs = self.candidate.as_ref().and_then(user);
         if ours.is_some() && ours == theirs {
-            // What is taken has the mode that its copy gave it.
-            let fresh = match reply {
-                Reply::Attrs(fresh) => fresh.permissions.map(|mode| mode & 0o777),
-                _ => None,
-            };
-            self.target_mode = self.target_mode.or(fresh);
             self.stage = Stage::ToTake;
         } else {
             self.candidate = None;
@@ -135,7 +129,7 @@ impl Job {
         let request = Request::Open(request::Open {
             path: &self.path,
             flags: open_flag::READ | open_flag::WRITE,
-            attributes: session.claims(Attributes::NONE, self.claim()),
+            attributes: Attributes::NONE,
         });
         session.send(token(job, Op::Open), &request);
         Step::Sent { more: false }
@@ -184,7 +178,7 @@ impl Job {
         self.stage = Stage::Moving;
         if self.error.is_none() {
             self.give_name(job, session);
-        } else if stays || self.busy.has_taken || std::mem::replace(&mut self.removed, true) {
+        } else if stays || std::mem::replace(&mut self.removed, true) {
             self.stage = Stage::Over;
             return Step::Over;
         } else {
