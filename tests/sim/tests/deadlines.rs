@@ -264,7 +264,7 @@ fn a_packet_whose_length_was_changed_ends_the_connection() {
             let mut rounds = 0;
             while result.is_ok() {
                 rounds += 1;
-                assert!(rounds <= 4, "bit {bit}, to the server {to_server}");
+                assert!(rounds <= 5, "bit {bit}, to the server {to_server}");
                 now += 10_000;
                 result = tick(&mut to.connection, now).map(drop);
                 to.transmit();
@@ -278,6 +278,34 @@ fn a_packet_whose_length_was_changed_ends_the_connection() {
         }
         assert!(waited > 5, "no length waited for more");
     }
+}
+
+/// What comes at 4 bytes a second comes: nobody is asked, and nothing is given up.
+#[test]
+fn a_packet_that_grows_is_no_matter_of_doubt() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.client.connection.open_channel("session", b"").unwrap();
+    pair.settle(usize::MAX).unwrap();
+    let theirs = proto::ChannelId(0);
+    pair.server.connection.accept_channel(theirs).unwrap();
+    pair.settle(usize::MAX).unwrap();
+    let sent = pair
+        .client
+        .connection
+        .channel_send_slice(id, Stream::Data, &[1; 30_000]);
+    assert_eq!(sent.unwrap(), 30_000);
+    pair.client.transmit();
+    let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
+    let mut now = pair.now;
+    let mut asked = 0;
+    for piece in bytes.chunks(40) {
+        pair.server.receive(piece, now).unwrap();
+        now += 10_000;
+        asked += tick(&mut pair.server.connection, now).unwrap();
+    }
+    pair.server.transmit();
+    assert_eq!(pair.server.wire.len(), 0, "{asked} deadlines");
 }
 
 /// A network that is away for an hour in the middle of a packet, and one that is thin.

@@ -485,7 +485,7 @@ impl<'l> Login<'_, '_, 'l> {
             } else {
                 "illegal user "
             };
-            let (name, host) = (&user.name, &user.peer.host);
+            let (name, host) = (user.shown_name(), &user.peer.host);
             self.log
                 .error(&format!("PAM: {why} for {known}{name} from {host}"));
         }

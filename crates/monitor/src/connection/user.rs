@@ -272,7 +272,15 @@ impl LoginUser {
             _ => "invalid user",
         };
         let Peer { address, port, .. } = &self.peer;
-        format!("{known} {} {address} port {port}", self.name)
+        format!("{known} {} {address} port {port}", self.shown_name())
+    }
+
+    /// The name for log lines, cut as OpenSSH's are: what stands behind it must not be cut off a long
+    /// line, and the name say in its place whose address is to be counted.
+    pub(crate) fn shown_name(&self) -> &str {
+        const MOST_BYTES: usize = 100;
+        let end = self.name.floor_char_boundary(MOST_BYTES);
+        self.name.get(..end).unwrap_or_default()
     }
 
     /// `NAME from ADDRESS port PORT`, for log lines.
@@ -280,7 +288,7 @@ impl LoginUser {
         format!(
             "{}{} from {} port {}",
             self.invalid(),
-            self.name,
+            self.shown_name(),
             self.peer.address,
             self.peer.port
         )

@@ -150,15 +150,19 @@ impl Channels {
 
     /// When [`Channels::handle_timeout`] wants to be called.
     pub(crate) fn deadline(&self) -> Option<Millis> {
+        let near_us = self.path.near_us();
         let channels = self.slots.iter().flatten();
-        channels.filter_map(|channel| channel.send.deadline()).min()
+        channels
+            .filter_map(|channel| channel.send.deadline(near_us))
+            .min()
     }
 
     /// Channels whose peer has granted nothing for a while may have all that it permits.
     pub(crate) fn handle_timeout(&mut self, transport: &mut Transport) {
+        let near_us = self.path.near_us();
         for (number, channel) in (0..).zip(&mut self.slots) {
             if let Some(channel) = channel
-                && channel.send.handle_timeout(transport.now)
+                && channel.send.handle_timeout(near_us, transport.now)
                 && channel.sending == Half::Open
             {
                 transport
@@ -501,7 +505,6 @@ impl Channels {
         if buf.is_empty() {
             return Ok(());
         }
-        let near_us = self.path.near_us();
         let channel = self.by_id(id)?;
         if channel.state == State::Finished || channel.sending == Half::Closed {
             return Ok(());
@@ -512,7 +515,7 @@ impl Channels {
         if buf.len() > channel.send.max_data(usize::MAX) {
             return Err(Error::Misuse("data longer than the peer's maximum packet"));
         }
-        channel.send.charge(buf.len(), near_us, transport.now)?;
+        channel.send.charge(buf.len(), transport.now)?;
         let len = u32::try_from(buf.len()).map_err(|_| Error::Misuse("data too long"))?;
         let origin = Origin::Channel(channel.serial);
         let [r0, r1, r2, r3] = channel.remote.to_be_bytes();

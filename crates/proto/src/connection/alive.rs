@@ -31,10 +31,11 @@ pub(super) struct Alive {
 /// A packet that does not come to its end.
 #[derive(Debug, Clone, Copy, Default)]
 struct Doubt {
-    /// When the peer was asked for it.
-    asked: Option<Millis>,
-    /// Bytes that were there then.
+    /// When it was looked at, and how many bytes were there then.
+    looked: Option<Millis>,
     bytes: usize,
+    /// The peer was asked, and that has brought nothing yet.
+    awaits: bool,
     /// Answers that did not end it.
     answers: u32,
 }
@@ -63,9 +64,9 @@ impl Alive {
         Some(self.since.saturating_add(interval))
     }
 
-    /// When the peer is to be asked since a packet is unfinished.
+    /// When a packet that is unfinished is to be looked at.
     pub(super) fn doubts_at(&self) -> Millis {
-        let since = self.doubt.asked.unwrap_or(self.since);
+        let since = self.doubt.looked.unwrap_or(self.since);
         since.saturating_add(UNFINISHED_MS)
     }
 
@@ -78,21 +79,23 @@ impl Alive {
             return Ok(false);
         }
         let doubt = &mut self.doubt;
-        if doubt.asked.is_some() {
-            match bytes.saturating_sub(doubt.bytes) {
-                0 => {
-                    // The question is still on its way.
-                    doubt.asked = Some(now);
-                    return Ok(false);
-                }
-                1..=ANSWER_BYTES => doubt.answers += 1,
-                _ => doubt.answers = 0,
+        let grown = bytes.saturating_sub(doubt.bytes);
+        (doubt.looked, doubt.bytes) = (Some(now), bytes);
+        match (doubt.awaits, grown) {
+            (false, 0) => {}
+            // The question, or its answer, is still on its way.
+            (true, 0) => return Ok(false),
+            (true, 1..=ANSWER_BYTES) => doubt.answers += 1,
+            // It comes, however slowly.
+            (_, _) => {
+                (doubt.awaits, doubt.answers) = (false, 0);
+                return Ok(false);
             }
         }
         if doubt.answers >= MOST_ANSWERS {
             return Err(Error::TimedOut("the end of a packet"));
         }
-        (doubt.asked, doubt.bytes) = (Some(now), bytes);
+        doubt.awaits = true;
         Ok(true)
     }
 

@@ -21,9 +21,8 @@ const MOST_US: u64 = 4_000_000;
 /// A peer is near where a round trip takes no longer, microseconds: there the processor makes the
 /// speed, and whatever is on its way waits in some buffer.
 const NEAR_US: u64 = 1_000;
-/// And where the shortest of the last standstills was no longer than this, microseconds: on a busy
-/// machine a program waits so long for its turn.
-const NEAR_STALL_US: u64 = 8_000;
+/// And where no standstill was seen that took longer, microseconds.
+const NEAR_STALL_US: u64 = 1_000;
 /// What may be on its way to or from a near peer, bytes: so much that both programs always have work.
 const NEAR_BYTES: u64 = 256 * 1024;
 /// And beside that for each microsecond of its round trip, bytes: 20 Gbit/s.

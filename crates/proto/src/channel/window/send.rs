@@ -11,8 +11,8 @@ use crate::{Error, Millis};
 
 /// A peer is near where data were granted again within this time once, milliseconds.
 const NEAR_ANSWER_MS: Millis = 2;
-/// Nothing was granted for so long, milliseconds: whoever waits there waits for something else, and
-/// may have all that it permits.
+/// Nothing was granted for so long, milliseconds: the peer may wait for more than it was sent, and
+/// has all that it permits from then on.
 const NO_ANSWER_MS: Millis = 100;
 
 /// See the module's head.
@@ -32,9 +32,10 @@ struct Prompt {
     sample: Option<(u32, Millis)>,
     /// The shortest time until a sample was granted, milliseconds.
     least_ms: Option<Millis>,
-    /// Since when no more is sent although the peer permits it.
-    held_since: Option<Millis>,
-    /// The peer grants nothing: it has all that it permits until it does.
+    /// When something was sent or granted last.
+    moved: Millis,
+    /// The peer granted nothing for a while although it had much: from then on it has all that it
+    /// permits.
     gives_up: bool,
 }
 
@@ -109,37 +110,32 @@ impl SendWindow {
     }
 
     /// Charges what is sent.
-    pub(crate) fn charge(
-        &mut self,
-        len: usize,
-        near_us: Option<u64>,
-        now: Millis,
-    ) -> Result<(), Error> {
+    pub(crate) fn charge(&mut self, len: usize, now: Millis) -> Result<(), Error> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let open = self.open.checked_sub(len);
         self.open = open.ok_or(Error::Misuse("more data than the window allows"))?;
         self.out = self.out.saturating_add(len);
-        let is_full = self.out >= self.limit(near_us);
         if let Some(prompt) = &mut self.prompt {
             prompt.sample.get_or_insert((self.out, now));
-            if is_full {
-                prompt.held_since.get_or_insert(now);
-            }
+            prompt.moved = now;
         }
         Ok(())
     }
 
-    /// When [`SendWindow::handle_timeout`] wants to be called.
-    pub(crate) fn deadline(&self) -> Option<Millis> {
-        let held = self.prompt.as_ref()?.held_since?;
-        Some(held.saturating_add(NO_ANSWER_MS))
+    /// When [`SendWindow::handle_timeout`] wants to be called: no more is sent although the peer
+    /// permits it, and that must have an end.
+    pub(crate) fn deadline(&self, near_us: Option<u64>) -> Option<Millis> {
+        let prompt = self.prompt.as_ref()?;
+        let is_held = self.open > 0 && self.out >= self.limit(near_us);
+        is_held.then_some(prompt.moved.saturating_add(NO_ANSWER_MS))
     }
 
     /// True where the peer may have more from now on.
-    pub(crate) fn handle_timeout(&mut self, now: Millis) -> bool {
-        let is_due = self.deadline().is_some_and(|deadline| deadline <= now);
+    pub(crate) fn handle_timeout(&mut self, near_us: Option<u64>, now: Millis) -> bool {
+        let is_due = self
+            .deadline(near_us)
+            .is_some_and(|deadline| deadline <= now);
         if is_due && let Some(prompt) = &mut self.prompt {
-            prompt.held_since = None;
             prompt.gives_up = true;
         }
         is_due
@@ -152,8 +148,7 @@ impl Prompt {
     }
 
     fn granted(&mut self, bytes: u32, now: Millis) {
-        self.held_since = None;
-        self.gives_up = false;
+        self.moved = now;
         self.sample = match self.sample {
             Some((left, since)) if left <= bytes => {
                 let took_ms = now.saturating_sub(since);

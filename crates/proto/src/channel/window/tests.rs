@@ -115,9 +115,9 @@ fn room_for_several_messages_is_whole_ones_as_long_as_the_window_is_open() {
     );
     assert_eq!(window.room(32_769, usize::MAX, None), 65_536);
     assert_eq!(window.room(500_000, usize::MAX, None), 100_000);
-    window.charge(90_000, None, 0).unwrap();
+    window.charge(90_000, 0).unwrap();
     assert_eq!(window.room(1, usize::MAX, None), 10_000);
-    window.charge(10_000, None, 0).unwrap();
+    window.charge(10_000, 0).unwrap();
     assert_eq!(window.room(500_000, usize::MAX, None), 0);
     let window = SendWindow::new(1 << 20, 65_536);
     assert_eq!(window.space(61_440, None), 61_440);
@@ -209,10 +209,10 @@ fn feed(window: &mut SendWindow, near_us: Option<u64>, bytes: u32, delay_ms: Mil
             !is_due
         });
         while let space @ 1.. = window.space(PACKET, near_us) {
-            window.charge(space, near_us, now).unwrap();
+            window.charge(space, now).unwrap();
             sent += u32::try_from(space).unwrap();
         }
-        window.handle_timeout(now);
+        window.handle_timeout(near_us, now);
         most = most.max(sent - taken);
         let amount = bytes.min(sent - taken);
         if amount > 0 {
@@ -249,25 +249,33 @@ fn a_peer_that_grants_nothing_for_a_while_may_have_all_that_it_permits() {
     let near_us = Some(100);
     let mut window = SendWindow::new(FIRST_WINDOW_BYTES, 32_768);
     window.set_prompt();
-    window.charge(32_768, near_us, 0).unwrap();
+    window.charge(32_768, 0).unwrap();
     window.adjust(32_768, 1).unwrap();
     let fill = |window: &mut SendWindow, now| {
         let mut sent = 0;
         while let space @ 1.. = window.space(PACKET, near_us) {
-            window.charge(space, near_us, now).unwrap();
+            window.charge(space, now).unwrap();
             sent += space;
         }
         sent
     };
     let held = fill(&mut window, 1);
     assert!((256 * 1024..600 * 1024).contains(&held), "{held}");
-    assert_eq!(window.deadline(), Some(101));
-    assert!(!window.handle_timeout(100));
-    assert!(window.handle_timeout(101));
+    assert_eq!(window.deadline(near_us), Some(101));
+    assert!(!window.handle_timeout(near_us, 100));
+    assert!(window.handle_timeout(near_us, 101));
     assert_eq!(held + fill(&mut window, 101), FIRST_WINDOW_BYTES as usize);
-    // Back at work, it is held as before.
+    // It may be one that grants only when half of its window is used up: it is not held again.
     window.adjust(FIRST_WINDOW_BYTES, 200).unwrap();
-    assert_eq!(fill(&mut window, 200), held);
+    assert_eq!(fill(&mut window, 200), FIRST_WINDOW_BYTES as usize);
+    // The same where the path turns out to be near when much is out already.
+    let mut window = SendWindow::new(FIRST_WINDOW_BYTES, 32_768);
+    window.set_prompt();
+    window.charge(32_768, 0).unwrap();
+    window.charge(1 << 20, 1).unwrap();
+    window.adjust(32_768, 2).unwrap();
+    assert_eq!(window.space(PACKET, near_us), 0);
+    assert_eq!(window.deadline(near_us), Some(102));
 }
 
 #[test]
