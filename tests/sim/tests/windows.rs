@@ -105,11 +105,9 @@ impl Path {
             Way::Up => &mut self.pair.server,
             Way::Down => &mut self.pair.client,
         };
-        receiver.connection.handle_round_trip(
-            u32::try_from(ROUND_TRIP_MS * 1000).expect("short"),
-            0,
-            now,
-        );
+        receiver
+            .connection
+            .handle_round_trip(u32::try_from(ROUND_TRIP_MS * 1000).expect("short"), now);
     }
 
     /// One millisecond. The sender has always something to send, the sink takes all at once.

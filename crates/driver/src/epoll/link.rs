@@ -372,11 +372,9 @@ impl Link {
                 if let Some(effort) = &mut self.effort {
                     effort.is_full(sys::time::monotonic_us());
                 }
-                let now = sys::time::monotonic_ms();
-                if self.pace.is_full(self.sent, now) {
+                if self.pace.is_full(self.sent, sys::time::monotonic_ms()) {
                     if let Ok(info) = sys::socket::tcp_info(self.write_fd()) {
                         self.pace.set_round_trip(info.min_rtt_us);
-                        connection.handle_round_trip(info.rtt_us, info.min_rtt_us, now);
                     }
                     connection.set_output_limit(self.pace.limit_bytes());
                     let _ =

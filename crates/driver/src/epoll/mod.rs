@@ -271,7 +271,6 @@ impl Driver {
         let token = self.token(Target::Source((channel, stream)));
         let source = Source::new(fd, token, &self.epoll)?;
         self.sources.insert((channel, stream), source);
-        self.connection.set_prompt(channel, stream);
         Ok(())
     }
 
@@ -302,7 +301,6 @@ impl Driver {
         let token = self.token(Target::Sink((channel, stream)));
         let sink = Sink::new(fd, token, &self.epoll)?;
         self.sinks.insert((channel, stream), sink);
-        self.connection.set_prompt(channel, stream);
         Ok(())
     }
 

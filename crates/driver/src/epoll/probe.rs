@@ -54,7 +54,7 @@ impl Probe {
                     0 => info.rcv_rtt_us,
                     measured => measured,
                 };
-                connection.handle_round_trip(round_trip_us, info.min_rtt_us, now);
+                connection.handle_round_trip(round_trip_us, now);
                 if let Some(window) = self.window(received, now, round_trip_us) {
                     let _ = sys::socket::widen_receive_window(socket, window);
                 }

@@ -137,7 +137,7 @@ impl Channels {
             return Ok(());
         }
         let bytes = usize::try_from(self.early.data_bytes).unwrap_or(usize::MAX);
-        let paid = channel.send.charge(bytes, transport.now);
+        let paid = channel.send.charge(bytes);
         paid.map_err(|_| Error::PeerMisbehaved("a first window smaller than that of any Fulmar"))
     }
 

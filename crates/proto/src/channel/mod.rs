@@ -133,43 +133,9 @@ impl Channels {
         }
     }
 
-    /// What the kernel knows of the round trip to the peer, the last and the shortest, microseconds.
-    pub(crate) fn handle_round_trip(&mut self, round_trip_us: u32, least_us: u32) {
-        self.path.hint(round_trip_us, least_us);
-    }
-
-    /// See [`ReceiveWindow::set_prompt`] and [`SendWindow::set_prompt`].
-    pub(crate) fn set_prompt(&mut self, transport: &Transport, id: ChannelId) {
-        if let Some(Some(channel)) = self.slots.get_mut(index(id)) {
-            channel.receive.set_prompt();
-            if transport.peer_grants_often() {
-                channel.send.set_prompt();
-            }
-        }
-    }
-
-    /// When [`Channels::handle_timeout`] wants to be called.
-    pub(crate) fn deadline(&self) -> Option<Millis> {
-        let near_us = self.path.near_us();
-        let channels = self.slots.iter().flatten();
-        channels
-            .filter_map(|channel| channel.send.deadline(near_us))
-            .min()
-    }
-
-    /// Channels whose peer has granted nothing for a while may have all that it permits.
-    pub(crate) fn handle_timeout(&mut self, transport: &mut Transport) {
-        let near_us = self.path.near_us();
-        for (number, channel) in (0..).zip(&mut self.slots) {
-            if let Some(channel) = channel
-                && channel.send.handle_timeout(near_us, transport.now)
-                && channel.sending == Half::Open
-            {
-                transport
-                    .events
-                    .push_back(Event::ChannelWritable(ChannelId(number)));
-            }
-        }
+    /// What the kernel knows of the round trip to the peer, microseconds.
+    pub(crate) fn handle_round_trip(&mut self, round_trip_us: u32) {
+        self.path.hint(round_trip_us);
     }
 
     /// The receiving side of a new channel; `None` when no memory is left for one.
@@ -445,9 +411,7 @@ impl Channels {
                     && channel.sending == Half::Open
                     && transport.takes_bulk() =>
             {
-                channel
-                    .send
-                    .space(transport.most_data(), self.path.near_us())
+                channel.send.space(transport.most_data())
             }
             _ => 0,
         }
@@ -459,7 +423,7 @@ impl Channels {
             self.slots.get(index(id)),
             Some(Some(channel)) if channel.state == State::Open
                 && channel.sending == Half::Open
-                && channel.send.is_shut()
+                && channel.send.space(usize::MAX) == 0
         )
     }
 
@@ -469,11 +433,9 @@ impl Channels {
             Some(Some(channel))
                 if channel.state == State::Open && channel.sending == Half::Open =>
             {
-                channel.send.room(
-                    transport.bulk_room(),
-                    transport.most_data(),
-                    self.path.near_us(),
-                )
+                channel
+                    .send
+                    .room(transport.bulk_room(), transport.most_data())
             }
             _ => 0,
         }
@@ -515,7 +477,7 @@ impl Channels {
         if buf.len() > channel.send.max_data(usize::MAX) {
             return Err(Error::Misuse("data longer than the peer's maximum packet"));
         }
-        channel.send.charge(buf.len(), transport.now)?;
+        channel.send.charge(buf.len())?;
         let len = u32::try_from(buf.len()).map_err(|_| Error::Misuse("data too long"))?;
         let origin = Origin::Channel(channel.serial);
         let [r0, r1, r2, r3] = channel.remote.to_be_bytes();
@@ -750,7 +712,7 @@ impl Channels {
         let Some((id, channel)) = self.addressed(message.recipient_channel)? else {
             return Ok(());
         };
-        if channel.send.adjust(message.bytes, transport.now)? && channel.sending == Half::Open {
+        if channel.send.adjust(message.bytes)? && channel.sending == Half::Open {
             transport.events.push_back(Event::ChannelWritable(id));
         }
         Ok(())

@@ -126,7 +126,6 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Millis) -> Result<bool, Error> {
         self.transport.now = now;
         let freed = self.transport.handle_timeout()?;
-        self.channels.handle_timeout(&mut self.transport);
         if self.stage == Stage::Connected && self.alive.is_due(&self.transport.config, now)? {
             self.globals.send_keepalive(&mut self.transport)?;
         }

@@ -30,7 +30,6 @@ use crate::{
 mod ahead;
 mod alive;
 mod compression;
-mod path;
 mod ping;
 
 pub use crate::transport::{CompressJob, Compressed, Output};
@@ -397,6 +396,16 @@ impl Connection {
     }
 }
 
+/// What is known of the path.
+impl Connection {
+    /// What the kernel knows of the round trip to the peer (`tcpi_rtt`), microseconds: receive
+    /// windows open by it before they could bind. Without it they go by what they see.
+    pub fn handle_round_trip(&mut self, round_trip_us: u32, now: Millis) {
+        self.transport.now = now;
+        self.channels.handle_round_trip(round_trip_us);
+    }
+}
+
 /// What is to be done.
 impl Connection {
     /// The next thing to write; packets are sealed by running their job.
@@ -443,8 +452,7 @@ impl Connection {
             _ => None,
         };
         let doubts = self.unfinished_bytes().map(|_| self.alive.doubts_at());
-        let channels = self.channels.deadline();
-        [self.transport.deadline(), channels, alive, doubts]
+        [self.transport.deadline(), alive, doubts]
             .into_iter()
             .flatten()
             .min()

@@ -882,13 +882,6 @@ impl Transport {
         })
     }
 
-    /// The peer grants a window again long before it is used up.
-    pub(crate) fn peer_grants_often(&self) -> bool {
-        self.peer_version
-            .as_deref()
-            .is_some_and(version::grants_often)
-    }
-
     /// The peer, as a sender, reads as much input as its window is open.
     pub(crate) fn peer_piles_up_input(&self) -> bool {
         self.peer_version

@@ -38,23 +38,14 @@ pub(super) fn ours(comment: &str) -> String {
     line
 }
 
-/// What follows OpenSSH's name in `line`.
-fn of_openssh(line: &str) -> Option<&str> {
-    line.strip_prefix("SSH-2.0-OpenSSH_")
-        .or_else(|| line.strip_prefix("SSH-1.99-OpenSSH_"))
-}
-
-/// Whether `line` is that of an OpenSSH: it grants a window again as soon as three packets of 32 KiB
-/// have come and some of that was taken (channels.c, `channel_check_window`).
-pub(super) fn grants_often(line: &str) -> bool {
-    of_openssh(line).is_some()
-}
-
 /// Whether `line` is that of an OpenSSH that reads input for as long as its window is open and
 /// moves all of it for each packet once that is 16 MiB: 8.9 (`CHAN_INPUT_MAX`) and later. Names
 /// that only look like it count, too: a smaller window is slow at worst.
 pub(super) fn piles_up_input(line: &str) -> bool {
-    let Some(rest) = of_openssh(line) else {
+    let Some(rest) = line
+        .strip_prefix("SSH-2.0-OpenSSH_")
+        .or_else(|| line.strip_prefix("SSH-1.99-OpenSSH_"))
+    else {
         return false;
     };
     let rest = rest.strip_prefix("for_Windows_").unwrap_or(rest);

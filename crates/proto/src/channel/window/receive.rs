@@ -33,8 +33,6 @@ pub(crate) struct ReceiveWindow {
     max_data: u32,
     /// The sender reads as much input as its window is open, and moves all of it for each packet.
     piles_up: bool,
-    /// What comes is for somebody who waits for it: little is to be on its way before it.
-    is_prompt: bool,
     /// Data may come, and be answered with more room.
     granting: bool,
     /// All that was received.
@@ -63,7 +61,6 @@ impl ReceiveWindow {
             queued: 0,
             max_data,
             piles_up,
-            is_prompt: false,
             granting: true,
             received: 0,
             heard: now,
@@ -84,11 +81,6 @@ impl ReceiveWindow {
     /// What may be on its way or queued, bytes.
     pub(crate) fn size(&self) -> usize {
         usize::try_from(self.size).unwrap_or(usize::MAX)
-    }
-
-    /// From now on a near peer has no more on its way than the sink takes in a moment.
-    pub(crate) fn set_prompt(&mut self) {
-        self.is_prompt = true;
     }
 
     /// What it stands for in [`Memory`].
@@ -167,11 +159,6 @@ impl ReceiveWindow {
         );
         let high = self.drain.high(now, round_trip_us);
         self.resize(wish, leased, high, memory);
-        if self.is_prompt
-            && let Some(near_us) = path.near_us()
-        {
-            self.size = self.size.min(Path::near_bytes(near_us));
-        }
         let room = self.size.saturating_sub(self.open + self.queued);
         let due = room > 0 && room >= self.size / 4;
         if due {
