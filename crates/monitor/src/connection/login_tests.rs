@@ -557,3 +557,20 @@ fn questions_for_keys_beyond_their_number_are_failures() {
     assert!(answers[4].too_many_failures);
     assert!(matches!(served.end, Some(NotLoggedIn::TooMany)));
 }
+
+/// The lines are read from their end by what counts failures: a name must not push the address off.
+#[test]
+fn a_long_name_leaves_the_address_in_its_line() {
+    let name = format!("x from 203.0.113.9 port 22 ssh2 {}", "\u{e9}".repeat(490));
+    let frames = [sign(), user(&name), password(b"wrong")];
+    let served = serve("UsePAM no\n", Phase::KeyExchange, &frames);
+    let failed = served
+        .log
+        .iter()
+        .find(|line| line.contains("Failed password"));
+    let failed = failed.unwrap_or_else(|| panic!("{:?}", served.log));
+    assert!(
+        failed.contains(" from 192.0.2.7 port 4000 ssh2"),
+        "{failed}"
+    );
+}
