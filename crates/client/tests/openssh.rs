@@ -7,8 +7,7 @@ mod support;
 use std::fs;
 use std::process::Stdio;
 
-use keys::certificate::CertificateFields;
-use keys::{CertificateKind, EcCurve, KeySpec, PrivateKey, SignatureAlgorithm};
+use keys::{CertificateKind, EcCurve, KeySpec, PrivateKey};
 
 use support::{Scratch, Server, asking, installed, key, run, run_with_input, ssh, stderr, stdout};
 
@@ -143,24 +142,9 @@ fn signatures_are_bound_to_the_host_key_unless_that_is_not_wanted() {
 fn a_certificate_beside_its_key_logs_in() {
     let Some(sshd) = sshd("") else { return };
     let user = String::from_utf8(run(std::process::Command::new("id").arg("-un")).stdout).unwrap();
-    let fields = CertificateFields {
-        key: key(50).public().clone(),
-        kind: CertificateKind::User,
-        serial: 1,
-        key_id: "test".into(),
-        principals: vec![user.trim().to_owned()],
-        valid_after: 0,
-        valid_before: u64::MAX,
-        critical_options: Vec::new(),
-        extensions: Vec::new(),
-    };
-    let certificate = fields.sign(&key(9), SignatureAlgorithm::Ed25519).unwrap();
-    let blob = keys::base64::encode(certificate.blob());
     let mut command = sshd.ssh(&key(50));
-    sshd.scratch.write(
-        "identity-cert.pub",
-        format!("ssh-ed25519-cert-v01@openssh.com {blob} test\n"),
-    );
+    let line = support::certificate(&key(50), CertificateKind::User, user.trim());
+    sshd.scratch.write("identity-cert.pub", line);
     let output = run(command.args(["127.0.0.1", "echo in"]));
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
 }

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use keys::certificate::CertificateFields;
-use keys::{CertificateKind, SignatureAlgorithm};
+use keys::CertificateKind;
 
 use support::{Scratch, client_program, installed, key, run, stderr, stdout};
 
@@ -295,22 +294,8 @@ fn the_type_of_the_terminal_is_what_setenv_says() {
 
 fn certificate(site: &Site, name: &str) -> std::path::PathBuf {
     let user = stdout(&run(Command::new("id").arg("-un")));
-    let fields = CertificateFields {
-        key: key(50).public().clone(),
-        kind: CertificateKind::User,
-        serial: 1,
-        key_id: "me".into(),
-        principals: vec![user.trim().to_owned()],
-        valid_after: 0,
-        valid_before: u64::MAX,
-        critical_options: Vec::new(),
-        extensions: Vec::new(),
-    };
-    let certificate = fields.sign(&key(9), SignatureAlgorithm::Ed25519).unwrap();
-    let blob = keys::base64::encode(certificate.blob());
-    let name_of_type = "ssh-ed25519-cert-v01@openssh.com";
-    site.scratch
-        .write(name, format!("{name_of_type} {blob} me\n"))
+    let line = support::certificate(&key(50), CertificateKind::User, user.trim());
+    site.scratch.write(name, line)
 }
 
 #[test]
@@ -358,23 +343,8 @@ fn a_certificate_may_be_named_where_a_key_is() {
 #[test]
 fn a_host_certificate_of_an_algorithm_off_the_list_is_refused() {
     let scratch = Scratch::new();
-    let fields = CertificateFields {
-        key: key(100).public().clone(),
-        kind: CertificateKind::Host,
-        serial: 1,
-        key_id: "host".into(),
-        principals: vec!["h".into()],
-        valid_after: 0,
-        valid_before: u64::MAX,
-        critical_options: Vec::new(),
-        extensions: Vec::new(),
-    };
-    let certificate = fields.sign(&key(9), SignatureAlgorithm::Ed25519).unwrap();
-    let blob = keys::base64::encode(certificate.blob());
-    let path = scratch.write(
-        "host-cert.pub",
-        format!("ssh-ed25519-cert-v01@openssh.com {blob} host\n"),
-    );
+    let line = support::certificate(&key(100), CertificateKind::Host, "h");
+    let path = scratch.write("host-cert.pub", line);
     let Some(site) = site(&format!("HostCertificate {}", path.display())) else {
         return;
     };

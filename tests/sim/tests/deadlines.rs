@@ -280,23 +280,25 @@ fn a_packet_whose_length_was_changed_ends_the_connection() {
     }
 }
 
-/// What comes at 4 bytes a second comes: nobody is asked, and nothing is given up.
-#[test]
-fn a_packet_that_grows_is_no_matter_of_doubt() {
+/// A pair with a session, and a packet of it that the server has not got yet.
+fn with_data_on_its_way() -> (Pair, Vec<u8>) {
     let mut pair = Pair::new(config(), config());
     pair.login(usize::MAX).unwrap();
-    let id = pair.client.connection.open_channel("session", b"").unwrap();
-    pair.settle(usize::MAX).unwrap();
-    let theirs = proto::ChannelId(0);
-    pair.server.connection.accept_channel(theirs).unwrap();
-    pair.settle(usize::MAX).unwrap();
+    let id = pair.open_session().unwrap();
     let sent = pair
         .client
         .connection
         .channel_send_slice(id, Stream::Data, &[1; 30_000]);
     assert_eq!(sent.unwrap(), 30_000);
     pair.client.transmit();
-    let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
+    let bytes = pair.client.wire.drain(..).collect();
+    (pair, bytes)
+}
+
+/// What comes at 4 bytes a second comes: nobody is asked, and nothing is given up.
+#[test]
+fn a_packet_that_grows_is_no_matter_of_doubt() {
+    let (mut pair, bytes) = with_data_on_its_way();
     let mut now = pair.now;
     let mut asked = 0;
     for piece in bytes.chunks(40) {
@@ -311,20 +313,7 @@ fn a_packet_that_grows_is_no_matter_of_doubt() {
 /// A network that is away for an hour in the middle of a packet, and one that is thin.
 #[test]
 fn a_packet_that_comes_slowly_is_waited_for() {
-    let mut pair = Pair::new(config(), config());
-    pair.login(usize::MAX).unwrap();
-    let id = pair.client.connection.open_channel("session", b"").unwrap();
-    pair.settle(usize::MAX).unwrap();
-    let theirs = proto::ChannelId(0);
-    pair.server.connection.accept_channel(theirs).unwrap();
-    pair.settle(usize::MAX).unwrap();
-    let sent = pair
-        .client
-        .connection
-        .channel_send_slice(id, Stream::Data, &[1; 30_000]);
-    assert_eq!(sent.unwrap(), 30_000);
-    pair.client.transmit();
-    let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
+    let (mut pair, bytes) = with_data_on_its_way();
     let (first, rest) = bytes.split_at(1000);
     let mut now = pair.now;
     pair.server.receive(first, now).unwrap();

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use keys::{PrivateKey, private_file};
+use keys::certificate::CertificateFields;
+use keys::{CertificateKind, PrivateKey, SignatureAlgorithm, private_file};
 
 /// A directory that goes away with the test.
 pub struct Scratch(pub PathBuf);
@@ -78,6 +79,24 @@ impl Drop for Scratch {
 
 pub fn key(seed: u8) -> PrivateKey {
     PrivateKey::from_ed25519_seed(&[seed; 32])
+}
+
+/// The line of a certificate of an Ed25519 key by the authority key 9, for one principal and all times.
+pub fn certificate(of: &PrivateKey, kind: CertificateKind, principal: &str) -> String {
+    let fields = CertificateFields {
+        key: of.public().clone(),
+        kind,
+        serial: 1,
+        key_id: "test".into(),
+        principals: vec![principal.to_owned()],
+        valid_after: 0,
+        valid_before: u64::MAX,
+        critical_options: Vec::new(),
+        extensions: Vec::new(),
+    };
+    let certificate = fields.sign(&key(9), SignatureAlgorithm::Ed25519).unwrap();
+    let blob = keys::base64::encode(certificate.blob());
+    format!("ssh-ed25519-cert-v01@openssh.com {blob} test\n")
 }
 
 /// The client as a program; cargo builds the examples together with the tests.

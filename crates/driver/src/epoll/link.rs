@@ -67,14 +67,6 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-impl super::Driver {
-    /// Bytes that the socket has taken and given.
-    #[must_use]
-    pub fn transferred(&self) -> (u64, u64) {
-        (self.link.sent, self.link.received)
-    }
-}
-
 impl Link {
     /// `tokens` are the two that epoll reports for reading and writing.
     pub(super) fn new(

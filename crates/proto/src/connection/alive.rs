@@ -2,15 +2,16 @@
 //! not come to its end.
 //!
 //! A length that was changed on its way can wait for bytes that nobody sends, before any check of
-//! the packet could fail. So the peer is asked for something while a packet stays unfinished: the
+//! the packet could fail. So the peer is asked for something when nothing more of a packet comes: the
 //! bytes of its answer end the false packet, whose check then fails. A packet that only such answers
-//! lengthen is given up. One that nothing lengthens is not: a network that is away says no more.
+//! lengthen is given up. One that nothing lengthens is not: a network that is away says no more. Nor
+//! is one asked about that grows, however slowly.
 
 use super::{Connection, Stage};
 use crate::{Error, Millis, TransportConfig};
 
-/// How long a packet may stay unfinished before the peer is asked, and then between two questions,
-/// milliseconds.
+/// Between two looks at a packet that is unfinished, milliseconds: what has not grown meanwhile is
+/// asked about.
 const UNFINISHED_MS: Millis = 10_000;
 /// Answers that may lengthen a packet and not end it.
 const MOST_ANSWERS: u32 = 3;

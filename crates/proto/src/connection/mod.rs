@@ -394,10 +394,7 @@ impl Connection {
     pub fn free_unused(&mut self) {
         self.transport.shed();
     }
-}
 
-/// What is known of the path.
-impl Connection {
     /// What the kernel knows of the round trip to the peer (`tcpi_rtt`), microseconds: receive
     /// windows open by it before they could bind. Without it they go by what they see.
     pub fn handle_round_trip(&mut self, round_trip_us: u32, now: Millis) {

@@ -80,7 +80,7 @@ impl<'a> Serve<'a> {
         self.context.log.debug(&format!("crypto threads: {report}"));
         self.tell_compression();
         self.hang_up();
-        let (sent, received) = self.driver.transferred();
+        let (received, sent) = self.driver.wire_bytes();
         self.context.log.verbose(&format!(
             "Transferred: sent {sent}, received {received} bytes"
         ));
