@@ -37,6 +37,11 @@
 //! whose `main` is not Rust's must ignore that signal itself.
 #![forbid(unsafe_code)]
 
+/// The README's example compiles.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod error;
 // Each side leaves some of what both share unused.
 #[cfg(any(feature = "client", feature = "server"))]
