@@ -65,7 +65,10 @@ fn end_of_stream(bytes: &str, work: impl FnOnce(u64) -> io::Result<()>) -> i32 {
 struct Figures {
     algorithms: Vec<(String, String)>,
     first_login: Duration,
+    /// Median time of `ssh host true`, start to exit.
     login: Duration,
+    /// Median time of the same command in the user's shell, started as a server starts it.
+    shell: Duration,
     up_mib_s: f64,
     down_mib_s: f64,
 }
@@ -122,6 +125,10 @@ fn demonstrate(mib: u64) -> i32 {
     figure(&format!("login, median of {LOGINS}"), &|figures| {
         ms(figures.login)
     });
+    figure("  SSH's part", &|figures| {
+        ms(figures.login.saturating_sub(figures.shell))
+    });
+    figure("  your shell's start-up", &|figures| ms(figures.shell));
     figure("up", &|figures| format!("{:.0} MiB/s", figures.up_mib_s));
     figure("down", &|figures| {
         format!("{:.0} MiB/s", figures.down_mib_s)
@@ -156,6 +163,7 @@ fn try_suite(suite: &Suite, mib: u64) -> Result<Figures, String> {
 
     step("measuring logins");
     let mut times = Vec::new();
+    let mut shells = Vec::new();
     for _ in 0..LOGINS {
         let (output, time) =
             lab::timed(lab.client(suite, &[], "true"), b"").map_err(|error| error.to_string())?;
@@ -166,9 +174,12 @@ fn try_suite(suite: &Suite, mib: u64) -> Result<Figures, String> {
             ));
         }
         times.push(time);
+        let shell = user_shell().map_err(|error| error.to_string())?;
+        let (_, time) = lab::timed(shell, b"").map_err(|error| error.to_string())?;
+        shells.push(time);
     }
-    times.sort_unstable();
-    let login = times.get(times.len() / 2).copied().unwrap_or_default();
+    let login = median(times);
+    let shell = median(shells);
 
     step("opening a shell on a terminal for one line");
     let (output, _) = lab::timed(
@@ -201,9 +212,38 @@ fn try_suite(suite: &Suite, mib: u64) -> Result<Figures, String> {
         algorithms,
         first_login,
         login,
+        shell,
         up_mib_s: rate(up),
         down_mib_s: rate(down),
     })
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// `true` in the login shell of the user, with the environment that a server gives a session. A shell
+/// that SSH_CLIENT is set for may read start-up files (bash reads ~/.bashrc), and these often take
+/// longer than the login.
+fn user_shell() -> io::Result<Command> {
+    let user = sys::users::by_uid(sys::process::effective_uid())?
+        .ok_or_else(|| io::Error::other("the user who runs this has no passwd entry"))?;
+    let mut command = Command::new(&user.shell);
+    command
+        .args(["-c", "true"])
+        .env_clear()
+        .env("USER", &user.name)
+        .env("LOGNAME", &user.name)
+        .env("HOME", &user.home)
+        .env("SHELL", &user.shell)
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("SSH_CLIENT", "127.0.0.1 1 22")
+        .env("SSH_CONNECTION", "127.0.0.1 1 127.0.0.1 22");
+    if user.home.is_dir() {
+        command.current_dir(&user.home);
+    }
+    Ok(command)
 }
 
 /// Runs `client`, lets `work` feed and read it, and gives the time from start to exit.
