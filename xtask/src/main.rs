@@ -8,7 +8,7 @@ mod regress;
 
 const USAGE: &str = "\
 usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | differ KIND | man |
-       order [PROGRAM]
+       order [--check] [PROGRAM]
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   bench    instructions of the protocol's work against the baseline; --bless: a new one
@@ -23,7 +23,7 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | d
            config, copies or restrictions; --seed N, --rounds N, --case N, --chroot FOLDER
   man      write the generated parts of man/ and completion/
   order    watch logins by a release build, or PROGRAM, and write which functions stand
-           next to each other in the next one
+           next to each other in the next one; --check: fail where that list is stale
 ";
 
 use std::process::ExitCode;
