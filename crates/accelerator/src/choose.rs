@@ -17,44 +17,10 @@ pub const MAX_LIBRARIES: usize = 16;
 /// Lanes of a connection: as many threads compress at most.
 const MOST_LANES: usize = 4;
 
-/// Where each platform's accelerator is, if none is named. AIX has zlibNX, POWER libnxz, and the
-/// ordinary zlib of s390x uses the processor's own instruction; none of x86-64 and aarch64 is known.
-const DEFAULTS: &[(&str, &[&str])] = &[
-    (
-        "aix",
-        &[
-            "/usr/opt/zlibNX/lib/libz.a(libz.so.1)",
-            "/usr/opt/zlibNX/lib/libz.a",
-        ],
-    ),
-    (
-        "powerpc64",
-        &[
-            "/usr/lib64/libnxz.so.0",
-            "/usr/lib64/libnxz.so.1",
-            "/usr/lib/powerpc64le-linux-gnu/libnxz.so.0",
-            "/usr/lib/powerpc64le-linux-gnu/libnxz.so.1",
-        ],
-    ),
-    (
-        "s390x",
-        &["/usr/lib64/libz.so.1", "/usr/lib/s390x-linux-gnu/libz.so.1"],
-    ),
-];
-
-/// The platform's paths.
-#[must_use]
-pub fn default_libraries() -> Vec<PathBuf> {
-    let here = [std::env::consts::OS, std::env::consts::ARCH];
-    let found = DEFAULTS.iter().find(|(name, _)| here.contains(name));
-    let paths = found.map(|(_, paths)| *paths).unwrap_or_default();
-    paths.iter().map(PathBuf::from).collect()
-}
-
 /// What a configuration asks for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Absolute paths in the order of trying; none means [`default_libraries`].
+    /// Absolute paths in the order of trying; none is an error of [`Accelerator::open`].
     pub libraries: Vec<PathBuf>,
     /// Each must belong to root, with every folder above it, and be writable by nobody else.
     pub root_owned: bool,
@@ -112,20 +78,11 @@ impl Accelerator {
     /// # Errors
     /// Why none works, in one line for a user: each path with its reason.
     pub fn open(request: &Request, binary: &SelfExe) -> Result<Self, String> {
-        let named = !request.libraries.is_empty();
-        let libraries = if named {
-            request.libraries.clone()
-        } else {
-            default_libraries()
-        };
-        if libraries.is_empty() {
-            return Err(format!(
-                "no accelerator's library is known for {} on {}; name one with HwCompressionLibrary",
-                std::env::consts::ARCH,
-                std::env::consts::OS
-            ));
+        if request.libraries.is_empty() {
+            return Err("no library is named by HwCompressionLibrary".to_owned());
         }
-        let libraries = libraries.get(..MAX_LIBRARIES).unwrap_or(&libraries);
+        let libraries = &request.libraries;
+        let libraries = libraries.get(..MAX_LIBRARIES).unwrap_or(libraries);
         let begin = |path: &Path| begin(request, path, binary);
         first_that_works(libraries, begin).map_err(|reasons| {
             let told = libraries.iter().zip(reasons).map(|(path, why)| {

@@ -23,7 +23,7 @@ mod process;
 mod role;
 mod trials;
 
-pub use choose::{MAX_LIBRARIES, Request, default_libraries, secure_library};
+pub use choose::{MAX_LIBRARIES, Request, secure_library};
 pub use probe::probe_main;
 pub use process::Accelerator;
 pub use role::main;

@@ -16,7 +16,7 @@ use crate::lane::{Lane, LaneFault, answer};
 use crate::layout::{CONTROL_FD, DEVICES, FIRST_LANE_FD, HELLO, MAX_LANES, Reply, text};
 
 /// Variables of the environment that libraries look at. All others stay here.
-const ENVIRONMENT: &[&str] = &["NX_GZIP_", "DFLTCC", "ZLIB_", "QAT_"];
+const ENVIRONMENT: &[&str] = &["ZLIB_", "QAT_"];
 
 /// How long a process that has closed its socket may take until it can be asked how it has ended.
 const ENDING_LIMIT: Duration = Duration::from_millis(500);
@@ -277,15 +277,9 @@ fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shar
     }))
 }
 
-/// What libraries read of the environment, with what makes them do the work at all levels and
-/// keep their configuration and logs out of the user's folders.
+/// What libraries read of the environment.
 fn environment(command: &mut sys::process::Command) {
-    command
-        .env("LC_ALL", "C")
-        .env("NX_GZIP_CONFIG", "/dev/null")
-        .env("NX_GZIP_LOGFILE", "/dev/null")
-        // Distributions build s390x's zlib to use the instruction at level 1 only.
-        .env("DFLTCC_LEVEL_MASK", "0x3fe");
+    command.env("LC_ALL", "C");
     for (name, value) in std::env::vars_os() {
         let known = name
             .to_str()

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use compress::provider::{Flush, Loaded, Run, RunEncoder, RunError};
+use compress::provider::{Flush, Library, LibraryEncoder, Run, RunEncoder, RunError};
 use sys::sandbox::files::Wall;
 use sys::shared::SharedMemory;
 
@@ -61,10 +61,13 @@ fn serve(control: &Arc<OwnedFd>, arguments: &[std::ffi::OsString]) -> Result<Inf
     });
     listens.map_err(failed)?;
     begun.wait();
-    let library = Loaded::load(&path).map_err(|error| error.to_string())?;
+    let library = Library::load(&path).map_err(|error| error.to_string())?;
+    let library = Arc::new(library);
     let hello = vec![
         library.path().display().to_string(),
-        library.version(),
+        library
+            .version()
+            .map_or_else(String::new, |version| format!("zlibVersion {version}")),
         library.missing().join(", "),
         cage.to_owned(),
     ];
@@ -145,7 +148,7 @@ impl Lane {
         })
     }
 
-    fn serve(mut self, mut encoder: Box<dyn RunEncoder>) {
+    fn serve(mut self, mut encoder: LibraryEncoder) {
         let mut message = [0; MESSAGE_BYTES];
         let mut buffers = Buffers::default();
         loop {
@@ -160,7 +163,7 @@ impl Lane {
             let message = message.get(..len).unwrap_or_default();
             let reply = match RunRequest::decode(message) {
                 None => Reply::Failed("no such run".to_owned()),
-                Some(request) => match self.run(&mut *encoder, &request, &mut buffers) {
+                Some(request) => match self.run(&mut encoder, &request, &mut buffers) {
                     Ok(ends) => Reply::Done(ends),
                     Err(why) => Reply::Failed(why),
                 },
@@ -173,7 +176,7 @@ impl Lane {
 
     fn run(
         &mut self,
-        encoder: &mut dyn RunEncoder,
+        encoder: &mut LibraryEncoder,
         request: &RunRequest,
         buffers: &mut Buffers,
     ) -> Result<Vec<usize>, String> {

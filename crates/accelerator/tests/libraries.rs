@@ -1,21 +1,20 @@
 //! Real libraries with zlib's functions, each behind the process that loads it: their runs of every
 //! level make one stream with what our own engine puts between. `.ci/zlibs` builds what distributions
-//! do not have. QATzip, which does nothing without its device, is a fake that compresses by zlib.
+//! do not have.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use accelerator::{Accelerator, Request};
-use bed::{Fakes, data, encode, stream};
+use bed::{data, encode, stream};
 use compress::provider::Provider;
 
 mod bed;
 
 fn main() {
     let arguments = bed::arguments();
-    let fakes = Fakes::new("libraries");
-    for (name, candidates) in libraries(&fakes) {
+    for (name, candidates) in libraries() {
         if !bed::is_asked_for(name, &arguments) {
             continue;
         }
@@ -29,7 +28,7 @@ fn main() {
 }
 
 /// Names, and where each may be.
-fn libraries(fakes: &Fakes) -> Vec<(&'static str, Vec<PathBuf>)> {
+fn libraries() -> Vec<(&'static str, Vec<PathBuf>)> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
         PathBuf::from,
@@ -43,7 +42,6 @@ fn libraries(fakes: &Fakes) -> Vec<(&'static str, Vec<PathBuf>)> {
         ("zlib-ng", built("libz-ng.so")),
         ("zlib-rs", built("libz-rs.so")),
         ("isal", built("libz-isal.so")),
-        ("qatzip", vec![bed::qatzip(fakes)]),
     ]
 }
 

@@ -150,7 +150,7 @@ pub(crate) fn variables(words: &[String]) -> Vec<Variable> {
         .collect()
 }
 
-/// The paths of `HwCompressionLibrary`; `none` stands for those of the platform.
+/// The paths of `HwCompressionLibrary`; `none` names none.
 pub(crate) fn libraries(words: &[String]) -> Vec<String> {
     words
         .iter()

@@ -174,29 +174,6 @@ fn where_nothing_keeps_a_library_from_files_none_is_loaded() {
 }
 
 #[test]
-fn qatzip_is_used_or_said_not_to_be_built_in() {
-    let fakes = Fakes::new("qatzip");
-    let zlib = zlib();
-    let library = fakes.qatzip("deflate", &["-DDEFLATE", "-Wl,--no-as-needed", zlib]);
-    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
-    let data = data();
-    let config = options("yes", &library);
-    let outcome = site.run_with(&config, &["-v", HOST, "cat"], Input::Bytes(&data));
-    assert_eq!(
-        outcome.stdout.sha256,
-        sha256(&data),
-        "{}",
-        outcome.summary()
-    );
-    let said = outcome.stderr.text();
-    // It depends on a zlib, which is not taken for it.
-    let not_built = said.contains("built without its feature qatzip");
-    let is_used = said.contains("(QATzip): no device open, self-test ok");
-    assert!(not_built != is_used, "{said}");
-    assert_eq!(said.contains(" 0 hardware"), not_built, "{said}");
-}
-
-#[test]
 fn a_reload_tries_the_library_and_keeps_what_was_in_use() {
     let site = Site::new(Kind::Fulmar, Kind::Fulmar, "LogLevel DEBUG1\n");
     let daemon = &site.running.daemon;

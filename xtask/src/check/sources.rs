@@ -8,7 +8,6 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/cli/src/main.rs",
     "crates/compress/src/provider/library.rs",
     "crates/compress/src/provider/loader.rs",
-    "crates/compress/src/provider/qatzip.rs",
     "crates/crypto/src/arch/",
     "crates/crypto/src/awslc/",
     "crates/compress/src/deflate/",

@@ -10,11 +10,6 @@ use compress::provider::{Flush, Run, RunEncoder, RunError, Verifier};
 use compress::{Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Report, Settings};
 use sys::process::SelfExe;
 
-#[path = "../../../compress/tests/fakes/mod.rs"]
-mod fakes;
-
-pub use fakes::Fakes;
-
 /// What most packets of bulk hold, bytes.
 pub const PAYLOAD_BYTES: usize = 32 * 1024;
 /// What goes before most runs, bytes.
@@ -46,13 +41,6 @@ pub fn zlib() -> PathBuf {
     let paths = ["x86_64", "aarch64"].map(|arch| format!("/usr/lib/{arch}-linux-gnu/libz.so.1"));
     let found = paths.iter().map(PathBuf::from).find(|path| path.exists());
     found.expect("install zlib1g")
-}
-
-/// A QATzip that compresses as a device does: by the machine's zlib, without history.
-pub fn qatzip(fakes: &Fakes) -> PathBuf {
-    let zlib = zlib();
-    let zlib = zlib.to_str().unwrap();
-    fakes.qatzip("deflate", &["-DDEFLATE", "-Wl,--no-as-needed", zlib])
 }
 
 pub fn request(libraries: &[&Path], lanes: usize) -> Request {

@@ -11,13 +11,13 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::loader::{Handle, LibraryError, clear_errno, file_of, system_error, text_at};
-use super::stored::{SYNC_END, deflated_or_stored};
-use super::{Run, RunEncoder, RunError};
+use super::{MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
 
 /// The version of zlib's headers whose layout we use. Implementations compare the first character.
 const ABI_VERSION: &CStr = c"1.2.11";
@@ -31,6 +31,10 @@ const Z_DEFLATED: c_int = 8;
 const RAW_WINDOW_BITS: c_int = -15;
 /// Space for a payload beyond what static codes take.
 const SPARE_BYTES: usize = 128;
+/// What a sync flush ends with: an empty stored block's length and its complement.
+const SYNC_END: [u8; 4] = [0, 0, 0xff, 0xff];
+/// The longest stored block, bytes.
+const BLOCK_BYTES: usize = 65535;
 /// zlib's default use of memory.
 const MEMORY_LEVEL: c_int = 8;
 
@@ -108,13 +112,14 @@ impl Library {
     /// # Errors
     /// [`LibraryError`].
     pub fn load(path: &Path) -> Result<Self, LibraryError> {
-        Self::of(Handle::open(path)?, path)
-    }
-
-    /// The zlib among the symbols of `handle`, which was loaded from `path`.
-    pub(super) fn of(handle: Handle, path: &Path) -> Result<Self, LibraryError> {
-        let need = |name: &'static CStr| handle.need("zlib", name);
+        let handle = Handle::open(path)?;
+        let need = |name| handle.need(name);
         let deflate = need(c"deflate")?;
+        // The loader looks for names in the libraries that this one depends on, too: QATzip depends
+        // on a zlib, whose software would pass for the accelerator.
+        if !file_of(deflate).is_some_and(|file| is_same_file(&file, path)) {
+            return Err(LibraryError::Missing("deflate"));
+        }
         // SAFETY: by the library's claim, a library by the name of zlib's functions, these have
         // zlib.h's types; function pointers and data pointers have one size here.
         let mut library = unsafe {
@@ -132,7 +137,7 @@ impl Library {
                 params: handle
                     .symbol(c"deflateParams")
                     .map(|it| transmute::<NonNull<c_void>, Params>(it)),
-                path: file_of(deflate).unwrap_or_else(|| path.to_owned()),
+                path: path.to_owned(),
                 version: None,
             }
         };
@@ -147,14 +152,13 @@ impl Library {
         Ok(library)
     }
 
-    /// The file that `deflate` lies in, by the loader's word: not always the one that was asked
-    /// for.
+    /// The file that it was loaded from.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says of its version; libnxz tells what it was built with.
+    /// What it says of its version.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
@@ -326,9 +330,7 @@ impl LibraryEncoder {
         self.begin(run.level.clamp(1, 9))?;
         self.remember(run.history())?;
         for payload in run.payloads() {
-            deflated_or_stored(payload, SPARE_BYTES, out, |space| {
-                self.deflate(payload, space)
-            })?;
+            deflated_or_stored(payload, out, |space| self.deflate(payload, space))?;
             ends.push(out.len());
         }
         Ok(())
@@ -353,6 +355,47 @@ impl RunEncoder for LibraryEncoder {
 impl Drop for LibraryEncoder {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// Appends `payload` as stored blocks (RFC 1951 §3.2.4).
+fn store(payload: &[u8], out: &mut Vec<u8>) {
+    for block in payload.chunks(BLOCK_BYTES) {
+        let len = u16::try_from(block.len()).unwrap_or(u16::MAX);
+        out.push(0);
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&(!len).to_le_bytes());
+        out.extend_from_slice(block);
+    }
+}
+
+/// Appends what `deflate` writes of `payload` into the space that it is given, whose length it
+/// returns; or `payload` stored, where that is longer than a peer takes. Of the space, [`SPARE_BYTES`]
+/// are beyond nine bits a byte, the most that static codes take: level 1 of zlib-ng and zlib-rs knows
+/// no others and stores nothing.
+///
+/// # Errors
+/// Those of `deflate`.
+fn deflated_or_stored(
+    payload: &[u8],
+    out: &mut Vec<u8>,
+    deflate: impl FnOnce(&mut [u8]) -> Result<usize, RunError>,
+) -> Result<(), RunError> {
+    let start = out.len();
+    out.resize(start + payload.len() + payload.len() / 8 + SPARE_BYTES, 0);
+    let made = deflate(out.get_mut(start..).unwrap_or_default())?;
+    out.truncate(start + made);
+    if made > payload.len() + MAX_GROWTH_BYTES {
+        out.truncate(start);
+        store(payload, out);
+    }
+    Ok(())
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (std::fs::metadata(one), std::fs::metadata(other)) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        _ => false,
     }
 }
 

@@ -131,4 +131,12 @@ fn what_is_no_zlib_is_refused_with_the_reason() {
         Library::load(other.unwrap()).unwrap_err().to_string(),
         "no zlib: it has no deflate"
     );
+    // As QATzip is: without zlib's functions, and depending on a zlib.
+    let fakes = Fakes::new("dependent");
+    let zlib = fakes.zlib("complete", &[]);
+    let dependent = fakes.dependent("dependent", &zlib);
+    assert_eq!(
+        Library::load(&dependent).unwrap_err().to_string(),
+        "no zlib: it has no deflate"
+    );
 }

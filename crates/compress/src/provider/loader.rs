@@ -2,7 +2,7 @@
 //! symbols have.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -15,15 +15,8 @@ pub enum LibraryError {
     NotAbsolute,
     /// The loader's words.
     Load(String),
-    /// It has no such function.
-    Missing {
-        /// Which interface it was taken for.
-        interface: &'static str,
-        /// What is not there.
-        function: &'static str,
-    },
-    /// It has QATzip's interface, for which this program was not built.
-    NotBuiltForQatZip,
+    /// It lacks this function of zlib's.
+    Missing(&'static str),
 }
 
 impl fmt::Display for LibraryError {
@@ -31,13 +24,7 @@ impl fmt::Display for LibraryError {
         match self {
             Self::NotAbsolute => f.write_str("not an absolute path"),
             Self::Load(text) => f.write_str(text),
-            Self::Missing {
-                interface,
-                function,
-            } => write!(f, "no {interface}: it has no {function}"),
-            Self::NotBuiltForQatZip => f.write_str(
-                "this is QATzip, for which this program was built without its feature qatzip",
-            ),
+            Self::Missing(function) => write!(f, "no zlib: it has no {function}"),
         }
     }
 }
@@ -58,7 +45,7 @@ impl Handle {
             .map_err(|_| LibraryError::Load("a NUL byte in the path".to_owned()))?;
         // Its own symbols before all others': a process that also had another zlib crashed in a
         // library that found the wrong one.
-        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | deep_bind();
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
         // SAFETY: a terminated string. What the library's constructors do is the reason why
         // this runs in a process that holds nothing.
         let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
@@ -73,15 +60,9 @@ impl Handle {
     }
 
     /// As [`Handle::symbol`], where nothing works without.
-    pub(super) fn need(
-        self,
-        interface: &'static str,
-        name: &'static CStr,
-    ) -> Result<NonNull<c_void>, LibraryError> {
-        self.symbol(name).ok_or(LibraryError::Missing {
-            interface,
-            function: name.to_str().unwrap_or_default(),
-        })
+    pub(super) fn need(self, name: &'static CStr) -> Result<NonNull<c_void>, LibraryError> {
+        self.symbol(name)
+            .ok_or(LibraryError::Missing(name.to_str().unwrap_or_default()))
     }
 }
 
@@ -113,7 +94,6 @@ pub(super) unsafe fn text_at(text: *const c_char) -> Option<String> {
 /// Forgets the last system call's error, so that what is found later is the library's.
 pub(super) fn clear_errno() {
     // SAFETY: the location is this thread's own.
-    #[cfg(target_os = "linux")]
     unsafe {
         *libc::__errno_location() = 0;
     }
@@ -127,16 +107,6 @@ pub(super) fn system_error() -> Option<std::io::Error> {
         .raw_os_error()
         .is_some_and(|number| number != 0)
         .then_some(error)
-}
-
-#[cfg(target_env = "gnu")]
-fn deep_bind() -> c_int {
-    libc::RTLD_DEEPBIND
-}
-
-#[cfg(not(target_env = "gnu"))]
-fn deep_bind() -> c_int {
-    0
 }
 
 fn loader_error() -> String {

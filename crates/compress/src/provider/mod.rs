@@ -9,20 +9,15 @@
 //! The zlib header before a stream's first run, the carrying of bits between small payloads and
 //! the choice of what is stored instead are the caller's (`lib.rs`), not the engine's.
 //!
-//! [`Loaded`] is a shared library of others in the process that loads it: any with zlib's ABI
-//! ([`Library`]), or QATzip where this is built with the feature `qatzip`. `accelerator` makes a
-//! [`Provider`] of a process that does so. [`self_test`] is what an engine must pass before it is
-//! used, [`Verifier`] what each run of it may have to.
+//! [`Library`] is a foreign shared library with zlib's ABI, in the process that loads it.
+//! `accelerator` makes a [`Provider`] of a process that does so. [`self_test`] is what an engine
+//! must pass before it is used, [`Verifier`] what each run of it may have to.
 
 use std::fmt;
 
 mod library;
-mod loaded;
 mod loader;
-#[cfg(feature = "qatzip")]
-mod qatzip;
 mod selftest;
-mod stored;
 mod verify;
 
 #[cfg(test)]
@@ -32,10 +27,7 @@ mod fakes;
 mod sample;
 
 pub use library::{Library, LibraryEncoder};
-pub use loaded::Loaded;
 pub use loader::LibraryError;
-#[cfg(feature = "qatzip")]
-pub use qatzip::{QatZip, QatZipEncoder};
 pub use selftest::{SELF_TEST_LIMIT, self_test, software_time};
 pub use verify::Verifier;
 

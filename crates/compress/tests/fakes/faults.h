@@ -28,8 +28,6 @@ enum {
     FINAL, /* ends the stream */
     EMPTY, /* makes nothing */
     OPEN,  /* ends inside a block, and looks as if it did not */
-    SOFT,  /* says that software did it */
-    GONE,  /* says that the device is gone */
 };
 
 #ifndef AT

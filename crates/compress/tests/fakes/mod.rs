@@ -27,7 +27,10 @@ impl Fakes {
 
     /// A library with zlib's functions.
     pub fn zlib(&self, name: &str, flags: &[&str]) -> PathBuf {
-        self.library(name, "zlib.c", flags)
+        let path = self.0.join(format!("lib{name}.so"));
+        let mut arguments = vec!["-shared", "-fPIC", "-w"];
+        arguments.extend_from_slice(flags);
+        self.compile(&path, &sources().join("zlib.c"), &arguments)
     }
 
     /// A library with zlib's functions, of which `at` goes wrong as `how` says, `after` calls.
@@ -36,24 +39,13 @@ impl Fakes {
         self.zlib(&name(at, how, after), &as_flags(&faults(at, how, after)))
     }
 
-    /// A library with QATzip's functions.
+    /// A library without functions of its own that depends on `other`.
     #[allow(dead_code, reason = "not all who include this file use all of it")]
-    pub fn qatzip(&self, name: &str, flags: &[&str]) -> PathBuf {
-        self.library(&format!("qatzip-{name}"), "qatzip.c", flags)
-    }
-
-    /// A library with QATzip's functions, of which `at` goes wrong as `how` says, `after` calls.
-    #[allow(dead_code, reason = "not all who include this file use all of it")]
-    pub fn faulty_qatzip(&self, at: &str, how: &str, after: u32) -> PathBuf {
-        self.qatzip(&name(at, how, after), &as_flags(&faults(at, how, after)))
-    }
-
-    fn library(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    pub fn dependent(&self, name: &str, other: &Path) -> PathBuf {
         let path = self.0.join(format!("lib{name}.so"));
-        let source = sources().join(source);
-        let mut arguments = vec!["-shared", "-fPIC", "-w"];
-        arguments.extend_from_slice(flags);
-        self.compile(&path, &source, &arguments)
+        let other = other.to_str().unwrap();
+        let flags = ["-shared", "-Wl,--no-as-needed", other];
+        self.compile(&path, Path::new("/dev/null"), &flags)
     }
 
     /// A program, from the source at `source`.
@@ -67,7 +59,8 @@ impl Fakes {
     fn compile(&self, path: &Path, source: &Path, flags: &[&str]) -> PathBuf {
         if !path.exists() {
             let mut compiler = Command::new("cc");
-            compiler.args(["-O1", "-o"]).arg(path).arg(source);
+            compiler.args(["-O1", "-o"]).arg(path);
+            compiler.args(["-x", "c"]).arg(source).args(["-x", "none"]);
             let built = compiler.args(flags).status().expect("a C compiler");
             assert!(built.success(), "{}", source.display());
         }

@@ -286,7 +286,7 @@ pub struct ClientOptions {
     pub use_mptcp: bool,
     /// `EnableHwCompression`.
     pub hw_compression: HwCompression,
-    /// `HwCompressionLibrary`: absolute paths, in the order of trying; none means the platform's.
+    /// `HwCompressionLibrary`: absolute paths, in the order of trying.
     pub hw_compression_libraries: Vec<String>,
     /// `HwCompressionVerify`: inflate and compare each run before it is used.
     pub hw_compression_verify: bool,

@@ -33,14 +33,12 @@ const READ: &[&str] = &[
     "/proc/self/auxv",
     "/proc/self/maps",
 ];
-/// Devices that may be opened for writing and asked for anything: compression engines (POWER's
-/// NX, IBM's GenWQE, QAT by VFIO or its own driver) and those that every program may have.
+/// Devices that may be opened for writing and asked for anything: compression engines (IBM's
+/// GenWQE, QAT by VFIO or its own driver) and those that every program may have.
 const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
     "/dev/urandom",
-    "/dev/crypto",
-    "/dev/nx-gzip",
     "/dev/genwqe0_card",
     "/dev/vfio",
     "/dev/qat_adf_ctl",

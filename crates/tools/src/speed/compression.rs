@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use accelerator::{Accelerator, Request, default_libraries};
+use accelerator::{Accelerator, Request};
 use compress::{
     Compressor, Decompressor, DeflateError, Encoded, InflateError, MAX_INFLATED_BYTES, Report,
     Settings, ZstdCompressor, ZstdDecompressor,
@@ -59,7 +59,7 @@ impl CompressionRow {
     }
 }
 
-/// Measures our own engine, and `libraries` or those of the platform.
+/// Measures our own engine, and `libraries`.
 pub(super) fn measure(selection: &Selection, libraries: &[String]) -> Compression {
     let mut compression = Compression {
         engines: Vec::new(),
@@ -68,15 +68,6 @@ pub(super) fn measure(selection: &Selection, libraries: &[String]) -> Compressio
     if compression.rows.is_empty() {
         return compression;
     }
-    let known: Vec<String> = match libraries {
-        [] => {
-            let here = default_libraries().into_iter();
-            here.filter(|path| path.exists())
-                .map(|path| path.to_string_lossy().into_owned())
-                .collect()
-        }
-        named => named.to_vec(),
-    };
     let used =
         format!("{INTERNAL} (packet mode): in use unless EnableHwCompression says otherwise");
     compression.engines.push(used);
@@ -84,10 +75,12 @@ pub(super) fn measure(selection: &Selection, libraries: &[String]) -> Compressio
         "{ZSTD} {}: in use where both ends are Fulmar's and say Compression zstd",
         compress::zstd_version()
     ));
-    for path in known {
+    for path in libraries {
         let opened = SelfExe::open()
             .map_err(|error| error.to_string())
-            .and_then(|own| Accelerator::open(&Request::new(&[path], true, 6), &own));
+            .and_then(|own| {
+                Accelerator::open(&Request::new(std::slice::from_ref(path), true, 6), &own)
+            });
         match opened {
             Ok(library) => {
                 compression
