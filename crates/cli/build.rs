@@ -13,11 +13,6 @@ use std::path::Path;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=login.ld");
-    let target_env = var("CARGO_CFG_TARGET_ENV").unwrap_or_default();
-    let target_os = var("CARGO_CFG_TARGET_OS").unwrap_or_default();
-    if target_os != "linux" || target_env != "gnu" {
-        return;
-    }
     link_the_unwinder();
     if var("PROFILE").is_ok_and(|profile| profile == "release") && !another_linker() {
         order_functions();

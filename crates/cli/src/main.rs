@@ -3,12 +3,12 @@
 //! Roles of the privilege chain (`sshd-monitor`, `sshd-auth`, `sshd-session`) are executions of
 //! this binary by itself and no commands for people.
 //!
-//! With glibc the C library enters [`main`](self::main) itself. Rust's own entry would read
+//! The C library enters [`main`](self::main) itself. Rust's own entry would read
 //! /proc/self/maps and map a stack for the sake of a message about a stack that overflows, which
 //! is a twentieth of what a role's start costs, three times for each login; an overflow ends the
 //! process as before, by the guard page. The rest of what it does is done here.
 #![deny(unsafe_code)]
-#![cfg_attr(all(target_os = "linux", target_env = "gnu", not(test)), no_main)]
+#![cfg_attr(not(test), no_main)]
 
 // What is printed is nothing to panic about.
 #[macro_use]
@@ -16,13 +16,13 @@ extern crate sys;
 
 mod dispatch;
 
-#[cfg(not(all(target_os = "linux", target_env = "gnu", not(test))))]
+#[cfg(test)]
 fn main() {
     std::process::exit(run());
 }
 
 // What the C library calls by this name; the linker finds a second one.
-#[cfg(all(target_os = "linux", target_env = "gnu", not(test)))]
+#[cfg(not(test))]
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 extern "C" fn main() -> i32 {

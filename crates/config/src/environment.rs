@@ -99,7 +99,6 @@ impl Files for SystemFiles {
         path.symlink_metadata().is_ok()
     }
 
-    #[cfg(unix)]
     fn check_owner(&self, path: &Path) -> Result<(), String> {
         use std::os::unix::fs::MetadataExt;
         let Ok(meta) = std::fs::metadata(path) else {
@@ -111,11 +110,6 @@ impl Files for SystemFiles {
         if foreign_owner || meta.mode() & 0o022 != 0 {
             return Err(format!("Bad owner or permissions on {}", path.display()));
         }
-        Ok(())
-    }
-
-    #[cfg(not(unix))]
-    fn check_owner(&self, _path: &Path) -> Result<(), String> {
         Ok(())
     }
 }

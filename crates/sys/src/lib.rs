@@ -8,8 +8,12 @@
 
 #![warn(missing_docs)]
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("sys supports Linux only");
+#[cfg(not(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "aarch64", target_arch = "x86_64")
+)))]
+compile_error!("Fulmar is for Linux with glibc, on x86-64 and aarch64");
 
 pub mod cpu;
 pub mod epoll;

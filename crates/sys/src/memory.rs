@@ -15,7 +15,6 @@ pub fn rest() {
 /// through the whole heap of the process; for a moment in which nothing else is to be done.
 pub fn trim() {
     // SAFETY: takes no pointer, and touches only what the allocator holds as free.
-    #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
     }
@@ -49,7 +48,7 @@ pub fn trim_stack() {
     }
 }
 
-#[cfg(all(test, target_env = "gnu"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -26,7 +26,6 @@ use super::x86_64::{chacha_avx2::Avx2, chacha_avx512::Avx512};
 pub(super) const BLOCK_LEN: usize = 64;
 
 /// "expand 32-byte k", as little-endian words.
-#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
 /// A block of key stream.
@@ -226,11 +225,6 @@ impl Kernel {
             Some(token) => Self::Neon(Neon::new(token)),
             None => Self::Portable(Portable::new()),
         }
-    }
-
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-    fn choose(_: &CpuFeatures) -> Self {
-        Self::Portable(Portable::new())
     }
 
     fn name(self) -> &'static str {

@@ -57,11 +57,6 @@ impl CtrKernel {
         }
     }
 
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-    pub(crate) fn with_features(key: &[u8], _: &CpuFeatures) -> Result<Self, Failed> {
-        AesKey::for_encryption(key).map(Self::Portable)
-    }
-
     /// XORs the key stream that starts at `counter` (128-bit carry) into `data`.
     pub(crate) fn apply(&self, counter: u128, data: &mut [u8]) {
         match self {

@@ -39,7 +39,6 @@ impl Poly1305 {
     }
 
     /// The clamped `r`, lower word first.
-    #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
     #[inline]
     pub(crate) fn r(&self) -> [u64; 2] {
         self.r
@@ -47,7 +46,6 @@ impl Poly1305 {
 
     /// Goes on from the accumulator of a kernel that has taken in what comes
     /// before. Its topmost word must be below 8.
-    #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
     #[inline]
     pub(crate) fn resume(&mut self, accumulator: [u64; 3]) {
         self.accumulator = accumulator;
@@ -119,11 +117,9 @@ pub(super) fn fold(accumulator: [u64; 3]) -> [u64; 3] {
 }
 
 /// The lowest 26 bits: a limb of the kernels whose products have 64.
-#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 pub(super) const LOW_26: u64 = (1 << 26) - 1;
 
 /// The limbs of 26 bits of a number below 2^128.
-#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 #[inline]
 pub(super) fn limbs_26([low, high]: [u64; 2]) -> [u64; 5] {
     [
@@ -136,7 +132,6 @@ pub(super) fn limbs_26([low, high]: [u64; 2]) -> [u64; 5] {
 }
 
 /// The number of limbs below 2^31, in words of 64 bits; the topmost is at most 4.
-#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 #[inline]
 pub(super) fn words_of_limbs_26(limbs: [u64; 5]) -> [u64; 3] {
     let mut words = [0u64; 3];

@@ -6,7 +6,6 @@
 //! Messages come here as whole blocks, padding included; `mac/many` makes them.
 #![forbid(unsafe_code)]
 
-#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 pub(super) mod constants;
 
 use super::CpuFeatures;
@@ -408,22 +407,6 @@ mod tiers {
                 self.two = Some(Tier { kernel, least: 2 });
             }
         }
-    }
-}
-
-/// Elsewhere there are none.
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-mod tiers {
-    use super::{CpuFeatures, Tiers};
-
-    impl Tiers<u32, 64> {
-        pub(super) fn add_sha1(&mut self, _: &CpuFeatures) {}
-
-        pub(super) fn add_sha256(&mut self, _: &CpuFeatures) {}
-    }
-
-    impl Tiers<u64, 128> {
-        pub(super) fn add_sha512(&mut self, _: &CpuFeatures) {}
     }
 }
 

@@ -47,7 +47,6 @@ macro_rules! features {
         impl CpuFeatures {
             /// These features less what lies above `level`.
             #[must_use]
-            #[allow(unused_variables)] // Where there are none.
             pub fn limited_to(self, level: Level) -> Self {
                 Self {
                     $($field: self.$field.filter(|_| level >= Level::$from),)*
@@ -64,15 +63,11 @@ macro_rules! features {
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-mod other;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::*;
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-pub use other::*;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 
