@@ -1,8 +1,7 @@
-//! Batches: several seal or open jobs of one direction run in one call, so that what can work on
-//! many packets at once gets them together: HMACs of packets under the same keys are computed
-//! side by side (encrypt each, then MAC all, or the other way round without encrypt-then-MAC;
-//! in `ctr_mac`). Packets of other suites go one after the other. Nothing is allocated beyond
-//! what the vectors of the caller lack.
+//! Batches: several seal or open jobs of one direction run in one call, so that HMACs of packets
+//! under the same keys are computed in parallel lanes (`ctr_mac`: encrypt each packet, then MAC
+//! all, or the reverse without encrypt-then-MAC). Packets of other suites are processed one after
+//! another. Memory is allocated only where the caller's vectors lack capacity.
 
 use alloc::vec::Vec;
 
@@ -10,15 +9,15 @@ use crate::error::PacketError;
 use crate::open::{OpenJob, OpenedPacket};
 use crate::seal::{SealJob, SealedPacket};
 
-/// Runs all of `jobs` and appends their packets to `sealed`, in the same order and the same as
-/// from each [`SealJob::run`]. `jobs` is empty afterwards and keeps its memory.
+/// Runs all of `jobs` and appends their packets to `sealed`, in the same order and with the same
+/// bytes as [`SealJob::run`] would return for each. Empties `jobs`, which keeps its capacity.
 pub fn seal_batch(jobs: &mut Vec<SealJob>, sealed: &mut Vec<SealedPacket>) {
     SealJob::run_all(jobs, sealed);
 }
 
-/// Runs `jobs` and appends their results to `opened`, in the same order and the same as from
-/// each [`OpenJob::run`], up to and with the first error: what stands behind it is dropped
-/// unseen, and has no result. `jobs` is empty afterwards and keeps its memory.
+/// Runs `jobs` and appends their results to `opened`, in the same order and with the same values as
+/// [`OpenJob::run`] would return for each, up to and including the first error. Jobs after the
+/// first error are dropped without a result. Empties `jobs`, which keeps its capacity.
 pub fn open_batch(jobs: &mut Vec<OpenJob>, opened: &mut Vec<Result<OpenedPacket, PacketError>>) {
     OpenJob::run_all(jobs, opened);
 }

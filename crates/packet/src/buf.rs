@@ -1,23 +1,23 @@
 //! [`PacketBuf`]: headroom, payload and tailroom in one allocation, so that headers, framing,
-//! padding and tag are written around a payload that never moves.
+//! padding and tag are written around a payload that does not move.
 //!
-//! Invariant: `start <= end <= bytes.len()`. What lies outside `start..end` is initialised but
-//! meaningless; keeping it initialised lets a recycled buffer be read into without clearing it
-//! again. Recycling is in `pool`.
+//! Invariant: `start <= end <= bytes.len()`. Bytes outside `start..end` are initialised but
+//! meaningless, so that a recycled buffer can be read into without clearing it again. `pool`
+//! recycles buffers.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::MIN_PADDING_BYTES;
 
-/// Bytes kept free before the payload: `packet_length`, `padding_length` and the headers of
+/// Bytes reserved before the payload for `packet_length`, `padding_length` and the headers of
 /// channel and SFTP messages.
 pub const HEADROOM: usize = 64;
 
-/// Bytes kept free behind the payload: the longest padding and the longest MAC (HMAC-SHA2-512).
+/// Bytes reserved after the payload for the longest padding and the longest MAC (HMAC-SHA2-512).
 pub const TAILROOM: usize = 255 + 64 + 1;
 
-/// One packet's bytes while it is built and sealed.
+/// The bytes of one packet while it is built and sealed.
 #[derive(Clone)]
 pub struct PacketBuf {
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct PacketBuf {
 }
 
 impl PacketBuf {
-    /// An empty payload with room for `payload` bytes before it has to grow.
+    /// An empty payload with room for `payload` bytes before the buffer has to grow.
     #[must_use]
     pub fn with_capacity(payload: usize) -> Self {
         let mut bytes =
@@ -41,7 +41,7 @@ impl PacketBuf {
         }
     }
 
-    /// A copy of `payload` with head- and tailroom around it.
+    /// A copy of `payload` with headroom and tailroom.
     #[must_use]
     pub fn from_payload(payload: &[u8]) -> Self {
         let mut this = Self::with_capacity(payload.len());
@@ -49,13 +49,13 @@ impl PacketBuf {
         this
     }
 
-    /// The payload; of a [`SealedPacket`](crate::SealedPacket), the whole packet.
+    /// The payload; once the packet is stamped or sealed, the whole packet.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The payload, to be changed in place.
+    /// The payload, mutable in place.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
@@ -72,20 +72,20 @@ impl PacketBuf {
         self.start == self.end
     }
 
-    /// Bytes that the payload can hold in all before the buffer grows.
+    /// Number of bytes that the payload can hold before the buffer grows.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity().saturating_sub(self.start + TAILROOM)
     }
 
-    /// Appends to the payload.
+    /// Appends `more` to the payload.
     pub fn extend(&mut self, more: &[u8]) {
         self.spare(more.len()).copy_from_slice(more);
         self.end += more.len();
     }
 
-    /// Puts `header` before the payload: into the headroom where it fits, else by moving the
-    /// payload once.
+    /// Prepends `header` to the payload: into the headroom if it fits, else by moving the payload
+    /// once.
     pub fn prepend(&mut self, header: &[u8]) {
         if header.len() > self.start {
             let shift = header.len() + HEADROOM - self.start;
@@ -100,19 +100,20 @@ impl PacketBuf {
         self.start = start;
     }
 
-    /// `max` writable bytes directly behind the payload (their content is meaningless), to be
-    /// made part of it by [`PacketBuf::fill_with`].
+    /// Returns `max` writable bytes directly after the payload, with meaningless content.
+    /// [`PacketBuf::fill_with`] makes them part of the payload.
     pub fn spare(&mut self, max: usize) -> &mut [u8] {
         let end = self.end;
         self.ensure_len(end + max);
         &mut self.bytes[end..end + max]
     }
 
-    /// Lets `read` write at most `max` bytes directly behind the payload, appends as many as it
-    /// says it wrote, and returns that number: a file is read straight into its packet.
+    /// Calls `read` with `max` writable bytes directly after the payload, and appends the number of
+    /// bytes that `read` returns (at most `max`). A file can so be read straight into its packet.
+    /// Returns the number of appended bytes.
     ///
     /// # Errors
-    /// Those of `read`; the payload is then as before.
+    /// Those of `read`; the payload is then unchanged.
     pub fn fill_with<E>(
         &mut self,
         max: usize,
@@ -123,8 +124,8 @@ impl PacketBuf {
         Ok(count)
     }
 
-    /// Lets `write` append to the payload through the `Vec` that `wire` encodes into. What it
-    /// must not do is shorten the `Vec`.
+    /// Calls `write` to append to the payload through the `Vec` that `wire` encodes into. `write`
+    /// must not shorten the `Vec`.
     pub fn encode_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.truncate(self.end);
         write(&mut self.bytes);
@@ -133,12 +134,12 @@ impl PacketBuf {
         self.end = self.bytes.len();
     }
 
-    /// Shortens the payload to its first `len` bytes; does nothing if it is no longer.
+    /// Shortens the payload to its first `len` bytes; does nothing if it is not longer.
     pub fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start.saturating_add(len));
     }
 
-    /// Empties the payload and gives the headroom back. The memory stays.
+    /// Empties the payload and restores the headroom. Keeps the allocation.
     pub fn clear(&mut self) {
         self.ensure_len(HEADROOM);
         self.start = HEADROOM;
@@ -146,24 +147,25 @@ impl PacketBuf {
         self.conceal = 0;
     }
 
-    /// Asks for padding that makes the packet a multiple of `block_bytes` (at most 128), so that
-    /// the length of what is inside, a password, shows only in steps of that size.
+    /// Requests padding to a multiple of `block_bytes` (at most 128), so that the packet length
+    /// reveals the length of a secret payload, such as a password, only in steps of that size.
     pub fn conceal_length(&mut self, block_bytes: u8) {
         self.conceal = block_bytes.min(128);
     }
 
-    /// The step asked for by [`PacketBuf::conceal_length`]; 0 for none.
+    /// The multiple requested by [`PacketBuf::conceal_length`]; 0 for none.
     pub(crate) fn concealed_to(&self) -> usize {
         usize::from(self.conceal)
     }
 
-    /// Bytes of the allocation.
+    /// Size of the allocation in bytes.
     pub(crate) fn allocated(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Frames the payload in place: `packet_length` and `padding_length` before it, padding
-    /// behind it, which is returned to be filled. From here on `payload()` is the packet.
+    /// Frames the payload in place: `packet_length` and `padding_length` before it, padding after
+    /// it. Returns the padding for the caller to fill. From then on `payload()` is the whole
+    /// packet.
     pub(crate) fn frame(&mut self, packet_length: u32, padding_length: u8) -> &mut [u8] {
         debug_assert!(usize::from(padding_length) >= MIN_PADDING_BYTES);
         let [a, b, c, d] = packet_length.to_be_bytes();
@@ -171,7 +173,8 @@ impl PacketBuf {
         self.append_stale(usize::from(padding_length))
     }
 
-    /// Makes `count` bytes behind the payload part of it, content to be overwritten.
+    /// Extends the payload by `count` bytes of meaningless content and returns them for the caller
+    /// to overwrite.
     pub(crate) fn append_stale(&mut self, count: usize) -> &mut [u8] {
         let end = self.end;
         self.ensure_len(end + count);
@@ -186,7 +189,7 @@ impl PacketBuf {
     }
 }
 
-/// Lengths only: a payload may be a password.
+/// Shows only lengths, because a payload may be a password.
 impl fmt::Debug for PacketBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PacketBuf")

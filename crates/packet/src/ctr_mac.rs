@@ -1,6 +1,6 @@
-//! [`CtrMac`]: AES-CTR with a MAC of its own, over one packet or over many at once. MACs of
-//! different packets do not depend on each other, and HMACs are several times faster side by
-//! side (`crypto::mac`).
+//! [`CtrMac`]: AES-CTR with a separate MAC, over one packet or over many at once. MACs of different
+//! packets are independent, and HMACs are several times faster when computed in parallel lanes
+//! (`crypto::mac`).
 
 use crypto::IntegrityFailed;
 use crypto::cipher::CtrKey;
@@ -9,22 +9,22 @@ use crypto::mac::{MacKey, Tag};
 use crate::LENGTH_BYTES;
 use crate::position::Stamp;
 
-/// Packets that go through cipher and MAC together. Sixteen of 32 KiB stay in the cache between
-/// the two on most CPUs, and twice as many leave room to pair unequal ones.
+/// Maximum number of packets that cipher and MAC process together. Sixteen of 32 KiB stay in the
+/// cache between the two on most CPUs; 32 leave room to pair packets of unequal length.
 pub(crate) const MAX_TOGETHER: usize = 32;
 
-/// A packet in place: what it takes to seal or open it.
-pub(crate) struct Piece<'a> {
+/// A packet in its buffer, split for sealing or opening.
+pub(crate) struct RawPacket<'a> {
     pub(crate) stamp: Stamp,
-    /// `packet_length` to padding.
+    /// From `packet_length` to the end of the padding.
     pub(crate) packet: &'a mut [u8],
-    /// The MAC behind it.
+    /// The MAC, which follows the packet.
     pub(crate) tag: &'a mut [u8],
 }
 
-impl Piece<'_> {
-    /// A place for a piece.
-    pub(crate) fn none() -> Self {
+impl RawPacket<'_> {
+    /// An empty packet, to initialise arrays.
+    pub(crate) fn empty() -> Self {
         Self {
             stamp: Stamp::default(),
             packet: &mut [],
@@ -33,7 +33,7 @@ impl Piece<'_> {
     }
 }
 
-/// Both keys of one direction and one epoch.
+/// Cipher key and MAC key of one direction and one epoch.
 pub(crate) struct CtrMac {
     cipher: CtrKey,
     mac: MacKey,
@@ -44,7 +44,8 @@ impl CtrMac {
         Self { cipher, mac }
     }
 
-    /// Whether the MAC covers the ciphertext, and `packet_length` stays in the clear.
+    /// Returns true for encrypt-then-MAC: the MAC covers the ciphertext, and `packet_length` is not
+    /// encrypted.
     pub(crate) fn encrypts_first(&self) -> bool {
         self.mac.algorithm().is_etm()
     }
@@ -57,12 +58,12 @@ impl CtrMac {
         self.mac.algorithm().tag_len()
     }
 
-    /// The beginning of a packet in the clear, for its length.
+    /// Decrypts the first block of a packet, to read its length.
     pub(crate) fn apply_to_start(&self, stamp: Stamp, block: &mut [u8]) {
         self.cipher.apply(stamp.block, block);
     }
 
-    /// Encrypts and decrypts alike: all of the packet, or all but its length.
+    /// Encrypts or decrypts the whole packet, or all but its length for encrypt-then-MAC.
     fn apply(&self, stamp: Stamp, packet: &mut [u8]) {
         if !self.encrypts_first() {
             self.cipher.apply(stamp.block, packet);
@@ -71,99 +72,97 @@ impl CtrMac {
         }
     }
 
-    pub(crate) fn seal(&self, piece: &mut Piece<'_>) {
+    pub(crate) fn seal(&self, raw: &mut RawPacket<'_>) {
         if self.encrypts_first() {
-            self.apply(piece.stamp, piece.packet);
-            self.write_tag(piece);
+            self.apply(raw.stamp, raw.packet);
+            self.write_tag(raw);
         } else {
-            self.write_tag(piece);
-            self.apply(piece.stamp, piece.packet);
+            self.write_tag(raw);
+            self.apply(raw.stamp, raw.packet);
         }
     }
 
-    fn write_tag(&self, piece: &mut Piece<'_>) {
-        let tag = self.mac.compute(piece.stamp.sequence, piece.packet);
-        piece.tag.copy_from_slice(&tag);
+    fn write_tag(&self, raw: &mut RawPacket<'_>) {
+        let tag = self.mac.compute(raw.stamp.sequence, raw.packet);
+        raw.tag.copy_from_slice(&tag);
     }
 
-    pub(crate) fn open(&self, piece: &mut Piece<'_>) -> Result<(), IntegrityFailed> {
+    pub(crate) fn open(&self, raw: &mut RawPacket<'_>) -> Result<(), IntegrityFailed> {
         if self.encrypts_first() {
-            self.verify(piece)?;
-            self.apply(piece.stamp, piece.packet);
+            self.verify(raw)?;
+            self.apply(raw.stamp, raw.packet);
             Ok(())
         } else {
-            self.apply(piece.stamp, piece.packet);
-            self.verify(piece)
+            self.apply(raw.stamp, raw.packet);
+            self.verify(raw)
         }
     }
 
-    fn verify(&self, piece: &Piece<'_>) -> Result<(), IntegrityFailed> {
-        self.mac
-            .verify(piece.stamp.sequence, piece.packet, piece.tag)
+    fn verify(&self, raw: &RawPacket<'_>) -> Result<(), IntegrityFailed> {
+        self.mac.verify(raw.stamp.sequence, raw.packet, raw.tag)
     }
 
     /// Seals at most [`MAX_TOGETHER`] packets.
-    pub(crate) fn seal_many(&self, pieces: &mut [Piece<'_>]) {
+    pub(crate) fn seal_many(&self, raws: &mut [RawPacket<'_>]) {
         if !self.mac.gains_by_many() {
-            // One after the other each packet stays in the nearest cache.
-            pieces.iter_mut().for_each(|piece| self.seal(piece));
+            // Processed one after another, each packet stays in the L1 cache between cipher and
+            // MAC.
+            raws.iter_mut().for_each(|raw| self.seal(raw));
             return;
         }
         if self.encrypts_first() {
-            self.apply_to_each(pieces);
+            self.apply_to_each(raws);
         }
-        self.write_tags(pieces);
+        self.write_tags(raws);
         if !self.encrypts_first() {
-            self.apply_to_each(pieces);
+            self.apply_to_each(raws);
         }
     }
 
-    fn apply_to_each(&self, pieces: &mut [Piece<'_>]) {
-        for piece in pieces {
-            self.apply(piece.stamp, piece.packet);
+    fn apply_to_each(&self, raws: &mut [RawPacket<'_>]) {
+        for raw in raws {
+            self.apply(raw.stamp, raw.packet);
         }
     }
 
-    fn write_tags(&self, pieces: &mut [Piece<'_>]) {
+    fn write_tags(&self, raws: &mut [RawPacket<'_>]) {
         let mut tags = [Tag::default(); MAX_TOGETHER];
-        let tags = &mut tags[..pieces.len()];
+        let tags = &mut tags[..raws.len()];
         let mut packets = [(0, &[][..]); MAX_TOGETHER];
-        for (packet, piece) in packets.iter_mut().zip(pieces.iter()) {
-            *packet = (piece.stamp.sequence, piece.packet);
+        for (packet, raw) in packets.iter_mut().zip(raws.iter()) {
+            *packet = (raw.stamp.sequence, raw.packet);
         }
-        self.mac.compute_many(&packets[..pieces.len()], tags);
-        for (piece, tag) in pieces.iter_mut().zip(tags) {
-            piece.tag.copy_from_slice(tag);
+        self.mac.compute_many(&packets[..raws.len()], tags);
+        for (raw, tag) in raws.iter_mut().zip(tags) {
+            raw.tag.copy_from_slice(tag);
         }
     }
 
-    /// Opens at most [`MAX_TOGETHER`] packets up to the first whose MAC is wrong, and returns
-    /// how many that is. What follows is meaningless and must be dropped.
-    pub(crate) fn open_many(&self, pieces: &mut [Piece<'_>]) -> usize {
+    /// Opens at most [`MAX_TOGETHER`] packets up to the first with a wrong MAC, and returns the
+    /// number before it. The rest have undefined content and must be dropped.
+    pub(crate) fn open_many(&self, raws: &mut [RawPacket<'_>]) -> usize {
         if !self.mac.gains_by_many() {
-            let wrong = pieces
-                .iter_mut()
-                .position(|piece| self.open(piece).is_err());
-            return wrong.unwrap_or(pieces.len());
+            let wrong = raws.iter_mut().position(|raw| self.open(raw).is_err());
+            return wrong.unwrap_or(raws.len());
         }
         if !self.encrypts_first() {
-            self.apply_to_each(pieces);
+            self.apply_to_each(raws);
         }
-        let right = self.count_right(pieces);
+        let verified = self.count_verified(raws);
         if self.encrypts_first() {
-            self.apply_to_each(&mut pieces[..right]);
+            self.apply_to_each(&mut raws[..verified]);
         }
-        right
+        verified
     }
 
-    fn count_right(&self, pieces: &[Piece<'_>]) -> usize {
+    fn count_verified(&self, raws: &[RawPacket<'_>]) -> usize {
         let mut packets = [(0, &[][..]); MAX_TOGETHER];
         let mut tags = [&[][..]; MAX_TOGETHER];
-        for ((packet, tag), piece) in packets.iter_mut().zip(&mut tags).zip(pieces) {
-            *packet = (piece.stamp.sequence, piece.packet);
-            *tag = piece.tag;
+        for ((packet, tag), raw) in packets.iter_mut().zip(&mut tags).zip(raws) {
+            *packet = (raw.stamp.sequence, raw.packet);
+            *tag = raw.tag;
         }
         self.mac
-            .verify_many(&packets[..pieces.len()], &tags[..pieces.len()])
+            .verify_many(&packets[..raws.len()], &tags[..raws.len()])
     }
 }

@@ -1,32 +1,32 @@
-//! Why a packet could not be stamped or opened.
+//! Errors of stamping and opening packets.
 
 use core::fmt;
 
 use crate::MAX_PACKET_BYTES;
 
-/// Why a received packet ends the connection. The first one poisons the [`Splitter`], which
-/// returns it again and again.
+/// An error in a received packet, which ends the connection. After the first error of
+/// [`Splitter::next`], every later call returns the same error.
 ///
-/// [`Splitter`]: crate::Splitter
+/// [`Splitter::next`]: crate::Splitter::next
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketError {
-    /// `packet_length`, which came in the clear, is less than one byte of payload with least
-    /// padding takes, or more than [`MAX_PACKET_BYTES`].
+    /// The unencrypted `packet_length` is less than one payload byte with minimum padding needs, or
+    /// more than [`MAX_PACKET_BYTES`].
     LengthOutOfRange {
-        /// The length that the peer claims, in bytes.
+        /// The claimed length, in bytes.
         length_bytes: u32,
     },
-    /// The packet, whose length came in the clear, is not whole blocks of the cipher (8 bytes
-    /// without one).
+    /// The packet's length, sent unencrypted, is not a multiple of the cipher's block size (8 bytes
+    /// without a cipher).
     NotBlockAligned,
-    /// Padding of less than 4 bytes, or longer than the packet.
+    /// The padding is shorter than 4 bytes or longer than the packet.
     PaddingOutOfRange,
-    /// The packet has no payload, so not even a message number.
+    /// The packet has no payload and therefore no message number.
     EmptyPayload,
-    /// The MAC or tag does not match, or a length that came encrypted cannot be one. There is
-    /// no detail on purpose.
+    /// The MAC or tag does not match, or an encrypted length is out of range or not block-aligned.
+    /// The error deliberately carries no detail.
     IntegrityFailed,
-    /// The peer sent 2³² packets under one set of keys: a nonce would come again.
+    /// The peer sent 2³² packets under one set of keys; the next would reuse a nonce.
     SequenceExhausted,
 }
 
@@ -54,17 +54,17 @@ impl From<crypto::IntegrityFailed> for PacketError {
     }
 }
 
-/// Why our own packet was not stamped. The buffer is dropped and no state changes.
+/// An error in an outgoing packet. The buffer is dropped and the sequencer's state does not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StampError {
-    /// 2³² packets went out under these keys; another would use a nonce again. Reached only
-    /// when [`Sequencer::must_rekey`] was ignored for three quarters of them.
+    /// 2³² packets were stamped under these keys; the next would reuse a nonce. Occurs only if the
+    /// caller ignored [`Sequencer::must_rekey`] for three quarters of these packets.
     ///
     /// [`Sequencer::must_rekey`]: crate::Sequencer::must_rekey
     SequenceExhausted,
-    /// The packet would exceed [`MAX_PACKET_BYTES`]; nobody accepts it.
+    /// The packet would exceed [`MAX_PACKET_BYTES`].
     PayloadTooLong,
-    /// There is no payload, so not even a message number.
+    /// The payload is empty and therefore has no message number.
     EmptyPayload,
 }
 

@@ -1,8 +1,8 @@
-//! [`SealKeys`] and [`OpenKeys`]: one epoch's cipher and MAC of one direction, and the framing
-//! that follows from them (RFC 4253 §6; OpenSSH's PROTOCOL §1.6 for AES-GCM, §1.7 for
-//! encrypt-then-MAC; PROTOCOL.chacha20poly1305).
+//! [`SealKeys`] and [`OpenKeys`]: one epoch's cipher and MAC of one direction, and the framing that
+//! they require (RFC 4253 §6; OpenSSH's PROTOCOL §1.6 for AES-GCM, §1.7 for encrypt-then-MAC;
+//! PROTOCOL.chacha20poly1305).
 //!
-//! Immutable and `Sync`: where a packet stands comes with its [`Stamp`], so one `Arc` serves
+//! Keys are immutable and `Sync`: a packet's position is in its [`Stamp`], so one `Arc` serves
 //! every job of the epoch.
 
 use alloc::boxed::Box;
@@ -13,42 +13,45 @@ use crypto::cipher::{ChaChaPolyKey, CipherAlgorithm, CipherKind, CtrKey, GcmKey}
 use crypto::mac::{MacAlgorithm, MacKey};
 use crypto::{IntegrityFailed, KeyLengthError};
 
-use crate::ctr_mac::{CtrMac, Piece};
+use crate::ctr_mac::{CtrMac, RawPacket};
 use crate::position::Stamp;
 use crate::{LENGTH_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
 
-/// RFC 4253 §6: packets are multiples of 8 bytes where no cipher says more.
+/// Minimum alignment of packets in bytes, without a cipher of larger blocks (RFC 4253 §6).
 const MIN_BLOCK_BYTES: usize = 8;
 
-/// AES block, the unit of CTR positions.
+/// Size of an AES block in bytes, the unit of CTR positions.
 const AES_BLOCK_BYTES: usize = 16;
 
-/// Bytes under one AES key after which new keys are due: half of RFC 4344 §3.2's 2³² blocks.
+/// Number of bytes under one AES key after which new keys are due: half of the 2³² blocks of RFC
+/// 4344 §3.2.
 const AES_REKEY_BYTES: u64 = 1 << 35;
 
-/// Keys by which one direction's packets of one epoch are sealed.
+/// Keys that seal one direction's packets of one epoch.
 pub type SealKeys = Keys<Sealing>;
 
-/// Keys by which one direction's packets of one epoch are opened.
+/// Keys that open one direction's packets of one epoch.
 pub type OpenKeys = Keys<Opening>;
 
-/// What [`SealKeys`] are for.
+/// Purpose of [`SealKeys`].
 #[derive(Debug)]
 pub enum Sealing {}
 
-/// What [`OpenKeys`] are for.
+/// Purpose of [`OpenKeys`].
 #[derive(Debug)]
 pub enum Opening {}
 
-/// One direction's keys of one epoch, with what they are for: keys that seal open nothing.
+/// One direction's keys of one epoch. The type parameter prevents opening with sealing keys and the
+/// reverse.
 pub struct Keys<Purpose>(Suite, PhantomData<Purpose>);
 
 impl<Purpose> Keys<Purpose> {
-    /// Sets up `cipher`, and `mac` where the cipher has no tag of its own (`mac` and `mac_key`
-    /// are then ignored).
+    /// Sets up `cipher`, and `mac` for a cipher without a tag (`mac` and `mac_key` are ignored for
+    /// an AEAD).
     ///
     /// # Errors
-    /// If a length does not fit its algorithm, or the cipher needs a MAC and has none.
+    /// If a key or IV has the wrong length for its algorithm, or the cipher needs a MAC and `mac`
+    /// is `None`.
     pub fn new(
         cipher: CipherAlgorithm,
         mac: Option<MacAlgorithm>,
@@ -60,7 +63,7 @@ impl<Purpose> Keys<Purpose> {
         Ok(Self(suite, PhantomData))
     }
 
-    /// Before the first NEWKEYS: no cipher, no MAC.
+    /// No cipher and no MAC, as before the first NEWKEYS.
     #[must_use]
     pub fn none() -> Self {
         Self(Suite::None, PhantomData)
@@ -79,7 +82,7 @@ impl<Purpose> Keys<Purpose> {
     }
 }
 
-/// The algorithms' kind only.
+/// Shows only the kind of the algorithms.
 impl<Purpose> fmt::Debug for Keys<Purpose> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keys({})", self.0.name())
@@ -88,36 +91,35 @@ impl<Purpose> fmt::Debug for Keys<Purpose> {
 
 impl Keys<Sealing> {
     /// Encrypts a packet in place and writes its MAC or tag.
-    pub(crate) fn seal(&self, piece: &mut Piece<'_>) {
+    pub(crate) fn seal(&self, raw: &mut RawPacket<'_>) {
         match &self.0 {
             Suite::None => {}
-            Suite::CtrMac(keys) => keys.seal(piece),
+            Suite::CtrMac(keys) => keys.seal(raw),
             Suite::Gcm(cipher) => {
-                let Piece { stamp, packet, tag } = piece;
+                let RawPacket { stamp, packet, tag } = raw;
                 if let Some((length, body)) = packet.split_first_chunk_mut::<LENGTH_BYTES>() {
                     tag.copy_from_slice(&cipher.seal(stamp.invocation, *length, body));
                 }
             }
             Suite::ChaChaPoly(cipher) => {
-                let tag = cipher.seal(piece.stamp.sequence, piece.packet);
-                piece.tag.copy_from_slice(&tag);
+                let tag = cipher.seal(raw.stamp.sequence, raw.packet);
+                raw.tag.copy_from_slice(&tag);
             }
         }
     }
 
-    /// As [`Self::seal`] for each of at most [`MAX_TOGETHER`](crate::ctr_mac::MAX_TOGETHER)
-    /// packets.
-    pub(crate) fn seal_many(&self, pieces: &mut [Piece<'_>]) {
+    /// Like [`Self::seal`], for at most [`MAX_TOGETHER`](crate::ctr_mac::MAX_TOGETHER) packets.
+    pub(crate) fn seal_many(&self, raws: &mut [RawPacket<'_>]) {
         match &self.0 {
-            Suite::CtrMac(keys) => keys.seal_many(pieces),
-            _ => pieces.iter_mut().for_each(|piece| self.seal(piece)),
+            Suite::CtrMac(keys) => keys.seal_many(raws),
+            _ => raws.iter_mut().for_each(|raw| self.seal(raw)),
         }
     }
 }
 
 impl Keys<Opening> {
-    /// Whether `packet_length` is part of the ciphertext: a bad one is then as likely a
-    /// changed one, and fails as a wrong MAC does.
+    /// Returns true if `packet_length` is encrypted. A bad length may then be the result of
+    /// tampering, and reports the same error as a wrong MAC.
     pub(crate) fn encrypts_length(&self) -> bool {
         match &self.0 {
             Suite::None | Suite::Gcm(_) => false,
@@ -126,8 +128,8 @@ impl Keys<Opening> {
         }
     }
 
-    /// `packet_length` of the packet that begins with `start`, which is left as it came; `None`
-    /// while `start` is too short.
+    /// Returns `packet_length` of the packet that begins with `start`, without changing `start`;
+    /// `None` if `start` is too short.
     pub(crate) fn length(&self, stamp: Stamp, start: &[u8]) -> Option<u32> {
         let field = *start.first_chunk::<LENGTH_BYTES>()?;
         match &self.0 {
@@ -142,43 +144,41 @@ impl Keys<Opening> {
         }
     }
 
-    /// Verifies and decrypts a packet in place. On failure its content is meaningless and must
-    /// be dropped. On success the length field may still be encrypted.
-    pub(crate) fn open(&self, piece: &mut Piece<'_>) -> Result<(), IntegrityFailed> {
+    /// Verifies and decrypts a packet in place. On failure its content is undefined and must be
+    /// dropped. On success the length field may still be encrypted.
+    pub(crate) fn open(&self, raw: &mut RawPacket<'_>) -> Result<(), IntegrityFailed> {
         match &self.0 {
             Suite::None => Ok(()),
-            Suite::CtrMac(keys) => keys.open(piece),
+            Suite::CtrMac(keys) => keys.open(raw),
             Suite::Gcm(cipher) => {
-                let tag = (&*piece.tag).try_into().map_err(|_| IntegrityFailed)?;
-                let (length, body) = piece
+                let tag = (&*raw.tag).try_into().map_err(|_| IntegrityFailed)?;
+                let (length, body) = raw
                     .packet
                     .split_first_chunk_mut::<LENGTH_BYTES>()
                     .ok_or(IntegrityFailed)?;
-                cipher.open(piece.stamp.invocation, *length, body, tag)
+                cipher.open(raw.stamp.invocation, *length, body, tag)
             }
             Suite::ChaChaPoly(cipher) => {
-                let tag = (&*piece.tag).try_into().map_err(|_| IntegrityFailed)?;
-                cipher.open(piece.stamp.sequence, piece.packet, tag)
+                let tag = (&*raw.tag).try_into().map_err(|_| IntegrityFailed)?;
+                cipher.open(raw.stamp.sequence, raw.packet, tag)
             }
         }
     }
 
-    /// As [`Self::open`] for at most [`MAX_TOGETHER`](crate::ctr_mac::MAX_TOGETHER) packets, up
-    /// to the first that fails; returns how many that is. What follows must be dropped too.
-    pub(crate) fn open_many(&self, pieces: &mut [Piece<'_>]) -> usize {
+    /// Like [`Self::open`], for at most [`MAX_TOGETHER`](crate::ctr_mac::MAX_TOGETHER) packets, up
+    /// to the first that fails. Returns the number that succeeded; the rest must be dropped.
+    pub(crate) fn open_many(&self, raws: &mut [RawPacket<'_>]) -> usize {
         match &self.0 {
-            Suite::CtrMac(keys) => keys.open_many(pieces),
+            Suite::CtrMac(keys) => keys.open_many(raws),
             _ => {
-                let wrong = pieces
-                    .iter_mut()
-                    .position(|piece| self.open(piece).is_err());
-                wrong.unwrap_or(pieces.len())
+                let wrong = raws.iter_mut().position(|raw| self.open(raw).is_err());
+                wrong.unwrap_or(raws.len())
             }
         }
     }
 }
 
-/// A cipher, with its MAC where it needs one, as they work on a packet.
+/// A cipher with its MAC, if it needs one.
 enum Suite {
     None,
     CtrMac(Box<CtrMac>),
@@ -227,7 +227,7 @@ impl Suite {
 
     fn rekey_bytes(&self) -> u64 {
         match self {
-            // ChaCha20 is no block cipher with a birthday bound; its packets are counted.
+            // ChaCha20 has no birthday bound on blocks; only its packets are counted.
             Self::None | Self::ChaChaPoly(_) => u64::MAX,
             Self::CtrMac(_) | Self::Gcm(_) => AES_REKEY_BYTES,
         }
@@ -244,21 +244,22 @@ impl Suite {
     }
 }
 
-/// How packets are measured under a set of keys. Lengths are in bytes.
+/// Alignment and overhead of packets under a set of keys. Lengths are in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Framing {
-    /// What a packet is a multiple of.
+    /// The packet length is a multiple of this.
     block_bytes: usize,
-    /// Whether `packet_length` itself counts for that; not where it stays outside encryption.
+    /// Whether alignment counts the `packet_length` field; false where the field is not encrypted
+    /// with the packet.
     length_in_blocks: bool,
-    /// MAC or tag behind the packet.
+    /// Length of the MAC or tag after the packet.
     pub(crate) tag_bytes: usize,
-    /// Whether the position in the key stream matters.
+    /// Whether [`Stamp::block`] has to be counted (CTR).
     counts_blocks: bool,
 }
 
 impl Framing {
-    /// Bytes before the payload that count for alignment.
+    /// Number of header bytes before the payload that count for alignment.
     fn aligned_header(self) -> usize {
         PADDING_LENGTH_BYTES
             + if self.length_in_blocks {
@@ -268,8 +269,8 @@ impl Framing {
             }
     }
 
-    /// RFC 4253 §6: at least 4 bytes of padding, as few as alignment allows; with `conceal`
-    /// (RFC 4253 §6 lets padding hide lengths) as few as that multiple allows.
+    /// Returns the padding length: at least 4 bytes (RFC 4253 §6), and as few as alignment to the
+    /// block size, or to the larger multiple `conceal`, allows.
     pub(crate) fn padding_length(self, payload: usize, conceal: usize) -> u8 {
         let multiple = if conceal > self.block_bytes {
             conceal.next_multiple_of(self.block_bytes).min(128)
@@ -281,22 +282,22 @@ impl Framing {
             .saturating_add(payload)
             .saturating_add(MIN_PADDING_BYTES);
         let missing = (multiple - least % multiple) % multiple;
-        // At most 4 + 127.
+        // The sum is at most 4 + 127.
         u8::try_from(MIN_PADDING_BYTES + missing).unwrap_or(u8::MAX)
     }
 
-    /// `packet_length` for a payload with this padding.
+    /// Returns `packet_length` for a payload with this padding.
     pub(crate) fn packet_length(self, payload: usize, padding: u8) -> usize {
         payload.saturating_add(PADDING_LENGTH_BYTES + usize::from(padding))
     }
 
-    /// Whether a received `packet_length` is whole blocks.
+    /// Returns true if a received `packet_length` gives whole blocks.
     pub(crate) fn is_aligned(self, packet_length: usize) -> bool {
         let counted = self.aligned_header() - PADDING_LENGTH_BYTES + packet_length;
         counted.is_multiple_of(self.block_bytes)
     }
 
-    /// Blocks of key stream that a packet takes.
+    /// Number of key-stream blocks that a packet uses.
     pub(crate) fn blocks(self, packet_length: usize) -> u64 {
         if !self.counts_blocks {
             return 0;

@@ -1,5 +1,5 @@
-//! [`OpenJob`]: a packet that waits to be verified and decrypted, and [`OpenedPacket`], the
-//! proof that it was.
+//! [`OpenJob`]: a packet that waits to be verified and decrypted. [`OpenedPacket`]: the proof that
+//! it was.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,20 +8,20 @@ use core::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::ctr_mac::{MAX_TOGETHER, Piece};
+use crate::ctr_mac::{MAX_TOGETHER, RawPacket};
 use crate::error::PacketError;
 use crate::keys::OpenKeys;
 use crate::position::Stamp;
 use crate::{LENGTH_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
 
-/// A received packet, cut from the slab, with its epoch's keys. Runs anywhere, in any order,
-/// once.
+/// A received packet, cut from the slab, with its epoch's keys. Jobs can run on any thread and in
+/// any order.
 #[must_use = "a packet that is not opened is lost"]
 pub struct OpenJob {
     pub(crate) packet: BytesMut,
     pub(crate) keys: Arc<OpenKeys>,
     pub(crate) stamp: Stamp,
-    pub(crate) detach: bool,
+    pub(crate) copy_on_keep: bool,
 }
 
 impl OpenJob {
@@ -31,49 +31,50 @@ impl OpenJob {
         self.stamp.sequence
     }
 
-    /// Length of the packet with its MAC, in bytes: what a batch is measured by.
+    /// Length of the packet with its MAC, in bytes.
     #[must_use]
     pub fn wire_bytes(&self) -> usize {
         self.packet.len()
     }
 
-    /// Whether many jobs like this one are done faster together than one by one; 16 of equal
-    /// length are best.
+    /// Returns true if [`open_batch`](crate::open_batch) is faster than single runs for jobs with
+    /// these keys. Batches of 16 packets of equal length are fastest.
     #[must_use]
     pub fn gains_by_many(&self) -> bool {
         self.keys.gains_by_many()
     }
 
-    /// Verifies, decrypts in place, and finds the payload.
+    /// Verifies the packet, decrypts it in place, and finds its payload.
     ///
     /// # Errors
-    /// [`PacketError::IntegrityFailed`], and what is wrong with the padding of a packet that the
-    /// holder of the keys sent. The connection ends then; later packets are dropped unseen.
+    /// [`PacketError::IntegrityFailed`] if the MAC or tag is wrong;
+    /// [`PacketError::PaddingOutOfRange`] or [`PacketError::EmptyPayload`] if an authentic packet
+    /// is malformed. The connection must then end; later packets are dropped unseen.
     pub fn run(mut self) -> Result<OpenedPacket, PacketError> {
-        let (keys, mut piece) = self.parts().ok_or(PacketError::IntegrityFailed)?;
-        keys.open(&mut piece)?;
+        let (keys, mut raw) = self.parts().ok_or(PacketError::IntegrityFailed)?;
+        keys.open(&mut raw)?;
         self.into_opened()
     }
 
-    /// Runs all of `jobs`, those with the same keys together, up to the first that fails; see
+    /// Runs `jobs` in groups with the same keys, up to the first that fails; see
     /// [`open_batch`](crate::open_batch).
     pub(crate) fn run_all(
         jobs: &mut Vec<Self>,
         opened: &mut Vec<Result<OpenedPacket, PacketError>>,
     ) {
         let count = jobs.len();
-        let mut right = 0;
+        let mut verified = 0;
         let epochs = jobs.chunk_by_mut(|a, b| Arc::ptr_eq(&a.keys, &b.keys));
         for group in epochs.flat_map(|epoch| epoch.chunks_mut(MAX_TOGETHER)) {
             let expected = group.len();
             let opened = Self::open_group(group);
-            right += opened;
+            verified += opened;
             if opened < expected {
                 break;
             }
         }
-        // What is behind the first failure is dropped with the drained rest.
-        for job in jobs.drain(..).take(right) {
+        // Dropping the drain drops the jobs after the first failure.
+        for job in jobs.drain(..).take(verified) {
             let packet = job.into_opened();
             let failed = packet.is_err();
             opened.push(packet);
@@ -81,46 +82,44 @@ impl OpenJob {
                 return;
             }
         }
-        if right < count {
+        if verified < count {
             opened.push(Err(PacketError::IntegrityFailed));
         }
     }
 
     /// Verifies and decrypts jobs with the same keys, at most [`MAX_TOGETHER`], up to the first
-    /// that fails; returns how many that is.
+    /// that fails. Returns the number that succeeded.
     fn open_group(group: &mut [Self]) -> usize {
-        let mut pieces = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| Piece::none());
+        let mut raws = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| RawPacket::empty());
         let mut keys_of_all = None;
         let mut count = 0;
-        for (place, parts) in pieces
-            .iter_mut()
-            .zip(group.iter_mut().map_while(Self::parts))
-        {
-            let (keys, piece) = parts;
-            *place = piece;
+        for (place, parts) in raws.iter_mut().zip(group.iter_mut().map_while(Self::parts)) {
+            let (keys, raw) = parts;
+            *place = raw;
             keys_of_all = Some(keys);
             count += 1;
         }
-        match (keys_of_all, pieces.get_mut(..count)) {
-            (Some(keys), Some(pieces)) => keys.open_many(pieces),
+        match (keys_of_all, raws.get_mut(..count)) {
+            (Some(keys), Some(raws)) => keys.open_many(raws),
             _ => 0,
         }
     }
 
-    /// The keys, the packet and its MAC; `None` if it is shorter than a MAC.
-    fn parts(&mut self) -> Option<(&OpenKeys, Piece<'_>)> {
+    /// Returns the keys, the packet and its MAC; `None` if the bytes are shorter than a MAC.
+    fn parts(&mut self) -> Option<(&OpenKeys, RawPacket<'_>)> {
         let tag_bytes = self.keys.framing().tag_bytes;
         let packet_bytes = self.packet.len().checked_sub(tag_bytes)?;
         let (packet, tag) = self.packet.split_at_mut(packet_bytes);
-        let piece = Piece {
+        let raw = RawPacket {
             stamp: self.stamp,
             packet,
             tag,
         };
-        Some((&self.keys, piece))
+        Some((&self.keys, raw))
     }
 
-    /// Finds the payload of a packet that has been verified and decrypted: call it for no other.
+    /// Finds the payload of a packet that has been verified and decrypted. Must not be called for
+    /// any other packet.
     fn into_opened(self) -> Result<OpenedPacket, PacketError> {
         let tag_bytes = self.keys.framing().tag_bytes;
         let packet_bytes = self.packet.len().saturating_sub(tag_bytes);
@@ -129,12 +128,12 @@ impl OpenJob {
             packet: self.packet,
             payload,
             sequence: self.stamp.sequence,
-            detach: self.detach,
+            copy_on_keep: self.copy_on_keep,
         })
     }
 }
 
-/// Where the payload of a packet in the clear lies.
+/// Returns the range of the payload in a decrypted packet.
 fn payload_range(packet: &[u8]) -> Result<Range<usize>, PacketError> {
     const START: usize = LENGTH_BYTES + PADDING_LENGTH_BYTES;
     let padding = packet
@@ -158,33 +157,33 @@ impl fmt::Debug for OpenJob {
     }
 }
 
-/// A packet that passed its MAC or tag (or came before the first NEWKEYS) and is well formed.
-/// Only [`OpenJob::run`] and [`open_batch`](crate::open_batch) make one.
+/// A well-formed packet that passed its MAC or tag (or arrived before the first NEWKEYS). Only
+/// [`OpenJob::run`] and [`open_batch`](crate::open_batch) make one.
 pub struct OpenedPacket {
     packet: BytesMut,
     payload: Range<usize>,
     sequence: u32,
-    detach: bool,
+    copy_on_keep: bool,
 }
 
 impl OpenedPacket {
-    /// The payload: at least the message number.
+    /// The payload; contains at least the message number.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.packet.get(self.payload.clone()).unwrap_or_default()
     }
 
-    /// The packet's sequence number, for UNIMPLEMENTED.
+    /// The packet's sequence number, for an UNIMPLEMENTED reply.
     #[must_use]
     pub fn sequence(&self) -> u32 {
         self.sequence
     }
 
-    /// The payload, to be kept: without a copy, unless so many slabs are pinned by payloads
-    /// kept before that this one must not pin another.
+    /// Returns the payload as owned bytes. They share the slab's memory; if kept payloads already
+    /// pin the maximum number of slabs, the payload is copied instead.
     #[must_use]
     pub fn into_payload(self) -> Bytes {
-        if self.detach {
+        if self.copy_on_keep {
             return Bytes::copy_from_slice(self.payload());
         }
         let mut packet = self.packet.freeze();

@@ -1,55 +1,55 @@
-//! Padding bytes from a key stream instead of a system call a packet.
+//! Padding bytes from a key stream, which saves one system call per packet.
 //!
-//! RFC 4253 §6 wants random padding. One key is drawn from the kernel per connection, and
-//! AES-CTR under it gives the rest, some dozens of packets at a time; so even the padding of
-//! packets before NEWKEYS, which is seen in clear, tells nothing about later padding.
+//! RFC 4253 §6 requires random padding. Each connection draws one 32-byte seed from the kernel and
+//! expands it with AES-CTR, about 50 packets' padding at a time. Padding of packets before NEWKEYS
+//! is sent in clear; it reveals nothing about later padding.
 
 use core::fmt;
 
 use crypto::cipher::{CipherAlgorithm, CtrKey};
 
-/// Bytes of key stream made at once: padding of some 50 packets.
-const STOCK_BYTES: usize = 512;
+/// Bytes of key stream generated at once: padding of about 50 packets.
+const BUFFER_BYTES: usize = 512;
 
-/// A stream of padding bytes.
+/// An endless stream of padding bytes.
 pub(crate) struct PaddingSource {
     key: CtrKey,
     next_block: u64,
-    stock: [u8; STOCK_BYTES],
+    buffer: [u8; BUFFER_BYTES],
     used: usize,
 }
 
 impl PaddingSource {
-    /// Seeded from the kernel.
+    /// A stream with a seed from the kernel.
     pub(crate) fn random() -> Self {
         Self::from_seed(crypto::random::bytes())
     }
 
-    /// The stream of a given seed.
+    /// A stream that depends only on `seed`.
     pub(crate) fn from_seed(seed: [u8; 32]) -> Self {
         let (key, iv) = seed.split_at(16);
         let key = CtrKey::new(CipherAlgorithm::Aes128Ctr, key, iv)
-            .expect("16 bytes of key and 16 of IV are AES-128-CTR's lengths");
+            .expect("AES-128-CTR takes a 16-byte key and a 16-byte IV");
         Self {
             key,
             next_block: 0,
-            stock: [0; STOCK_BYTES],
-            used: STOCK_BYTES,
+            buffer: [0; BUFFER_BYTES],
+            used: BUFFER_BYTES,
         }
     }
 
     /// Overwrites `out` with the next bytes of the stream.
     pub(crate) fn fill(&mut self, mut out: &mut [u8]) {
         while !out.is_empty() {
-            if self.used == STOCK_BYTES {
-                self.stock.fill(0);
-                self.key.apply(self.next_block, &mut self.stock);
-                self.next_block = self.next_block.wrapping_add(STOCK_BYTES as u64 / 16);
+            if self.used == BUFFER_BYTES {
+                self.buffer.fill(0);
+                self.key.apply(self.next_block, &mut self.buffer);
+                self.next_block = self.next_block.wrapping_add(BUFFER_BYTES as u64 / 16);
                 self.used = 0;
             }
-            let count = out.len().min(STOCK_BYTES - self.used);
+            let count = out.len().min(BUFFER_BYTES - self.used);
             let (head, rest) = out.split_at_mut(count);
-            head.copy_from_slice(&self.stock[self.used..self.used + count]);
+            head.copy_from_slice(&self.buffer[self.used..self.used + count]);
             self.used += count;
             out = rest;
         }

@@ -1,11 +1,10 @@
-//! [`BufPool`]: a bounded stock of [`PacketBuf`] allocations, so that a steady sender allocates
-//! nothing.
+//! [`BufPool`]: a bounded free list of [`PacketBuf`]s, so that a steady sender allocates nothing.
 //!
-//! As many are kept as were out at once: how many that is depends on how far the packets' way
-//! is, through few hands or many, and they may come back one by one or all together.
+//! The pool keeps as many buffers as were in use at once. That number depends on how many packets
+//! the queues and workers hold, and the buffers may return singly or all together.
 //!
-//! Two sizes are kept, because a control message must not take (and shorten the initialised
-//! part of) a buffer that bulk data is read into.
+//! Two sizes are kept, because a control message must not occupy a buffer that bulk data is read
+//! into, nor shorten its initialised part.
 
 use alloc::vec::Vec;
 
@@ -14,73 +13,74 @@ use crate::buf::{HEADROOM, PacketBuf, TAILROOM};
 /// Payload capacity of a buffer for control messages and keystrokes, in bytes.
 const SMALL_PAYLOAD_BYTES: usize = 1024;
 
-/// Payload capacity of a buffer for bulk data unless told otherwise, in bytes: the maximum
-/// packet of every peer (32 KiB of data), its headers, and the growth of incompressible data.
+/// Default payload capacity of a buffer for bulk data, in bytes: the maximum packet of every peer
+/// (32 KiB of data), its headers, and the growth of incompressible data.
 const BULK_PAYLOAD_BYTES: usize = 33 * 1024;
 
-/// Small buffers that [`BufPool::shed`] leaves: those of a login, so that one leaves nothing to
-/// give back.
+/// Number of small buffers that [`BufPool::shed`] keeps: enough for a login, so that a login alone
+/// leaves nothing to free.
 const KEPT_SMALL: usize = 16;
 
-/// Bulk buffers that it leaves: for what is typed.
+/// Number of bulk buffers that [`BufPool::shed`] keeps, for interactive data.
 const KEPT_BULK: usize = 2;
 
-/// A bounded stock of packet buffers. Belongs to one connection, whose plaintext stale bytes
-/// may hold.
+/// A bounded free list of packet buffers. Must belong to a single connection, because unused parts
+/// of a buffer may still hold its plaintext.
 #[derive(Debug)]
 pub struct BufPool {
-    small: Stock,
-    bulk: Stock,
+    small: FreeList,
+    bulk: FreeList,
     bulk_payload_bytes: usize,
     max_buffers: usize,
 }
 
-/// The buffers of one size.
+/// The free buffers of one size.
 #[derive(Debug, Default)]
-struct Stock {
+struct FreeList {
     free: Vec<PacketBuf>,
-    /// Taken and not given back.
-    out: usize,
-    /// The most that were out at once.
-    most_out: usize,
+    /// Number of buffers taken and not yet given back.
+    in_use: usize,
+    /// Maximum of `in_use` since the last [`BufPool::shed`].
+    max_in_use: usize,
 }
 
-impl Stock {
+impl FreeList {
     fn take(&mut self) -> Option<PacketBuf> {
-        self.out = self.out.saturating_add(1);
-        self.most_out = self.most_out.max(self.out);
+        self.in_use = self.in_use.saturating_add(1);
+        self.max_in_use = self.max_in_use.max(self.in_use);
         self.free.pop()
     }
 
     fn give(&mut self, mut buf: PacketBuf, max_buffers: usize) {
-        self.out = self.out.saturating_sub(1);
-        if self.free.len() < max_buffers && self.free.len() + self.out < self.most_out {
+        self.in_use = self.in_use.saturating_sub(1);
+        if self.free.len() < max_buffers && self.free.len() + self.in_use < self.max_in_use {
             buf.clear();
             self.free.push(buf);
         }
     }
 
-    /// Frees all but `kept`, and forgets how many were needed.
+    /// Frees all but `kept` buffers and resets the maximum in use.
     fn shed(&mut self, kept: usize) {
         self.free.truncate(kept);
         self.free.shrink_to_fit();
-        self.most_out = self.out.saturating_add(self.free.len());
+        self.max_in_use = self.in_use.saturating_add(self.free.len());
     }
 }
 
 impl BufPool {
-    /// Keeps at most `max_buffers` of each of the two sizes, and no more than were out at once.
+    /// Creates a pool that keeps at most `max_buffers` of each size, and no more than were in use
+    /// at once.
     #[must_use]
     pub fn new(max_buffers: usize) -> Self {
         Self {
-            small: Stock::default(),
-            bulk: Stock::default(),
+            small: FreeList::default(),
+            bulk: FreeList::default(),
             bulk_payload_bytes: BULK_PAYLOAD_BYTES,
             max_buffers,
         }
     }
 
-    /// The same with bulk buffers for payloads of `bytes`, for a peer with larger packets.
+    /// Sets the payload capacity of bulk buffers to `bytes`, for a peer with larger packets.
     #[must_use]
     pub fn with_bulk_payload(mut self, bytes: usize) -> Self {
         self.bulk_payload_bytes = bytes.max(SMALL_PAYLOAD_BYTES + 1);
@@ -88,44 +88,44 @@ impl BufPool {
         self
     }
 
-    /// An empty buffer with room for `capacity` bytes of payload.
+    /// Returns an empty buffer with room for at least `capacity` bytes of payload. Larger requests
+    /// than a bulk buffer are allocated and not recycled.
     pub fn take(&mut self, capacity: usize) -> PacketBuf {
-        let (stock, size) = if capacity <= SMALL_PAYLOAD_BYTES {
+        let (list, size) = if capacity <= SMALL_PAYLOAD_BYTES {
             (&mut self.small, SMALL_PAYLOAD_BYTES)
         } else if capacity <= self.bulk_payload_bytes {
             (&mut self.bulk, self.bulk_payload_bytes)
         } else {
             return PacketBuf::with_capacity(capacity);
         };
-        stock
-            .take()
+        list.take()
             .unwrap_or_else(|| PacketBuf::with_capacity(size))
     }
 
-    /// Whether [`BufPool::shed`] would free anything.
+    /// Returns true if [`BufPool::shed`] would free a buffer.
     #[must_use]
     pub fn has_spare(&self) -> bool {
         self.small.free.len() > KEPT_SMALL || self.bulk.free.len() > KEPT_BULK
     }
 
-    /// Frees all but a few buffers.
+    /// Frees all but 16 small and 2 bulk buffers.
     pub fn shed(&mut self) {
         self.small.shed(KEPT_SMALL);
         self.bulk.shed(KEPT_BULK);
     }
 
-    /// Takes a buffer back, or frees it when the stock is full or its size is not kept.
+    /// Recycles `buf`, or frees it if the free list is full or the pool does not keep its size.
     pub fn give(&mut self, buf: PacketBuf) {
         let payload = buf.allocated().saturating_sub(HEADROOM + TAILROOM);
         let bulk = self.bulk_payload_bytes..2 * self.bulk_payload_bytes;
         let small = SMALL_PAYLOAD_BYTES..4 * SMALL_PAYLOAD_BYTES;
-        let stock = if bulk.contains(&payload) {
+        let list = if bulk.contains(&payload) {
             &mut self.bulk
         } else if small.contains(&payload) {
             &mut self.small
         } else {
             return;
         };
-        stock.give(buf, self.max_buffers);
+        list.give(buf, self.max_buffers);
     }
 }

@@ -1,47 +1,47 @@
-//! Where a direction stands: its sequence number and what its present keys have been used for.
-//! The one place that counts, for [`Sequencer`](crate::Sequencer) and
-//! [`Splitter`](crate::Splitter) alike.
+//! The position of one direction: its sequence number and the usage counts of its current keys.
+//! [`Sequencer`](crate::Sequencer) and [`Splitter`](crate::Splitter) share these counters.
 
-/// Packets after which new keys are due: a quarter of what the sequence number, which is a
-/// nonce, can tell apart, and half of RFC 4344 §3.1's 2³¹.
+/// Number of packets after which new keys are due: a quarter of the range of the sequence number,
+/// which is a nonce, and half of the 2³¹ packets of RFC 4344 §3.1.
 const REKEY_PACKETS: u64 = 1 << 30;
 
-/// Packets after which another one would use a nonce again.
+/// Number of packets after which the next one would reuse a nonce.
 const MAX_PACKETS: u64 = 1 << 32;
 
-/// The state of the sending direction, to be carried into another process (plain numbers; keys
-/// and unread bytes are carried beside it).
+/// Counters of the sending direction, for transfer to another process. Keys are transferred
+/// separately.
 pub type SequencerState = Position;
 
-/// The state of the receiving direction, likewise.
+/// Counters of the receiving direction, for transfer to another process. Keys and unread bytes are
+/// transferred separately.
 pub type SplitterState = Position;
 
-/// Sequence number, and use of the present keys.
+/// Sequence number of one direction and usage counts of its current keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
-    /// Sequence number of the next packet.
+    /// Sequence number of the next packet; wraps at 2³².
     pub sequence: u32,
-    /// Packets since the last NEWKEYS; the next one's GCM invocation.
+    /// Number of packets since the last NEWKEYS; the GCM invocation counter of the next packet.
     pub packets: u64,
-    /// Bytes of these packets, with `packet_length`, without MAC.
+    /// Number of bytes in these packets, including `packet_length`, without MACs.
     pub bytes: u64,
-    /// Cipher blocks of key stream used since the last NEWKEYS (CTR only).
+    /// Number of key-stream blocks used since the last NEWKEYS (CTR only).
     pub blocks: u64,
 }
 
-/// What a packet's seal or open depends on beside its bytes and its keys.
+/// The inputs of sealing or opening a packet other than its bytes and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stamp {
-    /// Sequence number: MAC input, nonce of chacha20-poly1305 and UMAC.
+    /// Sequence number: MAC input, and nonce of chacha20-poly1305 and UMAC.
     pub(crate) sequence: u32,
-    /// Packets sealed before this one under these keys: GCM's invocation counter.
+    /// Number of earlier packets under these keys: GCM's invocation counter.
     pub(crate) invocation: u64,
-    /// Blocks of key stream used before this packet: CTR's offset.
+    /// Number of key-stream blocks used by earlier packets: CTR's offset.
     pub(crate) block: u64,
 }
 
 impl Position {
-    /// The stamp of the next packet, or `None` when the keys are used up.
+    /// Returns the stamp of the next packet, or `None` when the keys are exhausted.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         (self.packets < MAX_PACKETS).then_some(Stamp {
             sequence: self.sequence,
@@ -50,7 +50,7 @@ impl Position {
         })
     }
 
-    /// Counts a packet that was stamped.
+    /// Counts one stamped packet of `packet_bytes` bytes and `blocks` key-stream blocks.
     pub(crate) fn advance(&mut self, packet_bytes: usize, blocks: u64) {
         self.sequence = self.sequence.wrapping_add(1);
         self.packets += 1;
@@ -58,7 +58,8 @@ impl Position {
         self.blocks = self.blocks.saturating_add(blocks);
     }
 
-    /// NEWKEYS: counts begin anew, and with strict key exchange the sequence number does.
+    /// Resets the counters for NEWKEYS; resets the sequence number too if `reset_sequence` (strict
+    /// key exchange).
     pub(crate) fn new_keys(&mut self, reset_sequence: bool) {
         *self = Self {
             sequence: if reset_sequence { 0 } else { self.sequence },
@@ -66,7 +67,8 @@ impl Position {
         };
     }
 
-    /// Whether new keys are due for safety, whatever the configured limits say.
+    /// Returns true if new keys are due for safety, regardless of the configured limits.
+    /// `cipher_bytes` is the cipher's byte limit.
     pub(crate) fn must_rekey(&self, cipher_bytes: u64) -> bool {
         self.packets >= REKEY_PACKETS || self.bytes >= cipher_bytes
     }

@@ -1,18 +1,18 @@
-//! [`SealJob`]: a stamped packet that waits for encryption and MAC, and [`SealedPacket`], what
-//! goes to the socket.
+//! [`SealJob`]: a stamped packet that waits for encryption and MAC. [`SealedPacket`]: its bytes on
+//! the wire.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::buf::PacketBuf;
-use crate::ctr_mac::{MAX_TOGETHER, Piece};
+use crate::ctr_mac::{MAX_TOGETHER, RawPacket};
 use crate::keys::SealKeys;
 use crate::position::Stamp;
 
-/// A framed and stamped packet with its epoch's keys. Runs anywhere, in any order, once.
+/// A framed and stamped packet with its epoch's keys. Jobs can run on any thread and in any order.
 #[derive(Debug)]
-#[must_use = "its sequence number is taken: a packet that is not sent breaks the connection"]
+#[must_use = "its sequence number is used up: the connection breaks if the packet is not sent"]
 pub struct SealJob {
     buf: PacketBuf,
     keys: Arc<SealKeys>,
@@ -30,14 +30,14 @@ impl SealJob {
         self.stamp.sequence
     }
 
-    /// Length of the packet without its MAC, in bytes: what a batch is measured by.
+    /// Length of the packet without its MAC, in bytes.
     #[must_use]
     pub fn packet_bytes(&self) -> usize {
         self.buf.len()
     }
 
-    /// Whether many jobs like this one are done faster together than one by one; 16 of equal
-    /// length are best.
+    /// Returns true if [`seal_batch`](crate::seal_batch) is faster than single runs for jobs with
+    /// these keys. Batches of 16 packets of equal length are fastest.
     #[must_use]
     pub fn gains_by_many(&self) -> bool {
         self.keys.gains_by_many()
@@ -45,58 +45,58 @@ impl SealJob {
 
     /// Encrypts in place and appends the MAC or tag.
     pub fn run(mut self) -> SealedPacket {
-        let (keys, mut piece) = self.parts();
-        keys.seal(&mut piece);
+        let (keys, mut raw) = self.parts();
+        keys.seal(&mut raw);
         SealedPacket { buf: self.buf }
     }
 
-    /// Runs all of `jobs`, those with the same keys together; see
-    /// [`seal_batch`](crate::seal_batch).
+    /// Runs all of `jobs` in groups with the same keys; see [`seal_batch`](crate::seal_batch).
     pub(crate) fn run_all(jobs: &mut Vec<Self>, sealed: &mut Vec<SealedPacket>) {
         let epochs = jobs.chunk_by_mut(|a, b| Arc::ptr_eq(&a.keys, &b.keys));
         for group in epochs.flat_map(|epoch| epoch.chunks_mut(MAX_TOGETHER)) {
-            let mut pieces = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| Piece::none());
+            let mut raws = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| RawPacket::empty());
             let mut keys_of_all = None;
             let count = group.len();
-            for (place, job) in pieces.iter_mut().zip(group) {
-                let (keys, piece) = job.parts();
-                *place = piece;
+            for (place, job) in raws.iter_mut().zip(group) {
+                let (keys, raw) = job.parts();
+                *place = raw;
                 keys_of_all = Some(keys);
             }
-            if let (Some(keys), Some(pieces)) = (keys_of_all, pieces.get_mut(..count)) {
-                keys.seal_many(pieces);
+            if let (Some(keys), Some(raws)) = (keys_of_all, raws.get_mut(..count)) {
+                keys.seal_many(raws);
             }
         }
         sealed.extend(jobs.drain(..).map(|job| SealedPacket { buf: job.buf }));
     }
 
-    /// The keys, and the packet with room for its MAC.
-    fn parts(&mut self) -> (&SealKeys, Piece<'_>) {
+    /// Returns the keys and the packet, to which space for the MAC has been appended.
+    fn parts(&mut self) -> (&SealKeys, RawPacket<'_>) {
         let packet_bytes = self.buf.len();
         self.buf.append_stale(self.keys.framing().tag_bytes);
         let (packet, tag) = self.buf.payload_mut().split_at_mut(packet_bytes);
-        let piece = Piece {
+        let raw = RawPacket {
             stamp: self.stamp,
             packet,
             tag,
         };
-        (&self.keys, piece)
+        (&self.keys, raw)
     }
 }
 
-/// A packet as it stands on the wire.
+/// An encrypted and authenticated packet.
 pub struct SealedPacket {
     buf: PacketBuf,
 }
 
 impl SealedPacket {
-    /// The bytes for the socket.
+    /// The complete packet, to be written to the socket.
     #[must_use]
     pub fn wire(&self) -> &[u8] {
         self.buf.payload()
     }
 
-    /// The buffer, for [`BufPool::give`](crate::BufPool::give) once it is written.
+    /// Returns the buffer, so that [`BufPool::give`](crate::BufPool::give) can recycle it once the
+    /// packet is written.
     #[must_use]
     pub fn into_buf(self) -> PacketBuf {
         self.buf

@@ -1,5 +1,5 @@
-//! [`Sequencer`]: the ordered, cheap point of sending. It frames each packet and fixes what
-//! depends on those before it; the work that costs is in [`SealJob::run`].
+//! [`Sequencer`]: the serial, cheap step of sending. It frames each packet and fixes the values
+//! that depend on earlier packets; the expensive work is in [`SealJob::run`].
 
 use alloc::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::position::SequencerState;
 use crate::seal::SealJob;
 use crate::{LENGTH_BYTES, MAX_PACKET_BYTES};
 
-/// Stamps one direction's packets, in the order in which they go out.
+/// Stamps the packets of one direction in the order in which they are sent.
 #[derive(Debug)]
 pub struct Sequencer {
     pub(crate) position: SequencerState,
@@ -20,13 +20,15 @@ pub struct Sequencer {
 }
 
 impl Sequencer {
-    /// Before the first NEWKEYS: sequence number 0, no keys.
+    /// The state before the first NEWKEYS: sequence number 0, no keys. Seeds the padding from the
+    /// kernel.
     #[must_use]
     pub fn new() -> Self {
         Self::with_padding(PaddingSource::random())
     }
 
-    /// The same with padding that follows from `seed`, for tests and recorded transcripts.
+    /// As [`Sequencer::new`], but with padding derived from `seed`, for tests and recorded
+    /// transcripts.
     #[must_use]
     pub fn with_padding_seed(seed: [u8; 32]) -> Self {
         Self::with_padding(PaddingSource::from_seed(seed))
@@ -40,10 +42,10 @@ impl Sequencer {
         }
     }
 
-    /// Frames `buf`'s payload and gives it the next sequence number.
+    /// Frames the payload of `buf` and assigns the next sequence number.
     ///
     /// # Errors
-    /// [`StampError`]; no number is taken then.
+    /// [`StampError`]; the sequence number is then not used up.
     pub fn stamp(&mut self, mut buf: PacketBuf) -> Result<SealJob, StampError> {
         if buf.is_empty() {
             return Err(StampError::EmptyPayload);
@@ -68,8 +70,8 @@ impl Sequencer {
         self.position.sequence
     }
 
-    /// NEWKEYS was stamped: the next packet is the first of a new epoch. `reset_sequence` is
-    /// strict key exchange's rule. The budgets begin anew.
+    /// Starts a new epoch with the next packet, to be called once NEWKEYS is stamped. Resets the
+    /// counters; `reset_sequence` resets the sequence number too (strict key exchange).
     pub fn set_keys(&mut self, keys: Arc<SealKeys>, reset_sequence: bool) {
         self.keys = keys;
         self.position.new_keys(reset_sequence);
@@ -87,20 +89,22 @@ impl Sequencer {
         self.position.packets
     }
 
-    /// Whether the cipher's block limit or the packet count (RFC 4344 §3) calls for new keys,
-    /// whatever limits are configured. True long before [`StampError::SequenceExhausted`].
+    /// Returns true if the cipher's block limit or the packet count (RFC 4344 §3) requires new
+    /// keys, regardless of configured limits. Becomes true long before
+    /// [`StampError::SequenceExhausted`].
     #[must_use]
     pub fn must_rekey(&self) -> bool {
         self.position.must_rekey(self.keys.rekey_bytes())
     }
 
-    /// The numbers that another process needs to go on, beside the keys.
+    /// Returns the counters that another process needs to continue; the keys are transferred
+    /// separately.
     #[must_use]
     pub fn export(&self) -> SequencerState {
         self.position
     }
 
-    /// Goes on where [`Sequencer::export`] was called, with the same keys.
+    /// Continues from the counters of [`Sequencer::export`], with the same keys.
     #[must_use]
     pub fn import(state: SequencerState, keys: Arc<SealKeys>) -> Self {
         Self {

@@ -1,14 +1,14 @@
-//! [`Splitter`]: the ordered, cheap point of receiving. It finds where each packet ends and
-//! cuts it from the slab; verifying and decrypting is in [`OpenJob::run`].
+//! [`Splitter`]: the serial, cheap step of receiving. It finds where each packet ends and cuts it
+//! from the slab; [`OpenJob::run`] verifies and decrypts.
 //!
-//! RFC 4253 §6.1 (lengths), §6.4 (MACs). A length is checked before anything is read, reserved
-//! or cut by it, and a bad one ends the connection at once. One that was encrypted fails as a
-//! wrong MAC does. More is not hidden: taking in the rest of a largest packet first, so that the
-//! moment does not tell how a length decrypted either, is the answer to CPNI-957037, where any
-//! block of ciphertext can be put in the place of the length. That needs CBC, which we do not
-//! have. In a key stream a length is decrypted by its own position: whoever changes it learns
-//! whether the length that is there, which its packet's size shows anyway, was changed into a
-//! possible one, and no byte of anything else.
+//! RFC 4253 §6.1 (lengths), §6.4 (MACs). A length is checked before any bytes are read, reserved or
+//! cut according to it, and a bad length ends the connection at once. A bad encrypted length
+//! reports the same error as a wrong MAC. The time of the failure is not hidden: reading the rest
+//! of a maximum-size packet first is the countermeasure to CPNI-957037, an attack that puts any
+//! block of ciphertext in the place of the length. That attack needs CBC, which Fulmar does not
+//! implement. In a stream cipher a length is decrypted by the key stream of its own position: an
+//! attacker who changes it learns only whether the original length, which the packet's size shows
+//! anyway, became another valid length, and nothing about any other byte.
 
 use alloc::sync::Arc;
 
@@ -18,170 +18,173 @@ use crate::error::PacketError;
 use crate::keys::OpenKeys;
 use crate::open::OpenJob;
 use crate::position::{SplitterState, Stamp};
-use crate::slab::{Borders, Slab};
+use crate::slab::{PacketEnds, Slab};
 use crate::{LENGTH_BYTES, MAX_PACKET_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
 
-/// The least `packet_length`: padding length, message number, least padding.
+/// Minimum `packet_length`: padding length, message number, minimum padding.
 const MIN_PACKET_LENGTH: usize = PADDING_LENGTH_BYTES + 1 + MIN_PADDING_BYTES;
 
-/// Unread bytes at which the driver should let the splitter work before it reads on: two
-/// largest packets.
+/// Number of unread bytes at which the driver should split packets before it reads more: two
+/// packets of maximum size.
 const FULL_BYTES: usize = 2 * MAX_PACKET_BYTES;
 
-/// From so many bytes on a packet is taken for one of bulk data, whose packets are as long as each
-/// other.
+/// Minimum size in bytes of a packet that counts as bulk data. Bulk packets are expected to have
+/// equal lengths.
 const BULK_PACKET_BYTES: usize = 4096;
 
-/// Cuts one direction's stream into packets, in order.
+/// Cuts the byte stream of one direction into packets, in order.
 #[derive(Debug)]
 pub struct Splitter {
     slab: Slab,
     pub(crate) position: SplitterState,
     keys: Arc<OpenKeys>,
-    reading: Reading,
-    /// Length of the last packet of bulk data, MAC included; 0 before the first.
+    state: ReadState,
+    /// Length of the last bulk packet, including its MAC; 0 before the first.
     bulk_packet_bytes: usize,
 }
 
-/// What the next bytes are.
+/// State of the next packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
-    /// A packet whose length is not known yet.
+enum ReadState {
+    /// The length of the next packet is not known yet.
     Start,
-    /// A packet of this many bytes, MAC included; its length was checked.
+    /// The next packet has this many bytes, including its MAC; its length has been checked.
     Packet { wire_bytes: usize },
-    /// Nothing: the direction has failed for good.
+    /// The direction has failed permanently.
     Failed(PacketError),
 }
 
 impl Splitter {
-    /// Before the first NEWKEYS: sequence number 0, no keys, nothing received.
+    /// The state before the first NEWKEYS: sequence number 0, no keys, nothing received.
     #[must_use]
     pub fn new() -> Self {
         Self::with_keys_state(SplitterState::default(), Arc::new(OpenKeys::none()))
     }
 
-    /// Goes on where [`Splitter::export`] was called, with the same keys. What was
-    /// [unread](Splitter::unread) then is to be handed to [`Splitter::handle_bytes`].
+    /// Continues from the counters of [`Splitter::export`], with the same keys. The caller passes
+    /// the bytes that were [unread](Splitter::unread) then to [`Splitter::handle_bytes`].
     #[must_use]
     pub fn with_keys_state(state: SplitterState, keys: Arc<OpenKeys>) -> Self {
         Self {
             slab: Slab::default(),
             position: state,
             keys,
-            reading: Reading::Start,
+            state: ReadState::Start,
             bulk_packet_bytes: 0,
         }
     }
 
-    /// The buffer that the socket is read into: append to it (at least 256 KiB of spare capacity
-    /// are reserved) and leave what is there.
+    /// The buffer to read the socket into, with at least 256 KiB of spare capacity. The caller may
+    /// only append to it.
     pub fn receive_buffer(&mut self) -> &mut BytesMut {
         self.slab.receive_buffer()
     }
 
-    /// The same buffer, with how many bytes are best read into it at once: in bulk data as many as
-    /// end where a packet ends, if the next are as long as the last. It is a hint: who appends more,
-    /// or other bytes, only has some of them moved when the slab is full.
+    /// Returns the buffer of [`Splitter::receive_buffer`] and the recommended size of the next read
+    /// in bytes. During bulk data the read then ends at a packet's end if the next packets are as
+    /// long as the last. The size is a hint: with a larger read, or other packets, only a partial
+    /// packet has to be moved when the slab is full.
     pub fn receive_room(&mut self) -> (&mut BytesMut, usize) {
-        let borders = self.borders();
-        self.slab.receive_room(borders)
+        let ends = self.predicted_ends();
+        self.slab.receive_room(ends)
     }
 
-    /// Where the packets in what is read next will end.
-    fn borders(&self) -> Borders {
+    /// Predicts where packets end in the bytes of the next read.
+    fn predicted_ends(&self) -> PacketEnds {
         let step = self.bulk_packet_bytes;
         let unread = self.slab.unread().len();
-        let wire_bytes = match self.reading {
-            Reading::Packet { wire_bytes } => wire_bytes,
-            Reading::Start | Reading::Failed(_) => 0,
+        let wire_bytes = match self.state {
+            ReadState::Packet { wire_bytes } => wire_bytes,
+            ReadState::Start | ReadState::Failed(_) => 0,
         };
         let first = match wire_bytes.checked_sub(unread) {
-            Some(lacking) => lacking,
+            Some(missing) => missing,
             None if step > 0 => (step - (unread - wire_bytes) % step) % step,
             None => 0,
         };
-        Borders { first, step }
+        PacketEnds { first, step }
     }
 
-    /// Whether [`Splitter::shed`] would give back what bulk data has left.
+    /// Returns true if [`Splitter::shed`] would free memory that bulk data used.
     #[must_use]
     pub fn has_spare(&self) -> bool {
-        self.slab.is_spread()
+        self.slab.has_filled_slab()
     }
 
-    /// Frees the receive memory that holds nothing now; the next read makes new.
+    /// Frees receive memory that holds no data; the next read allocates again.
     pub fn shed(&mut self) {
         self.slab.shed();
     }
 
-    /// A reader keeps so many bytes of bulk data while it works on them: up to there no packet is
-    /// copied to free the memory beside it.
+    /// Lets the connection's consumer pin up to `bytes` of receive memory, so that these payloads
+    /// need not be copied. 0 restores the default.
     pub fn keep(&mut self, bytes: usize) {
         self.slab.keep(bytes);
     }
 
-    /// Takes in bytes that were read elsewhere.
+    /// Appends received `bytes` to the unread bytes.
     pub fn handle_bytes(&mut self, bytes: &[u8]) {
         self.slab.receive_buffer().extend_from_slice(bytes);
     }
 
-    /// Whether so much is unread that the driver must not read on before packets were taken:
-    /// the bound on what a peer can make us hold here.
+    /// Returns true if two maximum packets' worth of bytes are unread. The driver must then take
+    /// packets before it reads more, which bounds the memory that a peer can occupy here.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.slab.unread().len() >= FULL_BYTES
     }
 
-    /// Cuts the next packet off; `None` while it has not arrived in full.
+    /// Cuts off the next packet; `None` until it has arrived in full.
     ///
-    /// After the packet that holds NEWKEYS, and wherever else keys may change, the caller
-    /// dispatches before it asks for the next one.
+    /// After the packet that holds NEWKEYS, and wherever else keys may change, the caller must
+    /// dispatch the packet before it calls `next` again.
     ///
     /// # Errors
-    /// [`PacketError`], the same at each later call: the connection cannot go on.
-    // No iterator: `None` is "not yet", and keys may change between two calls.
+    /// [`PacketError`]; every later call returns the same error, and the connection cannot
+    /// continue.
+    // Not an iterator: `None` means "not yet", and keys may change between two calls.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<OpenJob>, PacketError> {
         loop {
-            match self.reading {
-                Reading::Failed(error) => return Err(error),
-                // Even used-up keys are no error before a packet comes that would need them.
-                Reading::Start if self.slab.unread().is_empty() => return Ok(None),
-                Reading::Start => {
+            match self.state {
+                ReadState::Failed(error) => return Err(error),
+                // Exhausted keys are not an error until a packet arrives that would need them.
+                ReadState::Start if self.slab.unread().is_empty() => return Ok(None),
+                ReadState::Start => {
                     let stamp = self.stamp()?;
                     let Some(length) = self.keys.length(stamp, self.slab.unread()) else {
                         return Ok(None);
                     };
-                    self.reading = self.judge(length);
+                    self.state = self.check_length(length);
                 }
-                Reading::Packet { wire_bytes } => {
+                ReadState::Packet { wire_bytes } => {
                     if self.slab.unread().len() < wire_bytes {
                         return Ok(None);
                     }
-                    return self.cut(wire_bytes).map(Some);
+                    return self.split_packet(wire_bytes).map(Some);
                 }
             }
         }
     }
 
-    /// NEWKEYS was dispatched: the next packet is the first of a new epoch. `reset_sequence` is
-    /// strict key exchange's rule. The budgets begin anew.
+    /// Starts a new epoch with the next packet, to be called once NEWKEYS is dispatched. Resets the
+    /// counters; `reset_sequence` resets the sequence number too (strict key exchange).
     pub fn set_keys(&mut self, keys: Arc<OpenKeys>, reset_sequence: bool) {
         self.keys = keys;
         self.position.new_keys(reset_sequence);
-        if let Reading::Packet { .. } = self.reading {
-            // The length was read with the former keys. The bytes are as they came.
-            self.reading = Reading::Start;
+        if let ReadState::Packet { .. } = self.state {
+            // The length was read with the previous keys; the unread bytes are unchanged.
+            self.state = ReadState::Start;
         }
     }
 
-    /// A packet has begun, and its end has not come: the number of bytes that are there.
+    /// Returns the number of bytes present of an incomplete packet whose length is known; `None` if
+    /// there is no such packet.
     #[must_use]
     pub fn unfinished_bytes(&self) -> Option<usize> {
-        let there = self.slab.unread().len();
-        match self.reading {
-            Reading::Packet { wire_bytes } if there < wire_bytes => Some(there),
+        let present = self.slab.unread().len();
+        match self.state {
+            ReadState::Packet { wire_bytes } if present < wire_bytes => Some(present),
             _ => None,
         }
     }
@@ -192,32 +195,33 @@ impl Splitter {
         self.position.sequence
     }
 
-    /// Bytes split since the last [`Splitter::set_keys`], without MACs.
+    /// Number of bytes in packets split since the last [`Splitter::set_keys`], without MACs.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.position.bytes
     }
 
-    /// Packets split since the last [`Splitter::set_keys`].
+    /// Number of packets split since the last [`Splitter::set_keys`].
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.position.packets
     }
 
-    /// Whether the peer has used these keys so much that new ones are due (RFC 4344 §3).
+    /// Returns true if the peer has used these keys up to the limit of RFC 4344 §3, so that new
+    /// ones are due.
     #[must_use]
     pub fn must_rekey(&self) -> bool {
         self.position.must_rekey(self.keys.rekey_bytes())
     }
 
-    /// Bytes that arrived and belong to no split packet, as they came.
+    /// Bytes that arrived and belong to no split packet, still encrypted.
     #[must_use]
     pub fn unread(&self) -> &[u8] {
         self.slab.unread()
     }
 
-    /// The numbers that another process needs to go on, beside the keys and the
-    /// [unread](Splitter::unread) bytes.
+    /// Returns the counters that another process needs to continue; the keys and the
+    /// [unread](Splitter::unread) bytes are transferred separately.
     #[must_use]
     pub fn export(&self) -> SplitterState {
         self.position
@@ -230,18 +234,18 @@ impl Splitter {
 
     fn stamp(&mut self) -> Result<Stamp, PacketError> {
         self.position.stamp().ok_or_else(|| {
-            self.reading = Reading::Failed(PacketError::SequenceExhausted);
+            self.state = ReadState::Failed(PacketError::SequenceExhausted);
             PacketError::SequenceExhausted
         })
     }
 
-    /// What a claimed `packet_length` leads to.
-    fn judge(&self, length: u32) -> Reading {
+    /// Checks a claimed `packet_length` and returns the next state.
+    fn check_length(&self, length: u32) -> ReadState {
         let framing = self.keys.framing();
         let error = match usize::try_from(length) {
             Ok(bytes) if (MIN_PACKET_LENGTH..=MAX_PACKET_BYTES).contains(&bytes) => {
                 if framing.is_aligned(bytes) {
-                    return Reading::Packet {
+                    return ReadState::Packet {
                         wire_bytes: LENGTH_BYTES + bytes + framing.tag_bytes,
                     };
                 }
@@ -251,14 +255,14 @@ impl Splitter {
                 length_bytes: length,
             },
         };
-        Reading::Failed(if self.keys.encrypts_length() {
+        ReadState::Failed(if self.keys.encrypts_length() {
             PacketError::IntegrityFailed
         } else {
             error
         })
     }
 
-    fn cut(&mut self, wire_bytes: usize) -> Result<OpenJob, PacketError> {
+    fn split_packet(&mut self, wire_bytes: usize) -> Result<OpenJob, PacketError> {
         let stamp = self.stamp()?;
         let framing = self.keys.framing();
         let packet_bytes = wire_bytes - framing.tag_bytes;
@@ -266,11 +270,11 @@ impl Splitter {
             packet: self.slab.unread_mut().split_to(wire_bytes),
             keys: Arc::clone(&self.keys),
             stamp,
-            detach: self.slab.is_scarce(),
+            copy_on_keep: self.slab.is_scarce(),
         };
         self.position
             .advance(packet_bytes, framing.blocks(packet_bytes - LENGTH_BYTES));
-        self.reading = Reading::Start;
+        self.state = ReadState::Start;
         if wire_bytes >= BULK_PACKET_BYTES {
             self.bulk_packet_bytes = wire_bytes;
         }

@@ -1,7 +1,7 @@
-//! Memory of the data path, counted by the allocator: none per packet in steady state, and a
-//! bound on what a peer can pin.
+//! Memory of the data path, counted by the allocator: no allocation per packet in steady state, and
+//! a bound on the memory that a peer can pin.
 //!
-//! One test function, because live bytes are the process's.
+//! One test function, because live bytes are counted for the whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use packet::{
 type Opened = Result<OpenedPacket, PacketError>;
 
 thread_local! {
-    /// The test's own: what the harness does beside it does not count.
+    /// Allocations of the test's own thread; those of the harness do not count.
     static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -56,7 +56,7 @@ fn ends(cipher: CipherAlgorithm, mac: Option<MacAlgorithm>) -> (Sequencer, Split
     (sequencer, splitter)
 }
 
-/// Sends `packets` of 32 KiB through both ends and returns the allocations that took.
+/// Sends `packets` of 32 KiB through both ends and returns the number of allocations.
 fn bulk(
     (sequencer, splitter): (&mut Sequencer, &mut Splitter),
     pool: &mut BufPool,
@@ -105,7 +105,7 @@ fn no_allocation_per_packet_in_steady_state() {
     }
 }
 
-/// The same in batches through vectors that are used again.
+/// Like `bulk`, in batches with reused vectors.
 fn bulk_in_batches(
     (sequencer, splitter): (&mut Sequencer, &mut Splitter),
     pool: &mut BufPool,
@@ -162,8 +162,8 @@ fn no_allocation_per_batch_in_steady_state() {
     }
 }
 
-/// A stopped reader keeps payloads of a size that the peer chose, each beside much that is not
-/// kept. What that pins must not follow the traffic.
+/// A stopped reader keeps payloads of a size that the peer chose, between data that is not kept.
+/// The pinned memory must not grow with the traffic.
 fn kept_payloads_pin_a_bounded_number_of_slabs() {
     let (mut sequencer, mut splitter) = ends(CipherAlgorithm::Aes128Gcm, None);
     let before = LIVE_BYTES.load(Relaxed);
@@ -187,14 +187,14 @@ fn kept_payloads_pin_a_bounded_number_of_slabs() {
     assert_eq!(kept.len(), 400);
     assert!(most < 6 << 20, "80 MiB of traffic pinned {most} bytes");
     assert!(kept.iter().all(|payload| **payload == [94, 1]));
-    // Once the reader goes on, payloads come without a copy again.
+    // When the reader continues, payloads are not copied any more.
     drop(kept);
     let mut pool = BufPool::new(4);
     bulk((&mut sequencer, &mut splitter), &mut pool, 40);
     assert_eq!(bulk((&mut sequencer, &mut splitter), &mut pool, 200), 0);
 }
 
-/// What a connection keeps when its bulk data is over is what keystrokes need.
+/// After bulk data a connection keeps only the memory that keystrokes need.
 fn shedding_leaves_little_and_bulk_data_can_follow() {
     let before = LIVE_BYTES.load(Relaxed);
     let (mut sequencer, mut splitter) = ends(CipherAlgorithm::Aes128Gcm, None);
@@ -212,7 +212,7 @@ fn shedding_leaves_little_and_bulk_data_can_follow() {
         let left = LIVE_BYTES.load(Relaxed) - before;
         assert!(left < 150 << 10, "{left} bytes left");
     }
-    // Small packets alone leave nothing to give back.
+    // Small packets alone leave nothing to free.
     for _ in 0..500 {
         let sealed = sequencer.stamp(PacketBuf::from_payload(&[94; 40])).unwrap();
         splitter.handle_bytes(sealed.run().wire());
@@ -221,7 +221,7 @@ fn shedding_leaves_little_and_bulk_data_can_follow() {
     assert!(!splitter.has_spare());
 }
 
-/// Shedding must not lose sight of slabs that payloads pin: their number is what is bounded.
+/// Shedding must keep counting the slabs that payloads pin, because their number is bounded.
 fn shedding_frees_no_slab_that_is_pinned_and_forgets_none() {
     let (mut sequencer, mut splitter) = ends(CipherAlgorithm::Aes128Gcm, None);
     let before = LIVE_BYTES.load(Relaxed);

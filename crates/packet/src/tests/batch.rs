@@ -1,4 +1,5 @@
-//! Batches give what each job alone gives, whatever is mixed in them, up to the first failure.
+//! A batch has the same results as its jobs run singly, for any mixture of suites, up to the first
+//! failure.
 
 use alloc::sync::Arc;
 use std::prelude::v1::*;
@@ -9,7 +10,8 @@ use crate::{
     seal_batch,
 };
 
-/// The suites with a MAC that is computed over many packets at once, and one of each other kind.
+/// The suites with a MAC that is computed over many packets at once, and one suite of each other
+/// kind.
 fn mixed_suites() -> Vec<Suite> {
     let hmac = suites().into_iter().filter(|suite| {
         suite.is_some_and(|(_, mac)| mac.is_some_and(|mac| mac.name().starts_with("hmac-")))
@@ -23,7 +25,7 @@ fn payload(rng: &mut Rng) -> Vec<u8> {
     rng.bytes(len)
 }
 
-/// Both ends through the same changes of keys: the jobs of the one, and the payloads.
+/// Both ends with the same changes of keys, and the payloads sent.
 struct Direction {
     sequencer: Sequencer,
     splitter: Splitter,
@@ -40,7 +42,7 @@ impl Direction {
         }
     }
 
-    /// Jobs of `counts.len()` epochs with as many packets each as `counts` says.
+    /// Jobs of `counts.len()` epochs with the numbers of packets in `counts`.
     fn jobs(&mut self, rng: &mut Rng, counts: &[usize], mut epochs: Vec<Suite>) -> Vec<SealJob> {
         let mut jobs = Vec::new();
         for (epoch, count) in counts.iter().enumerate() {
@@ -82,7 +84,7 @@ fn a_sealed_batch_has_the_bytes_of_each_job_alone() {
     }
 }
 
-/// A direction under one suite after another, and the jobs that open it.
+/// The jobs that open a direction under a sequence of suites.
 fn received(rng: &mut Rng, epochs: &[(Suite, usize)]) -> (Vec<OpenJob>, Vec<Vec<u8>>) {
     let mut both = Direction::new();
     let mut jobs = Vec::new();
@@ -121,7 +123,7 @@ fn an_opened_batch_is_what_each_job_alone_gives_up_to_the_first_failure() {
             .collect();
         let (mut jobs, payloads) = received(&mut Rng(round + 1), &epochs);
         let (mut alone, _) = received(&mut Rng(round + 1), &epochs);
-        // None, one or several changed bits: in the body, in the padding, in the MAC.
+        // Up to three changed bits: in the body, in the padding or in the MAC.
         let changes = rng.below(4).min(jobs.len());
         for _ in 0..changes {
             let at = rng.below(jobs.len());
@@ -154,7 +156,7 @@ fn an_opened_batch_is_what_each_job_alone_gives_up_to_the_first_failure() {
     }
 }
 
-/// Each place of a batch that is one group for an HMAC, with both orders of cipher and MAC.
+/// Tests each position in a batch, with both orders of cipher and MAC.
 #[test]
 fn the_first_wrong_mac_of_a_batch_ends_it_wherever_it_stands() {
     for suite in mixed_suites().into_iter().filter(Option::is_some) {
@@ -183,7 +185,7 @@ fn a_batch_ends_at_a_verified_packet_that_is_malformed() {
     for suite in [mixed_suites()[0], mixed_suites()[5]] {
         let (seal, open) = keys(suite, 0);
         let (mut jobs, _) = received(&mut Rng(8), &[(suite, 12)]);
-        // Packet 3 again, honestly sealed but with nothing except padding.
+        // Replaces packet 3 with an authentic one that contains only padding.
         let stamp = jobs[3].stamp;
         let mut plain = vec![27; 32];
         plain[..5].copy_from_slice(&[0, 0, 0, 28, 27]);

@@ -1,4 +1,4 @@
-//! Buffers and their pool.
+//! Packet buffers and their pool.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -124,14 +124,14 @@ fn the_pool_keeps_as_many_as_were_out_at_once_up_to_its_bound() {
             .collect()
     };
     let mut pool = BufPool::new(50);
-    // One at a time needs one.
+    // Taking one buffer at a time keeps one.
     for _ in 0..10 {
         let buf = pool.take(33 * 1024);
         pool.give(PacketBuf::with_capacity(33 * 1024));
         pool.give(buf);
     }
     assert!(!pool.has_spare(), "kept more than were out at once");
-    // A burst needs as many, however they come back.
+    // A burst keeps its number of buffers, in whatever order they return.
     let mut bufs = take(&mut pool, 40);
     let first = places(&bufs);
     for round in 0..20 {
@@ -141,7 +141,7 @@ fn the_pool_keeps_as_many_as_were_out_at_once_up_to_its_bound() {
         bufs = take(&mut pool, 40);
         assert_eq!(places(&bufs), first, "round {round}");
     }
-    // No more than the bound stay of a larger one.
+    // A larger burst keeps no more than the bound.
     bufs.extend(take(&mut pool, 40));
     let all = places(&bufs);
     bufs.into_iter().for_each(|buf| pool.give(buf));
@@ -151,7 +151,7 @@ fn the_pool_keeps_as_many_as_were_out_at_once_up_to_its_bound() {
     let again = take(&mut pool, 80);
     assert_eq!(places(&again).intersection(&all).count(), 50);
     drop(held);
-    // And next to nothing when there is a pause.
+    // After `shed` next to nothing is left.
     again.into_iter().for_each(|buf| pool.give(buf));
     assert!(pool.has_spare());
     pool.shed();

@@ -1,5 +1,5 @@
-//! What a peer, or someone between us, may send to hurt. Each test is named after the rule that
-//! it guards (hostile.md §2).
+//! Malicious input from a peer or from an attacker on the network. Each test is named after the
+//! rule that it checks.
 
 use std::prelude::v1::*;
 
@@ -8,8 +8,8 @@ use crypto::cipher::CipherAlgorithm;
 use super::{FIRST, Rng, craft, encrypted_suites, ends, keys, open_all, seal, suites};
 use crate::{MAX_PACKET_BYTES, PacketError, Splitter};
 
-/// Bytes of a packet by which its length can be read: a whole block of key stream with CTR and a
-/// MAC of the plaintext.
+/// Number of bytes needed to read a packet's length: a whole cipher block for CTR with a MAC of the
+/// plaintext, else 4.
 fn length_is_readable_at(suite: super::Suite) -> usize {
     match suite {
         Some((_, Some(mac))) if !mac.is_etm() => 16,
@@ -17,7 +17,7 @@ fn length_is_readable_at(suite: super::Suite) -> usize {
     }
 }
 
-/// What becomes of `wire`, and of as much behind it as the largest packet has.
+/// Opens `wire`, followed by as many bytes as a packet of maximum size has.
 fn outcome(splitter: &mut Splitter, wire: &[u8]) -> Result<usize, PacketError> {
     splitter.handle_bytes(wire);
     let opened = open_all(splitter)?.len();
@@ -29,7 +29,7 @@ fn framed(claimed: u32, padding: u8, rest: &[u8]) -> Vec<u8> {
     [&claimed.to_be_bytes()[..], &[padding], rest].concat()
 }
 
-/// The error that a claim leads to.
+/// The error for a claimed length.
 fn claim(suite: super::Suite, claimed: u32) -> PacketError {
     let (seal_keys, open_keys) = keys(suite, 0);
     let wire = craft(&seal_keys, FIRST, &framed(claimed, 4, &[0; 27]));
@@ -112,7 +112,7 @@ fn packet_that_is_not_whole_blocks_is_refused() {
             PacketError::NotBlockAligned
         };
         for length in 17..24 {
-            // 20 with its own 4 bytes is whole 8-byte blocks before NEWKEYS.
+            // Length 20 plus its own 4 bytes is a multiple of 8, valid before NEWKEYS.
             if length == 20 && suite.is_none() {
                 continue;
             }
@@ -140,7 +140,7 @@ fn empty_plaintext_in_an_aead_is_an_error() {
     }
 }
 
-/// A `packet_length` that is whole blocks: of 28 bytes where its own 4 count, else of 32.
+/// A block-aligned `packet_length`: 28 if its own 4 bytes count, else 32.
 fn body_of_whole_blocks(suite: super::Suite) -> u32 {
     if keys(suite, 0).1.framing().is_aligned(28) {
         28
@@ -149,8 +149,8 @@ fn body_of_whole_blocks(suite: super::Suite) -> u32 {
     }
 }
 
-/// A well-sealed packet of 32 bytes (28 behind the length where that counts) whose padding
-/// length is a lie.
+/// An authentic packet of 32 bytes (28 after the length where that counts) with a false padding
+/// length.
 fn padding_outcome(suite: super::Suite, padding: u8) -> Result<usize, PacketError> {
     let (seal_keys, open_keys) = keys(suite, 0);
     let body = body_of_whole_blocks(suite);
@@ -217,7 +217,7 @@ fn a_changed_bit_anywhere_is_rejected() {
                 let (_, mut splitter) = ends(Some(suite));
                 splitter.handle_bytes(&changed);
                 let result = open_all(&mut splitter).and_then(|opened| {
-                    // The length changed to a longer packet: its end decides.
+                    // The length now claims a longer packet: the MAC at its end decides.
                     assert!(opened.is_empty() && at < 4, "{suite:?} byte {at}");
                     outcome(&mut splitter, &[])
                 });
@@ -270,8 +270,8 @@ fn a_cut_or_foreign_tag_is_rejected() {
     }
 }
 
-/// What CPNI-957037 answers needs CBC; here no byte is taken in behind a bad length, and which
-/// check found it does not show in the error.
+/// The countermeasure to CPNI-957037 is needed only for CBC. Here no byte is read after a bad
+/// length, and the error does not show which check failed.
 #[test]
 fn a_changed_length_that_came_encrypted_fails_at_once_and_as_a_wrong_mac_does() {
     for suite in encrypted_suites() {
@@ -281,7 +281,7 @@ fn a_changed_length_that_came_encrypted_fails_at_once_and_as_a_wrong_mac_does() 
         let (mut sequencer, _) = ends(Some(suite));
         let wire = seal(&mut sequencer, &[3; 100]);
         let readable = length_is_readable_at(Some(suite));
-        // Bits of the length that make it too long, and not whole blocks.
+        // These bits make the length too large, or not block-aligned.
         for (at, bit) in [(0, 7), (1, 3), (3, 0), (3, 2)] {
             let mut changed = wire.clone();
             changed[at] ^= 1 << bit;
@@ -290,7 +290,7 @@ fn a_changed_length_that_came_encrypted_fails_at_once_and_as_a_wrong_mac_does() 
             let error = splitter.next().unwrap_err();
             assert_eq!(error, PacketError::IntegrityFailed, "{suite:?} {at}");
         }
-        // Bits that leave a possible one, and one of the content: the MAC decides.
+        // These bits leave a valid length, or change the content: the MAC decides.
         for (at, bit) in [(3, 4), (2, 0), (20, 0)] {
             let mut changed = wire.clone();
             changed[at] ^= 1 << bit;

@@ -1,4 +1,4 @@
-//! Bounds: nonces that never come again, keys that are replaced in time, memory that stays.
+//! Limits: no nonce is reused, keys are replaced in time, memory is bounded.
 
 use std::prelude::v1::*;
 
@@ -87,7 +87,7 @@ fn the_receive_buffer_always_has_room_for_a_read() {
     );
 }
 
-/// What is kept stays where it came up to what its reader said, and is copied from there on.
+/// Kept payloads are not copied up to the reserved amount, and are copied beyond it.
 #[test]
 fn a_reader_has_its_bytes_where_they_came_as_far_as_it_said() {
     const PACKET_BYTES: usize = 32 * 1024;
@@ -101,7 +101,7 @@ fn a_reader_has_its_bytes_where_they_came_as_far_as_it_said() {
             let (buffer, _) = splitter.receive_room();
             buffer.extend_from_slice(&seal(&mut sequencer, &vec![5; PACKET_BYTES]));
             let job = splitter.next().unwrap().unwrap();
-            if job.detach {
+            if job.copy_on_keep {
                 return kept.len() * PACKET_BYTES;
             }
             kept.push(job.run().unwrap().into_payload());
@@ -117,7 +117,7 @@ fn a_reader_has_its_bytes_where_they_came_as_far_as_it_said() {
     }
 }
 
-/// A socket that always has more than is asked for, and one whose reads end anywhere.
+/// A socket that always has more data than requested, and one whose reads end anywhere.
 #[test]
 fn slabs_end_where_bulk_packets_do() {
     const PACKETS: usize = 640;

@@ -1,4 +1,5 @@
-//! Tests of the whole data path. What is here: every suite, a generator, and the two ends.
+//! Tests of the whole data path. This file has the suites, a generator of random values, and both
+//! ends of a connection.
 #![allow(clippy::cast_possible_truncation)] // Test data is cut on purpose.
 
 mod batch;
@@ -16,14 +17,14 @@ use std::prelude::v1::*;
 use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
 use crypto::mac::{MACS, MacAlgorithm};
 
-use crate::ctr_mac::Piece;
+use crate::ctr_mac::RawPacket;
 use crate::position::Stamp;
 use crate::{OpenKeys, OpenedPacket, PacketBuf, PacketError, SealKeys, Sequencer, Splitter};
 
-/// A cipher with its MAC; `None` is the time before the first NEWKEYS.
+/// A cipher with its MAC; `None` before the first NEWKEYS.
 pub(super) type Suite = Option<(CipherAlgorithm, Option<MacAlgorithm>)>;
 
-/// Every cipher with every MAC that it takes, and no cipher.
+/// Every cipher with every MAC that it can use, and no cipher.
 pub(super) fn suites() -> Vec<Suite> {
     let mut all = vec![None];
     all.extend(encrypted_suites().into_iter().map(Some));
@@ -45,7 +46,7 @@ pub(super) fn encrypted_suites() -> Vec<(CipherAlgorithm, Option<MacAlgorithm>)>
     all
 }
 
-/// One suite of each way to frame.
+/// One suite for each kind of framing.
 pub(super) fn sample_suites() -> Vec<Suite> {
     vec![
         None,
@@ -56,7 +57,7 @@ pub(super) fn sample_suites() -> Vec<Suite> {
     ]
 }
 
-/// Both ends' keys of `suite`; `epoch` tells sets apart.
+/// The keys of both ends for `suite`; each `epoch` has different keys.
 pub(super) fn keys(suite: Suite, epoch: u8) -> (Arc<SealKeys>, Arc<OpenKeys>) {
     let Some((cipher, mac)) = suite else {
         return (Arc::new(SealKeys::none()), Arc::new(OpenKeys::none()));
@@ -67,7 +68,7 @@ pub(super) fn keys(suite: Suite, epoch: u8) -> (Arc<SealKeys>, Arc<OpenKeys>) {
             .collect()
     };
     let key = bytes(cipher.key_len(), 1);
-    // CTR from all ones: the carry crosses all 128 bits at once.
+    // A CTR IV of all ones: the carry crosses all 128 bits at once.
     let iv = match cipher.kind() {
         CipherKind::Ctr => vec![0xff; 16],
         _ => bytes(cipher.iv_len(), 2),
@@ -93,7 +94,7 @@ pub(super) fn seal(sequencer: &mut Sequencer, payload: &[u8]) -> Vec<u8> {
     job.run().wire().to_vec()
 }
 
-/// Everything that can be opened now, in order.
+/// Opens all complete packets, in order.
 pub(super) fn open_all(splitter: &mut Splitter) -> Result<Vec<OpenedPacket>, PacketError> {
     let mut opened = Vec::new();
     while let Some(job) = splitter.next()? {
@@ -102,11 +103,11 @@ pub(super) fn open_all(splitter: &mut Splitter) -> Result<Vec<OpenedPacket>, Pac
     Ok(opened)
 }
 
-/// A packet with any content at all under `keys`, as a hostile holder of the keys sends it.
+/// Seals arbitrary plaintext under `keys`, as a malicious peer that holds the keys can.
 pub(super) fn craft(keys: &SealKeys, stamp: Stamp, plain: &[u8]) -> Vec<u8> {
     let mut packet = plain.to_vec();
     let mut tag = vec![0; keys.framing().tag_bytes];
-    keys.seal(&mut Piece {
+    keys.seal(&mut RawPacket {
         stamp,
         packet: &mut packet,
         tag: &mut tag,
@@ -147,8 +148,8 @@ impl Rng {
     }
 }
 
-/// How many rounds of random input a test makes: `usual`, or fewer where the environment says so,
-/// since an emulator takes 20 times as long for each.
+/// Number of rounds of random input: `usual`, or fewer if `FULMAR_TEST_ROUNDS` limits it, because
+/// an emulator is 20 times slower.
 fn rounds(usual: u64) -> u64 {
     let most = std::env::var("FULMAR_TEST_ROUNDS").ok();
     usual.min(most.and_then(|most| most.parse().ok()).unwrap_or(usual))

@@ -1,5 +1,5 @@
-//! Order: jobs may run in any order on any thread, bytes may arrive in any pieces, keys may
-//! change at any packet, and the transcript is that of a serial sender and receiver.
+//! Order: jobs may run in any order on any thread, bytes may arrive in any pieces, keys may change
+//! at any packet, and the transcript is always that of a serial sender and receiver.
 
 use std::prelude::v1::*;
 use std::thread;
@@ -113,7 +113,7 @@ fn jobs_on_threads_give_the_serial_bytes_and_payloads() {
     }
 }
 
-/// Runs job `n` on thread `n % 4`; results in order.
+/// Runs job `n` on thread `n % 4` and returns the results in order.
 fn on_four_threads<J: Send, R: Send>(jobs: Vec<J>, run: impl Fn(J) -> R + Sync) -> Vec<R> {
     let mut lanes: [Vec<(usize, J)>; 4] = Default::default();
     for (at, job) in jobs.into_iter().enumerate() {
@@ -198,8 +198,8 @@ fn every_payload_length_around_the_blocks() {
     }
 }
 
-/// A rekey from each suite to each other at each packet, strict or not; jobs of the former
-/// epoch run after the keys have changed, and bytes of the next one are there before.
+/// A rekey from each suite to each other at each packet, strict or not; jobs of the old epoch run
+/// after the key change, and bytes of the new epoch arrive before it.
 #[test]
 fn keys_change_at_any_packet() {
     let suites = sample_suites();
@@ -247,8 +247,8 @@ fn keys_change_at_any_packet() {
     }
 }
 
-/// The splitter looked at the next packet's length with the former keys before it was told of
-/// the new ones: that must leave no trace.
+/// The splitter may have decrypted the next packet's length with the old keys before `set_keys`:
+/// the new epoch must not be affected.
 #[test]
 fn a_length_read_with_former_keys_is_forgotten() {
     for to in suites() {
@@ -256,7 +256,7 @@ fn a_length_read_with_former_keys_is_forgotten() {
         let (mut sequencer, mut splitter) = (Sequencer::new(), Splitter::new());
         sequencer.set_keys(seal_2, false);
         let wire = seal(&mut sequencer, &[9; 50]);
-        // A beginning that reads as a fair length without keys.
+        // The first bytes are a valid length if read without keys.
         splitter.handle_bytes(&[0, 0, 1, 4]);
         assert!(splitter.next().unwrap().is_none());
         splitter.set_keys(open_2, false);
@@ -267,7 +267,7 @@ fn a_length_read_with_former_keys_is_forgotten() {
     }
 }
 
-/// A connection handed to another process in the middle of a packet.
+/// A connection is transferred to another process in the middle of a packet.
 #[test]
 fn export_and_import_go_on_with_unread_bytes() {
     for suite in suites() {

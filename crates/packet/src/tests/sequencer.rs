@@ -1,12 +1,12 @@
-//! Framing (RFC 4253 §6): padding, alignment, minimum size; and what the sequencer counts.
+//! Framing (RFC 4253 §6): padding, alignment, minimum size; and the sequencer's counters.
 
 use std::prelude::v1::*;
 
 use super::{Suite, ends, keys, sample_suites, seal, suites};
 use crate::{PacketBuf, SealKeys, Sequencer, StampError};
 
-/// Length, padding length and padding of a packet that is sealed without keys but framed like
-/// `suite`'s: by the arithmetic alone.
+/// Length, padding length and padding for a packet with `suite`'s framing, computed without
+/// sealing.
 fn measure(suite: Suite, payload: usize, conceal: usize) -> (usize, usize) {
     let framing = keys(suite, 0).0.framing();
     let padding = framing.padding_length(payload, conceal);
@@ -60,7 +60,7 @@ fn a_concealed_length_shows_in_steps() {
         splitter.next().unwrap().unwrap().run().unwrap().payload(),
         b"password"
     );
-    // A recycled buffer does not go on concealing.
+    // A recycled buffer does not keep the request of `conceal_length`.
     let mut buf = sealed.into_buf();
     buf.clear();
     buf.extend(b"x");
