@@ -1,11 +1,12 @@
-//! THE lists of algorithm names: the defaults of both sides, and the names that may be asked for.
+//! Lists of algorithm names: the defaults of both sides, and the names that a configuration may
+//! select.
 //!
-//! The order of a default is the order of preference. What each name does is in the tables of
-//! `crypto` and `keys`; a name listed here is one that this build carries out (a test of `proto`
-//! holds both together). The defaults of the server are shorter than OpenSSH's: no NIST-curve and
-//! no finite-field exchange, which cost a cheap client nothing and the server much.
+//! Default lists are in order of preference. The tables of `crypto` and `keys` map names to
+//! implementations; every name listed here is implemented in this build (a test of `proto` checks
+//! this). The server's defaults are shorter than OpenSSH's: they omit NIST-curve and finite-field
+//! exchanges, which cost an attacking client nothing and the server much.
 
-/// Key exchanges of the server, best first.
+/// Default key exchanges of the server, in order of preference.
 pub const SERVER_KEX: &[&str] = &[
     "mlkem768x25519-sha256",
     "sntrup761x25519-sha512",
@@ -14,7 +15,8 @@ pub const SERVER_KEX: &[&str] = &[
     "curve25519-sha256@libssh.org",
 ];
 
-/// Key exchanges of the client, best first; NIST curves and finite-field groups stand last.
+/// Default key exchanges of the client, in order of preference; NIST curves and finite-field groups
+/// are last.
 pub const CLIENT_KEX: &[&str] = &[
     "mlkem768x25519-sha256",
     "sntrup761x25519-sha512",
@@ -30,7 +32,7 @@ pub const CLIENT_KEX: &[&str] = &[
     "diffie-hellman-group14-sha256",
 ];
 
-/// Every key exchange that can be asked for by name.
+/// All supported key exchanges.
 pub const KNOWN_KEX: &[&str] = &[
     "mlkem768x25519-sha256",
     "mlkem768nistp256-sha256",
@@ -47,13 +49,13 @@ pub const KNOWN_KEX: &[&str] = &[
     "diffie-hellman-group14-sha256",
 ];
 
-/// Whether a key exchange withstands a quantum computer, as far as anyone knows.
+/// Returns true if the key exchange is believed to resist quantum computers.
 #[must_use]
 pub fn is_post_quantum(kex: &str) -> bool {
     kex.starts_with("mlkem") || kex.starts_with("sntrup")
 }
 
-/// Ciphers where the CPU has AES instructions.
+/// Default ciphers for a CPU with AES instructions, in order of preference.
 pub const CIPHERS_WITH_AES: &[&str] = &[
     "aes128-gcm@openssh.com",
     "aes256-gcm@openssh.com",
@@ -63,7 +65,7 @@ pub const CIPHERS_WITH_AES: &[&str] = &[
     "aes256-ctr",
 ];
 
-/// Ciphers where AES would run in portable code.
+/// Default ciphers for a CPU without AES instructions, in order of preference.
 pub const CIPHERS_WITHOUT_AES: &[&str] = &[
     "chacha20-poly1305@openssh.com",
     "aes128-gcm@openssh.com",
@@ -73,7 +75,7 @@ pub const CIPHERS_WITHOUT_AES: &[&str] = &[
     "aes256-ctr",
 ];
 
-/// The ciphers of a machine, best first; `aes_hardware` says whether its CPU has AES instructions.
+/// Default ciphers in order of preference; `aes_hardware` is true if the CPU has AES instructions.
 #[must_use]
 pub const fn ciphers(aes_hardware: bool) -> &'static [&'static str] {
     if aes_hardware {
@@ -83,7 +85,7 @@ pub const fn ciphers(aes_hardware: bool) -> &'static [&'static str] {
     }
 }
 
-/// MACs, best first.
+/// Default MACs, in order of preference.
 pub const MACS: &[&str] = &[
     "umac-64-etm@openssh.com",
     "umac-128-etm@openssh.com",
@@ -95,7 +97,7 @@ pub const MACS: &[&str] = &[
     "hmac-sha2-512",
 ];
 
-/// Every MAC that can be asked for by name.
+/// All supported MACs.
 pub const KNOWN_MACS: &[&str] = &[
     "umac-64-etm@openssh.com",
     "umac-128-etm@openssh.com",
@@ -109,7 +111,8 @@ pub const KNOWN_MACS: &[&str] = &[
     "hmac-sha1",
 ];
 
-/// Host key algorithms of the client, NIST curves last.
+/// Default host key algorithms of the client, in order of preference: certificates before plain
+/// keys, in each group NIST curves last.
 pub const CLIENT_HOST_KEYS: &[&str] = &[
     "ssh-ed25519-cert-v01@openssh.com",
     "sk-ssh-ed25519-cert-v01@openssh.com",
@@ -129,8 +132,8 @@ pub const CLIENT_HOST_KEYS: &[&str] = &[
     "sk-ecdsa-sha2-nistp256@openssh.com",
 ];
 
-/// Signature algorithms of keys: what users may log in with, and what a server may offer of its host keys
-/// (it offers those of the keys that it was given).
+/// Signature algorithms that users may log in with, and that a server may offer for its host keys
+/// (it offers those that its host keys support).
 pub const SIGNATURES: &[&str] = &[
     "ssh-ed25519-cert-v01@openssh.com",
     "ecdsa-sha2-nistp256-cert-v01@openssh.com",
@@ -150,8 +153,8 @@ pub const SIGNATURES: &[&str] = &[
     "rsa-sha2-256",
 ];
 
-/// Signature algorithms of plain keys, the second half of [`SIGNATURES`]: what `server-sig-algs`
-/// names (RFC 8308 §3.1).
+/// Signature algorithms of keys without certificates, the second half of [`SIGNATURES`]: the
+/// contents of `server-sig-algs` (RFC 8308 §3.1).
 pub const PLAIN_SIGNATURES: &[&str] = SIGNATURES.split_at(SIGNATURES.len() / 2).1;
 
 /// Signature algorithms that a certificate authority may use.

@@ -1,4 +1,4 @@
-//! RFC 4251 §5: the length-checked cursor over foreign bytes and the writer of ours.
+//! RFC 4251 §5: a length-checked cursor that decodes untrusted bytes, and an encoder.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use core::fmt;
 
 use crate::MAX_MPINT_BITS;
 
-/// Why foreign bytes could not be read as the type that belongs there.
+/// Error of decoding untrusted bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// The message ended before the field did.
@@ -15,17 +15,17 @@ pub enum DecodeError {
     TrailingBytes,
     /// The first byte is not this message's number.
     WrongMessage {
-        /// The number that belongs there.
+        /// The required number.
         expected: u8,
-        /// The number that stands there.
+        /// The number found.
         got: u8,
     },
-    /// A field's length exceeds its limit.
+    /// A field is longer than its limit.
     TooLong {
-        /// The limit.
+        /// The limit in bytes.
         limit_bytes: usize,
     },
-    /// A field's content breaks the rule that is named.
+    /// A field's content violates a rule; the text names the violation.
     Malformed(&'static str),
 }
 
@@ -45,33 +45,33 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// A cursor over foreign bytes. Each method takes one field or fails, and never reads past
-/// the end, panics, or allocates.
+/// A cursor over untrusted bytes. Each method consumes one field or fails, and never reads past the
+/// end, panics or allocates.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first of `bytes`.
+    /// A cursor at the start of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Bytes that no field has taken yet.
+    /// The unconsumed bytes.
     #[must_use]
     pub fn remaining(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// True when every byte was taken.
+    /// Returns true if all bytes are consumed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `len` bytes as they stand.
+    /// Consumes the next `len` bytes, without a length prefix.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// The next `N` bytes as an array.
+    /// Consumes the next `N` bytes, without a length prefix.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// `string`: a four-byte length and that many bytes.
+    /// `string`: a four-byte length and as many bytes.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -162,7 +162,8 @@ impl<'a> Reader<'a> {
     /// `mpint`, which must not be negative.
     ///
     /// # Errors
-    /// [`DecodeError`]; [`DecodeError::TooLong`] past [`MAX_MPINT_BITS`].
+    /// [`DecodeError::Malformed`], [`DecodeError::Truncated`]; [`DecodeError::TooLong`] if the
+    /// field is longer than [`MAX_MPINT_BITS`] and a sign byte.
     pub fn mpint(&mut self) -> Result<Mpint<'a>, DecodeError> {
         Mpint::from_field(self.string()?)
     }
@@ -175,15 +176,15 @@ impl<'a> Reader<'a> {
         NameList::from_field(self.string()?)
     }
 
-    /// All bytes that are left.
+    /// Consumes and returns all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.rest)
     }
 
-    /// Ends the message.
+    /// Checks that the message is fully consumed.
     ///
     /// # Errors
-    /// [`DecodeError::TrailingBytes`] when a byte is left.
+    /// [`DecodeError::TrailingBytes`] if a byte remains.
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             Ok(())
@@ -198,7 +199,7 @@ impl<'a> Reader<'a> {
 pub struct Mpint<'a>(&'a [u8]);
 
 impl<'a> Mpint<'a> {
-    /// From an unsigned big-endian magnitude; leading zero bytes are dropped.
+    /// Creates an `mpint` from an unsigned big-endian magnitude; drops leading zero bytes.
     #[must_use]
     pub fn from_magnitude(mut bytes: &'a [u8]) -> Self {
         while let [0, rest @ ..] = bytes {
@@ -212,8 +213,8 @@ impl<'a> Mpint<'a> {
             return Err(DecodeError::Malformed("negative mpint"));
         }
         let value = Self::from_magnitude(field);
-        // One sign byte is legal; more leading zeros are not canonical, but RFC 4251 §5 only
-        // asks the writer to avoid them, so they are bounded with the length instead.
+        // RFC 4251 §5 asks only the writer to avoid more leading zeros than the sign byte, so the
+        // reader accepts them within the length limit.
         if field.len() > MAX_MPINT_BITS / 8 + 1 {
             return Err(DecodeError::TooLong {
                 limit_bytes: MAX_MPINT_BITS / 8 + 1,
@@ -237,15 +238,15 @@ impl<'a> Mpint<'a> {
     }
 }
 
-/// A `name-list`: ASCII names parted by commas, in order of preference.
+/// A `name-list`: ASCII names separated by commas, in order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NameList<'a>(&'a str);
 
 impl<'a> NameList<'a> {
-    /// A list from its text.
+    /// Parses a comma-separated list.
     ///
     /// # Errors
-    /// [`DecodeError::Malformed`] for bytes that no name may hold.
+    /// [`DecodeError::Malformed`] if `text` has a byte outside printable ASCII, or a space.
     pub fn new(text: &'a str) -> Result<Self, DecodeError> {
         Self::from_field(text.as_bytes())
     }
@@ -261,35 +262,35 @@ impl<'a> NameList<'a> {
         Ok(Self(text))
     }
 
-    /// The names in order; empty names (`a,,b`) are passed over.
+    /// The names in order; skips empty names (`a,,b`).
     pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.0.split(',').filter(|name| !name.is_empty())
     }
 
-    /// The first name.
+    /// The first non-empty name.
     #[must_use]
     pub fn first(&self) -> Option<&'a str> {
         self.iter().next()
     }
 
-    /// True when `name` is in the list.
+    /// Returns true if `name` is in the list.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.iter().any(|each| each == name)
     }
 
-    /// The list as it stands on the wire.
+    /// The list as encoded, separated by commas.
     #[must_use]
     pub fn as_str(&self) -> &'a str {
         self.0
     }
 }
 
-/// Bytes up to the end of the message, for fields whose shape an earlier field decides.
+/// All bytes up to the end of the message, for fields whose layout depends on an earlier field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rest<'a>(pub &'a [u8]);
 
-/// Writes the RFC 4251 §5 types behind what is there.
+/// Appends RFC 4251 §5 types to a buffer.
 pub trait Put {
     /// `byte`.
     fn put_u8(&mut self, value: u8);
@@ -307,8 +308,8 @@ pub trait Put {
     fn put_names<'n>(&mut self, names: impl IntoIterator<Item = &'n str>);
 }
 
-/// The length of our own data as `uint32`. Nothing that we write comes near the limit, which
-/// the packet layer enforces in bytes; a longer slice would be a defect of ours.
+/// The length of an outgoing field as `uint32`. The packet layer limits messages to far less; a
+/// longer slice is a bug.
 fn length_of(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("own field under 4 GiB")
 }
@@ -357,14 +358,14 @@ impl Put for Vec<u8> {
     }
 }
 
-/// One field of a message: how it is read and written.
+/// A field of a message, with its encoding.
 pub trait Field<'a>: Sized {
-    /// Takes the field from the cursor.
+    /// Consumes the field from the cursor.
     ///
     /// # Errors
     /// [`DecodeError`].
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
-    /// Writes the field behind what is there.
+    /// Appends the field to `out`.
     fn write(&self, out: &mut Vec<u8>);
 }
 

@@ -1,9 +1,8 @@
-//! RFC 4251 §5 data types, one struct per SSH message, and the one table of messages.
+//! RFC 4251 §5 data types, one struct per SSH message, and the table of messages.
 //!
-//! No I/O, no cryptography, no state: a [`Reader`] takes foreign bytes apart without ever
-//! panicking or allocating by a foreign count, and [`Put`] writes ours. What a message *does*
-//! lives in `proto`; which message may arrive *when* is answered there too, from
-//! [`message::MESSAGES`].
+//! This crate has no I/O, cryptography or state. A [`Reader`] decodes untrusted bytes without
+//! panicking and without allocating according to an untrusted count; [`Put`] encodes. `proto`
+//! implements the messages, and decides from [`message::MESSAGES`] which message may arrive when.
 #![forbid(unsafe_code)]
 #![no_std]
 
@@ -19,12 +18,12 @@ mod tests;
 
 pub use codec::{DecodeError, Field, Mpint, NameList, Put, Reader, Rest};
 
-/// The domain behind every extension, algorithm and request name of our own.
+/// The domain of Fulmar's own extension, algorithm and request names (`name@domain`).
 pub const EXTENSION_DOMAIN: &str = "fulmar.invalid";
 
-/// Longest packet that is ever accepted, in bytes, counted as RFC 4253 §6 counts
-/// `packet_length` (padding length, payload and padding).
+/// Maximum length of an accepted packet in bytes, counted like `packet_length` in RFC 4253 §6
+/// (padding length, payload and padding).
 pub const MAX_PACKET_BYTES: usize = 256 * 1024;
 
-/// Longest multiple-precision integer that is accepted, in bits.
+/// Maximum size of an accepted `mpint` in bits.
 pub const MAX_MPINT_BITS: usize = 16_384;

@@ -1,11 +1,12 @@
-//! Names that the RFCs and the field give to services, methods, requests and extensions.
-//! Names of ciphers, MACs, key exchanges and signatures stand in [`crate::algorithms`].
+//! Names of services, methods, requests and extensions. Names of ciphers, MACs, key exchanges and
+//! signatures are in [`crate::algorithms`].
 #![allow(missing_docs)]
 
 pub const SERVICE_USERAUTH: &str = "ssh-userauth";
 pub const SERVICE_CONNECTION: &str = "ssh-connection";
 
-/// Pseudo-algorithms in the KEXINIT's first list (RFC 8308 §2.1, OpenSSH PROTOCOL §1.10).
+/// Pseudo-algorithms in the KEXINIT's list of key exchanges (RFC 8308 §2.1, OpenSSH PROTOCOL
+/// §1.10).
 pub const EXT_INFO_CLIENT: &str = "ext-info-c";
 pub const EXT_INFO_SERVER: &str = "ext-info-s";
 pub const STRICT_KEX_CLIENT: &str = "kex-strict-c-v00@openssh.com";
@@ -16,9 +17,9 @@ pub const EXT_SERVER_SIG_ALGS: &str = "server-sig-algs";
 pub const EXT_PING: &str = "ping@openssh.com";
 pub const EXT_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound@openssh.com";
 pub const EXT_INFO_IN_AUTH: &str = "ext-info-in-auth@openssh.com";
-/// Ours, docs/PROTOCOL.md: the server reads KEXINITs in short spelling …
+/// Fulmar's extension (docs/PROTOCOL.md): the server accepts KEXINITs in short spelling …
 pub const EXT_SHORT_KEXINIT: &str = "short-kexinit@fulmar.invalid";
-/// … which this language of the client marks, a tag for private use (RFC 5646 §2.2.7).
+/// … which the client marks by this language tag for private use (RFC 5646 §2.2.7).
 pub const LANGUAGE_SHORT_KEXINIT: &str = "x-k1";
 
 pub const METHOD_NONE: &str = "none";
@@ -29,7 +30,7 @@ pub const METHOD_KEYBOARD_INTERACTIVE: &str = "keyboard-interactive";
 
 pub const COMPRESSION_NONE: &str = "none";
 pub const COMPRESSION_ZLIB_OPENSSH: &str = "zlib@openssh.com";
-/// Our own, under [`EXTENSION_DOMAIN`](crate::EXTENSION_DOMAIN): docs/PROTOCOL.md.
+/// Fulmar's own method, under [`EXTENSION_DOMAIN`](crate::EXTENSION_DOMAIN): docs/PROTOCOL.md.
 pub const COMPRESSION_ZSTD: &str = "zstd2@fulmar.invalid";
 
 pub const CHANNEL_SESSION: &str = "session";

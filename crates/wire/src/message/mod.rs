@@ -1,9 +1,9 @@
-//! One struct per message and THE table of messages: number, RFC name, who sends it, and the
-//! phases in which it may arrive.
+//! One struct per message, and the table of messages: number, RFC name, sender, and the phases in
+//! which a message may arrive.
 //!
-//! Structs borrow from the payload that they were decoded from. `encode` writes the message
-//! number and the fields; `decode` checks the number, takes the fields and refuses what is
-//! left over. Messages whose tail depends on an earlier field end in [`Rest`](crate::Rest).
+//! Structs borrow from the payload that they were decoded from. `encode` writes the message number
+//! and the fields; `decode` checks the number, reads the fields and rejects trailing bytes.
+//! Messages whose tail depends on an earlier field end in [`Rest`].
 
 use alloc::vec::Vec;
 
@@ -12,13 +12,13 @@ use crate::{DecodeError, Field, Mpint, NameList, Reader, Rest};
 mod table;
 pub use table::{MESSAGES, MessageInfo, Phase, Sender, info};
 
-/// Writes one message.
+/// Encoding of a message.
 pub trait Encode {
     /// The message number.
     const NUMBER: u8;
-    /// Writes number and fields behind what is in `out`.
+    /// Appends the message number and the fields to `out`.
     fn encode_into(&self, out: &mut Vec<u8>);
-    /// Number and fields in a buffer of their own.
+    /// Encodes the message into a new buffer.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         self.encode_into(&mut out);
@@ -54,10 +54,11 @@ macro_rules! messages {
 macro_rules! impl_decode {
     ($name:ident [$life:lifetime] $number:literal { $($field:ident),* }) => {
         impl<$life> $name<$life> {
-            /// Reads the message from a whole payload, its number included.
+            /// Decodes the message from a whole payload, including its number.
             ///
             /// # Errors
-            /// [`DecodeError`] for any byte out of place.
+            /// [`DecodeError`] if the number differs, a field is invalid or missing, or bytes
+            /// follow the last field.
             pub fn decode(payload: &$life [u8]) -> Result<Self, DecodeError> {
                 let mut reader = start(payload, $number)?;
                 $( let $field = Field::read(&mut reader)?; )*
@@ -68,10 +69,11 @@ macro_rules! impl_decode {
     };
     ($name:ident [] $number:literal { $($field:ident),* }) => {
         impl $name {
-            /// Reads the message from a whole payload, its number included.
+            /// Decodes the message from a whole payload, including its number.
             ///
             /// # Errors
-            /// [`DecodeError`] for any byte out of place.
+            /// [`DecodeError`] if the number differs, a field is invalid or missing, or bytes
+            /// follow the last field.
             pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
                 #[allow(unused_mut)]
                 let mut reader = start(payload, $number)?;
@@ -98,20 +100,20 @@ messages! {
     Disconnect<'a> = 1 {
         /// One of [`reason`].
         reason: u32,
-        /// For people; any bytes can stand here.
+        /// Human-readable text; may contain arbitrary bytes.
         description: &'a [u8],
         /// RFC 3066 language tag.
         language: &'a [u8],
     }
     /// RFC 4253 §11.2.
-    Ignore<'a> = 2 { /** Without meaning. */ data: &'a [u8] }
+    Ignore<'a> = 2 { /** Ignored by the receiver. */ data: &'a [u8] }
     /// RFC 4253 §11.4.
     Unimplemented = 3 { /** Sequence number of the packet that was not understood. */ sequence: u32 }
     /// RFC 4253 §11.3.
     Debug<'a> = 4 {
-        /// Whether to show it to the user.
+        /// Whether to show the message to the user.
         always_display: bool,
-        /// For people.
+        /// Human-readable text; may contain arbitrary bytes.
         text: &'a [u8],
         /// RFC 3066 language tag.
         language: &'a [u8],
@@ -119,7 +121,7 @@ messages! {
     /// RFC 4253 §10.
     ServiceRequest<'a> = 5 { /** `ssh-userauth` or `ssh-connection`. */ service: &'a [u8] }
     /// RFC 4253 §10.
-    ServiceAccept<'a> = 6 { /** The service that was asked for. */ service: &'a [u8] }
+    ServiceAccept<'a> = 6 { /** The requested service. */ service: &'a [u8] }
     /// RFC 8308 §2.3. `extensions` holds `count` pairs of strings.
     ExtInfo<'a> = 7 {
         /// Number of pairs that follow.
@@ -151,7 +153,7 @@ messages! {
         language_c2s: NameList<'a>,
         /// Languages, server to client; never used.
         language_s2c: NameList<'a>,
-        /// A guessed key exchange packet comes next.
+        /// Whether a key exchange packet for the guessed method follows.
         first_kex_packet_follows: bool,
         /// Reserved, zero.
         reserved: u32,
@@ -209,27 +211,27 @@ messages! {
     }
     /// RFC 4252 §5. `method_fields` depends on `method`.
     UserauthRequest<'a> = 50 {
-        /// User name, RFC 4252 asks for UTF-8; kept as bytes.
+        /// User name; UTF-8 by RFC 4252, but not checked.
         user: &'a [u8],
         /// Service to start on success.
         service: &'a [u8],
         /// Method name.
         method: &'a [u8],
-        /// What the method adds.
+        /// Fields of the method.
         method_fields: Rest<'a>,
     }
     /// RFC 4252 §5.1.
     UserauthFailure<'a> = 51 {
         /// Methods that can continue.
         methods: NameList<'a>,
-        /// The request succeeded but more is needed.
+        /// Whether the request succeeded and another method is required.
         partial_success: bool,
     }
     /// RFC 4252 §5.1.
     UserauthSuccess = 52 {}
     /// RFC 4252 §5.4.
     UserauthBanner<'a> = 53 {
-        /// For people.
+        /// Human-readable text; may contain arbitrary bytes.
         text: &'a [u8],
         /// RFC 3066 language tag.
         language: &'a [u8],
@@ -243,16 +245,16 @@ messages! {
     }
     /// RFC 4252 §8.
     UserauthPasswdChangereq<'a> = 60 {
-        /// For people.
+        /// Human-readable text; may contain arbitrary bytes.
         prompt: &'a [u8],
         /// RFC 3066 language tag.
         language: &'a [u8],
     }
     /// RFC 4256 §3.2. `prompts` holds `count` pairs of string and boolean.
     UserauthInfoRequest<'a> = 60 {
-        /// Title.
+        /// Title of the dialogue.
         name: &'a [u8],
-        /// For people.
+        /// Human-readable text; may contain arbitrary bytes.
         instruction: &'a [u8],
         /// RFC 3066 language tag.
         language: &'a [u8],
@@ -272,13 +274,13 @@ messages! {
     GlobalRequest<'a> = 80 {
         /// Request name.
         name: &'a [u8],
-        /// Whether an answer is expected.
+        /// Whether the sender expects a reply.
         want_reply: bool,
-        /// What the request adds.
+        /// Fields of the request.
         fields: Rest<'a>,
     }
     /// RFC 4254 §4.
-    RequestSuccess<'a> = 81 { /** What the answer adds. */ fields: Rest<'a> }
+    RequestSuccess<'a> = 81 { /** Fields of the reply. */ fields: Rest<'a> }
     /// RFC 4254 §4.
     RequestFailure = 82 {}
     /// RFC 4254 §5.1. `fields` depends on `kind`.
@@ -287,11 +289,11 @@ messages! {
         kind: &'a [u8],
         /// The sender's number for the channel.
         sender_channel: u32,
-        /// Bytes that may be sent to the sender of this message.
+        /// Number of bytes that may be sent to the sender of this message.
         window: u32,
-        /// Longest data in one message, bytes.
+        /// Maximum data in one message, in bytes.
         max_packet: u32,
-        /// What the type adds.
+        /// Fields of the channel type.
         fields: Rest<'a>,
     }
     /// RFC 4254 §5.1.
@@ -300,11 +302,11 @@ messages! {
         recipient_channel: u32,
         /// The confirmer's number for the channel.
         sender_channel: u32,
-        /// Bytes that may be sent to the confirmer.
+        /// Number of bytes that may be sent to the confirmer.
         window: u32,
-        /// Longest data in one message, bytes.
+        /// Maximum data in one message, in bytes.
         max_packet: u32,
-        /// What the type adds.
+        /// Fields of the channel type.
         fields: Rest<'a>,
     }
     /// RFC 4254 §5.1.
@@ -313,7 +315,7 @@ messages! {
         recipient_channel: u32,
         /// One of [`open_failure`].
         reason: u32,
-        /// For people.
+        /// Human-readable text; may contain arbitrary bytes.
         description: &'a [u8],
         /// RFC 3066 language tag.
         language: &'a [u8],
@@ -322,7 +324,7 @@ messages! {
     ChannelWindowAdjust = 93 {
         /// The receiver's number for the channel.
         recipient_channel: u32,
-        /// Bytes added to the window.
+        /// Number of bytes added to the window.
         bytes: u32,
     }
     /// RFC 4254 §5.2.
@@ -351,9 +353,9 @@ messages! {
         recipient_channel: u32,
         /// Request name.
         name: &'a [u8],
-        /// Whether an answer is expected.
+        /// Whether the sender expects a reply.
         want_reply: bool,
-        /// What the request adds.
+        /// Fields of the request.
         fields: Rest<'a>,
     }
     /// RFC 4254 §5.4.
@@ -361,9 +363,9 @@ messages! {
     /// RFC 4254 §5.4.
     ChannelFailure = 100 { /** The receiver's number for the channel. */ recipient_channel: u32 }
     /// OpenSSH's `ping@openssh.com` (its PROTOCOL §1.8).
-    Ping<'a> = 192 { /** To be sent back. */ data: &'a [u8] }
+    Ping<'a> = 192 { /** Data for the reply. */ data: &'a [u8] }
     /// OpenSSH's answer to [`Ping`].
-    Pong<'a> = 193 { /** What the ping carried. */ data: &'a [u8] }
+    Pong<'a> = 193 { /** The data of the ping. */ data: &'a [u8] }
 }
 
 /// `data_type_code` of standard error, RFC 4254 §5.2.

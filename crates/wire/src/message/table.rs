@@ -1,5 +1,5 @@
-//! THE message table. `proto::permits` decides from it what may arrive now; names in logs come
-//! from it too.
+//! The table of messages. `proto::permits` decides from it which messages may arrive, and logs take
+//! message names from it.
 
 /// Who may send a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,15 +12,15 @@ pub enum Sender {
     Both,
 }
 
-/// Where in the life of a connection a message belongs.
+/// The phase of a connection in which a message is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Transport housekeeping: any time, except during the first key exchange under strict
-    /// KEX (RFC 4253 §11).
+    /// Transport messages: any time, except during the first key exchange under strict KEX (RFC
+    /// 4253 §11).
     Always,
-    /// Key exchange (RFC 4253 §7): first or again.
+    /// Initial or repeated key exchange (RFC 4253 §7).
     Kex,
-    /// After NEWKEYS: asking for a service, or extension information.
+    /// After NEWKEYS: service requests and extension information.
     Service,
     /// User authentication (RFC 4252).
     Userauth,
@@ -33,18 +33,18 @@ pub enum Phase {
 pub struct MessageInfo {
     /// Message number.
     pub number: u8,
-    /// Name by the RFC, as logs print it.
+    /// Name in the RFC; logs print it.
     pub name: &'static str,
     /// Who may send it.
     pub sender: Sender,
-    /// When it may arrive.
+    /// Phase in which it may arrive.
     pub phase: Phase,
 }
 
 macro_rules! table {
     ($($number:literal $name:ident $sender:ident $phase:ident;)*) => {
-        /// Every message that we know, by number. Numbers 30–34 and 60–61 mean different
-        /// things by key exchange and authentication method; their rows name the usual one.
+        /// All known messages, sorted by number. The meaning of numbers 30–34 and 60–61 depends on
+        /// the key exchange and authentication method; their rows have the most common name.
         pub const MESSAGES: &[MessageInfo] = &[$(MessageInfo {
             number: $number,
             name: stringify!($name),
@@ -93,7 +93,7 @@ table! {
     193 SSH2_MSG_PONG                     Both   Connection;
 }
 
-/// The row of `number`, if we know that message.
+/// The row of message `number`; `None` if the number is unknown.
 #[must_use]
 pub fn info(number: u8) -> Option<&'static MessageInfo> {
     MESSAGES
