@@ -1,32 +1,31 @@
-//! [`Batch`]: jobs that run together, and then their results.
+//! [`Batch`]: jobs that run together, later their results.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The most jobs in one batch.
+/// Maximum number of jobs in a batch.
 pub const MAX_BATCH_JOBS: usize = 32;
 
-/// The most bytes in one batch, unless a single job has more. Bounds how long a batch takes, and
-/// with it how long the owner can have to wait for one.
+/// Maximum number of bytes in a batch, unless a single job has more. Bounds the time that a batch
+/// takes, and so the time that the owner may wait for one.
 pub const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// A kind of jobs.
+/// A kind of job that a lane can run.
 pub trait Work: 'static {
-    /// What is to be done; owns all that it needs.
+    /// A job; owns all of its input.
     type Job: Send;
-    /// What comes of it.
+    /// The result of a job.
     type Done: Send;
 
-    /// Runs all of `jobs`, which is empty afterwards, and appends their results to `done` in the
-    /// same order.
+    /// Runs all of `jobs`, empties it, and appends the results to `done` in the same order.
     fn run(jobs: &mut Vec<Self::Job>, done: &mut Vec<Self::Done>);
 
-    /// Behind a failure no result may be seen.
+    /// Returns true if no result after `done` may leave the lane.
     fn is_failure(done: &Self::Done) -> bool;
 }
 
-/// A job panicked: what it was to bring, and all that stands behind it, is lost.
+/// A job panicked: its result and all later ones are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Panicked;
 
@@ -38,7 +37,7 @@ impl fmt::Display for Panicked {
 
 impl std::error::Error for Panicked {}
 
-/// Empty, jobs, or results: never both.
+/// Holds jobs or results or nothing, never both.
 pub(crate) struct Batch<W: Work> {
     jobs: Vec<W::Job>,
     done: Vec<W::Done>,
@@ -69,8 +68,8 @@ impl<W: Work> Batch<W> {
         self.bytes
     }
 
-    /// Makes jobs results. A panic is caught: unwinding through a worker would leave the batch
-    /// taken for ever.
+    /// Replaces the jobs with their results. Catches a panic, because unwinding through a worker
+    /// would leave the batch taken for ever.
     pub(crate) fn run(&mut self) {
         let Self { jobs, done, .. } = self;
         let ran = catch_unwind(AssertUnwindSafe(|| W::run(jobs, done)));
@@ -81,11 +80,11 @@ impl<W: Work> Batch<W> {
         }
     }
 
-    /// Moves the results to `out`, up to the first failure, and empties the batch. Says whether
-    /// there was one, and how many bytes the batch had.
+    /// Moves the results to `out`, up to and including the first failure, and empties the batch.
+    /// Returns true if there was a failure.
     ///
     /// # Errors
-    /// [`Panicked`].
+    /// [`Panicked`] if a job of this batch panicked.
     pub(crate) fn empty_into(&mut self, out: &mut VecDeque<W::Done>) -> Result<bool, Panicked> {
         let mut failed = false;
         for done in self.done.drain(..) {

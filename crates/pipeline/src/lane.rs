@@ -1,5 +1,4 @@
-//! [`Lane`]: one direction's jobs, in the order in which they came, and its owner's side of the
-//! ring.
+//! [`Lane`]: the jobs of one direction, in order of submission, and the owner's side of the ring.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,26 +8,25 @@ use crate::batch::{Batch, MAX_BATCH_BYTES, MAX_BATCH_JOBS, Panicked, Work};
 use crate::pool::Tasks;
 use crate::ring::{Ran, Ring};
 
-/// Batches that a lane holds for workers: more than a few only lengthen the way of what is
-/// queued behind them.
+/// Number of batches in a lane's ring. More would only delay the jobs queued after them.
 pub const RING_BATCHES: usize = 16;
 
-/// Who ran the batches of a lane, by their number.
+/// Numbers of batches of a lane, by the thread that ran them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Run by the owner at once, without standing in the lane.
+    /// Run by the owner immediately, without entering the ring.
     pub in_place: u64,
-    /// Stood in the lane and run by the owner.
+    /// Queued in the ring and run by the owner.
     pub helped: u64,
-    /// Run by a worker.
+    /// Queued in the ring and run by a worker.
     pub by_workers: u64,
 }
 
-/// What workers see of a lane.
+/// The part of a lane that workers share.
 struct Shared<W: Work> {
     ring: Ring<Batch<W>>,
     wake_owner: Box<dyn Fn() + Send + Sync>,
-    /// What is in the ring is not wanted any more.
+    /// The results of queued batches are not needed any more; workers skip them.
     abandoned: AtomicBool,
     by_workers: AtomicU64,
 }
@@ -61,29 +59,28 @@ impl<W: Work> Tasks for Shared<W> {
     }
 }
 
-/// The owner's end of a lane. See the crate's head.
+/// The owner's end of a lane; see the crate documentation.
 ///
-/// Jobs are [pushed](Lane::push) while the lane [has room](Lane::has_room), and
-/// [`Lane::advance`] moves things on: it fetches what is done and lets what was pushed run. An
-/// owner that is about to sleep runs what is left first ([`Lane::help`]), then announces itself
-/// ([`Lane::owner_sleeps`]).
+/// The owner [pushes](Lane::push) jobs while the lane [has room](Lane::has_room), and calls
+/// [`Lane::advance`] to fetch results and to start the pushed jobs. Before it sleeps it runs the
+/// remaining batches ([`Lane::help`]), then announces itself ([`Lane::owner_sleeps`]).
 pub struct Lane<W: Work> {
     shared: Arc<Shared<W>>,
-    /// Jobs behind all that is in the ring.
+    /// Pushed jobs that are not in the ring yet.
     gathered: Batch<W>,
-    /// Number of the oldest batch in the ring, and of the next to be put.
+    /// Numbers of the oldest batch in the ring and of the next one to be queued.
     oldest: usize,
     next: usize,
     batch_bytes: usize,
-    standing_bytes: usize,
-    /// A failure has been handed out: nothing comes after it.
+    queued_bytes: usize,
+    /// A failure has left the lane; no result follows it.
     failed: bool,
     tally: Tally,
 }
 
 impl<W: Work> Lane<W> {
-    /// An empty lane whose batches are closed at `batch_bytes` (at most [`MAX_BATCH_BYTES`]).
-    /// `wake_owner` is called on a worker's thread when the owner sleeps and may go on.
+    /// An empty lane whose batches are closed at `batch_bytes` (1 to [`MAX_BATCH_BYTES`]).
+    /// `wake_owner` is called on a worker's thread when the owner sleeps and a result is ready.
     #[must_use]
     pub fn new(batch_bytes: usize, wake_owner: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
@@ -96,38 +93,39 @@ impl<W: Work> Lane<W> {
             gathered: Batch::new(),
             oldest: 0,
             next: 0,
-            standing_bytes: 0,
+            queued_bytes: 0,
             batch_bytes: batch_bytes.clamp(1, MAX_BATCH_BYTES),
             failed: false,
             tally: Tally::default(),
         }
     }
 
-    /// What a [`Pool`](crate::Pool) takes its work from.
+    /// The source of batches for a [`Pool`](crate::Pool).
     #[must_use]
     pub fn tasks(&self) -> Arc<dyn Tasks> {
         Arc::clone(&self.shared) as Arc<dyn Tasks>
     }
 
-    /// Batches are closed at so many bytes from now on, at most [`MAX_BATCH_BYTES`].
+    /// Sets the number of bytes at which a batch is closed, clamped to 1 to [`MAX_BATCH_BYTES`].
     pub fn set_batch_bytes(&mut self, bytes: usize) {
         self.batch_bytes = bytes.clamp(1, MAX_BATCH_BYTES);
     }
 
-    /// At how many bytes a batch is closed.
+    /// Number of bytes at which a batch is closed.
     #[must_use]
     pub fn batch_bytes(&self) -> usize {
         self.batch_bytes
     }
 
-    /// Appends a job that deals with `bytes` bytes. Its place in the order is fixed by this.
+    /// Appends a job that processes `bytes` bytes. The order of calls is the order of the results.
+    /// After a failure the job is dropped.
     pub fn push(&mut self, job: W::Job, bytes: usize) {
         if !self.failed {
             self.gathered.push(job, bytes);
         }
     }
 
-    /// Whether another job may be pushed before the next [`Lane::advance`].
+    /// Returns true if another job may be pushed before the next [`Lane::advance`].
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.failed
@@ -135,36 +133,36 @@ impl<W: Work> Lane<W> {
             && self.gathered.bytes() < self.batch_bytes
     }
 
-    /// Bytes of the jobs that were pushed and have not run or been stood in the ring.
+    /// Number of bytes of pushed jobs that have neither run nor entered the ring.
     #[must_use]
     pub fn gathered_bytes(&self) -> usize {
         self.gathered.bytes()
     }
 
-    /// Bytes of all jobs in the lane.
+    /// Number of bytes of all jobs in the lane.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.gathered.bytes() + self.standing_bytes
+        self.gathered.bytes() + self.queued_bytes
     }
 
-    /// Batches in the ring.
+    /// Number of batches in the ring.
     #[must_use]
     pub fn standing(&self) -> usize {
         self.next.wrapping_sub(self.oldest)
     }
 
-    /// No job is anywhere in the lane.
+    /// Returns true if the lane holds no jobs and no results, or has failed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.failed || (self.gathered.jobs() == 0 && self.standing() == 0)
     }
 
-    /// Appends to `out` the results that are due, and lets what was pushed go on: into the ring
-    /// if `share` says that workers are there for it, or if something stands before it; else it
-    /// runs here and now. True when something was put into the ring.
+    /// Appends finished results to `out`, then submits the pushed jobs: into the ring if `share` is
+    /// true (workers are available) or the ring is not empty, else they run immediately on this
+    /// thread. If the ring is full they stay. Returns true if a batch entered the ring.
     ///
     /// # Errors
-    /// [`Panicked`], once; the lane is dead then.
+    /// [`Panicked`], once; the lane then accepts no jobs and has no results.
     pub fn advance(&mut self, share: bool, out: &mut VecDeque<W::Done>) -> Result<bool, Panicked> {
         self.collect(out)?;
         if self.failed || self.gathered.jobs() == 0 {
@@ -180,7 +178,7 @@ impl<W: Work> Lane<W> {
         if self.standing() == self.shared.ring.slots() {
             return Ok(false);
         }
-        self.standing_bytes += self.gathered.bytes();
+        self.queued_bytes += self.gathered.bytes();
         let gathered = &mut self.gathered;
         self.shared
             .ring
@@ -196,7 +194,7 @@ impl<W: Work> Lane<W> {
                 let bytes = batch.bytes();
                 (bytes, batch.empty_into(out))
             });
-            self.standing_bytes = self.standing_bytes.saturating_sub(bytes);
+            self.queued_bytes = self.queued_bytes.saturating_sub(bytes);
             self.oldest = self.oldest.wrapping_add(1);
             self.note(emptied)?;
         }
@@ -208,38 +206,38 @@ impl<W: Work> Lane<W> {
             self.failed = true;
             self.shared.abandoned.store(true, Ordering::Relaxed);
             self.gathered = Batch::new();
-            self.standing_bytes = 0;
+            self.queued_bytes = 0;
         }
         emptied.map(|_| ())
     }
 
-    /// Runs the oldest batch that nobody has taken; false when there is none.
+    /// Runs the oldest batch that no worker has taken; returns false if there is none.
     pub fn help(&mut self) -> bool {
         let ran = !self.failed && self.standing() > 0 && self.shared.take_one() != Ran::Nothing;
         self.tally.helped += u64::from(ran);
         ran
     }
 
-    /// Whether there is a result to be had by [`Lane::advance`].
+    /// Returns true if [`Lane::advance`] would return a result from the ring.
     #[must_use]
     pub fn has_result(&self) -> bool {
         !self.failed && self.standing() > 0 && self.shared.ring.is_done(self.oldest)
     }
 
-    /// The owner is about to sleep and wants to be woken when there is a result; false when there
-    /// is one, so that it must not. Behind it, whatever woke the owner, comes
-    /// [`Lane::owner_wakes`].
+    /// Announces that the owner is about to sleep until the oldest batch is done. Returns false if
+    /// it is done already; the owner must then not sleep. The owner must call [`Lane::owner_wakes`]
+    /// afterwards in either case.
     #[must_use]
     pub fn owner_sleeps(&self) -> bool {
         self.failed || self.standing() == 0 || self.shared.ring.owner_sleeps(self.oldest)
     }
 
-    /// The owner is awake.
+    /// Announces that the owner is awake.
     pub fn owner_wakes(&self) {
         self.shared.ring.owner_wakes();
     }
 
-    /// Who ran the batches so far.
+    /// Numbers of batches run so far, by thread.
     #[must_use]
     pub fn tally(&self) -> Tally {
         Tally {

@@ -1,7 +1,8 @@
-//! [`Pool`]: the threads that run batches.
+//! [`Pool`]: the worker threads that run batches.
 //!
-//! A thread starts when a batch waits that no thread is free for, sleeps when there is nothing,
-//! and ends when it has slept for [`IDLE_LIMIT`]. None starts before the first batch is waiting.
+//! A thread starts when a batch is queued and no allowed worker is asleep, sleeps when there is no
+//! work, and ends when it has slept for [`IDLE_LIMIT`]. None starts before the first batch is
+//! queued.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,77 +10,77 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::seat::Seat;
+use crate::parker::Parker;
 
-/// A worker that has slept for so long ends.
+/// A worker that has been idle for this time ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);
-/// How long a worker looks for the next batch before it sleeps: in steady bulk one comes every
-/// 50 to 200 µs, and waking a sleeper costs the owner several µs each time.
+/// How long a worker polls for the next batch before it sleeps: during bulk transfer a batch
+/// arrives every 50 to 200 µs, and waking a sleeper costs the owner several µs each time.
 const SPIN_LIMIT: Duration = Duration::from_micros(100);
-/// Looks between two readings of the clock.
+/// Number of polls between two readings of the clock.
 const SPINS: usize = 64;
-/// Stack of a worker, bytes: kernels of ciphers need a few KiB.
+/// Stack size of a worker in bytes; cipher kernels need a few KiB.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Where workers find batches: a [`Lane`](crate::Lane).
+/// A source of batches for workers; a [`Lane`](crate::Lane) provides one.
 pub trait Tasks: Send + Sync {
-    /// Whether a batch waits.
+    /// Returns true if a batch is ready.
     fn has_ready(&self) -> bool;
-    /// Takes one batch and runs it; false when none waits.
+    /// Takes one batch and runs it; returns false if none is ready.
     fn run_one(&self) -> bool;
 }
 
-/// Called on the owner's thread before a thread is started; what it returns is dropped when the
-/// thread has started. A thread inherits its starter's signal mask.
+/// Called on the owner's thread before a worker is started; its return value is dropped once the
+/// worker has started. A thread inherits the signal mask of the thread that starts it.
 pub type StartGuard = fn() -> Box<dyn Any>;
 
 struct Shared {
     lanes: Vec<Arc<dyn Tasks>>,
-    seats: Vec<Seat>,
-    /// Workers in seats below this may take batches.
+    parkers: Vec<Parker>,
+    /// Workers with a smaller index may take batches.
     allowed: AtomicUsize,
     ending: AtomicBool,
 }
 
 impl Shared {
-    fn has_work(&self, seat: usize) -> bool {
+    fn has_work(&self, worker: usize) -> bool {
         self.ending.load(Ordering::Relaxed)
-            || (seat < self.allowed.load(Ordering::Relaxed)
+            || (worker < self.allowed.load(Ordering::Relaxed)
                 && self.lanes.iter().any(|lane| lane.has_ready()))
     }
 
-    /// A worker's life.
-    fn work(&self, seat: usize) {
-        // Which lane is looked at first: each worker, and each turn, begins with another.
-        let mut first = seat;
+    /// The main loop of worker number `worker`.
+    fn work(&self, worker: usize) {
+        // Each worker, and each iteration, starts with a different lane.
+        let mut first_lane = worker;
         let mut idle_since = None;
         while !self.ending.load(Ordering::Relaxed) {
-            first = first.wrapping_add(1);
-            if self.run_one(seat, first) {
+            first_lane = first_lane.wrapping_add(1);
+            if self.run_one(worker, first_lane) {
                 idle_since = None;
-            } else if !self.spin(seat) {
+            } else if !self.spin(worker) {
                 let since: Instant = *idle_since.get_or_insert_with(Instant::now);
                 let left = IDLE_LIMIT.saturating_sub(since.elapsed());
                 if left.is_zero() {
                     return;
                 }
-                self.seats[seat].sleep(left, || self.has_work(seat));
+                self.parkers[worker].park(left, || self.has_work(worker));
             }
         }
     }
 
-    fn run_one(&self, seat: usize, first: usize) -> bool {
+    fn run_one(&self, worker: usize, first_lane: usize) -> bool {
         let count = self.lanes.len();
-        seat < self.allowed.load(Ordering::Relaxed)
-            && (0..count).any(|step| self.lanes[(first.wrapping_add(step)) % count].run_one())
+        worker < self.allowed.load(Ordering::Relaxed)
+            && (0..count).any(|step| self.lanes[(first_lane.wrapping_add(step)) % count].run_one())
     }
 
-    /// Looks for work for a while.
-    fn spin(&self, seat: usize) -> bool {
+    /// Polls for work for at most [`SPIN_LIMIT`]; returns true if there is some.
+    fn spin(&self, worker: usize) -> bool {
         let begun = Instant::now();
-        while seat < self.allowed.load(Ordering::Relaxed) {
+        while worker < self.allowed.load(Ordering::Relaxed) {
             for _ in 0..SPINS {
-                if self.has_work(seat) {
+                if self.has_work(worker) {
                     return true;
                 }
                 std::hint::spin_loop();
@@ -88,29 +89,28 @@ impl Shared {
                 break;
             }
         }
-        self.has_work(seat)
+        self.has_work(worker)
     }
 }
 
-/// Workers for a fixed set of lanes. Ends its threads when dropped.
+/// Worker threads for a fixed set of lanes. Ends its threads when dropped.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<Option<JoinHandle<()>>>,
     guard: StartGuard,
-    /// The system refused a thread: it is not asked again.
+    /// The system refused to start a thread; no further start is attempted.
     refused: bool,
     most: usize,
 }
 
 impl Pool {
-    /// A pool of at most `limit` threads, of which none is started yet and none is
-    /// [allowed](Pool::allow).
+    /// A pool of at most `limit` threads. None is started yet and none is [allowed](Pool::allow).
     #[must_use]
     pub fn new(limit: usize, lanes: Vec<Arc<dyn Tasks>>, guard: StartGuard) -> Self {
         Self {
             shared: Arc::new(Shared {
                 lanes,
-                seats: (0..limit).map(|_| Seat::new()).collect(),
+                parkers: (0..limit).map(|_| Parker::new()).collect(),
                 allowed: AtomicUsize::new(0),
                 ending: AtomicBool::new(false),
             }),
@@ -121,12 +121,12 @@ impl Pool {
         }
     }
 
-    /// How many workers may take batches from now on; those beyond finish what they have.
+    /// Sets how many workers may take batches; others finish their current batch.
     pub fn allow(&mut self, workers: usize) {
         self.shared.allowed.store(workers, Ordering::Relaxed);
     }
 
-    /// Workers that may take batches, and could be started.
+    /// Number of workers that may take batches and are running or can be started.
     #[must_use]
     pub fn allowed(&self) -> usize {
         let allowed = self.shared.allowed.load(Ordering::Relaxed);
@@ -137,26 +137,27 @@ impl Pool {
         }
     }
 
-    /// Threads that there are now.
+    /// Number of running threads.
     #[must_use]
     pub fn alive(&self) -> usize {
         let alive = |thread: &&JoinHandle<()>| !thread.is_finished();
         self.threads.iter().flatten().filter(alive).count()
     }
 
-    /// The most threads that there were at once.
+    /// Maximum number of threads that ran at once.
     #[must_use]
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// A batch was put into a lane: wakes a worker that sleeps, or starts one that there is not.
+    /// Wakes a sleeping worker, or starts one if fewer than allowed are running. To be called after
+    /// a batch was queued in a lane.
     pub fn summon(&mut self) {
         let allowed = self.allowed();
-        let pairs = self.shared.seats.iter().zip(&self.threads).take(allowed);
-        for (seat, thread) in pairs {
+        let pairs = self.shared.parkers.iter().zip(&self.threads).take(allowed);
+        for (parker, thread) in pairs {
             if let Some(thread) = thread
-                && seat.rouse()
+                && parker.wake()
                 && !thread.is_finished()
             {
                 thread.thread().unpark();
@@ -168,38 +169,39 @@ impl Pool {
                 .as_ref()
                 .is_none_or(std::thread::JoinHandle::is_finished)
         });
-        if let Some(seat) = vacant {
-            self.start(seat);
+        if let Some(worker) = vacant {
+            self.start(worker);
         }
     }
 
-    fn start(&mut self, seat: usize) {
+    fn start(&mut self, worker: usize) {
         let shared = Arc::clone(&self.shared);
         let guard = (self.guard)();
         let started = thread::Builder::new()
             .name("crypto".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || shared.work(seat));
+            .spawn(move || shared.work(worker));
         drop(guard);
         match started {
             Ok(thread) => {
-                self.threads[seat] = Some(thread);
+                self.threads[worker] = Some(thread);
                 self.most = self.most.max(self.alive());
             }
-            // No more processes for this user, or no memory: the owner does it all.
+            // Process limit reached or out of memory: the owner runs all batches.
             Err(_) => self.refused = true,
         }
     }
 
-    /// Ends all threads; they start again when they are needed. For a process that is to fork.
+    /// Ends and joins all threads; they start again when needed. For a process that is about to
+    /// fork.
     pub fn rest(&mut self) {
         self.shared.ending.store(true, Ordering::Relaxed);
-        for (seat, thread) in self.shared.seats.iter().zip(&mut self.threads) {
+        for (parker, thread) in self.shared.parkers.iter().zip(&mut self.threads) {
             if let Some(thread) = thread.take() {
-                if seat.rouse() {
+                if parker.wake() {
                     thread.thread().unpark();
                 }
-                // A worker catches what its jobs throw.
+                // A worker catches its jobs' panics.
                 let _ = thread.join();
             }
         }

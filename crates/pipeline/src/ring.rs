@@ -1,13 +1,13 @@
-//! [`Ring`]: the batches of one lane that have been handed over, in their order.
+//! [`Ring`]: the queued batches of one lane, in order.
 //!
-//! Each slot goes FREE → READY (the owner has filled it) → TAKEN (somebody runs it) → DONE → FREE
-//! (the owner has emptied it). Only the owner fills and empties, in order; anybody takes, in any
-//! order. The content lies in a mutex that the states keep from ever being waited for: one lock
-//! a batch is nothing beside the batch, and spares all unsafe code.
+//! Each slot goes FREE → READY (the owner has filled it) → TAKEN (a thread runs it) → DONE → FREE
+//! (the owner has emptied it). Only the owner fills and empties, in order; any thread may take, in
+//! any order. The content is in a mutex, which the states keep uncontended: one lock per batch
+//! costs little compared with the batch, and avoids unsafe code.
 //!
-//! The owner may sleep until the oldest batch is done. It says so, then looks once more; who
-//! finishes a batch marks it, then looks whether the owner sleeps on it: a fence on both sides
-//! keeps either look from missing the other's word. tests/model.rs tries all interleavings.
+//! The owner may sleep until the oldest batch is done. It sets a flag, then checks the batch again;
+//! a thread that finishes a batch marks it, then checks the flag. A fence on both sides ensures
+//! that at least one of them sees the other's write. tests/model.rs checks all interleavings.
 
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
 
@@ -23,25 +23,25 @@ struct Slot<T> {
 
 impl<T> Slot<T> {
     fn content(&self) -> MutexGuard<'_, T> {
-        // A panic does not get out of a batch; if it did, the content would still be a batch.
+        // `Batch::run` catches panics; if one escaped, the content would still be a valid batch.
         self.content
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// What [`Ring::run_one`] did.
+/// Result of [`Ring::run_one`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ran {
-    /// Nothing was ready.
+    /// No batch was ready.
     Nothing,
-    /// One batch.
+    /// One batch was run.
     One,
-    /// One batch, and the owner sleeps until it is told.
+    /// One batch was run, and the caller must wake the sleeping owner.
     OneAwaited,
 }
 
-/// Batches are named by the number under which they were put, counted from 0.
+/// A ring of slots for batches. A batch is identified by its sequence number, counted from 0.
 pub(crate) struct Ring<T> {
     slots: Box<[Slot<T>]>,
     /// Number of the oldest batch that the owner has not taken.
@@ -72,7 +72,7 @@ impl<T> Ring<T> {
 
     // ---- the owner ----------------------------------------------------------------------------
 
-    /// Fills the slot of batch `number`, which the owner knows to be free.
+    /// Fills the slot of batch `number`, which must be free.
     pub(crate) fn put(&self, number: usize, fill: impl FnOnce(&mut T)) {
         let slot = self.slot(number);
         debug_assert_eq!(slot.state.load(Ordering::Relaxed), FREE);
@@ -84,7 +84,7 @@ impl<T> Ring<T> {
         self.slot(number).state.load(Ordering::Acquire) == DONE
     }
 
-    /// Empties the slot of batch `number`, the oldest and done.
+    /// Empties the slot of batch `number`, which must be the oldest and done.
     pub(crate) fn take<R>(&self, number: usize, empty: impl FnOnce(&mut T) -> R) -> R {
         let slot = self.slot(number);
         debug_assert_eq!(slot.state.load(Ordering::Relaxed), DONE);
@@ -94,8 +94,9 @@ impl<T> Ring<T> {
         result
     }
 
-    /// The owner is about to sleep until batch `number`, the oldest, is done; false when it is
-    /// done already. Behind every sleep comes [`Ring::owner_wakes`].
+    /// Announces that the owner is about to sleep until batch `number`, the oldest, is done.
+    /// Returns false if it is already done, so that the owner must not sleep. The owner must call
+    /// [`Ring::owner_wakes`] afterwards in either case.
     pub(crate) fn owner_sleeps(&self, number: usize) -> bool {
         self.owner_sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -114,11 +115,11 @@ impl<T> Ring<T> {
             .any(|slot| slot.state.load(Ordering::Relaxed) == READY)
     }
 
-    /// Takes a batch, the oldest that is ready, and runs it.
+    /// Takes the oldest ready batch and runs it.
     pub(crate) fn run_one(&self, run: impl FnOnce(&mut T)) -> Ran {
         let oldest = self.oldest.load(Ordering::Relaxed);
-        for ahead in 0..self.slots.len() {
-            let slot = self.slot(oldest.wrapping_add(ahead));
+        for offset in 0..self.slots.len() {
+            let slot = self.slot(oldest.wrapping_add(offset));
             if slot.state.load(Ordering::Relaxed) != READY {
                 continue;
             }
@@ -131,8 +132,8 @@ impl<T> Ring<T> {
             run(&mut slot.content());
             slot.state.store(DONE, Ordering::Release);
             fence(Ordering::SeqCst);
-            // Only the oldest batch is slept on. The owner that sees none of this afterwards is
-            // the owner that sees DONE.
+            // The owner sleeps only on the oldest batch. If the owner's flag is not visible here,
+            // the owner's later check sees DONE.
             let oldest = self.slot(self.oldest.load(Ordering::Relaxed));
             if std::ptr::eq(oldest, slot)
                 && self.owner_sleeps.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! The primitives that `ring` and `seat` are made of, in one place: tests/model.rs puts those of
-//! a model checker here.
+//! The synchronisation primitives of `ring` and `parker`, in one module that tests/model.rs
+//! replaces with those of a model checker.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
 pub(crate) use std::sync::{Mutex, MutexGuard};

@@ -1,37 +1,36 @@
-//! The ring and the seats under a model checker: every interleaving of the owner and its
-//! workers, and every order in which their writes can become visible, within the bound on
-//! forced switches that loom is given.
+//! The ring and the parker under a model checker: every interleaving of the owner and its workers,
+//! and every order in which their writes can become visible, within loom's bound on preemptions.
 //!
-//! The sources are included as they are, over loom's primitives instead of the standard
-//! library's. A sleep that nobody ends is found as a deadlock.
+//! The unchanged sources are included over loom's primitives instead of the standard library's. A
+//! lost wake-up is found as a deadlock.
 
-// What the library uses of them and the model does not.
+// The model does not use everything that the library does.
 #![allow(dead_code)]
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 
-    /// Without a limit: the model is to show that none is needed.
+    /// No time limit: the model shows that none is needed.
     pub(crate) fn park_timeout(_: std::time::Duration) {
         loom::thread::park();
     }
 }
 
+#[path = "../src/parker.rs"]
+mod parker;
 #[path = "../src/ring.rs"]
 mod ring;
-#[path = "../src/seat.rs"]
-mod seat;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
+use parker::Parker;
 use ring::{Ran, Ring};
-use seat::Seat;
 
-/// A job of number n becomes n * 10 by being run, once.
+/// Running job n replaces it with n * 10; it must run once.
 type Content = Vec<u32>;
 
 fn run(content: &mut Content) {
@@ -47,8 +46,8 @@ fn checked(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// The owner's part: puts `numbers` through `ring` and gives what came out. Sleeps when the
-/// oldest is not done and nothing is left to run.
+/// The owner's part: puts `numbers` through `ring` and returns the results. Sleeps if the oldest
+/// batch is not done and there is nothing to run.
 fn own(ring: &Ring<Content>, numbers: &[u32], summon: impl Fn(), helps: bool) -> Vec<u32> {
     let mut out = Vec::new();
     let (mut oldest, mut next) = (0, 0);
@@ -75,7 +74,7 @@ fn own(ring: &Ring<Content>, numbers: &[u32], summon: impl Fn(), helps: bool) ->
     out
 }
 
-/// Workers that each look once, while the owner helps.
+/// Workers that each poll once, while the owner helps.
 fn crowd(workers: usize, numbers: &'static [u32]) {
     checked(2, move || {
         let ring: Arc<Ring<Content>> = Arc::new(Ring::new(2, Vec::new));
@@ -113,36 +112,37 @@ fn a_slot_that_is_used_again_is_no_batch_of_before() {
 fn no_wake_up_is_lost_between_an_owner_and_a_worker_that_both_sleep() {
     checked(2, || {
         let ring: Arc<Ring<Content>> = Arc::new(Ring::new(2, Vec::new));
-        let seat = Arc::new(Seat::new());
+        let parker = Arc::new(Parker::new());
         let ending = Arc::new(AtomicBool::new(false));
         let owner = thread::current();
         let worker = {
-            let (ring, seat, ending) = (Arc::clone(&ring), Arc::clone(&seat), Arc::clone(&ending));
+            let (ring, parker, ending) =
+                (Arc::clone(&ring), Arc::clone(&parker), Arc::clone(&ending));
             thread::spawn(move || {
                 while !ending.load(Ordering::Relaxed) {
                     match ring.run_one(run) {
                         Ran::OneAwaited => owner.unpark(),
                         Ran::One => {}
-                        Ran::Nothing => seat.sleep(Duration::ZERO, || {
+                        Ran::Nothing => parker.park(Duration::ZERO, || {
                             ring.has_ready() || ending.load(Ordering::Relaxed)
                         }),
                     }
                 }
             })
         };
-        let rouse = || {
-            if seat.rouse() {
+        let wake_worker = || {
+            if parker.wake() {
                 worker.thread().unpark();
             }
         };
-        assert_eq!(own(&ring, &[1, 2, 3], rouse, false), [10, 20, 30]);
+        assert_eq!(own(&ring, &[1, 2, 3], wake_worker, false), [10, 20, 30]);
         ending.store(true, Ordering::Relaxed);
-        rouse();
+        wake_worker();
         worker.join().unwrap();
     });
 }
 
-/// The model can fail: an owner that does not look again before it sleeps is caught.
+/// The model detects errors: an owner that does not check again before it sleeps deadlocks.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn an_owner_that_sleeps_without_a_second_look_is_found_out() {

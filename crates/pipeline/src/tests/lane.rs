@@ -8,7 +8,7 @@ use std::thread;
 use super::pool::no_guard;
 use crate::{Lane, MAX_BATCH_JOBS, Panicked, Pool, RING_BATCHES, Work};
 
-/// A job does what it says; its result is its number, negative for a failure.
+/// The result of a job is its number, negative for a failure.
 pub(super) enum Job {
     Number(i64),
     Slow(i64),
@@ -30,8 +30,8 @@ impl Work for Numbers {
                     for _ in 0..20 * number.rem_euclid(50) {
                         std::hint::spin_loop();
                     }
-                    // For one core. Rarely: where others are busy on it, each lets them have a turn of
-                    // milliseconds.
+                    // Lets workers run on a single core. Rarely, because each yield can cost
+                    // milliseconds on a busy machine.
                     if number % 100 == 0 {
                         thread::yield_now();
                     }
@@ -52,7 +52,7 @@ fn lane(batch_bytes: usize) -> Lane<Numbers> {
     Lane::new(batch_bytes, || {})
 }
 
-/// Lets everything in the lane become a result.
+/// Runs all jobs of the lane and collects their results.
 fn finish(lane: &mut Lane<Numbers>, share: bool, out: &mut VecDeque<i64>) -> Result<(), Panicked> {
     while !lane.is_empty() {
         lane.advance(share, out)?;
@@ -81,7 +81,7 @@ fn a_job_in_place_does_not_overtake_what_stands_in_the_lane() {
     lane.push(Job::Number(1), 100);
     assert_eq!(lane.advance(true, &mut out), Ok(true));
     lane.push(Job::Number(2), 1);
-    // Not shared, but behind one that is.
+    // Not shared, but queued after a shared batch.
     assert_eq!(lane.advance(false, &mut out), Ok(true));
     assert!(out.is_empty());
     assert_eq!((lane.standing(), lane.bytes()), (2, 101));
@@ -182,7 +182,7 @@ fn a_worker_that_meets_a_panic_goes_on_and_the_owner_hears_of_it() {
     lane.push(Job::Panic, 1);
     assert_eq!(lane.advance(true, &mut out), Ok(true));
     pool.summon();
-    // Without helping: only the worker can end this.
+    // The owner does not help: only the worker can run the job.
     let told = loop {
         if lane.owner_sleeps() {
             thread::park();
@@ -194,7 +194,7 @@ fn a_worker_that_meets_a_panic_goes_on_and_the_owner_hears_of_it() {
         }
     };
     assert_eq!(told, Panicked);
-    // The same worker serves the other lane.
+    // The same worker still serves the other lane.
     other.push(Job::Number(3), 1);
     other.advance(true, &mut out).unwrap();
     pool.summon();

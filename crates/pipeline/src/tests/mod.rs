@@ -1,6 +1,6 @@
-//! What a lane, a pool and a gauge promise. The ring under all interleavings is in
-//! tests/model.rs.
+//! Tests of lanes, pools and the worker controller. tests/model.rs tests the ring under all
+//! interleavings.
 
-mod gauge;
 mod lane;
 mod pool;
+mod worker_controller;

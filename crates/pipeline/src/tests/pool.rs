@@ -1,4 +1,4 @@
-//! Workers: they start late, sleep, end, and never decide what comes out.
+//! Workers start late, sleep and end, and do not affect the results.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ pub(super) fn no_guard() -> Box<dyn Any> {
     Box::new(())
 }
 
-/// An owner that parks, woken by its lanes.
+/// Lanes of an owner that parks and is woken by them.
 fn lanes(count: usize) -> Vec<Lane<Numbers>> {
     (0..count)
         .map(|_| {
@@ -55,8 +55,7 @@ fn a_worker_without_work_ends_and_another_starts_when_there_is_some() {
         lanes[0].push(Job::Number(round), 4);
         assert_eq!(lanes[0].advance(true, &mut out), Ok(true));
         pool.summon();
-        // Its own time, not ours: as long as it takes on a busy machine, where it may be over
-        // before we look.
+        // Waits for the worker to end, without a limit; it may have ended already.
         while pool.alive() > 0 {
             thread::park_timeout(std::time::Duration::from_millis(20));
         }
@@ -69,8 +68,8 @@ fn a_worker_without_work_ends_and_another_starts_when_there_is_some() {
     assert_eq!(pool.most(), 1);
 }
 
-/// Two lanes, random pushes, helps, sleeps and changes of the number of workers: the results are
-/// the jobs, in order.
+/// Two lanes with random pushes, helps, sleeps and changes of the number of workers: the results
+/// are the jobs, in order.
 fn stress(workers: usize, seed: u64) {
     const JOBS: i64 = 20_000;
     let mut state = seed | 1;
@@ -115,7 +114,7 @@ fn stress(workers: usize, seed: u64) {
                 lanes[random(2)].help();
             }
             10..=25 => {
-                // As a driver: what nobody took is run, then the owner sleeps on both.
+                // Like a driver: runs the batches that no worker took, then sleeps on both lanes.
                 while lanes.iter_mut().any(Lane::help) {}
                 let sleeps = lanes
                     .iter()
