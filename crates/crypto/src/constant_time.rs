@@ -1,9 +1,9 @@
-//! Comparison whose time does not depend on where the inputs differ.
+//! Comparison in a time that does not depend on the compared bytes.
 #![forbid(unsafe_code)]
 
 use crate::awslc;
 
-/// Whether `a` and `b` are equal; the lengths are not secret, the bytes are.
+/// Returns true if `a` and `b` are equal. The time depends on the lengths, not on the bytes.
 #[must_use]
 pub fn eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && awslc::digest::equal_same_length(a, b)

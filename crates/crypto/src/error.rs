@@ -1,5 +1,4 @@
-//! The errors of this crate: small, without detail that an attacker could use,
-//! and without a secret in them.
+//! The errors of this crate. They contain no secret and no detail that an attacker could use.
 #![forbid(unsafe_code)]
 
 use core::fmt;
@@ -21,33 +20,33 @@ macro_rules! plain_error {
 }
 
 plain_error!(
-    /// A key or IV of another length than the algorithm's.
+    /// A key or IV has the wrong length for its algorithm.
     KeyLengthError,
     "key or IV has the wrong length for the algorithm"
 );
 plain_error!(
-    /// A tag or MAC that does not match. There is no detail on purpose.
+    /// A tag or MAC does not match. The error deliberately carries no detail.
     IntegrityFailed,
     "integrity check failed"
 );
 plain_error!(
-    /// A signature that does not verify, for whatever reason.
+    /// A signature is invalid or malformed.
     BadSignature,
     "signature does not verify"
 );
 
-/// Why a key exchange ended.
+/// Error of a key exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KexError {
-    /// The peer's value has another length than the method's.
+    /// The peer's value has the wrong length for the method.
     WrongLength,
-    /// The peer's value is not a valid public value, or leads to a secret that
-    /// it alone determines (low-order point, 0, 1, p-1).
+    /// The peer's value is not a valid public value, or determines the secret alone (low-order
+    /// point, 0, 1, p-1).
     InvalidPublicValue,
-    /// The method takes a group of its own (group exchange) or takes none: the
-    /// caller used the wrong constructor.
+    /// The caller used the wrong constructor: with a group for a method without group exchange, or
+    /// the reverse.
     Misuse,
-    /// The library underneath failed (out of memory).
+    /// aws-lc failed, for example for lack of memory.
     Internal,
 }
 
@@ -64,18 +63,19 @@ impl fmt::Display for KexError {
 
 impl std::error::Error for KexError {}
 
-/// Why a Diffie-Hellman group is refused.
+/// Reason for rejecting a Diffie-Hellman group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadGroup {
-    /// The prime has fewer bits than the policy asks for.
+    /// The prime has fewer bits than the policy requires.
     TooSmall,
     /// The prime has more bits than the policy allows.
     TooLarge,
-    /// The modulus is even, composite, or (where asked) not a safe prime.
+    /// The modulus is even, composite, or (if [`Primality::Safe`](crate::kex::Primality) is
+    /// required) not a safe prime.
     NotPrime,
     /// The generator is not in 2..=p-2.
     BadGenerator,
-    /// The library underneath failed (out of memory).
+    /// aws-lc failed, for example for lack of memory.
     Internal,
 }
 
@@ -93,18 +93,19 @@ impl fmt::Display for BadGroup {
 
 impl std::error::Error for BadGroup {}
 
-/// Why a public or private key is refused.
+/// Reason for rejecting a public or private key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadKey {
-    /// A part has the wrong length for the kind of key.
+    /// A component has the wrong length for the kind of key.
     WrongLength,
-    /// The value is not a key: a point off its curve, an even modulus, …
+    /// The value is not a valid key, for example a point that is not on its curve, or an even
+    /// modulus.
     Invalid,
-    /// RSA modulus outside 1024..=16384 bits, or an exponent above 64 bits.
+    /// The RSA modulus is outside 1024..=16384 bits, or the exponent has more than 64 bits.
     OutOfBounds,
-    /// The parts do not belong together.
+    /// The components do not belong to the same key.
     Inconsistent,
-    /// The library underneath failed (out of memory).
+    /// aws-lc failed, for example for lack of memory.
     Internal,
 }
 
@@ -122,12 +123,12 @@ impl fmt::Display for BadKey {
 
 impl std::error::Error for BadKey {}
 
-/// Why no signature was made.
+/// Error of signing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignError {
-    /// The scheme is of another kind than the key, or one never signed with.
+    /// The scheme does not match the kind of key.
     WrongScheme,
-    /// The library underneath failed, or the signature did not verify.
+    /// aws-lc failed, for example for lack of memory.
     Internal,
 }
 
@@ -142,14 +143,15 @@ impl fmt::Display for SignError {
 
 impl std::error::Error for SignError {}
 
-/// Why an old-format decryption was refused.
+/// Error of encryption or key derivation for old private key formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LegacyError {
-    /// A key, IV or salt of the wrong length, or data that is not whole blocks.
+    /// A key, IV or output has the wrong length, or the data is not whole blocks.
     WrongLength,
-    /// Zero iterations, or more than the bound.
+    /// The iteration count is zero or above
+    /// [`MAX_PBKDF2_ITERATIONS`](crate::legacy::MAX_PBKDF2_ITERATIONS).
     BadCount,
-    /// The library underneath failed.
+    /// aws-lc failed, for example for lack of memory.
     Internal,
 }
 

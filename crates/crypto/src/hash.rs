@@ -1,5 +1,5 @@
-//! Hash functions: SHA-1 and SHA-2 (FIPS 180-4), and MD5 for old key
-//! fingerprints and old PEM files only. Digests live on the stack.
+//! Hash functions: SHA-1 and SHA-2 (FIPS 180-4), and MD5 for old key fingerprints and old PEM files
+//! only. Digests are values on the stack.
 //!
 //! HMAC is in [`crate::mac`].
 #![forbid(unsafe_code)]
@@ -45,7 +45,7 @@ impl HashAlgorithm {
         }
     }
 
-    /// The digest of `data`.
+    /// Returns the digest of `data`.
     #[must_use]
     pub fn digest(self, data: &[u8]) -> Digest {
         let mut hasher = Hasher::new(self);
@@ -54,7 +54,7 @@ impl HashAlgorithm {
     }
 }
 
-/// A digest of at most 64 bytes, by value.
+/// A digest of at most 64 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest {
     bytes: [u8; 64],
@@ -62,9 +62,9 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Room for a digest of `algorithm`, still zero.
+    /// A zeroed digest with the length of `algorithm`.
     pub(crate) fn zeroed(algorithm: HashAlgorithm) -> Self {
-        // No digest is longer than 64 bytes, so this never takes the fallback.
+        // No digest is longer than 64 bytes, so the fallback is never used.
         let len = u8::try_from(algorithm.digest_len()).unwrap_or(64);
         Self {
             bytes: [0; 64],
@@ -118,18 +118,18 @@ impl Hasher {
         }
     }
 
-    /// The function that this computes.
+    /// The hash function of this computation.
     #[must_use]
     pub fn algorithm(&self) -> HashAlgorithm {
         self.algorithm
     }
 
-    /// Takes in more of the message.
+    /// Appends `data` to the message.
     pub fn update(&mut self, data: &[u8]) {
         self.context.update(data);
     }
 
-    /// The digest of everything taken in.
+    /// Returns the digest of the message.
     #[must_use]
     pub fn finish(mut self) -> Digest {
         let mut digest = Digest::zeroed(self.algorithm);
@@ -137,8 +137,8 @@ impl Hasher {
         digest
     }
 
-    /// Writes the digest to the front of `out`, which the caller wipes, and returns it: for a
-    /// digest that is a key, of which a [`Digest`] would leave copies behind.
+    /// Writes the digest to the start of `out` and returns it. For a digest that is a key:
+    /// [`Hasher::finish`] would leave copies in memory, while the caller can wipe `out`.
     #[must_use]
     pub fn finish_into(mut self, out: &mut [u8; 64]) -> &[u8] {
         self.context.finish(out);

@@ -1,8 +1,7 @@
-//! Authenticated ciphers as OpenSSH's private key files use them (PROTOCOL.key):
-//! the packet ciphers without a packet, so without a length field before the
-//! data. One message per key.
+//! Authenticated ciphers for OpenSSH's private key files (PROTOCOL.key): the packet ciphers without
+//! a length field before the data. A key may encrypt only one message.
 //!
-//! Packets are sealed by [`crate::cipher`].
+//! [`crate::cipher`] has the ciphers for packets.
 #![forbid(unsafe_code)]
 
 use zeroize::Zeroizing;
@@ -11,8 +10,8 @@ use crate::awslc::aead::GcmContext;
 use crate::awslc::chacha;
 use crate::{IntegrityFailed, KeyLengthError, constant_time};
 
-/// Encrypts `data` in place with AES-GCM (key of 16 or 32 bytes, nonce of 12)
-/// and returns the tag.
+/// Encrypts `data` in place with AES-GCM (key of 16 or 32 bytes, nonce of 12 bytes) and returns the
+/// tag.
 ///
 /// # Errors
 /// If the key or the nonce has a wrong length.
@@ -26,7 +25,8 @@ pub fn gcm_seal(key: &[u8], nonce: &[u8], data: &mut [u8]) -> Result<[u8; 16], K
 /// Verifies the tag and decrypts `data` in place; the inverse of [`gcm_seal`].
 ///
 /// # Errors
-/// If the tag does not match or a length is wrong; `data` must not be used then.
+/// If the tag does not match or a length is wrong; the content of `data` is then undefined and must
+/// not be used.
 pub fn gcm_open(
     key: &[u8],
     nonce: &[u8],
@@ -39,8 +39,8 @@ pub fn gcm_open(
         .map_err(|_| IntegrityFailed)
 }
 
-/// Encrypts `data` in place with chacha20-poly1305@openssh.com under a key of 64
-/// bytes, of which the second half (the packet length's) is not used.
+/// Encrypts `data` in place with chacha20-poly1305@openssh.com and returns the tag. Of the 64-byte
+/// key the second half, which is for packet lengths, is not used.
 ///
 /// # Errors
 /// If the key has a wrong length.
@@ -54,8 +54,7 @@ pub fn chacha_poly_seal(key: &[u8], data: &mut [u8]) -> Result<[u8; 16], KeyLeng
 /// [`chacha_poly_seal`].
 ///
 /// # Errors
-/// If the tag does not match or the key has a wrong length; `data` is unchanged
-/// then.
+/// If the tag does not match or the key has a wrong length; `data` is then unchanged.
 pub fn chacha_poly_open(
     key: &[u8],
     data: &mut [u8],
@@ -70,10 +69,10 @@ pub fn chacha_poly_open(
     Ok(())
 }
 
-/// The sequence number of a file is 0.
+/// A file uses sequence number 0.
 const NONCE: [u8; 12] = [0; 12];
 
-/// The Poly1305 key: the front of the key stream's block 0.
+/// The Poly1305 key: the first 32 bytes of key-stream block 0.
 fn one_time_key(key: &[u8; 32]) -> Zeroizing<[u8; 32]> {
     let mut one_time = Zeroizing::new([0; 32]);
     chacha::chacha20(key, &NONCE, 0, &mut *one_time);

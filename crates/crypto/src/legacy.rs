@@ -1,22 +1,23 @@
-//! Old ciphers and key derivations for private keys in PEM and PKCS#8 files:
-//! AES-CBC, triple-DES-CBC (decryption only) and PBKDF2 (RFC 8018).
+//! Old ciphers and key derivation for private keys in PEM and PKCS#8 files: AES-CBC, triple-DES-CBC
+//! (decryption only) and PBKDF2 (RFC 8018).
 //!
-//! Nothing here may be negotiated on a connection.
+//! None of these may be negotiated on a connection.
 #![forbid(unsafe_code)]
 
 use crate::LegacyError;
 use crate::awslc::{aes::AesKey, des, digest};
 use crate::hash::HashAlgorithm;
 
-/// PBKDF2 iterations that a file may ask for: about ten seconds of work.
+/// Maximum number of PBKDF2 iterations that a file may specify: about ten seconds of work.
 pub const MAX_PBKDF2_ITERATIONS: u32 = 20_000_000;
-/// The longest key that a file may ask for, in bytes.
+/// Maximum length of a derived key in bytes.
 const MAX_DERIVED_LEN: usize = 1024;
 
-/// Decrypts AES-CBC in place, for keys of 16, 24 or 32 bytes. Padding stays.
+/// Decrypts AES-CBC in place with a key of 16, 24 or 32 bytes. Does not remove padding.
 ///
 /// # Errors
-/// If the key, the IV or the data has a wrong length.
+/// [`LegacyError::WrongLength`] if the key or the IV has the wrong length, or the data is not whole
+/// blocks.
 pub fn aes_cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) -> Result<(), LegacyError> {
     let iv = iv.try_into().map_err(|_| LegacyError::WrongLength)?;
     AesKey::for_decryption(key)
@@ -24,10 +25,11 @@ pub fn aes_cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) -> Result<(), Leg
         .map_err(|_| LegacyError::WrongLength)
 }
 
-/// Encrypts AES-CBC in place, for keys of 16, 24 or 32 bytes; the caller pads.
+/// Encrypts AES-CBC in place with a key of 16, 24 or 32 bytes. The caller adds padding.
 ///
 /// # Errors
-/// If the key, the IV or the data has a wrong length.
+/// [`LegacyError::WrongLength`] if the key or the IV has the wrong length, or the data is not whole
+/// blocks.
 pub fn aes_cbc_encrypt(key: &[u8], iv: &[u8], data: &mut [u8]) -> Result<(), LegacyError> {
     let iv = iv.try_into().map_err(|_| LegacyError::WrongLength)?;
     AesKey::for_encryption(key)
@@ -35,10 +37,11 @@ pub fn aes_cbc_encrypt(key: &[u8], iv: &[u8], data: &mut [u8]) -> Result<(), Leg
         .map_err(|_| LegacyError::WrongLength)
 }
 
-/// Decrypts triple-DES-CBC (three keys, 24 bytes) in place. Padding stays.
+/// Decrypts triple-DES-CBC (three keys, 24 bytes) in place. Does not remove padding.
 ///
 /// # Errors
-/// If the key, the IV or the data has a wrong length.
+/// [`LegacyError::WrongLength`] if the key or the IV has the wrong length, or the data is not whole
+/// blocks.
 pub fn des_ede3_cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) -> Result<(), LegacyError> {
     let key = key.try_into().map_err(|_| LegacyError::WrongLength)?;
     let iv = iv.try_into().map_err(|_| LegacyError::WrongLength)?;
@@ -48,8 +51,8 @@ pub fn des_ede3_cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) -> Result<()
 /// Fills `out` with a key derived by PBKDF2 with HMAC of `algorithm`.
 ///
 /// # Errors
-/// If `iterations` is 0 or above [`MAX_PBKDF2_ITERATIONS`], or `out` is empty or
-/// longer than 1 KiB.
+/// [`LegacyError::BadCount`] if `iterations` is 0 or above [`MAX_PBKDF2_ITERATIONS`];
+/// [`LegacyError::WrongLength`] if `out` is empty or longer than 1 KiB.
 pub fn pbkdf2_hmac(
     algorithm: HashAlgorithm,
     password: &[u8],

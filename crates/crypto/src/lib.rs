@@ -1,10 +1,9 @@
-//! The cryptography of the suite: hashes, ciphers, MACs, key exchanges and
-//! signatures by their SSH names, and the CPU features that choose kernels.
+//! The suite's cryptography: hashes, ciphers, MACs, key exchanges and signatures by their SSH
+//! names, and the CPU features that select kernels.
 //!
-//! Nothing here knows a packet, a key file or an SSH blob: `packet` frames,
-//! `keys` serialises, `proto` negotiates. The only I/O is the kernel's random
-//! generator ([`random`]); call [`warm_up`] once before entering a sandbox, and
-//! no later call opens a file.
+//! This crate does not handle packets, key files or SSH blobs: `packet` frames, `keys` serialises,
+//! `proto` negotiates. Its only I/O is the kernel's random generator ([`random`]). After one call
+//! of [`warm_up`], no function opens a file, so that a sandbox may forbid it.
 //!
 //! `unsafe` is confined to [`arch`] (kernels) and the private `awslc` module
 //! (calls into aws-lc); every other module forbids it.

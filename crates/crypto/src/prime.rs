@@ -1,9 +1,8 @@
-//! Tests of many public numbers for primality, for those who search for primes: Diffie-Hellman
-//! groups for moduli(5).
+//! Primality tests of many public numbers, for searching Diffie-Hellman groups for moduli(5).
 //!
-//! Numbers are slices of 64-bit words, the lowest first. Several are tested side by side where
-//! the CPU has vectors for it. Nothing here runs in constant time or wipes anything: keys are
-//! made elsewhere ([`crate::sign::PrivateKey::generate`]).
+//! Numbers are slices of 64-bit words, the lowest word first. Where the CPU has vector kernels,
+//! several numbers are tested in parallel lanes. Nothing here runs in constant time or wipes
+//! memory; [`crate::sign::PrivateKey::generate`] makes secret keys.
 #![forbid(unsafe_code)]
 
 use crate::arch::modexp::{self, Kernel, Kernels};
@@ -12,10 +11,10 @@ use crate::arch::{self, CpuFeatures};
 use crate::awslc::Failed;
 use crate::awslc::bn::{Bn, BnContext};
 
-/// Most bits of a number that is tested.
+/// Maximum size of a tested number in bits.
 pub const MAX_BITS: usize = 16_384;
 
-/// The tests, with the kernels of this CPU.
+/// Primality tests with the kernels of this CPU.
 pub struct PrimalityTests {
     kernels: Option<Kernels>,
 }
@@ -27,7 +26,7 @@ impl Default for PrimalityTests {
 }
 
 impl PrimalityTests {
-    /// With the kernels for these features, for tests and tables.
+    /// Uses the kernels for `features`, for tests and benchmarks.
     #[must_use]
     pub fn with_features(features: &CpuFeatures) -> Self {
         Self {
@@ -35,13 +34,13 @@ impl PrimalityTests {
         }
     }
 
-    /// The kernel's name, for tables.
+    /// The kernel's name, for benchmark tables.
     #[must_use]
     pub fn kernel(&self) -> &'static str {
         self.kernels.as_ref().map_or("aws-lc", Kernels::name)
     }
 
-    /// How many numbers are tested side by side.
+    /// Number of numbers tested in parallel: 8, 4 or 1.
     #[must_use]
     pub fn lanes(&self) -> usize {
         match &self.kernels {
@@ -51,11 +50,11 @@ impl PrimalityTests {
         }
     }
 
-    /// Whether 2^(n-1) = 1 modulo n, for each number n: so it is for every odd prime, and for
-    /// few others. Even numbers, 1 and numbers of more than [`MAX_BITS`] fail.
+    /// For each number n, returns true if 2^(n-1) = 1 modulo n. True for every odd prime and for
+    /// few composite numbers; false for even numbers, 1 and numbers of more than [`MAX_BITS`].
     ///
     /// # Panics
-    /// If memory runs out.
+    /// If memory allocation fails.
     #[must_use]
     pub fn fermat<N: AsRef<[u64]>>(&self, numbers: &[N]) -> Vec<bool> {
         let fit: Vec<&[u64]> = numbers.iter().map(AsRef::as_ref).collect();
@@ -75,11 +74,11 @@ impl PrimalityTests {
             .collect()
     }
 
-    /// At least `rounds` of Miller-Rabin with random bases: a composite number passes with a
-    /// probability of at most 4^-rounds, whoever chose it.
+    /// Performs at least `rounds` rounds of Miller-Rabin with random bases. A composite number,
+    /// however chosen, passes with a probability of at most 4^-rounds.
     ///
     /// # Panics
-    /// If memory runs out.
+    /// If memory allocation fails.
     #[must_use]
     pub fn is_prime(&self, number: &[u64], rounds: u32) -> bool {
         if !is_testable(number) {
@@ -98,7 +97,7 @@ impl PrimalityTests {
     }
 }
 
-/// Odd, above 1, and within bounds.
+/// Returns true if `number` is odd, above 1, and at most [`MAX_BITS`] long.
 fn is_testable(number: &[u64]) -> bool {
     number.first().is_some_and(|low| low & 1 == 1) && (2..=MAX_BITS).contains(&modexp::bits(number))
 }
@@ -116,7 +115,8 @@ fn side_by_side<const LANES: usize>(
 
 fn fermat_alone(number: &[u64]) -> Result<bool, Failed> {
     let modulus = Bn::from_words(number)?;
-    // 3, below which 2 stands; the exponentiation wants a base below the modulus.
+    // The exponentiation needs a base below the modulus: 2 is below the smallest testable number,
+    // 3.
     let power =
         Bn::from_u64(2)?.power(&modulus.minus_word(1)?, &modulus, &mut BnContext::new()?)?;
     Ok(power == Bn::from_u64(1)?)
@@ -141,15 +141,15 @@ fn miller_rabin<const LANES: usize>(
     Ok(true)
 }
 
-/// Where the multiples of small primes begin among q + 12 i, and where those among twice as
-/// much and 1: what a sieve for safe primes 2q + 1 strikes out.
+/// Start positions for a sieve for safe primes 2q + 1: for each small prime, the first of the
+/// candidates q + 12 i and of the numbers 2 (q + 12 i) + 1 that it divides.
 pub struct SieveStarts {
     words: Vec<u64>,
     kernel: residue::Kernel,
 }
 
 impl SieveStarts {
-    /// For this q.
+    /// Start positions for candidates from `q` on.
     #[must_use]
     pub fn new(q: &[u64]) -> Self {
         Self::with_features(q, arch::detect())
@@ -167,8 +167,8 @@ impl SieveStarts {
         }
     }
 
-    /// For each prime r (above 3) and in this order: the smallest i for which r divides
-    /// q + 12 i, and the smallest for which it divides 2 (q + 12 i) + 1.
+    /// Calls `take` for each prime r (above 3), in order, with r, the smallest i for which r
+    /// divides q + 12 i, and the smallest i for which r divides 2 (q + 12 i) + 1.
     pub fn of(&self, primes: &[u32], mut take: impl FnMut(u32, u32, u32)) {
         for some in primes.chunks(residue::LANES) {
             let mut lanes = [5; residue::LANES];

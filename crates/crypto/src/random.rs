@@ -1,23 +1,22 @@
 //! Random bytes from the kernel.
 //!
-//! Not aws-lc's generator: it costs a seeding per process and per fork, and
-//! every value that this crate draws itself comes from here instead.
+//! aws-lc's generator is not used, because it has to be seeded in each process and after each fork;
+//! every value that this crate draws itself comes from the kernel.
 #![forbid(unsafe_code)]
 
 use zeroize::Zeroizing;
 
-/// Fills `out` from the kernel's generator.
+/// Fills `out` with random bytes from the kernel.
 ///
 /// # Panics
-/// If the kernel has no random generator (no `getrandom` and no
-/// `/dev/urandom`): nothing can go on securely then.
+/// If the kernel provides neither `getrandom` nor `/dev/urandom`.
 pub fn fill(out: &mut [u8]) {
     if let Err(error) = getrandom::fill(out) {
         panic!("the kernel's random generator failed: {error}");
     }
 }
 
-/// `N` bytes from the kernel's generator.
+/// Returns `N` random bytes from the kernel.
 #[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut out = [0; N];
@@ -25,8 +24,8 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     out
 }
 
-/// The kernel's generator behind the trait that `sntrup` asks for, which draws
-/// 761 words one by one: a buffer spares a system call each. For one operation.
+/// The kernel's generator as the trait that `sntrup` needs. It draws 761 words one by one, so a
+/// buffer saves a system call for each. To be used for one operation.
 pub(crate) struct KernelRng {
     buffer: Zeroizing<[u8; Self::BUFFER_LEN]>,
     used: usize,
@@ -42,7 +41,7 @@ impl KernelRng {
         }
     }
 
-    /// The next bytes; none is handed out twice.
+    /// Returns the next bytes of the buffer; no byte is returned twice.
     fn take<const N: usize>(&mut self) -> [u8; N] {
         if let Some(next) = self
             .buffer
@@ -93,7 +92,7 @@ mod tests {
         use rand_core::Rng;
         let mut rng = super::KernelRng::new();
         let mut seen = std::collections::HashSet::new();
-        // Four fills of the buffer, words that straddle its end included.
+        // Four fills of the buffer, with words that cross its end.
         for _ in 0..340 {
             assert!(seen.insert(rng.next_u64()));
             let _ = rng.next_u32();

@@ -1,7 +1,7 @@
-//! What the tests of several modules need: hex, and repeatable noise.
+//! Helpers for tests: hex decoding and reproducible pseudo-random bytes.
 #![forbid(unsafe_code)]
 
-/// The bytes of a hex string; white space is skipped.
+/// Decodes a hex string; skips white space.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()
@@ -15,7 +15,7 @@ pub fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Bytes that look random and are the same on every run (splitmix64).
+/// Reproducible pseudo-random bytes (splitmix64).
 pub struct Noise(u64);
 
 impl Noise {

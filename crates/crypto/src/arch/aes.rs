@@ -1,26 +1,26 @@
-//! What the AES-CTR kernels of all CPUs share: the key schedule (FIPS 197 §5.2)
-//! and the wrap of the counter's low half.
+//! Code shared by the AES-CTR kernels of all CPUs: the key schedule (FIPS 197 §5.2) and the wrap of
+//! the counter's low half.
 #![forbid(unsafe_code)]
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::awslc::Failed;
 
-/// Round keys of the longest key.
+/// Number of round keys of the longest key.
 pub(super) const MAX_ROUND_KEYS: usize = 15;
 
-/// The expanded key, in the order of the rounds. Wiped on drop.
+/// An expanded key, in the order of the rounds. Wiped on drop.
 #[derive(Zeroize, ZeroizeOnDrop)]
 #[repr(align(16))]
 pub(super) struct Schedule {
     pub(super) keys: [[u8; 16]; MAX_ROUND_KEYS],
-    /// 10, 12 or 14; there is one round key more.
+    /// Number of rounds: 10, 12 or 14. There is one more round key.
     pub(super) rounds: usize,
 }
 
 impl Schedule {
-    /// Expands a key of 16, 24 or 32 bytes. `substitute` is SubWord, which must not
-    /// look anything up in a table.
+    /// Expands a key of 16, 24 or 32 bytes. `substitute` is SubWord and must not use a lookup
+    /// table, because it must run in constant time.
     pub(super) fn expand(key: &[u8], substitute: impl Fn(u32) -> u32) -> Result<Self, Failed> {
         let rounds = match key.len() {
             16 => 10,
@@ -59,8 +59,8 @@ impl Schedule {
     }
 }
 
-/// Calls `run` for the parts of `data` within which the low 64 bits of the
-/// counter do not wrap: one, or seldom two.
+/// Calls `run` for the parts of `data` in which the low 64 bits of the counter do not wrap: one
+/// part, rarely two.
 #[inline]
 pub(super) fn for_each_run(counter: u128, data: &mut [u8], mut run: impl FnMut(u128, &mut [u8])) {
     let until_wrap = (1u128 << 64) - (counter & u128::from(u64::MAX));
@@ -74,7 +74,7 @@ pub(super) fn for_each_run(counter: u128, data: &mut [u8], mut run: impl FnMut(u
     }
 }
 
-/// XORs the key stream into `data`, which is no longer.
+/// XORs `stream` into `data`, which must not be longer.
 #[inline]
 pub(super) fn xor_front(data: &mut [u8], stream: &[u8]) {
     for (byte, key) in data.iter_mut().zip(stream) {

@@ -1,12 +1,11 @@
-//! chacha20-poly1305@openssh.com (OpenSSH's PROTOCOL.chacha20poly1305): the
-//! choice among kernels, and what a packet needs of any of them.
+//! chacha20-poly1305@openssh.com (OpenSSH's PROTOCOL.chacha20poly1305): selection of a kernel, and
+//! the construction of a packet from it.
 //!
-//! The construction is over ChaCha20 with a block counter of 64 bits; no packet
-//! has the 256 GiB after which the upper word would count, so the kernels
-//! count 32 bits and let them wrap, as RFC 8439 has it.
+//! The construction uses ChaCha20 with a 64-bit block counter. No packet reaches the 256 GiB at
+//! which the upper word would change, so the kernels use a 32-bit counter as in RFC 8439.
 //!
-//! Keys are wiped, and so is what a key could be had from. What is derived for
-//! one packet, key stream and one-time key, is not: it tells of that packet only.
+//! Keys, and values from which a key could be computed, are wiped. Values of a single packet, its
+//! key stream and one-time key, are not wiped: they reveal that packet only.
 #![forbid(unsafe_code)]
 
 pub(super) mod portable;
@@ -22,7 +21,7 @@ use super::aarch64::chacha_neon::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::x86_64::{chacha_avx2::Avx2, chacha_avx512::Avx512};
 
-/// Bytes of a ChaCha20 block.
+/// Size of a ChaCha20 block in bytes.
 pub(super) const BLOCK_LEN: usize = 64;
 
 /// "expand 32-byte k", as little-endian words.
@@ -31,8 +30,7 @@ pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0
 /// A block of key stream.
 pub(super) type Block = [u8; BLOCK_LEN];
 
-/// What tells the blocks of one packet from those of another: the sequence number
-/// in the last 4 bytes, big-endian, and zeros before it.
+/// The nonce of a packet: zeros, then the sequence number, big-endian, in the last 4 bytes.
 pub(super) type Nonce = [u8; 12];
 
 fn nonce(sequence_number: u32) -> Nonce {
@@ -40,18 +38,17 @@ fn nonce(sequence_number: u32) -> Nonce {
     [0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]
 }
 
-/// The two keys. Wiped on drop.
+/// The keys for content and packet length. Wiped on drop.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(super) struct Keys {
     pub(super) content: [u8; 32],
     pub(super) length: [u8; 32],
 }
 
-/// The beginning of a packet's key stream, from one call of a kernel: block 0 of
-/// the content's key, whose first half is the key for Poly1305; block 0 of the
-/// length's key, for a kernel that has it at no cost; then the content's blocks
-/// from 1 on.
-// It lives on the stack for the time of one packet.
+/// The first blocks of a packet's key stream, computed in one call of a kernel: block 0 of the
+/// content's key, whose first half is the Poly1305 key; block 0 of the length's key, for a kernel
+/// that computes it at no cost; then the content's blocks from 1.
+// The value is on the stack while one packet is processed.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Front {
     /// Two blocks of content.
@@ -64,7 +61,7 @@ pub(super) enum Front {
 }
 
 impl Front {
-    /// The block for Poly1305, the length's, and those of the content.
+    /// The block for Poly1305, the length's block, and the content's blocks.
     #[inline]
     fn parts(&self) -> (&Block, &Block, &[Block]) {
         match self {
@@ -79,7 +76,7 @@ impl Front {
     fn one_time_key(&self) -> &[u8; 32] {
         let (key, _, _) = self.parts();
         let (key, _) = key.as_chunks();
-        // A block is two keys.
+        // A block has the size of two keys.
         &key[0]
     }
 
@@ -90,26 +87,26 @@ impl Front {
     }
 }
 
-/// The parts of the construction, as one level of the CPU does them.
+/// The primitives of the construction for one CPU level.
 pub(super) trait Tier {
-    /// The key stream's beginning for a body of `body_len` bytes: all of it if the
-    /// body is short.
+    /// The first blocks of the key stream for a body of `body_len` bytes: all blocks if the body is
+    /// short.
     fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front;
 
-    /// The beginning of the length's key stream.
+    /// The first bytes of the length's key stream.
     fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4];
 
-    /// The same, from what [`Self::front`] gave.
+    /// Like [`Self::length`], from the blocks that [`Self::front`] returned.
     #[inline]
     fn length_of(&self, front: &Front, _: &Keys, _: Nonce) -> [u8; 4] {
         let (_, [a, b, c, d, ..], _) = front.parts();
         [*a, *b, *c, *d]
     }
 
-    /// XORs into `data` the key stream of `key` from block `counter` on.
+    /// XORs the key stream of `key`, from block `counter`, into `data`.
     fn apply(&self, key: &[u8; 32], nonce: Nonce, counter: u32, data: &mut [u8]);
 
-    /// The Poly1305 tag of `data`.
+    /// Returns the Poly1305 tag of `data`.
     fn tag(&self, key: &[u8; 32], data: &[u8]) -> [u8; 16];
 }
 
@@ -125,13 +122,13 @@ enum Kernel {
     Avx512(Avx512),
 }
 
-/// Both keys, with the kernels that will use them.
+/// Both keys, and the kernels for them.
 pub(crate) struct ChaChaPolyKernel {
     keys: Box<Keys>,
     kernel: Kernel,
 }
 
-/// Evaluates `$call` with `$tier` bound to the tier in use.
+/// Evaluates `$call` with `$tier` bound to the selected tier.
 macro_rules! with_tier {
     ($kernel:expr, $tier:ident => $call:expr) => {
         match $kernel {
@@ -147,7 +144,7 @@ macro_rules! with_tier {
 }
 
 impl ChaChaPolyKernel {
-    /// Takes the key for the content, then the one for the length.
+    /// Creates the keys from the content's key, followed by the length's key.
     pub(crate) fn with_features(key: &[u8; 64], features: &CpuFeatures) -> Self {
         let mut keys = Box::new(Keys {
             content: [0; 32],
@@ -162,7 +159,7 @@ impl ChaChaPolyKernel {
         }
     }
 
-    /// Encrypts length field and body in place and gives the tag over both.
+    /// Encrypts length field and body in place and returns the tag over both.
     #[inline]
     pub(crate) fn seal(
         &self,
@@ -172,7 +169,7 @@ impl ChaChaPolyKernel {
         with_tier!(&self.kernel, tier => seal(tier, &self.keys, sequence_number, packet))
     }
 
-    /// The length field in the clear.
+    /// Decrypts the length field.
     #[inline]
     pub(crate) fn length(&self, sequence_number: u32, mut field: [u8; 4]) -> [u8; 4] {
         let nonce = nonce(sequence_number);
@@ -192,17 +189,17 @@ impl ChaChaPolyKernel {
         with_tier!(&self.kernel, tier => open(tier, &self.keys, sequence_number, packet, tag))
     }
 
-    /// The kernels' name, for tables.
+    /// The kernels' name, for benchmark tables.
     pub(crate) fn name(&self) -> &'static str {
         self.kernel.name()
     }
 }
 
-/// A packet without a length field.
+/// The packet is shorter than its length field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooShort;
 
-/// The name of the kernels that these features allow.
+/// The name of the kernels for these features.
 pub(super) fn kernel_name(features: &CpuFeatures) -> &'static str {
     Kernel::choose(features).name()
 }
@@ -272,8 +269,8 @@ fn open<T: Tier>(
     Ok(())
 }
 
-/// XORs the content's whole key stream into `body`: first the blocks that are
-/// there, then those behind them.
+/// XORs the content's key stream into `body`: first the blocks in `front`, then newly computed
+/// ones.
 #[inline]
 fn apply<T: Tier>(tier: &T, keys: &Keys, nonce: Nonce, front: &Front, body: &mut [u8]) {
     let content = front.content();
@@ -282,7 +279,7 @@ fn apply<T: Tier>(tier: &T, keys: &Keys, nonce: Nonce, front: &Front, body: &mut
     if let Some((_, rest)) = body.split_at_mut_checked(stream.len())
         && !rest.is_empty()
     {
-        // Of at most 14 blocks, the first of which is block 1.
+        // There are at most 14 blocks, starting with block 1.
         let counter = u32::try_from(1 + content.len()).unwrap_or(u32::MAX);
         tier.apply(&keys.content, nonce, counter, rest);
     }

@@ -1,5 +1,5 @@
-//! AES-CTR: the choice among kernels. The portable one is aws-lc's, which runs
-//! in constant time on any CPU.
+//! AES-CTR: selection of a kernel. The portable one is aws-lc's, which runs in constant time on any
+//! CPU.
 #![forbid(unsafe_code)]
 
 use super::CpuFeatures;
@@ -11,26 +11,26 @@ use super::aarch64::ctr_aes;
 #[cfg(target_arch = "x86_64")]
 use super::x86_64::{ctr_aesni, ctr_vaes256, ctr_vaes512};
 
-/// A key in the form that the best kernel of this CPU wants.
+/// A key, expanded for the best kernel of this CPU.
 pub(crate) enum CtrKernel {
     /// aws-lc's.
     Portable(AesKey),
-    /// One block an instruction.
+    /// One block per instruction.
     #[cfg(target_arch = "aarch64")]
     Aes(ctr_aes::Key),
-    /// One block an instruction.
+    /// One block per instruction.
     #[cfg(target_arch = "x86_64")]
     AesNi(ctr_aesni::Key),
-    /// Two blocks an instruction.
+    /// Two blocks per instruction.
     #[cfg(target_arch = "x86_64")]
     Vaes256(Box<ctr_vaes256::Key>),
-    /// Four blocks an instruction.
+    /// Four blocks per instruction.
     #[cfg(target_arch = "x86_64")]
     Vaes512(ctr_vaes512::Key),
 }
 
 impl CtrKernel {
-    /// Takes 16, 24 or 32 bytes of key.
+    /// Expands a key of 16, 24 or 32 bytes for the best kernel for `features`.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, Failed> {
         if let Some(token) = features.vaes_avx512 {
@@ -44,11 +44,10 @@ impl CtrKernel {
         }
     }
 
-    /// Takes 16, 24 or 32 bytes of key.
+    /// Expands a key of 16, 24 or 32 bytes for the best kernel for `features`.
     ///
-    /// aws-lc's kernel keeps three blocks in flight, and ours eight: cores that start
-    /// two or four rounds in a cycle, each of two or three cycles, are full with no
-    /// less.
+    /// aws-lc's kernel keeps three blocks in flight, this crate's eight: cores that start two or
+    /// four rounds per cycle, with a latency of two or three cycles, need that many.
     #[cfg(target_arch = "aarch64")]
     pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, Failed> {
         match features.aes {
@@ -72,7 +71,7 @@ impl CtrKernel {
         }
     }
 
-    /// The kernel's name, for tables.
+    /// The kernel's name, for benchmark tables.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Portable(_) => "aws-lc",

@@ -1,19 +1,18 @@
-//! What the CPU offers, asked once, and the kernels that need it.
+//! CPU feature detection, done once, and the kernels that need these features.
 //!
-//! A kernel demands a token (`HaveAvx2`, …) that only [`detect`] can make, so
-//! that no code path runs an instruction that the CPU lacks. Kernels have a
-//! portable sibling each, and the tests compare every tier.
+//! A kernel requires a token (`HaveAvx2`, …) that only [`detect`] can make, so that no code path
+//! executes an instruction that the CPU lacks. Each kernel has a portable equivalent, and tests
+//! compare all of them.
 //!
-//! In test builds, and with the feature `cpu-switch`, the environment variable
-//! `FULMAR_CPU` takes away what lies above the [`Level`] that it names. On x86-64
-//! `OPENSSL_ia32cap`, which keeps aws-lc from features of the CPU, keeps our kernels
-//! from them, too.
+//! In test builds, and with the feature `cpu-switch`, the environment variable `FULMAR_CPU` names a
+//! [`Level`] and disables the features above it. On x86-64 `OPENSSL_ia32cap`, which disables CPU
+//! features in aws-lc, disables them for these kernels too.
 
 mod aes;
 pub(crate) mod chacha;
 pub(crate) mod ctr;
 mod features;
-// Elsewhere there is no kernel yet, and the library's exponentiation is taken.
+// Other architectures have no kernel yet and use the library's exponentiation.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(crate) mod modexp;
 pub(crate) mod nh;
@@ -32,17 +31,17 @@ use std::sync::OnceLock;
 
 pub use features::*;
 
-/// The features of this CPU; asked on the first call only.
+/// The features of this CPU, detected on the first call.
 #[must_use]
 pub fn detect() -> &'static CpuFeatures {
     static FEATURES: OnceLock<CpuFeatures> = OnceLock::new();
     FEATURES.get_or_init(|| {
         let features = CpuFeatures::probe().limited_to(allowed_level());
-        as_the_library(features)
+        limited_by_variable(features)
     })
 }
 
-/// The variable by which aws-lc is kept from features of the CPU.
+/// The environment variable that disables CPU features in aws-lc.
 pub const FEATURES_VARIABLE: &str = if cfg!(target_arch = "x86_64") {
     "OPENSSL_ia32cap"
 } else {
@@ -50,32 +49,32 @@ pub const FEATURES_VARIABLE: &str = if cfg!(target_arch = "x86_64") {
 };
 
 #[cfg(target_arch = "x86_64")]
-fn as_the_library(features: CpuFeatures) -> CpuFeatures {
+fn limited_by_variable(features: CpuFeatures) -> CpuFeatures {
     match std::env::var(FEATURES_VARIABLE) {
         Ok(text) => features.limited_by(&text),
         Err(_) => features,
     }
 }
 
-/// Its variable for other architectures names other bits.
+/// On other architectures the library's variable has a different format, and is ignored here.
 #[cfg(not(target_arch = "x86_64"))]
-fn as_the_library(features: CpuFeatures) -> CpuFeatures {
+fn limited_by_variable(features: CpuFeatures) -> CpuFeatures {
     features
 }
 
-/// Whether AES runs in hardware, so that AES-GCM should stand before ChaCha20.
+/// Returns true if AES runs in hardware, so that AES-GCM should be preferred to ChaCha20.
 #[must_use]
 pub fn has_fast_aes() -> bool {
     detect().has_aes()
 }
 
-/// Feature names and whether this CPU has them, for tables.
+/// Feature names and whether this CPU has them, for benchmark tables.
 #[must_use]
 pub fn describe() -> Vec<(&'static str, bool)> {
     detect().rows()
 }
 
-/// Which kernel each algorithm with kernels of our own uses, for tables.
+/// The kernel of each algorithm that has kernels in this crate, for benchmark tables.
 #[must_use]
 pub fn kernels() -> Vec<(&'static str, &'static str)> {
     let features = detect();
@@ -95,8 +94,8 @@ pub fn kernels() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// The CPU's time-stamp counter, for measurements; `None` where this architecture has none that
-/// programs can read and that counts cycles.
+/// The CPU's time-stamp counter, for measurements; `None` on an architecture without a cycle
+/// counter that programs can read.
 #[must_use]
 pub fn time_stamp() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
@@ -106,7 +105,7 @@ pub fn time_stamp() -> Option<u64> {
     now
 }
 
-/// Everything, unless the environment says otherwise.
+/// The highest level, unless the environment names another.
 #[cfg(any(test, feature = "cpu-switch"))]
 fn allowed_level() -> Level {
     let name = std::env::var("FULMAR_CPU").unwrap_or_else(|_| BEST.name().into());

@@ -1,23 +1,24 @@
-//! Powers of several public numbers side by side, each to its own modulus: what a search for
-//! primes spends its time with.
+//! Modular exponentiation of several public numbers in parallel lanes, each with its own modulus,
+//! for searching primes.
 //!
-//! A number stands in one lane of a vector, its digits (52 bits with IFMA, 26 to 28 with AVX2)
-//! one vector after another, so that a carry stays in its lane. Products are Montgomery's, and
-//! are left below twice the modulus; 32 bits above the modulus make room for that and for the
-//! powers of two that a window of the exponent shifts in. Nothing here runs in constant time:
-//! no secret may come near. Where the CPU has no vectors for it, [`crate::prime`] takes the
-//! library's exponentiation.
+//! Each number occupies one lane; each of its digits (52 bits with IFMA, 26 to 28 with AVX2) is in
+//! a vector of its own, so that a carry stays in its lane. Products are Montgomery products and
+//! stay below twice the modulus; 32 spare bits above the modulus make room for that and for the
+//! powers of two that a window of the exponent shifts in. Nothing here runs in constant time: it
+//! must not process secrets. Without suitable vectors, [`crate::prime`] uses the library's
+//! exponentiation.
 #![forbid(unsafe_code)]
 
 use super::CpuFeatures;
 use crate::awslc::Failed;
 use crate::awslc::bn::{Bn, BnContext};
 
-/// Digits that a kernel works on at a time.
+/// Number of digits that a kernel processes at a time.
 pub(crate) const BLOCK_DIGITS: usize = 4;
-/// Bits between the modulus and R: a factor below 2^16 moduli gives a square below two.
+/// Number of bits between the modulus and R: the square of a factor below 2^16 moduli is then below
+/// two moduli.
 const SPARE_BITS: usize = 32;
-/// Bits of the exponent that are taken at a time; a window shifts by at most 15 places.
+/// Number of exponent bits per window; a window shifts by at most 15 places.
 const WINDOW_BITS: usize = 4;
 
 /// Four digits of the numbers in all lanes, the lowest digit first.
@@ -25,31 +26,31 @@ const WINDOW_BITS: usize = 4;
 #[repr(C, align(64))]
 pub(crate) struct Block<const LANES: usize>(pub(crate) [[u64; LANES]; BLOCK_DIGITS]);
 
-/// What a kernel needs to know of the moduli.
+/// The moduli and their Montgomery constants.
 pub(crate) struct Moduli<const LANES: usize> {
     pub(crate) blocks: Vec<Block<LANES>>,
-    /// -1/m modulo 2 to the digit's bits.
+    /// -1/m modulo 2^`digit_bits`.
     pub(crate) inverses: [u64; LANES],
     pub(crate) digit_bits: u32,
 }
 
-/// Numbers, and room of the same length that a product needs.
+/// Numbers, or scratch space of the same length for a product.
 pub(crate) type Blocks<const LANES: usize> = [Block<LANES>];
 
 /// The operations of one CPU level. All slices have the length of the moduli.
 pub(crate) struct Kernel<const LANES: usize> {
     pub(crate) name: &'static str,
-    /// Bits of a digit, for moduli of so many bits.
+    /// Returns the bits per digit for moduli of the given number of bits.
     pub(crate) digit_bits: fn(usize) -> u32,
-    /// a := a² / R; the last argument is room.
+    /// a := a² / R; the last argument is scratch space.
     pub(crate) square: fn(&mut Blocks<LANES>, &Moduli<LANES>, &mut Blocks<LANES>),
-    /// a := a b / R; the last argument is room.
+    /// a := a b / R; the last argument is scratch space.
     pub(crate) multiply: fn(&mut Blocks<LANES>, &Blocks<LANES>, &Moduli<LANES>, &mut Blocks<LANES>),
     /// a := a 2^s, each lane by its own s below 16.
     pub(crate) shift: fn(&mut Blocks<LANES>, &[u64; LANES], u32),
 }
 
-/// The kernels that there are.
+/// The available kernels.
 pub(crate) enum Kernels {
     /// Eight lanes of 52-bit digits.
     Eight(Kernel<8>),
@@ -58,7 +59,7 @@ pub(crate) enum Kernels {
 }
 
 impl Kernels {
-    /// The fastest for these features; none where there are no vectors.
+    /// The fastest kernel for these features; `None` without suitable vectors.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn choose(features: &CpuFeatures) -> Option<Self> {
         use super::x86_64::{modexp_avx2, modexp_ifma};
@@ -76,7 +77,7 @@ impl Kernels {
         None
     }
 
-    /// The name for tables.
+    /// The kernel's name, for benchmark tables.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Eight(kernel) => kernel.name,
@@ -89,37 +90,37 @@ impl Kernels {
 type Words<'a> = &'a [u64];
 
 impl<const LANES: usize> Kernel<LANES> {
-    /// Whether 2^(m-1) = 1 modulo m, for each of the odd numbers m above 2. At most as many as
-    /// there are lanes; the others of the answers mean nothing.
+    /// For each of the odd numbers m above 2, returns true if 2^(m-1) = 1 modulo m. Takes at most
+    /// as many numbers as there are lanes; surplus results are meaningless.
     pub(crate) fn fermat(&self, numbers: &[Words<'_>]) -> Result<[bool; LANES], Failed> {
         let results = self.powers_of_two(numbers)?;
         Ok(results.map(|result| is_word(&result, 1)))
     }
 
-    /// 2^(m-1) modulo m, for each of these.
+    /// 2^(m-1) modulo m for each number m.
     fn powers_of_two(&self, numbers: &[Words<'_>]) -> Result<[Vec<u64>; LANES], Failed> {
         let last = numbers.last().ok_or(Failed)?;
         let lanes: [Words<'_>; LANES] =
             core::array::from_fn(|lane| *numbers.get(lane).unwrap_or(last));
         let field = Field::new(self, &lanes)?;
         let mut power = field.one.clone();
-        let mut room = field.moduli.blocks.clone();
+        let mut scratch = field.moduli.blocks.clone();
         for window in (0..field.bits.div_ceil(WINDOW_BITS)).rev() {
             if window + 1 < field.bits.div_ceil(WINDOW_BITS) {
                 for _ in 0..WINDOW_BITS {
-                    (self.square)(&mut power, &field.moduli, &mut room);
+                    (self.square)(&mut power, &field.moduli, &mut scratch);
                 }
             }
-            // The exponent is the modulus but for its lowest bit.
+            // The exponent is the modulus without its lowest bit.
             let even = if window == 0 { !1 } else { !0 };
             let shifts = lanes.map(|number| window_of(number, window) & even);
             (self.shift)(&mut power, &shifts, field.moduli.digit_bits);
         }
-        Ok(field.leave(self, power, &mut room))
+        Ok(field.leave(self, power, &mut scratch))
     }
 
-    /// Miller-Rabin's test of one odd number above 4, with a random base in each lane. A
-    /// composite passes with probability 4^-LANES at most.
+    /// The Miller-Rabin test of one odd number above 4, with a random base in each lane. A
+    /// composite number passes with a probability of at most 4^-LANES.
     pub(crate) fn miller_rabin(
         &self,
         number: Words<'_>,
@@ -132,17 +133,17 @@ impl<const LANES: usize> Kernel<LANES> {
         }
         let twos = trailing_zeros(&minus_one);
         let odd = shifted_right(&minus_one, twos);
-        let mut room = field.moduli.blocks.clone();
-        let mut power = field.power(self, bases, &odd, &mut room)?;
+        let mut scratch = field.moduli.blocks.clone();
+        let mut power = field.power(self, bases, &odd, &mut scratch)?;
         let mut passed = field
-            .leave(self, power.clone(), &mut room)
+            .leave(self, power.clone(), &mut scratch)
             .map(|result| is_word(&result, 1) || same(&result, &minus_one));
         for _ in 1..twos {
             if passed.iter().all(|passed| *passed) {
                 break;
             }
-            (self.square)(&mut power, &field.moduli, &mut room);
-            let results = field.leave(self, power.clone(), &mut room);
+            (self.square)(&mut power, &field.moduli, &mut scratch);
+            let results = field.leave(self, power.clone(), &mut scratch);
             for (passed, result) in passed.iter_mut().zip(&results) {
                 *passed |= same(result, &minus_one);
             }
@@ -151,7 +152,7 @@ impl<const LANES: usize> Kernel<LANES> {
     }
 }
 
-/// Moduli with what it takes to come to Montgomery's form.
+/// Moduli, and constants for the conversion to Montgomery form.
 struct Field<const LANES: usize> {
     moduli: Moduli<LANES>,
     /// R modulo m.
@@ -182,62 +183,62 @@ impl<const LANES: usize> Field<LANES> {
         let mask = (1_u64 << digit_bits) - 1;
         Ok(Self {
             moduli: Moduli {
-                blocks: spread(&numbers[..], digit_bits, blocks),
+                blocks: to_digits(&numbers[..], digit_bits, blocks),
                 inverses: numbers
                     .map(|number| negated_inverse(number.first().copied().unwrap_or(1)) & mask),
                 digit_bits,
             },
-            one: spread(&ones, digit_bits, blocks),
-            square_of_r: spread(&squares, digit_bits, blocks),
+            one: to_digits(&ones, digit_bits, blocks),
+            square_of_r: to_digits(&squares, digit_bits, blocks),
             bits,
         })
     }
 
-    /// Out of Montgomery's form: below the modulus, since the number is not 0.
+    /// Converts from Montgomery form; the result is below the modulus, because the number is not 0.
     fn leave(
         &self,
         kernel: &Kernel<LANES>,
         mut power: Vec<Block<LANES>>,
-        room: &mut Blocks<LANES>,
+        scratch: &mut Blocks<LANES>,
     ) -> [Vec<u64>; LANES] {
-        let unit = spread(&[[1_u64]; LANES], self.moduli.digit_bits, power.len());
-        (kernel.multiply)(&mut power, &unit, &self.moduli, room);
-        core::array::from_fn(|lane| gather(&power, lane, self.moduli.digit_bits))
+        let unit = to_digits(&[[1_u64]; LANES], self.moduli.digit_bits, power.len());
+        (kernel.multiply)(&mut power, &unit, &self.moduli, scratch);
+        core::array::from_fn(|lane| from_digits(&power, lane, self.moduli.digit_bits))
     }
 
-    /// Each base to the same exponent, in Montgomery's form.
+    /// Raises each base to the same exponent; the result is in Montgomery form.
     fn power(
         &self,
         kernel: &Kernel<LANES>,
         bases: &[Vec<u64>; LANES],
         exponent: &[u64],
-        room: &mut Blocks<LANES>,
+        scratch: &mut Blocks<LANES>,
     ) -> Result<Vec<Block<LANES>>, Failed> {
-        let mut base = spread(bases, self.moduli.digit_bits, self.one.len());
-        (kernel.multiply)(&mut base, &self.square_of_r, &self.moduli, room);
+        let mut base = to_digits(bases, self.moduli.digit_bits, self.one.len());
+        (kernel.multiply)(&mut base, &self.square_of_r, &self.moduli, scratch);
         let mut table = vec![self.one.clone()];
         for _ in 1..1 << WINDOW_BITS {
             let mut next = table.last().ok_or(Failed)?.clone();
-            (kernel.multiply)(&mut next, &base, &self.moduli, room);
+            (kernel.multiply)(&mut next, &base, &self.moduli, scratch);
             table.push(next);
         }
         let mut power = self.one.clone();
         for window in (0..bits(exponent).div_ceil(WINDOW_BITS)).rev() {
             for _ in 0..WINDOW_BITS {
-                (kernel.square)(&mut power, &self.moduli, room);
+                (kernel.square)(&mut power, &self.moduli, scratch);
             }
             let digit = usize::try_from(window_of(exponent, window)).map_err(|_| Failed)?;
             let factor = table.get(digit).ok_or(Failed)?;
             if digit != 0 {
-                (kernel.multiply)(&mut power, factor, &self.moduli, room);
+                (kernel.multiply)(&mut power, factor, &self.moduli, scratch);
             }
         }
         Ok(power)
     }
 }
 
-/// Puts each number's digits into its lane.
-fn spread<const LANES: usize>(
+/// Converts numbers to digits, one number per lane.
+fn to_digits<const LANES: usize>(
     numbers: &[impl AsRef<[u64]>],
     digit_bits: u32,
     blocks: usize,
@@ -252,7 +253,7 @@ fn spread<const LANES: usize>(
     out
 }
 
-/// The digit number `at` of so many bits (at most 63).
+/// Digit number `at`, of `digit_bits` bits (at most 63).
 fn bits_at(words: &[u64], at: usize, digit_bits: u32) -> u64 {
     let width = usize::try_from(digit_bits).unwrap_or(64);
     let (word, offset) = (at * width / 64, at * width % 64);
@@ -264,8 +265,12 @@ fn bits_at(words: &[u64], at: usize, digit_bits: u32) -> u64 {
     (low | high) & ((1 << digit_bits) - 1)
 }
 
-/// A lane's number.
-fn gather<const LANES: usize>(blocks: &Blocks<LANES>, lane: usize, digit_bits: u32) -> Vec<u64> {
+/// Converts the digits of a lane to a number.
+fn from_digits<const LANES: usize>(
+    blocks: &Blocks<LANES>,
+    lane: usize,
+    digit_bits: u32,
+) -> Vec<u64> {
     let width = usize::try_from(digit_bits).unwrap_or(64);
     let mut words = vec![0_u64; (blocks.len() * BLOCK_DIGITS * width).div_ceil(64)];
     let rows = blocks.iter().flat_map(|block| &block.0);
@@ -282,7 +287,7 @@ fn gather<const LANES: usize>(blocks: &Blocks<LANES>, lane: usize, digit_bits: u
     words
 }
 
-/// -1/odd modulo 2^64, by Newton: each step doubles the bits that are right.
+/// -1/odd modulo 2^64, by Newton's method: each step doubles the number of correct bits.
 fn negated_inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     for _ in 0..6 {
@@ -326,7 +331,7 @@ fn shifted_right(words: &[u64], count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Whether two numbers are equal; either may have zeros at its top.
+/// Returns true if two numbers are equal; either may have leading zero words.
 fn same(a: &[u64], b: &[u64]) -> bool {
     (0..a.len().max(b.len())).all(|at| a.get(at).unwrap_or(&0) == b.get(at).unwrap_or(&0))
 }

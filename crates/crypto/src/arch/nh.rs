@@ -1,19 +1,18 @@
-//! NH, the first layer of UMAC (RFC 4418 §5.2.2): the portable kernel, and the
-//! choice among kernels.
+//! NH, the first layer of UMAC (RFC 4418 §5.2.2): the portable kernel, and selection of a kernel.
 #![forbid(unsafe_code)]
 
 use zeroize::Zeroize;
 
 use super::CpuFeatures;
 
-/// Bytes that one NH key covers.
+/// Number of bytes that one NH key covers.
 pub(crate) const BLOCK_LEN: usize = 1024;
 /// NH works on whole chunks of this many bytes.
 pub(crate) const CHUNK_LEN: usize = 32;
-/// Each stream's key begins this many bytes after the one before.
+/// Offset in bytes of each stream's key from the previous one.
 pub(crate) const STREAM_SHIFT_LEN: usize = 16;
 
-/// Key words of four streams.
+/// Number of key words for four streams.
 const MAX_WORDS: usize = (BLOCK_LEN + 3 * STREAM_SHIFT_LEN) / 4;
 
 /// The NH keys of two or four streams.
@@ -34,7 +33,7 @@ enum Kernel {
 }
 
 impl NhKey {
-    /// Takes the key bytes of all `streams` (2 or 4).
+    /// Creates a key from the key bytes of all `streams` (2 or 4).
     pub(crate) fn with_features(key: &[u8], streams: usize, features: &CpuFeatures) -> Self {
         let mut words = Box::new([0; MAX_WORDS]);
         for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
@@ -48,7 +47,7 @@ impl NhKey {
         }
     }
 
-    /// The kernel's name, for tables.
+    /// The kernel's name, for benchmark tables.
     pub(crate) fn kernel(&self) -> &'static str {
         match &self.kernel {
             Kernel::Portable => "portable",
@@ -120,8 +119,7 @@ impl NhKey {
         out
     }
 
-    /// Adds NH of the chunks of `data`, which stand `offset` bytes into their
-    /// block.
+    /// Adds NH of the chunks of `data`, which begin `offset` bytes into their block.
     fn portable(&self, offset: usize, data: &[u8], out: &mut [u64; 4]) {
         let key = self.words.get(offset / 4..).unwrap_or_default();
         if self.streams == 2 {
@@ -163,8 +161,8 @@ impl Kernel {
     }
 }
 
-/// Adds NH of `data` under `key` to the first `STREAMS` values of `out`. Four
-/// sums a stream run side by side, so that the compiler can use vectors.
+/// Adds NH of `data` under `key` to the first `STREAMS` values of `out`. Each stream has four
+/// independent sums, so that the compiler can use vectors.
 fn portable<const STREAMS: usize>(key: &[u32], data: &[u8], out: &mut [u64; 4]) {
     let mut sums = [[0u64; 4]; STREAMS];
     for (i, chunk) in data.as_chunks::<CHUNK_LEN>().0.iter().enumerate() {

@@ -1,19 +1,18 @@
-//! Poly1305 (RFC 8439 §2.5) on 64-bit words: what short messages, and the ends
-//! of long ones, are authenticated by. The kernels for long messages are in
-//! `x86_64` and `aarch64`.
+//! Poly1305 (RFC 8439 §2.5) on 64-bit words, for short messages and the ends of long ones. The
+//! kernels for long messages are in `x86_64` and `aarch64`.
 //!
-//! In constant time: no branch or address depends on key or message.
+//! Runs in constant time: no branch or address depends on key or message.
 #![forbid(unsafe_code)]
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// Bytes of a block.
+/// Size of a block in bytes.
 const BLOCK_LEN: usize = 16;
 
-/// A computation under a one-time key.
+/// State of a computation under a one-time key.
 ///
-/// The accumulator is a number of 130 bits and a few more, in words of 64 bits,
-/// lowest first: the topmost word stays below 8.
+/// The accumulator is a number of slightly more than 130 bits, in words of 64 bits, lowest first:
+/// the topmost word stays below 8.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(crate) struct Poly1305 {
     accumulator: [u64; 3],
@@ -25,7 +24,7 @@ pub(crate) struct Poly1305 {
 }
 
 impl Poly1305 {
-    /// Takes the key apart into `r`, clamped, and the number added at the end.
+    /// Splits the key into `r`, clamped, and the number added at the end.
     #[inline]
     pub(crate) fn new(key: &[u8; 32]) -> Self {
         let [r, pad] = halves(key);
@@ -44,14 +43,14 @@ impl Poly1305 {
         self.r
     }
 
-    /// Goes on from the accumulator of a kernel that has taken in what comes
-    /// before. Its topmost word must be below 8.
+    /// Continues from the accumulator of a kernel that has processed the previous blocks. Its
+    /// topmost word must be below 8.
     #[inline]
     pub(crate) fn resume(&mut self, accumulator: [u64; 3]) {
         self.accumulator = accumulator;
     }
 
-    /// Takes in `data` and gives the tag.
+    /// Absorbs `data` and returns the tag.
     #[inline]
     pub(crate) fn finish(mut self, data: &[u8]) -> [u8; 16] {
         let (blocks, rest) = data.as_chunks::<BLOCK_LEN>();
@@ -60,7 +59,7 @@ impl Poly1305 {
         }
         if !rest.is_empty() {
             let mut block = [0; BLOCK_LEN];
-            // A one stands behind the message, then zeros.
+            // The message is followed by a one, then zeros.
             for (to, from) in block.iter_mut().zip(rest.iter().chain(&[1])) {
                 *to = *from;
             }
@@ -69,7 +68,7 @@ impl Poly1305 {
         self.tag()
     }
 
-    /// Adds a block, with `top` times 2^128, and multiplies by `r`.
+    /// Adds a block and `top` times 2^128, then multiplies by `r`.
     #[inline]
     fn block(&mut self, block: u128, top: u64) {
         let [a0, a1, a2] = self.accumulator;
@@ -96,7 +95,8 @@ impl Poly1305 {
     fn tag(&self) -> [u8; 16] {
         let [a0, a1, a2] = fold(self.accumulator);
         let low = join([a0, a1]);
-        // It is below twice the modulus: subtract it once if it is not below it.
+        // The value is below twice the modulus: subtract the modulus once if the value is not below
+        // it.
         let (less, carry) = low.overflowing_add(5);
         let reaches = a2.wrapping_add(u64::from(carry)) >> 2;
         let mask = u128::from(reaches).wrapping_neg();
@@ -105,8 +105,8 @@ impl Poly1305 {
     }
 }
 
-/// Multiplies what stands above 2^130 by 5 and adds it at the bottom. The
-/// topmost word of the result is at most 4.
+/// Multiplies the part above 2^130 by 5 and adds it at the bottom. The topmost word of the result
+/// is at most 4.
 #[inline]
 pub(super) fn fold(accumulator: [u64; 3]) -> [u64; 3] {
     let [a0, a1, a2] = accumulator;
@@ -116,7 +116,7 @@ pub(super) fn fold(accumulator: [u64; 3]) -> [u64; 3] {
     [a0, a1, (a2 & 3).wrapping_add(u64::from(carry))]
 }
 
-/// The lowest 26 bits: a limb of the kernels whose products have 64.
+/// The lowest 26 bits: a limb of the kernels with 64-bit products.
 pub(super) const LOW_26: u64 = (1 << 26) - 1;
 
 /// The limbs of 26 bits of a number below 2^128.
@@ -131,7 +131,7 @@ pub(super) fn limbs_26([low, high]: [u64; 2]) -> [u64; 5] {
     ]
 }
 
-/// The number of limbs below 2^31, in words of 64 bits; the topmost is at most 4.
+/// Converts limbs below 2^31 to words of 64 bits; the topmost is at most 4.
 #[inline]
 pub(super) fn words_of_limbs_26(limbs: [u64; 5]) -> [u64; 3] {
     let mut words = [0u64; 3];

@@ -1,13 +1,13 @@
-//! Where the multiples of many small primes begin: a long number modulo each of them, by
-//! Montgomery's reduction with a prime in each lane.
+//! Start positions of a sieve: a long number modulo many small primes, by Montgomery reduction with
+//! a prime in each lane.
 //!
-//! The code is the same for every CPU and is compiled once for each vector length; the compiler
-//! makes vectors of its loops over lanes.
+//! The same code is compiled once for each vector length; the compiler vectorises its loops over
+//! lanes.
 #![forbid(unsafe_code)]
 
 use super::CpuFeatures;
 
-/// Primes that are worked on at a time: enough for the steps of one to hide behind the others'.
+/// Number of primes processed at a time: enough to hide the latency of each step.
 pub(crate) const LANES: usize = 32;
 
 /// A kernel for a fixed long number.
@@ -41,8 +41,8 @@ type Lane = [u64; LANES];
 
 const LOW: u64 = 0xffff_ffff;
 
-/// For each prime r above 3 the smallest i for which r divides q + 12 i, and the smallest for
-/// which it divides 2 (q + 12 i) + 1. `words` are q's 32-bit words, the lowest first.
+/// For each prime r above 3, returns the smallest i for which r divides q + 12 i, and the smallest
+/// for which it divides 2 (q + 12 i) + 1. `words` are q's 32-bit words, the lowest first.
 #[inline(always)]
 pub(crate) fn starts(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] {
     let field = Field::new(primes);
@@ -55,8 +55,8 @@ pub(crate) fn starts(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] 
         }
         field.reduce(&mut sum);
     }
-    // Montgomery's 2^(32 words + 32), by squares of his 2: what the sum has lost, and what the
-    // two products below lose.
+    // 2^(32 words + 32) in Montgomery form, by squaring 2: it compensates for the factor that the
+    // sum lost, and for those that the two products below lose.
     let mut power: Lane = [0; LANES];
     for (power, prime) in power.iter_mut().zip(primes) {
         *power = u64::from(u32::MAX % (*prime).max(1)).wrapping_add(1);
@@ -78,7 +78,7 @@ pub(crate) fn starts(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] 
     }
     field.multiply(&mut power, &minus_twelfth);
     field.multiply(&mut sum, &power);
-    // 2 q + 1 vanishes where q is -1/2, which is 1/24 before where q vanishes.
+    // 2 q + 1 is 0 where q is -1/2, which is 1/24 before the position where q is 0.
     let mut second = [0; LANES];
     for lane in 0..LANES {
         let (prime, twelfth) = (primes_wide[lane], minus_twelfth[lane]);
@@ -88,7 +88,7 @@ pub(crate) fn starts(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] 
     [sum.map(low), second.map(low)]
 }
 
-/// What is below 2^32 already.
+/// Converts a value below 2^32.
 #[inline(always)]
 fn low(value: u64) -> u32 {
     #[allow(clippy::cast_possible_truncation)]
@@ -97,14 +97,16 @@ fn low(value: u64) -> u32 {
     }
 }
 
-/// x modulo r, for x below 2 r: the lesser of x and x - r, which is huge when it is negative.
+/// x modulo r, for x below 2 r: the smaller of x and x - r, which wraps to a huge value when it is
+/// negative.
 #[inline(always)]
 fn below(x: u64, prime: u64) -> u64 {
     x.min(x.wrapping_sub(prime))
 }
 
-/// The primes and what their arithmetic needs. It wraps around in so many words, since a check
-/// of each lane would leave no vectors; what cannot be exceeded is said beside it.
+/// The primes and their Montgomery constants. All arithmetic is explicitly wrapping, because an
+/// overflow check of each lane would prevent vectorisation; comments state the bounds that exclude
+/// overflow.
 struct Field {
     primes: Lane,
     /// -1/r modulo 2^32.
@@ -117,7 +119,7 @@ impl Field {
         let mut inverses = [0; LANES];
         for (inverse, prime) in inverses.iter_mut().zip(primes) {
             let mut x = *prime;
-            // Each step doubles the bits that are right, three at first.
+            // Each step doubles the number of correct bits, initially three.
             for _ in 0..4 {
                 x = x.wrapping_mul(2_u32.wrapping_sub(prime.wrapping_mul(x)));
             }
@@ -129,7 +131,7 @@ impl Field {
         }
     }
 
-    /// x / 2^32, at most r + 1 where x is the sum of such a result and a word.
+    /// x / 2^32; at most r + 1 if x is the sum of such a result and a word.
     #[inline(always)]
     fn reduce(&self, x: &mut Lane) {
         for ((x, inverse), prime) in x.iter_mut().zip(&self.inverses).zip(&self.primes) {
@@ -145,8 +147,9 @@ impl Field {
         for lane in 0..LANES {
             let x = (a[lane] & LOW).wrapping_mul(b[lane] & LOW);
             let quotient = (x & LOW).wrapping_mul(self.inverses[lane] & LOW) & LOW;
-            // Both halves apart: the whole sum may need 65 bits. The low halves cancel, with a
-            // carry unless both are 0: the low half of -x fills with ones above then.
+            // The halves are added separately, because the whole sum may need 65 bits. The low
+            // halves cancel, with a carry unless both are 0: the low half of -x is then filled with
+            // ones above.
             let high = quotient.wrapping_mul(self.primes[lane] & LOW) >> 32;
             let carry = 0_u64.wrapping_sub(x & LOW) >> 63;
             let sum = (x >> 32).wrapping_add(high).wrapping_add(carry);

@@ -1,9 +1,8 @@
-//! SHA-1, SHA-256 and SHA-512 (FIPS 180-4) of many messages at once: which
-//! kernels there are, and how messages of any lengths are shared out among
-//! their lanes. One hash is a chain of dependent steps and leaves most of a
-//! core idle; messages side by side fill it.
+//! SHA-1, SHA-256 and SHA-512 (FIPS 180-4) of many messages in parallel lanes: the available
+//! kernels, and the distribution of messages of any length over their lanes. A single hash is a
+//! chain of dependent steps and leaves most of a core idle; several messages fill it.
 //!
-//! Messages come here as whole blocks, padding included; `mac/many` makes them.
+//! Messages consist of whole blocks, including padding; `mac/hmac_many` builds them.
 #![forbid(unsafe_code)]
 
 pub(super) mod constants;
@@ -11,34 +10,33 @@ pub(super) mod constants;
 use super::CpuFeatures;
 use crate::awslc::digest;
 
-/// The state of a hash in the middle of a message: FIPS 180-4's H0 to H7. SHA-1
-/// uses the first five.
+/// The state of a hash within a message, H0 to H7 of FIPS 180-4. SHA-1 uses the first five.
 pub(crate) type State<W> = [W; 8];
 
-/// The states of as many messages as a kernel has lanes, word by word.
+/// The states of one message per lane, word by word.
 #[repr(C, align(64))]
 pub(crate) struct States<W, const LANES: usize>(pub(crate) [[W; LANES]; 8]);
 
-/// The same number of blocks of a message in each lane.
+/// Blocks of one message per lane.
 pub(crate) type Lanes<'a, const BLOCK: usize, const LANES: usize> = [&'a [[u8; BLOCK]]; LANES];
 
 /// A kernel: the compression function of one hash in `LANES` lanes.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel<W, const BLOCK: usize, const LANES: usize> {
     pub(crate) name: &'static str,
-    /// Takes the blocks of each lane into its state; if their numbers differ,
-    /// as many as the shortest lane has. Only a CPU token leads to the function.
+    /// Absorbs the blocks of each lane into its state; if the lanes' numbers of blocks differ, as
+    /// many as the shortest lane has. The function can be obtained only with a CPU token.
     pub(crate) compress: fn(&mut States<W, LANES>, Lanes<'_, BLOCK, LANES>),
 }
 
-/// A kernel, and from how many messages on it is the fastest.
+/// A kernel, and the minimum number of messages for which it is the fastest.
 #[derive(Clone, Copy)]
 struct Tier<W, const BLOCK: usize, const LANES: usize> {
     kernel: Kernel<W, BLOCK, LANES>,
-    least: usize,
+    min_messages: usize,
 }
 
-/// The kernels of one hash that this CPU has, at most one of each width.
+/// The kernels of one hash for this CPU, at most one of each width.
 #[derive(Clone, Copy)]
 pub(crate) struct Tiers<W, const BLOCK: usize> {
     sixteen: Option<Tier<W, BLOCK, 16>>,
@@ -48,21 +46,20 @@ pub(crate) struct Tiers<W, const BLOCK: usize> {
     one: Kernel<W, BLOCK, 1>,
 }
 
-/// A message on its way: its state, and what has not been taken in yet.
+/// A message in progress: its state, and its remaining blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a, W, const BLOCK: usize> {
     pub(crate) state: State<W>,
-    /// Blocks in three pieces, because a message's middle is hashed where it
-    /// lies and its ends are put together elsewhere.
+    /// Remaining blocks in three parts, because the middle of a message is hashed in place and its
+    /// ends are assembled elsewhere.
     pub(crate) parts: [&'a [[u8; BLOCK]]; 3],
 }
 
-/// Messages that [`Tiers::compress`] takes at once.
+/// Maximum number of messages for [`Tiers::compress`].
 pub(crate) const MAX_MESSAGES: usize = 32;
 
 impl<W: Copy + Default, const BLOCK: usize> Tiers<W, BLOCK> {
-    /// Takes every message in; none has blocks left afterwards. At most
-    /// [`MAX_MESSAGES`].
+    /// Absorbs all remaining blocks of all messages, at most [`MAX_MESSAGES`].
     pub(crate) fn compress(&self, messages: &mut [Message<'_, W, BLOCK>]) {
         debug_assert!(messages.len() <= MAX_MESSAGES);
         let mut queue = Queue::of(messages);
@@ -80,23 +77,23 @@ impl<W: Copy + Default, const BLOCK: usize> Tiers<W, BLOCK> {
         }
         let last = Tier {
             kernel: self.one,
-            least: 1,
+            min_messages: 1,
         };
         last.run(messages, &mut queue);
     }
 
-    /// From how many messages on they are faster together.
-    pub(crate) fn least(&self) -> Option<usize> {
-        let least = [
-            self.two.map(|tier| tier.least),
-            self.four.map(|tier| tier.least),
-            self.eight.map(|tier| tier.least),
-            self.sixteen.map(|tier| tier.least),
+    /// Minimum number of messages that are faster together than singly; `None` if never.
+    pub(crate) fn min_messages(&self) -> Option<usize> {
+        let min_messages = [
+            self.two.map(|tier| tier.min_messages),
+            self.four.map(|tier| tier.min_messages),
+            self.eight.map(|tier| tier.min_messages),
+            self.sixteen.map(|tier| tier.min_messages),
         ];
-        least.into_iter().flatten().min()
+        min_messages.into_iter().flatten().min()
     }
 
-    /// The widest kernel's name, for tables.
+    /// The widest kernel's name, for benchmark tables.
     pub(crate) fn name(&self) -> &'static str {
         let names = [
             self.sixteen.map(|tier| tier.kernel.name),
@@ -118,8 +115,8 @@ impl<W: Copy + Default, const BLOCK: usize> Tiers<W, BLOCK> {
     }
 }
 
-/// Messages that wait for a lane, the longest first: then lanes that become free
-/// take shorter ones, and all come to their ends together.
+/// Messages that wait for a lane, the longest first: lanes that become free then take shorter ones,
+/// and all lanes finish at about the same time.
 struct Queue {
     order: [usize; MAX_MESSAGES],
     len: usize,
@@ -135,7 +132,7 @@ impl Queue {
         this
     }
 
-    /// The longest last, where `pop` takes from; short ones wait.
+    /// Sorts by length, the longest last, where `pop` takes from.
     fn sort<W, const BLOCK: usize>(&mut self, messages: &[Message<'_, W, BLOCK>]) {
         if let Some(order) = self.order.get_mut(..self.len) {
             order.sort_by_key(|&i| messages.get(i).map_or(0, Message::blocks_left));
@@ -164,13 +161,13 @@ impl<'a, W, const BLOCK: usize> Message<'a, W, BLOCK> {
         self.parts.iter().all(|part| part.is_empty())
     }
 
-    /// The piece that is next.
+    /// The next non-empty part.
     fn next(&self) -> &'a [[u8; BLOCK]] {
         let mut parts = self.parts.into_iter();
         parts.find(|part| !part.is_empty()).unwrap_or_default()
     }
 
-    /// Drops blocks from the piece that is next.
+    /// Drops `count` blocks from the next part.
     fn advance(&mut self, count: usize) {
         if let Some(part) = self.parts.iter_mut().find(|part| !part.is_empty()) {
             *part = part.get(count..).unwrap_or_default();
@@ -191,14 +188,14 @@ impl<W: Copy + Default, const LANES: usize> States<W, LANES> {
 }
 
 impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> Tier<W, BLOCK, LANES> {
-    /// Works through the queue while enough lanes are busy to be worth it; the
-    /// rest is queued again, with its states.
+    /// Processes the queue while enough lanes are busy to be worth it; then queues the remaining
+    /// messages again, with their states.
     fn run(&self, messages: &mut [Message<'_, W, BLOCK>], queue: &mut Queue) {
-        if queue.len < self.least {
+        if queue.len < self.min_messages {
             return;
         }
         let mut states = States([[W::default(); LANES]; 8]);
-        // The message of each busy lane; busy lanes come first.
+        // The message of each busy lane; the busy lanes are the first ones.
         let mut lanes = [0; LANES];
         let mut busy = 0;
         loop {
@@ -209,12 +206,12 @@ impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> Tier<W, BLOCK, L
                 states.set_lane(busy, &messages[message].state);
                 busy += 1;
             }
-            if busy < self.least {
+            if busy < self.min_messages {
                 break;
             }
             let count = self.step(messages, &lanes[..busy], &mut states);
-            // From the last lane down, so that what moves into a freed lane has
-            // been looked at.
+            // From the last lane down, so that a message that moves into a freed lane has already
+            // been handled.
             for lane in (0..busy).rev() {
                 let message = &mut messages[lanes[lane]];
                 message.advance(count);
@@ -236,8 +233,7 @@ impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> Tier<W, BLOCK, L
         queue.sort(messages);
     }
 
-    /// Takes in as many blocks as every busy lane has in one piece, and returns
-    /// how many.
+    /// Absorbs as many blocks as every busy lane has in one part, and returns their number.
     fn step(
         &self,
         messages: &[Message<'_, W, BLOCK>],
@@ -264,7 +260,7 @@ impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> Tier<W, BLOCK, L
 }
 
 impl Tiers<u32, 64> {
-    /// SHA-1's.
+    /// The kernels of SHA-1.
     pub(crate) fn sha1(features: &CpuFeatures) -> Self {
         let mut this = Self::only(Kernel {
             name: "aws-lc",
@@ -276,7 +272,7 @@ impl Tiers<u32, 64> {
         this
     }
 
-    /// SHA-256's.
+    /// The kernels of SHA-256.
     pub(crate) fn sha256(features: &CpuFeatures) -> Self {
         let mut this = Self::only(Kernel {
             name: "aws-lc",
@@ -290,7 +286,7 @@ impl Tiers<u32, 64> {
 }
 
 impl Tiers<u64, 128> {
-    /// SHA-512's.
+    /// The kernels of SHA-512.
     pub(crate) fn sha512(features: &CpuFeatures) -> Self {
         let mut this = Self::only(Kernel {
             name: "aws-lc",
@@ -309,10 +305,9 @@ fn one_lane<W: Copy + Default>(states: &mut States<W, 1>, compress: impl FnOnce(
     states.set_lane(0, &state);
 }
 
-/// Which kernels each hash has, and from how many messages on each is worth its
-/// width: where its cycles, which are the same for one lane and for all, come
-/// below those of narrower ones. Measured on Sapphire Rapids, in cycles a byte
-/// with all lanes busy:
+/// The kernels of each hash, and the minimum number of messages for each: the number from which its
+/// cycles, which are the same for one lane and for all, are fewer than those of narrower kernels.
+/// Measured on Sapphire Rapids, in cycles per byte with all lanes busy:
 ///
 /// | | one | SHA ×2 | AVX2 | AVX-512VL | AVX-512 |
 /// | --- | --- | --- | --- | --- | --- |
@@ -353,7 +348,7 @@ mod tiers {
                     if sha_ni { 11 } else { 9 },
                 );
             } else if let (Some(token), None) = (features.avx2, features.sha_ni) {
-                // With SHA extensions pairs are faster even than this one's full lanes.
+                // With SHA extensions pairs are faster than this kernel with all lanes busy.
                 self.eight = tier(sha_avx2::sha256_kernel(token), 3);
             }
         }
@@ -372,18 +367,20 @@ mod tiers {
 
     fn tier<W, const BLOCK: usize, const LANES: usize>(
         kernel: Kernel<W, BLOCK, LANES>,
-        least: usize,
+        min_messages: usize,
     ) -> Option<Tier<W, BLOCK, LANES>> {
-        Some(Tier { kernel, least })
+        Some(Tier {
+            kernel,
+            min_messages,
+        })
     }
 }
 
-/// Pairs, where the instructions leave room for a second message: one alone waits
-/// for its own results. By Arm's published latencies (Neoverse N1 and V1: SHA256H
-/// and SHA256H2 4 cycles, one started in each) a block of SHA-256 takes 80 cycles
-/// alone, and 56 in a pair, when the unit is full. SHA-1 alone fills it nearly, and
-/// without instructions for it SHA-512 is faster on the integer units, alone, than
-/// in two lanes.
+/// Kernels for pairs of messages, if the instructions leave capacity for a second message: a single
+/// one waits for its own results. By Arm's published latencies (Neoverse N1 and V1: SHA256H and
+/// SHA256H2 take 4 cycles, one starts per cycle) a block of SHA-256 takes 80 cycles alone, and 56
+/// in a pair, where the unit is saturated. A single SHA-1 nearly saturates it. Without SHA-512
+/// instructions, a single SHA-512 on the integer units is faster than two lanes.
 #[cfg(target_arch = "aarch64")]
 mod tiers {
     use super::{CpuFeatures, Tier, Tiers};
@@ -395,7 +392,10 @@ mod tiers {
         pub(super) fn add_sha256(&mut self, features: &CpuFeatures) {
             if let Some(token) = features.sha2 {
                 let kernel = sha256::kernel(token);
-                self.two = Some(Tier { kernel, least: 2 });
+                self.two = Some(Tier {
+                    kernel,
+                    min_messages: 2,
+                });
             }
         }
     }
@@ -404,7 +404,10 @@ mod tiers {
         pub(super) fn add_sha512(&mut self, features: &CpuFeatures) {
             if let Some(token) = features.sha512 {
                 let kernel = sha512::kernel(token);
-                self.two = Some(Tier { kernel, least: 2 });
+                self.two = Some(Tier {
+                    kernel,
+                    min_messages: 2,
+                });
             }
         }
     }

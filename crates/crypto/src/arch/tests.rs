@@ -1,4 +1,4 @@
-//! Each kernel against its portable sibling.
+//! Each kernel compared with the portable one.
 
 use super::ctr::CtrKernel;
 use super::nh::{BLOCK_LEN, NhKey, noise_key};
@@ -70,7 +70,7 @@ fn nh_kernels_agree_on_every_length() {
     }
 }
 
-/// Counters before, at and after every place where a carry runs.
+/// Counters before, at and after every position where a carry propagates.
 fn counters(noise: &mut Noise) -> Vec<u128> {
     let mut counters = vec![0, 1, u128::from(noise.next_u64()) << 61];
     for bits in [8, 16, 32, 63, 64, 96, 127, 128] {

@@ -11,7 +11,7 @@ pub(crate) const TAG_LEN: usize = 16;
 
 /// An AES-GCM key with its tables, freed and wiped on drop.
 pub(crate) struct GcmContext {
-    /// Boxed, so that the 600 bytes keep their address from the start.
+    /// Boxed, so that the 600 bytes never move.
     context: Box<MaybeUninit<ffi::EVP_AEAD_CTX>>,
 }
 

@@ -48,7 +48,7 @@ impl AesKey {
         }
     }
 
-    /// Encrypts one block (for the key derivation and pad of UMAC).
+    /// Encrypts one block, for UMAC's key derivation and pad.
     pub(crate) fn encrypt_block(&self, block: &mut [u8; 16]) {
         let block = block.as_mut_ptr();
         // SAFETY: in and out may be the same 16 bytes; the schedule was
@@ -79,8 +79,8 @@ impl AesKey {
         }
     }
 
-    /// CBC in place, in the direction that the key was expanded for. `data`
-    /// must be whole blocks.
+    /// Applies CBC in place; `encrypt` must match the direction that the key was expanded for.
+    /// `data` must be whole blocks.
     pub(crate) fn cbc(&self, iv: &[u8; 16], data: &mut [u8], encrypt: bool) -> Result<(), Failed> {
         if !data.len().is_multiple_of(16) {
             return Err(Failed);

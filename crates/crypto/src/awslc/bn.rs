@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{Failed, check, non_null};
 use crate::random;
 
-/// An integer of our own.
+/// An owned integer.
 pub(crate) struct Bn(NonNull<ffi::BIGNUM>);
 
 // SAFETY: a BIGNUM is plain heap memory without thread affinity.
@@ -23,14 +23,14 @@ impl Bn {
         non_null(unsafe { ffi::BN_new() }).map(Self)
     }
 
-    /// From unsigned big-endian bytes. The caller bounds their number.
+    /// Creates an integer from unsigned big-endian bytes. The caller bounds their number.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Failed> {
         // SAFETY: `bytes` is valid for its length; a null result is handled.
         non_null(unsafe { ffi::BN_bin2bn(bytes.as_ptr(), bytes.len(), core::ptr::null_mut()) })
             .map(Self)
     }
 
-    /// From words of 64 bits, the lowest first. The caller bounds their number.
+    /// Creates an integer from words of 64 bits, the lowest first. The caller bounds their number.
     pub(crate) fn from_words(words: &[u64]) -> Result<Self, Failed> {
         let bytes: Vec<u8> = words
             .iter()
@@ -69,8 +69,9 @@ impl Bn {
         Ok(this)
     }
 
-    /// A random prime of `bits` bits, of which the highest two are set: the product of two such
-    /// has as many bits as both together. The library's test is for secret numbers.
+    /// Generates a random prime of `bits` bits, of which the highest two are set, so that the
+    /// product of two such primes has exactly twice as many bits. Uses the library's primality test
+    /// for secret numbers.
     pub(crate) fn random_prime(bits: usize) -> Result<Self, Failed> {
         let bits = i32::try_from(bits).map_err(|_| Failed)?;
         let mut out = Self::new()?;
@@ -88,7 +89,7 @@ impl Bn {
         Ok(out)
     }
 
-    /// Takes over an integer that the library allocated for us.
+    /// Takes ownership of an integer that the library allocated.
     ///
     /// # Safety
     /// `pointer` must be null or an integer that nothing else owns.
@@ -104,7 +105,7 @@ impl Bn {
         self.0.as_ptr()
     }
 
-    /// Gives up ownership, for functions that take it over.
+    /// Releases ownership, for functions that take it.
     pub(crate) fn into_raw(self) -> *mut ffi::BIGNUM {
         let pointer = self.0.as_ptr();
         core::mem::forget(self);
@@ -169,8 +170,7 @@ impl Bn {
     /// `self mod modulus`, not in constant time.
     pub(crate) fn modulo(&self, modulus: &Self, context: &mut BnContext) -> Result<Self, Failed> {
         let mut out = Self::new()?;
-        // SAFETY: all integers and the context are ours; the quotient is not
-        // wanted.
+        // SAFETY: all integers and the context are ours; the unused result may be null.
         check(unsafe {
             ffi::BN_div(
                 core::ptr::null_mut(),
@@ -200,8 +200,7 @@ impl Bn {
     /// `self / divisor` without the remainder, not in constant time.
     pub(crate) fn quotient(&self, divisor: &Self, context: &mut BnContext) -> Result<Self, Failed> {
         let mut out = Self::new()?;
-        // SAFETY: all integers and the context are ours; the remainder is not
-        // wanted.
+        // SAFETY: all integers and the context are ours; the unused result may be null.
         check(unsafe {
             ffi::BN_div(
                 out.as_mut_ptr(),
@@ -275,8 +274,8 @@ impl Bn {
         Ok(out)
     }
 
-    /// Whether this is probably prime: `rounds` of Miller-Rabin with random
-    /// bases. For public numbers only.
+    /// Returns true if this number is probably prime, by `rounds` rounds of Miller-Rabin with
+    /// random bases. For public numbers only.
     ///
     /// The library's own test runs at least 16 rounds, which takes seconds for
     /// the largest groups.
@@ -314,8 +313,8 @@ impl Bn {
     /// A random number in 2..self-1.
     pub(crate) fn random_base(&self) -> Result<Self, Failed> {
         let mut bytes = vec![0; self.bits().div_ceil(8)];
-        // A draw is out of range at most with probability 1/2, but for numbers
-        // of a few bits.
+        // A draw is out of range with a probability of at most 1/2, except for numbers of a few
+        // bits.
         for _ in 0..1000 {
             random::fill(&mut bytes);
             if let Some(first) = bytes.first_mut() {
@@ -363,8 +362,7 @@ impl Drop for Bn {
     }
 }
 
-/// Big-endian bytes, without leading zeros, of an integer that may be owned
-/// elsewhere; none for null.
+/// Big-endian bytes without leading zeros of an integer with any owner; empty for null.
 ///
 /// # Safety
 /// `pointer` must be null or valid for the call.
@@ -372,7 +370,7 @@ pub(crate) unsafe fn bytes_of(pointer: *const ffi::BIGNUM) -> Zeroizing<Vec<u8>>
     if pointer.is_null() {
         return Zeroizing::new(Vec::new());
     }
-    // SAFETY: the caller vouches for the pointer; `BN_bn2bin` writes exactly
+    // SAFETY: the caller guarantees that the pointer is valid; `BN_bn2bin` writes exactly
     // `BN_num_bytes` bytes.
     unsafe {
         let mut out = Zeroizing::new(vec![0; ffi::BN_num_bytes(pointer) as usize]);

@@ -23,7 +23,7 @@ pub(crate) fn chacha20(key: &[u8; 32], nonce: &[u8; 12], counter: u32, data: &mu
 
 /// The Poly1305 tag of `data` under a one-time key.
 pub(crate) fn poly1305(key: &[u8; 32], data: &[u8]) -> [u8; 16] {
-    /// The library aligns its state inside to 64 bytes.
+    /// The library aligns its state to 64 bytes within this memory.
     #[repr(align(64))]
     struct Aligned(MaybeUninit<ffi::poly1305_state>);
     let mut state = Aligned(MaybeUninit::zeroed());

@@ -17,8 +17,8 @@ pub(crate) enum Context {
     Sha512(ffi::SHA512_CTX),
 }
 
-/// Runs one aws-lc hash function on the context inside, whichever it is. These
-/// functions cannot fail: their result is always 1.
+/// Calls the aws-lc function for the kind of context. These functions cannot fail: their result is
+/// always 1.
 macro_rules! each_context {
     ($self:expr, $context:ident => $md5:expr, $sha1:expr, $sha256:expr, $sha384:expr, $sha512:expr) => {
         match $self {
@@ -62,11 +62,11 @@ impl Context {
         }
     }
 
-    /// Writes the digest to the front of `out`. The context is spent.
+    /// Writes the digest to the start of `out`. The context must not be used again.
     pub(crate) fn finish(&mut self, out: &mut [u8; 64]) {
         let out = out.as_mut_ptr();
-        // SAFETY: the context was initialised in `new`; no digest is longer
-        // than the 64 bytes behind `out`.
+        // SAFETY: the context was initialised in `new`; no digest is longer than the 64 bytes of
+        // `out`.
         unsafe {
             each_context!(self, c =>
                 ffi::MD5_Final(out, c), ffi::SHA1_Final(out, c), ffi::SHA256_Final(out, c),
@@ -85,16 +85,16 @@ impl Drop for Context {
     }
 }
 
-/// Compression functions over whole blocks, from and to the state in the middle
-/// of a message (H0 to H7 of FIPS 180-4; SHA-1 has five of them).
+/// Compression functions over whole blocks, on the state within a message (H0 to H7 of FIPS 180-4;
+/// SHA-1 has only H0 to H4).
 macro_rules! blocks {
     ($($(#[$doc:meta])* $name:ident, $word:ty, $block:literal, $context:ty, $update:ident;)*) => {
         $(
             $(#[$doc])*
             pub(crate) fn $name(state: &mut [$word; 8], blocks: &[[u8; $block]]) {
                 let mut context: $context = zeroed();
-                // No bytes are buffered and the length is never asked for: the
-                // function works on these words alone.
+                // No bytes are buffered and the length is never used: the function works only on
+                // these words.
                 let words = context.h.len();
                 context.h.copy_from_slice(&state[..words]);
                 let bytes = blocks.as_flattened();
@@ -111,15 +111,15 @@ macro_rules! blocks {
 }
 
 blocks! {
-    /// SHA-1's.
+    /// SHA-1's compression function.
     sha1_blocks, u32, 64, ffi::SHA_CTX, SHA1_Update;
-    /// SHA-256's.
+    /// SHA-256's compression function.
     sha256_blocks, u32, 64, ffi::SHA256_CTX, SHA256_Update;
-    /// SHA-512's.
+    /// SHA-512's compression function.
     sha512_blocks, u64, 128, ffi::SHA512_CTX, SHA512_Update;
 }
 
-/// The states in which FIPS 180-4 §5.3 begins.
+/// The initial state of the hash (FIPS 180-4 §5.3).
 pub(crate) fn sha1_start() -> [u32; 8] {
     let mut context: ffi::SHA_CTX = zeroed();
     // SAFETY: the pointer is to a context of the type that is initialised.
@@ -128,7 +128,7 @@ pub(crate) fn sha1_start() -> [u32; 8] {
     [a, b, c, d, e, 0, 0, 0]
 }
 
-/// As [`sha1_start`].
+/// The initial state of the hash (FIPS 180-4 §5.3).
 pub(crate) fn sha256_start() -> [u32; 8] {
     let mut context: ffi::SHA256_CTX = zeroed();
     // SAFETY: the pointer is to a context of the type that is initialised.
@@ -136,7 +136,7 @@ pub(crate) fn sha256_start() -> [u32; 8] {
     context.h
 }
 
-/// As [`sha1_start`].
+/// The initial state of the hash (FIPS 180-4 §5.3).
 pub(crate) fn sha512_start() -> [u64; 8] {
     let mut context: ffi::SHA512_CTX = zeroed();
     // SAFETY: the pointer is to a context of the type that is initialised.
@@ -160,12 +160,12 @@ impl PlainContext for ffi::SHA512_CTX {}
 /// # Safety
 /// All-zero must be a valid `T`, and `T` must own nothing.
 unsafe fn wipe<T: PlainContext>(target: &mut T) {
-    // SAFETY: the pointer is valid for the size of its own type; the caller
-    // vouches for the value left behind.
+    // SAFETY: the pointer is valid for the size of its type; the caller guarantees that all-zero is
+    // a valid value.
     unsafe { ffi::OPENSSL_cleanse((target as *mut T).cast(), size_of::<T>()) }
 }
 
-/// Whether two slices of equal length have equal bytes, in constant time.
+/// Returns true if two slices of equal length have equal bytes, in constant time.
 pub(crate) fn equal_same_length(a: &[u8], b: &[u8]) -> bool {
     debug_assert_eq!(a.len(), b.len());
     let len = a.len().min(b.len());

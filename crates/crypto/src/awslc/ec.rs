@@ -34,7 +34,7 @@ impl Curve {
         1 + 2 * self.coordinate_len()
     }
 
-    /// Bits of the group order.
+    /// Number of bits of the group order.
     pub(crate) const fn bits(self) -> usize {
         match self {
             Self::P256 => 256,
@@ -64,8 +64,8 @@ impl Point {
         non_null(unsafe { ffi::EC_POINT_new(curve.group()) }).map(Self)
     }
 
-    /// Decodes an uncompressed point; checks that it lies on the curve and is
-    /// not the point at infinity.
+    /// Decodes an uncompressed point; checks that it is on the curve and is not the point at
+    /// infinity.
     fn decode(curve: Curve, bytes: &[u8]) -> Result<Self, Failed> {
         if bytes.len() != curve.point_len() || bytes.first() != Some(&4) {
             return Err(Failed);
@@ -118,7 +118,7 @@ impl Drop for Point {
     }
 }
 
-/// A public key, or a private key with its public one.
+/// A public key, or a private key with its public key.
 pub(crate) struct EcKey {
     curve: Curve,
     key: NonNull<ffi::EC_KEY>,
@@ -126,8 +126,8 @@ pub(crate) struct EcKey {
 
 // SAFETY: an EC_KEY has no thread affinity.
 unsafe impl Send for EcKey {}
-// SAFETY: after construction every function used here takes it const; aws-lc
-// documents these as safe to call from several threads.
+// SAFETY: after construction every function used here takes the key as const; aws-lc documents
+// these as safe to call from several threads.
 unsafe impl Sync for EcKey {}
 
 impl EcKey {
@@ -151,7 +151,7 @@ impl EcKey {
         Ok(this)
     }
 
-    /// A private key from a scalar in 1..order; its public key is computed.
+    /// Creates a private key from a scalar in 1..order; computes its public key.
     pub(crate) fn private(curve: Curve, scalar: &[u8]) -> Result<Self, Failed> {
         if scalar.len() > curve.coordinate_len() {
             return Err(Failed);
@@ -162,8 +162,8 @@ impl EcKey {
         }
         let this = Self::empty(curve)?;
         let point = Point::new(curve)?;
-        // SAFETY: all objects are ours and of one group; the key copies the
-        // scalar (and refuses one not below the order) and the point.
+        // SAFETY: all objects are ours and of one group; the key copies the scalar (and rejects one
+        // not below the order) and the point.
         unsafe {
             check(ffi::EC_KEY_set_private_key(
                 this.key.as_ptr(),
@@ -185,12 +185,12 @@ impl EcKey {
         Ok(this)
     }
 
-    /// A fresh private key, its scalar drawn from the kernel by rejection.
+    /// Generates a private key; the scalar is drawn from the kernel by rejection sampling.
     pub(crate) fn generate(curve: Curve) -> Result<Self, Failed> {
         let mut scalar = Zeroizing::new(vec![0u8; curve.coordinate_len()]);
         let excess_bits = 8 * curve.coordinate_len() - curve.bits();
-        // A draw is out of range with a probability below 2^-32 (P-256) and far
-        // less on the others: a hundred in a row do not happen.
+        // A draw is out of range with a probability below 2^-32 (P-256) and far less on the other
+        // curves: a hundred in a row do not occur.
         for _ in 0..100 {
             random::fill(&mut scalar);
             if let Some(first) = scalar.first_mut() {
@@ -209,8 +209,7 @@ impl EcKey {
 
     /// The public key as an uncompressed point.
     pub(crate) fn public_point(&self) -> Result<Vec<u8>, Failed> {
-        // SAFETY: the key is ours and always has a public point, which the copy
-        // outlives nothing of.
+        // SAFETY: the key is ours and always has a public point, which is copied.
         let point = unsafe {
             let point = ffi::EC_KEY_get0_public_key(self.key.as_ptr());
             non_null(ffi::EC_POINT_dup(point, self.curve.group()))?
@@ -222,8 +221,7 @@ impl EcKey {
     pub(crate) fn scalar(&self) -> Result<Zeroizing<Vec<u8>>, Failed> {
         let len = self.curve.coordinate_len();
         let mut out = Zeroizing::new(vec![0; len]);
-        // SAFETY: the key is ours; the scalar is valid as long as the key, and
-        // null is handled.
+        // SAFETY: the key is ours; the scalar lives as long as the key, and null is handled.
         unsafe {
             let scalar = ffi::EC_KEY_get0_private_key(self.key.as_ptr());
             if scalar.is_null() {
@@ -256,8 +254,8 @@ impl EcKey {
         }
     }
 
-    /// ECDSA over a digest: r ‖ s, each padded to the coordinate's length. The
-    /// nonce is hedged: drawn at random and mixed with key and digest.
+    /// Signs a digest with ECDSA; returns r ‖ s, each padded to the coordinate length. The nonce is
+    /// hedged: drawn at random and mixed with key and digest.
     pub(crate) fn sign(&self, digest: &[u8]) -> Result<Vec<u8>, Failed> {
         let len = self.curve.coordinate_len();
         let mut out = vec![0; 2 * len];
@@ -287,8 +285,8 @@ impl EcKey {
             return Err(Failed);
         }
         let (r, s) = (Bn::from_bytes(r)?, Bn::from_bytes(s)?);
-        // SAFETY: the signature is ours and freed below; `set0` takes over r
-        // and s when it succeeds, and it fails only for null pointers.
+        // SAFETY: the signature is ours and freed below; `set0` takes ownership of r and s if it
+        // succeeds, and it fails only for null pointers.
         unsafe {
             let signature = non_null(ffi::ECDSA_SIG_new())?;
             let set = ffi::ECDSA_SIG_set0(signature.as_ptr(), r.into_raw(), s.into_raw());

@@ -1,8 +1,8 @@
-//! ML-KEM-768 (FIPS 203), its randomness from the kernel.
+//! ML-KEM-768 (FIPS 203), with randomness from the kernel.
 //!
-//! aws-lc's functions for the method itself, which its header for the library's own use
-//! declares: the way through `EVP_PKEY` brings every kind of key and the table of all object
-//! identifiers into the program, whose 40 KB the loader writes into each process.
+//! Calls aws-lc's internal functions for the method: `EVP_PKEY` would link every kind of key and
+//! the table of all object identifiers into the program, 40 KB that the loader would relocate in
+//! each process.
 
 use zeroize::Zeroizing;
 
@@ -22,8 +22,9 @@ const KEYGEN_SEED_LEN: usize = 64;
 /// m of FIPS 203 §7.2.
 const ENCAPSULATION_SEED_LEN: usize = 32;
 
-// crypto/fipsmodule/ml_kem/ml_kem.h of the version that the workspace pins; its build puts the
-// version before each name, so another version fails to link. All return 0 for success.
+// Declared as in crypto/fipsmodule/ml_kem/ml_kem.h of the version that the workspace pins. The
+// library's build puts the version before each name, so another version fails to link. All
+// functions return 0 for success.
 unsafe extern "C" {
     #[link_name = "aws_lc_0_47_0_ml_kem_768_keypair_deterministic"]
     fn keypair(
@@ -51,7 +52,7 @@ unsafe extern "C" {
     ) -> core::ffi::c_int;
 }
 
-/// What came back has the length that it must have.
+/// Checks the result and that each output has its required length.
 fn check(result: core::ffi::c_int, lengths: &[(usize, usize)]) -> Result<(), Failed> {
     if result == 0 && lengths.iter().all(|(have, want)| have == want) {
         Ok(())
@@ -64,13 +65,13 @@ fn check(result: core::ffi::c_int, lengths: &[(usize, usize)]) -> Result<(), Fai
 pub(crate) struct DecapsulationKey(Box<Zeroizing<[u8; DECAPSULATION_KEY_LEN]>>);
 
 impl DecapsulationKey {
-    /// A fresh key pair.
+    /// Generates a key pair.
     pub(crate) fn generate() -> Result<(Self, Vec<u8>), Failed> {
         let seed: Zeroizing<[u8; KEYGEN_SEED_LEN]> = Zeroizing::new(random::bytes());
         Self::from_seed(&seed)
     }
 
-    /// The key pair of a seed, d ‖ z of FIPS 203 §7.1.
+    /// Derives the key pair of a seed, d ‖ z of FIPS 203 §7.1.
     pub(crate) fn from_seed(seed: &[u8; KEYGEN_SEED_LEN]) -> Result<(Self, Vec<u8>), Failed> {
         let mut public = vec![0; PUBLIC_LEN];
         let mut key = Box::new(Zeroizing::new([0_u8; DECAPSULATION_KEY_LEN]));
@@ -90,7 +91,7 @@ impl DecapsulationKey {
         Ok((Self(key), public))
     }
 
-    /// The secret in a ciphertext; a forged one gives an unpredictable secret
+    /// Returns the secret in a ciphertext; for a forged ciphertext an unpredictable secret
     /// (implicit rejection), not an error.
     pub(crate) fn decapsulate(
         &self,
@@ -113,8 +114,7 @@ impl DecapsulationKey {
     }
 }
 
-/// Encapsulates to a peer's key; fails when the key does not pass FIPS 203's
-/// modulus check.
+/// Encapsulates a secret to a peer's key. Fails if the key does not pass FIPS 203's modulus check.
 pub(crate) fn encapsulate(
     public: &[u8; PUBLIC_LEN],
 ) -> Result<(Vec<u8>, Zeroizing<[u8; SECRET_LEN]>), Failed> {
@@ -122,7 +122,7 @@ pub(crate) fn encapsulate(
     encapsulate_seed(public, &seed)
 }
 
-/// The same of a seed, m of FIPS 203 §7.2.
+/// Like [`encapsulate`], with a given seed, m of FIPS 203 §7.2.
 pub(crate) fn encapsulate_seed(
     public: &[u8; PUBLIC_LEN],
     seed: &[u8; ENCAPSULATION_SEED_LEN],

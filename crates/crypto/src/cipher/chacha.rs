@@ -14,7 +14,7 @@ pub struct ChaChaPolyKey {
 }
 
 impl ChaChaPolyKey {
-    /// Takes 64 bytes: the key for the content, then the one for the length.
+    /// Creates a key from 64 bytes: the key for the content, then the key for the length.
     ///
     /// # Errors
     /// If `key` is not 64 bytes.
@@ -22,8 +22,7 @@ impl ChaChaPolyKey {
         Self::with_features(key, crate::arch::detect())
     }
 
-    /// A key whose kernels are those that `features` allow: for tables that
-    /// compare them.
+    /// Like [`Self::new`], with the best kernels for `features`, for tests and benchmarks.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -34,17 +33,16 @@ impl ChaChaPolyKey {
         })
     }
 
-    /// The kernels' name, for tables.
+    /// The kernels' name, for benchmark tables.
     #[must_use]
     pub fn kernel(&self) -> &'static str {
         self.kernel.name()
     }
 
-    /// Encrypts `packet`, the 4-byte length and the body, in place, and returns
-    /// the tag.
+    /// Encrypts `packet` (4-byte length and body) in place and returns the tag.
     ///
     /// # Panics
-    /// If `packet` is shorter than its length field.
+    /// If `packet` is shorter than 4 bytes.
     #[must_use]
     pub fn seal(&self, sequence_number: u32, packet: &mut [u8]) -> [u8; 16] {
         match self.kernel.seal(sequence_number, packet) {
@@ -53,8 +51,7 @@ impl ChaChaPolyKey {
         }
     }
 
-    /// The length field in the clear. It is not authenticated until
-    /// [`Self::open`] has succeeded.
+    /// Decrypts the length field. The length is not authenticated until [`Self::open`] succeeds.
     #[must_use]
     pub fn length(&self, sequence_number: u32, encrypted: [u8; 4]) -> u32 {
         u32::from_be_bytes(self.kernel.length(sequence_number, encrypted))
@@ -64,8 +61,7 @@ impl ChaChaPolyKey {
     /// decrypts the body in place; the first 4 bytes stay encrypted.
     ///
     /// # Errors
-    /// If the tag does not match, or `packet` is shorter than its length field;
-    /// nothing has been decrypted then.
+    /// If the tag does not match, or `packet` is shorter than 4 bytes; nothing is decrypted then.
     pub fn open(
         &self,
         sequence_number: u32,

@@ -8,24 +8,23 @@ use crate::KeyLengthError;
 use crate::arch::ctr::CtrKernel;
 use crate::arch::{self, CpuFeatures};
 
-/// A key and IV of one direction and one epoch.
+/// The key and IV of one direction and one epoch.
 pub struct CtrKey {
     kernel: CtrKernel,
-    /// The whole IV is the first counter; it carries over all 128 bits.
+    /// The IV, which is the first 128-bit counter.
     initial_counter: u128,
 }
 
 impl CtrKey {
-    /// Takes 16, 24 or 32 bytes of key and 16 of IV.
+    /// Creates a key from 16, 24 or 32 bytes of key and 16 bytes of IV.
     ///
     /// # Errors
-    /// If a length does not fit `algorithm`, or it is not AES-CTR.
+    /// If a length is wrong for `algorithm`, or `algorithm` is not AES-CTR.
     pub fn new(algorithm: CipherAlgorithm, key: &[u8], iv: &[u8]) -> Result<Self, KeyLengthError> {
         Self::with_features(algorithm, key, iv, arch::detect())
     }
 
-    /// As [`Self::new`], with the best kernel that `features` allow: for tables
-    /// that compare kernels.
+    /// Like [`Self::new`], with the best kernel for `features`, for tests and benchmarks.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -45,15 +44,14 @@ impl CtrKey {
         })
     }
 
-    /// The kernel's name, for tables.
+    /// The kernel's name, for benchmark tables.
     #[must_use]
     pub fn kernel(&self) -> &'static str {
         self.kernel.name()
     }
 
-    /// XORs into `data` the key stream that begins `block_offset` 16-byte
-    /// blocks after the epoch's start: encrypts and decrypts alike. The last
-    /// block of `data` may be partial.
+    /// XORs `data` with the key stream that begins `block_offset` 16-byte blocks after the epoch's
+    /// start, which both encrypts and decrypts. The last block of `data` may be partial.
     pub fn apply(&self, block_offset: u64, data: &mut [u8]) {
         let counter = self.initial_counter.wrapping_add(u128::from(block_offset));
         self.kernel.apply(counter, data);

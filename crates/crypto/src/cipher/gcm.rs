@@ -7,7 +7,7 @@ use super::{CipherAlgorithm, CipherKind};
 use crate::awslc::aead::GcmContext;
 use crate::{IntegrityFailed, KeyLengthError};
 
-/// A key and IV of one direction and one epoch.
+/// The key and IV of one direction and one epoch.
 pub struct GcmKey {
     context: GcmContext,
     fixed: [u8; 4],
@@ -15,11 +15,11 @@ pub struct GcmKey {
 }
 
 impl GcmKey {
-    /// Takes 16 or 32 bytes of key and 12 of IV: 4 fixed bytes, and the
-    /// 64-bit invocation counter's first value (RFC 5647 §7.1).
+    /// Creates a key from 16 or 32 bytes of key and 12 bytes of IV: 4 fixed bytes, then the initial
+    /// 64-bit invocation counter (RFC 5647 §7.1).
     ///
     /// # Errors
-    /// If a length does not fit `algorithm`, or it is not AES-GCM.
+    /// If a length is wrong for `algorithm`, or `algorithm` is not AES-GCM.
     pub fn new(algorithm: CipherAlgorithm, key: &[u8], iv: &[u8]) -> Result<Self, KeyLengthError> {
         if algorithm.kind() != CipherKind::Gcm || key.len() != algorithm.key_len() {
             return Err(KeyLengthError);
@@ -33,12 +33,12 @@ impl GcmKey {
         })
     }
 
-    /// Encrypts `data` in place; `aad` is the packet's length field in the
-    /// clear. `invocation` counts the packets of the epoch from 0 and must
-    /// never repeat under one key.
+    /// Encrypts `data` in place and returns the tag; `aad` is the packet's unencrypted length
+    /// field. `invocation` counts the packets of the epoch from 0 and must never repeat under one
+    /// key.
     ///
     /// # Panics
-    /// If `data` is longer than GCM allows (64 GiB).
+    /// If `data` is longer than GCM's limit of 64 GiB.
     #[must_use]
     pub fn seal(&self, invocation: u64, aad: [u8; 4], data: &mut [u8]) -> [u8; 16] {
         match self.context.seal(&self.nonce(invocation), &aad, data) {
@@ -50,8 +50,7 @@ impl GcmKey {
     /// Verifies the tag and decrypts `data` in place.
     ///
     /// # Errors
-    /// If the tag does not match; `data` is then unspecified and must not be
-    /// used.
+    /// If the tag does not match; the content of `data` is then undefined and must not be used.
     pub fn open(
         &self,
         invocation: u64,

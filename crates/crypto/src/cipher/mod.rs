@@ -1,10 +1,8 @@
-//! Packet ciphers: one table of them, and a key type for each kind.
+//! Packet ciphers: a table, and a key type for each kind.
 //!
-//! RFC 4253 §6.3, RFC 4344 §4 (CTR), RFC 5647 (AES-GCM) and OpenSSH's
-//! PROTOCOL.chacha20poly1305. Keys are immutable: every operation takes the
-//! packet's place in the stream as a parameter, so packets may be sealed and
-//! opened on any thread in any order. Framing, counters and padding are in
-//! `packet`.
+//! RFC 4253 §6.3, RFC 4344 §4 (CTR), RFC 5647 (AES-GCM) and OpenSSH's PROTOCOL.chacha20poly1305.
+//! Keys are immutable: every operation takes the packet's position as a parameter, so packets can
+//! be sealed and opened on any thread in any order. Framing, counters and padding are in `packet`.
 #![forbid(unsafe_code)]
 
 mod chacha;
@@ -15,7 +13,7 @@ pub use chacha::ChaChaPolyKey;
 pub use ctr::CtrKey;
 pub use gcm::GcmKey;
 
-/// A cipher by which packets are encrypted.
+/// A packet cipher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CipherAlgorithm {
     /// aes128-gcm@openssh.com
@@ -32,14 +30,14 @@ pub enum CipherAlgorithm {
     Aes256Ctr,
 }
 
-/// How a cipher works on packets.
+/// Construction of a cipher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CipherKind {
-    /// AES in counter mode; needs a MAC.
+    /// AES in counter mode; needs a separate MAC.
     Ctr,
-    /// AES-GCM; the length field is authenticated in the clear.
+    /// AES-GCM; the packet length is authenticated but not encrypted.
     Gcm,
-    /// ChaCha20 and Poly1305; the length field is encrypted apart.
+    /// ChaCha20 and Poly1305; the packet length is encrypted with a key of its own.
     ChaChaPoly,
 }
 
@@ -48,21 +46,21 @@ pub enum CipherKind {
 pub struct CipherSpec {
     /// The cipher that this row describes.
     pub algorithm: CipherAlgorithm,
-    /// Its name on the wire.
+    /// SSH name.
     pub name: &'static str,
-    /// Key material drawn from the exchange.
+    /// Length of the key.
     pub key_len: usize,
-    /// IV material drawn from the exchange.
+    /// Length of the IV; 0 if the cipher needs none.
     pub iv_len: usize,
-    /// What packets are padded to a multiple of (RFC 4253 §6).
+    /// Block size to which packets are padded (RFC 4253 §6).
     pub block_len: usize,
     /// Length of the tag; 0 for a cipher that needs a MAC.
     pub tag_len: usize,
-    /// How it works on packets.
+    /// Construction of the cipher.
     pub kind: CipherKind,
 }
 
-/// Every cipher, in the order of [`CipherAlgorithm`]'s variants.
+/// All ciphers, in the order of [`CipherAlgorithm`]'s variants.
 pub const CIPHERS: &[CipherSpec] = &[
     spec(
         CipherAlgorithm::Aes128Gcm,
@@ -125,7 +123,7 @@ const fn spec(
 }
 
 impl CipherAlgorithm {
-    /// The cipher of a wire name.
+    /// The cipher with this SSH name; `None` if unknown.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         CIPHERS
@@ -134,13 +132,13 @@ impl CipherAlgorithm {
             .map(|spec| spec.algorithm)
     }
 
-    /// Its row in [`CIPHERS`].
+    /// The row in [`CIPHERS`].
     #[must_use]
     pub const fn spec(self) -> &'static CipherSpec {
         &CIPHERS[self as usize]
     }
 
-    /// Its name on the wire.
+    /// SSH name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.spec().name
@@ -152,13 +150,13 @@ impl CipherAlgorithm {
         self.spec().key_len
     }
 
-    /// IV length in bytes; 0 if it takes none.
+    /// IV length in bytes; 0 if the cipher needs none.
     #[must_use]
     pub const fn iv_len(self) -> usize {
         self.spec().iv_len
     }
 
-    /// Block length in bytes, to which packets are padded.
+    /// Block size in bytes, to which packets are padded.
     #[must_use]
     pub const fn block_len(self) -> usize {
         self.spec().block_len
@@ -170,7 +168,7 @@ impl CipherAlgorithm {
         self.spec().tag_len
     }
 
-    /// How it works on packets.
+    /// Construction of the cipher.
     #[must_use]
     pub const fn kind(self) -> CipherKind {
         self.spec().kind

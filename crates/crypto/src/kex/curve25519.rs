@@ -26,7 +26,7 @@ impl Private {
         &self.public
     }
 
-    /// The shared secret; a peer's value that makes it zero is refused.
+    /// Returns the shared secret; rejects a peer's value that makes it zero.
     pub(super) fn agree(&self, peer: &[u8]) -> Result<Zeroizing<[u8; LEN]>, KexError> {
         let peer = peer.try_into().map_err(|_| KexError::WrongLength)?;
         let mut secret = Zeroizing::new([0; LEN]);

@@ -1,8 +1,7 @@
 //! Diffie-Hellman in prime groups (RFC 4253 §8, RFC 3526, RFC 4419, RFC 8268).
 //!
-//! Private exponents have 512 bits: at least twice the strength of any group up
-//! to 8192 bits, and a fixed length, so that the constant-time exponentiation
-//! takes the same time each time.
+//! Private exponents have 512 bits: at least twice the strength of any group up to 8192 bits. Their
+//! fixed length makes the time of the constant-time exponentiation independent of the exponent.
 #![forbid(unsafe_code)]
 
 use core::fmt;
@@ -17,35 +16,35 @@ use crate::{BadGroup, KexError, random};
 
 /// Length of a private exponent in bytes.
 const EXPONENT_LEN: usize = 64;
-/// No modulus above this enters any computation, whatever the policy.
+/// Maximum modulus size in bits for any computation, whatever the policy.
 const ABSOLUTE_MAX_BITS: usize = 16384;
 
-/// What a group from elsewhere must fulfil.
+/// Requirements on a group from another source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DhPolicy {
-    /// Fewest bits of the prime.
+    /// Minimum size of the prime in bits.
     pub min_bits: usize,
-    /// Most bits of the prime.
+    /// Maximum size of the prime in bits.
     pub max_bits: usize,
-    /// How far to test that the modulus is prime.
+    /// Extent of the primality test of the modulus.
     pub primality: Primality,
 }
 
-/// How far to test that a modulus is prime.
+/// Extent of the primality test of the modulus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Primality {
-    /// Not at all: for our own moduli file, tested when it was made.
+    /// None; for the host's own moduli file, whose groups were tested when it was made.
     Trusted,
-    /// That p is prime: for a group that a server sent. It need not be safe:
-    /// the exponents are longer than any small subgroup in use, and only the
-    /// server, which knows the secret anyway, could profit from others.
+    /// Tests that p is prime; for a group that a server sent. p need not be a safe prime: the
+    /// exponents are longer than any small subgroup in use, and only the server, which knows the
+    /// secret anyway, could benefit from other groups.
     Prime,
-    /// That p and (p-1)/2 are prime: for moduli of our own making.
+    /// Tests that p and (p-1)/2 are prime; for newly generated moduli.
     Safe,
 }
 
 impl Default for DhPolicy {
-    /// 2048 to 8192 bits (RFC 8270), a prime.
+    /// 2048 to 8192 bits (RFC 8270), and [`Primality::Prime`].
     fn default() -> Self {
         Self {
             min_bits: 2048,
@@ -55,7 +54,7 @@ impl Default for DhPolicy {
     }
 }
 
-/// A group: an odd prime p and a generator g. Cheap to clone.
+/// A Diffie-Hellman group: an odd prime p and a generator g. Cloning is cheap.
 #[derive(Clone)]
 pub struct DhGroup(Arc<Parts>);
 
@@ -66,10 +65,10 @@ struct Parts {
 }
 
 impl DhGroup {
-    /// A group from unsigned big-endian bytes, checked against `policy`.
+    /// Creates a group from unsigned big-endian bytes and checks it against `policy`.
     ///
     /// # Errors
-    /// Which check it fails.
+    /// The check that failed.
     pub fn new(p: &[u8], g: &[u8], policy: &DhPolicy) -> Result<Self, BadGroup> {
         let (p, g) = (without_leading_zeros(p), without_leading_zeros(g));
         let max_bits = policy.max_bits.min(ABSOLUTE_MAX_BITS);
@@ -105,7 +104,7 @@ impl DhGroup {
         }
     }
 
-    /// The group of a method with a fixed one.
+    /// The group of a method with a fixed group.
     ///
     /// # Errors
     /// [`KexError::Misuse`] for any other method.
@@ -144,12 +143,12 @@ impl DhGroup {
         self.0.p.bits()
     }
 
-    /// Whether the modulus passes the test.
+    /// Returns true if the modulus passes the primality test.
     ///
-    /// A round costs as much as an exchange with a full exponent (7 ms at 3072
-    /// bits, 150 ms at 8192), so there are few: a modulus that was not built to
-    /// pass fails the first one, and a server that builds one can give the secret
-    /// away in simpler ways.
+    /// A round costs as much as an exchange with a full exponent (7 ms at 3072 bits, 150 ms at
+    /// 8192), so the number of rounds is small: a composite modulus that was not constructed to
+    /// pass fails the first round, and a server that constructs one has simpler ways to reveal the
+    /// secret.
     fn passes(&self, primality: Primality) -> Result<bool, Failed> {
         let rounds = match self.bits() {
             ..=3072 => 3,
@@ -161,8 +160,8 @@ impl DhGroup {
             Primality::Trusted => Ok(true),
             Primality::Prime => self.0.p.is_prime(rounds, &mut context),
             Primality::Safe => {
-                // If q is prime, 2^(p-1) = 1 modulo p proves that p = 2q + 1 is
-                // (Pocklington), as 3 does not divide p.
+                // If q is prime, 2^(p-1) = 1 modulo p proves that p = 2q + 1 is prime
+                // (Pocklington), because 3 does not divide p.
                 let (two, three) = (Bn::from_u64(2)?, Bn::from_u64(3)?);
                 let one = Bn::from_u64(1)?;
                 let parts = &self.0;
@@ -173,7 +172,7 @@ impl DhGroup {
         }
     }
 
-    /// Checks a peer's public value: 1 < value < p-1 (RFC 8268 §4).
+    /// Checks that a peer's public value is in range: 1 < value < p-1 (RFC 8268 §4).
     pub(super) fn check_public(&self, value: &[u8]) -> Result<Bn, KexError> {
         let value = without_leading_zeros(value);
         if value.len() > self.bits().div_ceil(8) {
@@ -206,10 +205,10 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// The private exponent, and its public value (e or f).
+    /// Returns the private exponent and its public value (e or f).
     pub(super) fn generate(group: &DhGroup) -> Result<(Self, Vec<u8>), KexError> {
         let mut bytes: Zeroizing<[u8; EXPONENT_LEN]> = Zeroizing::new(random::bytes());
-        // A fixed length (see above), and never 0 in a small test group.
+        // The exponent has a fixed length (see above), and is never 0 in a small test group.
         bytes[0] |= 0x80;
         let exponent = Bn::from_bytes(&*bytes).map_err(|_| KexError::Internal)?;
         let public = BnContext::new()
@@ -225,14 +224,14 @@ impl Private {
         Ok((private, public.to_bytes().to_vec()))
     }
 
-    /// K of the peer's public value.
+    /// Computes K from the peer's public value.
     pub(super) fn agree(&self, peer: &[u8]) -> Result<Zeroizing<Vec<u8>>, KexError> {
         let peer = self.group.check_public(peer)?;
         let modulus = &self.group.0.p;
         let secret = BnContext::new()
             .and_then(|mut context| peer.power(&self.exponent, modulus, &mut context))
             .map_err(|_| KexError::Internal)?;
-        // A value of small order leads here in a group that is not safe.
+        // In a group without a safe prime, the peer's value may have small order.
         if secret.bits() <= 1 {
             return Err(KexError::InvalidPublicValue);
         }

@@ -1,5 +1,5 @@
-//! The hybrids of a post-quantum KEM and an exchange on a curve:
-//! draft-ietf-sshm-mlkem-hybrid-kex and draft-ietf-sshm-ntruprime-ssh.
+//! Hybrids of a post-quantum KEM and an exchange on a curve: draft-ietf-sshm-mlkem-hybrid-kex and
+//! draft-ietf-sshm-ntruprime-ssh.
 //!
 //! C_INIT is the KEM's public key ‖ the curve's public value, S_REPLY the
 //! ciphertext ‖ the curve's public value, and K the hash of the KEM's secret ‖
@@ -17,7 +17,7 @@ use crate::awslc::kem as mlkem;
 use crate::hash::{HashAlgorithm, Hasher};
 use crate::random::KernelRng;
 
-/// The two halves of a hybrid.
+/// The KEM and the curve of a hybrid.
 #[derive(Clone, Copy)]
 pub(super) enum Hybrid {
     MlKem768X25519,
@@ -38,7 +38,7 @@ impl Hybrid {
 pub(super) struct Initiator {
     hybrid: Hybrid,
     kem: Decapsulation,
-    classical: Classical,
+    classical: CurveKey,
 }
 
 enum Decapsulation {
@@ -47,12 +47,12 @@ enum Decapsulation {
 }
 
 /// A private value on the hybrid's curve.
-enum Classical {
+enum CurveKey {
     X25519(curve25519::Private),
     P256(EcKey),
 }
 
-impl Classical {
+impl CurveKey {
     fn generate(hybrid: Hybrid) -> Result<Self, KexError> {
         Ok(match hybrid {
             Hybrid::MlKem768X25519 | Hybrid::Sntrup761X25519 => {
@@ -91,7 +91,7 @@ impl Classical {
         }
     }
 
-    /// Splits a wire value into the KEM's part and the curve's.
+    /// Splits a wire value into the KEM's and the curve's part.
     fn split<'v, const KEM_LEN: usize>(
         &self,
         value: &'v [u8],
@@ -104,7 +104,7 @@ impl Classical {
 }
 
 impl Initiator {
-    /// The half and its C_INIT.
+    /// Returns the half and its C_INIT.
     pub(super) fn new(hybrid: Hybrid) -> Result<(Self, Vec<u8>), KexError> {
         let (kem, mut public) = match hybrid {
             Hybrid::MlKem768X25519 | Hybrid::MlKem768P256 => {
@@ -118,7 +118,7 @@ impl Initiator {
                 (Decapsulation::Sntrup761(Box::new(key)), public)
             }
         };
-        let classical = Classical::generate(hybrid)?;
+        let classical = CurveKey::generate(hybrid)?;
         classical.put_public(&mut public)?;
         let half = Self {
             hybrid,
@@ -128,13 +128,13 @@ impl Initiator {
         Ok((half, public))
     }
 
-    /// Takes S_REPLY and computes K.
+    /// Computes K from S_REPLY.
     pub(super) fn finish(self, reply: &[u8]) -> Result<Zeroizing<Vec<u8>>, KexError> {
         match &self.kem {
             Decapsulation::MlKem768(key) => {
                 let (ciphertext, peer) =
                     self.classical.split::<{ mlkem::CIPHERTEXT_LEN }>(reply)?;
-                // The cheap refusal first.
+                // The curve rejects invalid values at less cost, so it goes first.
                 let classical = self.classical.agree(peer)?;
                 let secret = key
                     .decapsulate(ciphertext)
@@ -155,12 +155,12 @@ impl Initiator {
     }
 }
 
-/// The server's half: takes C_INIT, returns S_REPLY and K.
+/// The server's half: returns S_REPLY and K for C_INIT.
 pub(super) fn respond(
     hybrid: Hybrid,
     init: &[u8],
 ) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), KexError> {
-    let ours = Classical::generate(hybrid)?;
+    let ours = CurveKey::generate(hybrid)?;
     let (mut reply, secret) = match hybrid {
         Hybrid::MlKem768X25519 | Hybrid::MlKem768P256 => {
             let (public, peer) = ours.split::<{ mlkem::PUBLIC_LEN }>(init)?;

@@ -1,14 +1,13 @@
-//! Key exchange methods: one table of them, and their two halves.
+//! Key exchange methods: a table, and the initiator's and responder's half of each.
 //!
-//! RFC 4253 §8 and RFC 8268 (fixed groups), RFC 4419 (group exchange), RFC 5656
-//! (NIST curves), RFC 8731 (curve25519), and the hybrids sntrup761x25519,
-//! mlkem768x25519 and mlkem768nistp256. A half takes and gives the *content* of the wire value: the
-//! string body of Q_C, Q_S, C_INIT and S_REPLY, or e and f as unsigned
-//! big-endian bytes (with or without leading zeros). The exchange hash, the key
+//! RFC 4253 §8 and RFC 8268 (fixed groups), RFC 4419 (group exchange), RFC 5656 (NIST curves), RFC
+//! 8731 (curve25519), and the hybrids sntrup761x25519, mlkem768x25519 and mlkem768nistp256. Public
+//! values are the *content* of the wire value: the string body of Q_C, Q_S, C_INIT and S_REPLY, or
+//! e and f as unsigned big-endian bytes (with or without leading zeros). The exchange hash, the key
 //! derivation and the messages are in `proto`.
 //!
-//! All randomness is the kernel's. Peers' values of the wrong length, off the
-//! curve, of low order, or that fail ML-KEM's modulus check are refused.
+//! All randomness is from the kernel. Values of the peer are rejected if they have the wrong
+//! length, are not on the curve, have low order, or fail ML-KEM's modulus check.
 #![forbid(unsafe_code)]
 
 mod curve25519;
@@ -57,7 +56,7 @@ pub enum KexAlgorithm {
     DhGroupExchangeSha256,
 }
 
-/// Which messages carry a method (numbers 30 and up are shared among them).
+/// The messages of a method (methods share the numbers from 30).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KexFamily {
     /// KEX_HYBRID_INIT and _REPLY: strings C_INIT and S_REPLY.
@@ -77,7 +76,7 @@ pub enum KexFamily {
 pub enum SecretEncoding {
     /// As an mpint (RFC 4253 §8).
     Mpint,
-    /// As a string: the hybrids' K is a hash value.
+    /// As a string; the hybrids' K is a hash value.
     String,
 }
 
@@ -86,17 +85,17 @@ pub enum SecretEncoding {
 pub struct KexSpec {
     /// The method that this row describes.
     pub algorithm: KexAlgorithm,
-    /// Its name on the wire.
+    /// SSH name.
     pub name: &'static str,
-    /// The hash of the exchange hash and of the key derivation.
+    /// Hash for the exchange hash and the key derivation.
     pub hash: HashAlgorithm,
-    /// Which messages carry it.
+    /// Messages of the method.
     pub family: KexFamily,
-    /// How its secret is encoded.
+    /// Encoding of the shared secret.
     pub encoding: SecretEncoding,
 }
 
-/// Every method, in the order of [`KexAlgorithm`]'s variants.
+/// All methods, in the order of [`KexAlgorithm`]'s variants.
 pub const KEXES: &[KexSpec] = {
     use HashAlgorithm::{Sha256, Sha384, Sha512};
     use KexAlgorithm as A;
@@ -188,7 +187,7 @@ const fn spec(
 }
 
 impl KexAlgorithm {
-    /// The method of a wire name.
+    /// The method with this SSH name; `None` if unknown.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         KEXES
@@ -197,25 +196,25 @@ impl KexAlgorithm {
             .map(|spec| spec.algorithm)
     }
 
-    /// Its row in [`KEXES`].
+    /// The row in [`KEXES`].
     #[must_use]
     pub const fn spec(self) -> &'static KexSpec {
         &KEXES[self as usize]
     }
 
-    /// Its name on the wire.
+    /// SSH name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.spec().name
     }
 
-    /// The hash of the exchange hash and of the key derivation.
+    /// Hash for the exchange hash and the key derivation.
     #[must_use]
     pub const fn hash(self) -> HashAlgorithm {
         self.spec().hash
     }
 
-    /// Which messages carry it.
+    /// Messages of the method.
     #[must_use]
     pub const fn family(self) -> KexFamily {
         self.spec().family
@@ -238,7 +237,7 @@ impl KexAlgorithm {
     }
 }
 
-/// What a method computes with.
+/// Implementation of a method.
 enum Method {
     Hybrid(Hybrid),
     Curve25519,
@@ -247,7 +246,7 @@ enum Method {
     NeedsGroup,
 }
 
-/// K, wiped on drop.
+/// The shared secret K, wiped on drop.
 pub struct SharedSecret {
     bytes: Zeroizing<Vec<u8>>,
     encoding: SecretEncoding,
@@ -258,14 +257,14 @@ impl SharedSecret {
         Self { bytes, encoding }
     }
 
-    /// How the bytes are to be encoded.
+    /// The encoding of the bytes.
     #[must_use]
     pub fn encoding(&self) -> SecretEncoding {
         self.encoding
     }
 
-    /// The string's content, or the mpint's unsigned big-endian bytes, possibly
-    /// with leading zeros that the encoder strips.
+    /// The string's content, or the mpint's unsigned big-endian bytes; the encoder strips leading
+    /// zeros.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -278,10 +277,10 @@ impl fmt::Debug for SharedSecret {
     }
 }
 
-/// The half that speaks first (the client), waiting for the peer's value.
-pub struct Initiator(Waiting);
+/// The initiator's (client's) half, waiting for the peer's value.
+pub struct Initiator(InitiatorState);
 
-enum Waiting {
+enum InitiatorState {
     Hybrid(Box<hybrid::Initiator>),
     Curve25519(curve25519::Private),
     Ecdh(EcKey),
@@ -289,52 +288,54 @@ enum Waiting {
 }
 
 impl Initiator {
-    /// Draws a private value; returns the half and its public value.
+    /// Generates a private value. Returns the half and its public value.
     ///
     /// # Errors
-    /// [`KexError::Misuse`] for group exchange, which takes
-    /// [`Self::with_group`]; [`KexError::Internal`] without memory.
+    /// [`KexError::Misuse`] for group exchange, which needs [`Self::with_group`];
+    /// [`KexError::Internal`] if memory allocation fails.
     pub fn new(algorithm: KexAlgorithm) -> Result<(Self, Vec<u8>), KexError> {
         match algorithm.method() {
             Method::Hybrid(which) => {
                 let (half, public) = hybrid::Initiator::new(which)?;
-                Ok((Self(Waiting::Hybrid(Box::new(half))), public))
+                Ok((Self(InitiatorState::Hybrid(Box::new(half))), public))
             }
             Method::Curve25519 => {
                 let private = curve25519::Private::generate();
                 let public = private.public().to_vec();
-                Ok((Self(Waiting::Curve25519(private)), public))
+                Ok((Self(InitiatorState::Curve25519(private)), public))
             }
             Method::Ecdh(curve) => {
                 let key = EcKey::generate(curve).map_err(|_| KexError::Internal)?;
                 let public = key.public_point().map_err(|_| KexError::Internal)?;
-                Ok((Self(Waiting::Ecdh(key)), public))
+                Ok((Self(InitiatorState::Ecdh(key)), public))
             }
             Method::Dh => Self::with_group(&DhGroup::fixed(algorithm)?),
             Method::NeedsGroup => Err(KexError::Misuse),
         }
     }
 
-    /// As [`Self::new`], in a group that the server chose.
+    /// Like [`Self::new`], in a group that the server chose.
     ///
     /// # Errors
-    /// [`KexError::Internal`] without memory.
+    /// [`KexError::Internal`] if memory allocation fails.
     pub fn with_group(group: &DhGroup) -> Result<(Self, Vec<u8>), KexError> {
         let (private, public) = dh::Private::generate(group)?;
-        Ok((Self(Waiting::Dh(private)), public))
+        Ok((Self(InitiatorState::Dh(private)), public))
     }
 
-    /// Takes the peer's value and computes K.
+    /// Computes K from the peer's value.
     ///
     /// # Errors
-    /// [`KexError::WrongLength`] or [`KexError::InvalidPublicValue`] for a bad
-    /// value of the peer.
+    /// [`KexError::WrongLength`] or [`KexError::InvalidPublicValue`] if the peer's value is
+    /// invalid.
     pub fn finish(self, peer: &[u8]) -> Result<SharedSecret, KexError> {
         match self.0 {
-            Waiting::Hybrid(half) => half.finish(peer).map(string),
-            Waiting::Curve25519(private) => private.agree(peer).map(|secret| mpint(&*secret)),
-            Waiting::Ecdh(key) => agree(&key, peer),
-            Waiting::Dh(private) => private
+            InitiatorState::Hybrid(half) => half.finish(peer).map(string),
+            InitiatorState::Curve25519(private) => {
+                private.agree(peer).map(|secret| mpint(&*secret))
+            }
+            InitiatorState::Ecdh(key) => agree(&key, peer),
+            InitiatorState::Dh(private) => private
                 .agree(peer)
                 .map(|k| SharedSecret::new(k, SecretEncoding::Mpint)),
         }
@@ -347,8 +348,7 @@ impl fmt::Debug for Initiator {
     }
 }
 
-/// The half that answers (the server): takes the peer's value, returns its own
-/// public value and K.
+/// The responder's (server's) half: returns its public value and K for the peer's value.
 ///
 /// # Errors
 /// As [`Initiator::new`] and [`Initiator::finish`].
@@ -374,7 +374,7 @@ pub fn respond(algorithm: KexAlgorithm, peer: &[u8]) -> Result<(Vec<u8>, SharedS
     }
 }
 
-/// As [`respond`], in a group that we chose for group exchange.
+/// Like [`respond`], in a group that the server chose for group exchange.
 ///
 /// # Errors
 /// As [`Initiator::finish`].
@@ -382,7 +382,7 @@ pub fn respond_with_group(
     group: &DhGroup,
     peer: &[u8],
 ) -> Result<(Vec<u8>, SharedSecret), KexError> {
-    // The cheap check of the peer's value goes before our own modexp.
+    // Check the peer's value before the expensive exponentiation.
     group.check_public(peer)?;
     let (private, public) = dh::Private::generate(group)?;
     let secret = private.agree(peer)?;

@@ -1,11 +1,11 @@
-//! Both halves against each other, and peers that lie.
+//! Both halves of each method against each other, and invalid values from the peer.
 
 use super::*;
 use crate::BadGroup;
 use crate::awslc::kem;
 use crate::test_support::hex;
 
-/// Methods that need no group from outside.
+/// Methods that need no group from another source.
 fn with_own_parameters() -> impl Iterator<Item = &'static KexSpec> {
     KEXES
         .iter()
@@ -18,7 +18,7 @@ fn rows_stand_in_the_order_of_the_variants_and_names_are_unique() {
         assert_eq!(spec.algorithm as usize, i);
         assert_eq!(KexAlgorithm::from_name(spec.name), Some(spec.algorithm));
     }
-    // Markers of KEXINIT are no methods, and SHA-1 is not there at all.
+    // Markers in KEXINIT are not methods, and SHA-1 methods are not supported.
     for name in [
         "ext-info-c",
         "kex-strict-s-v00@openssh.com",
@@ -131,7 +131,7 @@ fn points_off_the_curve_are_refused() {
     for spec in KEXES.iter().filter(|spec| spec.name.contains("nistp")) {
         let (_, init) = Initiator::new(spec.algorithm).expect("starts");
         let (reply, _) = respond(spec.algorithm, &init).expect("answers");
-        // A hybrid's point stands behind what belongs to the KEM.
+        // A hybrid's point follows the KEM's part.
         let point_len = match spec.family {
             KexFamily::Hybrid => Curve::P256.point_len(),
             _ => init.len(),
@@ -244,7 +244,7 @@ fn dh_values_outside_the_group_are_refused() {
             KexError::InvalidPublicValue
         );
     }
-    // A leading zero, as an mpint carries it, is none of the value.
+    // A leading zero, as in an mpint, is not part of the value.
     let (half, init) = Initiator::new(algorithm).expect("starts");
     let (reply, ours) = respond(algorithm, &[vec![0], init].concat()).expect("answers");
     let theirs = half.finish(&[vec![0], reply].concat()).expect("ends");
@@ -262,7 +262,7 @@ fn the_fixed_groups_are_those_of_rfc_3526() {
         assert_eq!(group.bits(), bits);
         assert_eq!(group.g(), [2]);
         let p = group.p();
-        // Each begins and ends in 64 ones, and goes on with the digits of pi.
+        // Each prime begins and ends in 64 ones, with the digits of pi in between.
         assert_eq!(p[..16], hex("ffffffffffffffffc90fdaa22168c234"));
         assert_eq!(p[p.len() - 8..], [0xff; 8]);
     }

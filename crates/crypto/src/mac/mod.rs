@@ -1,13 +1,12 @@
-//! Message authentication codes: one table of them, and a key for each.
+//! Message authentication codes: a table, and a key type.
 //!
-//! HMAC (RFC 2104, RFC 6668), UMAC (RFC 4418), and OpenSSH's
-//! encrypt-then-MAC names. A key is immutable; the packet's sequence number is
-//! a parameter, so MACs may be computed on any thread in any order. What is
-//! covered by a MAC (ciphertext or plaintext) is decided in `packet`.
+//! HMAC (RFC 2104, RFC 6668), UMAC (RFC 4418), and OpenSSH's encrypt-then-MAC names. Keys are
+//! immutable; the packet's sequence number is a parameter, so MACs can be computed on any thread in
+//! any order. `packet` decides whether a MAC covers ciphertext or plaintext.
 #![forbid(unsafe_code)]
 
 mod hmac;
-mod many;
+mod hmac_many;
 mod umac;
 
 use core::fmt;
@@ -17,10 +16,10 @@ use crate::hash::HashAlgorithm;
 use crate::{IntegrityFailed, KeyLengthError, constant_time};
 
 pub use hmac::Hmac;
-use many::Many;
+use hmac_many::HmacMany;
 use umac::Umac;
 
-/// A MAC by which packets are authenticated.
+/// A packet MAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MacAlgorithm {
     /// umac-64-etm@openssh.com
@@ -45,12 +44,12 @@ pub enum MacAlgorithm {
     HmacSha1,
 }
 
-/// The construction behind a MAC.
+/// Construction of a MAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MacKind {
-    /// HMAC with this hash.
+    /// HMAC with this hash function.
     Hmac(HashAlgorithm),
-    /// UMAC with the tag length of the row.
+    /// UMAC with [`MacSpec::tag_len`].
     Umac,
 }
 
@@ -59,19 +58,20 @@ pub enum MacKind {
 pub struct MacSpec {
     /// The MAC that this row describes.
     pub algorithm: MacAlgorithm,
-    /// Its name on the wire.
+    /// SSH name.
     pub name: &'static str,
-    /// Key material drawn from the exchange.
+    /// Length of the key.
     pub key_len: usize,
-    /// Length of the tag on the wire.
+    /// Length of the tag.
     pub tag_len: usize,
-    /// Whether it covers the ciphertext, with the length in the clear.
+    /// Whether the MAC covers the ciphertext and the packet length is not encrypted
+    /// (encrypt-then-MAC).
     pub etm: bool,
     /// The construction.
     pub kind: MacKind,
 }
 
-/// Every MAC, in the order of [`MacAlgorithm`]'s variants.
+/// All MACs, in the order of [`MacAlgorithm`]'s variants.
 pub const MACS: &[MacSpec] = &[
     umac(MacAlgorithm::Umac64Etm, "umac-64-etm@openssh.com", 8, true),
     umac(
@@ -148,7 +148,7 @@ const fn hmac(
 }
 
 impl MacAlgorithm {
-    /// The MAC of a wire name.
+    /// The MAC with this SSH name; `None` if unknown.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         MACS.iter()
@@ -156,13 +156,13 @@ impl MacAlgorithm {
             .map(|spec| spec.algorithm)
     }
 
-    /// Its row in [`MACS`].
+    /// The row in [`MACS`].
     #[must_use]
     pub const fn spec(self) -> &'static MacSpec {
         &MACS[self as usize]
     }
 
-    /// Its name on the wire.
+    /// SSH name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.spec().name
@@ -180,22 +180,23 @@ impl MacAlgorithm {
         self.spec().tag_len
     }
 
-    /// Whether it covers the ciphertext, with the length in the clear.
+    /// Whether the MAC covers the ciphertext and the packet length is not encrypted
+    /// (encrypt-then-MAC).
     #[must_use]
     pub const fn is_etm(self) -> bool {
         self.spec().etm
     }
 }
 
-/// Packets that [`MacKey::verify_many`] works on at once.
-const MANY: usize = 32;
+/// Number of packets that [`MacKey::verify_many`] processes at once.
+const VERIFY_CHUNK: usize = 32;
 
-/// The longest tag in bytes (HMAC-SHA-512).
+/// Length of the longest tag in bytes (HMAC-SHA-512).
 pub const MAX_TAG_LEN: usize = 64;
 
-/// A tag of at most [`MAX_TAG_LEN`] bytes, by value.
+/// A tag of at most [`MAX_TAG_LEN`] bytes.
 ///
-/// It has no `==`: [`MacKey::verify`] compares in constant time.
+/// `Tag` does not implement `PartialEq`; [`MacKey::verify`] compares in constant time.
 #[derive(Clone, Copy)]
 pub struct Tag {
     bytes: [u8; MAX_TAG_LEN],
@@ -203,7 +204,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// The first [`MAX_TAG_LEN`] bytes of `bytes`.
+    /// A tag with the first [`MAX_TAG_LEN`] bytes of `bytes`.
     fn from_slice(bytes: &[u8]) -> Self {
         let mut tag = Self {
             bytes: [0; MAX_TAG_LEN],
@@ -216,7 +217,7 @@ impl Tag {
         tag
     }
 
-    /// Zeros, to be written over.
+    /// A tag of `len` zero bytes, to be overwritten.
     fn of_len(len: usize) -> Self {
         Self {
             bytes: [0; MAX_TAG_LEN],
@@ -231,7 +232,7 @@ impl Tag {
     }
 }
 
-/// An empty tag: a place for [`MacKey::compute_many`] to write to.
+/// An empty tag, for [`MacKey::compute_many`] to overwrite.
 impl Default for Tag {
     fn default() -> Self {
         Self::of_len(0)
@@ -261,19 +262,19 @@ impl fmt::Debug for Tag {
 /// A MAC key of one direction and one epoch.
 pub struct MacKey {
     algorithm: MacAlgorithm,
-    keyed: Keyed,
+    keyed: KeyedMac,
 }
 
-enum Keyed {
+enum KeyedMac {
     Hmac {
         one: Box<Hmac>,
-        many: Option<Box<Many>>,
+        many: Option<Box<HmacMany>>,
     },
     Umac(Box<Umac>),
 }
 
 impl MacKey {
-    /// Prepares a key.
+    /// Creates a key.
     ///
     /// # Errors
     /// If the key's length is not [`MacAlgorithm::key_len`].
@@ -281,8 +282,7 @@ impl MacKey {
         Self::with_features(algorithm, key, arch::detect())
     }
 
-    /// Prepares a key whose kernels are those that `features` allow: for tables
-    /// that compare them.
+    /// Like [`Self::new`], with the best kernels for `features`, for tests and benchmarks.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -296,13 +296,13 @@ impl MacKey {
             return Err(KeyLengthError);
         }
         let keyed = match spec.kind {
-            MacKind::Hmac(hash) => Keyed::Hmac {
+            MacKind::Hmac(hash) => KeyedMac::Hmac {
                 one: Box::new(Hmac::new(hash, key)),
-                many: Many::new(hash, key, features).map(Box::new),
+                many: HmacMany::new(hash, key, features).map(Box::new),
             },
             MacKind::Umac => {
                 let key = key.try_into().map_err(|_| KeyLengthError)?;
-                Keyed::Umac(Box::new(Umac::new(key, spec.tag_len, features)?))
+                KeyedMac::Umac(Box::new(Umac::new(key, spec.tag_len, features)?))
             }
         };
         Ok(Self { algorithm, keyed })
@@ -314,17 +314,17 @@ impl MacKey {
         self.algorithm
     }
 
-    /// The tag over a packet's number and `data`.
+    /// Returns the tag over the packet's sequence number and `data`.
     #[must_use]
     pub fn compute(&self, sequence_number: u32, data: &[u8]) -> Tag {
         self.compute_parts(sequence_number, &[data])
     }
 
-    /// The tag over a packet's number and the concatenation of `parts`.
+    /// Returns the tag over the packet's sequence number and the concatenation of `parts`.
     #[must_use]
     pub fn compute_parts(&self, sequence_number: u32, parts: &[&[u8]]) -> Tag {
         match &self.keyed {
-            Keyed::Hmac { one: hmac, .. } => {
+            KeyedMac::Hmac { one: hmac, .. } => {
                 let mut running = hmac.start();
                 running.update(&sequence_number.to_be_bytes());
                 for part in parts {
@@ -332,36 +332,36 @@ impl MacKey {
                 }
                 Tag::from_slice(&hmac.finish(running))
             }
-            Keyed::Umac(umac) => {
+            KeyedMac::Umac(umac) => {
                 let (tag, len) = umac.compute(u64::from(sequence_number), parts);
                 Tag::from_slice(tag.get(..len).unwrap_or_default())
             }
         }
     }
 
-    /// The kernel that tags many packets at once, or one packet if there is no
-    /// such kernel; for tables.
+    /// The name of the kernel for many packets, or for single packets if there is no such kernel;
+    /// for benchmark tables.
     #[must_use]
     pub fn kernel(&self) -> &'static str {
         match &self.keyed {
-            Keyed::Hmac { many, .. } => many.as_ref().map_or("aws-lc", |many| many.kernel()),
-            Keyed::Umac(umac) => umac.kernel(),
+            KeyedMac::Hmac { many, .. } => many.as_ref().map_or("aws-lc", |many| many.kernel()),
+            KeyedMac::Umac(umac) => umac.kernel(),
         }
     }
 
-    /// Whether [`Self::compute_many`] is faster than packet by packet for some
-    /// number of packets.
+    /// Returns true if [`Self::compute_many`] is faster than [`Self::compute`] for some number of
+    /// packets.
     #[must_use]
     pub fn gains_by_many(&self) -> bool {
         self.many_for(usize::MAX).is_some()
     }
 
-    /// The tags over each packet's number and data, in the packets' order, the
-    /// same as [`Self::compute`]'s: several packets at once where a kernel can.
-    /// It is fastest with 16 packets or more of equal length.
+    /// Writes to `tags` the tags over each packet's sequence number and data, as [`Self::compute`]
+    /// returns them. Computes several in parallel lanes if a kernel supports it; fastest for 16 or
+    /// more packets of equal length.
     ///
     /// # Panics
-    /// If there are not as many `tags` as `packets`.
+    /// If `tags` and `packets` have different lengths.
     pub fn compute_many(&self, packets: &[(u32, &[u8])], tags: &mut [Tag]) {
         assert_eq!(packets.len(), tags.len(), "a tag for each packet");
         if let Some(many) = self.many_for(packets.len()) {
@@ -373,49 +373,48 @@ impl MacKey {
         }
     }
 
-    /// Checks the tags of several packets, each in constant time; returns how
-    /// many are right before the first that is wrong.
+    /// Verifies the tags of several packets, each in constant time. Returns the number of correct
+    /// tags before the first wrong one.
     ///
     /// # Panics
-    /// If there are not as many `tags` as `packets`.
+    /// If `tags` and `packets` have different lengths.
     #[must_use]
     pub fn verify_many(&self, packets: &[(u32, &[u8])], tags: &[&[u8]]) -> usize {
         assert_eq!(packets.len(), tags.len(), "a tag for each packet");
-        let mut expected = [Tag::default(); MANY];
-        let mut right = 0;
-        for (packets, tags) in packets.chunks(MANY).zip(tags.chunks(MANY)) {
+        let mut expected = [Tag::default(); VERIFY_CHUNK];
+        let mut verified = 0;
+        for (packets, tags) in packets.chunks(VERIFY_CHUNK).zip(tags.chunks(VERIFY_CHUNK)) {
             let expected = &mut expected[..packets.len()];
             self.compute_many(packets, expected);
             let pairs = expected.iter().zip(tags);
-            let here = pairs
+            let correct = pairs
                 .take_while(|(tag, other)| constant_time::eq(tag, other))
                 .count();
-            right += here;
-            if here < packets.len() {
+            verified += correct;
+            if correct < packets.len() {
                 break;
             }
         }
-        right
+        verified
     }
 
-    /// The kernels for `count` packets at once, if they gain anything.
-    fn many_for(&self, count: usize) -> Option<&Many> {
+    /// The kernels for many packets if they are faster for `count` packets.
+    fn many_for(&self, count: usize) -> Option<&HmacMany> {
         match &self.keyed {
-            Keyed::Hmac {
+            KeyedMac::Hmac {
                 many: Some(many), ..
             } => many
-                .least()
-                .filter(|least| count >= *least)
+                .min_packets()
+                .filter(|min| count >= *min)
                 .map(|_| &**many),
             _ => None,
         }
     }
 
-    /// Checks a tag in constant time.
+    /// Verifies a tag in constant time.
     ///
     /// # Errors
-    /// If `tag` differs from the tag over the packet's number and `data`, in
-    /// length or in a byte.
+    /// If `tag` is not the tag over the packet's sequence number and `data`.
     pub fn verify(
         &self,
         sequence_number: u32,
@@ -425,7 +424,7 @@ impl MacKey {
         self.verify_parts(sequence_number, &[data], tag)
     }
 
-    /// Checks a tag over the concatenation of `parts` in constant time.
+    /// Verifies a tag over the concatenation of `parts` in constant time.
     ///
     /// # Errors
     /// As [`Self::verify`].

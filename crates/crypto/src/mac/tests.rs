@@ -1,4 +1,4 @@
-//! Published vectors of HMAC, and what every MAC key must do.
+//! Published vectors of HMAC, and properties of every MAC key.
 
 use super::*;
 use crate::test_support::{Noise, hex};

@@ -1,10 +1,9 @@
-//! UMAC (RFC 4418, with erratum 3507) with AES-128 and tags of 64 or 128 bits,
-//! as umac-64@openssh.com and umac-128@openssh.com use it.
+//! UMAC (RFC 4418, with erratum 3507) with AES-128 and tags of 64 or 128 bits, as in
+//! umac-64@openssh.com and umac-128@openssh.com.
 //!
-//! The nonce is the sequence number as 64 bits, big-endian. The first layer
-//! (NH) has kernels in [`crate::arch`]; the second and third layer and the pad
-//! are here. Any message length is right, also those above 16 MiB that need the
-//! 128-bit polynomial.
+//! The nonce is the sequence number as 64 bits, big-endian. The first layer (NH) has kernels in
+//! [`crate::arch`]; the second and third layer and the pad are here. Messages may have any length;
+//! those above 16 MiB use the 128-bit polynomial.
 #![forbid(unsafe_code)]
 
 use zeroize::{Zeroize, Zeroizing};
@@ -18,7 +17,7 @@ mod poly;
 
 use poly::{Long, MAX_WORDS_64, Poly};
 
-/// 32 bits of tag per stream (RFC 4418 §4.1); at most 128 bits.
+/// Maximum number of streams: each makes 32 bits of tag (RFC 4418 §4.1), at most 128 bits.
 const MAX_STREAMS: usize = 4;
 /// 2^36 - 5 (RFC 4418 §5.4).
 const PRIME_36: u64 = 0xf_ffff_fffb;
@@ -47,7 +46,7 @@ impl Drop for Stream {
 }
 
 impl Umac {
-    /// A key for tags of 8 or 16 bytes.
+    /// Creates a key for tags of 8 or 16 bytes.
     pub(super) fn new(
         key: &[u8; 16],
         tag_len: usize,
@@ -84,14 +83,14 @@ impl Umac {
         })
     }
 
-    /// The kernel's name, for tables.
+    /// The kernel's name, for benchmark tables.
     pub(super) fn kernel(&self) -> &'static str {
         self.nh.kernel()
     }
 
-    /// The tag over the concatenation of `parts`, and its length in bytes.
+    /// Returns the tag over the concatenation of `parts`, and its length in bytes.
     pub(super) fn compute(&self, nonce: u64, parts: &[&[u8]]) -> ([u8; 16], usize) {
-        let mut state = State::default();
+        let mut state = UmacState::default();
         match parts {
             [only] => {
                 let (blocks, rest) = only.as_chunks::<BLOCK_LEN>();
@@ -114,8 +113,8 @@ impl Umac {
         (tag, self.tag_len)
     }
 
-    /// The pad of a nonce (RFC 4418 §3.3), at the front of the result: with
-    /// 64-bit tags two nonces share a block of AES.
+    /// The pad of a nonce (RFC 4418 §3.3), at the start of the result: with 64-bit tags two nonces
+    /// share an AES block.
     fn pad(&self, nonce: u64) -> [u8; 16] {
         let halves = self.tag_len == 8;
         let mut block = [0u8; 16];
@@ -145,21 +144,21 @@ impl Stream {
     }
 }
 
-/// A message on its way through the first two layers.
+/// The state of the first two layers for one message.
 #[derive(Default)]
-struct State {
-    /// Number of first-layer words so far, and the first of each stream: a
-    /// message of one block skips the second layer.
+struct UmacState {
+    /// Number of first-layer words so far.
     words: u64,
+    /// First word of each stream: a message of one block skips the second layer.
     first: [u64; MAX_STREAMS],
     poly: [Poly; MAX_STREAMS],
-    /// Boxed: no packet is long enough to need it.
+    /// Boxed, because no packet is long enough to need it.
     long: Option<Box<[Long; MAX_STREAMS]>>,
 }
 
-impl State {
-    /// RFC 4418 §5.3, or the padded word of the first layer when there was only
-    /// one (§5.1).
+impl UmacState {
+    /// The second-layer hash (RFC 4418 §5.3), or the padded first-layer word if there is only one
+    /// (§5.1).
     fn l2_hash(&self, stream: usize, key: &poly::PolyKey) -> u128 {
         if self.words <= 1 {
             return u128::from(self.first[stream]);
@@ -170,18 +169,18 @@ impl State {
         }
     }
 
-    /// Takes in a whole block.
+    /// Absorbs a whole block.
     #[inline]
     fn block(&mut self, key: &Umac, data: &[u8; BLOCK_LEN]) {
         self.absorb(key, key.nh.block(data), BLOCK_LEN);
     }
 
-    /// Takes in the last, short block.
+    /// Absorbs the last, short block.
     fn short_block(&mut self, key: &Umac, data: &[u8]) {
         self.absorb(key, key.nh.short_block(data), data.len());
     }
 
-    /// Takes in a block's words of the first layer; `len` is its length.
+    /// Absorbs the first-layer words of a block of `len` bytes.
     #[inline]
     fn absorb(&mut self, key: &Umac, hashes: [u64; MAX_STREAMS], len: usize) {
         let words = hashes.map(|hash| hash.wrapping_add(8 * len as u64));
@@ -212,7 +211,7 @@ impl State {
         }
     }
 
-    /// Takes in a message in parts, gathering blocks that straddle them.
+    /// Absorbs a message in parts; copies blocks that cross the parts' boundaries.
     fn absorb_parts(&mut self, key: &Umac, parts: &[&[u8]]) {
         let mut buffer = [0u8; BLOCK_LEN];
         let mut filled = 0;

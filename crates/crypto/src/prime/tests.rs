@@ -1,4 +1,4 @@
-//! Numbers that are known to be prime, or not.
+//! Known primes and composite numbers.
 
 use super::*;
 use crate::arch::Level;
@@ -36,7 +36,7 @@ fn small_numbers_are_told_apart() {
         let fermat = tests.fermat(&numbers);
         for (number, fermat) in numbers.iter().zip(fermat) {
             let prime = primes.contains(&number[0]);
-            // 20 rounds leave 4^-20, and there are only 2000 numbers.
+            // 20 rounds have an error of at most 4^-20, and there are only 2000 numbers.
             assert_eq!(tests.is_prime(number, 20), prime, "{number:?}");
             if prime {
                 assert_eq!(fermat, number[0] != 2, "{number:?}");

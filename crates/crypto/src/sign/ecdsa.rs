@@ -1,11 +1,10 @@
-//! The two shapes of an ECDSA signature.
+//! The two encodings of an ECDSA signature.
 #![forbid(unsafe_code)]
 
 use super::KeyKind;
 use crate::BadSignature;
 
-/// r and s as unsigned big-endian bytes without leading zeros, as the wire's
-/// mpints carry them (RFC 5656 §3.1.2).
+/// r and s as unsigned big-endian bytes without leading zeros, as in the mpints of RFC 5656 §3.1.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EcdsaSignature {
     /// r.
@@ -15,10 +14,10 @@ pub struct EcdsaSignature {
 }
 
 impl EcdsaSignature {
-    /// Splits r ‖ s of a key kind's fixed length.
+    /// Splits r ‖ s, each of the coordinate length of `kind`'s curve.
     ///
     /// # Errors
-    /// If the kind is not ECDSA or the length is not its own.
+    /// If `kind` is not ECDSA, or the length is wrong for its curve.
     pub fn from_fixed(kind: KeyKind, fixed: &[u8]) -> Result<Self, BadSignature> {
         let len = kind.curve().ok_or(BadSignature)?.coordinate_len();
         if fixed.len() != 2 * len {
@@ -35,12 +34,12 @@ impl EcdsaSignature {
     /// r ‖ s, each padded to the coordinate length of `kind`'s curve.
     ///
     /// # Errors
-    /// If the kind is not ECDSA, or r or s is longer than that.
+    /// If `kind` is not ECDSA, or r or s is longer than a coordinate.
     pub fn to_fixed(&self, kind: KeyKind) -> Result<Vec<u8>, BadSignature> {
         Self::fixed_of(kind, &self.r, &self.s)
     }
 
-    /// As [`Self::to_fixed`], of borrowed r and s; leading zeros are allowed.
+    /// Like [`Self::to_fixed`], for borrowed r and s, which may have leading zeros.
     ///
     /// # Errors
     /// As [`Self::to_fixed`].

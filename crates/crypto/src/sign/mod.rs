@@ -1,16 +1,16 @@
-//! Signature keys: Ed25519 (RFC 8032), ECDSA on the NIST curves (FIPS 186) and
-//! RSA PKCS#1 v1.5 (RFC 8017), as numbers and byte strings.
+//! Signature keys: Ed25519 (RFC 8032), ECDSA on the NIST curves (FIPS 186) and RSA PKCS#1 v1.5 (RFC
+//! 8017), as integers and byte strings.
 //!
-//! SSH blobs, key files and certificates are in `keys`. Signatures at this layer
-//! are: Ed25519, 64 bytes; ECDSA, r ‖ s, each padded to the curve's coordinate
-//! length ([`EcdsaSignature`] converts); RSA, as long as the modulus.
+//! SSH blobs, key files and certificates are in `keys`. Signature formats in this module: Ed25519,
+//! 64 bytes; ECDSA, r ‖ s, each padded to the curve's coordinate length ([`EcdsaSignature`]
+//! converts); RSA, as long as the modulus.
 #![forbid(unsafe_code)]
 
 mod ecdsa;
 mod private;
 mod public;
 mod rsa;
-mod rsa_fresh;
+mod rsa_keygen;
 
 use crate::awslc::ec::Curve;
 use crate::hash::HashAlgorithm;
@@ -20,15 +20,14 @@ pub use private::PrivateKey;
 pub use public::PublicKey;
 pub use rsa::RsaPrivateParts;
 
-/// Fewest bits of an RSA modulus that any key may have; programs ask for more
-/// (RequiredRSASize).
+/// Minimum size of an RSA modulus in bits; programs may require more (RequiredRSASize).
 pub const MIN_RSA_BITS: usize = 1024;
-/// Most bits of an RSA modulus: bounds the work that a peer's key can cause.
+/// Maximum size of an RSA modulus in bits; limits the work that a peer's key can cause.
 pub const MAX_RSA_BITS: usize = 16384;
-/// Most bits of an RSA public exponent, for the same reason.
+/// Maximum size of an RSA public exponent in bits; limits the work that a peer's key can cause.
 pub const MAX_RSA_EXPONENT_BITS: usize = 64;
 
-/// What kind of key.
+/// Kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// Ed25519.
@@ -62,7 +61,7 @@ impl KeyKind {
     }
 }
 
-/// A way to sign. There is none with SHA-1.
+/// A signature scheme. SHA-1 schemes are not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SignatureScheme {
     /// ssh-ed25519 (RFC 8709).
@@ -80,7 +79,7 @@ pub enum SignatureScheme {
 }
 
 impl SignatureScheme {
-    /// The kind of key that it signs with.
+    /// The kind of key for this scheme.
     #[must_use]
     pub const fn key_kind(self) -> KeyKind {
         match self {
@@ -92,7 +91,7 @@ impl SignatureScheme {
         }
     }
 
-    /// The hash of the message; Ed25519 hashes for itself (with SHA-512).
+    /// The hash of the message; Ed25519 applies SHA-512 itself.
     #[must_use]
     pub const fn hash(self) -> HashAlgorithm {
         match self {

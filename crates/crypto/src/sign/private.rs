@@ -13,7 +13,7 @@ use crate::awslc::ec::EcKey;
 use crate::awslc::x25519::{ed25519_from_seed, ed25519_sign};
 use crate::{BadKey, SignError, random};
 
-/// A private key with its public one; secrets are wiped on drop. Cheap to clone.
+/// A private key with its public key. Secrets are wiped on drop; cloning is cheap.
 #[derive(Clone)]
 pub struct PrivateKey {
     secret: Secret,
@@ -29,10 +29,10 @@ enum Secret {
 }
 
 impl PrivateKey {
-    /// A fresh key; `rsa_bits` counts only for RSA, whose exponent is 65537.
+    /// Generates a key. `rsa_bits` is used only for RSA, whose public exponent is 65537.
     ///
     /// # Errors
-    /// If `rsa_bits` is not 1024 to 16384 for RSA, or memory runs out.
+    /// If `rsa_bits` is outside 1024..=16384 for RSA, or memory allocation fails.
     pub fn generate(kind: KeyKind, rsa_bits: usize) -> Result<Self, BadKey> {
         match kind {
             KeyKind::Ed25519 => {
@@ -48,7 +48,7 @@ impl PrivateKey {
         }
     }
 
-    /// An Ed25519 key from its seed (RFC 8032 §5.1.5).
+    /// Creates an Ed25519 key from its seed (RFC 8032 §5.1.5).
     #[must_use]
     pub fn ed25519_from_seed(seed: &[u8; 32]) -> Self {
         let mut private = Zeroizing::new([0; 64]);
@@ -59,10 +59,10 @@ impl PrivateKey {
         }
     }
 
-    /// An ECDSA key from its scalar (unsigned big-endian) and public point.
+    /// Creates an ECDSA key from its scalar (unsigned big-endian) and public point.
     ///
     /// # Errors
-    /// If the scalar is not in 1..order, or the point is not its own.
+    /// If the scalar is not in 1..order, or the point does not belong to it.
     pub fn ecdsa_from_parts(kind: KeyKind, scalar: &[u8], point: &[u8]) -> Result<Self, BadKey> {
         let key = Self::ecdsa_from_scalar(kind, scalar)?;
         if key.public.ecdsa_point() == Some(point) {
@@ -72,7 +72,7 @@ impl PrivateKey {
         }
     }
 
-    /// An ECDSA key from its scalar alone (PKCS#8 files may lack the point).
+    /// Creates an ECDSA key from its scalar alone (PKCS#8 files may lack the point).
     ///
     /// # Errors
     /// If the scalar is not in 1..order.
@@ -86,11 +86,11 @@ impl PrivateKey {
         Self::from_ec(EcKey::private(curve, scalar).map_err(|_| BadKey::Invalid)?)
     }
 
-    /// An RSA key from its parts, unsigned big-endian. The primes may come in
-    /// either order; `iqmp` is the inverse of q modulo p in the order given.
+    /// Creates an RSA key from its components, unsigned big-endian. The primes may be in either
+    /// order; `iqmp` is the inverse of `q` modulo `p` in the given order.
     ///
     /// # Errors
-    /// If a part is out of bounds or the parts do not belong together.
+    /// If a component is out of bounds or the components are inconsistent.
     pub fn rsa_from_parts(
         n: &[u8],
         e: &[u8],
@@ -119,19 +119,19 @@ impl PrivateKey {
         })
     }
 
-    /// The public half.
+    /// The public key.
     #[must_use]
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// What kind of key this is.
+    /// The kind of this key.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
         self.public.kind()
     }
 
-    /// The seed of an Ed25519 key.
+    /// The seed of an Ed25519 key; `None` for other keys.
     #[must_use]
     pub fn ed25519_seed(&self) -> Option<Zeroizing<[u8; 32]>> {
         match &self.secret {
@@ -140,7 +140,7 @@ impl PrivateKey {
         }
     }
 
-    /// The scalar of an ECDSA key, padded to the coordinate's length.
+    /// The scalar of an ECDSA key, padded to the coordinate length; `None` for other keys.
     #[must_use]
     pub fn ecdsa_scalar(&self) -> Option<Zeroizing<Vec<u8>>> {
         match &self.secret {
@@ -149,7 +149,7 @@ impl PrivateKey {
         }
     }
 
-    /// The parts of an RSA key.
+    /// The components of an RSA key; `None` for other keys.
     #[must_use]
     pub fn rsa_parts(&self) -> Option<&RsaPrivateParts> {
         match &self.secret {
@@ -158,11 +158,11 @@ impl PrivateKey {
         }
     }
 
-    /// Signs `message`. The signature has been verified when it is returned, so
-    /// that a fault in the computation does not give a key away.
+    /// Signs `message` and verifies the signature before returning it, so that a fault in the
+    /// computation does not reveal the key.
     ///
     /// # Errors
-    /// If the scheme does not fit the key, or the library fails.
+    /// If the scheme does not match the kind of key, or the library fails.
     pub fn sign(&self, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, SignError> {
         if scheme.key_kind() != self.kind() {
             return Err(SignError::WrongScheme);
@@ -176,10 +176,9 @@ impl PrivateKey {
                 .map_err(|_| SignError::Internal)?,
             Secret::Rsa(key) => key.sign(scheme.hash(), message)?,
         };
-        // A signature with a fault in it can give the key away: an RSA key its primes (Boneh,
-        // DeMillo and Lipton), an Ed25519 key its scalar, beside a right signature of the same
-        // message, whose nonce is the same. For RSA the library has looked itself, at the end of
-        // its private operation.
+        // A faulty signature can reveal the key: an RSA key its primes (Boneh, DeMillo and Lipton),
+        // an Ed25519 key its scalar, together with a correct signature of the same message, which
+        // has the same nonce. For RSA the library verifies at the end of its private operation.
         if !matches!(self.secret, Secret::Rsa(_)) {
             self.public
                 .verify(scheme, message, &signature)
@@ -199,7 +198,7 @@ impl fmt::Debug for PrivateKey {
 mod tests {
     use super::*;
 
-    /// What a fault in the computation leads to: a signature that is not this key's.
+    /// Simulates a fault in the computation: a signature that is not this key's.
     #[test]
     fn a_wrong_signature_does_not_leave() {
         for (kind, scheme) in [
@@ -216,7 +215,7 @@ mod tests {
             };
             assert_eq!(faulty.sign(scheme, b"m"), Err(SignError::Internal));
         }
-        // The half of the public key in an Ed25519 secret, changed: the known attack.
+        // Changes the public key in an Ed25519 secret: a known attack.
         let key = PrivateKey::ed25519_from_seed(&[7; 32]);
         let Secret::Ed25519(private) = &key.secret else {
             unreachable!("made of a seed");

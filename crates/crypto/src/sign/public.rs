@@ -10,7 +10,7 @@ use crate::awslc::ec::EcKey;
 use crate::awslc::x25519::ed25519_verify;
 use crate::{BadKey, BadSignature};
 
-/// A public key whose parts have been checked. Cheap to clone.
+/// A validated public key. Cloning is cheap.
 #[derive(Clone)]
 pub struct PublicKey(pub(super) Inner);
 
@@ -22,16 +22,16 @@ pub(super) enum Inner {
 }
 
 impl PublicKey {
-    /// An Ed25519 key from its 32 bytes.
+    /// Creates an Ed25519 key from its 32 bytes.
     ///
     /// # Errors
-    /// If there are not 32 of them.
+    /// If the length is not 32 bytes.
     pub fn ed25519(bytes: &[u8]) -> Result<Self, BadKey> {
         let bytes = bytes.try_into().map_err(|_| BadKey::WrongLength)?;
         Ok(Self(Inner::Ed25519(bytes)))
     }
 
-    /// An ECDSA key from its uncompressed point (SEC 1 §2.3.3).
+    /// Creates an ECDSA key from its uncompressed point (SEC 1 §2.3.3).
     ///
     /// # Errors
     /// If `kind` is not ECDSA, the length is wrong, or the point is compressed,
@@ -48,17 +48,16 @@ impl PublicKey {
         }))
     }
 
-    /// An RSA key from modulus and exponent, unsigned big-endian.
+    /// Creates an RSA key from exponent and modulus, unsigned big-endian.
     ///
     /// # Errors
-    /// If the modulus is not 1024 to 16384 bits and odd, or the exponent not odd,
-    /// at least 3 and at most 64 bits. The bounds are checked on the lengths
-    /// before any arithmetic.
+    /// If the modulus is even or not 1024 to 16384 bits long, or the exponent is even, less than 3
+    /// or longer than 64 bits. Lengths are checked before any arithmetic.
     pub fn rsa(e: &[u8], n: &[u8]) -> Result<Self, BadKey> {
         Ok(Self(Inner::Rsa(Arc::new(RsaPublic::new(e, n)?))))
     }
 
-    /// What kind of key this is.
+    /// The kind of this key.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
         match &self.0 {
@@ -68,7 +67,8 @@ impl PublicKey {
         }
     }
 
-    /// Size in bits as users know it: 256, 384, 521, or the modulus' size.
+    /// Key size in bits as shown to users: 256 (Ed25519), 256, 384, 521 (ECDSA), or the size of the
+    /// RSA modulus.
     #[must_use]
     pub fn bits(&self) -> usize {
         match &self.0 {
@@ -78,7 +78,7 @@ impl PublicKey {
         }
     }
 
-    /// The 32 bytes of an Ed25519 key.
+    /// The 32 bytes of an Ed25519 key; `None` for other keys.
     #[must_use]
     pub fn ed25519_bytes(&self) -> Option<&[u8; 32]> {
         match &self.0 {
@@ -87,7 +87,7 @@ impl PublicKey {
         }
     }
 
-    /// The uncompressed point of an ECDSA key.
+    /// The uncompressed point of an ECDSA key; `None` for other keys.
     #[must_use]
     pub fn ecdsa_point(&self) -> Option<&[u8]> {
         match &self.0 {
@@ -96,7 +96,7 @@ impl PublicKey {
         }
     }
 
-    /// The public exponent of an RSA key, without leading zeros.
+    /// The public exponent of an RSA key, without leading zeros; `None` for other keys.
     #[must_use]
     pub fn rsa_exponent(&self) -> Option<&[u8]> {
         match &self.0 {
@@ -105,7 +105,7 @@ impl PublicKey {
         }
     }
 
-    /// The modulus of an RSA key, without leading zeros.
+    /// The modulus of an RSA key, without leading zeros; `None` for other keys.
     #[must_use]
     pub fn rsa_modulus(&self) -> Option<&[u8]> {
         match &self.0 {
@@ -116,11 +116,11 @@ impl PublicKey {
 
     /// Verifies a signature over `message`.
     ///
-    /// An RSA signature may lack leading zeros (some peers strip them); any
-    /// other length than the key's own is refused.
+    /// An RSA signature may lack leading zeros, because some peers strip them. Any other deviation
+    /// from the key's signature length is rejected.
     ///
     /// # Errors
-    /// If it does not verify, or the scheme is of another kind than the key.
+    /// If the signature is invalid, or the scheme does not match the kind of key.
     pub fn verify(
         &self,
         scheme: SignatureScheme,
@@ -153,8 +153,7 @@ impl PartialEq for PublicKey {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Inner::Ed25519(a), Inner::Ed25519(b)) => a == b,
-            // The point's length and first byte do not tell curves apart, but
-            // each curve has a length of its own.
+            // Points of different curves differ, because each curve has its own point length.
             (Inner::Ecdsa { point: a, .. }, Inner::Ecdsa { point: b, .. }) => a == b,
             (Inner::Rsa(a), Inner::Rsa(b)) => {
                 a.modulus() == b.modulus() && a.exponent() == b.exponent()

@@ -1,11 +1,11 @@
-//! RSA keys: bounds, consistency, and both orders of the primes.
+//! RSA keys: bounds, consistency checks, and primes in either order.
 #![forbid(unsafe_code)]
 
 use core::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::rsa_fresh::Fresh;
+use super::rsa_keygen::NewRsaKey;
 use super::{MAX_RSA_BITS, MAX_RSA_EXPONENT_BITS, MIN_RSA_BITS};
 use crate::awslc::Failed;
 use crate::awslc::bn::{Bn, BnContext};
@@ -68,8 +68,7 @@ impl RsaPublic {
     }
 }
 
-/// The integers of a private key, unsigned big-endian without leading zeros, as
-/// an SSH private key carries them. Wiped on drop.
+/// The integers of an RSA private key, unsigned big-endian without leading zeros. Wiped on drop.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub struct RsaPrivateParts {
     /// Modulus.
@@ -87,13 +86,13 @@ pub struct RsaPrivateParts {
 }
 
 impl RsaPrivateParts {
-    /// d mod (p-1), as PEM and PKCS#8 files carry it (RFC 8017 A.1.2).
+    /// d mod (p-1), as stored in PEM and PKCS#8 files (RFC 8017 A.1.2).
     #[must_use]
     pub fn dmp1(&self) -> Zeroizing<Vec<u8>> {
         self.crt_exponent(&self.p)
     }
 
-    /// d mod (q-1), as PEM and PKCS#8 files carry it (RFC 8017 A.1.2).
+    /// d mod (q-1), as stored in PEM and PKCS#8 files (RFC 8017 A.1.2).
     #[must_use]
     pub fn dmq1(&self) -> Zeroizing<Vec<u8>> {
         self.crt_exponent(&self.q)
@@ -105,7 +104,7 @@ impl RsaPrivateParts {
             let exponent = d.modulo(&prime.minus_word(1)?, &mut BnContext::new()?)?;
             Ok(exponent.to_bytes())
         };
-        // The parts have passed the key's own checks; only memory can lack.
+        // The components have passed the key's checks, so only memory allocation can fail.
         compute().unwrap_or_default()
     }
 }
@@ -140,14 +139,14 @@ impl RsaPrivate {
         if !(MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits) {
             return Err(BadKey::OutOfBounds);
         }
-        let Fresh {
+        let NewRsaKey {
             n,
             e,
             d,
             p,
             q,
             iqmp,
-        } = Fresh::of_bits(bits).map_err(|_| BadKey::Internal)?;
+        } = NewRsaKey::with_bits(bits).map_err(|_| BadKey::Internal)?;
         let key = assemble(&n, &e, &d, &iqmp, &p, &q).map_err(|_| BadKey::Internal)?;
         Ok(Self {
             key,
@@ -167,7 +166,7 @@ impl RsaPrivate {
         let secret = [d, iqmp, p, q].map(|part| bounded(part, MAX_RSA_BITS));
         let [d, iqmp, p, q] = secret;
         let (d, iqmp, p, q) = (d?, iqmp?, p?, q?);
-        // Half the modulus and odd: also bounds the arithmetic below.
+        // Also bounds the arithmetic below.
         if !p.is_odd() || !q.is_odd() || p.bits() < 2 || q.bits() < 2 || p == q || d.is_zero() {
             return Err(BadKey::Inconsistent);
         }
@@ -187,8 +186,7 @@ impl RsaPrivate {
     }
 }
 
-/// Builds the library's key, which wants p > q, and checks that all parts
-/// belong together.
+/// Builds the library's key, which requires p > q, and checks that all components are consistent.
 fn assemble(n: &Bn, e: &Bn, d: &Bn, iqmp: &Bn, p: &Bn, q: &Bn) -> Result<RsaKey, Failed> {
     let mut context = BnContext::new()?;
     if p.times(q, &mut context)? != *n || iqmp >= p {
@@ -202,8 +200,8 @@ fn assemble(n: &Bn, e: &Bn, d: &Bn, iqmp: &Bn, p: &Bn, q: &Bn) -> Result<RsaKey,
     let (p, q, iqmp) = if p > q {
         (p, q, iqmp)
     } else {
-        // The inverse of the smaller prime modulo the larger one, by Fermat
-        // because that runs in constant time: x^(m-2) mod m.
+        // The inverse of the smaller prime modulo the larger one, by Fermat, x^(m-2) mod m, because
+        // that runs in constant time.
         swapped = p
             .modulo(q, &mut context)?
             .power(&q.minus_word(2)?, q, &mut context)?;
@@ -223,8 +221,8 @@ fn assemble(n: &Bn, e: &Bn, d: &Bn, iqmp: &Bn, p: &Bn, q: &Bn) -> Result<RsaKey,
     })
 }
 
-/// Modulus and exponent within bounds. The lengths are checked before the
-/// library sees a number, so a huge one costs nothing.
+/// Checks the bounds of modulus and exponent. Lengths are checked before any arithmetic, so that a
+/// huge number costs nothing.
 fn checked_public(n: &[u8], e: &[u8]) -> Result<(Bn, Bn), BadKey> {
     let n = bounded(n, MAX_RSA_BITS)?;
     let e = bounded(e, MAX_RSA_EXPONENT_BITS)?;
@@ -237,7 +235,7 @@ fn checked_public(n: &[u8], e: &[u8]) -> Result<(Bn, Bn), BadKey> {
     Ok((n, e))
 }
 
-/// An integer of at most `max_bits` bits.
+/// Decodes an integer of at most `max_bits` bits.
 fn bounded(bytes: &[u8], max_bits: usize) -> Result<Bn, BadKey> {
     let zeros = bytes.iter().take_while(|b| **b == 0).count();
     let bytes = bytes.get(zeros..).unwrap_or_default();

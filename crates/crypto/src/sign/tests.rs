@@ -1,5 +1,4 @@
-//! Signing and verifying with each kind of key, and keys and signatures that
-//! are none.
+//! Signing and verifying with each kind of key; invalid keys and signatures.
 
 use super::*;
 use crate::awslc::bn::{Bn, BnContext};
@@ -148,7 +147,7 @@ fn ed25519_matches_rfc_8032() {
 fn ed25519_refuses_s_not_below_the_order() {
     let key = key_of(KeyKind::Ed25519);
     let mut signature = key.sign(SignatureScheme::Ed25519, b"m").expect("signs");
-    // L, little-endian; S + L is the same point and must still be refused.
+    // L, little-endian; S + L is the same scalar modulo L and must still be rejected.
     let order = hex("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010");
     let mut carry = 0u16;
     for (s, l) in signature[32..].iter_mut().zip(order) {
@@ -243,7 +242,7 @@ fn ecdsa_halves_are_trimmed_and_padded() {
         EcdsaSignature::fixed_of(kind, &[1; 33], &[1]),
         Err(BadSignature)
     );
-    // Leading zeros are none of the number; a megabyte of them is harmless.
+    // Leading zeros are not part of the number; a megabyte of them is harmless.
     let zeros = vec![0; 1 << 20];
     assert_eq!(
         EcdsaSignature::fixed_of(kind, &zeros, &[0, 1]).map(|f| f.len()),
@@ -381,7 +380,7 @@ fn rsa_keys_out_of_bounds_are_refused_without_arithmetic() {
 
 #[test]
 fn the_largest_rsa_key_verifies_in_bounded_work() {
-    // Not a product of primes: verification does not care.
+    // Not a product of primes; verification works all the same.
     let n = [0xfb; 2048];
     let key = PublicKey::rsa(&[0xff; 8], &n).expect("within bounds");
     assert_eq!(key.bits(), 16384);
@@ -455,7 +454,7 @@ fn rsa_parts_that_do_not_belong_together_are_refused() {
     // 1 · n is a factorisation too.
     let f = fields.map(|f| &f[..]);
     assert!(build([f[0], f[1], f[2], &[1], f[0], &[1]]).is_err());
-    // Not with the inverse of the other order.
+    // The inverse for the other order of the primes is rejected.
     assert!(build([f[0], f[1], f[2], f[3], f[5], f[4]]).is_err());
 }
 

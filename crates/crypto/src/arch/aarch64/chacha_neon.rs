@@ -1,9 +1,8 @@
 //! ChaCha20 on NEON for the beginning of a packet, with Poly1305 on NEON.
 //!
-//! Four blocks a pass, a vector for each word of the state: the block for Poly1305,
-//! the length's and the content's first ones come together, which is all of a short
-//! packet. What follows in long ones is aws-lc's, which computes on NEON and on the
-//! integer units at once.
+//! Four blocks per pass, a vector for each word of the state: the block for Poly1305, the length's
+//! block and the content's first two are computed together, which is all that a short packet needs.
+//! aws-lc, which uses NEON and the integer units at once, computes the rest of long packets.
 
 use core::arch::aarch64::*;
 
@@ -12,7 +11,7 @@ use crate::arch::HaveNeon;
 use crate::arch::chacha::portable::Portable;
 use crate::arch::chacha::{BLOCK_LEN, Block, CONSTANTS, Front, Keys, Nonce, Tier};
 
-/// The word of the state that counts blocks.
+/// Index of the state word that counts blocks.
 const COUNTER: usize = 12;
 
 /// The kernels of this level.

@@ -1,7 +1,7 @@
 //! AES-CTR on the AES instructions: eight blocks in flight.
 //!
-//! A round is AESE, which takes in the round key first, and AESMC; cores fuse the
-//! two. The last round key comes after the last AESE.
+//! A round is AESE, which first adds the round key, and AESMC; cores fuse the two. The last round
+//! key is added after the last AESE.
 
 use core::arch::aarch64::*;
 
@@ -44,7 +44,7 @@ impl Key {
 fn substitute(token: HaveAes, word: u32) -> u32 {
     #[target_feature(enable = "neon,aes")]
     fn with_aes(word: u32) -> u32 {
-        // Four columns alike: ShiftRows moves nothing that differs.
+        // All four columns are equal, so ShiftRows has no effect.
         let columns = vreinterpretq_u8_u32(vdupq_n_u32(word));
         vgetq_lane_u32::<0>(vreinterpretq_u32_u8(vaeseq_u8(columns, vdupq_n_u8(0))))
     }
@@ -57,7 +57,7 @@ fn substitute(token: HaveAes, word: u32) -> u32 {
 #[target_feature(enable = "neon,aes")]
 fn kernel<const ROUNDS: usize>(schedule: &Schedule, counter: u128, data: &mut [u8]) {
     let keys = load_keys(schedule);
-    // The half that stands first in a block is the upper one.
+    // The first half of a block is the counter's upper half.
     let halves = counter.rotate_left(64).to_le_bytes();
     // SAFETY: 16 bytes; the load needs no alignment.
     let mut counter = unsafe { vreinterpretq_u64_u8(vld1q_u8(halves.as_ptr())) };

@@ -1,5 +1,5 @@
-//! Kernels for 64-bit ARM, one file for each algorithm. What is left to aws-lc
-//! here, and why, is said where the kernels are chosen.
+//! Kernels for 64-bit ARM, one file for each algorithm. The modules that select kernels explain
+//! where aws-lc's are used instead.
 
 pub(super) mod chacha_neon;
 pub(super) mod ctr_aes;

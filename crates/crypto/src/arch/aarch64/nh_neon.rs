@@ -1,8 +1,7 @@
-//! NH on NEON: a chunk of 32 bytes a step, and the words of the key as they are.
+//! NH on NEON: a chunk of 32 bytes per step, with the words of the key in their original order.
 //!
-//! NH's partners w_j and w_{j+4} are the two vectors of a chunk, lane by lane.
-//! Streams differ in where their key begins, by one vector: each takes the vector
-//! above and that below of its neighbour.
+//! NH's partners w_j and w_{j+4} are the two vectors of a chunk, lane by lane. The streams' keys
+//! begin one vector apart: each stream uses the upper vector of its neighbour as its lower one.
 
 use core::arch::aarch64::*;
 

@@ -1,10 +1,9 @@
 //! Poly1305 on NEON: two blocks at a time, a lane for each.
 //!
-//! Limbs have 26 bits; products of 52 bits are added up 64 bits wide. Each lane
-//! takes every second block; four steps (times r^8, r^6, r^4 and r^2) share one
-//! carry. Two steps are multiplied from one vector, its lower half and its upper,
-//! by elements of vectors that hold all four powers: so all of it has room in the
-//! registers.
+//! Limbs have 26 bits; 52-bit products are added in 64 bits. Each lane processes every second
+//! block; four steps (times r^8, r^6, r^4 and r^2) share one carry propagation. Two steps are
+//! multiplied from one vector, its lower and its upper half, by elements of vectors that hold all
+//! four powers, so that everything fits into the registers.
 
 use core::arch::aarch64::*;
 use core::arch::asm;
@@ -18,12 +17,13 @@ const BLOCK_LEN: usize = 16;
 const STEP_LEN: usize = 32;
 /// Steps that share a carry.
 const SHARING: usize = 4;
-/// Below so many bytes, the powers of r cost more than the message on scalar words.
+/// Minimum message length in bytes; for shorter ones the powers of r cost more than the whole
+/// message on scalar words.
 const MIN_LEN: usize = 384;
 
 /// A number in each lane.
 type Limbs = [uint64x2_t; 5];
-/// The same, as factors.
+/// Numbers as factors.
 type Factors = [uint32x2_t; 5];
 /// Numbers of two steps: the lower half is the first's.
 type Pair = [uint32x4_t; 5];
@@ -69,7 +69,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
     words_of_limbs_26(sum.carry().map(|limb| vaddvq_u64(limb)))
 }
 
-/// Powers of r, and their upper limbs times 5: what stands at 2^130 or above.
+/// Powers of r, and their upper limbs times 5, for product terms at 2^130 or above.
 struct Powers {
     /// Of r^2, r^4, r^6 and r^8.
     limbs: [uint32x4_t; 5],
@@ -99,7 +99,7 @@ impl Powers {
         }
     }
 
-    /// What limb `i` of a product takes from limb `j` of the other factor.
+    /// The factor of limb `j` of the other number in limb `i` of a product.
     #[inline]
     fn meeting(&self, i: usize, j: usize) -> uint32x4_t {
         if j <= i {
@@ -147,7 +147,7 @@ impl Sum {
         let [d0, d1, d2, d3, d4] = self.0;
         let (d1, d4) = (add_upper(d1, d0), add_upper(d4, d3));
         let (d0, d3) = (lower(d0), lower(d3));
-        // Times 5, as what stands at 2^130 comes back at 1.
+        // Times 5, because 2^130 is 5 modulo the prime.
         let above = vshrq_n_u64::<26>(d4);
         let above = vaddq_u64(above, vshlq_n_u64::<2>(above));
         let (d2, d0) = (add_upper(d2, d1), vaddq_u64(d0, above));
@@ -159,9 +159,9 @@ impl Sum {
     }
 }
 
-/// The same numbers, of which the compiler knows nothing. Where it knows that the upper
-/// halves of limbs are zero it multiplies all 64 bits, for which NEON has no instruction:
-/// one by one, on the integer unit.
+/// The same numbers, opaque to the compiler. If the compiler knows that the upper halves of limbs
+/// are zero, it multiplies all 64 bits, for which NEON has no instruction: one by one, on the
+/// integer unit.
 #[inline]
 fn opaque(mut limbs: Limbs) -> Limbs {
     for limb in &mut limbs {
@@ -220,7 +220,7 @@ fn pair(a: &Limbs, b: &Limbs) -> Pair {
     out
 }
 
-/// 2^128, which stands above every block, within the fifth limb.
+/// 2^128, the bit above every block, within the fifth limb.
 const TOP_BIT: u64 = 1 << 24;
 
 /// The blocks of a step, in limbs.

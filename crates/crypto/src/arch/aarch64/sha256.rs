@@ -1,5 +1,5 @@
-//! SHA-256 of two messages on the SHA-2 instructions: each waits for the one before
-//! it, so the second message's run in its shadow.
+//! SHA-256 of two messages on the SHA-2 instructions: each instruction waits for the previous one,
+//! and the second message's instructions fill the gaps.
 
 use core::arch::aarch64::*;
 

@@ -1,5 +1,5 @@
-//! SHA-512 of two messages on its instructions: each waits for the one before it,
-//! so the second message's run in its shadow.
+//! SHA-512 of two messages on the SHA-512 instructions: each instruction waits for the previous
+//! one, and the second message's instructions fill the gaps.
 
 use core::arch::aarch64::*;
 

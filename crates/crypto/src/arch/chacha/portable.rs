@@ -1,21 +1,21 @@
-//! aws-lc's functions, which have kernels of their own, and our Poly1305 where
-//! setting up theirs would take longer than the message.
+//! aws-lc's functions, which have kernels of their own, and this crate's Poly1305 for messages that
+//! are shorter than the library's setup.
 #![forbid(unsafe_code)]
 
 use super::{BLOCK_LEN, Block, Front, Keys, Nonce, Tier};
 use crate::arch::poly1305::Poly1305;
 use crate::awslc::chacha::{chacha20, poly1305};
 
-/// Messages up to so many bytes are authenticated by our Poly1305.
+/// Maximum length in bytes of messages for this crate's Poly1305.
 const SHORT_LEN: usize = 2048;
 
-/// What any CPU can do.
+/// The tier for any CPU.
 #[derive(Clone, Copy)]
 pub(in crate::arch) struct Portable(());
 
 impl Portable {
     pub(in crate::arch) fn new() -> Self {
-        // The library chooses among its kernels by what it finds here.
+        // Initialises the library's CPU detection, which selects its kernels.
         aws_lc_rs::init();
         Self(())
     }
@@ -53,8 +53,7 @@ impl Tier for Portable {
     }
 }
 
-/// Block 0 of the content, nothing in the length's place, and the content's
-/// blocks from 1 on.
+/// Block 0 of the content, a zero block in place of the length's, and the content's blocks from 1.
 fn blocks<const N: usize>(keys: &Keys, nonce: Nonce) -> [Block; N] {
     let mut blocks = [[0; BLOCK_LEN]; N];
     if let [_, content @ ..] = blocks.as_mut_slice() {

@@ -8,8 +8,8 @@ use crate::arch::{detect, sets};
 use crate::awslc::chacha::{chacha20, poly1305};
 use crate::test_support::{Noise, hex};
 
-/// What this machine has, with the names of the kernels. Levels without kernels
-/// of their own are left out.
+/// The feature sets of this machine, with the names of their kernels. Levels without kernels of
+/// their own are left out.
 fn tiers() -> Vec<(&'static str, Kernel)> {
     let mut tiers: Vec<(&'static str, Kernel)> = Vec::new();
     for features in sets() {
@@ -120,13 +120,13 @@ fn chacha20_matches_rfc_8439() {
     for (name, kernel) in tiers() {
         for (key, nonce, counter, stream) in STREAMS {
             let (key, nonce) = (array(key), array(nonce));
-            // The block stands first in runs of every kind.
+            // The block as the first of runs of every length.
             for len in [64, 256, 512, 1024, 2048] {
                 let mut data = vec![0; len];
                 kernel.apply(&key, nonce, counter, &mut data);
                 assert_eq!(data[..64], hex(stream), "{name}, {len} bytes");
             }
-            // And last, behind others.
+            // The block as the last one, after others.
             for before in [1, 3, 7, 15, 16, 31] {
                 let mut data = vec![0; 64 * (before as usize + 1)];
                 kernel.apply(&key, nonce, counter.wrapping_sub(before), &mut data);
@@ -147,7 +147,7 @@ fn chacha20_matches_rfc_8439() {
     }
 }
 
-/// Lengths about the places where a kernel changes its way, and long ones.
+/// Lengths around those where a kernel changes its method, and long ones.
 fn lengths(noise: &mut Noise) -> Vec<usize> {
     let mut lengths: Vec<usize> = (0..=300).collect();
     for about in [384, 512, 640, 768, 1024, 1152, 1536, 2048, 3072] {
@@ -166,8 +166,8 @@ fn chacha20_kernels_agree_on_every_length_and_wrap() {
     for (name, kernel) in tiers() {
         for &len in &lengths {
             let (key, nonce) = (noise.array(), noise.array());
-            // The counter's word wraps within the run, in another place each time,
-            // and the words beside it stay as they are.
+            // The counter word wraps within the run, at varying positions, and the adjacent words
+            // must not change.
             let blocks = u32::try_from(len / 64 + 1).expect("short");
             for counter in [1, 0, u32::MAX, u32::MAX - blocks / 2] {
                 let skip = noise.below(64);
@@ -264,7 +264,7 @@ fn poly1305_matches_rfc_8439() {
         for (key, message, tag) in TAGS {
             assert_eq!(kernel.tag(&array(key), &hex(message)), array(tag), "{name}");
         }
-        // Under r = 0 every message has the key's second half for its tag.
+        // With r = 0 the tag of every message is the key's second half.
         for len in [0, 1, 400, 5000] {
             let mut key = [0; 32];
             key[16..].fill(0x36);
@@ -273,7 +273,7 @@ fn poly1305_matches_rfc_8439() {
     }
 }
 
-/// Keys whose limbs are all ones, all zeros, or have one bit; and any.
+/// Keys whose limbs are all ones, all zeros or have one bit, and random keys.
 fn one_time_keys(noise: &mut Noise) -> Vec<[u8; 32]> {
     let mut keys = vec![[0xff; 32], [0; 32], noise.array(), noise.array()];
     for byte in [0, 5, 10, 15] {
@@ -289,7 +289,7 @@ fn poly1305_kernels_agree_on_every_length_and_edge() {
     let mut noise = Noise::new(22);
     let lengths = lengths(&mut noise);
     let keys = one_time_keys(&mut noise);
-    // Blocks at which accumulators reach the modulus, and carries run furthest.
+    // Blocks that make accumulators reach the modulus and carries propagate furthest.
     let near = hex("fbffffffffffffffffffffffffffffff");
     for (name, kernel) in tiers() {
         for &len in &lengths {
@@ -307,7 +307,7 @@ fn poly1305_kernels_agree_on_every_length_and_edge() {
     }
 }
 
-/// The AEAD of RFC 8439 §2.8 from a kernel's parts.
+/// The AEAD of RFC 8439 §2.8, built from a kernel's primitives.
 fn rfc_8439_seal(kernel: &Kernel, test: &Test) -> (Vec<u8>, [u8; 16]) {
     let keys = Keys {
         content: test.key[..].try_into().expect("32 bytes"),

@@ -1,8 +1,8 @@
-//! What a CPU may have beyond its architecture's baseline: a token for each
-//! feature, and levels that take features away. One table for each architecture.
+//! CPU features beyond an architecture's baseline: a token for each feature, and levels that
+//! disable features. Each architecture has a table.
 #![forbid(unsafe_code)]
 
-/// From one table: the tokens, [`CpuFeatures`] and [`Level`].
+/// Generates the tokens, [`CpuFeatures`] and [`Level`] from a table.
 macro_rules! features {
     (
         levels { $($(#[$level_doc:meta])* $level:ident = $level_name:literal,)* }
@@ -16,22 +16,22 @@ macro_rules! features {
             pub struct $token(pub(in crate::arch) ());
         )*
 
-        /// The features of this CPU that some kernel uses.
+        /// The CPU features that kernels of this crate use; `None` if absent or disabled.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct CpuFeatures {
             $($(#[$doc])* pub $field: Option<$token>,)*
         }
 
-        /// How much of the CPU may be used; each level includes the ones before it.
+        /// Levels of CPU features that may be used; each level includes the lower ones.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Level {
-            /// Nothing beyond the target's baseline.
+            /// Only the target's baseline.
             Portable,
             $($(#[$level_doc])* $level,)*
         }
 
         impl Level {
-            /// Every level, upwards.
+            /// All levels, lowest first.
             pub const ALL: &[Self] = &[Self::Portable, $(Self::$level,)*];
 
             /// The level's name in `FULMAR_CPU`.
@@ -45,7 +45,7 @@ macro_rules! features {
         }
 
         impl CpuFeatures {
-            /// These features less what lies above `level`.
+            /// These features without those above `level`.
             #[must_use]
             pub fn limited_to(self, level: Level) -> Self {
                 Self {
@@ -53,7 +53,7 @@ macro_rules! features {
                 }
             }
 
-            /// Each feature's name, and whether it is there.
+            /// Each feature's name, and whether it is available.
             pub(in crate::arch) fn rows(&self) -> Vec<(&'static str, bool)> {
                 vec![$(($name, self.$field.is_some()),)*]
             }
@@ -71,7 +71,7 @@ pub use aarch64::*;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 
-/// What each level leaves of this CPU, for tests that run once for each.
+/// The features of this CPU at each level, for tests that run once per level.
 #[cfg(test)]
 pub(crate) fn sets() -> Vec<CpuFeatures> {
     let levels = Level::ALL.iter();
@@ -82,7 +82,8 @@ pub(crate) fn sets() -> Vec<CpuFeatures> {
     sets
 }
 
-/// The same, and without what hides other kernels of hashes.
+/// Like [`sets`], and each set again without the features whose kernels take precedence over other
+/// hash kernels.
 #[cfg(test)]
 pub(crate) fn sets_for_hashes() -> Vec<CpuFeatures> {
     sets().into_iter().flat_map(CpuFeatures::variants).collect()

@@ -32,23 +32,23 @@ features! {
 }
 
 impl HaveVaesAvx2 {
-    /// Detection gives this token only along with that one.
+    /// Detection makes this token only together with [`HaveAesNi`].
     pub(in crate::arch) fn aes_ni(self) -> HaveAesNi {
         HaveAesNi(())
     }
 }
 
 impl HaveVaesAvx512 {
-    /// Detection gives this token only along with that one.
+    /// Detection makes this token only together with [`HaveAesNi`].
     pub(in crate::arch) fn aes_ni(self) -> HaveAesNi {
         HaveAesNi(())
     }
 }
 
 impl CpuFeatures {
-    /// Asks the CPU.
+    /// Detects the features of the CPU.
     pub(in crate::arch) fn probe() -> Self {
-        let has = Instructions::ask();
+        let has = Instructions::detect();
         let aes = has.aes && has.pclmulqdq && has.ssse3 && has.sse4_1;
         let avx2 = has.avx2;
         let avx512 = avx2 && has.avx512f && has.avx512bw && has.avx512dq && has.avx512vl;
@@ -63,10 +63,10 @@ impl CpuFeatures {
         }
     }
 
-    /// These features less what a text in the form of `OPENSSL_ia32cap` takes away: two numbers
-    /// with a colon between, of the CPUID words 1.EDX and 1.ECX, and 7.EBX and 7.ECX; behind a
-    /// `~` the bits to clear, else those that may stay. What it cannot mean changes nothing, and
-    /// nothing is ever added.
+    /// These features without those that `text`, in the format of `OPENSSL_ia32cap`, disables: two
+    /// numbers separated by a colon, for the CPUID words 1.EDX and 1.ECX, and 7.EBX and 7.ECX;
+    /// after a `~` the bits to clear, else the bits to keep. Text that cannot be parsed has no
+    /// effect, and no feature is ever added.
     pub(in crate::arch) fn limited_by(self, text: &str) -> Self {
         let (first, second) = text.split_once(':').unwrap_or((text, ""));
         let (first, second) = (allowed_bits(first), allowed_bits(second));
@@ -87,12 +87,13 @@ impl CpuFeatures {
         }
     }
 
-    /// AES runs in hardware.
+    /// Returns true if AES runs in hardware.
     pub(in crate::arch) fn has_aes(&self) -> bool {
         self.aes_ni.is_some()
     }
 
-    /// The same, and without the instructions that hide kernels for many hashes.
+    /// These features, and these without the instructions whose kernels take precedence over
+    /// kernels for many hashes.
     #[cfg(test)]
     pub(super) fn variants(self) -> Vec<Self> {
         vec![
@@ -105,7 +106,7 @@ impl CpuFeatures {
     }
 }
 
-/// The bits that one number of `OPENSSL_ia32cap` leaves; all where it is none, or adds some.
+/// The bits that a number of `OPENSSL_ia32cap` leaves; all bits if it is no number or adds bits.
 fn allowed_bits(text: &str) -> u64 {
     let (clears, text) = match text.strip_prefix('~') {
         Some(text) => (true, text),
@@ -155,7 +156,7 @@ mod tests {
         for nothing in ["", ":", "~", "~0", "x:y", "~0x:~", "|0xff", "~0:~0"] {
             assert_eq!(all.limited_by(nothing), all, "{nothing}");
         }
-        // Nothing comes of it that the CPU has not.
+        // No feature is added that the CPU lacks.
         let none = CpuFeatures::default();
         assert_eq!(
             none.limited_by("0xffffffffffffffff:|0xffffffffffffffff"),

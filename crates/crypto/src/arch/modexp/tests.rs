@@ -1,10 +1,10 @@
-//! Every kernel against the library's big numbers.
+//! Every kernel compared with the library's big integers.
 
 use super::*;
 use crate::arch::sets;
 use crate::test_support::Noise;
 
-/// A number of so many bits, its top bit set, odd.
+/// An odd number of `bits` bits with its top bit set.
 fn odd(noise: &mut Noise, bits: usize) -> Vec<u64> {
     let mut words: Vec<u64> = (0..bits.div_ceil(64)).map(|_| noise.next_u64()).collect();
     let top = words.last_mut().unwrap();
@@ -16,7 +16,7 @@ fn odd(noise: &mut Noise, bits: usize) -> Vec<u64> {
     words
 }
 
-/// All ones, and a lone one at the top: where carries run furthest, and not at all.
+/// All ones, and a single one at the top: the longest carry propagation, and none.
 fn extremes(bits: usize) -> [Vec<u64>; 2] {
     let mut ones = vec![!0; bits.div_ceil(64)];
     let mut lone = vec![0; bits.div_ceil(64)];
@@ -72,7 +72,7 @@ fn powers_agree<const LANES: usize>(kernel: &Kernel<LANES>, noise: &mut Noise) {
         numbers[..2].clone_from_slice(&[ones, lone]);
         let moduli: [&[u64]; LANES] = core::array::from_fn(|lane| numbers[lane].as_slice());
         let bases = moduli.map(|modulus| {
-            // The largest factor that there is, or one near it.
+            // The largest possible factor, or one near it.
             let mut base = modulus.to_vec();
             base[0] -= if base[0] > 3 {
                 1 + (noise.next_u64() & 2)
@@ -88,12 +88,14 @@ fn powers_agree<const LANES: usize>(kernel: &Kernel<LANES>, noise: &mut Noise) {
             odd(noise, 130),
         ] {
             let field = Field::new(kernel, &moduli).unwrap();
-            let mut room = field.moduli.blocks.clone();
-            let powers = field.power(kernel, &bases, &exponent, &mut room).unwrap();
-            let powers = field.leave(kernel, powers, &mut room);
+            let mut scratch = field.moduli.blocks.clone();
+            let powers = field
+                .power(kernel, &bases, &exponent, &mut scratch)
+                .unwrap();
+            let powers = field.leave(kernel, powers, &mut scratch);
             for lane in 0..LANES {
                 let expected = expected_power(&bases[lane], &exponent, moduli[lane]);
-                // Leaving the form may give the modulus for 0, and does so for nothing else.
+                // The conversion from Montgomery form may return the modulus for 0, and only for 0.
                 let zero = is_word(&expected, 0) && same(&powers[lane], moduli[lane]);
                 let name = kernel.name;
                 assert!(
@@ -133,9 +135,9 @@ fn digits_come_back_as_they_went() {
         for bits in [1, 63, 64, 65, 300, 2048] {
             let numbers: Vec<Vec<u64>> = (0..4).map(|_| odd(&mut noise, bits)).collect();
             let blocks = bits.div_ceil(4 * digit_bits as usize);
-            let spread: Vec<Block<4>> = spread(&numbers, digit_bits, blocks);
+            let to_digits: Vec<Block<4>> = to_digits(&numbers, digit_bits, blocks);
             for (lane, number) in numbers.iter().enumerate() {
-                assert!(same(&gather(&spread, lane, digit_bits), number));
+                assert!(same(&from_digits(&to_digits, lane, digit_bits), number));
             }
         }
     }

@@ -35,7 +35,7 @@ fn multiples_begin_where_division_says() {
                 if let Some(value) = extreme {
                     words.fill(value);
                 }
-                // Every number prime to 12 will do, prime or not.
+                // Any number coprime to 12 can be used, prime or not.
                 let mut primes = [0; LANES];
                 for (at, prime) in primes.iter_mut().enumerate() {
                     let bits = 3 + noise.below(30);

@@ -1,4 +1,4 @@
-//! Published vectors through every kernel, and each kernel against aws-lc's.
+//! Published vectors on every kernel, and each kernel compared with aws-lc's.
 
 use super::*;
 use crate::arch::sets_for_hashes;
@@ -54,7 +54,7 @@ fn padded<const BLOCK: usize>(message: &[u8]) -> Vec<[u8; BLOCK]> {
     blocks.to_vec()
 }
 
-/// The digests of all of `inputs` at once, their pieces cut anywhere.
+/// The digests of all of `inputs` at once, split into parts at arbitrary positions.
 fn digests<F: Function<W, BLOCK>, W: Copy + Default, const BLOCK: usize>(
     features: &CpuFeatures,
     inputs: &[&[u8]],
@@ -185,7 +185,7 @@ fn every_tier_agrees_with_single_hashes_on_any_lengths() {
     agrees::<Sha512, _, 128>();
 }
 
-/// Each kernel in all its lanes, from states in the middle of messages.
+/// Each kernel in all its lanes, starting from states within messages.
 fn kernel_agrees<W, const BLOCK: usize, const LANES: usize>(
     one: Kernel<W, BLOCK, 1>,
     tier: Option<Tier<W, BLOCK, LANES>>,
@@ -208,7 +208,7 @@ fn kernel_agrees<W, const BLOCK: usize, const LANES: usize>(
             .map(|_| (0..count).map(|_| noise.array()).collect())
             .collect();
         (kernel.compress)(&mut states, core::array::from_fn(|lane| &inputs[lane][..]));
-        // SHA-1's kernels do not touch the words that it has not.
+        // SHA-1's kernels do not change the state words that SHA-1 does not use.
         for (lane, (state, input)) in expected.iter_mut().zip(&inputs).enumerate() {
             one_lane_of(&one, state, input);
             assert_eq!(states.lane(lane), *state, "{} lane {lane}", kernel.name);
@@ -249,8 +249,8 @@ fn every_lane_of_every_kernel_agrees_with_the_single_one() {
 #[test]
 fn a_portable_level_has_no_kernel_for_many() {
     let none = CpuFeatures::default();
-    assert_eq!(Tiers::sha1(&none).least(), None);
-    assert_eq!(Tiers::sha256(&none).least(), None);
-    assert_eq!(Tiers::sha512(&none).least(), None);
+    assert_eq!(Tiers::sha1(&none).min_messages(), None);
+    assert_eq!(Tiers::sha256(&none).min_messages(), None);
+    assert_eq!(Tiers::sha512(&none).min_messages(), None);
     assert_eq!(Tiers::sha512(&none).name(), "aws-lc");
 }

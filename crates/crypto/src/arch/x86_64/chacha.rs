@@ -1,5 +1,4 @@
-//! What the ChaCha20 kernels share: the state before the vectors part ways
-//! (RFC 8439 §2.3).
+//! Code shared by the ChaCha20 kernels: the state before they diverge (RFC 8439 §2.3).
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -7,10 +6,10 @@ use crate::arch::chacha::Nonce;
 
 pub(super) use crate::arch::chacha::CONSTANTS;
 
-/// The word of the state that counts blocks.
+/// Index of the state word that counts blocks.
 pub(super) const COUNTER: usize = 12;
 
-/// The last three words of the state.
+/// The nonce words, the last three words of the state.
 #[inline]
 pub(super) fn nonce_words(nonce: Nonce) -> [i32; 3] {
     let mut words = [0; 3];
@@ -20,16 +19,16 @@ pub(super) fn nonce_words(nonce: Nonce) -> [i32; 3] {
     words
 }
 
-/// The state of one packet. The blocks of a packet differ in the counter only,
-/// so that the first round is the same for all of them in three columns of four.
+/// The state of one packet. The blocks of a packet differ only in the counter, so the first round
+/// is the same for all blocks in three of four columns.
 ///
-/// Wiped on drop: the key can be had from it.
+/// Wiped on drop, because the key can be computed from it.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(super) struct State {
     /// Before the first round, with a counter of 0.
     pub(super) initial: [u32; 16],
-    /// After the first round in columns 1 to 3, and as far as column 0 goes
-    /// without the counter: the first addition.
+    /// After the first round in columns 1 to 3, and in column 0 after the first addition, which
+    /// does not depend on the counter.
     pub(super) first_round: [u32; 16],
 }
 

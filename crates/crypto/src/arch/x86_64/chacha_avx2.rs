@@ -1,8 +1,8 @@
 //! ChaCha20 on AVX2, with Poly1305 on AVX2.
 //!
-//! As on AVX-512, with vectors of half the length: eight blocks a pass, two
-//! blocks a set of rows. There are 16 registers for 16 words of state, so some
-//! words are always in memory.
+//! Like the AVX-512 kernel, with vectors of half the length: eight blocks per pass, two blocks per
+//! set of rows. Sixteen registers cannot hold the 16 words of state and temporaries, so some words
+//! are always in memory.
 
 use core::arch::x86_64::*;
 use core::hint::black_box;
@@ -12,11 +12,11 @@ use super::poly1305_avx2;
 use crate::arch::HaveAvx2;
 use crate::arch::chacha::{BLOCK_LEN, Block, Front, Keys, Nonce, Tier, xor_front};
 
-/// Blocks of a pass.
+/// Number of blocks per pass.
 const PASS_BLOCKS: u32 = 8;
-/// Bytes of a pass.
+/// Number of bytes per pass.
 const PASS_LEN: usize = 512;
-/// Bytes of the longest run that is computed by rows.
+/// Maximum number of bytes that are computed by rows.
 const ROWS_LEN: usize = 256;
 
 /// The kernels of this level.
@@ -81,11 +81,11 @@ impl Rotations {
     fn new() -> Self {
         let by_16 = _mm_set_epi8(13, 12, 15, 14, 9, 8, 11, 10, 5, 4, 7, 6, 1, 0, 3, 2);
         let by_8 = _mm_set_epi8(14, 13, 12, 15, 10, 9, 8, 11, 6, 5, 4, 7, 2, 1, 0, 3);
-        // A compiler that knows the shuffles replaces one by two others, and
-        // moves them across other operations: 10 % slower. The value that it
-        // has to leave in memory also makes it align the stack, and with it the
-        // words that find no register: else some of them lie across two pages
-        // in one process of fifteen, which then takes twice as long.
+        // A compiler that knows the shuffles replaces one by two others, and moves them across
+        // other operations, which is 10 % slower. The value that it has to leave in memory also
+        // makes it align the stack, and with it the words that do not fit into registers: otherwise
+        // some of them cross a page boundary in one process of fifteen, which then takes twice as
+        // long.
         black_box(Self {
             by_16: _mm256_broadcastsi128_si256(by_16),
             by_8: _mm256_broadcastsi128_si256(by_8),
@@ -170,7 +170,7 @@ fn broadcast(word: u32) -> __m256i {
     _mm256_set1_epi32(word.cast_signed())
 }
 
-// A loop and no closure, for the reason given for AVX-512.
+// A loop instead of a closure, for the reason given in `chacha_avx512`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn broadcast_all(words: &[u32; 16]) -> Columns {
@@ -181,8 +181,8 @@ fn broadcast_all(words: &[u32; 16]) -> Columns {
     v
 }
 
-/// What a pass computed: each group holds four words of the state for eight
-/// blocks, as they come or, after [`transpose_words`], in order within 128 bits.
+/// The result of a pass: each group holds four words of the state for eight blocks, as computed or,
+/// after [`transpose_words`], in order within 128 bits.
 #[repr(C, align(32))]
 struct Computed([[__m256i; 4]; 4]);
 
@@ -244,7 +244,7 @@ fn xor_block(block: &mut Block, stream: [__m256i; 2]) {
     }
 }
 
-/// XORs what the last pass computed into `data`.
+/// XORs the result of the last pass into `data`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn xor_all(computed: &mut Computed, data: &mut [Block; 8]) {
@@ -256,14 +256,14 @@ fn xor_all(computed: &mut Computed, data: &mut [Block; 8]) {
     }
 }
 
-/// Computes the eight blocks from `counter` on and, between the rounds, XORs
-/// those of the pass before into `before`. Not inlined, as on AVX-512.
+/// Computes eight blocks from `counter` and, between the rounds, XORs those of the previous pass
+/// into `before`. Not inlined, as in `chacha_avx512`.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 fn pass(state: &State, counter: u32, computed: &mut Computed, before: Option<&mut [Block; 8]>) {
     let counters = _mm256_add_epi32(broadcast(counter), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
     let rotations = Rotations::new();
-    // What is left of the first round: column 0 after the first addition.
+    // The rest of the first round: column 0 after the first addition.
     let mut v = broadcast_all(&state.first_round);
     v[COUNTER] = rotations.rotate::<16>(_mm256_xor_si256(counters, v[0]));
     rotations.step::<12, 16>(&mut v, 8, 12, 4);
@@ -372,8 +372,7 @@ fn initial_rows<const SETS: usize>(
     sets
 }
 
-/// Makes columns of the diagonals. Row 1 is ready last: it stays, and the others
-/// move against it.
+/// Converts diagonals to columns. Row 1 is ready last, so it stays and the other rows are rotated.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn diagonals_to_columns(sets: &mut [Rows]) {

@@ -1,12 +1,12 @@
 //! ChaCha20 on AVX-512, with Poly1305 on IFMA.
 //!
-//! Long runs: sixteen blocks a pass, a vector for each word of the state and a
-//! lane for each block. The words then have to be transposed into blocks, which
-//! would leave half of the CPU's vector units idle; so a pass transposes what
-//! the pass before it computed between its own rounds.
+//! Long messages: sixteen blocks per pass, a vector for each word of the state and a lane for each
+//! block. The words then have to be transposed into blocks, which would leave half of the CPU's
+//! vector units idle; therefore a pass transposes the result of the previous pass between its own
+//! rounds.
 //!
-//! Short runs, where the time is that of one chain of rounds: a vector for each
-//! row of the state and 128 bits for each block, four blocks a set.
+//! Short messages, whose time is that of one chain of rounds: a vector for each row of the state
+//! and 128 bits for each block, four blocks per set.
 
 use core::arch::x86_64::*;
 
@@ -16,13 +16,13 @@ use super::poly1305_ifma;
 use crate::arch::HaveAvx512Ifma;
 use crate::arch::chacha::{Block, Front, Keys, Nonce, Tier};
 
-/// Blocks of a pass.
+/// Number of blocks per pass.
 const PASS_BLOCKS: u32 = 16;
-/// Bytes of a pass.
+/// Number of bytes per pass.
 const PASS_LEN: usize = 1024;
-/// Bytes of the longest run that is computed by rows.
+/// Maximum number of bytes that are computed by rows.
 const ROWS_LEN: usize = 512;
-/// Bytes of a vector, and of a block.
+/// Size of a vector, and of a block, in bytes.
 const VECTOR_LEN: usize = 64;
 
 /// The kernels of this level.
@@ -41,8 +41,7 @@ impl Tier for Avx512 {
     #[inline]
     fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front {
         let HaveAvx512Ifma(()) = self.token;
-        // SAFETY: the token proves AVX-512 F, BW, DQ and VL, which detection asks for
-        // with AVX2 only.
+        // SAFETY: the token proves AVX-512 F, BW, DQ and VL, and detection requires AVX2 for them.
         unsafe {
             if body_len <= 2 * VECTOR_LEN {
                 Front::Four(front_of_four(keys, nonce))

@@ -1,13 +1,14 @@
-//! What the CPU says of the instructions that kernels here use (Intel's Software Developer's
-//! Manual, volume 2, CPUID; volume 1, 13.2 for what the system must have switched on).
+//! Detection of the instructions that the kernels use (Intel's Software Developer's Manual, volume
+//! 2, CPUID; volume 1, 13.2 for what the operating system must have enabled).
 //!
-//! Each CPUID leads a virtual machine out to its host: 5 µs on one, 15 where that is busy, and the
-//! standard library asks ten times in each process that asks at all. Three are enough for these, and
-//! none where the C library tells what its loader was answered at the start of the process.
+//! In a virtual machine each CPUID instruction exits to the host, which takes 5 µs, or 15 µs on a
+//! busy host, and the standard library executes it ten times in each process that uses its
+//! detection. Three are enough here, and none where the C library provides the values that its
+//! loader read at process start.
 
 use core::arch::x86_64::_xgetbv;
 
-/// Instructions that the CPU has and the system lets programs use.
+/// Instructions that the CPU has and the operating system has enabled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::arch) struct Instructions {
     pub(in crate::arch) aes: bool,
@@ -24,23 +25,20 @@ pub(in crate::arch) struct Instructions {
     pub(in crate::arch) avx512ifma: bool,
 }
 
-/// XCR0: the system saves the halves of the AVX registers, and what AVX-512 adds to that.
+/// Bits of XCR0: the operating system saves the AVX registers, and in addition those of AVX-512.
 const AVX_STATE: u64 = 0x06;
 const AVX512_STATE: u64 = 0xe6;
 
-/// Words of CPUID; 0 for those that the CPU does not know.
-struct Answers {
-    /// Leaf 1, ECX.
-    basic: u32,
-    /// Leaf 7, EBX.
-    more: u32,
-    /// Leaf 7, ECX.
-    further: u32,
+/// Words returned by CPUID; 0 for leaves that the CPU does not have.
+struct CpuidWords {
+    leaf1_ecx: u32,
+    leaf7_ebx: u32,
+    leaf7_ecx: u32,
 }
 
 /// glibc's <sys/platform/x86.h>, since 2.33.
 #[cfg(not(miri))]
-fn answers() -> Answers {
+fn cpuid_words() -> CpuidWords {
     #[repr(C)]
     struct CpuidFeature {
         /// EAX, EBX, ECX, EDX.
@@ -54,49 +52,49 @@ fn answers() -> Answers {
         fn __x86_get_cpuid_feature_leaf(index: u32) -> *const CpuidFeature;
     }
     let words = |index| {
-        // SAFETY: the answer is never null, whatever the index, and points to what is constant
-        // behind the start of the process.
+        // SAFETY: the result is never null, whatever the index, and points to memory that is
+        // constant after process start.
         unsafe { (*__x86_get_cpuid_feature_leaf(index)).cpuid }
     };
-    let [_, _, basic, _] = words(INDEX_1);
-    let [_, more, further, _] = words(INDEX_7);
-    Answers {
-        basic,
-        more,
-        further,
+    let [_, _, leaf1_ecx, _] = words(INDEX_1);
+    let [_, leaf7_ebx, leaf7_ecx, _] = words(INDEX_7);
+    CpuidWords {
+        leaf1_ecx,
+        leaf7_ebx,
+        leaf7_ecx,
     }
 }
 
 #[cfg(miri)]
-fn answers() -> Answers {
+fn cpuid_words() -> CpuidWords {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
     let highest = __cpuid(0).eax;
-    let basic = if highest >= 1 { __cpuid(1).ecx } else { 0 };
-    let (more, further) = if highest >= 7 {
+    let leaf1_ecx = if highest >= 1 { __cpuid(1).ecx } else { 0 };
+    let (leaf7_ebx, leaf7_ecx) = if highest >= 7 {
         let leaf = __cpuid_count(7, 0);
         (leaf.ebx, leaf.ecx)
     } else {
         (0, 0)
     };
-    Answers {
-        basic,
-        more,
-        further,
+    CpuidWords {
+        leaf1_ecx,
+        leaf7_ebx,
+        leaf7_ecx,
     }
 }
 
 impl Instructions {
-    /// What the CPU says.
-    pub(in crate::arch) fn ask() -> Self {
-        let Answers {
-            basic,
-            more,
-            further,
-        } = answers();
+    /// Detects the instructions.
+    pub(in crate::arch) fn detect() -> Self {
+        let CpuidWords {
+            leaf1_ecx,
+            leaf7_ebx,
+            leaf7_ecx,
+        } = cpuid_words();
         let has = |word: u32, bit: u32| word & (1 << bit) != 0;
-        let (xsave_on, avx) = (has(basic, 27), has(basic, 28));
+        let (xsave_on, avx) = (has(leaf1_ecx, 27), has(leaf1_ecx, 28));
         let saved = if xsave_on {
-            // SAFETY: OSXSAVE says that the instruction may be used.
+            // SAFETY: OSXSAVE means that the instruction may be used.
             unsafe { _xgetbv(0) }
         } else {
             0
@@ -104,18 +102,18 @@ impl Instructions {
         let avx = avx && saved & AVX_STATE == AVX_STATE;
         let avx512 = avx && saved & AVX512_STATE == AVX512_STATE;
         Self {
-            aes: has(basic, 25),
-            pclmulqdq: has(basic, 1),
-            ssse3: has(basic, 9),
-            sse4_1: has(basic, 19),
-            sha: has(more, 29),
-            avx2: avx && has(more, 5),
-            vaes: avx && has(further, 9),
-            avx512f: avx512 && has(more, 16),
-            avx512bw: avx512 && has(more, 30),
-            avx512dq: avx512 && has(more, 17),
-            avx512vl: avx512 && has(more, 31),
-            avx512ifma: avx512 && has(more, 21),
+            aes: has(leaf1_ecx, 25),
+            pclmulqdq: has(leaf1_ecx, 1),
+            ssse3: has(leaf1_ecx, 9),
+            sse4_1: has(leaf1_ecx, 19),
+            sha: has(leaf7_ebx, 29),
+            avx2: avx && has(leaf7_ebx, 5),
+            vaes: avx && has(leaf7_ecx, 9),
+            avx512f: avx512 && has(leaf7_ebx, 16),
+            avx512bw: avx512 && has(leaf7_ebx, 30),
+            avx512dq: avx512 && has(leaf7_ebx, 17),
+            avx512vl: avx512 && has(leaf7_ebx, 31),
+            avx512ifma: avx512 && has(leaf7_ebx, 21),
         }
     }
 }
@@ -141,6 +139,6 @@ mod tests {
             avx512vl: has!("avx512vl"),
             avx512ifma: has!("avx512ifma"),
         };
-        assert_eq!(Instructions::ask(), found);
+        assert_eq!(Instructions::detect(), found);
     }
 }

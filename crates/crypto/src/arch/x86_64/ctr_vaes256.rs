@@ -1,8 +1,7 @@
 //! AES-CTR on 256-bit VAES: two blocks a vector, eight vectors in flight.
 //!
-//! As the 512-bit kernel; the round keys come from memory, already doubled,
-//! because sixteen registers do not hold them, and the tail goes through a
-//! buffer.
+//! Like the 512-bit kernel; the round keys are read from memory, already doubled, because sixteen
+//! registers cannot hold them, and the tail goes through a buffer.
 
 use core::arch::x86_64::*;
 

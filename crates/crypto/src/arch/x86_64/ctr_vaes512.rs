@@ -1,8 +1,8 @@
 //! AES-CTR on 512-bit VAES: four blocks a vector, eight vectors in flight.
 //!
-//! Counters stand little-endian in the lanes and are byte-swapped block by
-//! block. The data is XORed into the last round key before the last round, which
-//! saves an instruction a vector. Masked loads and stores take the tail.
+//! Counters are little-endian in the lanes and are byte-swapped for each block. The data is XORed
+//! into the last round key before the last round, which saves an instruction per vector. Masked
+//! loads and stores handle the tail.
 
 use core::arch::x86_64::*;
 
@@ -71,8 +71,8 @@ fn kernel<const ROUNDS: usize>(schedule: &Schedule, counter: u128, data: &mut [u
     }
 }
 
-/// Up to `WIDTH` vectors; the masks of whole ones are all ones, which the
-/// compiler sees where `data` is an array.
+/// Processes up to `WIDTH` vectors. The masks of whole vectors are all ones, which the compiler
+/// sees where `data` is an array.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,aes")]
 fn step<const ROUNDS: usize, const WIDTH: usize>(

@@ -1,8 +1,7 @@
-//! Modular exponentiation on AVX2: four numbers, digits of 28 bits or less, whose products of
-//! 56 bits are added up whole.
+//! Modular exponentiation on AVX2: four numbers, with digits of 28 bits or less, whose 56-bit
+//! products are added without splitting.
 //!
-//! A column is the sum of two products for each digit: what it takes decides how long digits of
-//! longer numbers may be.
+//! A column is the sum of two products for each digit, so longer numbers need shorter digits.
 
 use core::arch::x86_64::*;
 
@@ -23,9 +22,9 @@ pub(crate) fn kernel(token: HaveAvx2) -> Kernel<4> {
             _ => 26,
         },
         // SAFETY: only this function, which has the token, gives the closures away.
-        square: |a, moduli, room| unsafe { product(a, None, moduli, room) },
+        square: |a, moduli, scratch| unsafe { product(a, None, moduli, scratch) },
         // SAFETY: as above.
-        multiply: |a, b, moduli, room| unsafe { product(a, Some(b), moduli, room) },
+        multiply: |a, b, moduli, scratch| unsafe { product(a, Some(b), moduli, scratch) },
         // SAFETY: as above.
         shift: |a, places, digit_bits| unsafe { shift(a, places, digit_bits) },
     }
@@ -38,7 +37,7 @@ mod ops {
 
     pub(super) type Vector = __m256i;
 
-    /// Sums of products, by the places of their digits.
+    /// Sums of products, by the positions of their digits.
     pub(super) struct Sums([Vector; 2 * BLOCK_DIGITS - 1]);
 
     impl Sums {

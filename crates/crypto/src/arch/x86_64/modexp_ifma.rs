@@ -1,7 +1,7 @@
-//! Modular exponentiation on AVX-512 IFMA: eight numbers, digits of 52 bits, of whose products
-//! one instruction adds the low half and another the high half.
+//! Modular exponentiation on AVX-512 IFMA: eight numbers, with digits of 52 bits; one instruction
+//! adds the low half of a product and another the high half.
 //!
-//! A sum takes 4096 halves: enough for numbers of 50,000 bits.
+//! A sum can hold 4096 halves, enough for numbers of 50,000 bits.
 
 use core::arch::x86_64::*;
 
@@ -15,9 +15,9 @@ pub(crate) fn kernel(token: HaveAvx512Ifma) -> Kernel<8> {
         name: "avx512-ifma x8",
         digit_bits: |_| ops::DIGIT_BITS,
         // SAFETY: only this function, which has the token, gives the closures away.
-        square: |a, moduli, room| unsafe { product(a, None, moduli, room) },
+        square: |a, moduli, scratch| unsafe { product(a, None, moduli, scratch) },
         // SAFETY: as above.
-        multiply: |a, b, moduli, room| unsafe { product(a, Some(b), moduli, room) },
+        multiply: |a, b, moduli, scratch| unsafe { product(a, Some(b), moduli, scratch) },
         // SAFETY: as above.
         shift: |a, places, digit_bits| unsafe { shift(a, places, digit_bits) },
     }
@@ -31,8 +31,8 @@ mod ops {
     pub(super) type Vector = __m512i;
     pub(super) const DIGIT_BITS: u32 = 52;
 
-    /// Sums of low and of high halves, by the places of their digits: apart, so that each waits
-    /// for half as many others.
+    /// Sums of low and of high halves, by the positions of their digits. They are separate, so that
+    /// each dependency chain is half as long.
     pub(super) struct Sums {
         low: [Vector; 2 * BLOCK_DIGITS - 1],
         high: [Vector; 2 * BLOCK_DIGITS - 1],

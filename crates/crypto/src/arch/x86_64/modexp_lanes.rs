@@ -1,15 +1,16 @@
-//! Montgomery products with a number in each lane, written once for any vector: a module `ops`
-//! of each kernel says what the operations are.
+//! Montgomery products with a number in each lane, written once for any vector length: a module
+//! `ops` of each kernel defines the operations.
 //!
-//! A product is scanned by columns of four digits, all of it in registers: the partial products
-//! of a column, then those of the quotients with the modulus, then what the column has to be.
-//! In a square each pair of different blocks is multiplied once and its sums doubled.
+//! A product is computed by columns of four digits, entirely in registers: first the partial
+//! products of a column, then those of the quotients with the modulus, then the column's quotients
+//! or digits. In a square each pair of different blocks is multiplied once and the sums are
+//! doubled.
 
 /// The operations `product` and `shift` of a kernel.
 macro_rules! modexp {
     ($features:literal, $ops:ident, $lanes:literal) => {
-        /// a b / R, or a² / R where there is no b. One function, so that the compiler has one
-        /// place to put the column's end in, and keeps the sums in registers.
+        /// a b / R, or a² / R without b. In one function, so that the compiler emits the end of a
+        /// column once and keeps the sums in registers.
         #[target_feature(enable = $features)]
         fn product(
             a: &mut Blocks<$lanes>,
@@ -57,7 +58,7 @@ macro_rules! modexp {
             }
         }
 
-        /// Sums of the column that is worked on, and of the one above.
+        /// Sums of the current column, and of the next higher one.
         struct Scan {
             columns: [$ops::Vector; 2 * BLOCK_DIGITS],
             inverses: $ops::Vector,
@@ -75,9 +76,9 @@ macro_rules! modexp {
                 }
             }
 
-            /// Adds the quotients' products, and finds the column's quotients, which make the
-            /// lower half of the whole vanish, or in the upper half the column's digits. Those
-            /// take the place of digits of `a` that no later column needs.
+            /// Adds the quotients' products. In the lower half, computes the column's quotients,
+            /// which make the column zero; in the upper half, the column's digits. Both replace
+            /// digits of `a` that no later column needs.
             #[inline]
             #[target_feature(enable = $features)]
             fn finish(

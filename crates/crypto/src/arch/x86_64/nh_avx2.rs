@@ -1,9 +1,9 @@
-//! NH on AVX2: 64 bytes a step.
+//! NH on AVX2: 64 bytes per step.
 //!
-//! Two loads hold words 0-7 and 8-15. Their 128-bit halves are paired to words
-//! (0-3, 8-11) and (4-7, 12-15), so that NH's partners w_j and w_{j+4} stand in
-//! the same lane of two vectors; the key is arranged so once. `vpmuludq` takes
-//! the even lanes, and after a shift the odd ones.
+//! Two loads hold words 0-7 and 8-15. Their 128-bit halves are paired to words (0-3, 8-11) and
+//! (4-7, 12-15), so that NH's partners w_j and w_{j+4} are in the same lane of two vectors; the key
+//! is arranged in the same way once. `vpmuludq` multiplies the even lanes, and after a shift the
+//! odd ones.
 
 use core::arch::x86_64::*;
 

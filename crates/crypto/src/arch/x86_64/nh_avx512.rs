@@ -1,7 +1,7 @@
-//! NH on AVX-512: 128 bytes a step.
+//! NH on AVX-512: 128 bytes per step.
 //!
-//! As the AVX2 kernel, with four 128-bit lanes: two loads hold words 0-15 and
-//! 16-31; the even lanes of both are NH's low partners, the odd ones the high.
+//! Like the AVX2 kernel, with four 128-bit lanes: two loads hold words 0-15 and 16-31; the even
+//! lanes of both are NH's low partners, the odd ones the high partners.
 
 use core::arch::x86_64::*;
 
@@ -73,7 +73,7 @@ impl Drop for Key {
 
 #[target_feature(enable = "avx512f")]
 fn kernel<const STREAMS: usize>(pairs: &[Pair], steps: &[[u8; STEP_LEN]], out: &mut [u64; 4]) {
-    // Even and odd products apart: two independent chains a stream.
+    // Even and odd products have separate sums: two independent chains per stream.
     let mut even_sums = [_mm512_setzero_si512(); STREAMS];
     let mut odd_sums = [_mm512_setzero_si512(); STREAMS];
     for (step, keys) in steps.iter().zip(pairs.as_chunks::<STREAMS>().0) {

@@ -1,8 +1,8 @@
 //! Poly1305 on AVX2: four blocks at a time, a lane for each.
 //!
-//! As on AVX-512, with limbs of 26 bits, whose products of 52 bits are added up
-//! 64 bits wide. Each lane takes every fourth block; four steps (times r^16, r^12,
-//! r^8 and r^4) share one carry.
+//! Like the AVX-512 kernel, with limbs of 26 bits, whose 52-bit products are added in 64 bits. Each
+//! lane processes every fourth block; four steps (times r^16, r^12, r^8 and r^4) share one carry
+//! propagation.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
@@ -17,9 +17,10 @@ const BLOCK_LEN: usize = 16;
 const STEP_LEN: usize = 64;
 /// Steps that share a carry.
 const SHARING: usize = 4;
-/// Below so many bytes, the powers of r cost more than the message on scalar words.
+/// Minimum message length in bytes; for shorter ones the powers of r cost more than the whole
+/// message on scalar words.
 const MIN_LEN: usize = 384;
-/// From so many whole steps on, the powers above r^4 pay.
+/// Minimum number of whole steps for which the powers above r^4 are worth computing.
 const MANY_STEPS: usize = 8;
 
 /// A number in each lane.
@@ -44,15 +45,15 @@ pub(super) fn tag(token: HaveAvx2, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
     state.finish(data.get(done..).unwrap_or_default())
 }
 
-/// A power of r, and its upper limbs times 5: what stands at 2^130 or above.
+/// A power of r, and its upper limbs times 5, for product terms at 2^130 or above.
 #[derive(Clone, Copy)]
 struct Power {
     limbs: Limbs,
     folded: [__m256i; 4],
 }
 
-/// The accumulator after all `blocks`, in words of 64 bits; the first step takes
-/// `first` of them.
+/// The accumulator after all `blocks`, in words of 64 bits; the first step processes `first` of
+/// them.
 #[target_feature(enable = "avx2")]
 fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]], first: usize) -> [u64; 3] {
     let powers = Powers::new(r);
@@ -63,8 +64,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]], first: usize) -> [u64; 3] {
     let (mut steps, _) = rest.as_flattened().as_chunks::<STEP_LEN>();
     if steps.len() >= MANY_STEPS {
         let more = powers.more();
-        // In memory: so the compiler aligns the stack, and with it what finds no
-        // register.
+        // Kept in memory, so that the compiler aligns the stack, and with it spilled registers.
         let [third, second, first] = black_box(&more);
         let (groups, last) = steps.as_chunks::<SHARING>();
         for [a, b, c, d] in groups {
@@ -89,7 +89,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]], first: usize) -> [u64; 3] {
 
 struct Powers {
     r4: Power,
-    /// r^4 to r^1: a lane's is that which its last block is multiplied by.
+    /// r^4 to r^1: each lane has the power for its last block.
     last: Power,
 }
 
@@ -99,8 +99,8 @@ impl Powers {
     fn new(r: [u64; 2]) -> Self {
         let r1 = Power::new(broadcast(limbs_26(r)));
         let r2 = r1.times(&r1);
-        // Lanes 0 to 3 hold blocks 0, 2, 1 and 3 of a step: they want r^4, r^2, r^3
-        // and r^1. Lane by lane, that is the product of r or r^2, and of 1 or r^2.
+        // Lanes 0 to 3 hold blocks 0, 2, 1 and 3 of a step and need r^4, r^2, r^3 and r^1. In each
+        // lane, this is the product of r or r^2, and of 1 or r^2.
         let one = broadcast([1, 0, 0, 0, 0]);
         let first = blend::<0b0000_1111>(&r1.limbs, &r2.limbs);
         let second = blend::<0b0011_0011>(&one, &r2.limbs);
@@ -230,10 +230,10 @@ fn across(x: __m256i) -> u64 {
     _mm_cvtsi128_si64(sum).cast_unsigned()
 }
 
-/// The same numbers, of which the compiler knows nothing.
+/// The same numbers, opaque to the compiler.
 ///
-/// Where it knows that the upper halves are zero it multiplies all 64 bits, and
-/// where it has forgotten that again (behind a jump) it does so in four steps.
+/// If the compiler knows that the upper halves are zero, it multiplies all 64 bits, and if it has
+/// lost that knowledge (after a jump) it does so in four steps.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn opaque<const N: usize>(mut limbs: [__m256i; N]) -> [__m256i; N] {
@@ -256,7 +256,7 @@ fn times_5(x: __m256i) -> __m256i {
     _mm256_add_epi64(x, _mm256_slli_epi64::<2>(x))
 }
 
-/// 2^128, which stands above every block, within the fifth limb.
+/// 2^128, the bit above every block, within the fifth limb.
 const TOP_BIT: i64 = 1 << 24;
 
 /// The blocks of a step, in limbs.
@@ -274,8 +274,8 @@ fn load(step: &[u8; STEP_LEN]) -> Limbs {
     limbs(a, b, _mm256_set1_epi64x(TOP_BIT))
 }
 
-/// Up to four blocks, as the last ones of a step whose first ones are zero, top
-/// bit and all.
+/// Up to four blocks, including their top bits, as the last ones of a step whose first ones are
+/// zero.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {

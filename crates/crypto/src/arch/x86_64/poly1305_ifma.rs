@@ -1,10 +1,9 @@
 //! Poly1305 on AVX-512 IFMA: eight blocks at a time, a lane for each.
 //!
-//! Numbers stand in limbs of 44, 44 and 42 bits, of which IFMA multiplies 52 bits
-//! and adds the low or the high 52 bits of the product. Each lane takes every
-//! eighth block, so its accumulator is multiplied by r^8 for each; four steps
-//! together (times r^32, r^24, r^16 and r^8) share one carry, and only the first
-//! of these products waits for the four steps before.
+//! Numbers have limbs of 44, 44 and 42 bits; IFMA multiplies 52 bits and adds the low or the high
+//! 52 bits of the product. Each lane processes every eighth block, so its accumulator is multiplied
+//! by r^8 for each; four steps (times r^32, r^24, r^16 and r^8) share one carry propagation, and
+//! only the first of these products waits for the previous four steps.
 
 use core::arch::x86_64::*;
 use core::hint::black_box;
@@ -18,9 +17,10 @@ const BLOCK_LEN: usize = 16;
 const STEP_LEN: usize = 128;
 /// Steps that share a carry.
 const SHARING: usize = 4;
-/// Below so many bytes, the powers of r cost more than the message on scalar words.
+/// Minimum message length in bytes; for shorter ones the powers of r cost more than the whole
+/// message on scalar words.
 const MIN_LEN: usize = 320;
-/// From so many whole steps on, the powers above r^8 pay.
+/// Minimum number of whole steps for which the powers above r^8 are worth computing.
 const MANY_STEPS: usize = 10;
 
 const LOW_44: u64 = (1 << 44) - 1;
@@ -43,8 +43,7 @@ pub(super) fn tag(token: HaveAvx512Ifma, key: &[u8; 32], data: &[u8]) -> [u8; 16
     state.finish(data.get(done..).unwrap_or_default())
 }
 
-/// A power of r, and its upper limbs times 20: what stands at 2^132 or above
-/// counts 4 * 5 times 2^132 below.
+/// A power of r, and its upper limbs times 20: a term at 2^132 counts 4 * 5 times at the bottom.
 #[derive(Clone, Copy)]
 struct Power {
     limbs: Limbs,
@@ -67,8 +66,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
     let (mut steps, _) = rest.as_flattened().as_chunks::<STEP_LEN>();
     if steps.len() >= MANY_STEPS {
         let more = powers.more();
-        // In memory: so the compiler aligns the stack, and with it what finds no
-        // register.
+        // Kept in memory, so that the compiler aligns the stack, and with it spilled registers.
         let [third, second, first] = black_box(&more);
         let (groups, last) = steps.as_chunks::<SHARING>();
         for [a, b, c, d] in groups {
@@ -93,7 +91,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
 
 struct Powers {
     r8: Power,
-    /// r^8 to r^1: a lane's is that which its last block is multiplied by.
+    /// r^8 to r^1: each lane has the power for its last block.
     last: Power,
 }
 
@@ -106,9 +104,9 @@ impl Powers {
         let r1 = Power::new(broadcast(limbs));
         let r2 = r1.times(&r1);
         let r4 = r2.times(&r2);
-        // Lanes 0 to 7 hold blocks 0, 4, 1, 5, 2, 6, 3 and 7 of a step: they want
-        // r^8, r^4, r^7, r^3, r^6, r^2, r^5 and r^1. Lane by lane, that is the
-        // product of r or r^2, of 1 or r^2, and of 1 or r^4.
+        // Lanes 0 to 7 hold blocks 0, 4, 1, 5, 2, 6, 3 and 7 of a step and need r^8, r^4, r^7, r^3,
+        // r^6, r^2, r^5 and r^1. In each lane, this is the product of r or r^2, of 1 or r^2, and of
+        // 1 or r^4.
         let one = broadcast([1, 0, 0]);
         let last = Power::new(blend(0b0011_0011, &r1.limbs, &r2.limbs))
             .times(&Power::new(blend(0b0000_1111, &one, &r2.limbs)))
@@ -173,9 +171,9 @@ impl Power {
     }
 }
 
-/// Products before the carry: the low halves, at the limbs' places, and the high
-/// halves, 52 bits further up. With factors below 2^45 and 2^49, even a dozen of
-/// either keep below 2^56 and 2^46.
+/// Products before carry propagation: the low halves, at the limbs' positions, and the high halves,
+/// 52 bits above. With factors below 2^45 and 2^49, sums of a dozen of them stay below 2^56 and
+/// 2^46.
 struct Sum {
     low: Limbs,
     high: Limbs,
@@ -206,8 +204,8 @@ impl Sum {
         }
     }
 
-    /// The high halves at their places: 52 = 44 + 8 bits, and 52 = 42 + 10 for
-    /// the topmost, which count 5 times at the bottom.
+    /// The high halves at their positions: 52 = 44 + 8 bits, and 52 = 42 + 10 for the topmost,
+    /// which count 5 times at the bottom.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn places(&self) -> (Limbs, __m512i) {
@@ -281,11 +279,11 @@ fn load(step: &[u8; STEP_LEN]) -> Limbs {
     limbs(a, b, _mm512_set1_epi64(TOP_BIT))
 }
 
-/// 2^128, which stands above every block, within the third limb.
+/// 2^128, the bit above every block, within the third limb.
 const TOP_BIT: i64 = 1 << 40;
 
-/// Up to eight blocks, as the last ones of a step whose first ones are zero, top
-/// bit and all.
+/// Up to eight blocks, including their top bits, as the last ones of a step whose first ones are
+/// zero.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {

@@ -1,4 +1,4 @@
-//! The beginnings of multiples, compiled for vectors of 256 and of 512 bits.
+//! The sieve start positions of `residue`, compiled for vectors of 256 and of 512 bits.
 
 use crate::arch::residue::{Kernel, LANES, starts};
 use crate::arch::{HaveAvx2, HaveAvx512};

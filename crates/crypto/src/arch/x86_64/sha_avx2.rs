@@ -1,5 +1,5 @@
-//! SHA-1, SHA-256 (eight messages) and SHA-512 (four) on AVX2, for CPUs
-//! without AVX-512; SHA-256 only where there are no SHA extensions either.
+//! SHA-1, SHA-256 (eight messages) and SHA-512 (four) on AVX2, for CPUs without AVX-512; SHA-256
+//! only for CPUs without SHA extensions too.
 
 use core::arch::x86_64::*;
 
@@ -46,7 +46,7 @@ sha2! {
     big0: (28, 34, 39), big1: (14, 18, 41), small0: (1, 8, 7), small1: (19, 61, 6)
 }
 
-/// Eight 32-bit words a vector.
+/// Eight 32-bit words per vector.
 pub(super) mod words {
     use super::*;
 
@@ -142,7 +142,7 @@ pub(super) mod words {
     pub(super) use super::common::*;
 }
 
-/// Four 64-bit words a vector.
+/// Four 64-bit words per vector.
 pub(super) mod longs {
     use super::*;
 
@@ -228,7 +228,7 @@ pub(super) mod longs {
     pub(super) use super::common::*;
 }
 
-/// What does not depend on the width of a word.
+/// Operations that do not depend on the width of a word.
 mod common {
     use super::*;
 
@@ -251,7 +251,7 @@ mod common {
         xor(_mm256_and_si256(xor(b, c), a), c)
     }
 
-    /// What most of the three say.
+    /// Bitwise majority of the three.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn maj(a: __m256i, b: __m256i, c: __m256i) -> __m256i {

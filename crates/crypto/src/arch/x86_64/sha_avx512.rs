@@ -46,7 +46,7 @@ sha2! {
     big0: (28, 34, 39), big1: (14, 18, 41), small0: (1, 8, 7), small1: (19, 61, 6)
 }
 
-/// Sixteen 32-bit words a vector.
+/// Sixteen 32-bit words per vector.
 mod words {
     use super::*;
 
@@ -139,7 +139,7 @@ mod words {
     pub(super) use super::common::*;
 }
 
-/// Eight 64-bit words a vector.
+/// Eight 64-bit words per vector.
 mod longs {
     use super::*;
 
@@ -228,7 +228,7 @@ mod longs {
     pub(super) use super::common::*;
 }
 
-/// What does not depend on the width of a word.
+/// Operations that do not depend on the width of a word.
 mod common {
     use super::*;
 
@@ -251,7 +251,7 @@ mod common {
         _mm512_ternarylogic_epi32::<0xca>(a, b, c)
     }
 
-    /// What most of the three say.
+    /// Bitwise majority of the three.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn maj(a: __m512i, b: __m512i, c: __m512i) -> __m512i {

@@ -1,6 +1,6 @@
-//! SHA-1, SHA-256 (eight messages) and SHA-512 (four) on AVX-512's instructions
-//! for 256-bit vectors: half as many messages as in `sha_avx512`, and one more
-//! instruction a cycle, for numbers that would leave that half empty.
+//! SHA-1, SHA-256 (eight messages) and SHA-512 (four) on AVX-512's instructions for 256-bit
+//! vectors: half as many messages as in `sha_avx512` and one more instruction per cycle, for
+//! numbers of messages that would leave half of the wider lanes empty.
 
 use core::arch::x86_64::*;
 
@@ -47,7 +47,7 @@ sha2! {
     big0: (28, 34, 39), big1: (14, 18, 41), small0: (1, 8, 7), small1: (19, 61, 6)
 }
 
-/// Eight 32-bit words a vector.
+/// Eight 32-bit words per vector.
 mod words {
     use super::*;
 
@@ -63,7 +63,7 @@ mod words {
     }
 }
 
-/// Four 64-bit words a vector.
+/// Four 64-bit words per vector.
 mod longs {
     use super::*;
 
@@ -79,7 +79,7 @@ mod longs {
     }
 }
 
-/// What does not depend on the width of a word.
+/// Operations that do not depend on the width of a word.
 mod logic {
     use super::*;
 
@@ -102,7 +102,7 @@ mod logic {
         _mm256_ternarylogic_epi32::<0xca>(a, b, c)
     }
 
-    /// What most of the three say.
+    /// Bitwise majority of the three.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     pub(super) fn maj(a: __m256i, b: __m256i, c: __m256i) -> __m256i {

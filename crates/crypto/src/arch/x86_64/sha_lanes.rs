@@ -1,10 +1,8 @@
-//! SHA-2 and SHA-1 (FIPS 180-4 §6) with one message in each lane of a vector,
-//! written once for any vector: a module `ops` of each kernel says what the
-//! operations are.
+//! SHA-2 and SHA-1 (FIPS 180-4 §6) with one message in each lane of a vector, written once for any
+//! vector length: a module `ops` of each kernel defines the operations.
 //!
-//! Words 16 and up of the schedule take the place of the sixteen before them,
-//! so that eight state words, sixteen of the schedule and what is at hand fit
-//! into 32 registers.
+//! Words 16 and up of the schedule overwrite the sixteen before them, so that eight state words,
+//! sixteen schedule words and temporaries fit into 32 registers.
 
 pub(super) use crate::arch::sha::constants::{K_256, K_512};
 

@@ -1,5 +1,5 @@
-//! SHA-1 and SHA-256 of two messages on the SHA extensions: each instruction
-//! waits for the one before it, so the second message's run in its shadow.
+//! SHA-1 and SHA-256 of two messages on the SHA extensions: each instruction waits for the previous
+//! one, and the second message's instructions fill the gaps.
 
 use core::arch::x86_64::*;
 use core::hint::black_box;
@@ -26,7 +26,7 @@ pub(crate) fn sha256_kernel(token: HaveShaNi) -> Kernel<u32, 64, 2> {
     }
 }
 
-/// Four of SHA-256's constants, so aligned that an addition takes them from memory.
+/// Four of SHA-256's constants, aligned so that an addition can read them from memory.
 #[derive(Clone, Copy)]
 #[repr(align(16))]
 struct Four([u32; 4]);
@@ -44,7 +44,7 @@ static FOURS: [[Four; 4]; 4] = {
 
 #[target_feature(enable = "sha,sse4.1")]
 fn sha256(states: &mut States<u32, 2>, [first, second]: Lanes<'_, 64, 2>) {
-    // The instructions want the words in the order FEBA and HGDC.
+    // The instructions need the words in the order FEBA and HGDC.
     let States(words) = states;
     let mut feba = [0, 1].map(|lane| gather([5, 4, 1, 0].map(|word: usize| words[word][lane])));
     let mut hgdc = [0, 1].map(|lane| gather([7, 6, 3, 2].map(|word: usize| words[word][lane])));
@@ -103,7 +103,7 @@ fn load_constants(constants: &Four) -> __m128i {
     unsafe { _mm_load_si128(constants.0.as_ptr().cast()) }
 }
 
-/// The block's big-endian words, four a vector, the first lowest.
+/// The block's big-endian words, four per vector, the first in the lowest element.
 #[inline]
 #[target_feature(enable = "ssse3")]
 fn load_words(block: &[u8; 64]) -> [__m128i; 4] {
@@ -111,7 +111,7 @@ fn load_words(block: &[u8; 64]) -> [__m128i; 4] {
     load(block, swap)
 }
 
-/// As [`load_words`], but the first word of four highest.
+/// Like [`load_words`], with the first of four words in the highest element.
 #[inline]
 #[target_feature(enable = "ssse3")]
 fn load_reversed(block: &[u8; 64]) -> [__m128i; 4] {
@@ -131,7 +131,7 @@ fn load(block: &[u8; 64], shuffle: __m128i) -> [__m128i; 4] {
     words
 }
 
-/// Four words, the first lowest.
+/// Four words, the first in the lowest element.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn gather(words: [u32; 4]) -> __m128i {
@@ -175,13 +175,13 @@ macro_rules! twenty_rounds {
 
 #[target_feature(enable = "sha,sse4.1")]
 fn sha1(states: &mut States<u32, 2>, [first, second]: Lanes<'_, 64, 2>) {
-    // The instructions want the first word highest, and E in the highest place.
+    // The instructions need the first word in the highest element, and E in the highest element.
     let States(words) = states;
     let mut dcba = [0, 1].map(|lane| gather([3, 2, 1, 0].map(|word: usize| words[word][lane])));
     let mut e = [0, 1].map(|lane| gather([0, 0, 0, words[4][lane]]));
     for blocks in first.iter().zip(second) {
         let dcba_before = dcba;
-        // A four's E comes from the A before the four ahead of it.
+        // The E of four rounds is derived from A before the previous four rounds.
         let mut before = e;
         let mut w = [load_reversed(blocks.0), load_reversed(blocks.1)];
         twenty_rounds!(0, 0 1 2 3 4, w, dcba, before);

@@ -1,8 +1,8 @@
-//! The second layer of UMAC (RFC 4418 §5.3): polynomials modulo 2^64 - 59, and
-//! beyond 16 MiB of message also modulo 2^128 - 159.
+//! The second layer of UMAC (RFC 4418 §5.3): polynomials modulo 2^64 - 59, and beyond 16 MiB of
+//! message also modulo 2^128 - 159.
 //!
-//! Running values are kept below 2^64 (2^128), not below the prime: they are
-//! right modulo the prime, and reduced once at the end.
+//! Intermediate values are below 2^64 (2^128), not necessarily below the prime: they are correct
+//! modulo the prime, and reduced once at the end.
 #![forbid(unsafe_code)]
 
 use zeroize::Zeroize;
@@ -11,13 +11,13 @@ use zeroize::Zeroize;
 const PRIME_64: u64 = 59u64.wrapping_neg();
 /// 2^128 - 159.
 const PRIME_128: u128 = 159u128.wrapping_neg();
-/// Words from here on are marked (2^64 - 2^32, and 2^128 - 2^96).
+/// Words from this value on need a marker (2^64 - 2^32, and 2^128 - 2^96).
 const RANGE_64: u64 = 0xffff_ffff_0000_0000;
 const RANGE_128: u128 = 0xffff_ffff_0000_0000_0000_0000_0000_0000;
-/// First-layer words that the 64-bit polynomial takes: 2^17 bytes of them.
+/// Number of first-layer words for the 64-bit polynomial: 2^17 bytes of words.
 pub(super) const MAX_WORDS_64: u64 = 1 << 14;
 
-/// The multipliers, masked as RFC 4418 §5.3 says: below 2^57 and 2^121.
+/// The multipliers, masked (RFC 4418 §5.3): below 2^57 and 2^121.
 #[derive(Default)]
 pub(super) struct PolyKey {
     k64: u64,
@@ -46,10 +46,10 @@ impl Drop for PolyKey {
     }
 }
 
-/// A hash under way.
+/// State of the 64-bit polynomial.
 pub(super) struct Poly(u64);
 
-/// What comes beyond the words of the 64-bit polynomial.
+/// State of the 128-bit polynomial, for the words beyond [`MAX_WORDS_64`].
 pub(super) struct Long {
     y: u128,
     /// The first half of a 16-byte word.
@@ -63,7 +63,7 @@ impl Default for Poly {
 }
 
 impl Poly {
-    /// Takes in a word of the first layer: one of the first [`MAX_WORDS_64`].
+    /// Absorbs a first-layer word, one of the first [`MAX_WORDS_64`].
     #[inline]
     pub(super) fn absorb(&mut self, key: &PolyKey, word: u64) {
         self.0 = step_64(key.k64, self.0, word);
@@ -77,7 +77,7 @@ impl Poly {
 }
 
 impl Long {
-    /// Goes on after the first [`MAX_WORDS_64`] words.
+    /// Continues after the first [`MAX_WORDS_64`] words.
     pub(super) fn after(key: &PolyKey, poly: &Poly) -> Self {
         Self {
             y: step_128(key.k128, 1, poly.finish()),
@@ -85,7 +85,7 @@ impl Long {
         }
     }
 
-    /// Takes in a further word.
+    /// Absorbs a further word.
     pub(super) fn absorb(&mut self, key: &PolyKey, word: u64) {
         match self.half.take() {
             None => self.half = Some(word),
@@ -93,7 +93,7 @@ impl Long {
         }
     }
 
-    /// The hash; the rest is padded with a byte 0x80 and zeros.
+    /// Returns the hash; pads the last word with a byte 0x80 and zeros.
     pub(super) fn finish(&self, key: &PolyKey) -> u128 {
         let last = match self.half {
             None => join(1 << 63, 0),
@@ -112,7 +112,7 @@ fn reduce_64(y: u64) -> u64 {
     if y >= PRIME_64 { y - PRIME_64 } else { y }
 }
 
-/// One word, with the marker before a word that is out of range.
+/// Absorbs one word, preceded by the marker if the word is out of range.
 #[inline]
 fn step_64(key: u64, y: u64, word: u64) -> u64 {
     if word >= RANGE_64 {
@@ -127,13 +127,13 @@ fn step_64(key: u64, y: u64, word: u64) -> u64 {
 #[inline]
 fn multiply_add_64(key: u64, y: u64, word: u64) -> u64 {
     let product = u128::from(key) * u128::from(y) + u128::from(word);
-    // 2^64 is 59 modulo the prime; the high half is below 2^57 + 1, so 59 times
-    // it is below 2^63 and a carry out leaves a small value.
+    // 2^64 is 59 modulo the prime; the high half is below 2^57 + 1, so 59 times it is below 2^63,
+    // and folding a carry in cannot overflow.
     let folded = (product & u128::from(u64::MAX)) + (product >> 64) * 59;
     fold_once(folded)
 }
 
-/// A value below 2^64 + 2^63 to one below 2^64, modulo 2^64 - 59.
+/// Reduces a value below 2^64 + 2^63 to one below 2^64, modulo 2^64 - 59.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // splits a u128 into its halves
 fn fold_once(value: u128) -> u64 {
@@ -159,8 +159,8 @@ fn multiply_add_128(key: u128, y: u128, word: u128) -> u128 {
     let (middle, carry) = (k1 * y0).overflowing_add(k0 * y1);
     let (low, carry_low) = low.overflowing_add(middle << 64);
     let high = k1 * y1 + (middle >> 64) + (u128::from(carry) << 64) + u128::from(carry_low);
-    // 2^128 is 159 modulo the prime; high is below 2^121, so 159 times it is
-    // below 2^129: fold it in two halves.
+    // 2^128 is 159 modulo the prime; high is below 2^121, so 159 times it is below 2^129 and is
+    // folded in two halves.
     let (low, carry_word) = low.overflowing_add(word);
     let high = high + u128::from(carry_word);
     let folded_low = (high & LOW) * 159;
@@ -176,7 +176,7 @@ fn multiply_add_128(key: u128, y: u128, word: u128) -> u128 {
 mod tests {
     use super::*;
 
-    /// Schoolbook remainder by bits, to judge the fast one.
+    /// Bitwise reference multiplication.
     fn slow(key: u128, y: u128, word: u128, prime: u128) -> u128 {
         let add = |a: u128, b: u128| {
             let (a, b) = (a % prime, b % prime);

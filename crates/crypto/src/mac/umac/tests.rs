@@ -1,5 +1,5 @@
-//! The vectors of RFC 4418's appendix (with erratum 3507), and for 128-bit tags
-//! those that other implementations agree on.
+//! The vectors of RFC 4418's appendix (with erratum 3507), and for 128-bit tags vectors on which
+//! other implementations agree.
 
 use super::*;
 use crate::arch::{self, sets};

@@ -1,22 +1,22 @@
-//! The numbers of a new RSA key (FIPS 186-5, A.1.3 and 3.1 of RFC 8017).
+//! Generation of RSA keys (FIPS 186-5 A.1.3, RFC 8017 §3.1).
 //!
-//! The library has a function for it, which also tries the new key through its general interface
-//! for keys of all kinds. That brings tables of 50 KB into the binary, which the loader writes into
-//! every process, three for each login, and hardly any of them ever makes a key.
+//! aws-lc's own function also tests the new key through its generic key interface. That links 50 KB
+//! of tables into the binary, which the loader would relocate in every process (three for each
+//! login), although hardly any of them generates a key.
 #![forbid(unsafe_code)]
 
 use crate::awslc::Failed;
 use crate::awslc::bn::{Bn, BnContext};
 
-/// The public exponent: a prime, which what follows relies on.
+/// The public exponent. The code below relies on it being prime.
 const EXPONENT: u64 = 65_537;
-/// Primes are drawn in pairs until one fits; hardly ever more than one.
+/// Maximum number of pairs of primes to try; one is nearly always enough.
 const MAX_PAIRS: usize = 64;
-/// The primes differ within so many of their highest bits (FIPS 186-5, A.1.3, step 5.4).
+/// The primes must differ in their highest [`CLOSE_BITS`] bits (FIPS 186-5 A.1.3, step 5.4).
 const CLOSE_BITS: usize = 100;
 
-/// The numbers of a key by their names in RFC 8017 §3.2, `p` the larger prime.
-pub(super) struct Fresh {
+/// The integers of a key, named as in RFC 8017 §3.2; `p` is the larger prime.
+pub(super) struct NewRsaKey {
     pub(super) n: Bn,
     pub(super) e: Bn,
     pub(super) d: Bn,
@@ -25,9 +25,10 @@ pub(super) struct Fresh {
     pub(super) iqmp: Bn,
 }
 
-impl Fresh {
-    /// With a modulus of exactly `bits` bits, which the caller bounds from both sides.
-    pub(super) fn of_bits(bits: usize) -> Result<Self, Failed> {
+impl NewRsaKey {
+    /// Generates a key whose modulus has exactly `bits` bits. The caller checks the bounds of
+    /// `bits`.
+    pub(super) fn with_bits(bits: usize) -> Result<Self, Failed> {
         let mut context = BnContext::new()?;
         for _ in 0..MAX_PAIRS {
             let p = Bn::random_prime(bits.div_ceil(2))?;
@@ -36,22 +37,23 @@ impl Fresh {
             if p.minus(&q)?.bits() <= (bits / 2).saturating_sub(CLOSE_BITS) {
                 continue;
             }
-            if let Some(fresh) = Self::of_primes(bits, p, q, &mut context)? {
-                return Ok(fresh);
+            if let Some(key) = Self::from_primes(bits, p, q, &mut context)? {
+                return Ok(key);
             }
         }
         Err(Failed)
     }
 
-    /// None where the exponent does not go with these primes.
-    fn of_primes(
+    /// Returns `None` if the exponent has no inverse for these primes, or modulus or private
+    /// exponent are too short.
+    fn from_primes(
         bits: usize,
         p: Bn,
         q: Bn,
         context: &mut BnContext,
     ) -> Result<Option<Self>, Failed> {
         let (p_less_one, q_less_one) = (p.minus_word(1)?, q.minus_word(1)?);
-        // The least common multiple.
+        // The least common multiple of p-1 and q-1.
         let common = p_less_one.gcd(&q_less_one, context)?;
         let order = p_less_one.quotient(&common, context)?;
         let order = order.times(&q_less_one, context)?;
@@ -63,7 +65,7 @@ impl Fresh {
         if n.bits() != bits || d.bits() <= bits / 2 {
             return Ok(None);
         }
-        // By Fermat, because that runs in constant time: x^(m-2) mod m.
+        // By Fermat, x^(m-2) mod m, because that runs in constant time.
         let iqmp = q.power(&p.minus_word(2)?, &p, context)?;
         Ok(Some(Self {
             n,
@@ -76,9 +78,8 @@ impl Fresh {
     }
 }
 
-/// `e`^-1 modulo `order`: (1 + k · order) / e with the k for which that is a whole number. Nothing
-/// but a number below `e` is inverted, so no branch depends on the order. None where there is no
-/// inverse.
+/// Returns `e`^-1 modulo `order`: (1 + k · order) / e for the k that makes it an integer. Only a
+/// number below `e` is inverted, so no branch depends on the order. `None` if there is no inverse.
 fn inverse_of_exponent(e: &Bn, order: &Bn, context: &mut BnContext) -> Result<Option<Bn>, Failed> {
     let rest = order.modulo(e, context)?;
     if rest.is_zero() {
@@ -103,16 +104,16 @@ mod tests {
     fn a_key_has_the_bits_asked_for_and_its_exponents_undo_each_other() {
         let mut context = BnContext::new().unwrap();
         for bits in [1024, 1027, 1536] {
-            let fresh = Fresh::of_bits(bits).unwrap();
-            assert_eq!(fresh.n.bits(), bits);
-            assert!(fresh.p > fresh.q);
-            assert!(fresh.p.times(&fresh.q, &mut context).unwrap() == fresh.n);
+            let key = NewRsaKey::with_bits(bits).unwrap();
+            assert_eq!(key.n.bits(), bits);
+            assert!(key.p > key.q);
+            assert!(key.p.times(&key.q, &mut context).unwrap() == key.n);
             let message = Bn::from_u64(0x1234_5678_9abc_def1).unwrap();
-            let sealed = message.power(&fresh.d, &fresh.n, &mut context).unwrap();
-            let opened = sealed.power(&fresh.e, &fresh.n, &mut context).unwrap();
+            let sealed = message.power(&key.d, &key.n, &mut context).unwrap();
+            let opened = sealed.power(&key.e, &key.n, &mut context).unwrap();
             assert!(opened == message, "{bits}");
-            let one = fresh.q.times(&fresh.iqmp, &mut context).unwrap();
-            let one = one.modulo(&fresh.p, &mut context).unwrap();
+            let one = key.q.times(&key.iqmp, &mut context).unwrap();
+            let one = one.modulo(&key.p, &mut context).unwrap();
             assert!(one == Bn::from_u64(1).unwrap());
         }
     }

@@ -1,8 +1,8 @@
-//! HMAC (RFC 2104) over many packets at once, with one key: the inner hashes of
-//! all of them side by side, then the outer ones.
+//! HMAC (RFC 2104) over many packets with one key: all inner hashes in parallel lanes, then all
+//! outer ones.
 //!
-//! How hashes run side by side is in [`crate::arch::sha`]; here packets become
-//! blocks and states become tags.
+//! [`crate::arch::sha`] computes hashes in parallel lanes; this module splits packets into blocks
+//! and converts states to tags.
 #![forbid(unsafe_code)]
 
 use zeroize::{Zeroize, Zeroizing};
@@ -13,56 +13,56 @@ use crate::arch::sha::{MAX_MESSAGES, Message, State, Tiers};
 use crate::awslc::digest;
 use crate::hash::HashAlgorithm;
 
-/// An HMAC key for packets in numbers.
-pub(super) enum Many {
-    Sha1(Keyed<u32, 64>),
-    Sha256(Keyed<u32, 64>),
-    Sha512(Keyed<u64, 128>),
+/// An HMAC key for many packets.
+pub(super) enum HmacMany {
+    Sha1(KeyStates<u32, 64>),
+    Sha256(KeyStates<u32, 64>),
+    Sha512(KeyStates<u64, 128>),
 }
 
-/// The states of the two hashes that have taken in the padded key.
-pub(super) struct Keyed<W: Zeroize, const BLOCK: usize> {
+/// The two hash states after the padded key block.
+pub(super) struct KeyStates<W: Zeroize, const BLOCK: usize> {
     inner: State<W>,
     outer: State<W>,
     tiers: Tiers<W, BLOCK>,
     digest_len: usize,
 }
 
-impl<W: Zeroize, const BLOCK: usize> Drop for Keyed<W, BLOCK> {
+impl<W: Zeroize, const BLOCK: usize> Drop for KeyStates<W, BLOCK> {
     fn drop(&mut self) {
         self.inner.zeroize();
         self.outer.zeroize();
     }
 }
 
-impl Many {
-    /// A key no longer than a block, or `None` if this hash has no kernels.
+impl HmacMany {
+    /// Creates a key of at most one block; `None` if this hash has no kernels.
     pub(super) fn new(hash: HashAlgorithm, key: &[u8], features: &CpuFeatures) -> Option<Self> {
         match hash {
             HashAlgorithm::Sha1 => {
                 let tiers = Tiers::sha1(features);
-                Keyed::new(hash, key, tiers, digest::sha1_start(), digest::sha1_blocks)
+                KeyStates::new(hash, key, tiers, digest::sha1_start(), digest::sha1_blocks)
                     .map(Self::Sha1)
             }
             HashAlgorithm::Sha256 => {
                 let tiers = Tiers::sha256(features);
                 let start = digest::sha256_start();
-                Keyed::new(hash, key, tiers, start, digest::sha256_blocks).map(Self::Sha256)
+                KeyStates::new(hash, key, tiers, start, digest::sha256_blocks).map(Self::Sha256)
             }
             HashAlgorithm::Sha512 => {
                 let tiers = Tiers::sha512(features);
                 let start = digest::sha512_start();
-                Keyed::new(hash, key, tiers, start, digest::sha512_blocks).map(Self::Sha512)
+                KeyStates::new(hash, key, tiers, start, digest::sha512_blocks).map(Self::Sha512)
             }
             HashAlgorithm::Md5 | HashAlgorithm::Sha384 => None,
         }
     }
 
-    /// From how many packets on [`Self::compute`] gains; `None` if never.
-    pub(super) fn least(&self) -> Option<usize> {
+    /// Minimum number of packets for which [`Self::compute`] is faster; `None` if never.
+    pub(super) fn min_packets(&self) -> Option<usize> {
         match self {
-            Self::Sha1(key) | Self::Sha256(key) => key.tiers.least(),
-            Self::Sha512(key) => key.tiers.least(),
+            Self::Sha1(key) | Self::Sha256(key) => key.tiers.min_messages(),
+            Self::Sha512(key) => key.tiers.min_messages(),
         }
     }
 
@@ -74,7 +74,7 @@ impl Many {
         }
     }
 
-    /// The tags over each packet's number and bytes, in the packets' order.
+    /// Writes the tags over each packet's sequence number and bytes, in order.
     pub(super) fn compute(&self, packets: &[(u32, &[u8])], tags: &mut [Tag]) {
         let groups = packets
             .chunks(MAX_MESSAGES)
@@ -88,7 +88,7 @@ impl Many {
     }
 }
 
-/// A word of a hash's state, as its bytes on the wire.
+/// A word of a hash state with its big-endian encoding.
 pub(super) trait Word: Copy + Default + Zeroize {
     fn write(self, to: &mut [u8]);
 }
@@ -105,14 +105,14 @@ impl Word for u64 {
     }
 }
 
-/// The blocks of a packet that do not lie in it as they are hashed: the first,
-/// which begins with the sequence number, and the last one or two.
+/// The blocks of the padded message that are not contiguous in the packet: the first, which begins
+/// with the sequence number, and the last one or two.
 #[derive(Clone, Copy)]
-struct Ends<const BLOCK: usize>([[u8; BLOCK]; 3]);
+struct EdgeBlocks<const BLOCK: usize>([[u8; BLOCK]; 3]);
 
-impl<const BLOCK: usize> Ends<BLOCK> {
-    /// Writes the ends of the padded message and returns how many blocks are at
-    /// the start (0 or 1) and at the end (1 or 2).
+impl<const BLOCK: usize> EdgeBlocks<BLOCK> {
+    /// Writes the ends of the padded message. Returns the number of blocks at the start (0 or 1)
+    /// and at the end (1 or 2).
     fn fill(&mut self, sequence_number: u32, data: &[u8]) -> (usize, usize) {
         let number = sequence_number.to_be_bytes();
         let Self(blocks) = self;
@@ -136,8 +136,8 @@ impl<const BLOCK: usize> Ends<BLOCK> {
     }
 }
 
-/// Pads the last block or two, which have `filled` bytes (FIPS 180-4 §5.1);
-/// returns how many blocks that makes.
+/// Pads the last one or two blocks, of which `filled` bytes are used (FIPS 180-4 §5.1). Returns the
+/// number of blocks.
 fn pad(last: &mut [u8], filled: usize, block_len: usize, message_len: usize) -> usize {
     let count = if filled + 1 + block_len / 8 <= block_len {
         1
@@ -151,7 +151,7 @@ fn pad(last: &mut [u8], filled: usize, block_len: usize, message_len: usize) -> 
     count
 }
 
-impl<W: Word, const BLOCK: usize> Keyed<W, BLOCK> {
+impl<W: Word, const BLOCK: usize> KeyStates<W, BLOCK> {
     fn new(
         hash: HashAlgorithm,
         key: &[u8],
@@ -175,9 +175,9 @@ impl<W: Word, const BLOCK: usize> Keyed<W, BLOCK> {
         })
     }
 
-    /// At most [`MAX_MESSAGES`] packets, and as many tags.
+    /// Computes the tags of at most [`MAX_MESSAGES`] packets.
     fn compute_group(&self, packets: &[(u32, &[u8])], tags: &mut [Tag]) {
-        // A few packets need not clear the room for many.
+        // For a few packets, less memory has to be cleared.
         if packets.len() <= 4 {
             self.compute::<4>(packets, tags);
         } else {
@@ -185,9 +185,9 @@ impl<W: Word, const BLOCK: usize> Keyed<W, BLOCK> {
         }
     }
 
-    /// At most `N` packets, and as many tags.
+    /// Computes the tags of at most `N` packets.
     fn compute<const N: usize>(&self, packets: &[(u32, &[u8])], tags: &mut [Tag]) {
-        let mut ends = [Ends([[0; BLOCK]; 3]); N];
+        let mut ends = [EdgeBlocks([[0; BLOCK]; 3]); N];
         let mut counts = [(0, 0); N];
         let places = ends.iter_mut().zip(&mut counts);
         for ((ends, counts), (number, data)) in places.zip(packets) {
@@ -198,7 +198,7 @@ impl<W: Word, const BLOCK: usize> Keyed<W, BLOCK> {
             parts: [&[][..]; 3],
         }; N];
         let places = messages.iter_mut().zip(ends.iter().zip(&counts));
-        for ((message, (Ends(ends), (starts, last))), (_, data)) in places.zip(packets) {
+        for ((message, (EdgeBlocks(ends), (starts, last))), (_, data)) in places.zip(packets) {
             let middle = match starts {
                 0 => &[],
                 _ => data.get(BLOCK - 4..).unwrap_or_default().as_chunks().0,
@@ -214,7 +214,7 @@ impl<W: Word, const BLOCK: usize> Keyed<W, BLOCK> {
         self.outer::<N>(&digests[..packets.len()], tags);
     }
 
-    /// The outer hashes over these inner ones.
+    /// Computes the outer hashes over the inner ones.
     fn outer<const N: usize>(&self, inner: &[State<W>], tags: &mut [Tag]) {
         let mut blocks = [[[0u8; BLOCK]; 1]; N];
         for (block, inner) in blocks.iter_mut().zip(inner) {

@@ -1,13 +1,12 @@
-//! Published vectors of HMAC through every kernel, and many packets at once
-//! against one at a time.
+//! Published vectors of HMAC on every kernel, and many packets at once compared with single ones.
 
 use super::super::{MACS, MacAlgorithm, MacKey};
 use super::*;
 use crate::arch::{detect, sets_for_hashes};
 use crate::test_support::{Noise, hex};
 
-/// The tag over `message`, whose first four bytes stand for the sequence number,
-/// among `copies` of it between packets of other lengths.
+/// The tag over `message`, whose first four bytes are the sequence number, computed for `copies` of
+/// it between packets of other lengths.
 fn check(hash: HashAlgorithm, key: &[u8], message: &[u8], tag: &str) {
     let (number, data) = message.split_first_chunk().expect("four bytes");
     let number = u32::from_be_bytes(*number);
@@ -17,7 +16,7 @@ fn check(hash: HashAlgorithm, key: &[u8], message: &[u8], tag: &str) {
     };
     let noise = Noise::new(1).bytes(700);
     for features in sets_for_hashes() {
-        let many = Many::new(hash, &key, &features).expect("a hash with kernels");
+        let many = HmacMany::new(hash, &key, &features).expect("a hash with kernels");
         for copies in 1..=40 {
             let mut packets = vec![(number, data); copies];
             packets.extend((0..copies / 2).map(|i| (9, &noise[..35 * i])));
@@ -194,7 +193,7 @@ fn agrees_with_one_at_a_time(key: &MacKey, data: &[Vec<u8>], noise: &mut Noise) 
     }
     let mut tags: Vec<_> = tags.iter().map(|tag| tag.to_vec()).collect();
     assert_eq!(key.verify_many(&packets, &borrowed(&tags)), packets.len());
-    // The first wrong one counts, whatever comes after it.
+    // The first wrong tag ends the count, whatever follows it.
     let mut first_wrong = packets.len();
     for _ in 0..3 {
         let Some(wrong) = packets
@@ -207,7 +206,7 @@ fn agrees_with_one_at_a_time(key: &MacKey, data: &[Vec<u8>], noise: &mut Noise) 
         let byte = noise.below(tags[wrong].len());
         tags[wrong][byte] ^= 1 << noise.below(8);
         first_wrong = first_wrong.min(wrong);
-        // Twice the same bit would be right again.
+        // Flipping the same bit twice would restore the tag.
         if key
             .verify(packets[wrong].0, packets[wrong].1, &tags[wrong])
             .is_ok()
