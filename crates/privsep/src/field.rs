@@ -1,5 +1,5 @@
-//! How each type of field stands in a message's body: RFC 4251 §5 types through `wire`'s
-//! length-checked cursor, lists as a count and that many items, options as a boolean and the
+//! How each type of field is encoded in a message's body: RFC 4251 §5 types through `wire`'s
+//! length-checked cursor, lists as a count and that number of items, options as a boolean and the
 //! value.
 
 use core::fmt;
@@ -13,18 +13,18 @@ pub(crate) trait Field: Sized {
     fn write(&self, out: &mut Vec<u8>);
 }
 
-/// Bytes that are wiped when dropped and never printed: a password or an answer to a prompt.
+/// Bytes that are wiped on drop and never printed: a password or an answer to a prompt.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes over.
+    /// Takes ownership of `bytes`.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes, for the one place that needs them.
+    /// Returns the secret bytes; no other method or `Debug` output shows them.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0
@@ -46,7 +46,8 @@ impl Field for Secret {
     }
 }
 
-// `u8` is no `Field`, so that `Vec<u8>` can be a `string` while other vectors are lists.
+// `u8` does not implement `Field`, so that `Vec<u8>` can be a `string` while other vectors are
+// lists.
 impl Field for Vec<u8> {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(reader.string()?.to_vec())
@@ -124,7 +125,7 @@ impl<T: Field> Field for Option<T> {
 impl<T: Field> Field for Vec<T> {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = reader.u32()?;
-        // The count reserves nothing: every item takes at least one byte of the frame.
+        // The count reserves no memory: a false count fails when the frame's bytes run out.
         let mut items = Vec::new();
         for _ in 0..count {
             items.push(T::read(reader)?);
@@ -149,7 +150,7 @@ impl<A: Field, B: Field> Field for (A, B) {
     }
 }
 
-/// Declares a struct whose fields are written in their order.
+/// Declares a struct whose fields are encoded in the order of their declaration.
 macro_rules! record {
     ($(#[$meta:meta])* $name:ident { $($(#[$fmeta:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*

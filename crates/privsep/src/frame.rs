@@ -1,5 +1,5 @@
-//! The frame around each message: `u32` length ‖ `u8` number ‖ fields, the length counting
-//! number and fields. The bound stands before the buffer: 1 MiB, and 4 MiB for the one
+//! The frame around each message: `u32` length ‖ `u8` number ‖ fields; the length counts number and
+//! fields. The length is checked before a buffer is allocated: at most 1 MiB, and 4 MiB for the
 //! message that carries a connection's snapshot.
 
 use core::fmt;
@@ -10,23 +10,24 @@ use zeroize::Zeroize;
 use crate::message::Message;
 use crate::message::Snapshot;
 
-/// Longest frame, length field not counted, of every message but the snapshot.
+/// Longest frame of every message but the snapshot, in bytes without the length field.
 pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
-/// Longest frame of a snapshot: two directions' unread bytes and pending channel messages.
+/// Longest frame of a snapshot, in bytes without the length field: it holds the unread bytes of
+/// both directions and pending channel messages.
 pub const MAX_SNAPSHOT_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes of length and number.
+/// Size of the frame header (length and number) in bytes.
 pub const HEADER_BYTES: usize = 5;
 
-/// Why a frame could not be taken.
+/// Why a frame was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
-    /// The length is zero or above the message's bound.
+    /// The length is zero or exceeds the limit for the message's number.
     BadLength,
     /// No message has this number.
     UnknownMessage(u8),
-    /// The message with this number is not permitted now.
+    /// The message with this number is not permitted in this phase.
     NotPermitted(u8),
-    /// The body is not what its number says.
+    /// The body is not a valid encoding of the message with the frame's number.
     Body(DecodeError),
 }
 
@@ -49,20 +50,21 @@ impl From<DecodeError> for FrameError {
     }
 }
 
-/// The first five bytes of a frame, taken apart and bounded.
+/// The header of a frame, with its length checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
     /// The message's number.
     pub number: u8,
-    /// Bytes of fields that follow.
+    /// Size of the fields that follow, in bytes.
     pub body_bytes: usize,
 }
 
 impl FrameHeader {
-    /// Reads a header.
+    /// Parses a header and checks its length.
     ///
     /// # Errors
-    /// [`FrameError::BadLength`].
+    /// [`FrameError::BadLength`] if the length is zero or exceeds the limit for the message's
+    /// number.
     pub fn parse(header: [u8; HEADER_BYTES]) -> Result<Self, FrameError> {
         let [a, b, c, d, number] = header;
         let length =
@@ -82,12 +84,12 @@ impl FrameHeader {
     }
 }
 
-/// One whole frame. The body is wiped when dropped, for it may hold a password.
+/// A complete frame. Its body is wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The message's number.
     pub number: u8,
-    /// The fields.
+    /// The encoded fields.
     pub body: Vec<u8>,
 }
 
@@ -99,7 +101,7 @@ impl fmt::Debug for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        // A snapshot holds session keys; a password frame a password.
+        // The body may hold session keys (snapshot) or a password.
         self.body.zeroize();
     }
 }
@@ -108,7 +110,7 @@ impl Frame {
     /// Decodes the body as the message `M`.
     ///
     /// # Errors
-    /// [`FrameError::Body`], with `WrongMessage` when the number is another's.
+    /// [`FrameError::Body`], with `WrongMessage` if the frame has another message's number.
     pub fn decode<M: Message>(&self) -> Result<M, FrameError> {
         if self.number != M::NUMBER {
             return Err(FrameError::Body(DecodeError::WrongMessage {
@@ -120,7 +122,7 @@ impl Frame {
     }
 }
 
-/// Puts a length and a number before `body`.
+/// Encodes a frame: the header, then `body`.
 #[must_use]
 pub fn frame(number: u8, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -131,7 +133,8 @@ pub fn frame(number: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Cuts a byte stream into frames; holds at most one frame's bytes beyond what was fed.
+/// Splits a byte stream into frames. It buffers at most one incomplete frame and the bytes of one
+/// [`feed`](Self::feed).
 #[derive(Default)]
 pub struct FrameSplitter {
     buffer: Vec<u8>,
@@ -144,32 +147,32 @@ impl FrameSplitter {
         Self::default()
     }
 
-    /// Adds bytes as they came. Call [`next_frame`](Self::next_frame) until it has none before
-    /// feeding more, so that the bound on a frame bounds the buffer.
+    /// Appends received bytes. Call [`next_frame`](Self::next_frame) until it returns `None` before
+    /// the next `feed`; otherwise the buffer may grow beyond one frame.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// True when no byte of an unfinished frame is held.
+    /// True if the buffer holds no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// The next whole frame, if there is one.
+    /// Returns the next complete frame, if there is one.
     ///
     /// # Errors
-    /// [`FrameError::BadLength`] as soon as the header shows it.
+    /// [`FrameError::BadLength`] as soon as the header is complete.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         self.next_permitted(|_| true)
     }
 
-    /// The next whole frame, if there is one. `permits` is asked with the number of the message as
-    /// soon as the header is there, before more of the frame is waited for.
+    /// Returns the next complete frame, if there is one. Calls `permits` with the message's number
+    /// as soon as the header is complete, without waiting for the rest of the frame.
     ///
     /// # Errors
-    /// [`FrameError::NotPermitted`] where `permits` says no, whatever length the header states;
-    /// [`FrameError::BadLength`].
+    /// [`FrameError::NotPermitted`] if `permits` returns false, even if the length is bad too;
+    /// [`FrameError::BadLength`] otherwise.
     pub fn next_permitted(
         &mut self,
         permits: impl FnOnce(u8) -> bool,

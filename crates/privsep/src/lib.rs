@@ -1,13 +1,13 @@
-//! The RPC between the privileged monitor and the two unprivileged halves of the server:
-//! one struct per message ([`message`]), the frame around it ([`frame`]), and the one table of
-//! what each half may ask when ([`permits`]). Architecture §2.9 and §2.10.
+//! The RPC between the privileged monitor and the two unprivileged processes of the server (auth
+//! and session): one struct per message ([`message`]), the frame around it ([`frame`]), and the
+//! table of which messages each phase permits ([`permits`]). Architecture §2.9 and §2.10.
 //!
-//! Invariants: a frame is bounded before anything is allocated for it; a count never allocates;
-//! every field is length-checked and nothing may follow the last one. The permits are asked
-//! *before* a body is decoded.
+//! Invariants: a frame's length is checked before its buffer is allocated; no count reserves
+//! memory; every field is length-checked and no byte may follow the last field. The receiver checks
+//! the permits *before* it decodes a body.
 //!
-//! No I/O lives here: the callers own the sockets. What a request means is `monitor`'s; how the
-//! halves come by the content is `server`'s.
+//! This crate does no I/O: the callers own the sockets. `monitor` implements the requests; `server`
+//! fills them.
 #![forbid(unsafe_code)]
 
 mod field;

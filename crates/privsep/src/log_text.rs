@@ -1,11 +1,12 @@
-//! Text for the operator's log, which may hold what a peer said.
+//! Escapes and shortens text for the operator's log, which may contain text from a peer.
 
-/// Longest text of a line, in bytes.
+/// Longest text of a log line, in bytes.
 pub const MAX_LOG_TEXT_BYTES: usize = 1024;
 
-/// `text` by the rules of [`escape::Style::Ascii`], cut to [`MAX_LOG_TEXT_BYTES`], then
-/// followed by `...`: one line stays one line and no terminal is driven by it. The monitor escapes again
-/// what a process that it does not trust says it has escaped. Errors of the system are worded for people.
+/// Escapes `text` by [`escape::Style::Ascii`] and cuts it to [`MAX_LOG_TEXT_BYTES`], appending
+/// `...` if it was longer. The result is one line and cannot control a terminal. The monitor
+/// escapes the lines of untrusted processes again, which does not change escaped text. Removes `
+/// (os error N)`.
 #[must_use]
 pub fn log_text(text: &str) -> String {
     let text = escape::system_words(text);

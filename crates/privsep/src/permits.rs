@@ -1,25 +1,26 @@
-//! What the unprivileged side may ask in which phase. One table; anything that it does not
-//! permit ends the session, before the body is looked at.
+//! Which requests the unprivileged side may send in which phase: one table. The receiver checks it
+//! before the body of a message is read; a request that it does not permit ends the session.
 
 use crate::message::{
     AuthNone, AuthOther, AuthPassword, ChooseGroup, HostkeysProve, KbdintRespond, KbdintStart,
     KeyQuery, KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, User,
 };
 
-/// How far a connection has come, in the monitor's eyes.
+/// State of a connection as the monitor sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// No exchange hash was signed yet.
+    /// The monitor has signed no exchange hash yet.
     KeyExchange,
-    /// The session identifier is fixed; no user was named.
+    /// The session identifier is fixed; the client has named no user.
     BeforeUser,
-    /// A user was named and has not logged in.
+    /// The client has named a user, who has not logged in.
     Authenticating,
-    /// As [`Authenticating`](Self::Authenticating), with prompts that wait for answers.
+    /// As [`Authenticating`](Self::Authenticating), with `keyboard-interactive` prompts that are
+    /// not answered yet.
     Prompting,
-    /// The chain is complete; the snapshot is to come.
+    /// AuthenticationMethods is satisfied; the auth process has yet to send the snapshot.
     Authenticated,
-    /// The auth process has handed over; nothing more is heard from it.
+    /// The auth process has sent the snapshot; no further message is accepted from it.
     HandedOver,
     /// The session process serves the user.
     Session,
@@ -40,8 +41,8 @@ impl Phase {
 
 const AUTHENTICATING: &[Phase] = &[Phase::Authenticating, Phase::Prompting];
 
-/// The table: message number and the phases in which it is permitted. A number that is not
-/// here is never permitted.
+/// Message number and the phases in which the message is permitted. A number without a row is never
+/// permitted.
 const PERMITS: &[(u8, &[Phase])] = &[
     (
         Log::NUMBER,
@@ -54,8 +55,8 @@ const PERMITS: &[(u8, &[Phase])] = &[
             Phase::Session,
         ],
     ),
-    // One exchange before the login (a cheap client must not cause dear work), any number at a
-    // bounded rate after it.
+    // Before the login one key exchange is allowed, because it is cheap for the client and
+    // expensive for the server; after the login any number at a limited rate.
     (ChooseGroup::NUMBER, &[Phase::KeyExchange, Phase::Session]),
     (
         SignExchangeHash::NUMBER,
@@ -75,7 +76,7 @@ const PERMITS: &[(u8, &[Phase])] = &[
     (PtyRelease::NUMBER, &[Phase::Session]),
 ];
 
-/// Whether the message with this number may be sent to the monitor in `phase`.
+/// True if the unprivileged side may send the message with this number in `phase`.
 #[must_use]
 pub fn permitted(phase: Phase, number: u8) -> bool {
     PERMITS

@@ -1,72 +1,71 @@
-//! What a role of the server finds when it is executed: the words of its command line and the
-//! numbers of the descriptors that it inherits. Standard input, output and error are
-//! /dev/null, /dev/null and the place for messages before the RPC is up.
+//! The command-line words and descriptor numbers that a role of the server inherits at exec.
+//! Standard input and output are /dev/null; standard error receives messages until the RPC is up.
 
-/// First argument of the process that serves one connection with privileges.
+/// First argument of the monitor, the privileged process that serves one connection.
 pub const ROLE_MONITOR: &str = "sshd-monitor";
-/// First argument of the process that speaks to a client that is not logged in.
+/// First argument of the auth process, which serves a client until it has logged in.
 pub const ROLE_AUTH: &str = "sshd-auth";
-/// First argument of the process that serves a client that is logged in.
+/// First argument of the session process, which serves a client after its login.
 pub const ROLE_SESSION: &str = "sshd-session";
 
-/// The network socket, in every role. The monitor holds it but never reads it. A monitor and an
-/// auth process that were started ahead of a connection get it later, beside a message.
+/// The network socket, in every role. The monitor holds it but never reads from it. A pre-forked
+/// monitor and its auth process receive it later, attached to a message.
 pub const NETWORK_FD: i32 = 3;
 
-/// Monitor: pipe on which it tells the listener how the connection goes, one byte each
-/// ([`ConnectionNews`]). A socket where its connection is to come by it.
+/// Monitor: pipe on which it reports the state of the connection to the listener, one byte per
+/// [`ConnectionNews`]. For a pre-forked monitor it is a socket, on which the connection arrives.
 pub const MONITOR_NEWS_FD: i32 = 4;
 /// Monitor: sealed memfd with the configuration, without secrets.
 pub const MONITOR_CONFIG_FD: i32 = 5;
-/// Monitor: pipe from which the private host keys are read once.
+/// Monitor: pipe from which it reads the private host keys once.
 pub const MONITOR_KEYS_FD: i32 = 6;
-/// Monitor: our own executable, opened when the listener started.
+/// Monitor: the server's own executable, opened when the listener started.
 pub const MONITOR_BINARY_FD: i32 = 7;
 
 /// Auth and session: the stream socket to the monitor.
 pub const RPC_FD: i32 = 4;
-/// Auth: sealed memfd holding one [`crate::AuthStart`] body (no frame header).
+/// Auth: sealed memfd that holds one [`crate::AuthStart`] body (no frame header).
 pub const AUTH_START_FD: i32 = 5;
-/// Session: our own executable, for subsystems that are part of it.
+/// Session: the server's own executable, for its built-in subsystems.
 pub const SESSION_BINARY_FD: i32 = 5;
 
-/// Exit statuses by which the auth process tells the monitor how it ended.
+/// Exit statuses of the auth process, which tell the monitor how it ended.
 pub mod exit {
-    /// The client left or broke a rule, or the login was handed over.
+    /// The client disconnected or broke the protocol, or the login was handed over.
     pub const DONE: i32 = 0;
-    /// Something failed on our side.
+    /// An operation of the server failed.
     pub const FAILED: i32 = 1;
-    /// It could not begin: the start record or the sandbox failed, and the client was neither
-    /// heard nor answered. Nothing that a client sends leads here.
+    /// The start record or the sandbox failed. The process neither read from nor wrote to the
+    /// client, so that no client can cause this status.
     pub const NOT_STARTED: i32 = 2;
 }
 
-/// What the monitor tells the listener, as one byte on [`MONITOR_NEWS_FD`]. The pipe's end
-/// without [`ConnectionNews::Authenticated`] means the connection ended before a login.
+/// A report from the monitor to the listener, one byte on [`MONITOR_NEWS_FD`]. If the pipe closes
+/// without [`ConnectionNews::Authenticated`], the connection ended before a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionNews {
-    /// The client has logged in: it no longer counts as a start-up.
+    /// The client has logged in; it no longer counts as a start-up for MaxStartups.
     Authenticated,
-    /// The client failed to authenticate and left.
+    /// The client failed to authenticate and disconnected.
     AuthenticationFailed,
     /// As [`ConnectionNews::AuthenticationFailed`], for a user who does not exist.
     InvalidUser,
-    /// The client left without trying to authenticate.
+    /// The client disconnected without an attempt to authenticate.
     NoAttempt,
     /// The client did not log in within LoginGraceTime.
     GraceExceeded,
-    /// The unprivileged process was killed by a signal or broke the RPC's rules.
+    /// The unprivileged process was killed by a signal or violated the RPC.
     Crashed,
     /// The configuration refuses this client (RefuseConnection).
     Refused,
-    /// The client was not served, for a fault of our own.
+    /// The client was not served because of a fault of the server.
     NotServed,
-    /// The client had reset the connection before anybody asked who it was.
+    /// The client reset the connection before the monitor read its address.
     Gone,
 }
 
 impl ConnectionNews {
-    /// The byte on the pipe.
+    /// Encodes the report as its byte on the pipe.
     #[must_use]
     pub fn byte(self) -> u8 {
         match self {
@@ -82,7 +81,7 @@ impl ConnectionNews {
         }
     }
 
-    /// The news that `byte` stands for.
+    /// Decodes a byte of the pipe; `None` for an unknown one.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         [

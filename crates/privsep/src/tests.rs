@@ -141,7 +141,7 @@ fn frames_past_their_bound_are_refused_at_the_header() {
 
 #[test]
 fn a_giant_count_reserves_nothing_and_fails() {
-    // HostkeysProve with 2^32-1 keys and none behind.
+    // HostkeysProve with 2^32-1 keys announced and none sent.
     assert!(HostkeysProve::decode_body(&[0xff; 4]).is_err());
     assert!(KbdintRespond::decode_body(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).is_err());
 }
@@ -177,7 +177,7 @@ fn the_table_is_ascending() {
     );
 }
 
-/// The whole matrix of 256 numbers × phases, written down.
+/// The whole matrix of 256 numbers × phases.
 #[test]
 fn permits_are_what_they_were_decided_to_be() {
     let mut table = String::new();

@@ -1,5 +1,5 @@
-//! One struct per message of the RPC and the table of all of them. Requests come from the
-//! unprivileged side; each has the reply that its comment names, or none.
+//! One struct per message of the RPC and the table of all messages. The unprivileged side sends the
+//! requests; the doc comment of a request names its reply, if it has one.
 
 use wire::{DecodeError, Reader};
 
@@ -14,7 +14,7 @@ pub use reply::*;
 pub use request::*;
 pub use start::*;
 
-/// Who sends a message.
+/// Which process sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// The auth process, to the monitor.
@@ -23,42 +23,43 @@ pub enum Sender {
     Session,
     /// Either of the two, to the monitor.
     AuthOrSession,
-    /// The monitor.
+    /// Either of the auth and the session process, to the monitor.
     Monitor,
-    /// The listener, to a monitor that it starts.
+    /// The listener, to a monitor that it starts or has started.
     Listener,
-    /// The auth process to the monitor, which hands it to the session unread.
+    /// The auth process to the monitor, which forwards it to the session process without decoding
+    /// it.
     Relayed,
 }
 
 /// A row of the table of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageInfo {
-    /// Number on the wire.
+    /// Number in the frame header.
     pub number: u8,
     /// Name for logs.
     pub name: &'static str,
-    /// Who sends it.
+    /// The process that sends the message.
     pub sender: Sender,
 }
 
 /// A message of the RPC.
 pub trait Message: Sized {
-    /// Number on the wire.
+    /// Number in the frame header.
     const NUMBER: u8;
     /// Name for logs.
     const NAME: &'static str;
 
-    /// The fields without the frame.
+    /// Encodes the fields, without the frame header.
     fn encode_body(&self) -> Vec<u8>;
 
-    /// Reads the fields; nothing may follow them.
+    /// Decodes the fields; no byte may follow them.
     ///
     /// # Errors
-    /// [`DecodeError`].
+    /// [`DecodeError`] if a field is malformed or bytes are left over.
     fn decode_body(body: &[u8]) -> Result<Self, DecodeError>;
 
-    /// The whole frame, ready to be written.
+    /// Encodes the whole frame.
     fn encode_frame(&self) -> Vec<u8> {
         frame::frame(Self::NUMBER, &self.encode_body())
     }
@@ -122,7 +123,7 @@ messages! {
     98 MonitorConnection Listener;
 }
 
-/// The row of the message with this number.
+/// Looks up the table row of the message with this number.
 #[must_use]
 pub fn info(number: u8) -> Option<&'static MessageInfo> {
     MESSAGES.iter().find(|info| info.number == number)
@@ -130,17 +131,18 @@ pub fn info(number: u8) -> Option<&'static MessageInfo> {
 
 macro_rules! to_monitor {
     ($($name:ident),*) => {
-        /// Any message that the monitor can be sent.
+        /// A decoded message to the monitor.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum ToMonitor {
             $(#[allow(missing_docs)] $name($name),)*
         }
 
         impl ToMonitor {
-            /// Reads the body of the message with this number.
+            /// Decodes the frame's body as the message that its number names.
             ///
             /// # Errors
-            /// [`frame::FrameError`].
+            /// [`frame::FrameError::UnknownMessage`] for a number that the monitor does not
+            /// receive, [`frame::FrameError::Body`] for a malformed body.
             pub fn decode(frame: &frame::Frame) -> Result<Self, frame::FrameError> {
                 match frame.number {
                     $($name::NUMBER => Ok(Self::$name(frame.decode()?)),)*

@@ -1,4 +1,4 @@
-//! What the monitor sends.
+//! Messages from the monitor.
 
 use wire::{DecodeError, Put, Reader};
 
@@ -6,62 +6,62 @@ use super::request::LogLevel;
 use crate::field::{Field, record};
 
 record! {
-    /// One host key that a client may be offered.
+    /// A host key that may be offered to clients.
     HostKey {
-        /// By which requests name it. A certificate has the index of its key.
+        /// Index by which requests name the key. A certificate has the index of its key.
         index: u32,
         /// Public key or certificate blob.
         blob: Vec<u8>,
-        /// Host key algorithm names that it serves, in order of preference.
+        /// Host key algorithms that the key supports, in order of preference.
         algorithms: Vec<String>,
     }
 }
 
 record! {
-    /// What the auth process starts with: the body of this message in a sealed memfd
+    /// The auth process's start record: the body of this message in a sealed memfd
     /// ([`crate::roles::AUTH_START_FD`]), not sent on the socket.
     AuthStart {
-        /// Configuration without what only the monitor needs, in `config`'s encoding.
+        /// Configuration without the options that only the monitor needs, in `config`'s encoding.
         options: Vec<u8>,
         /// Host keys and certificates in the configured order.
         host_keys: Vec<HostKey>,
-        /// The connection at [`crate::roles::NETWORK_FD`]; none for a process that was started
-        /// ahead of it, which is told once its sandbox is closed.
+        /// The connection at [`crate::roles::NETWORK_FD`]; none for a pre-forked process, which
+        /// receives an [`AuthConnection`] message once its sandbox is closed.
         connection: Option<AuthConnection>,
         /// Directory to chroot to before the sandbox closes; none when not started as root.
         chroot: Option<String>,
-        /// User to become, with its group; none when not started as root.
+        /// Uid and gid to change to; none when not started as root.
         uid_gid: Option<(u32, u32)>,
-        /// The most verbose level that is written, so that finer lines need not be sent.
+        /// The most verbose level that is logged; more verbose lines need not be sent.
         log_level: LogLevel,
     }
 }
 
 record! {
-    /// Whom the auth process speaks to. To one that was started ahead it is sent with the
-    /// descriptor of the connection.
+    /// The connection that the auth process serves. A pre-forked process receives this message
+    /// together with the connection's descriptor.
     AuthConnection {
-        /// What holds for this connection in place of [`AuthStart`]'s options, where they were
-        /// made before it came and Match says otherwise.
+        /// Replaces [`AuthStart`]'s options for this connection; present if these were made before
+        /// the connection was accepted and Match blocks give it different values.
         options: Option<Vec<u8>>,
-        /// The cookie, 16 bytes, of the version line and KEXINIT that the listener has sent already;
-        /// none where this process says both.
+        /// Cookie (16 bytes) of the KEXINIT that the listener has already sent after the version
+        /// line; none if the auth process sends both.
         greeted: Option<Vec<u8>>,
-        /// Text of the client's address.
+        /// The client's address as text.
         remote_address: String,
-        /// Port of the client.
+        /// The client's port.
         remote_port: u16,
-        /// Text of our address.
+        /// The server's address as text.
         local_address: String,
-        /// Our port.
+        /// The server's port.
         local_port: u16,
-        /// Seconds until the monitor ends an unfinished login; 0 for never.
+        /// Seconds until the monitor ends an unfinished login; 0 for no limit.
         login_grace_seconds: u32,
     }
 }
 
 record! {
-    /// Reply to [`ChooseGroup`]; both empty when no group is in the range.
+    /// Reply to [`crate::ChooseGroup`]; both fields are empty if no group is in the range.
     Group {
         /// Safe prime, big-endian magnitude.
         p: Vec<u8>,
@@ -71,7 +71,7 @@ record! {
 }
 
 record! {
-    /// Reply to [`SignExchangeHash`].
+    /// Reply to [`crate::SignExchangeHash`].
     Signature {
         /// Signature blob (RFC 4253 §6.6).
         blob: Vec<u8>,
@@ -79,11 +79,11 @@ record! {
 }
 
 record! {
-    /// Reply to [`User`], of the same shape whether or not the user exists.
+    /// Reply to [`crate::User`]; it has the same shape for users who do not exist.
     UserPolicy {
         /// Methods that can continue.
         methods: Vec<String>,
-        /// Banner to be sent before the first answer.
+        /// Banner to send before the first answer.
         banner: Option<String>,
         /// PubkeyAcceptedAlgorithms after Match, for `server-sig-algs` in authentication.
         pubkey_algorithms: Vec<String>,
@@ -105,15 +105,15 @@ pub enum AuthOutcome {
         /// Methods that can continue.
         methods: Vec<String>,
     },
-    /// USERAUTH_SUCCESS; next comes [`Snapshot`].
+    /// USERAUTH_SUCCESS; the auth process sends [`crate::Snapshot`] next.
     Success,
-    /// DISCONNECT: more than MaxAuthTries.
+    /// DISCONNECT: the client exceeded MaxAuthTries.
     TooManyFailures,
-    /// As [`AuthOutcome::Failure`], to a user whose account is closed.
+    /// As [`AuthOutcome::Failure`], if account management denies the user access.
     Denied {
         /// Methods that can continue.
         methods: Vec<String>,
-        /// What PAM says of it, for a banner before the answer; may be empty.
+        /// PAM's message about the denial, sent as a banner before the answer; may be empty.
         said: String,
     },
 }
@@ -162,60 +162,61 @@ record! {
     Prompt {
         /// Text to show.
         text: String,
-        /// Whether the answer may be seen while it is typed.
+        /// True if the answer may be shown while the user types it.
         echo: bool,
     }
 }
 
 record! {
-    /// USERAUTH_INFO_REQUEST's content (RFC 4256 §3.2).
+    /// Content of USERAUTH_INFO_REQUEST (RFC 4256 §3.2).
     KbdintPrompts {
-        /// Name.
+        /// Name of the request.
         name: String,
-        /// Instruction.
+        /// Instruction to the user.
         instruction: String,
-        /// Prompts, perhaps none.
+        /// Prompts; may be empty.
         prompts: Vec<Prompt>,
     }
 }
 
 record! {
-    /// Reply to [`KeyQuery`].
+    /// Reply to [`crate::KeyQuery`].
     KeyAnswer {
-        /// Whether USERAUTH_PK_OK is to be sent. When not, the answer counted as a failure.
+        /// True if the auth process shall send USERAUTH_PK_OK; false if the query counted as a
+        /// failure.
         acceptable: bool,
-        /// Methods that can continue, for the failure.
+        /// Methods that can continue, for USERAUTH_FAILURE.
         methods: Vec<String>,
-        /// True when that failure was one too many: DISCONNECT.
+        /// True if that failure exceeded MaxAuthTries: DISCONNECT.
         too_many_failures: bool,
     }
 }
 
 record! {
-    /// What a key's options or a certificate take away. `permit_*` of the configuration may
-    /// take more away; nothing gives any of it back.
+    /// Rights that a key's options or a certificate remove. The configuration's `Permit*` options
+    /// may remove more; nothing restores a right.
     Restrictions {
-        /// No pseudo-terminal.
+        /// Refuses pseudo-terminals.
         no_pty: bool,
-        /// ~/.ssh/rc is not run.
+        /// Does not run ~/.ssh/rc.
         no_user_rc: bool,
-        /// No TCP or socket forwarding.
+        /// Refuses TCP and Unix socket forwarding.
         no_port_forwarding: bool,
-        /// No agent forwarding.
+        /// Refuses agent forwarding.
         no_agent_forwarding: bool,
-        /// No X11 forwarding.
+        /// Refuses X11 forwarding.
         no_x11_forwarding: bool,
-        /// No tunnel devices.
+        /// Refuses tunnel devices.
         no_tunnel: bool,
-        /// `permitopen`, when given: the only destinations of local forwarding.
+        /// `permitopen`: if not empty, the only destinations of local forwarding.
         permit_open: Vec<String>,
-        /// `permitlisten`, when given: the only addresses of remote forwarding.
+        /// `permitlisten`: if not empty, the only addresses of remote forwarding.
         permit_listen: Vec<String>,
     }
 }
 
 impl Restrictions {
-    /// Nothing taken away.
+    /// No restrictions.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -232,96 +233,97 @@ impl Restrictions {
 }
 
 record! {
-    /// The login before this one.
+    /// The user's previous login.
     LastLogin {
-        /// Seconds since 1970.
+        /// Time of the login, in seconds since 1970.
         time: u64,
-        /// From where; empty when it was not recorded.
+        /// The client's host; empty if it was not recorded.
         host: String,
     }
 }
 
 record! {
-    /// All that the session process needs and must not take from the snapshot. Sent once,
-    /// before the [`Snapshot`].
+    /// Facts that the session process must not take from the snapshot. The monitor sends this once,
+    /// before the [`crate::Snapshot`].
     SessionGrant {
         /// Canonical user name.
         user: String,
-        /// Uid to become.
+        /// Uid to change to.
         uid: u32,
-        /// Primary group.
+        /// Gid of the primary group.
         gid: u32,
-        /// Supplementary groups, the primary one included.
+        /// Supplementary groups, including the primary group.
         groups: Vec<u32>,
         /// Home directory.
         home: String,
-        /// Login shell, never empty.
+        /// Login shell; never empty.
         shell: String,
-        /// True when the process starts as root and must become the user; false when it runs
-        /// as the user already.
+        /// True if the process runs as root and must change to the user; false if it already runs
+        /// as the user.
         change_user: bool,
-        /// ChrootDirectory with its tokens expanded; checked by the session before use.
+        /// ChrootDirectory with its tokens expanded; the session process checks it before use.
         chroot: Option<String>,
-        /// Command that runs instead of whatever the client asks for (ForceCommand, key option
-        /// or certificate).
+        /// Command to run instead of the client's (from ForceCommand, a key option or a
+        /// certificate).
         forced_command: Option<String>,
-        /// What the key or certificate takes away.
+        /// Rights that the key or certificate removes.
         restrictions: Restrictions,
-        /// From `environment=` of the key line (PermitUserEnvironment was applied).
+        /// Variables from `environment=` options of the key line, filtered by
+        /// PermitUserEnvironment.
         key_environment: Vec<(String, String)>,
-        /// From PAM.
+        /// Variables set by PAM modules.
         pam_environment: Vec<(String, String)>,
         /// Session identifier: the first exchange hash.
         session_id: Vec<u8>,
-        /// Text of the client's address.
+        /// The client's address as text.
         remote_address: String,
-        /// Port of the client.
+        /// The client's port.
         remote_port: u16,
-        /// Text of our address.
+        /// The server's address as text.
         local_address: String,
-        /// Our port.
+        /// The server's port.
         local_port: u16,
-        /// The client's version line without line end, as the auth process told it.
+        /// The client's version line without line end, as the auth process reported it.
         client_version: String,
         /// Configuration after Match, in `config`'s encoding.
         options: Vec<u8>,
         /// Host keys and certificates.
         host_keys: Vec<HostKey>,
-        /// What PAM's modules said (the message of the day for one), for a login shell.
+        /// Messages of PAM modules (such as the message of the day), for display in a login shell.
         login_messages: String,
-        /// Whether PAM shows the message of the day, so that the session must not.
+        /// True if PAM shows the message of the day, so that the session process must not.
         pam_shows_motd: bool,
-        /// How the user authenticated, a line for each method, for ExposeAuthInfo.
+        /// One line per completed authentication method, for ExposeAuthInfo.
         auth_info: String,
-        /// The most verbose level that is written.
+        /// The most verbose level that is logged.
         log_level: LogLevel,
-        /// True when the password has expired: only `passwd` may run, on a pty.
+        /// True if the password has expired: only `passwd` may run, on a pty.
         password_expired: bool,
     }
 }
 
 record! {
-    /// Reply to [`HostkeysProve`]: a signature for each key in their order.
+    /// Reply to [`crate::HostkeysProve`]: one signature per key, in the order of the request.
     HostkeysProof {
-        /// Signature blobs; empty when the rate was exceeded.
+        /// Signature blobs; empty if the rate limit was exceeded.
         signatures: Vec<Vec<u8>>,
     }
 }
 
 record! {
-    /// Reply to [`PtyAllocate`].
+    /// Reply to [`crate::PtyAllocate`].
     PtyGranted {
-        /// Path of the slave.
+        /// Path of the slave device.
         tty: String,
-        /// The login before this one, when PrintLastLog asks for it.
+        /// The user's previous login; none unless PrintLastLog is on.
         last_login: Option<LastLogin>,
     }
 }
 
 record! {
-    /// Reply to [`PtyAllocate`] when there is none to be had.
+    /// Reply to [`crate::PtyAllocate`] if no pseudo-terminal could be allocated.
     PtyRefused {
-        /// Why, for the log.
+        /// Reason for the log.
         reason: String,
     }
 }

@@ -1,19 +1,19 @@
-//! What the unprivileged halves send.
+//! Messages from the unprivileged processes.
 
 use wire::{DecodeError, Put, Reader};
 
 use crate::field::{Field, Secret, record};
 
-/// OpenSSH's levels of LogLevel, in which a line is written or not.
+/// Severity of a log line, by the levels of OpenSSH's LogLevel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Cannot go on.
+    /// An error that ends the process.
     Fatal,
-    /// Something failed.
+    /// An operation failed.
     Error,
-    /// Logins and ends of connections.
+    /// Logins and the ends of connections.
     Info,
-    /// Detail that an operator may want always.
+    /// Detail for permanent use in production.
     Verbose,
     /// Decisions.
     Debug1,
@@ -50,55 +50,55 @@ impl Field for LogLevel {
 }
 
 record! {
-    /// A line for the log; no reply. The monitor escapes it, shortens it and bounds the rate.
+    /// A line for the log; no reply. The monitor escapes and shortens it and limits the rate.
     Log {
-        /// Its level.
+        /// Severity of the line.
         level: LogLevel,
         /// The text, without a line end.
         text: String,
-        /// Where the line says who the connection is with: what follows behind that. The monitor
-        /// puts it between, for it knows whether there is such a user.
+        /// Second half of the line, if user and address belong between `text` and `tail`. The
+        /// monitor inserts both, because only it knows whether the user exists.
         tail: Option<String>,
     }
 }
 
 record! {
-    /// Asks for a group of the moduli file (RFC 4419 §3); the reply is [`Group`].
+    /// Asks for a group from the moduli file (RFC 4419 §3); the reply is [`crate::Group`].
     ChooseGroup {
-        /// Smallest size in bits that the client takes.
+        /// Smallest size in bits that the client accepts.
         min_bits: u32,
-        /// Size in bits that the client wishes.
+        /// Size in bits that the client prefers.
         preferred_bits: u32,
-        /// Largest size in bits that the client takes.
+        /// Largest size in bits that the client accepts.
         max_bits: u32,
     }
 }
 
 record! {
-    /// Asks for the host's signature of an exchange hash (RFC 4253 §8); the reply is
-    /// [`Signature`]. The first hash is the session identifier, which the monitor keeps.
+    /// Asks for the host's signature of an exchange hash (RFC 4253 §8); the reply is [`crate::Signature`].
+    /// The monitor keeps the first hash as the session identifier.
     SignExchangeHash {
-        /// Key exchange method that was negotiated: it gives the length that `hash` must have.
+        /// Negotiated key exchange method, which determines the length of `hash`.
         kex_algorithm: String,
-        /// Host key algorithm that was negotiated (`rsa-sha2-512`, `…-cert-v01@openssh.com`).
+        /// Negotiated host key algorithm (`rsa-sha2-512`, `…-cert-v01@openssh.com`).
         host_key_algorithm: String,
-        /// Which host key: [`HostKey::index`].
+        /// The host key's [`crate::HostKey::index`].
         key_index: u32,
-        /// H.
+        /// Exchange hash H.
         hash: Vec<u8>,
-        /// The client seems to be about to log in. Nothing is decided by it but when the next
-        /// process is started.
+        /// True if the client seems to be about to log in. The monitor uses this only to choose
+        /// when to start the session process.
         expects_login: bool,
     }
 }
 
 record! {
     /// Names the user of the first USERAUTH_REQUEST (RFC 4252 §5), once; the reply is
-    /// [`UserPolicy`]. A later change of name or service is refused by the auth process.
+    /// [`crate::UserPolicy`]. The auth process refuses later changes of user name or service.
     User {
-        /// User name as the client sent it, which must be UTF-8.
+        /// User name as the client sent it; valid UTF-8.
         user: String,
-        /// Service, which must be `ssh-connection`.
+        /// Service name; must be `ssh-connection`.
         service: String,
         /// The client's version line without line end.
         client_version: String,
@@ -106,13 +106,13 @@ record! {
 }
 
 record! {
-    /// Method `none` (RFC 4252 §5.2); the reply is [`AuthOutcome`].
+    /// Method `none` (RFC 4252 §5.2); the reply is [`crate::AuthOutcome`].
     AuthNone {}
 }
 
 record! {
-    /// A method that is not known here, or a request to change a password: always a failure,
-    /// with the delay and the count of any other; the reply is [`AuthOutcome`].
+    /// An unknown method or a request to change a password: always a failure, delayed and counted
+    /// like any other; the reply is [`crate::AuthOutcome`].
     AuthOther {
         /// Name of the method as the client sent it.
         method: String,
@@ -120,7 +120,7 @@ record! {
 }
 
 record! {
-    /// Method `password` (RFC 4252 §8); the reply is [`AuthOutcome`].
+    /// Method `password` (RFC 4252 §8); the reply is [`crate::AuthOutcome`].
     AuthPassword {
         /// The password.
         password: Secret,
@@ -128,17 +128,17 @@ record! {
 }
 
 record! {
-    /// Method `keyboard-interactive` begins (RFC 4256 §3.1); the reply is [`KbdintPrompts`] or
-    /// [`AuthOutcome`].
+    /// Starts method `keyboard-interactive` (RFC 4256 §3.1); the reply is [`crate::KbdintPrompts`] or
+    /// [`crate::AuthOutcome`].
     KbdintStart {
-        /// Submethods that the client hints at, as it sent them.
+        /// The client's list of preferred submethods, as received.
         devices: String,
     }
 }
 
 record! {
-    /// Answers to the prompts (RFC 4256 §3.4); the reply is as for [`KbdintStart`]. The count
-    /// must be that of the prompts.
+    /// Answers to the prompts (RFC 4256 §3.4); the reply is as for [`KbdintStart`]. The number of
+    /// answers must equal the number of prompts.
     KbdintRespond {
         /// The answers in the order of the prompts.
         responses: Vec<Secret>,
@@ -146,9 +146,9 @@ record! {
 }
 
 record! {
-    /// Asks whether this key would do (RFC 4252 §7, no signature); the reply is [`KeyAnswer`].
+    /// Asks whether a key is acceptable (RFC 4252 §7, no signature); the reply is [`crate::KeyAnswer`].
     KeyQuery {
-        /// Public key algorithm of the request.
+        /// Public key algorithm named in the request.
         algorithm: String,
         /// Public key or certificate blob.
         key: Vec<u8>,
@@ -156,26 +156,27 @@ record! {
 }
 
 record! {
-    /// Method `publickey` with a signature; the reply is [`AuthOutcome`]. The monitor builds
-    /// the signed data itself, from its own session identifier, user and service.
+    /// Method `publickey` with a signature; the reply is [`crate::AuthOutcome`]. The monitor builds the
+    /// signed data itself, from its own session identifier, user and service.
     KeyVerify {
-        /// Public key algorithm of the request.
+        /// Public key algorithm named in the request.
         algorithm: String,
         /// Public key or certificate blob.
         key: Vec<u8>,
         /// Signature blob.
         signature: Vec<u8>,
-        /// The host key that the client saw, for `publickey-hostbound-v00@openssh.com`: must be
-        /// the one that signed the first exchange.
+        /// Host key that the client saw, for `publickey-hostbound-v00@openssh.com`. It must be the
+        /// key that signed the first exchange.
         hostbound: Option<Vec<u8>>,
     }
 }
 
-/// The live connection as opaque bytes, after [`AuthOutcome::Success`] and as the last message
-/// of the auth process, which then ends. The monitor hands it to the session unread.
+/// The state of the live connection as opaque bytes: the last message of the auth process, sent
+/// after [`crate::AuthOutcome::Success`]. The auth process then exits. The monitor forwards the bytes to
+/// the session process without decoding them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What `proto` wrote.
+    /// Snapshot in `proto`'s encoding.
     pub bytes: zeroize::Zeroizing<Vec<u8>>,
 }
 
@@ -197,24 +198,25 @@ impl Field for Snapshot {
 }
 
 record! {
-    /// Asks for proofs of `hostkeys-prove-00@openssh.com`; the reply is [`HostkeysProof`].
+    /// Asks for signatures for `hostkeys-prove-00@openssh.com`; the reply is [`crate::HostkeysProof`].
     HostkeysProve {
-        /// Which keys, by [`HostKey::index`], and the signature algorithm for each.
+        /// [`crate::HostKey::index`] of each key, and the signature algorithm for it.
         keys: Vec<(u32, String)>,
     }
 }
 
 record! {
-    /// Asks for a pseudo-terminal; the reply is [`PtyGranted`], with the descriptors of master
-    /// and slave in this order beside its first byte, or [`PtyRefused`]. The monitor writes the
-    /// login records.
+    /// Asks for a pseudo-terminal; the reply is [`crate::PtyRefused`], or [`crate::PtyGranted`] with the
+    /// descriptors of master and slave, in this order, attached to its first byte. The monitor
+    /// writes the login records.
     PtyAllocate {}
 }
 
 record! {
-    /// Gives a pseudo-terminal back: logout records are written, its owner reset; no reply.
+    /// Releases a pseudo-terminal; no reply. The monitor writes the logout records and resets the
+    /// device's owner.
     PtyRelease {
-        /// Name as granted.
+        /// Device path as in [`crate::PtyGranted::tty`].
         tty: String,
     }
 }
