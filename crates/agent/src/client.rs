@@ -1,4 +1,4 @@
-//! A blocking client: one request, one answer.
+//! A blocking client: it sends one request and reads its answer.
 
 use std::io::{Read, Write};
 
@@ -7,8 +7,8 @@ use keys::SignatureAlgorithm;
 use crate::error::AgentError;
 use crate::message::{self, Identity, MAX_MESSAGE_BYTES, SignFlags};
 
-/// A connection to an agent. After an error other than [`AgentError::Refused`] the stream's
-/// position is not known, and every further request fails.
+/// A connection to an agent. After an error other than [`AgentError::Refused`] the position in the
+/// stream is unknown, and every further request fails with [`AgentError::Io`].
 #[derive(Debug)]
 pub struct AgentClient<S> {
     stream: S,
@@ -16,8 +16,8 @@ pub struct AgentClient<S> {
 }
 
 impl<S: Read + Write> AgentClient<S> {
-    /// Takes over a connected stream. The caller sets its timeouts; signing may wait for a
-    /// touch or a confirmation.
+    /// Takes ownership of a connected stream. The caller sets its timeouts; signing may wait for
+    /// the user to touch a token or confirm.
     pub fn new(stream: S) -> Self {
         Self {
             stream,
@@ -25,7 +25,7 @@ impl<S: Read + Write> AgentClient<S> {
         }
     }
 
-    /// The keys that the agent holds, in its order.
+    /// Lists the agent's keys, in the agent's order.
     ///
     /// # Errors
     /// [`AgentError`].
@@ -33,12 +33,12 @@ impl<S: Read + Write> AgentClient<S> {
         self.call(&message::request_identities()?, message::identities_answer)
     }
 
-    /// A signature blob over `data` by the key with this blob (plain key or certificate).
-    /// Whether it verifies, and names the algorithm that was asked for, is for the caller to
-    /// check where it matters.
+    /// Signs `data` with the key of this blob (plain key or certificate) and returns the signature
+    /// blob. Does not verify the signature nor check its algorithm; the caller does that where it
+    /// matters.
     ///
     /// # Errors
-    /// [`AgentError`]; [`AgentError::Refused`] when the agent does not sign.
+    /// [`AgentError`]; [`AgentError::Refused`] if the agent does not sign.
     pub fn sign(
         &mut self,
         key_blob: &[u8],
@@ -49,7 +49,7 @@ impl<S: Read + Write> AgentClient<S> {
         self.call(&request, message::sign_response)
     }
 
-    /// As [`Self::sign`], with the flags that `algorithm` asks for.
+    /// As [`Self::sign`], with the flags that select `algorithm`.
     ///
     /// # Errors
     /// As [`Self::sign`].
@@ -62,9 +62,9 @@ impl<S: Read + Write> AgentClient<S> {
         self.sign(key_blob, data, SignFlags::for_algorithm(algorithm))
     }
 
-    /// Binds this connection to a session (`session-bind@openssh.com`): the host key, the
-    /// session identifier, and the host's signature over it. Agents that do not know the
-    /// extension refuse; that is harmless.
+    /// Binds this agent connection to an SSH session (`session-bind@openssh.com`), given the host
+    /// key, the session identifier and the host's signature over it. Agents that do not know the
+    /// extension answer with a refusal, which the caller may ignore.
     ///
     /// # Errors
     /// [`AgentError`].
@@ -79,7 +79,7 @@ impl<S: Read + Write> AgentClient<S> {
         self.call(&request, message::success)
     }
 
-    /// Gives the stream back.
+    /// Returns the stream.
     pub fn into_inner(self) -> S {
         self.stream
     }

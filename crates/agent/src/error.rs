@@ -1,32 +1,31 @@
-//! What can go wrong with an agent.
+//! Errors of the agent protocol.
 
 use core::fmt;
 use std::io;
 
 use wire::DecodeError;
 
-/// Why a request to an agent came to nothing.
+/// Why a request to an agent failed.
 #[derive(Debug)]
 pub enum AgentError {
-    /// The stream failed or ended.
+    /// The stream failed or reached its end.
     Io(io::Error),
-    /// The agent answers with a message longer than [`crate::message::MAX_MESSAGE_BYTES`], or
-    /// with an empty one.
+    /// The answer's length is 0 or exceeds [`crate::message::MAX_MESSAGE_BYTES`].
     BadLength {
-        /// The length that it announced, in bytes.
+        /// The announced length, in bytes.
         bytes: u32,
     },
-    /// The answer's fields do not fit its type.
+    /// The fields of the answer are malformed.
     Malformed(DecodeError),
-    /// The answer is of a type that does not belong to the request.
+    /// The answer's type does not match the request.
     UnexpectedAnswer {
-        /// The number that came.
+        /// Message number of the answer.
         number: u8,
     },
-    /// The agent refuses (SSH_AGENT_FAILURE): it has no such key, it is locked, its user
-    /// said no.
+    /// The agent refused (SSH_AGENT_FAILURE or SSH_AGENT_EXTENSION_FAILURE): it does not have the
+    /// key, it is locked, or its user denied the request.
     Refused,
-    /// The request would be longer than an agent takes.
+    /// The request exceeds [`crate::message::MAX_MESSAGE_BYTES`].
     RequestTooLong,
 }
 

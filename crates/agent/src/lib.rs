@@ -1,9 +1,9 @@
-//! The agent protocol (draft-ietf-sshm-ssh-agent): its messages, and a blocking client over
-//! any stream.
+//! The agent protocol (draft-ietf-sshm-ssh-agent): its messages, and a blocking client over any
+//! stream.
 //!
-//! The stream (a Unix socket, mostly) is opened by the caller. Every answer is bounded before
-//! it is read, and an answer of another type than the request calls for is an error. Keys
-//! are opaque blobs here; what they are is in `keys`.
+//! The caller opens the stream (usually a Unix socket). The length of an answer is checked before
+//! its buffer is allocated, and an answer of a type that does not match the request is an error.
+//! Keys are opaque blobs here; `keys` interprets them.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -1,15 +1,15 @@
-//! The messages of the agent protocol (draft-ietf-sshm-ssh-agent §3, §5; OpenSSH
-//! PROTOCOL.agent for `session-bind@openssh.com`): encoding of requests, decoding of answers.
+//! The messages of the agent protocol (draft-ietf-sshm-ssh-agent §3, §5; OpenSSH PROTOCOL.agent for
+//! `session-bind@openssh.com`): encoding of requests, decoding of answers.
 
 use wire::{DecodeError, Put, Reader};
 use zeroize::Zeroizing;
 
 use crate::error::AgentError;
 
-/// Longest message in either direction, in bytes without its length field.
+/// Longest message in either direction, in bytes without the length field.
 pub const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 
-/// Most identities that an answer may list.
+/// Largest number of identities in an answer.
 pub const MAX_IDENTITIES: u32 = 2048;
 
 /// SSH_AGENT_FAILURE
@@ -29,7 +29,7 @@ pub const EXTENSION: u8 = 27;
 /// SSH_AGENT_EXTENSION_FAILURE
 pub const EXTENSION_FAILURE: u8 = 28;
 
-/// The extension that binds an agent connection to an SSH session.
+/// Name of the extension that binds an agent connection to an SSH session.
 pub const SESSION_BIND: &str = "session-bind@openssh.com";
 
 /// Flags of a signature request.
@@ -37,14 +37,14 @@ pub const SESSION_BIND: &str = "session-bind@openssh.com";
 pub struct SignFlags(u32);
 
 impl SignFlags {
-    /// The key's only algorithm.
+    /// No flags: the key type's only or default algorithm.
     pub const NONE: Self = Self(0);
     /// SSH_AGENT_RSA_SHA2_256
     pub const RSA_SHA2_256: Self = Self(2);
     /// SSH_AGENT_RSA_SHA2_512
     pub const RSA_SHA2_512: Self = Self(4);
 
-    /// The flags that ask for this algorithm.
+    /// Returns the flags that select this algorithm.
     #[must_use]
     pub fn for_algorithm(algorithm: keys::SignatureAlgorithm) -> Self {
         match algorithm.plain() {
@@ -54,7 +54,7 @@ impl SignFlags {
         }
     }
 
-    /// The number on the wire.
+    /// Returns the flags as encoded on the wire.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0
@@ -64,21 +64,21 @@ impl SignFlags {
 /// A key that an agent holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The key or certificate.
+    /// Public key or certificate blob.
     pub blob: Vec<u8>,
-    /// The agent's name for it; foreign text.
+    /// Comment that the agent stores with the key; foreign text, to be escaped before display.
     pub comment: String,
 }
 
-/// A request with its length field in front, wiped when dropped.
+/// An encoded request with its length field; wiped on drop.
 pub(crate) type Frame = Zeroizing<Vec<u8>>;
 
-/// SSH_AGENTC_REQUEST_IDENTITIES
+/// Encodes SSH_AGENTC_REQUEST_IDENTITIES.
 pub(crate) fn request_identities() -> Result<Frame, AgentError> {
     frame(&[REQUEST_IDENTITIES])
 }
 
-/// SSH_AGENTC_SIGN_REQUEST
+/// Encodes SSH_AGENTC_SIGN_REQUEST.
 pub(crate) fn sign_request(
     blob: &[u8],
     data: &[u8],
@@ -94,7 +94,7 @@ pub(crate) fn sign_request(
     frame(&body)
 }
 
-/// `session-bind@openssh.com`
+/// Encodes SSH_AGENTC_EXTENSION with `session-bind@openssh.com`.
 pub(crate) fn session_bind(
     host_key: &[u8],
     session_identifier: &[u8],
@@ -122,11 +122,11 @@ fn frame(body: &[u8]) -> Result<Frame, AgentError> {
     Ok(out)
 }
 
-/// SSH_AGENT_IDENTITIES_ANSWER
+/// Decodes SSH_AGENT_IDENTITIES_ANSWER.
 pub(crate) fn identities_answer(body: &[u8]) -> Result<Vec<Identity>, AgentError> {
     let mut reader = expect(body, IDENTITIES_ANSWER)?;
     let count = reader.u32()?;
-    // The count is believed only as far as the bytes reach: each identity takes eight.
+    // The count reserves no memory: a false count fails when the answer's bytes run out.
     if count > MAX_IDENTITIES {
         return Err(DecodeError::Malformed("agent lists too many identities").into());
     }
@@ -141,7 +141,7 @@ pub(crate) fn identities_answer(body: &[u8]) -> Result<Vec<Identity>, AgentError
     Ok(identities)
 }
 
-/// SSH_AGENT_SIGN_RESPONSE
+/// Decodes SSH_AGENT_SIGN_RESPONSE.
 pub(crate) fn sign_response(body: &[u8]) -> Result<Vec<u8>, AgentError> {
     let mut reader = expect(body, SIGN_RESPONSE)?;
     let signature = reader.string()?.to_vec();
@@ -149,7 +149,7 @@ pub(crate) fn sign_response(body: &[u8]) -> Result<Vec<u8>, AgentError> {
     Ok(signature)
 }
 
-/// SSH_AGENT_SUCCESS
+/// Decodes SSH_AGENT_SUCCESS.
 pub(crate) fn success(body: &[u8]) -> Result<(), AgentError> {
     Ok(expect(body, SUCCESS)?.finish()?)
 }

@@ -8,7 +8,7 @@ use wire::Put;
 use crate::message::{self, MAX_MESSAGE_BYTES};
 use crate::{AgentClient, AgentError, SignFlags};
 
-/// A stream that answers with what it was given and keeps what was written.
+/// A stream that answers with scripted bytes and records the bytes written to it.
 struct Script {
     answers: Cursor<Vec<u8>>,
     written: Vec<u8>,
@@ -124,7 +124,7 @@ fn a_request_longer_than_an_agent_takes_is_not_sent() {
     assert!(client.into_inner().written.is_empty());
 }
 
-/// A private ssh-agent, ended with the test.
+/// A private ssh-agent, killed when the test ends.
 struct RealAgent {
     process: Child,
     folder: std::path::PathBuf,
@@ -134,7 +134,7 @@ impl RealAgent {
     fn start(name: &str) -> Option<Self> {
         let folder =
             std::env::temp_dir().join(format!("fulmar-agent-{}-{name}", std::process::id()));
-        // That of a process of this number that was killed.
+        // Removes the folder of an earlier, killed process with the same number.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).ok()?;
         let process = Command::new("ssh-agent")
@@ -147,7 +147,7 @@ impl RealAgent {
             eprintln!("skipped: no ssh-agent on this machine");
             return None;
         };
-        // The agent prints its socket once it listens.
+        // The agent prints its socket's path once it listens.
         let mut line = [0; 1];
         process.stdout.as_mut()?.read_exact(&mut line).ok()?;
         Some(Self { process, folder })

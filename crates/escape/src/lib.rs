@@ -1,18 +1,19 @@
-//! The one escaper of foreign text: whatever a peer, a file, a certificate or another program says
-//! passes through here before it reaches a terminal, a log or a message.
+//! The only escaper of foreign text: text from a peer, a file, a certificate or another program
+//! passes through this crate before it reaches a terminal, a log or a message.
 //!
-//! The contract, for every [`Style`]:
+//! The contract of every [`Style`]:
 //!
-//! - Printable characters stay, in any script, with spaces and the backslash.
-//! - Each byte of every other character becomes a backslash and three octal digits, as OpenSSH's
-//!   vis(3) writes it: ESC becomes `\033`, U+202E becomes `\342\200\256`, the byte 0xff `\377`.
-//! - Other characters are those for which [`is_harmless`] is false, and bytes that are not UTF-8.
-//! - The result is valid UTF-8 and drives no terminal. Except for [`Style::Lines`] it is one line.
-//! - Escaping twice gives the same as escaping once, so that a process may escape again what an
-//!   untrusted one says it has escaped. (Not for [`Style::Quoted`], which escapes the backslash.)
+//! - Printable characters of any script, spaces and backslashes are not changed.
+//! - Every other character is replaced byte by byte with a backslash and three octal digits, like
+//!   OpenSSH's vis(3): ESC becomes `\033`, U+202E becomes `\342\200\256`, the byte 0xff `\377`.
+//! - "Other" are characters for which [`is_harmless`] returns false and bytes that are not valid
+//!   UTF-8.
+//! - The result is valid UTF-8 and cannot control a terminal. Except for [`Style::Lines`] it is one
+//!   line.
+//! - Escaping is idempotent, so that a process may escape again the text that an untrusted process
+//!   claims to have escaped. (Not for [`Style::Quoted`], which escapes the backslash.)
 //!
-//! Formats with a syntax of their own (JSON, HTML) quote in their own writer and ask
-//! [`is_harmless`].
+//! Writers of formats with their own escapes (JSON, HTML) use only [`is_harmless`].
 #![forbid(unsafe_code)]
 #![no_std]
 
@@ -21,23 +22,23 @@ extern crate alloc;
 use alloc::borrow::Cow;
 use alloc::string::String;
 
-/// What a place can show, beyond the contract of this crate.
+/// The kind of output that escaped text is meant for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// One line for a terminal.
     Line,
-    /// Several lines for a terminal (banners, prompts): newlines and tabs stay; a carriage return
-    /// before a newline is dropped.
+    /// Several lines for a terminal (banners, prompts): newlines and tabs are kept; a carriage
+    /// return before a newline is dropped.
     Lines,
-    /// One line for a log: of the printable characters only ASCII stays.
+    /// One line for a log: of the printable characters only ASCII is kept.
     Ascii,
-    /// As [`Style::Ascii`], to stand between double quotes: `"` and the backslash are escaped too.
+    /// As [`Style::Ascii`], for use between double quotes: also escapes `"` and the backslash.
     Quoted,
 }
 
-/// True for a character that acts on nothing and hides nothing: false for control characters (C0,
-/// DEL, C1), line and paragraph separators, marks, overrides and isolates of the direction of
-/// writing, and every character that Unicode lets a terminal draw as nothing (zero-width
+/// True for a character that neither controls a terminal nor hides text. False for control
+/// characters (C0, DEL, C1), line and paragraph separators, bidirectional marks, overrides and
+/// isolates, and every character that Unicode lets a terminal draw as nothing (zero-width
 /// characters, soft hyphens, fillers, variation selectors, tags, byte order marks).
 #[must_use]
 pub fn is_harmless(character: char) -> bool {
@@ -67,13 +68,13 @@ pub fn is_harmless(character: char) -> bool {
         )
 }
 
-/// `text`, text or bytes, as one line for a terminal ([`Style::Line`]).
+/// Escapes `text` (a string or bytes) as one line for a terminal ([`Style::Line`]).
 #[must_use]
 pub fn one_line(text: impl AsRef<[u8]>) -> String {
     escape(text, Style::Line)
 }
 
-/// `text`, text or bytes, escaped for a place.
+/// Escapes `text` (a string or bytes) for the given kind of output.
 #[must_use]
 pub fn escape(text: impl AsRef<[u8]>, style: Style) -> String {
     let text = text.as_ref();
@@ -82,8 +83,8 @@ pub fn escape(text: impl AsRef<[u8]>, style: Style) -> String {
     out
 }
 
-/// As [`escape`], with at most `max_chars` characters of output, never cut within an escape;
-/// `...` follows a text that was cut. Reads no more of a long text than it shows.
+/// As [`escape`], limited to `max_chars` characters of output and cut only between escapes; appends
+/// `...` to a text that was cut. Reads no more of the text than it outputs.
 #[must_use]
 pub fn escape_at_most(text: impl AsRef<[u8]>, style: Style, max_chars: usize) -> String {
     let mut out = String::new();
@@ -93,20 +94,19 @@ pub fn escape_at_most(text: impl AsRef<[u8]>, style: Style, max_chars: usize) ->
     out
 }
 
-/// `text` with errors of the system in the system's words alone: without the ` (os error 2)` that Rust writes
-/// behind them.
+/// Removes the ` (os error 2)` that Rust appends to the messages of system errors.
 #[must_use]
 pub fn system_words(text: &str) -> Cow<'_, str> {
     const MARK: &str = " (os error ";
     let mut rest = text;
     let mut out = String::new();
     while let Some((before, after)) = rest.split_once(MARK) {
-        let behind = after.trim_start_matches(|c: char| c.is_ascii_digit());
-        let has_number = behind.len() < after.len();
-        match behind.strip_prefix(')').filter(|_| has_number) {
-            Some(behind) => {
+        let tail = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        let has_number = tail.len() < after.len();
+        match tail.strip_prefix(')').filter(|_| has_number) {
+            Some(tail) => {
                 out.push_str(before);
-                rest = behind;
+                rest = tail;
             }
             None => {
                 out.push_str(before);
@@ -122,7 +122,7 @@ pub fn system_words(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The text is longer than its limit.
+/// The text is longer than the limit.
 struct Cut;
 
 fn write(out: &mut String, text: &[u8], style: Style, max_chars: usize) -> Result<(), Cut> {
