@@ -1,14 +1,15 @@
-//! The cores that this process may run on: how many there are, and how idle they were.
+//! CPU cores: how many this process may use, and how idle they have been.
 
-/// Cores that this process may use: by its affinity mask (sched_setaffinity(2)) and by the CPU
-/// quota of its control groups; at least 1. Reads several files: not for every login.
+/// Number of cores that this process may use, by its affinity mask (sched_setaffinity(2)) and by
+/// the CPU quota of its control groups; at least 1. Reads several files, so do not call it at every
+/// login.
 #[must_use]
 pub fn available() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// How long the cores of the affinity mask have been idle since boot, all together,
-/// microseconds, in steps of the kernel's tick (10 ms). `None` where /proc is not to be had.
+/// Idle time of all cores of the affinity mask since boot, summed, in microseconds and in steps of
+/// the kernel's tick (10 ms). `None` if /proc is not readable.
 #[must_use]
 pub fn idle_us() -> Option<u64> {
     let allowed = rustix::thread::sched_getaffinity(None).ok()?;
@@ -18,8 +19,8 @@ pub fn idle_us() -> Option<u64> {
     Some(ticks.saturating_mul(1_000_000) / per_second.max(1))
 }
 
-/// Adds up the columns `idle` and `iowait` (proc_stat(5)) of the cores that are allowed; `None`
-/// when there is no such core.
+/// Adds up the columns `idle` and `iowait` (proc_stat(5)) of the allowed cores; `None` if there is
+/// no such core.
 fn idle_ticks(text: &str, is_allowed: impl Fn(usize) -> bool) -> Option<u64> {
     let mut total = None;
     for line in text.lines() {
@@ -27,7 +28,7 @@ fn idle_ticks(text: &str, is_allowed: impl Fn(usize) -> bool) -> Option<u64> {
             break;
         };
         let mut words = rest.split_ascii_whitespace();
-        // The first line, without a number, is the sum of all.
+        // The first line, without a number, is the sum of all cores.
         let numbered = rest.starts_with(|first: char| first.is_ascii_digit());
         let Some(core) = words.next().filter(|_| numbered) else {
             continue;

@@ -1,5 +1,5 @@
-//! Libraries that are loaded only by the process that needs them (libpam,
-//! libcrypt): `dlopen`, kept until the process ends.
+//! Shared libraries that a process loads with `dlopen` when it needs them (libpam, libcrypt) and
+//! keeps until it ends.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -14,10 +14,10 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Loads the first of `names` that exists; the error is the loader's text.
+    /// Loads the first of `names` that exists; the error is the loader's message.
     pub(crate) fn open(names: &[&CStr]) -> Result<Self, String> {
         let mut reason = String::new();
-        crate::signals::others_may_alter();
+        crate::signals::mark_altered_by_others();
         for name in names {
             // SAFETY: `name` is a terminated string; RTLD_NOW resolves at once so
             // no lazy binding fails later; the constructors run are those of a
@@ -31,7 +31,7 @@ impl Library {
         Err(reason)
     }
 
-    /// The address of `name`, or the loader's text when it is absent.
+    /// Returns the address of `name`, or the loader's message if the library has no such symbol.
     pub(crate) fn symbol(&self, name: &CStr) -> Result<NonNull<c_void>, String> {
         // SAFETY: the handle came from dlopen and was never closed.
         let address = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };

@@ -10,7 +10,7 @@ use rustix::event::epoll as kernel;
 use rustix::event::{EventfdFlags, Timespec};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
-/// What to wait for on one descriptor. Errors and hang-up are always reported.
+/// Conditions to wait for on one descriptor. Errors and hang-up are always reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interest(u8);
 
@@ -21,22 +21,22 @@ impl Interest {
     pub const READABLE: Self = Self(1);
     /// Room to write.
     pub const WRITABLE: Self = Self(2);
-    /// Both.
+    /// Bytes to read and room to write.
     pub const BOTH: Self = Self(3);
 
-    /// An interest from two conditions.
+    /// Builds an interest from two conditions.
     #[must_use]
     pub const fn when(readable: bool, writable: bool) -> Self {
         Self(readable as u8 | (writable as u8) << 1)
     }
 
-    /// Whether reading is included.
+    /// True if reading is included.
     #[must_use]
     pub const fn readable(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Whether writing is included.
+    /// True if writing is included.
     #[must_use]
     pub const fn writable(self) -> bool {
         self.0 & 2 != 0
@@ -45,18 +45,18 @@ impl Interest {
     fn flags(self) -> kernel::EventFlags {
         let mut flags = kernel::EventFlags::empty();
         flags.set(kernel::EventFlags::IN, self.readable());
-        // Reported only to those who read: with reads paused, a half-closed peer
-        // would wake a level-triggered loop without end.
+        // RDHUP is requested only with reads: with reads paused, a half-closed peer would wake a
+        // level-triggered loop endlessly.
         flags.set(kernel::EventFlags::RDHUP, self.readable());
         flags.set(kernel::EventFlags::OUT, self.writable());
         flags
     }
 }
 
-/// One ready descriptor, named by the token it was added with.
+/// A ready descriptor, identified by the token that it was added with.
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
-    /// The caller's token.
+    /// Token given to [`Epoll::add`] or [`Epoll::modify`].
     pub token: u64,
     flags: kernel::EventFlags,
 }
@@ -69,32 +69,32 @@ impl Event {
         self.flags.intersects(F::IN | F::RDHUP | F::HUP | F::ERR)
     }
 
-    /// A write will not block (it may fail).
+    /// A write will not block; it may fail.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         use kernel::EventFlags as F;
         self.flags.intersects(F::OUT | F::HUP | F::ERR)
     }
 
-    /// Both directions are over. Reported even with [`Interest::NONE`]: remove the
-    /// descriptor or the loop spins.
+    /// Both directions are closed. Reported even with [`Interest::NONE`]: remove the descriptor, or
+    /// the loop spins.
     #[must_use]
     pub fn is_hangup(&self) -> bool {
         self.flags.contains(kernel::EventFlags::HUP)
     }
 
-    /// The descriptor is in error.
+    /// The descriptor has an error condition.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.flags.contains(kernel::EventFlags::ERR)
     }
 }
 
-/// Events that one wait can bring at most.
+/// Largest number of events that one wait returns.
 const MAX_EVENTS: usize = 256;
 
-/// Room for the events of one wait. They are copied out of the kernel's form, which may hold a
-/// pointer, so that whoever waits can move to another thread.
+/// Buffer for the events of one wait. The events are copied out of the kernel's structure, which
+/// may hold a pointer, so that this buffer is `Send`.
 #[derive(Debug)]
 pub struct Events {
     ready: Vec<Event>,
@@ -102,7 +102,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Room for `capacity` events at a time (at least one, at most 256).
+    /// Creates a buffer for `capacity` events per wait, clamped to 1..=256.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, MAX_EVENTS);
@@ -117,25 +117,25 @@ impl Events {
         self.ready.iter().copied()
     }
 
-    /// How many the last wait brought.
+    /// Number of events of the last wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ready.len()
     }
 
-    /// Whether the last wait brought none.
+    /// True if the last wait returned no event.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 }
 
-/// An epoll instance, level-triggered.
+/// A level-triggered epoll instance.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
-    /// A new, empty instance (close-on-exec).
+    /// Creates an empty instance (close-on-exec).
     ///
     /// # Errors
     /// The kernel's error.
@@ -146,33 +146,33 @@ impl Epoll {
     /// Starts to watch `fd`.
     ///
     /// # Errors
-    /// `EPERM` for regular files (always ready: do not wait for them), `EEXIST`
-    /// for one that is watched already.
+    /// `EPERM` for regular files (they are always ready: do not wait for them), `EEXIST` if `fd` is
+    /// already watched.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         let data = kernel::EventData::new_u64(token);
         Ok(kernel::add(&self.0, fd.as_fd(), data, interest.flags())?)
     }
 
-    /// Changes what is awaited on `fd`.
+    /// Changes the conditions and the token of `fd`.
     ///
     /// # Errors
-    /// `ENOENT` for a descriptor that is not watched.
+    /// `ENOENT` if `fd` is not watched.
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         let data = kernel::EventData::new_u64(token);
         Ok(kernel::modify(&self.0, fd.as_fd(), data, interest.flags())?)
     }
 
-    /// Stops watching `fd`. Do it before closing one that was duplicated or
-    /// passed on: the kernel forgets only when the last duplicate closes.
+    /// Stops watching `fd`. Call it before closing a descriptor that was duplicated or passed on:
+    /// the kernel removes it only when the last duplicate is closed.
     ///
     /// # Errors
-    /// `ENOENT` for a descriptor that is not watched.
+    /// `ENOENT` if `fd` is not watched.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(kernel::delete(&self.0, fd.as_fd())?)
     }
 
-    /// Waits for events or until `timeout` is over (`None`: for ever) and returns
-    /// how many there are; a signal ends the wait with none.
+    /// Waits for events, at most for `timeout` (`None`: without limit), and returns their number; 0
+    /// if a signal interrupts the wait.
     ///
     /// # Errors
     /// The kernel's error.
@@ -200,12 +200,12 @@ impl AsFd for Epoll {
     }
 }
 
-/// A counter that wakes an epoll from another thread.
+/// A counter with which other threads wake an epoll loop.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// A counter at zero (close-on-exec, non-blocking).
+    /// Creates a counter at zero (close-on-exec, non-blocking).
     ///
     /// # Errors
     /// The kernel's error.
@@ -214,10 +214,10 @@ impl EventFd {
         Ok(Self(rustix::event::eventfd(0, flags)?))
     }
 
-    /// Makes the descriptor readable; many signals before one drain count as one.
+    /// Makes the descriptor readable; several signals before one drain count as one.
     ///
     /// # Errors
-    /// The kernel's error; a full counter is no error.
+    /// The kernel's error; a full counter is not an error.
     pub fn signal(&self) -> io::Result<()> {
         match crate::io::write(&self.0, &1_u64.to_ne_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
@@ -225,7 +225,7 @@ impl EventFd {
         }
     }
 
-    /// Resets the counter; true when it had been signalled.
+    /// Resets the counter; true if it was signalled since the last drain.
     ///
     /// # Errors
     /// The kernel's error.
@@ -240,12 +240,12 @@ impl AsFd for EventFd {
     }
 }
 
-/// A one-shot timer as a descriptor, on the monotonic clock.
+/// A one-shot timer as a descriptor, by the monotonic clock.
 #[derive(Debug)]
 pub struct TimerFd(OwnedFd);
 
 impl TimerFd {
-    /// A disarmed timer (close-on-exec, non-blocking).
+    /// Creates a disarmed timer (close-on-exec, non-blocking).
     ///
     /// # Errors
     /// The kernel's error.
@@ -255,7 +255,7 @@ impl TimerFd {
         Ok(Self(fd))
     }
 
-    /// Fires once after `delay` (`None` disarms); zero fires at once.
+    /// Arms the timer to fire once after `delay`; zero fires at once, `None` disarms.
     ///
     /// # Errors
     /// The kernel's error.
@@ -270,7 +270,7 @@ impl TimerFd {
         Ok(())
     }
 
-    /// True when the timer has fired since the last call.
+    /// True if the timer has fired since the last call.
     ///
     /// # Errors
     /// The kernel's error.

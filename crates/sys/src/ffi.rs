@@ -1,5 +1,4 @@
-//! Small conversions between C conventions and `std`: return codes, C strings,
-//! and the sizes that libc wants.
+//! Conversions between C conventions and `std`: return codes, C strings and sizes.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
@@ -27,7 +26,7 @@ pub(crate) fn socklen_of<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
 }
 
-/// A C string, or `InvalidInput` when a NUL stands inside.
+/// Converts to a C string; `InvalidInput` if `bytes` contains a NUL.
 pub(crate) fn c_string(bytes: impl Into<Vec<u8>>) -> io::Result<CString> {
     CString::new(bytes)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "NUL byte inside a string"))

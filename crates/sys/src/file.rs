@@ -1,5 +1,5 @@
-//! Files opened with care: regular ones only and never blocking, new ones private
-//! from their first byte, replaced whole or not at all; and the ownership rule of
+//! File access for configuration and keys: opens regular files only and never blocks, creates
+//! private files with their final mode, replaces files atomically, and checks ownership for
 //! `StrictModes`.
 
 use std::ffi::OsString;
@@ -14,36 +14,37 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::Uid;
 
-/// Most bytes that are reserved on the word of a file's size; what is longer grows as it is read.
+/// Limit on the memory that is reserved by a file's reported size; longer files grow the buffer
+/// while they are read.
 const MAX_RESERVED_BYTES: u64 = 1 << 20;
-/// Spare room below which the standard library reads in small steps to find the end.
+/// Below this spare capacity the standard library probes for the end of the file in small reads.
 const READ_ROOM_BYTES: usize = 64;
 
-/// `O_NOFOLLOW`, for the standard library's `custom_flags`.
+/// `O_NOFOLLOW`, for the `custom_flags` of `std::fs::OpenOptions`.
 pub const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
-/// `O_NONBLOCK` and `O_NOCTTY`, for the standard library's `custom_flags`: opening a FIFO or a
-/// terminal waits for nobody.
+/// `O_NONBLOCK` and `O_NOCTTY`, for the `custom_flags` of `std::fs::OpenOptions`: opening a FIFO or
+/// a terminal does not block.
 pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
 
-/// Whether a symbolic link as the last component is followed.
+/// Whether opening follows a symbolic link in the last component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// Yes, as open(2) does.
+    /// Follow it, as open(2) does by default.
     Follow,
-    /// No: it is an error (`ELOOP`).
+    /// Fail with `ELOOP`.
     Refuse,
 }
 
-/// Opens an existing regular file for reading. A FIFO does not block, a device is
-/// not touched beyond the open.
+/// Opens an existing regular file for reading. Does not block on a FIFO and does not read from a
+/// device.
 ///
 /// # Errors
-/// `InvalidInput` for anything but a regular file, else the kernel's error.
+/// `InvalidInput` if the file is not regular, else the kernel's error.
 pub fn open_regular(path: impl AsRef<Path>, links: Links) -> io::Result<File> {
     open_regular_known(path, links).map(|(file, _)| file)
 }
 
-/// [`open_regular`], and what is known of the file.
+/// As [`open_regular`]; also returns the metadata of the open file.
 ///
 /// # Errors
 /// As [`open_regular`].
@@ -67,7 +68,7 @@ pub fn open_regular_known(path: impl AsRef<Path>, links: Links) -> io::Result<(F
 /// Reads a whole regular file of at most `max_len` bytes.
 ///
 /// # Errors
-/// `InvalidData` when it is longer, else as [`open_regular`].
+/// `InvalidData` if the file is longer, else as [`open_regular`].
 pub fn read_bounded(path: impl AsRef<Path>, max_len: u64, links: Links) -> io::Result<Vec<u8>> {
     read_file_bounded(&open_regular(path, links)?, max_len)
 }
@@ -75,10 +76,10 @@ pub fn read_bounded(path: impl AsRef<Path>, max_len: u64, links: Links) -> io::R
 /// Reads the rest of an open file, at most `max_len` bytes.
 ///
 /// # Errors
-/// `InvalidData` when there is more, else the kernel's error.
+/// `InvalidData` if more is left, else the kernel's error.
 pub fn read_file_bounded(file: &File, max_len: u64) -> io::Result<Vec<u8>> {
-    // Room for all of it and for seeing the end: two reads, and no copies of a secret left
-    // behind by growing.
+    // Capacity for the whole file and for detecting its end: two reads, and no reallocation that
+    // would leave copies of a secret in freed memory.
     let size = file.metadata()?.len().min(max_len).min(MAX_RESERVED_BYTES);
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + READ_ROOM_BYTES);
     let mut limited = file.take(max_len.saturating_add(1));
@@ -92,8 +93,7 @@ pub fn read_file_bounded(file: &File, max_len: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Creates a file that must not exist yet, with `mode` from its first byte
-/// whatever the umask adds (it can only take away, which is undone).
+/// Creates a file that must not exist yet. It has exactly `mode`, whatever the umask is.
 ///
 /// # Errors
 /// `AlreadyExists`, also for a dangling symbolic link; else the kernel's error.
@@ -119,12 +119,12 @@ pub fn write_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Replaces the contents of `path` at once: a new file beside it with `mode`,
-/// synced, renamed over it, the directory synced. Readers see the old or the new
-/// contents whole. A symbolic link is replaced, not followed; a device is written to.
+/// Replaces the content of `path` atomically: writes a new file with `mode` in the same directory,
+/// syncs it, renames it to `path` and syncs the directory. A symbolic link is replaced, not
+/// followed; a device, pipe or socket is written to instead.
 ///
 /// # Errors
-/// The kernel's error; the old file is untouched then.
+/// The kernel's error; then the old file is unchanged.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
     let path = path.as_ref();
     put_in_place(path, bytes, mode, File::sync_all)?;
@@ -135,7 +135,7 @@ pub fn replace(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()
     Ok(())
 }
 
-/// As [`replace`] without waiting for the disk: for what may be lost in a crash.
+/// As [`replace`], without syncing: for content that may be lost in a crash.
 ///
 /// # Errors
 /// As [`replace`].
@@ -150,8 +150,8 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Whether a name is a device, a pipe or a socket: `/dev/null` is written to where a file would be
-/// replaced or removed, which takes it from everybody.
+/// True if `path` is a device, a pipe or a socket. Callers write to such a file (`/dev/null`) where
+/// they would replace or remove a regular one, because removing it would affect the whole system.
 #[must_use]
 pub fn is_special(path: impl AsRef<Path>) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| {
@@ -160,13 +160,14 @@ pub fn is_special(path: impl AsRef<Path>) -> bool {
     })
 }
 
-/// Whether a FIFO was not opened for writing because nobody has it open for reading (`ENXIO`).
+/// True if opening a FIFO for writing failed because no process has it open for reading (`ENXIO`).
 #[must_use]
 pub fn has_no_reader(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
 }
 
-/// Writes to what [`is_special`] names, and waits for no reader of a pipe.
+/// Writes to a file for which [`is_special`] returns true, without waiting for the reader of a
+/// pipe.
 ///
 /// # Errors
 /// The kernel's error.
@@ -221,11 +222,11 @@ fn create_temporary(
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Opens a file to append to, creating it with `mode`; links are followed, and regular files only
-/// are taken.
+/// Opens a regular file for appending and creates it with `mode` if needed; symbolic links are
+/// followed.
 ///
 /// # Errors
-/// `InvalidInput` for anything but a regular file, else the kernel's error.
+/// `InvalidInput` if the file is not regular, else the kernel's error.
 pub fn open_append(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
     let flags = OFlags::WRONLY
         | OFlags::APPEND
@@ -244,11 +245,11 @@ pub fn open_append(path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// The next data at or behind `offset`, as `(begin, end)`; none when only a hole follows. The
-/// file's own position moves.
+/// Returns the range `(begin, end)` of the next data at or after `offset`; `None` if only a hole
+/// follows. Moves the position of the file.
 ///
 /// # Errors
-/// The kernel's error, where the file system knows no holes.
+/// The kernel's error if the file system does not report holes.
 pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<(u64, u64)>> {
     use rustix::fs::SeekFrom;
     let file = file.as_fd();
@@ -261,8 +262,8 @@ pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<(u64, u64)>>
     Ok(Some((begin, end)))
 }
 
-/// Takes the exclusive lock of an open file (flock(2)); it goes with the last
-/// descriptor. With `wait` false, `WouldBlock` when another process has it.
+/// Takes the exclusive lock of an open file (flock(2)), which is released with its last descriptor.
+/// With `wait` false it fails with `WouldBlock` if another process holds the lock.
 ///
 /// # Errors
 /// The kernel's error.
@@ -276,8 +277,8 @@ pub fn lock(file: impl AsFd, wait: bool) -> io::Result<()> {
     crate::ffi::retry(|| rustix::fs::flock(file, operation))
 }
 
-/// `~` and `~/x` with the home directory put in; other paths unchanged. `~name` is
-/// not expanded.
+/// Replaces the `~` of `~` and `~/x` with the home directory; returns other paths unchanged.
+/// `~name` is not expanded.
 #[must_use]
 pub fn expand_home(path: &str, home: &Path) -> PathBuf {
     if path == "~" {
@@ -292,23 +293,23 @@ pub fn expand_home(path: &str, home: &Path) -> PathBuf {
 /// Why `StrictModes` refuses a file.
 #[derive(Debug)]
 pub enum InsecurePath {
-    /// The file or directory belongs to somebody else than the user or root.
+    /// The file or directory belongs neither to the user nor to root.
     Owner {
-        /// Which one.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         uid: Uid,
     },
-    /// The file or directory can be written by its group or by everybody.
+    /// The file or directory is writable by its group or by others.
     Mode {
-        /// Which one.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits (`07777`).
         mode: u32,
     },
-    /// The file is not a regular one.
+    /// The file is not regular.
     NotRegular(PathBuf),
-    /// It cannot be examined.
+    /// The file or a directory above it cannot be examined.
     Io(io::Error),
 }
 
@@ -337,14 +338,15 @@ impl From<io::Error> for InsecurePath {
     }
 }
 
-/// The rule of `StrictModes` for an open file that was named by `path`: the file and
-/// every directory above it, up to `home` (or `/` when it is not below `home`),
-/// belong to `uid` or root and are writable by nobody else.
+/// Checks the rule of `StrictModes` for an open file: the file at `path` and every directory above
+/// it, up to `home` (or `/` if the file is not below `home`), belong to `uid` or root and are not
+/// writable by group or others.
 ///
-/// The file is judged through the descriptor, so what is read is what was judged.
+/// The file itself is checked through its descriptor, so that the checked file is the one that is
+/// read.
 ///
 /// # Errors
-/// [`InsecurePath`]: the first component that breaks the rule.
+/// [`InsecurePath`] for the first component that breaks the rule.
 pub fn secure_path(file: &File, path: &Path, home: &Path, uid: Uid) -> Result<(), InsecurePath> {
     let real = std::fs::canonicalize(path)?;
     let metadata = file.metadata()?;
@@ -355,7 +357,8 @@ pub fn secure_path(file: &File, path: &Path, home: &Path, uid: Uid) -> Result<()
     secure_directories_above(&real, home, uid)
 }
 
-/// The same rule for the directories above a path that need not be open.
+/// Checks the rule of [`secure_path`] for the directories above `real` only; `real` need not be
+/// open.
 ///
 /// # Errors
 /// As [`secure_path`].
@@ -373,8 +376,8 @@ pub fn secure_directories_above(real: &Path, home: &Path, uid: Uid) -> Result<()
     Ok(())
 }
 
-/// The rule for `ChrootDirectory`: it and every directory above it belong to root
-/// and are writable by nobody else.
+/// Checks the rule for `ChrootDirectory`: the directory and every directory above it belong to root
+/// and are not writable by group or others.
 ///
 /// # Errors
 /// As [`secure_path`].
@@ -382,8 +385,7 @@ pub fn secure_chroot(directory: &Path) -> Result<(), InsecurePath> {
     secure_root(directory, 0)
 }
 
-/// The rule of [`secure_chroot`] with a second owner: `directory` and every directory above it
-/// belong to root or `owner` and are writable by nobody else.
+/// As [`secure_chroot`], but the directories may also belong to `owner`.
 ///
 /// # Errors
 /// As [`secure_path`].
@@ -395,7 +397,7 @@ pub fn secure_root(directory: &Path, owner: Uid) -> Result<(), InsecurePath> {
             "not an absolute path to a directory",
         )));
     }
-    // As named, component by component, as the kernel will walk it at login.
+    // Walks the path component by component, as the kernel does at login.
     let mut walked = PathBuf::new();
     for component in directory.components() {
         walked.push(component);
@@ -424,8 +426,8 @@ fn check_owner_and_mode(
     Ok(())
 }
 
-/// Whether somebody else may have written an open file: it belongs neither to us nor to root, or
-/// its mode lets others write.
+/// True if another user may have written the file: it belongs neither to the effective user nor to
+/// root, or its mode lets group or others write.
 ///
 /// # Errors
 /// The kernel's error.
@@ -436,8 +438,8 @@ pub fn others_may_write(file: &File) -> io::Result<bool> {
     Ok(!trusted || metadata.mode() & 0o022 != 0)
 }
 
-/// The rule for private keys: not readable by group or others when it is ours.
-/// Returns the permission bits when they are too open.
+/// Checks the rule for private keys: a key file of the current user is not accessible to group or
+/// others. Returns the permission bits if it is.
 ///
 /// # Errors
 /// The kernel's error.
@@ -448,7 +450,7 @@ pub fn too_open_for_a_key(file: &File) -> io::Result<Option<u32>> {
     Ok((ours && mode & 0o077 != 0).then_some(mode))
 }
 
-/// Opens a directory as a place for later `…at` calls or `fchdir`.
+/// Opens a directory for `…at` calls or `fchdir`.
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,7 +1,7 @@
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-/// A directory of its own for one test, removed at the end.
+/// A temporary directory for one test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -54,11 +54,11 @@ fn a_file_is_read_into_memory_that_never_moves() {
         std::fs::write(&path, vec![7; len]).unwrap();
         let bytes = read_bounded(&path, 100_000, Links::Follow).unwrap();
         assert_eq!(bytes.len(), len);
-        // Grown, it would have at least doubled.
+        // Reallocation would have at least doubled the capacity.
         assert!(bytes.capacity() <= len + READ_ROOM_BYTES, "{len}");
     }
     assert!(read_bounded(&path, 99_999, Links::Follow).is_err());
-    // The kernel's own files have no size.
+    // Files in /proc report size 0.
     assert!(
         !read_bounded("/proc/self/status", 1 << 20, Links::Follow)
             .unwrap()
@@ -170,7 +170,7 @@ fn strict_modes_judges_each_component_up_to_home() {
     }
     chmod(&keys, 0o644);
     let judge = || secure_path(&File::open(&keys).unwrap(), &keys, &home, uid);
-    // The scratch directory above home is not judged, whatever /tmp is.
+    // The directory above home is not checked, whatever the mode of /tmp is.
     chmod(&scratch.0, 0o777);
     judge().unwrap();
     chmod(&keys, 0o664);
@@ -183,7 +183,7 @@ fn strict_modes_judges_each_component_up_to_home() {
     assert!(matches!(judge(), Err(InsecurePath::Mode { path, .. }) if path == home));
     chmod(&home, 0o755);
     judge().unwrap();
-    // Outside home the walk goes on to the root, and meets the open directory.
+    // Outside home all directories up to the root are checked, including the open one.
     let outside = secure_path(&File::open(&keys).unwrap(), &keys, &ssh.join("no"), uid);
     assert!(matches!(outside, Err(InsecurePath::Mode { path, .. }) if path == scratch.0));
     if uid == 0 {
@@ -206,7 +206,7 @@ fn strict_modes_judges_each_component_up_to_home() {
 fn a_chroot_must_be_roots_all_the_way() {
     let scratch = Scratch::new("chroot");
     assert!(secure_chroot(Path::new("relative")).is_err());
-    // /tmp is writable by everybody.
+    // /tmp is writable by all users.
     assert!(secure_chroot(&scratch.0).is_err());
     if std::fs::metadata("/usr").unwrap().mode() & 0o022 == 0 {
         secure_chroot(Path::new("/usr")).unwrap();
@@ -215,7 +215,7 @@ fn a_chroot_must_be_roots_all_the_way() {
 
 #[test]
 fn a_root_may_have_a_second_owner_and_no_more() {
-    // Where only root may write, as far as this machine has such a place.
+    // A directory that only root may write, if this machine has one.
     let Ok(above) = std::fs::canonicalize("/var/lib") else {
         return;
     };

@@ -1,8 +1,8 @@
-//! Reads, writes and small descriptor work: non-blocking reads into spare
-//! capacity, vectored reads and writes, pipes, `poll`.
+//! Reads, writes and operations on descriptors: non-blocking reads into spare capacity, vectored
+//! reads and writes, pipes, `poll`.
 //!
-//! Every call here retries when a signal interrupts it. Readiness over many
-//! descriptors is in [`crate::epoll`]; opening files is in [`crate::file`].
+//! Every call retries if a signal interrupts it. [`crate::epoll`] waits for many descriptors;
+//! [`crate::file`] opens files.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 
 use crate::ffi::{check, retry};
 
-/// The most slices that one `readv` or `writev` takes (Linux `UIO_MAXIOV`).
+/// Largest number of slices per `readv` or `writev` (Linux `UIO_MAXIOV`).
 pub const IOV_MAX: usize = 1024;
 
 /// Reads at most `buffer.len()` bytes; 0 is end of file.
@@ -25,20 +25,20 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     retry(|| rustix::io::read(fd, &mut *buffer))
 }
 
-/// Reads into the spare capacity of `buffer` and extends it by the bytes read;
-/// 0 is end of file. The buffer never grows: reserve before calling.
+/// Reads into the spare capacity of `buffer` and extends it by the bytes read; 0 is end of file.
+/// Never reallocates: reserve capacity before the call.
 ///
 /// # Errors
-/// `InvalidInput` when there is no spare capacity, `WouldBlock` on an empty
-/// non-blocking descriptor, else the kernel's error.
+/// `InvalidInput` if there is no spare capacity, `WouldBlock` on an empty non-blocking descriptor,
+/// else the kernel's error.
 pub fn read_into(fd: impl AsFd, buffer: &mut BytesMut) -> io::Result<usize> {
     read_at_most(fd, buffer, usize::MAX)
 }
 
-/// As [`read_into`], at most `most` bytes.
+/// As [`read_into`], limited to `most` bytes.
 ///
 /// # Errors
-/// As [`read_into`]; `InvalidInput` also when `most` is 0.
+/// As [`read_into`]; `InvalidInput` also if `most` is 0.
 pub fn read_at_most(fd: impl AsFd, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
     let fd = fd.as_fd();
     let spare = buffer.spare_capacity_mut();
@@ -57,7 +57,7 @@ pub fn read_at_most(fd: impl AsFd, buffer: &mut BytesMut, most: usize) -> io::Re
     Ok(count)
 }
 
-/// Writes what the descriptor takes of `bytes`.
+/// Writes as many of `bytes` as the descriptor accepts and returns their number.
 ///
 /// # Errors
 /// `WouldBlock` on a full non-blocking descriptor, else the kernel's error.
@@ -66,10 +66,10 @@ pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     retry(|| rustix::io::write(fd, bytes))
 }
 
-/// Writes all of `bytes`, waiting for a non-blocking descriptor where it must.
+/// Writes all of `bytes`; waits if a non-blocking descriptor is full.
 ///
 /// # Errors
-/// The kernel's error; `WriteZero` when the descriptor takes nothing.
+/// The kernel's error; `WriteZero` if a write accepts no bytes.
 pub fn write_all(fd: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     let fd = fd.as_fd();
     while !bytes.is_empty() {
@@ -99,18 +99,17 @@ pub fn readv(fd: impl AsFd, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> 
 /// Vectored write; slices past [`IOV_MAX`] are left for the next call.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn writev(fd: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let fd = fd.as_fd();
     let slices = slices.get(..IOV_MAX).unwrap_or(slices);
     retry(|| rustix::io::writev(fd, slices))
 }
 
-/// Reads from `fd` until its end, refusing more than `max_len` bytes.
+/// Reads from `fd` until its end, at most `max_len` bytes. The descriptor must be blocking.
 ///
 /// # Errors
-/// `InvalidData` when there is more, else the kernel's error. The descriptor
-/// must be blocking.
+/// `InvalidData` if more than `max_len` bytes follow, else the kernel's error.
 pub fn read_to_end(fd: impl AsFd, max_len: usize) -> io::Result<Vec<u8>> {
     let fd = fd.as_fd();
     let mut out = Vec::new();
@@ -130,8 +129,8 @@ pub fn read_to_end(fd: impl AsFd, max_len: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Sets or clears `O_NONBLOCK`. The flag belongs to the open file description,
-/// which other processes (a shell, a terminal) may share: restore it.
+/// Sets or clears `O_NONBLOCK`. The flag belongs to the open file description, which other
+/// processes (a shell, a terminal) may share: restore it after use.
 ///
 /// # Errors
 /// The kernel's error.
@@ -146,7 +145,7 @@ pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether `O_NONBLOCK` is set.
+/// True if `O_NONBLOCK` is set.
 ///
 /// # Errors
 /// The kernel's error.
@@ -164,7 +163,7 @@ pub fn set_cloexec(fd: impl AsFd, cloexec: bool) -> io::Result<()> {
     Ok(rustix::io::fcntl_setfd(fd.as_fd(), flags)?)
 }
 
-/// Duplicates a descriptor, close-on-exec, above the standard three.
+/// Duplicates a descriptor, close-on-exec, to a number above 2.
 ///
 /// # Errors
 /// The kernel's error.
@@ -172,7 +171,7 @@ pub fn dup(fd: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 3)?)
 }
 
-/// A pipe `(reader, writer)`, both close-on-exec and blocking.
+/// Creates a pipe `(reader, writer)`, both close-on-exec and blocking.
 ///
 /// # Errors
 /// The kernel's error.
@@ -180,7 +179,7 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }
 
-/// Asks for a pipe buffer of `bytes`; returns what the kernel gave.
+/// Requests a pipe buffer of `bytes`; returns the size that the kernel set.
 ///
 /// # Errors
 /// The kernel's error (`EPERM` above the system's limit for users).
@@ -188,7 +187,7 @@ pub fn set_pipe_size(fd: impl AsFd, bytes: usize) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_setpipe_size(fd.as_fd(), bytes)?)
 }
 
-/// How many bytes wait to be read (`FIONREAD`).
+/// Number of bytes that are ready to be read (`FIONREAD`).
 ///
 /// # Errors
 /// The kernel's error.
@@ -196,13 +195,13 @@ pub fn bytes_available(fd: impl AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(fd.as_fd())?)
 }
 
-/// Whether the descriptor is a terminal.
+/// True if the descriptor is a terminal.
 #[must_use]
 pub fn is_terminal(fd: impl AsFd) -> bool {
     rustix::termios::isatty(fd.as_fd())
 }
 
-/// Whether the descriptor is a pipe or a socket, which can always be waited for.
+/// True if the descriptor is a pipe or a socket, for which poll and epoll always work.
 #[must_use]
 pub fn is_pipe_or_socket(fd: impl AsFd) -> bool {
     rustix::fs::fstat(fd.as_fd()).is_ok_and(|stat| {
@@ -211,10 +210,10 @@ pub fn is_pipe_or_socket(fd: impl AsFd) -> bool {
     })
 }
 
-/// Whether the descriptor is `/dev/null`: nothing will ever be read from it.
+/// True if the descriptor is `/dev/null`, which never has data to read.
 #[must_use]
 pub fn is_null(fd: impl AsFd) -> bool {
-    /// Linux's number for it (Documentation/admin-guide/devices.txt).
+    /// Linux's device number of `/dev/null` (Documentation/admin-guide/devices.txt).
     const NULL: (u32, u32) = (1, 3);
     rustix::fs::fstat(fd.as_fd()).is_ok_and(|stat| {
         let device = (
@@ -256,25 +255,24 @@ pub fn null() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Takes ownership of a descriptor that the parent process handed down by number.
-/// Sets close-on-exec.
+/// Takes ownership of a descriptor that the parent process passed by number, and sets
+/// close-on-exec. Call it once per number: a second owner would close a descriptor that it does not
+/// own.
 ///
 /// # Errors
-/// `EBADF` when no such descriptor is open, `InvalidInput` for a negative one.
-/// The caller must call it once for each number: the second owner would close a
-/// stranger's descriptor.
+/// `EBADF` if no such descriptor is open, `InvalidInput` for a negative number.
 pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     if number < 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: only sets the one flag that a descriptor has, or fails where there is none.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-    // SAFETY: the descriptor is open, and by contract nothing else in this
-    // process owns it: it was handed down by exec under this number.
+    // SAFETY: the descriptor is open, and by contract nothing else in this process owns it: the
+    // parent passed it by exec under this number.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Points `target` (0, 1 or 2) at what `source` refers to.
+/// Duplicates `source` onto descriptor `target` (0, 1 or 2).
 ///
 /// # Errors
 /// `InvalidInput` for other targets, else the kernel's error.
@@ -288,8 +286,8 @@ pub fn replace_stdio(source: impl AsFd, target: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens `/dev/null` on each of descriptors 0, 1, 2 that is closed, so that no
-/// later open lands there.
+/// Opens `/dev/null` on each of descriptors 0, 1, 2 that is closed, so that no later open gets one
+/// of these numbers.
 ///
 /// # Errors
 /// The kernel's error.
@@ -305,7 +303,7 @@ pub fn ensure_stdio() -> io::Result<()> {
     Ok(())
 }
 
-/// One descriptor to wait for in [`poll`].
+/// A descriptor and the conditions to wait for in [`poll`].
 pub struct PollFd<'fd> {
     inner: rustix::event::PollFd<'fd>,
 }
@@ -323,7 +321,7 @@ impl<'fd> PollFd<'fd> {
         }
     }
 
-    /// Bytes, end of file or an error can be read now.
+    /// Bytes, end of file or an error are ready to be read.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         use rustix::event::PollFlags;
@@ -332,7 +330,7 @@ impl<'fd> PollFd<'fd> {
             .intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// A write would not block (it may fail).
+    /// A write would not block; it may fail.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         use rustix::event::PollFlags;
@@ -341,7 +339,7 @@ impl<'fd> PollFd<'fd> {
             .intersects(PollFlags::OUT | PollFlags::ERR | PollFlags::HUP)
     }
 
-    /// The other side has hung up or the descriptor is in error.
+    /// The peer has closed its end or the descriptor has an error condition.
     #[must_use]
     pub fn is_hangup(&self) -> bool {
         use rustix::event::PollFlags;
@@ -351,8 +349,8 @@ impl<'fd> PollFd<'fd> {
     }
 }
 
-/// Waits until one of `fds` is ready or `timeout` is over (`None`: for ever);
-/// returns how many are ready. Interruptions by signals do not shorten it.
+/// Waits until one of `fds` is ready, at most for `timeout` (`None`: without limit); returns the
+/// number of ready descriptors. Interruptions by signals do not shorten the timeout.
 ///
 /// # Errors
 /// The kernel's error.
@@ -375,7 +373,7 @@ pub fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usi
     }
 }
 
-/// Waits until `fd` is readable; false when `timeout` passed first.
+/// Waits until `fd` is readable; false if `timeout` expires first.
 ///
 /// # Errors
 /// The kernel's error.
@@ -384,7 +382,7 @@ pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<boo
     Ok(poll(&mut fds, timeout)? > 0)
 }
 
-/// Waits until `fd` is writable; false when `timeout` passed first.
+/// Waits until `fd` is writable; false if `timeout` expires first.
 ///
 /// # Errors
 /// The kernel's error.

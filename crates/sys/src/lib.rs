@@ -1,10 +1,9 @@
-//! Every system call of the suite that `std` does not do well, behind safe
-//! functions (Linux; x86-64 and aarch64).
+//! Safe functions for the system calls that `std` does not cover or not well enough (Linux; x86-64
+//! and aarch64).
 //!
-//! Invariants: descriptors are close-on-exec from birth; nothing here parses a
-//! peer's protocol; every length that comes from outside is bounded; `unsafe`
-//! stays inside this crate and each block says why it is sound. Nothing here
-//! knows SSH beyond RFC 4254 §8 (terminal modes) and §6.10 (signal names).
+//! Invariants: descriptors are created close-on-exec; this crate parses no protocol of a peer;
+//! lengths from outside are limited; each `unsafe` block states why it is sound. Of SSH this crate
+//! knows only RFC 4254 §8 (terminal modes) and §6.10 (signal names).
 
 #![warn(missing_docs)]
 
@@ -43,9 +42,9 @@ pub mod users;
 mod dynlib;
 mod ffi;
 
-/// A user id, as the kernel numbers it.
+/// A user id (`uid_t`).
 pub type Uid = u32;
-/// A group id, as the kernel numbers it.
+/// A group id (`gid_t`).
 pub type Gid = u32;
-/// A process id; always positive here.
+/// A process id; always positive in this crate.
 pub type Pid = i32;

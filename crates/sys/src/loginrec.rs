@@ -1,9 +1,8 @@
-//! Records of logins on terminals: utmp (who is on), wtmp (who was), btmp (who
-//! failed), lastlog (when each user was last on), in the formats of utmp(5).
+//! Login records in the formats of utmp(5): utmp (current logins), wtmp (past logins), btmp (failed
+//! attempts), lastlog (last login of each user).
 //!
-//! The files are shared with the rest of the system: written record by record under
-//! the same fcntl lock that libc takes, and never created here: a machine without
-//! the file does not want the records.
+//! Other programs use the same files, so records are written under the fcntl lock that libc takes.
+//! Missing files are not created, because their absence disables the records.
 
 use std::fs::File;
 use std::io;
@@ -21,8 +20,8 @@ const NAME_LEN: usize = 32;
 const HOST_LEN: usize = 256;
 const ID_LEN: usize = 4;
 
-/// Field offsets of `struct utmp`. On x86-64 the times stay 32 bits wide, for the
-/// sake of 32-bit programs; elsewhere they are as wide as the machine's words.
+/// Field offsets of `struct utmp`. On x86-64 the times are 32 bits wide, for compatibility with
+/// 32-bit programs; elsewhere they have the machine's word size.
 #[cfg(target_arch = "x86_64")]
 mod layout {
     pub const SESSION: usize = 336;
@@ -56,22 +55,22 @@ const USER_PROCESS: i16 = 7;
 const DEAD_PROCESS: i16 = 8;
 const LOGIN_PROCESS: i16 = 6;
 
-/// The most records of utmp that are searched for a terminal's slot.
+/// Limit on the utmp records that are searched for a terminal's slot.
 const MAX_SLOTS: u64 = 65_536;
-/// How often a lock held by another process is tried, and how long between, ms.
+/// Attempts to take a lock that another process holds, and the pause between them in milliseconds.
 const LOCK_TRIES: u32 = 25;
 const LOCK_PAUSE_MS: u64 = 20;
 
-/// Where the records are; tests use files of their own.
+/// Paths of the record files; tests use other ones.
 #[derive(Debug, Clone)]
 pub struct Files {
-    /// Who is on.
+    /// Current logins.
     pub utmp: PathBuf,
-    /// Who was.
+    /// Past logins and logouts.
     pub wtmp: PathBuf,
-    /// Who failed.
+    /// Failed attempts.
     pub btmp: PathBuf,
-    /// When each user was last on.
+    /// Last login of each user.
     pub lastlog: PathBuf,
 }
 
@@ -86,42 +85,42 @@ impl Default for Files {
     }
 }
 
-/// One login on a terminal.
+/// A login on a terminal.
 #[derive(Debug, Clone)]
 pub struct Login<'a> {
-    /// The user's name.
+    /// User name.
     pub user: &'a str,
-    /// The user's id.
+    /// User id.
     pub uid: Uid,
-    /// The terminal without `/dev/` (`pts/3`).
+    /// Terminal device without `/dev/` (`pts/3`).
     pub line: &'a str,
-    /// The peer's name or address as text.
+    /// Name or address of the peer as text.
     pub host: &'a str,
-    /// The peer's address.
+    /// Address of the peer.
     pub address: Option<IpAddr>,
-    /// The process that the record stands for (the session's).
+    /// Process of the record (the session's).
     pub pid: Pid,
-    /// Seconds and microseconds since 1970.
+    /// Time in seconds and microseconds since 1970.
     pub time: (u64, u32),
 }
 
-/// When and from where a user was last on.
+/// Time and origin of a user's last login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastLogin {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// The terminal.
+    /// Terminal device without `/dev/`.
     pub line: String,
-    /// The peer, empty when it was local.
+    /// Name or address of the peer; empty for a local login.
     pub host: String,
 }
 
 impl Files {
-    /// Records a login in utmp, wtmp and lastlog. Each file is tried; files that do
-    /// not exist are left out.
+    /// Records a login in utmp, wtmp and lastlog, as far as these files exist. A failure with one
+    /// file does not prevent the records in the others.
     ///
     /// # Errors
-    /// The first failure, after all were tried. A login goes on without its record.
+    /// The first failure, after all files were tried. The caller should let the login go on.
     pub fn login(&self, login: &Login<'_>) -> io::Result<()> {
         let record = record(USER_PROCESS, login);
         let first = update_utmp(&self.utmp, &record);
@@ -149,11 +148,11 @@ impl Files {
         first.and(append(&self.wtmp, &record))
     }
 
-    /// Records a failed attempt in btmp, if that file is root's and nobody else
-    /// reads it: people type passwords where names belong.
+    /// Records a failed attempt in btmp, unless the file is accessible to others: users type
+    /// passwords where names belong.
     ///
     /// # Errors
-    /// As [`Files::login`]; `PermissionDenied` when the file is open to others.
+    /// As [`Files::login`]; `PermissionDenied` if the file is accessible to others.
     pub fn failure(&self, attempt: &Login<'_>) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt;
         let Some(file) = open(&self.btmp, OFlags::WRONLY | OFlags::APPEND)? else {
@@ -169,7 +168,7 @@ impl Files {
         append(&self.btmp, &record(LOGIN_PROCESS, attempt))
     }
 
-    /// When the user was last on; `None` when never, or nobody keeps records.
+    /// The user's last login; `None` if there was none or lastlog does not exist.
     ///
     /// # Errors
     /// The kernel's error.
@@ -213,7 +212,7 @@ fn record(kind: i16, login: &Login<'_>) -> [u8; layout::RECORD_LEN] {
     out
 }
 
-/// The last four characters of the terminal's name, as everybody fills `ut_id`.
+/// Value of `ut_id`: by convention the last four characters of the terminal's name, without `tty`.
 fn id_of(line: &str) -> &str {
     let line = line.strip_prefix("tty").unwrap_or(line);
     let start = line.len().saturating_sub(ID_LEN);
@@ -227,7 +226,7 @@ fn put(out: &mut [u8], offset: usize, bytes: &[u8], max: usize) {
     }
 }
 
-/// An integer of the layout's width; too large ones become the largest.
+/// Stores an integer of the layout's width; larger values saturate.
 fn put_word(out: &mut [u8], offset: usize, value: u64) {
     if layout::WORD == 4 {
         let value = u32::try_from(value).unwrap_or(u32::MAX);
@@ -239,7 +238,7 @@ fn put_word(out: &mut [u8], offset: usize, value: u64) {
 
 fn read_word(bytes: &[u8]) -> i64 {
     match (<[u8; 4]>::try_from(bytes), <[u8; 8]>::try_from(bytes)) {
-        // Unsigned, so that the 32-bit field lasts until 2106.
+        // Read as unsigned, so that the 32-bit field lasts until 2106.
         (Ok(four), _) => i64::from(u32::from_ne_bytes(four)),
         (_, Ok(eight)) => i64::from_ne_bytes(eight),
         _ => 0,
@@ -256,7 +255,7 @@ fn lastlog_offset(uid: Uid) -> u64 {
     u64::from(uid) * LASTLOG_LEN as u64
 }
 
-/// Opens one of the files; `None` when it does not exist.
+/// Opens one of the files; `None` if it does not exist.
 fn open(path: &Path, flags: OFlags) -> io::Result<Option<File>> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
@@ -272,7 +271,7 @@ fn open(path: &Path, flags: OFlags) -> io::Result<Option<File>> {
     }
 }
 
-/// Takes the lock that libc's pututxline takes; it goes when the file closes.
+/// Takes the lock that libc's pututxline takes; it is released when the file closes.
 fn lock(file: &File) -> io::Result<()> {
     for _ in 0..LOCK_TRIES {
         // SAFETY: flock is a plain C struct: all zeroes is valid and means the whole file.
@@ -292,7 +291,7 @@ fn lock(file: &File) -> io::Result<()> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Puts the record into the slot of its terminal, or a new one at the end.
+/// Writes the record to the slot of its terminal, or to a new slot at the end.
 fn update_utmp(path: &Path, record: &[u8; layout::RECORD_LEN]) -> io::Result<()> {
     let Some(file) = open(path, OFlags::RDWR)? else {
         return Ok(());
@@ -316,8 +315,8 @@ fn update_utmp(path: &Path, record: &[u8; layout::RECORD_LEN]) -> io::Result<()>
     file.write_all_at(record, index * len)
 }
 
-/// Appends one record; a write that was cut short is taken back, so that the file
-/// stays a row of whole records.
+/// Appends one record; truncates the file after a partial write, so that it holds only whole
+/// records.
 fn append(path: &Path, record: &[u8; layout::RECORD_LEN]) -> io::Result<()> {
     let Some(file) = open(path, OFlags::RDWR)? else {
         return Ok(());

@@ -81,7 +81,7 @@ fn a_session_comes_and_goes() {
         &second[layout::ADDRESS..layout::ADDRESS + 4],
         [192, 0, 2, 7]
     );
-    // The slot of a terminal is used again.
+    // A terminal's slot is reused.
     files.login(&login("pts/1")).unwrap();
     assert_eq!(
         std::fs::metadata(&files.utmp).unwrap().len(),

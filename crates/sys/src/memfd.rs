@@ -1,27 +1,26 @@
-//! Sealed memory files: how configuration and snapshots travel between roles.
+//! Sealed memory files, in which roles pass configuration to each other.
 //!
-//! A reader checks the seals before it reads, so the sender cannot change or
-//! shrink the bytes under it (no torn reads, no SIGBUS).
+//! A reader checks the seals before it reads, so that the sender cannot change or shrink the file
+//! meanwhile (no torn reads, no SIGBUS).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-/// The seals that make a file immutable: its size, its bytes, and the seals.
+/// The seals that fix the file's size, its content and the set of seals.
 fn required_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL
 }
 
-/// Puts `bytes` into a new memory file (`name` shows in /proc only), seals it
-/// and returns it, positioned at its start, close-on-exec.
+/// Writes `bytes` to a new memory file (`name` shows in /proc only), seals it and returns it,
+/// close-on-exec, with its position at the start.
 ///
 /// # Errors
-/// The kernel's error. `RLIMIT_FSIZE` counts for memory files too.
+/// The kernel's error. `RLIMIT_FSIZE` applies to memory files too.
 pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Newer kernels want to hear that the file will not be executed; older ones
-    // do not know the flag.
+    // Newer kernels expect a flag that the file will not be executed; older kernels reject it.
     let fd = rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
         .or_else(|_| rustix::fs::memfd_create(name, flags))?;
     let mut rest = bytes;
@@ -38,11 +37,11 @@ pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Reads a file that [`sealed`] made, from its start whatever its position is.
+/// Reads a file that [`sealed`] made, from its start, independent of its position.
 ///
 /// # Errors
-/// `InvalidData` when a seal is missing or the file is longer than `max_len`;
-/// else the kernel's error (`EINVAL` for a file that knows no seals).
+/// `InvalidData` if a seal is missing or the file is longer than `max_len`; else the kernel's error
+/// (`EINVAL` for a file that does not support seals).
 pub fn read_sealed(fd: impl AsFd, max_len: usize) -> io::Result<Vec<u8>> {
     let fd = fd.as_fd();
     let seals = rustix::fs::fcntl_get_seals(fd)?;

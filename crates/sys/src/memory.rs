@@ -1,18 +1,18 @@
-//! Memory that a process has used and will not need while it waits.
+//! Returns unused memory to the system while a process waits.
 
-/// How long a process waits before it gives memory back: a login does not wait so long, and
-/// would only have to take it again.
+/// Idle time after which a process returns memory. A login does not wait that long; it would only
+/// have to allocate the memory again.
 pub const REST: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Gives back what was freed ([`trim`]) and the stack below what is in use ([`trim_stack`]).
+/// Returns freed heap memory ([`trim`]) and unused stack ([`trim_stack`]).
 pub fn rest() {
     trim();
     trim_stack();
 }
 
-/// Gives memory that was freed back to the system, wherever it lies in the heap: the C library
-/// does that by itself only at the heap's end, where one small allocation may stand. Looks
-/// through the whole heap of the process; for a moment in which nothing else is to be done.
+/// Returns freed heap memory to the system, wherever it lies in the heap: the C library by itself
+/// does so only at the heap's end, where one small allocation can prevent it. Scans the whole heap,
+/// so call it only when idle.
 pub fn trim() {
     // SAFETY: takes no pointer, and touches only what the allocator holds as free.
     unsafe {
@@ -20,21 +20,24 @@ pub fn trim() {
     }
 }
 
-/// Gives the part of the main thread's stack back that calls have used and left: some login's
-/// deepest call, and whatever it left lying there. Nothing on other threads.
+/// Returns the pages of the main thread's stack below the current frame, which earlier, deeper
+/// calls used and may have left secrets in. Does nothing on other threads.
 #[inline(never)]
 pub fn trim_stack() {
-    /// What one look gives back at most. The kernel keeps as much free of other mappings below
-    /// each stack (`stack_guard_gap`).
-    const REACH: usize = 1 << 20;
+    /// Limit on the bytes returned per call. The kernel keeps the same distance below each stack
+    /// free of other mappings (`stack_guard_gap`).
+    const MAX_TRIM_BYTES: usize = 1 << 20;
     if rustix::thread::gettid() != rustix::process::getpid() {
         return;
     }
     let here = 0_u8;
     let page = rustix::param::page_size();
     let top = (&raw const here).addr() & !(page - 1);
-    // The page below may hold the frames of this call.
-    let (Some(end), Some(start)) = (top.checked_sub(page), top.checked_sub(page + REACH)) else {
+    // The page below may hold frames of this function.
+    let (Some(end), Some(start)) = (
+        top.checked_sub(page),
+        top.checked_sub(page + MAX_TRIM_BYTES),
+    ) else {
         return;
     };
     // SAFETY: stack below the stack pointer and the red zone, which is dead until a call writes
@@ -52,7 +55,7 @@ pub fn trim_stack() {
 mod tests {
     use super::*;
 
-    /// Anonymous memory of this process that is resident, bytes.
+    /// Resident anonymous memory of this process, in bytes.
     fn resident_bytes() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status

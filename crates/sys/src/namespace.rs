@@ -1,6 +1,6 @@
-//! Namespaces of one thread: mounts and a network of its own (unshare(2)), for programs that
-//! measure or test whole programs without touching the machine. What the thread starts
-//! afterwards inherits them; they are gone with the last process inside.
+//! Namespaces of a thread: private mounts and a private network (unshare(2)), for tools that
+//! measure or test whole programs without changing the machine. Processes and threads that the
+//! thread starts later inherit them; they vanish with the last process in them.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,19 +9,19 @@ use std::path::Path;
 use crate::ffi::{c_string, check};
 
 fn unshare(flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: a number only. Other threads keep what they have; nothing in this process relies
-    // on threads sharing working directory, mounts or network.
+    // SAFETY: takes a number only. Other threads keep their namespaces; nothing in this process
+    // relies on threads sharing working directory, mounts or network.
     check(unsafe { libc::unshare(flags) })?;
     Ok(())
 }
 
-/// Gives this thread mounts of its own: changes from now on are not seen outside.
+/// Gives this thread a private mount namespace: later mounts are not visible outside.
 ///
 /// # Errors
 /// `EPERM` without privilege.
 pub fn unshare_mounts() -> io::Result<()> {
     unshare(libc::CLONE_NEWNS)?;
-    // What is shared with the outside would carry changes there.
+    // Mounts shared with the outside would propagate changes to it.
     // SAFETY: terminated strings or null, as mount(2) allows with MS_REC | MS_PRIVATE.
     check(unsafe {
         libc::mount(
@@ -35,10 +35,11 @@ pub fn unshare_mounts() -> io::Result<()> {
     Ok(())
 }
 
-/// Lets `target` show what `source` holds. Call [`unshare_mounts`] before, or everybody sees it.
+/// Bind-mounts `source` on `target`. Call [`unshare_mounts`] before, else the mount is visible to
+/// the whole system.
 ///
 /// # Errors
-/// `EPERM` without privilege, `ENOENT` where either is missing.
+/// `EPERM` without privilege, `ENOENT` if `source` or `target` is missing.
 pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
     let source = c_string(source.as_os_str().as_bytes())?;
     let target = c_string(target.as_os_str().as_bytes())?;
@@ -55,7 +56,7 @@ pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Covers `target` with an empty file system in memory. Call [`unshare_mounts`] before.
+/// Mounts an empty tmpfs on `target`. Call [`unshare_mounts`] before.
 ///
 /// # Errors
 /// As [`bind`].
@@ -74,12 +75,12 @@ pub fn mount_memory(target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the directory `target` show what `upper` holds, and below that what it held before. In
-/// contrast to [`bind`] on a file it bears that the file is replaced outside. `work` is an empty
-/// directory beside `upper`. Call [`unshare_mounts`] before.
+/// Mounts an overlay on the directory `target`: `upper` over the previous content of `target`.
+/// Unlike a [`bind`] mount on a file it stays in effect if a file below is replaced. `work` is an
+/// empty directory on the file system of `upper`. Call [`unshare_mounts`] before.
 ///
 /// # Errors
-/// As [`bind`]; `ENODEV` without overlayfs; `InvalidInput` for paths with `,` or `:`.
+/// As [`bind`]; `ENODEV` without overlayfs; `InvalidInput` for paths with `,`, `:` or `\`.
 pub fn overlay(target: &Path, upper: &Path, work: &Path) -> io::Result<()> {
     let mut options = b"lowerdir=".to_vec();
     for (name, path) in [("", target), (",upperdir=", upper), (",workdir=", work)] {
@@ -105,7 +106,7 @@ pub fn overlay(target: &Path, upper: &Path, work: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives this thread a network of its own: a loopback interface that is down, and nothing else.
+/// Gives this thread a private network namespace, which has only a loopback interface that is down.
 ///
 /// # Errors
 /// `EPERM` without privilege.
@@ -136,7 +137,7 @@ mod tests {
         };
         match seen {
             Ok(text) => assert_eq!(text, "two"),
-            // Without privilege it is refused; with it, it works.
+            // Refused without privilege.
             Err(error) => {
                 assert_eq!(error.raw_os_error(), Some(libc::EPERM));
             }

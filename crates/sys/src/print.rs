@@ -1,41 +1,43 @@
-//! `print!`, `println!`, `eprint!` and `eprintln!` that do not panic where nobody reads.
+//! `print!`, `println!`, `eprint!` and `eprintln!` that do not panic if the output's reader is
+//! gone.
 //!
-//! They stand in the place of the standard library's in a crate that says
+//! A crate uses them instead of the standard library's macros with
 //!
 //! ```text
 //! #[macro_use]
 //! extern crate sys;
 //! ```
 //!
-//! What cannot be written is lost, as any program's is whose reader has left, and the program goes on: a server and
-//! a temporary directory are still to be put away. That output was lost decides the exit status in the end
-//! ([`exit_status`]). Errors of the system are worded for people on standard error ([`escape::system_words`]).
+//! Output that cannot be written is dropped and the program goes on, so that it still shuts down
+//! servers and removes temporary files. Lost standard output changes the exit status
+//! ([`exit_status`]). On standard error the ` (os error N)` of system errors is removed
+//! ([`escape::system_words`]).
 
 use std::fmt;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Something that was printed on standard output did not arrive.
+/// Set if a write to standard output failed.
 static LOST_OUTPUT: AtomicBool = AtomicBool::new(false);
 
-/// Writes to standard output; for the macros.
+/// Writes to standard output; called by the macros.
 #[doc(hidden)]
 pub fn to_stdout(text: fmt::Arguments<'_>) {
-    // Through the buffer that others write to as well, so that the order stays.
+    // Uses the buffer of `std::io::stdout`, so that the order with other writers is kept.
     if std::io::stdout().write_fmt(text).is_err() {
         LOST_OUTPUT.store(true, Ordering::Relaxed);
     }
 }
 
-/// Writes to standard error; for the macros.
+/// Writes to standard error; called by the macros.
 #[doc(hidden)]
 pub fn to_stderr(text: fmt::Arguments<'_>) {
     let text = text.to_string();
     let _ = std::io::stderr().write_all(escape::system_words(&text).as_bytes());
 }
 
-/// The exit status of a program that would end with `status`: 1 where all went well but what was printed on standard
-/// output did not arrive.
+/// Returns the exit status for a program that would exit with `status`: 1 instead of 0 if output to
+/// standard output was lost.
 #[must_use]
 pub fn exit_status(status: i32) -> i32 {
     if std::io::stdout().flush().is_err() {
@@ -47,7 +49,7 @@ pub fn exit_status(status: i32) -> i32 {
     }
 }
 
-/// As the standard library's; see [`mod@crate::print`].
+/// As the standard library's macro; see [`mod@crate::print`].
 #[macro_export]
 macro_rules! print {
     ($($argument:tt)*) => {
@@ -55,7 +57,7 @@ macro_rules! print {
     };
 }
 
-/// As the standard library's; see [`mod@crate::print`].
+/// As the standard library's macro; see [`mod@crate::print`].
 #[macro_export]
 macro_rules! println {
     () => { $crate::print::to_stdout(::core::format_args!("\n")) };
@@ -64,7 +66,7 @@ macro_rules! println {
     };
 }
 
-/// As the standard library's; see [`mod@crate::print`].
+/// As the standard library's macro; see [`mod@crate::print`].
 #[macro_export]
 macro_rules! eprint {
     ($($argument:tt)*) => {
@@ -72,7 +74,7 @@ macro_rules! eprint {
     };
 }
 
-/// As the standard library's; see [`mod@crate::print`].
+/// As the standard library's macro; see [`mod@crate::print`].
 #[macro_export]
 macro_rules! eprintln {
     () => { $crate::print::to_stderr(::core::format_args!("\n")) };

@@ -1,7 +1,7 @@
-//! Pseudo-terminals: allocate, hand to a user, release.
+//! Pseudo-terminals: allocation, change of owner, release.
 //!
-//! The slave is opened through the master where the kernel can (no name is
-//! followed), so that another mount of /dev/pts cannot be slipped in.
+//! If the kernel supports it, the slave is opened through the master and not by name, so that
+//! another mount of /dev/pts cannot be substituted.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -16,23 +16,22 @@ use rustix::pty::OpenptFlags;
 
 use crate::{Gid, Uid};
 
-/// A pseudo-terminal. Both ends are close-on-exec; neither becomes anybody's
-/// controlling terminal by this.
+/// A pseudo-terminal. Both ends are close-on-exec; neither becomes a controlling terminal by this.
 #[derive(Debug)]
 pub struct Pty {
-    /// Our end.
+    /// The server's end.
     pub master: OwnedFd,
-    /// The end of the user's programs.
+    /// The end for the user's programs.
     pub slave: OwnedFd,
-    /// The slave's name (`/dev/pts/3`).
+    /// Path of the slave device (`/dev/pts/3`).
     pub name: PathBuf,
 }
 
 impl Pty {
-    /// Allocates one.
+    /// Allocates a pseudo-terminal.
     ///
     /// # Errors
-    /// The kernel's error (`ENOSPC` when all are in use).
+    /// The kernel's error (`ENOSPC` if all are in use).
     pub fn open() -> io::Result<Self> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = rustix::pty::openpt(flags)?;
@@ -54,26 +53,26 @@ impl Pty {
         })
     }
 
-    /// The name without `/dev/`, as utmp records it (`pts/3`).
+    /// Path of the slave without `/dev/`, as utmp records it (`pts/3`).
     #[must_use]
     pub fn line(&self) -> String {
         let name = self.name.strip_prefix("/dev/").unwrap_or(&self.name);
         name.to_string_lossy().into_owned()
     }
 
-    /// Gives the slave to a user: owner, group `tty` (0620, so that write(1) works)
-    /// or, without such a group, the user's own (0600).
+    /// Makes `uid` the owner of the slave, with group `tty_group` and mode 0620 (so that write(1)
+    /// works) or, without a group, with unchanged group and mode 0600.
     ///
     /// # Errors
-    /// The kernel's error; without privilege only for another user than ourselves.
+    /// The kernel's error; without privilege it fails only for other users.
     pub fn give_to(&self, uid: Uid, tty_group: Option<Gid>) -> io::Result<()> {
         set_owner(&self.slave, uid, tty_group)
     }
 
-    /// Takes the slave back, so that the next user of the name finds root's.
+    /// Returns the slave to root with mode 0600, before its name is reused.
     ///
     /// # Errors
-    /// The kernel's error; without privilege there is nothing to do.
+    /// The kernel's error; without privilege it does nothing.
     pub fn release(&self) -> io::Result<()> {
         if !crate::process::is_root() {
             return Ok(());
@@ -89,7 +88,7 @@ impl Pty {
     }
 }
 
-/// [`Pty::give_to`] for a slave on its own.
+/// As [`Pty::give_to`], for a slave without its master.
 ///
 /// # Errors
 /// As [`Pty::give_to`].
@@ -102,7 +101,7 @@ pub fn set_owner(slave: impl AsFd, uid: Uid, tty_group: Option<Gid>) -> io::Resu
         let owner = rustix::fs::Uid::from_raw(uid);
         let changed = rustix::fs::fchown(slave, Some(owner), Some(rustix::fs::Gid::from_raw(gid)));
         match changed {
-            // Ours already, and the group is not ours to give.
+            // The slave already belongs to the user, who may not change its group.
             Err(rustix::io::Errno::PERM) if stat.st_uid == uid => {}
             other => other?,
         }
@@ -113,7 +112,7 @@ pub fn set_owner(slave: impl AsFd, uid: Uid, tty_group: Option<Gid>) -> io::Resu
     Ok(())
 }
 
-/// The group that owns terminals, if the machine has one.
+/// Id of the group `tty`, if the machine has it.
 #[must_use]
 pub fn tty_group() -> Option<Gid> {
     crate::users::group_by_name("tty")
@@ -122,8 +121,8 @@ pub fn tty_group() -> Option<Gid> {
         .map(|group| group.gid)
 }
 
-/// Takes back a slave by name, when its descriptor is gone already. A name outside
-/// `/dev/pts/` or a vanished one is left alone.
+/// Returns a slave to root by path, when its descriptor is already closed. Ignores paths outside
+/// `/dev/pts/` and missing files.
 ///
 /// # Errors
 /// The kernel's error.
@@ -151,7 +150,7 @@ mod tests {
         assert!(pty.line().starts_with("pts/"));
         assert!(crate::io::is_terminal(&pty.slave));
         crate::io::write_all(&pty.slave, b"x\n").unwrap();
-        // The kernel may hand it on in pieces.
+        // The kernel may deliver it in pieces.
         let mut buffer = [0; 3];
         for byte in buffer.chunks_mut(1) {
             assert_eq!(crate::io::read(&pty.master, byte).unwrap(), 1);

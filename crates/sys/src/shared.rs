@@ -1,8 +1,8 @@
-//! Memory that two of our processes share: a memory file of fixed size, mapped in each.
+//! Memory shared by two processes: a memory file of fixed size, mapped in each.
 //!
-//! The other process may write at any moment and anything, so nothing here lends out a
-//! reference: bytes are copied in and out, and what was copied out is what is judged. The file's
-//! size is sealed before it is handed on; else a process that shrank it would kill the others.
+//! The other process may write any bytes at any time, so this type lends out no references: bytes
+//! are copied in and out, and only copies are checked. The size is sealed before the file is passed
+//! on; otherwise a process that shrinks it would kill the others.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,14 +26,14 @@ fn size_seals() -> SealFlags {
 }
 
 impl SharedMemory {
-    /// New memory of `len` zero bytes (`name` shows in /proc only). Pages are there once they
-    /// are touched.
+    /// Creates memory of `len` zero bytes (`name` shows in /proc only). The kernel allocates pages
+    /// on first access.
     ///
     /// # Errors
-    /// The kernel's error; `InvalidInput` for no bytes.
+    /// The kernel's error; `InvalidInput` if `len` is 0.
     pub fn new(name: &str, len: usize) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Older kernels do not know the flag.
+        // Older kernels reject the flag.
         let fd = rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| rustix::fs::memfd_create(name, flags))?;
         rustix::fs::ftruncate(&fd, len as u64)?;
@@ -41,10 +41,10 @@ impl SharedMemory {
         Self::map(fd, len)
     }
 
-    /// Maps what the other process made by [`SharedMemory::new`].
+    /// Maps memory that the other process created with [`SharedMemory::new`].
     ///
     /// # Errors
-    /// `InvalidData` when its size is another or can still change; else the kernel's error.
+    /// `InvalidData` if its size is not `len` or not sealed; else the kernel's error.
     pub fn from_fd(fd: OwnedFd, len: usize) -> io::Result<Self> {
         let sealed = rustix::fs::fcntl_get_seals(&fd)?.contains(size_seals());
         let size = rustix::fs::fstat(&fd)?.st_size;
@@ -58,7 +58,7 @@ impl SharedMemory {
     }
 
     fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new mapping at an address chosen by the kernel affects no existing memory.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -79,11 +79,11 @@ impl SharedMemory {
     /// Copies `bytes` to `offset`.
     ///
     /// # Errors
-    /// `InvalidInput` for what does not fit.
+    /// `InvalidInput` if the range exceeds the memory.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> io::Result<()> {
         let to = self.at(offset, bytes.len())?;
-        // SAFETY: the range lies in the mapping, and `bytes` is no part of it: nothing lends a
-        // reference to it. The other process may write there too; then bytes are mixed.
+        // SAFETY: the range lies in the mapping, and `bytes` does not overlap it, because no
+        // reference to it is lent out. If the other process writes there too, the bytes are mixed.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Ok(())
     }
@@ -91,12 +91,12 @@ impl SharedMemory {
     /// Appends `len` bytes from `offset` to `out`.
     ///
     /// # Errors
-    /// `InvalidInput` for what lies outside.
+    /// `InvalidInput` if the range exceeds the memory.
     pub fn read_into(&self, offset: usize, len: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let from = self.at(offset, len)?;
         out.reserve(len);
-        // SAFETY: the range lies in the mapping; `reserve` made room for `len` bytes behind the
-        // vector's own, which the copy has initialised when the length takes them in.
+        // SAFETY: the range lies in the mapping; `reserve` made room for `len` more bytes, which
+        // the copy initialises before the length includes them.
         unsafe {
             std::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(out.len()), len);
             out.set_len(out.len() + len);
@@ -112,9 +112,9 @@ impl SharedMemory {
         Ok(unsafe { self.start.as_ptr().add(offset) })
     }
 
-    /// Frees the pages that were touched, for both processes; they read as zeros from then on.
+    /// Frees the allocated pages, for both processes; they read as zeros afterwards.
     pub fn discard(&self) {
-        // SAFETY: the range is our own mapping, of which nothing holds a reference.
+        // SAFETY: the range is a mapping of this process, to which no reference exists.
         let _ = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_REMOVE) };
     }
 }
@@ -127,7 +127,7 @@ impl AsFd for SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; no reference to it was ever lent out.
+        // SAFETY: a mapping of this process; no reference to it was lent out.
         let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

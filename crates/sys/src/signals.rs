@@ -1,8 +1,8 @@
-//! Signals: numbers and names (RFC 4254 §6.10), dispositions, signals as a
-//! descriptor.
+//! Signals: numbers and names (RFC 4254 §6.10), dispositions, signalfd.
 //!
-//! No handler of ours does work: the loops read [`SignalFd`]. Of the two handlers that
-//! exist one restores a raw terminal ([`crate::terminal`]), the other sets a flag ([`note`]).
+//! The event loops read signals from a [`SignalFd`]. Only three handlers exist: one restores a raw
+//! terminal ([`crate::terminal`]), one sets a flag ([`note`]), one counts interrupts
+//! ([`count_interrupts`]).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::ffi::check;
 use crate::{Pid, Uid};
 
-/// A signal of this machine, by number.
+/// A signal number of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signal(i32);
 
@@ -50,7 +50,7 @@ named! {
     PIPE = SIGPIPE;
     /// alarm(2).
     ALRM = SIGALRM;
-    /// Please end.
+    /// Request to terminate.
     TERM = SIGTERM;
     /// A child changed state.
     CHLD = SIGCHLD;
@@ -70,11 +70,11 @@ named! {
     WINCH = SIGWINCH;
     /// A forbidden system call.
     SYS = SIGSYS;
-    /// BSD's status request; here the number of SIGUSR1, which `INFO@openssh.com` maps to.
+    /// BSD's status request; here the number of SIGUSR1, to which `INFO@openssh.com` maps.
     INFO = SIGUSR1;
 }
 
-/// RFC 4254 §6.10: the thirteen names that the protocol knows.
+/// The thirteen signal names of RFC 4254 §6.10.
 const SSH_NAMES: [(&str, Signal); 13] = [
     ("ABRT", Signal::ABRT),
     ("ALRM", Signal::ALRM),
@@ -92,19 +92,19 @@ const SSH_NAMES: [(&str, Signal); 13] = [
 ];
 
 impl Signal {
-    /// The signal of a number between 1 and 64; `None` for others.
+    /// Converts a number between 1 and 64; `None` for others.
     #[must_use]
     pub fn from_raw(number: i32) -> Option<Self> {
         (1..=64).contains(&number).then_some(Self(number))
     }
 
-    /// Its number.
+    /// The signal's number.
     #[must_use]
     pub const fn as_raw(self) -> i32 {
         self.0
     }
 
-    /// Its name on the wire, without `SIG`; `None` for a signal RFC 4254 has no name for.
+    /// The signal's name on the wire, without `SIG`; `None` if RFC 4254 has no name for it.
     #[must_use]
     pub fn ssh_name(self) -> Option<&'static str> {
         let mut names = SSH_NAMES.iter();
@@ -113,7 +113,7 @@ impl Signal {
             .map(|(name, _)| *name)
     }
 
-    /// The signal of a name on the wire; `None` for names outside RFC 4254.
+    /// Converts a name on the wire; `None` for names outside RFC 4254.
     #[must_use]
     pub fn from_ssh_name(name: &str) -> Option<Self> {
         let mut names = SSH_NAMES.iter();
@@ -123,7 +123,7 @@ impl Signal {
     }
 }
 
-/// Ignores `signal` from now on (SIGPIPE, in every role).
+/// Ignores `signal` from now on (every role ignores SIGPIPE).
 ///
 /// # Errors
 /// `EINVAL` for KILL and STOP.
@@ -131,7 +131,7 @@ pub fn ignore(signal: Signal) -> io::Result<()> {
     set_disposition(signal, libc::SIG_IGN)
 }
 
-/// Gives `signal` its default action again.
+/// Resets `signal` to its default action.
 ///
 /// # Errors
 /// `EINVAL` for KILL and STOP.
@@ -139,7 +139,7 @@ pub fn restore_default(signal: Signal) -> io::Result<()> {
     set_disposition(signal, libc::SIG_DFL)
 }
 
-/// Whether `signal` is being ignored (as by nohup(1)).
+/// True if `signal` is ignored (as by nohup(1)).
 ///
 /// # Errors
 /// The kernel's error.
@@ -151,26 +151,27 @@ pub fn is_ignored(signal: Signal) -> io::Result<bool> {
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Signals to which we gave an action since the start: bit 0 is signal 1.
+/// Signals whose action this process has changed since its start: bit 0 is signal 1.
 static ALTERED: AtomicU64 = AtomicU64::new(0);
-/// Others may have given actions to signals: whoever started this process, or a library.
+/// True if a parent process or a library may have changed the action of any signal.
 static ALTERED_BY_OTHERS: AtomicBool = AtomicBool::new(true);
 
-/// This process was started by a [`Command`](crate::process::Command), with the default action for
-/// every signal: what it starts itself needs no more than what it changes taken back.
+/// Records that this process was started by a [`Command`](crate::process::Command), with the
+/// default action for every signal. Programs that it starts then need only the signals reset that
+/// it has changed itself.
 pub fn began_with_defaults() {
-    // Rust's own entry ignores it, where there is one.
-    alters(libc::SIGPIPE);
+    // Rust's runtime, if there is one, ignores SIGPIPE.
+    mark_altered(libc::SIGPIPE);
     ALTERED_BY_OTHERS.store(false, Ordering::Relaxed);
 }
 
-/// Looks which actions this process has, once, so that each program that it starts need not have
-/// all of them set. For one that starts many.
+/// Reads the current actions of all signals once, so that not all signals need a reset in each
+/// program that this process starts. For processes that start many programs.
 pub fn look_at_actions() {
     for number in 1..=64 {
         let mut action = [0_u64; 4];
-        // SAFETY: only queries, into a live local of the kernel's size (handler, flags, restorer,
-        // mask); by raw call, because libc keeps two signals to itself.
+        // SAFETY: only queries, into a live local of the kernel's layout (handler, flags, restorer,
+        // mask); a raw system call, because libc reserves two signals for itself.
         let asked = unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -181,23 +182,24 @@ pub fn look_at_actions() {
             )
         };
         if asked < 0 || action.first() != Some(&0) {
-            alters(number);
+            mark_altered(number);
         }
     }
     began_with_defaults();
 }
 
-/// Code of others runs in this process from here on, and may do with signals what it likes.
-pub(crate) fn others_may_alter() {
+/// Records that foreign code runs in this process from here on, which may change the action of any
+/// signal.
+pub(crate) fn mark_altered_by_others() {
     ALTERED_BY_OTHERS.store(true, Ordering::Relaxed);
 }
 
-/// Signal `number` has an action of ours.
-pub(crate) fn alters(number: i32) {
+/// Records that this process changes the action of signal `number`.
+pub(crate) fn mark_altered(number: i32) {
     ALTERED.fetch_or(1 << (number - 1).clamp(0, 63), Ordering::Relaxed);
 }
 
-/// The signals that may have another action than the default one: bit 0 is signal 1.
+/// Signals that may not have the default action: bit 0 is signal 1.
 pub(crate) fn altered() -> u64 {
     if ALTERED_BY_OTHERS.load(Ordering::Relaxed) {
         u64::MAX
@@ -206,10 +208,10 @@ pub(crate) fn altered() -> u64 {
     }
 }
 
-/// Whether a signal of [`note`] has come.
+/// Set by a signal for which [`note`] was called.
 static NOTED: AtomicBool = AtomicBool::new(false);
 
-/// What was noted is the whole process's: tests that note, and those that look, take turns.
+/// The flag belongs to the whole process, so tests that set or read it run one at a time.
 #[cfg(test)]
 pub(crate) static NOTES: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
@@ -217,8 +219,9 @@ extern "C" fn take_note(_: libc::c_int) {
     NOTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on `signal` only sets what [`noted`] tells: for programs that clear up before they
-/// end. System calls go on, and programs that are executed have the default action again.
+/// Makes `signal` only set the flag that [`noted`] returns, for programs that clean up before they
+/// exit. Interrupted system calls are restarted, and executed programs have the default action
+/// again.
 ///
 /// # Errors
 /// `EINVAL` for KILL and STOP.
@@ -227,21 +230,21 @@ pub fn note(signal: Signal) -> io::Result<()> {
     set_disposition(signal, handler as libc::sighandler_t)
 }
 
-/// Whether one of the signals of [`note`] has come since the start.
+/// True if a signal for which [`note`] was called has arrived since the start.
 #[must_use]
 pub fn noted() -> bool {
     NOTED.load(Ordering::Relaxed)
 }
 
-/// How often SIGINT has come since [`count_interrupts`] or [`forget_interrupts`].
+/// Number of SIGINTs since [`count_interrupts`] or [`forget_interrupts`].
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn take_interrupt(_: libc::c_int) {
     INTERRUPTS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// From now on SIGINT only counts in [`interrupts`]: for programs in which it ends what they are
-/// at, and not them.
+/// Makes SIGINT only increment the counter that [`interrupts`] returns, for programs in which it
+/// ends the current operation but not the program.
 ///
 /// # Errors
 /// The kernel's error.
@@ -251,25 +254,25 @@ pub fn count_interrupts() -> io::Result<()> {
     set_disposition(Signal::INT, handler as libc::sighandler_t)
 }
 
-/// How often SIGINT has come since the last [`forget_interrupts`].
+/// Number of SIGINTs since the last [`forget_interrupts`].
 #[must_use]
 pub fn interrupts() -> u32 {
     INTERRUPTS.load(Ordering::Relaxed)
 }
 
-/// The next SIGINT is the first again.
+/// Resets the counter of [`interrupts`].
 pub fn forget_interrupts() {
     INTERRUPTS.store(0, Ordering::Relaxed);
 }
 
 fn set_disposition(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
-    alters(signal.0);
+    mark_altered(signal.0);
     // SAFETY: sigaction is a plain C struct: all zeroes is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler is SIG_IGN, SIG_DFL, `take_note` or `take_interrupt`, which change an
-    // atomic and do nothing else in signal context.
+    // SAFETY: the handler is SIG_IGN, SIG_DFL, `take_note` or `take_interrupt`, which only change
+    // an atomic in signal context.
     check(unsafe { libc::sigaction(signal.0, &raw const action, std::ptr::null_mut()) })?;
     Ok(())
 }
@@ -287,8 +290,7 @@ fn set_of(signals: &[Signal]) -> libc::sigset_t {
     set
 }
 
-/// Signals blocked in this thread until the guard is dropped, which puts back the
-/// mask from before.
+/// Signals blocked in this thread until the guard is dropped, which restores the previous mask.
 #[derive(Debug)]
 pub struct Blocked {
     previous: libc::sigset_t,
@@ -345,7 +347,7 @@ impl Drop for Blocked {
     }
 }
 
-/// Blocks `signals` in this thread, and those started from it later, for good.
+/// Blocks `signals` in this thread, and in those started from it later, permanently.
 ///
 /// # Errors
 /// The kernel's error.
@@ -370,26 +372,26 @@ pub fn unblock(signals: &[Signal]) -> io::Result<()> {
     }
 }
 
-/// One signal that arrived.
+/// A received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalInfo {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// Who sent it (0: the kernel); for CHLD, the child.
+    /// Process id of the sender (0: the kernel); for CHLD, of the child.
     pub pid: Pid,
-    /// As which user.
+    /// User id of the sender.
     pub uid: Uid,
 }
 
-/// Signals as a descriptor: blocked in this thread (and threads started later),
-/// read when the loop gets to it. Several of one kind may be merged: after a CHLD,
-/// reap all children that ended.
+/// A descriptor for signals (signalfd(2)): they are blocked in this thread and in threads started
+/// later, and read from the descriptor. Several signals of one kind may be merged: after a CHLD,
+/// reap all exited children.
 #[derive(Debug)]
 pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
-    /// Blocks `signals` and opens the descriptor (close-on-exec, non-blocking).
-    /// Call it before other threads start, or they take the signals.
+    /// Blocks `signals` and opens the descriptor (close-on-exec, non-blocking). Call it before
+    /// other threads start, because they would receive the signals.
     ///
     /// # Errors
     /// The kernel's error.
@@ -404,7 +406,7 @@ impl SignalFd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The next signal that waits; `None` when none does.
+    /// Returns the next pending signal; `None` if there is none.
     ///
     /// # Errors
     /// The kernel's error.
@@ -442,8 +444,8 @@ impl AsFd for SignalFd {
     }
 }
 
-/// Sends `signal` to one process. Prefer [`crate::process::Child::signal`], which
-/// cannot hit a stranger that got the number later.
+/// Sends `signal` to one process. Prefer [`crate::process::Child::signal`], which cannot reach an
+/// unrelated process that reuses the number.
 ///
 /// # Errors
 /// `InvalidInput` for a pid below 1, `ESRCH`, `EPERM`.
@@ -459,7 +461,8 @@ pub fn send(pid: Pid, signal: Signal) -> io::Result<()> {
 /// Sends `signal` to every process of the group `group`.
 ///
 /// # Errors
-/// `InvalidInput` for a group below 2 (0 is our own, 1 every process), `ESRCH`, `EPERM`.
+/// `InvalidInput` for a group below 2 (0 would be the own group, 1 every process), `ESRCH`,
+/// `EPERM`.
 pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
     if group < 2 {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -469,9 +472,9 @@ pub fn send_group(group: Pid, signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends or stops this process by `signal` with its default action, so that our
-/// parent sees the signal and not an exit code. Returns when the signal only
-/// stopped us and we were continued, or its default is to be ignored.
+/// Ends or stops this process by `signal` with its default action, so that the parent sees the
+/// signal, not an exit status. Returns if the signal only stopped the process and it was continued,
+/// or if the default action is to ignore the signal.
 ///
 /// # Errors
 /// The kernel's error.
@@ -504,8 +507,8 @@ mod tests {
 
     #[test]
     fn a_blocked_signal_arrives_at_the_descriptor() {
-        // Directed at this thread: a process-wide one might find a test thread
-        // that does not block it.
+        // Directed at this thread: a process-wide signal might reach a test thread that does not
+        // block it.
         let signals = SignalFd::new(&[Signal::USR2]).unwrap();
         assert_eq!(signals.read().unwrap(), None);
         // SAFETY: sends to the calling thread a signal that it blocks.

@@ -1,8 +1,8 @@
-//! The system log: datagrams to `/dev/log`, through a descriptor that can be opened
-//! before a chroot and handed on.
+//! The system log: datagrams to `/dev/log`, through a descriptor that can be opened before a chroot
+//! and passed on.
 //!
-//! The caller escapes what peers sent; as a last guard, control characters become
-//! `?` here so that one message stays one line.
+//! The caller escapes text of peers; as a last safeguard this module escapes control characters
+//! too, so that one message stays one line.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,10 +14,10 @@ use crate::ffi::retry;
 use crate::time::LocalTime;
 
 const DEV_LOG: &str = "/dev/log";
-/// The longest message, bytes; receivers cut at 1 to 8 KiB.
+/// Longest message in bytes; receivers cut at 1 to 8 KiB.
 const MAX_MESSAGE_LEN: usize = 4096;
 
-/// Who logs (RFC 3164 §4.1.1), with the values of syslog.h.
+/// Source of a message (RFC 3164 §4.1.1), with the values of syslog.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Facility {
@@ -48,7 +48,7 @@ pub enum Facility {
 }
 
 impl Facility {
-    /// The facility of a name in `SyslogFacility` (any case).
+    /// The facility of a `SyslogFacility` name (case-insensitive).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let known = [
@@ -72,13 +72,13 @@ impl Facility {
     }
 }
 
-/// How serious (RFC 3164 §4.1.1).
+/// Severity of a message (RFC 3164 §4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
     /// The system is unusable.
     Emergency = 0,
-    /// Act at once.
+    /// Immediate action is required.
     Alert = 1,
     /// Critical.
     Critical = 2,
@@ -94,15 +94,15 @@ pub enum Level {
     Debug = 7,
 }
 
-/// Has lines that libraries write by syslog(3), such as PAM's modules, begin with `sshd[pid]`, by
-/// which log readers know them; else the process title would be their name. The libraries choose
-/// facility and level.
+/// Makes lines that libraries, such as PAM modules, write by syslog(3) begin with `sshd[pid]`, by
+/// which log readers recognise them, and not with the process title. The libraries choose facility
+/// and level.
 pub fn name_this_program() {
-    // SAFETY: the name lives for ever, which openlog asks for; nothing is opened before the first line.
+    // SAFETY: the name is static, as openlog requires; the socket is opened with the first line.
     unsafe { libc::openlog(c"sshd".as_ptr(), libc::LOG_PID, libc::LOG_AUTH) };
 }
 
-/// A connection to the log.
+/// A connection to the system log.
 #[derive(Debug)]
 pub struct Syslog {
     socket: Option<OwnedFd>,
@@ -111,8 +111,8 @@ pub struct Syslog {
 }
 
 impl Syslog {
-    /// Connects to `/dev/log`. A machine without a log daemon is no error: each
-    /// write tries again.
+    /// Connects to `/dev/log`. Without a log daemon this does not fail: each write tries to connect
+    /// again.
     #[must_use]
     pub fn open(tag: &str, facility: Facility) -> Self {
         let mut log = Self {
@@ -126,7 +126,7 @@ impl Syslog {
         log
     }
 
-    /// Writes to a socket that was opened elsewhere.
+    /// Uses a socket that was opened elsewhere.
     #[must_use]
     pub fn from_fd(socket: OwnedFd, tag: &str, facility: Facility) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Syslog {
         }
     }
 
-    /// The socket, for handing it to a child.
+    /// The socket, for passing it to a child.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(OwnedFd::as_fd)
@@ -151,10 +151,10 @@ impl Syslog {
         self.socket = connect_to(DEV_LOG).ok();
     }
 
-    /// Logs one message. Never blocks: a log that takes nothing loses the message.
+    /// Logs one message. Never blocks: the message is lost if the log does not accept it.
     ///
     /// # Errors
-    /// Why it was lost.
+    /// The error that lost the message.
     pub fn write(&mut self, level: Level, message: &str) -> io::Result<()> {
         let (now, _) = crate::time::realtime();
         let now = LocalTime::from_seconds(i64::try_from(now).unwrap_or(0));
@@ -169,7 +169,7 @@ impl Syslog {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match retry(|| rustix::net::send(socket, text.as_bytes(), flags)) {
                 Ok(_) => return Ok(()),
-                // The log daemon was restarted: its socket is a new one.
+                // A log daemon that was restarted has a new socket.
                 Err(error) if attempt == 0 && error.kind() != io::ErrorKind::WouldBlock => {
                     self.socket = None;
                 }
@@ -187,7 +187,7 @@ fn connect_to(path: &str) -> io::Result<OwnedFd> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // Above the standard three, which a role may replace.
+    // Above the standard three descriptors, which a role may replace.
     let socket = if socket.as_raw_fd() < 3 {
         crate::io::dup(socket)?
     } else {

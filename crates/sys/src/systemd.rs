@@ -1,5 +1,5 @@
-//! What a service manager and a daemon say to each other: sd_notify(3) and socket
-//! activation (sd_listen_fds(3)). No library is needed for either.
+//! The protocols between systemd and a daemon: sd_notify(3) and socket activation
+//! (sd_listen_fds(3)), without a library.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,26 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-/// The most sockets that are taken from the manager.
+/// Largest number of sockets that are accepted from the service manager.
 const MAX_SOCKETS: i32 = 64;
-/// The first descriptor the manager passes.
+/// The first descriptor that the service manager passes.
 const FIRST_SOCKET: i32 = 3;
 
-/// The state of the daemon.
+/// State of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Started (or done with reloading).
+    /// Started, or finished reloading.
     Ready,
     /// Reading its configuration again.
     Reloading,
-    /// On its way out.
+    /// Shutting down.
     Stopping,
 }
 
-/// Tells the service manager. Without one (`NOTIFY_SOCKET` unset) nothing happens.
+/// Reports the state and a status line to the service manager. Does nothing if `NOTIFY_SOCKET` is
+/// unset.
 ///
 /// # Errors
-/// When there is a manager and it cannot be told.
+/// If there is a service manager and the report cannot be sent.
 pub fn notify(state: State, status: &str) -> io::Result<()> {
     match std::env::var_os("NOTIFY_SOCKET") {
         Some(path) => notify_at(path.as_bytes(), state, status),
@@ -65,12 +66,12 @@ fn message(state: State, status: &str) -> String {
     }
 }
 
-/// The sockets that the service manager opened for us, once; a second call gives
-/// none. `LISTEN_PID` must name this process. A role that was executed from the one
-/// the manager started (same pid after exec) gets them too: children never do.
+/// Takes the sockets that the service manager opened for this process; a second call returns none.
+/// `LISTEN_PID` must name this process. A program that the started process executes (same pid)
+/// receives them too; children never do.
 ///
 /// # Errors
-/// When the manager's numbers make no sense, or a descriptor is not open.
+/// If `LISTEN_FDS` is out of range or a descriptor is not open.
 pub fn listen_fds() -> io::Result<Vec<OwnedFd>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name: &str| {

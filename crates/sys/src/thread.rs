@@ -1,33 +1,33 @@
-//! How the calling thread spends its time: on a processor, and ready without one. What is left of the
-//! time that it did not wait on its own account, it was held up in a system call: by a disk, most
-//! likely.
+//! CPU time of the calling thread, and time that it was ready to run without a CPU. The rest of the
+//! time in which the thread did not wait deliberately it was blocked in a system call, most likely
+//! by a disk.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// Where the kernel tells how long a thread was ready (CONFIG_SCHED_INFO): nanoseconds on a
-/// processor, nanoseconds ready, turns.
+/// Scheduler statistics of a thread (CONFIG_SCHED_INFO): nanoseconds on a CPU, nanoseconds ready,
+/// number of time slices.
 const SCHEDULER: &str = "/proc/thread-self/schedstat";
 
-/// Time that the calling thread has had a processor.
+/// CPU time that the calling thread has used.
 #[must_use]
 pub fn processor_time() -> Duration {
     Duration::from_micros(crate::time::thread_cpu_us())
 }
 
-/// How long a thread was ready to run and had no processor.
+/// Reads how long a thread has been ready to run without a CPU.
 #[derive(Debug)]
 pub struct ReadyTime(Option<File>);
 
 impl ReadyTime {
-    /// That of the calling thread, whoever asks for it later.
+    /// For the calling thread; other threads may read it later.
     #[must_use]
     pub fn of_this_thread() -> Self {
         Self(File::open(SCHEDULER).ok())
     }
 
-    /// So far; nothing where the kernel does not tell.
+    /// The time so far; `None` if the kernel does not report it.
     #[must_use]
     pub fn total(&self) -> Option<Duration> {
         let mut text = [0; 64];
@@ -63,7 +63,7 @@ mod tests {
         for bad in [&b"5"[..], b"", b"1 x 2", b"\xff \xff"] {
             assert_eq!(ready(bad), None);
         }
-        // Not every kernel tells.
+        // Not every kernel reports it.
         let clock = ReadyTime::of_this_thread();
         if let Some(first) = clock.total() {
             assert!(clock.total() >= Some(first));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rustix::time::Timespec;
 
-/// Reads a clock through libc, whose way (vDSO) needs no preparation: rustix looks
-/// it up on its first call, by means that kill a process in the cage.
+/// Reads a clock through libc, which can call the vDSO without preparation: rustix looks the vDSO
+/// up on its first call, with system calls that the sandbox answers by killing the process.
 fn clock(id: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -17,32 +17,32 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
     now
 }
 
-/// Milliseconds of a clock that never goes back (not counting suspend).
+/// Milliseconds of a clock that never goes back (time in suspend not counted).
 #[must_use]
 pub fn monotonic_ms() -> u64 {
     monotonic_us() / 1000
 }
 
-/// Microseconds of the clock of [`monotonic_ms`].
+/// Microseconds of the same clock as [`monotonic_ms`].
 #[must_use]
 pub fn monotonic_us() -> u64 {
     micros(clock(libc::CLOCK_MONOTONIC))
 }
 
-/// Microseconds for which the calling thread has had a processor.
+/// CPU time of the calling thread, in microseconds.
 #[must_use]
 pub(crate) fn thread_cpu_us() -> u64 {
     micros(clock(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Milliseconds since boot, suspend included (certificates of a sleeping laptop,
+/// Milliseconds since boot, including time in suspend (for certificates on a sleeping laptop and
 /// keep-alives that must notice the gap).
 #[must_use]
 pub fn boottime_ms() -> u64 {
     micros(clock(libc::CLOCK_BOOTTIME)) / 1000
 }
 
-/// Seconds since 1970-01-01 UTC; 0 for a clock set before that.
+/// Seconds since 1970-01-01 UTC; 0 if the clock is set to an earlier time.
 #[must_use]
 pub fn realtime_seconds() -> u64 {
     u64::try_from(clock(libc::CLOCK_REALTIME).tv_sec).unwrap_or(0)
@@ -65,7 +65,7 @@ fn micros(time: libc::timespec) -> u64 {
         .saturating_add(nanos / 1000)
 }
 
-/// A duration as the kernel wants it; too long ones saturate.
+/// Converts a duration to the kernel's type; too long ones saturate.
 #[must_use]
 pub(crate) fn timespec(length: Duration) -> Timespec {
     Timespec {
@@ -74,10 +74,10 @@ pub(crate) fn timespec(length: Duration) -> Timespec {
     }
 }
 
-/// A moment in the machine's time zone, broken down.
+/// Date and time in the machine's time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {
-    /// The year, as in 2026.
+    /// The year, such as 2026.
     pub year: i64,
     /// 1–12.
     pub month: u8,
@@ -96,9 +96,8 @@ pub struct LocalTime {
 }
 
 impl LocalTime {
-    /// Breaks down seconds since 1970. The zone file is read on the first call:
-    /// make that call before a chroot. A moment that libc cannot represent
-    /// becomes 1970-01-01 UTC.
+    /// Converts seconds since 1970. The zone file is read on the first call, so make that call
+    /// before a chroot. A time that libc cannot represent becomes 1970-01-01 UTC.
     #[must_use]
     pub fn from_seconds(seconds: i64) -> Self {
         // SAFETY: tm is a plain C struct for which all zeroes is valid.
@@ -126,7 +125,7 @@ impl LocalTime {
         }
     }
 
-    /// Three letters of the month, English.
+    /// English three-letter abbreviation of the month.
     #[must_use]
     pub fn month_name(&self) -> &'static str {
         const MONTHS: [&str; 12] = [
@@ -136,7 +135,7 @@ impl LocalTime {
         MONTHS.get(index).copied().unwrap_or("???")
     }
 
-    /// Three letters of the weekday, English.
+    /// English three-letter abbreviation of the weekday.
     #[must_use]
     pub fn weekday_name(&self) -> &'static str {
         const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
@@ -145,7 +144,7 @@ impl LocalTime {
             .unwrap_or("???")
     }
 
-    /// `Thu Nov 21 21:12:03 2026`, as ctime(3) and "Last login:" write it.
+    /// Formats as ctime(3) and "Last login:" do: `Thu Nov 21 21:12:03 2026`.
     #[must_use]
     pub fn to_ctime(&self) -> String {
         format!(
@@ -160,7 +159,7 @@ impl LocalTime {
         )
     }
 
-    /// `Nov 21 21:12:03`, as syslog wants it (RFC 3164 §4.1.2).
+    /// Formats for syslog (RFC 3164 §4.1.2): `Nov 21 21:12:03`.
     #[must_use]
     pub fn to_syslog(&self) -> String {
         format!(
@@ -174,8 +173,8 @@ impl LocalTime {
     }
 }
 
-/// The moment of a local date and time (`YYYY-MM-DD hh:mm:ss` broken down, month
-/// from 1), or `None` when libc cannot represent it. Daylight saving is looked up.
+/// Converts a local date and time (month from 1, time as hour, minute, second) to seconds since
+/// 1970; `None` if libc cannot represent it. Daylight saving time is applied.
 #[must_use]
 pub fn local_to_seconds(year: i32, month: u8, day: u8, time: (u8, u8, u8)) -> Option<i64> {
     // SAFETY: tm is a plain C struct for which all zeroes is valid.

@@ -1,9 +1,9 @@
 //! TUN devices (Linux Documentation/networking/tuntap.rst) and the addresses of network
 //! interfaces.
 //!
-//! Packets keep the header of virtio (`struct virtio_net_hdr`, [`HEADER_LEN`] bytes) in front:
-//! with it the kernel hands over segments of TCP as large as it sends them inside itself, with
-//! the checksum still to be done, and takes them back in the same form.
+//! Packets are preceded by virtio's header (`struct virtio_net_hdr`, [`HEADER_LEN`] bytes). With it
+//! the kernel passes TCP segments as large as it uses internally, with the checksum not yet
+//! computed, and accepts them in the same form.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -11,21 +11,22 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::ffi::check;
 
-/// Bytes before the IP packet, as [`Tun`] reads and writes them: to be passed on as they are.
+/// Size of the header before the IP packet, in bytes. [`Tun`] reads and writes it; pass it on
+/// unchanged.
 pub const HEADER_LEN: usize = 10;
-/// The most bytes of a packet with its header.
+/// Largest packet in bytes, including its header.
 pub const MAX_PACKET_LEN: usize = HEADER_LEN + 65_535;
 
-/// A network device whose other end is this descriptor. It is gone when this is dropped.
+/// A TUN device, which this descriptor reads from and writes to. It is removed on drop.
 #[derive(Debug)]
 pub struct Tun(OwnedFd);
 
 impl Tun {
-    /// Makes a device `name` in the network of this thread.
+    /// Creates the device `name` in this thread's network namespace.
     ///
     /// # Errors
-    /// `EPERM` without privilege, `ENOENT` where the kernel has no TUN devices, `EBUSY` when
-    /// the name is taken.
+    /// `EPERM` without privilege, `ENOENT` if the kernel has no TUN devices, `EBUSY` if the name is
+    /// in use.
     pub fn new(name: &str) -> io::Result<Self> {
         // SAFETY: a terminated path and flags.
         let fd =
@@ -34,7 +35,8 @@ impl Tun {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut request = request(name)?;
         let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
-        // The kernel's field is 16 bits of which the top one is used: the same bits.
+        // The kernel's field has 16 bits, of which the top one is used: the conversion keeps the
+        // bits.
         request.ifr_ifru.ifru_flags = i16::from_ne_bytes(
             u16::try_from(flags)
                 .map_err(|_| io::ErrorKind::InvalidInput)?
@@ -61,23 +63,24 @@ impl AsFd for Tun {
     }
 }
 
-/// What an interface is set to.
+/// Configuration of a network interface.
 #[derive(Debug, Clone, Copy)]
 pub struct Interface {
-    /// Its address.
+    /// Address of the interface.
     pub address: Ipv4Addr,
-    /// Bits of the address that its neighbours share, at most 32.
+    /// Length of the network prefix in bits, 0 to 32.
     pub prefix_len: u8,
-    /// The most bytes of a packet that is sent through it.
+    /// Maximum transmission unit in bytes.
     pub mtu_bytes: i32,
-    /// Packets that wait in the kernel for the reader before more are dropped.
+    /// Length of the transmit queue in packets; the kernel drops packets beyond it.
     pub queue_packets: i32,
 }
 
-/// Gives the interface `name` of this thread's network what `wanted` says and takes it into use.
+/// Configures the interface `name` of this thread's network namespace and brings it up.
 ///
 /// # Errors
-/// `ENODEV` for a name that there is not, `EPERM` without privilege.
+/// `ENODEV` if there is no such interface, `EPERM` without privilege, `InvalidInput` for a bad
+/// prefix or name.
 pub fn configure(name: &str, wanted: &Interface) -> io::Result<()> {
     let mask = match wanted.prefix_len {
         0 => 0,
@@ -99,7 +102,7 @@ pub fn configure(name: &str, wanted: &Interface) -> io::Result<()> {
     bring_up(name)
 }
 
-/// Takes the interface `name` of this thread's network into use.
+/// Brings the interface `name` of this thread's network namespace up.
 ///
 /// # Errors
 /// As [`configure`].
@@ -113,7 +116,7 @@ pub fn bring_up(name: &str) -> io::Result<()> {
     set(libc::SIOCSIFFLAGS, &mut request)
 }
 
-/// One request about an interface, to any socket of this thread's network.
+/// Performs one ioctl on an interface, through a socket of this thread's network namespace.
 fn set(operation: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,
@@ -121,7 +124,7 @@ fn set(operation: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
         rustix::net::SocketFlags::CLOEXEC,
         None,
     )?;
-    // SAFETY: each of the operations used here reads and writes one ifreq, which lives.
+    // SAFETY: each of the operations used here reads and writes one ifreq, which is live.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), operation, std::ptr::from_mut(request)) })?;
     Ok(())
 }
@@ -170,7 +173,7 @@ mod tests {
     }
 
     /// A packet that leaves one device is read from its descriptor and, written to the other
-    /// one, arrives there.
+    /// device, arrives there.
     #[test]
     fn packets_pass_between_two_networks() {
         let passed = std::thread::spawn(|| {
@@ -189,7 +192,7 @@ mod tests {
             sender.send_to(b"hello", "10.99.0.2:7")?;
             let mut packet = vec![0; MAX_PACKET_LEN];
             loop {
-                // A device that has just come up says something by itself, in IPv6.
+                // A device that has just come up sends IPv6 packets by itself.
                 let len = crate::io::read(&tun, &mut packet)?;
                 if packet.get(HEADER_LEN).is_some_and(|first| first >> 4 == 4) {
                     crate::io::write(&other, &packet[..len])?;

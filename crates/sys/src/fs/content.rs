@@ -1,4 +1,4 @@
-//! An open file's content and what is known of it.
+//! Content and metadata of an open file.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::info::{self, FileSystem, Info, Time};
 use crate::ffi::retry;
 
-/// What is known of it.
+/// Metadata of the file.
 ///
 /// # Errors
 /// The kernel's error.
@@ -17,7 +17,7 @@ pub fn info(fd: impl AsFd) -> io::Result<Info> {
     Ok(Info::from_stat(&rustix::fs::fstat(fd)?))
 }
 
-/// Reads at `offset`; 0 is the end of the file.
+/// Reads at `offset`; returns 0 at the end of the file.
 ///
 /// # Errors
 /// The kernel's error.
@@ -26,7 +26,8 @@ pub fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usiz
     retry(|| rustix::io::pread(fd, &mut *buffer, offset))
 }
 
-/// Writes at `offset` what the file takes.
+/// Writes at `offset` and returns the number of bytes written, which may be less than
+/// `bytes.len()`.
 ///
 /// # Errors
 /// The kernel's error.
@@ -38,7 +39,7 @@ pub fn write_at(fd: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
 /// Writes all of `bytes` at `offset`.
 ///
 /// # Errors
-/// The kernel's error; how much was written before is not known.
+/// The kernel's error; then it is unknown how many bytes were written.
 pub fn write_all_at(fd: impl AsFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     let fd = fd.as_fd();
     while !bytes.is_empty() {
@@ -52,7 +53,8 @@ pub fn write_all_at(fd: impl AsFd, mut bytes: &[u8], mut offset: u64) -> io::Res
     Ok(())
 }
 
-/// Writes several pieces at `offset`, what the file takes of them.
+/// Writes `pieces` at `offset`, at most [`crate::io::IOV_MAX`] of them; returns the number of bytes
+/// written.
 ///
 /// # Errors
 /// The kernel's error.
@@ -62,7 +64,7 @@ pub fn write_pieces_at(fd: impl AsFd, pieces: &[IoSlice<'_>], offset: u64) -> io
     retry(|| rustix::io::pwritev(fd, pieces, offset))
 }
 
-/// Cuts or extends it.
+/// Truncates or extends the file.
 ///
 /// # Errors
 /// The kernel's error.
@@ -71,7 +73,7 @@ pub fn set_len(fd: impl AsFd, len: u64) -> io::Result<()> {
     retry(|| rustix::fs::ftruncate(fd, len))
 }
 
-/// Sets mode bits.
+/// Sets the mode bits (`07777`).
 ///
 /// # Errors
 /// The kernel's error.
@@ -80,7 +82,7 @@ pub fn set_mode(fd: impl AsFd, mode: u32) -> io::Result<()> {
     retry(|| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode & 0o7777)))
 }
 
-/// Sets user and group.
+/// Sets owner and group.
 ///
 /// # Errors
 /// The kernel's error.
@@ -91,7 +93,7 @@ pub fn set_owner(fd: impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
     retry(|| rustix::fs::fchown(fd, Some(uid), Some(gid)))
 }
 
-/// Sets the times of access and modification.
+/// Sets access and modification time.
 ///
 /// # Errors
 /// The kernel's error.
@@ -101,7 +103,7 @@ pub fn set_times(fd: impl AsFd, accessed: Time, modified: Time) -> io::Result<()
     retry(|| rustix::fs::futimens(fd, &times))
 }
 
-/// What was written is on the disk.
+/// Waits until all written data and the metadata are on the disk (fsync(2)).
 ///
 /// # Errors
 /// The kernel's error.
@@ -110,7 +112,7 @@ pub fn sync(fd: impl AsFd) -> io::Result<()> {
     retry(|| rustix::fs::fsync(fd))
 }
 
-/// The file system that it is on.
+/// Statistics of the file system that holds the file.
 ///
 /// # Errors
 /// The kernel's error.
@@ -118,11 +120,12 @@ pub fn file_system(fd: impl AsFd) -> io::Result<FileSystem> {
     Ok(FileSystem::from_statvfs(&rustix::fs::fstatvfs(fd)?))
 }
 
-/// Copies `len` bytes at most between two files within the kernel; gives the number, 0 at the
-/// end of the source.
+/// Copies at most `len` bytes between two files within the kernel; returns the number of bytes
+/// copied, 0 at the end of the source.
 ///
 /// # Errors
-/// `CrossesDevices`, `InvalidInput` or `Unsupported` where the kernel cannot, else its error.
+/// `CrossesDevices`, `InvalidInput` or `Unsupported` if the kernel cannot copy between these files,
+/// else the kernel's error.
 pub fn copy_range(
     from: impl AsFd,
     mut from_offset: u64,
@@ -135,7 +138,8 @@ pub fn copy_range(
     Ok(copied?)
 }
 
-/// The first byte at or behind `offset` that is not in a hole; none where only a hole is left.
+/// Offset of the first byte at or after `offset` that is not in a hole; `None` if only a hole is
+/// left.
 ///
 /// # Errors
 /// The kernel's error.
@@ -147,7 +151,7 @@ pub fn next_data(fd: impl AsFd, offset: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// The beginning of the first hole at or behind `offset`; the end of the file is one.
+/// Offset of the first hole at or after `offset`; the end of the file counts as a hole.
 ///
 /// # Errors
 /// The kernel's error.
@@ -155,28 +159,30 @@ pub fn next_hole(fd: impl AsFd, offset: u64) -> io::Result<u64> {
     Ok(rustix::fs::seek(fd, SeekFrom::Hole(offset))?)
 }
 
-/// What a file system does with room that is [set aside](set_aside) for what is not written yet.
+/// How a file system implements [preallocation](set_aside).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {
-    /// It notes extents: many gibibytes cost next to nothing, and writing into them costs less.
+    /// As unwritten extents: many gibibytes cost next to nothing, and later writes into them become
+    /// cheaper.
     Extents,
-    /// It takes pages of memory: half of what writing costs is done then, and not later.
+    /// As pages of memory: half of the cost of writing is spent at preallocation instead of later.
     Pages,
-    /// Something else, or nobody knows.
+    /// In another or an unknown way.
     Other,
 }
 
-/// What the file's system does with room that is set aside.
+/// Returns how the file's file system implements preallocation.
 ///
 /// # Errors
 /// The kernel's error.
 pub fn keeping(fd: impl AsFd) -> io::Result<Keeping> {
-    // statfs(2); ext2 and ext3 have ext4's, and say that they cannot.
+    // From statfs(2); ext2 and ext3 have the same number as ext4, and fail preallocation with an
+    // error.
     const EXT4: u32 = 0xEF53;
     const XFS: u32 = 0x5846_5342;
     const TMPFS: u32 = 0x0102_1994;
     let kind = rustix::fs::fstatfs(fd)?.f_type;
-    // Its width is the machine's.
+    // The width of `f_type` depends on the architecture.
     Ok(match u32::try_from(kind) {
         Ok(EXT4 | XFS) => Keeping::Extents,
         Ok(TMPFS) => Keeping::Pages,
@@ -184,11 +190,13 @@ pub fn keeping(fd: impl AsFd) -> io::Result<Keeping> {
     })
 }
 
-/// Sets room aside for `len` bytes at `offset`, where nothing was written; the file's length stays,
-/// and whoever reads it sees none of it. Cutting the file, to its own length too, gives it back.
+/// Preallocates `len` bytes at `offset`, where the file has no data. The file's length does not
+/// change, so readers see nothing of it. Truncating the file, also to its current length, frees the
+/// preallocation.
 ///
 /// # Errors
-/// The kernel's error: `Unsupported` where the file system cannot, `StorageFull`.
+/// The kernel's error: `Unsupported` if the file system does not support preallocation,
+/// `StorageFull`.
 pub fn set_aside(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     let fd = fd.as_fd();
     retry(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len))

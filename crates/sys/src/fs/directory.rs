@@ -1,5 +1,5 @@
-//! Open directories, and what is done in them by one name: the kernel looks up nothing else, and
-//! no name leads out of them.
+//! Open directories, and operations in them on single names: the kernel resolves only this name,
+//! and no name leads out of the directory.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::content;
 use super::info::{Info, Kind};
 
-/// An open directory, read entry by entry.
+/// An open directory, for reading its entries.
 pub struct Directory {
     entries: rustix::fs::Dir,
 }
@@ -24,7 +24,7 @@ impl std::fmt::Debug for Directory {
 }
 
 impl Directory {
-    /// The directory of this path; links are followed.
+    /// Opens the directory at `path`; symbolic links are followed.
     ///
     /// # Errors
     /// The kernel's error.
@@ -42,7 +42,7 @@ impl Directory {
         Ok(self.entries.fd()?)
     }
 
-    /// The next name, `.` and `..` among them; none at the end.
+    /// Returns the next name, including `.` and `..`; `None` at the end.
     ///
     /// # Errors
     /// The kernel's error.
@@ -53,8 +53,8 @@ impl Directory {
         }
     }
 
-    /// Puts the next name, but for `.` and `..`, behind what is in `name`; gives what it is, as far
-    /// as the directory itself says so. None at the end.
+    /// Appends the next name, except `.` and `..`, to `name` and returns the entry's type if the
+    /// directory states it (inner `None` if not). Outer `None` at the end.
     ///
     /// # Errors
     /// The kernel's error.
@@ -77,8 +77,7 @@ impl Directory {
         Ok(None)
     }
 
-    /// What is known of an entry; of a link, the link itself: where it leads may be outside the
-    /// place.
+    /// Metadata of an entry. Symbolic links are not followed, because they may lead outside.
     ///
     /// # Errors
     /// The kernel's error.
@@ -91,7 +90,7 @@ impl Directory {
         )?))
     }
 
-    /// What is known of the directory.
+    /// Metadata of the directory itself.
     ///
     /// # Errors
     /// The kernel's error.
@@ -99,7 +98,7 @@ impl Directory {
         content::info(self.fd()?)
     }
 
-    /// What an entry that is a link says.
+    /// Target of an entry that is a symbolic link.
     ///
     /// # Errors
     /// The kernel's error.
@@ -107,7 +106,7 @@ impl Directory {
         Ok(rustix::fs::readlinkat(self.fd()?, one(name)?, Vec::new())?.into_bytes())
     }
 
-    /// Opens a directory in it; a link is refused.
+    /// Opens a subdirectory; fails for a symbolic link.
     ///
     /// # Errors
     /// The kernel's error.
@@ -116,7 +115,8 @@ impl Directory {
         Self::new(self.open(name, flags)?)
     }
 
-    /// Opens a file in it for reading; a link is refused, and a FIFO not waited for.
+    /// Opens a file in the directory for reading, without blocking on a FIFO; fails for a symbolic
+    /// link.
     ///
     /// # Errors
     /// The kernel's error.
@@ -135,14 +135,14 @@ impl Directory {
     }
 }
 
-/// A directory that is kept open for what is made in it.
+/// A directory that is kept open to create entries in it.
 #[derive(Debug)]
 pub struct Parent(OwnedFd);
 
 const PARENT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Parent {
-    /// The directory of this path; links are followed.
+    /// Opens the directory at `path`; symbolic links are followed.
     ///
     /// # Errors
     /// The kernel's error.
@@ -150,7 +150,7 @@ impl Parent {
         Ok(Self(rustix::fs::open(path, PARENT, Mode::empty())?))
     }
 
-    /// A directory in it; a link to one is followed.
+    /// Opens a subdirectory; a symbolic link to a directory is followed.
     ///
     /// # Errors
     /// The kernel's error.
@@ -164,7 +164,7 @@ impl Parent {
         )?))
     }
 
-    /// Makes a directory with `mode`, as far as the umask lets it.
+    /// Creates a directory with `mode`, reduced by the umask.
     ///
     /// # Errors
     /// The kernel's error.
@@ -173,8 +173,8 @@ impl Parent {
         Ok(rustix::fs::mkdirat(&self.0, one(name)?, mode)?)
     }
 
-    /// Makes a file to be written, with `mode` as far as the umask lets it. There must be nothing
-    /// of this name, no link either.
+    /// Creates a file for writing, with `mode` reduced by the umask. Fails if the name exists, also
+    /// as a symbolic link.
     ///
     /// # Errors
     /// The kernel's error.
@@ -190,7 +190,7 @@ impl Parent {
     }
 }
 
-/// A name that is one component and leads nowhere else.
+/// Checks that a name is a single component and neither `.` nor `..`.
 fn one(name: &[u8]) -> io::Result<&[u8]> {
     match name {
         b"" | b"." | b".." => Err(Errno::INVAL.into()),

@@ -1,20 +1,20 @@
-//! What is known of files and file systems.
+//! Metadata of files and file systems.
 
 use std::io;
 
 use rustix::fs::{Stat, StatVfs, StatVfsMountFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
-/// A time, to the nanosecond.
+/// A timestamp with nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Time {
-    /// Since 1970.
+    /// Seconds since 1970.
     pub seconds: i64,
-    /// Below a thousand million.
+    /// 0 to 999,999,999.
     pub nanoseconds: u32,
 }
 
-/// What a file is.
+/// Type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -27,30 +27,30 @@ pub enum Kind {
     Other,
 }
 
-/// What is known of a file.
+/// Metadata of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
-    /// Type and mode bits.
+    /// File type and mode bits (`st_mode`).
     pub mode: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes that it takes.
+    /// Allocated disk space in bytes.
     pub allocated: u64,
-    /// User.
+    /// Owner's user id.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
-    /// Names that it has.
+    /// Number of hard links.
     pub links: u64,
-    /// Last access.
+    /// Time of the last access.
     pub accessed: Time,
-    /// Last change of the content.
+    /// Time of the last change of the content.
     pub modified: Time,
-    /// Device and number of the file, which name it while it is there.
+    /// Device and inode number, which identify the file while it exists.
     pub identity: (u64, u64),
 }
 
-/// Numbers of C's types, none of them negative in a file that exists.
+/// Converts a C integer that is never negative for an existing file.
 fn unsigned(number: impl TryInto<u64>) -> u64 {
     number.try_into().unwrap_or(0)
 }
@@ -75,7 +75,7 @@ impl Info {
         }
     }
 
-    /// What it is.
+    /// Type of the file, from its mode.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.mode & 0o170_000 {
@@ -87,32 +87,32 @@ impl Info {
     }
 }
 
-/// What is known of a file system, as statvfs(3) tells it.
+/// Statistics of a file system, from statvfs(3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileSystem {
-    /// Preferred size of a transfer, bytes.
+    /// Preferred transfer size in bytes.
     pub block_size: u64,
-    /// Unit of the counts of blocks, bytes.
+    /// Unit of the block counts in bytes.
     pub fragment_size: u64,
-    /// Blocks in all.
+    /// Total number of blocks.
     pub blocks: u64,
-    /// Free.
+    /// Free blocks.
     pub blocks_free: u64,
-    /// Free for ordinary users.
+    /// Free blocks available to ordinary users.
     pub blocks_available: u64,
-    /// Files that it can have in all.
+    /// Total number of inodes.
     pub files: u64,
-    /// That it can have more.
+    /// Free inodes.
     pub files_free: u64,
-    /// That ordinary users can have more.
+    /// Free inodes available to ordinary users.
     pub files_available: u64,
-    /// Its number.
+    /// File system id.
     pub id: u64,
-    /// Nothing can be changed.
+    /// True if mounted read-only.
     pub read_only: bool,
-    /// Set-user-ID bits do nothing.
+    /// True if set-user-ID bits have no effect.
     pub no_setuid: bool,
-    /// Longest name, bytes.
+    /// Longest file name in bytes.
     pub name_max: u64,
 }
 

@@ -1,8 +1,9 @@
-//! Files by path, as a file server needs them: below a [`Place`], where relative paths begin and
-//! which, if it is confined, no path can leave, whatever `..` and links say.
+//! File operations by path, for a file server. Paths are resolved in a [`Place`]: relative paths
+//! start at its start directory, and no path can leave a confined place through `..` or symbolic
+//! links.
 //!
-//! Paths are foreign bytes and stay bytes. Nothing is opened that would block: FIFOs and devices
-//! are opened without waiting. What is done with an open file is in [`content`].
+//! Paths come from peers and are not decoded. No open blocks: FIFOs and devices are opened with
+//! `O_NONBLOCK`. Operations on open files are in [`content`].
 
 pub mod content;
 mod directory;
@@ -20,31 +21,32 @@ use rustix::io::Errno;
 pub use directory::{Directory, Parent};
 pub use info::{FileSystem, Info, Kind, Time};
 
-/// How often a confined look-up that a rename came across is tried again (openat2(2), `EAGAIN`).
+/// How often a confined look-up is retried that a concurrent rename disturbed (openat2(2),
+/// `EAGAIN`).
 const MAX_TRIES: usize = 100;
 
-/// How a file is opened.
+/// Flags for opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(clippy::struct_excessive_bools)] // They are open(2)'s.
+#[allow(clippy::struct_excessive_bools)] // The flags of open(2).
 pub struct How {
-    /// For reading.
+    /// Open for reading.
     pub read: bool,
-    /// For writing.
+    /// Open for writing.
     pub write: bool,
-    /// Each write goes to the end.
+    /// Append each write to the end.
     pub append: bool,
-    /// Made if it is not there.
+    /// Create the file if it does not exist.
     pub create: bool,
-    /// Cut to nothing.
+    /// Truncate the file to length 0.
     pub truncate: bool,
-    /// With `create`: it must not be there.
+    /// With `create`: fail if the name exists.
     pub exclusive: bool,
-    /// A link as the last component is refused (`ELOOP`).
+    /// Fail with `ELOOP` if the last component is a symbolic link.
     pub no_follow: bool,
 }
 
 impl How {
-    /// Only for reading.
+    /// Open for reading only.
     pub const READ: Self = Self {
         read: true,
         write: false,
@@ -77,28 +79,29 @@ impl How {
     }
 }
 
-/// Whether a link as the last component is followed.
+/// Whether an operation follows a symbolic link in the last component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// What it points to is meant.
+    /// Operate on the link's target.
     Follow,
-    /// The link itself is meant.
+    /// Operate on the link itself.
     Stay,
 }
 
-/// Where paths are looked up.
+/// The directory tree in which paths are resolved.
 #[derive(Debug)]
 pub struct Place {
-    /// Open as a place only: the start, or the root of a confined place.
+    /// `O_PATH` descriptor of the start directory, or of the root of a confined place.
     directory: OwnedFd,
-    /// Absolute path of the start, as it is told to clients; within the root of a confined place.
+    /// Absolute path of the start directory as reported to clients; in a confined place relative to
+    /// its root.
     start: Vec<u8>,
     confined: bool,
 }
 
 impl Place {
-    /// The file system as this process sees it; relative paths begin at `start`, an absolute
-    /// path.
+    /// The whole file system as this process sees it; relative paths start at the absolute path
+    /// `start`.
     ///
     /// # Errors
     /// The kernel's error.
@@ -110,12 +113,12 @@ impl Place {
         })
     }
 
-    /// The directory `root` and what is below it: absolute paths begin there, and `..` and links
-    /// do not lead out. Relative paths begin at `start`, a path within it.
+    /// The directory tree below `root`, as a root directory: absolute paths start there, and
+    /// neither `..` nor symbolic links lead out. Relative paths start at `start`, a path within the
+    /// tree.
     ///
     /// # Errors
-    /// `Unsupported` where the kernel cannot promise it (openat2(2), Linux 5.6), else the
-    /// kernel's error.
+    /// `Unsupported` if the kernel has no openat2(2) (Linux 5.6), else the kernel's error.
     pub fn confined(root: &[u8], start: &[u8]) -> io::Result<Self> {
         let place = Self {
             directory: open_place(root)?,
@@ -134,19 +137,19 @@ impl Place {
         }
     }
 
-    /// The directory itself, for rules of a sandbox.
+    /// The `O_PATH` descriptor of the place, for sandbox rules.
     #[must_use]
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 
-    /// Where relative paths begin.
+    /// Path at which relative paths start.
     #[must_use]
     pub fn start(&self) -> &[u8] {
         &self.start
     }
 
-    /// `path` as an absolute one: the start stands before a relative one.
+    /// Makes `path` absolute by prepending the start directory to a relative path.
     #[must_use]
     pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
         if path.first() == Some(&b'/') {
@@ -179,8 +182,8 @@ impl Place {
         Err(Errno::AGAIN.into())
     }
 
-    /// Lets `act` work on the last component of `path` in its directory, which is looked up
-    /// within the place. A link there is what `act` makes of it.
+    /// Calls `act` with the directory of `path`, resolved within the place, and the last component.
+    /// A symbolic link in the last component is not resolved.
     fn at<T>(
         &self,
         path: &[u8],
@@ -194,7 +197,7 @@ impl Place {
         Ok(act(parent.as_fd(), name)?)
     }
 
-    /// A descriptor that stands for what `path` leads to, whatever it is.
+    /// An `O_PATH` descriptor of the file at `path`, of any type.
     fn handle(&self, path: &[u8], links: Links) -> io::Result<OwnedFd> {
         let mut flags = OFlags::PATH;
         if links == Links::Stay {
@@ -203,12 +206,12 @@ impl Place {
         self.open_as(path, flags, Mode::empty())
     }
 
-    /// Opens a file; one that is made has `mode`, as far as the umask lets it.
+    /// Opens a file; a new file gets `mode`, reduced by the umask.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn open(&self, path: &[u8], how: How, mode: u32) -> io::Result<OwnedFd> {
-        // openat2 takes a mode only where a file may be made.
+        // openat2 accepts a mode only if a file may be created.
         let mode = if how.create { mode & 0o7777 } else { 0 };
         self.open_as(path, how.flags(), Mode::from_raw_mode(mode))
     }
@@ -223,7 +226,7 @@ impl Place {
         Directory::new(fd)
     }
 
-    /// What is known of a file.
+    /// Metadata of a file.
     ///
     /// # Errors
     /// The kernel's error.
@@ -242,7 +245,7 @@ impl Place {
         )?))
     }
 
-    /// Sets mode bits. A link has none (`EOPNOTSUPP`).
+    /// Sets mode bits (`07777`). Fails with `EOPNOTSUPP` for a symbolic link itself.
     ///
     /// # Errors
     /// The kernel's error.
@@ -257,7 +260,7 @@ impl Place {
             return Err(Errno::OPNOTSUPP.into());
         }
         match rustix::fs::chmod(resolve::proc_path(&handle), mode) {
-            // No /proc here: only what may be opened can be changed.
+            // Without /proc, only files that can be opened can be changed.
             Err(Errno::NOENT | Errno::NOTDIR) => {
                 let how = How {
                     no_follow: links == Links::Stay,
@@ -269,7 +272,7 @@ impl Place {
         }
     }
 
-    /// Sets user and group.
+    /// Sets owner and group.
     ///
     /// # Errors
     /// The kernel's error.
@@ -300,7 +303,7 @@ impl Place {
         )?)
     }
 
-    /// Sets the times of access and modification.
+    /// Sets access and modification time.
     ///
     /// # Errors
     /// The kernel's error.
@@ -325,7 +328,7 @@ impl Place {
         })
     }
 
-    /// Cuts or extends a file.
+    /// Truncates or extends a file.
     ///
     /// # Errors
     /// The kernel's error.
@@ -338,7 +341,7 @@ impl Place {
         content::set_len(self.open(path, how, 0)?, len)
     }
 
-    /// Removes what is not a directory.
+    /// Removes a file that is not a directory.
     ///
     /// # Errors
     /// The kernel's error.
@@ -358,7 +361,7 @@ impl Place {
         })
     }
 
-    /// Makes a directory with `mode`, as far as the umask lets it.
+    /// Creates a directory with `mode`, reduced by the umask.
     ///
     /// # Errors
     /// The kernel's error.
@@ -368,7 +371,7 @@ impl Place {
         })
     }
 
-    /// rename(2): what has the new name is replaced.
+    /// Renames a file; an existing file at `new` is replaced (rename(2)).
     ///
     /// # Errors
     /// The kernel's error.
@@ -376,13 +379,13 @@ impl Place {
         self.rename_as(old, new, RenameFlags::empty())
     }
 
-    /// Renames where nothing has the new name.
+    /// Renames a file; fails if `new` exists.
     ///
     /// # Errors
     /// `EEXIST`, else the kernel's error.
     pub fn rename_new(&self, old: &[u8], new: &[u8]) -> io::Result<()> {
         match self.rename_as(old, new, RenameFlags::NOREPLACE) {
-            // A file system that does not know the flag.
+            // The file system does not support the flag.
             Err(error) if info::is(&error, Errno::INVAL) || info::is(&error, Errno::NOSYS) => {
                 match self.info(new, Links::Stay) {
                     Ok(_) => Err(Errno::EXIST.into()),
@@ -403,7 +406,7 @@ impl Place {
         })
     }
 
-    /// Gives a file a further name. A link gets one itself.
+    /// Creates a hard link. Of a symbolic link it links the link itself.
     ///
     /// # Errors
     /// The kernel's error.
@@ -416,7 +419,7 @@ impl Place {
         })
     }
 
-    /// Makes a link that says `target`, as it stands.
+    /// Creates a symbolic link with the unchanged `target`.
     ///
     /// # Errors
     /// The kernel's error.
@@ -426,10 +429,10 @@ impl Place {
         })
     }
 
-    /// What a link says.
+    /// Target of a symbolic link.
     ///
     /// # Errors
-    /// `EINVAL` for what is no link, else the kernel's error.
+    /// `EINVAL` if the file is not a symbolic link, else the kernel's error.
     pub fn read_link(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let target = self.at(path, |directory, name| {
             rustix::fs::readlinkat(directory, name, Vec::new())
@@ -437,7 +440,7 @@ impl Place {
         Ok(target.into_bytes())
     }
 
-    /// The file system that `path` is on.
+    /// Statistics of the file system that holds `path`.
     ///
     /// # Errors
     /// The kernel's error.
@@ -445,8 +448,8 @@ impl Place {
         content::file_system(self.handle(path, Links::Follow)?)
     }
 
-    /// `path` as an absolute one without `.`, `..` and links. Its last component need not be
-    /// there.
+    /// Makes `path` absolute and resolves `.`, `..` and symbolic links. The last component need not
+    /// exist.
     ///
     /// # Errors
     /// The kernel's error; `ELOOP` for too many links.
@@ -457,7 +460,7 @@ impl Place {
 
 fn set_times_of(handle: &OwnedFd, times: &Timestamps) -> io::Result<()> {
     match rustix::fs::utimensat(handle, "", times, AtFlags::EMPTY_PATH) {
-        // Kernels before 5.8 know no empty path here.
+        // Kernels before 5.8 do not accept an empty path here.
         Err(Errno::INVAL | Errno::NOENT) => {
             let path = resolve::proc_path(handle);
             let done = rustix::fs::utimensat(rustix::fs::CWD, path, times, AtFlags::empty());

@@ -1,4 +1,4 @@
-//! Paths taken apart.
+//! Path parsing and resolution.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,24 +7,24 @@ use rustix::io::Errno;
 
 use super::{Kind, Links, Place, info};
 
-/// Links on one way, as many as the kernel follows.
+/// Limit on symbolic links in one path, the kernel's own.
 const MAX_LINKS: usize = 40;
 
-/// Longest path that is made here, bytes (`PATH_MAX`).
+/// Longest resolved path in bytes (`PATH_MAX`).
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The path of an open file below /proc.
+/// Path of an open file in /proc.
 pub(super) fn proc_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// The directory that a path's last component is in, and that component.
+/// Splits a path into its directory and its last component.
 pub(super) fn split(path: &[u8]) -> io::Result<(&[u8], &[u8])> {
     let end = path.iter().rposition(|byte| *byte != b'/');
     let trimmed = match end {
         Some(end) => path.get(..=end).unwrap_or(path),
         None if path.is_empty() => return Err(Errno::NOENT.into()),
-        // The root has no name.
+        // The root directory has no name.
         None => return Err(Errno::INVAL.into()),
     };
     let (parent, name) = match trimmed.iter().rposition(|byte| *byte == b'/') {
@@ -37,14 +37,14 @@ pub(super) fn split(path: &[u8]) -> io::Result<(&[u8], &[u8])> {
     Ok((parent, name))
 }
 
-/// See [`Place::real_path`].
+/// Implements [`Place::real_path`].
 pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
     let path = place.absolute(if path.is_empty() { b"." } else { path });
     let mut resolved = Vec::new();
-    // What is still to be walked, the next component last.
-    let mut ahead = components(&path);
+    // Components still to be resolved, the next one last.
+    let mut pending = components(&path);
     let mut links = 0;
-    while let Some(component) = ahead.pop() {
+    while let Some(component) = pending.pop() {
         match component.as_slice() {
             b"." => continue,
             b".." => {
@@ -72,14 +72,15 @@ pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
                 } else {
                     parent
                 });
-                ahead.extend(components(&target));
+                pending.extend(components(&target));
             }
-            Ok(found) if found.kind() != Kind::Directory && !ahead.is_empty() => {
+            Ok(found) if found.kind() != Kind::Directory && !pending.is_empty() => {
                 return Err(Errno::NOTDIR.into());
             }
             Ok(_) => {}
-            // The last one may be missing: a client asks before it makes it.
-            Err(error) if info::is(&error, Errno::NOENT) && ahead.is_empty() => {}
+            // The last component may be missing: clients ask for the path before they create the
+            // file.
+            Err(error) if info::is(&error, Errno::NOENT) && pending.is_empty() => {}
             Err(error) => return Err(error),
         }
     }
@@ -89,7 +90,7 @@ pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
     Ok(resolved)
 }
 
-/// The components of a path, the first one last.
+/// Splits a path into its components, in reverse order.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let parts = path.split(|byte| *byte == b'/').rev();
     parts

@@ -1,4 +1,4 @@
-//! A confined place is not left, and paths mean what they mean elsewhere.
+//! No path leads out of a confined place, and other paths have their usual meaning.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// A directory that goes away, with a root in it and something beside the root.
+/// A temporary directory that holds a root and files beside the root.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -90,7 +90,7 @@ fn no_path_leaves_a_confined_place() {
     assert!(!scratch.0.join("made").exists());
     assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
     assert_eq!(fs::metadata(&secret).unwrap().size(), 6);
-    // Within it, links lead on.
+    // Links within the root are followed.
     symlink("/dir/../file", root.join("good")).unwrap();
     let mut found = [0; 16];
     let file = place.open(b"good", How::READ, 0).unwrap();
@@ -190,7 +190,7 @@ fn what_is_done_by_one_name_stays_in_its_directory() {
     assert_eq!(mode & !0o640, 0);
     let error = below.make_file(b"made", 0o600).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-    // A link that leads out is something, too.
+    // A symbolic link counts as an existing name too.
     symlink("../out", root.join("new/link")).unwrap();
     assert!(below.make_file(b"link", 0o600).is_err());
     for name in [
@@ -260,7 +260,7 @@ fn holes_are_found() {
     let file = place.open(b"sparse", how, 0o600).unwrap();
     content::set_len(&file, 8 << 20).unwrap();
     content::write_all_at(&file, &[1; 4096], 4 << 20).unwrap();
-    // A file system without holes says that all of it is data.
+    // A file system without holes reports that everything is data.
     let data = content::next_data(&file, 0).unwrap().unwrap();
     assert!(data == 0 || data == 4 << 20);
     if data > 0 {

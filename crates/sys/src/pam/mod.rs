@@ -1,10 +1,10 @@
-//! Pluggable authentication modules: libpam, loaded when first needed, with
-//! declarations of our own.
+//! Pluggable authentication modules: libpam, loaded on first use, with its own declarations here
+//! instead of headers.
 //!
-//! One handle lives in one process (the parent of the session) from authentication
-//! to the end of the session: modules keep state in it and act on their caller. The
-//! conversation is asked only inside the call that got it; its panics end there;
-//! what modules say is bounded.
+//! One handle is used in one process (the parent of the session) from authentication to the end of
+//! the session, because modules keep state in it and act on the calling process. The conversation
+//! is called only during the call that received it, panics do not unwind into libpam, and the
+//! length of modules' messages is limited.
 
 mod raw;
 
@@ -23,40 +23,40 @@ use zeroize::Zeroizing;
 use crate::ffi::copy_c_str;
 use raw::Functions;
 
-/// The most messages of one conversation round (Linux-PAM's own limit).
+/// Largest number of messages in one conversation round (Linux-PAM's own limit).
 pub const MAX_MESSAGES: usize = 32;
-/// The longest message or answer, bytes; longer messages are cut, longer answers refused.
+/// Longest message or answer in bytes; longer messages are cut, longer answers refused.
 pub const MAX_TEXT_LEN: usize = 4096;
-/// The most variables taken from the modules.
+/// Limit on the number of environment variables taken from modules.
 const MAX_VARIABLES: usize = 1024;
-/// The longest variable, bytes.
+/// Longest environment variable in bytes.
 const MAX_VARIABLE_LEN: usize = 32 * 1024;
 
-/// What a module wants from, or tells, the user. Text is the module's own.
+/// A module's question or message for the user. The text is foreign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// A question; the answer is not echoed.
+    /// A question whose answer must not be echoed.
     PromptHidden(String),
-    /// A question; the answer may be echoed.
+    /// A question whose answer may be echoed.
     PromptEchoed(String),
-    /// An error to show.
+    /// An error message to display.
     Error(String),
-    /// Something to show.
+    /// Information to display.
     Info(String),
 }
 
 impl Message {
-    /// Whether it wants an answer.
+    /// True if the message needs an answer.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
         matches!(self, Self::PromptHidden(_) | Self::PromptEchoed(_))
     }
 }
 
-/// Who answers the modules' questions.
+/// Answers the modules' questions.
 pub trait Conversation {
-    /// Answers one round: one answer for each message that [`Message::is_prompt`],
-    /// in order. `None` gives up; so does a wrong number of answers.
+    /// Answers one round: returns one answer per message that [`Message::is_prompt`], in order.
+    /// `None` or a wrong number of answers aborts the conversation.
     fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>>;
 }
 
@@ -69,12 +69,12 @@ where
     }
 }
 
-/// What libpam answered, by its number. The names are those of the PAM standard.
+/// A return code of libpam. The names are those of the PAM standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code(c_int);
 
 impl Code {
-    /// The caller may not do this.
+    /// The caller is not permitted to do this.
     pub const PERM_DENIED: Self = Self(6);
     /// Wrong credentials.
     pub const AUTH_ERR: Self = Self(7);
@@ -91,7 +91,7 @@ impl Code {
     /// The conversation failed.
     pub const CONV_ERR: Self = Self(19);
 
-    /// Its number.
+    /// Returns the number.
     #[must_use]
     pub fn as_raw(self) -> i32 {
         self.0
@@ -101,21 +101,21 @@ impl Code {
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PamError {
-    /// libpam cannot be loaded; the text is the loader's.
+    /// libpam cannot be loaded; the text is the loader's message.
     NoLibrary(String),
-    /// An argument holds a NUL byte or is too long.
+    /// An argument contains a NUL byte or is too long.
     BadText,
-    /// libpam or a module said no.
+    /// libpam or a module returned an error.
     Failed {
-        /// Its number.
+        /// Return code.
         code: Code,
-        /// Its text.
+        /// libpam's description of the code.
         text: String,
     },
 }
 
 impl PamError {
-    /// The module's number, when there is one.
+    /// Return code of libpam or a module, if there is one.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
         match self {
@@ -140,14 +140,14 @@ impl fmt::Display for PamError {
 
 impl std::error::Error for PamError {}
 
-/// What [`Pam::set_item`] sets.
+/// A fact that [`Pam::set_item`] sets for modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
-    /// The user's terminal (`ssh` before there is one).
+    /// The user's terminal (`ssh` before one is allocated).
     Tty,
-    /// The peer's name or address.
+    /// Name or address of the peer.
     RemoteHost,
-    /// The user's name on the peer's machine.
+    /// User name on the peer's machine.
     RemoteUser,
 }
 
@@ -161,18 +161,18 @@ impl Item {
     }
 }
 
-/// What [`Pam::set_credentials`] does with the user's credentials.
+/// Operation of [`Pam::set_credentials`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialAction {
-    /// Before the session.
+    /// Establish credentials before the session.
     Establish,
-    /// Again, after the ids of the process changed or the tickets were renewed.
+    /// Re-establish them after the ids of the process changed or tickets were renewed.
     Reinitialize,
-    /// After the session.
+    /// Delete them after the session.
     Delete,
 }
 
-/// Loads libpam now (in a process that is started ahead of need), if it can be.
+/// Loads libpam now, for processes that start before they are needed.
 ///
 /// # Errors
 /// [`PamError::NoLibrary`].
@@ -184,14 +184,14 @@ fn functions() -> Result<&'static Functions, PamError> {
     raw::functions().map_err(PamError::NoLibrary)
 }
 
-/// One transaction. Dropping it ends it.
+/// A PAM transaction; dropping it ends the transaction.
 pub struct Pam {
     functions: &'static Functions,
     handle: NonNull<c_void>,
-    /// Points at the `&mut dyn Conversation` of the running call, else null.
+    /// Points to the `&mut dyn Conversation` of the running call, else null.
     slot: Box<Cell<*mut c_void>>,
     last: c_int,
-    // Modules are not made for other threads than the one that started.
+    // Modules may rely on being called by the thread that started the transaction.
     not_send: PhantomData<*mut ()>,
 }
 
@@ -204,21 +204,21 @@ impl fmt::Debug for Pam {
 }
 
 impl Pam {
-    /// Starts a transaction of `service` (a file in /etc/pam.d) for `user`.
+    /// Starts a transaction with `service` (a file in /etc/pam.d) for `user`.
     ///
     /// # Errors
-    /// [`PamError`].
+    /// [`PamError`]; `BadText` also for an empty `service` or one with a slash.
     pub fn start(service: &str, user: &str) -> Result<Self, PamError> {
         Self::start_in(service, user, None)
     }
 
-    /// As [`Pam::start`] with the service files of another directory.
+    /// As [`Pam::start`], with service files from another directory.
     ///
     /// # Errors
-    /// [`PamError`]; `NoLibrary` too where libpam is older than 1.4.
+    /// [`PamError`]; `NoLibrary` also if `directory` is given and libpam is older than 1.4.
     pub fn start_in(service: &str, user: &str, directory: Option<&Path>) -> Result<Self, PamError> {
         let functions = functions()?;
-        // The name becomes a path inside libpam.
+        // libpam uses the name as part of a path.
         if service.contains('/') || service.is_empty() {
             return Err(PamError::BadText);
         }
@@ -232,8 +232,8 @@ impl Pam {
         let mut handle = std::ptr::null_mut();
         let code = match directory {
             None => {
-                // SAFETY: terminated strings; libpam copies the structure; the slot
-                // is boxed, so its address holds as long as the handle.
+                // SAFETY: terminated strings; libpam copies the structure; the slot is boxed, so
+                // its address is valid as long as the handle.
                 unsafe {
                     (functions.start)(
                         service.as_ptr(),
@@ -274,16 +274,16 @@ impl Pam {
             last: raw::PAM_SUCCESS,
             not_send: PhantomData,
         };
-        pam.take_over_delays()?;
+        pam.disable_delays()?;
         Ok(pam)
     }
 
-    /// Keeps libpam from sleeping after a failure (pam_unix asks for about two seconds): the
-    /// caller delays refusals alike for every method and user.
-    fn take_over_delays(&mut self) -> Result<(), PamError> {
+    /// Prevents libpam from sleeping after a failure (pam_unix requests about two seconds): the
+    /// caller delays refusals of all methods and users alike.
+    fn disable_delays(&mut self) -> Result<(), PamError> {
         let instead: raw::FailDelay = no_delay;
-        // SAFETY: a live handle; this item is the function's address itself, which lives for
-        // ever, and has the signature that libpam calls.
+        // SAFETY: a live handle; this item is the function's address itself, which is static and
+        // has the signature that libpam calls.
         let code = unsafe {
             (self.functions.set_item)(
                 self.handle.as_ptr(),
@@ -312,10 +312,10 @@ impl Pam {
         })
     }
 
-    /// Runs one step with the conversation in its slot.
+    /// Calls one libpam function while the slot points to the conversation.
     fn step(
         &mut self,
-        call: raw::Step,
+        call: raw::HandleCall,
         flags: c_int,
         conversation: &mut dyn Conversation,
     ) -> Result<(), PamError> {
@@ -327,8 +327,8 @@ impl Pam {
         self.outcome(code)
     }
 
-    /// Authenticates the user. `allow_empty` is `PermitEmptyPasswords`. A failure is not
-    /// delayed (pam_fail_delay(3)): that is the caller's to do.
+    /// Authenticates the user. `allow_empty` is `PermitEmptyPasswords`. A failure is not delayed
+    /// (pam_fail_delay(3)): the caller must delay it.
     ///
     /// # Errors
     /// [`PamError::Failed`].
@@ -345,16 +345,16 @@ impl Pam {
         self.step(self.functions.authenticate, flags, conversation)
     }
 
-    /// Asks whether the account may log in now.
+    /// Checks whether the account may log in now.
     ///
     /// # Errors
-    /// [`PamError::Failed`]; with [`Code::NEW_AUTHTOK_REQD`] it may after
+    /// [`PamError::Failed`]; with [`Code::NEW_AUTHTOK_REQD`] the account may log in after
     /// [`Pam::change_password`].
     pub fn check_account(&mut self, conversation: &mut dyn Conversation) -> Result<(), PamError> {
         self.step(self.functions.acct_mgmt, 0, conversation)
     }
 
-    /// Changes an expired password.
+    /// Lets the user change an expired password.
     ///
     /// # Errors
     /// [`PamError::Failed`].
@@ -380,7 +380,7 @@ impl Pam {
         self.step(self.functions.setcred, flags, conversation)
     }
 
-    /// Opens the session: limits, keyrings, records. Acts on this process.
+    /// Opens the session: limits, keyrings, records. It changes the calling process.
     ///
     /// # Errors
     /// [`PamError::Failed`].
@@ -396,7 +396,7 @@ impl Pam {
         self.step(self.functions.close_session, 0, conversation)
     }
 
-    /// Sets one of the facts that modules look at.
+    /// Sets a fact that modules use.
     ///
     /// # Errors
     /// [`PamError`].
@@ -409,8 +409,8 @@ impl Pam {
         self.outcome(code)
     }
 
-    /// The user's name as modules see it now: they may change it, and a caller must
-    /// then refuse the login.
+    /// The user name as modules see it now. Modules may change it; the caller must then refuse the
+    /// login.
     #[must_use]
     pub fn user(&self) -> Option<String> {
         let mut value = std::ptr::null();
@@ -429,7 +429,7 @@ impl Pam {
     /// Sets a variable of the session's environment.
     ///
     /// # Errors
-    /// [`PamError`]; `BadText` for a bad name.
+    /// [`PamError`]; `BadText` also for a bad name.
     pub fn put_env(&mut self, name: &str, value: &str) -> Result<(), PamError> {
         if name.is_empty() || name.contains('=') {
             return Err(PamError::BadText);
@@ -440,11 +440,12 @@ impl Pam {
         self.outcome(code)
     }
 
-    /// The environment that the modules made, as name and value.
+    /// The environment variables that modules have set, as names and values. Omits variables that
+    /// are too long or not UTF-8, and variables beyond the limit.
     #[must_use]
     pub fn env_list(&self) -> Vec<(String, String)> {
         let mut variables = Vec::new();
-        // SAFETY: a live handle; the list is ours to free, entry by entry.
+        // SAFETY: a live handle; the caller of getenvlist must free the list, entry by entry.
         unsafe {
             let list = (self.functions.getenvlist)(self.handle.as_ptr());
             if list.is_null() {
@@ -487,10 +488,10 @@ fn bounded_by(text: &[u8], most: usize) -> Result<CString, PamError> {
     CString::new(text).map_err(|_| PamError::BadText)
 }
 
-/// What libpam calls in place of sleeping after a failure.
+/// Called by libpam instead of sleeping after a failure.
 extern "C" fn no_delay(_status: c_int, _microseconds: c_uint, _appdata: *mut c_void) {}
 
-/// What libpam calls. No panic leaves it.
+/// The conversation function that libpam calls. Panics are caught and become PAM_CONV_ERR.
 extern "C" fn converse(
     count: c_int,
     messages: *const *const raw::PamMessage,
@@ -498,7 +499,7 @@ extern "C" fn converse(
     appdata: *mut c_void,
 ) -> c_int {
     let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        // SAFETY: libpam passes what its documentation says; appdata is our slot.
+        // SAFETY: libpam passes arguments as documented; appdata is the slot of a [`Pam`].
         unsafe { converse_checked(count, messages, responses, appdata) }
     }));
     answered
@@ -507,8 +508,8 @@ extern "C" fn converse(
 }
 
 /// # Safety
-/// `messages` points at `count` pointers to messages, `responses` at a place for
-/// the answers, `appdata` at the slot of a live [`Pam`].
+/// `messages` points to `count` pointers to messages, `responses` to a place for the answers,
+/// `appdata` to the slot of a live [`Pam`].
 unsafe fn converse_checked(
     count: c_int,
     messages: *const *const raw::PamMessage,
@@ -549,6 +550,6 @@ unsafe fn converse_checked(
     {
         return None;
     }
-    // SAFETY: all checks are done: what follows only allocates and copies.
+    // SAFETY: all checks are done; the call only allocates and copies.
     unsafe { raw::hand_over(&asked, &answers, responses) }
 }

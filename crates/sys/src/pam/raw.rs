@@ -1,4 +1,4 @@
-//! libpam's types, numbers and functions, as its headers document them.
+//! libpam's types, constants and functions, as documented by its headers.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -43,7 +43,7 @@ pub(super) struct PamResponse {
 type Converse =
     extern "C" fn(c_int, *const *const PamMessage, *mut *mut PamResponse, *mut c_void) -> c_int;
 
-/// Called in place of libpam's sleep: status, microseconds, appdata.
+/// Called instead of libpam's sleep with status, microseconds and appdata.
 pub(super) type FailDelay = extern "C" fn(c_int, c_uint, *mut c_void);
 
 #[repr(C)]
@@ -62,8 +62,9 @@ type StartConfdir = unsafe extern "C" fn(
     *const c_char,
     *mut Handle,
 ) -> c_int;
-/// end, authenticate, acct_mgmt, chauthtok, setcred, open_session, close_session.
-pub(super) type Step = unsafe extern "C" fn(Handle, c_int) -> c_int;
+/// Signature of pam_end, pam_authenticate, pam_acct_mgmt, pam_chauthtok, pam_setcred,
+/// pam_open_session and pam_close_session.
+pub(super) type HandleCall = unsafe extern "C" fn(Handle, c_int) -> c_int;
 
 type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
 type ReadItem = unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int;
@@ -74,13 +75,13 @@ type EnvList = unsafe extern "C" fn(Handle) -> *mut *mut c_char;
 pub(super) struct Functions {
     pub start: Start,
     pub start_confdir: Option<StartConfdir>,
-    pub end: Step,
-    pub authenticate: Step,
-    pub acct_mgmt: Step,
-    pub chauthtok: Step,
-    pub setcred: Step,
-    pub open_session: Step,
-    pub close_session: Step,
+    pub end: HandleCall,
+    pub authenticate: HandleCall,
+    pub acct_mgmt: HandleCall,
+    pub chauthtok: HandleCall,
+    pub setcred: HandleCall,
+    pub open_session: HandleCall,
+    pub close_session: HandleCall,
     pub set_item: SetItem,
     pub get_item: ReadItem,
     pub strerror: ErrorText,
@@ -99,8 +100,8 @@ fn load() -> Result<Functions, String> {
     macro_rules! function {
         ($name:literal as $function:ty) => {{
             let symbol = library.symbol($name)?;
-            // SAFETY: libpam's ABI has kept this function's signature since its
-            // beginning; the type is that of the field it is stored in.
+            // SAFETY: libpam's ABI has kept this function's signature since its first release; the
+            // type is that of the field that stores it.
             unsafe { std::mem::transmute::<*mut c_void, $function>(symbol.as_ptr()) }
         }};
     }
@@ -110,13 +111,13 @@ fn load() -> Result<Functions, String> {
             // SAFETY: as above, since Linux-PAM 1.4.
             unsafe { std::mem::transmute::<*mut c_void, StartConfdir>(symbol.as_ptr()) }
         }),
-        end: function!(c"pam_end" as Step),
-        authenticate: function!(c"pam_authenticate" as Step),
-        acct_mgmt: function!(c"pam_acct_mgmt" as Step),
-        chauthtok: function!(c"pam_chauthtok" as Step),
-        setcred: function!(c"pam_setcred" as Step),
-        open_session: function!(c"pam_open_session" as Step),
-        close_session: function!(c"pam_close_session" as Step),
+        end: function!(c"pam_end" as HandleCall),
+        authenticate: function!(c"pam_authenticate" as HandleCall),
+        acct_mgmt: function!(c"pam_acct_mgmt" as HandleCall),
+        chauthtok: function!(c"pam_chauthtok" as HandleCall),
+        setcred: function!(c"pam_setcred" as HandleCall),
+        open_session: function!(c"pam_open_session" as HandleCall),
+        close_session: function!(c"pam_close_session" as HandleCall),
         set_item: function!(c"pam_set_item" as SetItem),
         get_item: function!(c"pam_get_item" as ReadItem),
         strerror: function!(c"pam_strerror" as ErrorText),
@@ -126,17 +127,17 @@ fn load() -> Result<Functions, String> {
     })
 }
 
-/// Stores the answers where libpam wants them, in memory of malloc's that the module
-/// frees. `None` when memory is short; nothing is leaked then.
+/// Stores the answers for libpam in memory allocated by malloc, which the module frees. `None` if
+/// memory is short; nothing is leaked then.
 ///
 /// # Safety
-/// `responses` is valid for a write. Each answer is free of NUL bytes.
+/// `responses` is valid for a write. No answer contains a NUL byte.
 pub(super) unsafe fn hand_over(
     asked: &[Message],
     answers: &[Zeroizing<Vec<u8>>],
     responses: *mut *mut PamResponse,
 ) -> Option<()> {
-    // SAFETY: calloc gives zeroed room for one response each, or null; each copy has
+    // SAFETY: calloc returns zeroed memory for one response per message, or null; each copy has
     // room for the answer and its terminator.
     unsafe {
         let array = libc::calloc(asked.len(), size_of::<PamResponse>()).cast::<PamResponse>();
@@ -171,7 +172,7 @@ pub(super) unsafe fn hand_over(
 }
 
 /// # Safety
-/// `text` is null or a terminated string of malloc's.
+/// `text` is null or a terminated string allocated by malloc.
 unsafe fn wipe_and_free(text: *mut c_char) {
     if text.is_null() {
         return;

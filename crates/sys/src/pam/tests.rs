@@ -1,7 +1,7 @@
 use super::*;
 use std::path::PathBuf;
 
-/// A directory of service files for one test.
+/// A directory with PAM service files for one test.
 struct Services(PathBuf);
 
 impl Services {
@@ -94,7 +94,8 @@ fn a_refusal_carries_its_code_and_text() {
 
 #[test]
 fn libpam_does_not_sleep_after_a_failure() {
-    // The module asks for half an hour; with libpam's own delay this is no answer within a minute.
+    // The module requests half an hour; with libpam's own delay there would be no answer within a
+    // minute.
     const SERVICE: &str = "auth optional pam_faildelay.so delay=1800000000\n\
                            auth required pam_deny.so\n";
     let Some(services) = Services::new("pam-delay", &[("delay", SERVICE)]) else {

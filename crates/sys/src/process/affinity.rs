@@ -1,10 +1,10 @@
-//! Which CPUs a thread, and what it starts, may run on, and how readily.
+//! CPU affinity and nice value of a thread, which processes and threads that it starts inherit.
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The numbers of the CPUs that this thread may run on.
+/// Numbers of the CPUs that this thread may run on.
 ///
 /// # Errors
 /// The kernel's error.
@@ -15,10 +15,10 @@ pub fn affinity() -> io::Result<Vec<usize>> {
         .collect())
 }
 
-/// Keeps this thread, and the processes and threads that it starts from now on, on these CPUs.
+/// Restricts this thread, and the processes and threads that it starts later, to these CPUs.
 ///
 /// # Errors
-/// `InvalidInput` for a number past the kernel's set; `EINVAL` when none of them may be used.
+/// `InvalidInput` for a number outside the kernel's set; `EINVAL` if none of the CPUs is usable.
 pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus {
@@ -30,13 +30,13 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Sets how readily this thread, and what it starts from now on, gives way to others: -20 (never)
-/// to 19.
+/// Sets the nice value of this thread, and of the processes and threads that it starts later, from
+/// -20 (highest priority) to 19 (lowest).
 ///
 /// # Errors
-/// `EACCES` for a lower value than before without privilege.
+/// `EACCES` if the value is lowered without privilege.
 pub fn set_nice(nice: i32) -> io::Result<()> {
-    // Linux takes the process number 0 for the calling thread alone.
+    // For Linux process number 0 means the calling thread only.
     Ok(rustix::process::setpriority_process(None, nice)?)
 }
 

@@ -1,31 +1,30 @@
-//! What a child does between clone and exec.
+//! The child's work between clone and exec.
 //!
-//! Everything here runs while the parent is suspended, often in the parent's own
-//! memory: no allocation, no locks, no libc function that keeps state. Users are
-//! changed by raw system calls, because glibc's wrappers talk to the threads of
-//! the parent.
+//! All code here runs while the parent is suspended, often in the parent's own memory: no
+//! allocation, no locks, no libc function that keeps state. Ids are changed by raw system calls,
+//! because glibc's wrappers signal the threads of the parent.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::spawn::Step;
 
-/// A descriptor that the child gets: which of ours, under which number.
+/// A descriptor for the child: the parent's number and the child's.
 #[derive(Clone, Copy)]
 pub(super) struct FdMove {
     pub source: c_int,
     pub target: c_int,
 }
 
-/// What to execute.
+/// The program to execute.
 #[derive(Clone, Copy)]
 pub(super) enum Image {
-    /// A path, already terminated.
+    /// A terminated path.
     Path(*const c_char),
-    /// Our own program file: the last of the moves.
+    /// A program file by descriptor: the source of the last move.
     Fd,
 }
 
-/// Whose ids the child takes on.
+/// Ids that the child changes to.
 #[derive(Clone, Copy)]
 pub(super) struct Ids {
     pub uid: libc::uid_t,
@@ -34,9 +33,9 @@ pub(super) struct Ids {
     pub group_count: usize,
 }
 
-/// Everything the child needs, prepared by the parent. The pointers are to memory
-/// that outlives the child's use of it.
-pub(super) struct Plan {
+/// The child's instructions, prepared by the parent. The pointers are valid until the child
+/// executes or exits.
+pub(super) struct ChildPlan {
     pub image: Image,
     pub argv: *const *const c_char,
     pub envp: *const *const c_char,
@@ -53,31 +52,31 @@ pub(super) struct Plan {
     pub directory_or_root: bool,
     pub no_new_privs: bool,
     pub death_signal: c_int,
-    /// A decimal number, or null.
+    /// Decimal number as a terminated string, or null.
     pub oom_score: *const c_char,
-    /// Whose child we must be; 0 when this process itself executes.
+    /// Expected parent; 0 if this process itself executes.
     pub parent: libc::pid_t,
-    /// Signals that need their default action: bit 0 is signal 1.
+    /// Signals to reset to the default action: bit 0 is signal 1.
     pub signals: u64,
-    pub report: *mut Report,
+    pub report: *mut ChildReport,
 }
 
-/// Where the child leaves why it failed.
+/// The child's report of a failure to the parent.
 #[repr(C)]
-pub(super) struct Report {
+pub(super) struct ChildReport {
     pub step: u32,
     pub errno: c_int,
 }
 
-/// The entry of the cloned child.
+/// Entry point of the cloned child.
 ///
 /// # Safety
-/// `argument` points at a [`Plan`] whose pointers are all valid.
+/// `argument` points to a [`ChildPlan`] whose pointers are all valid.
 pub(super) extern "C" fn child_entry(argument: *mut c_void) -> c_int {
-    // SAFETY: spawn passes a live Plan, which nothing else touches meanwhile: the
-    // parent is suspended until exec or exit.
+    // SAFETY: spawn passes a live ChildPlan, which nothing else accesses: the parent is suspended until
+    // exec or exit.
     unsafe {
-        let plan = &*argument.cast::<Plan>();
+        let plan = &*argument.cast::<ChildPlan>();
         let step = run(plan);
         (*plan.report).step = step as u32;
         libc::_exit(127)
@@ -89,12 +88,12 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Carries out the plan up to exec; returns only with the step that failed, errno
-/// stored in the report.
+/// Carries out the plan up to exec; returns only on failure, with the failed step, and stores errno
+/// in the report.
 ///
 /// # Safety
 /// All pointers of the plan are valid.
-pub(super) unsafe fn run(plan: &Plan) -> Step {
+pub(super) unsafe fn run(plan: &ChildPlan) -> Step {
     // SAFETY: by the caller's promise; each step makes system calls only.
     unsafe {
         let failed = prepare(plan);
@@ -110,13 +109,13 @@ pub(super) unsafe fn run(plan: &Plan) -> Step {
     }
 }
 
-unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
-    // SAFETY: the pointers of the plan are valid by the caller's promise; every
-    // call below is a system call that reads what it is given.
+unsafe fn prepare(plan: &ChildPlan) -> Result<(), Step> {
+    // SAFETY: the pointers of the plan are valid by the caller's promise; every call below is a
+    // system call that only reads its arguments.
     unsafe {
         reset_handlers(match plan.image {
-            // Ours asks for none of the real-time signals, and gives none to what it starts.
-            Image::Fd => plan.signals & SIGNALS_OF_OLD,
+            // A program file is this program, which sets no action for real-time signals.
+            Image::Fd => plan.signals & STANDARD_SIGNALS,
             Image::Path(_) => plan.signals,
         });
         if plan.new_session && libc::setsid() < 0 {
@@ -164,7 +163,7 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
             if libc::prctl(libc::PR_SET_PDEATHSIG, plan.death_signal, 0, 0, 0) < 0 {
                 return Err(Step::DeathSignal);
             }
-            // The parent may be gone already: then nobody would tell us.
+            // If the parent has already died, the death signal would never arrive.
             if plan.parent != 0 && libc::getppid() != plan.parent {
                 return Err(Step::DeathSignal);
             }
@@ -174,17 +173,17 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Step> {
     Ok(())
 }
 
-/// The signals before the real-time ones.
-const SIGNALS_OF_OLD: u64 = (1 << 31) - 1;
+/// The signals below the real-time signals.
+const STANDARD_SIGNALS: u64 = (1 << 31) - 1;
 
-/// Each of `signals` gets its default action: ours, and the ignored SIGPIPE, are not for the program
-/// that follows.
+/// Sets the default action for each of `signals`: the parent's handlers and its ignored SIGPIPE
+/// must not affect the new program.
 unsafe fn reset_handlers(signals: u64) {
     let action = KernelAction([0; 4]);
-    // By raw call, because libc keeps 32 and 33 to itself, and a parent may have left those
-    // ignored.
-    // SAFETY: a live action of the kernel's form; the table belongs to this child alone (no
-    // CLONE_SIGHAND); KILL and STOP refuse, rightly.
+    // A raw system call, because libc reserves 32 and 33 for itself, and a parent may have left
+    // them ignored.
+    // SAFETY: a live action in the kernel's layout; the table belongs to this child alone (no
+    // CLONE_SIGHAND); KILL and STOP fail, as they should.
     unsafe {
         let mut left = signals;
         while left != 0 {
@@ -215,11 +214,11 @@ unsafe fn unblock_signals() {
     }
 }
 
-/// Moves the sources out of the way of all targets, then to their targets, and
-/// marks everything else close-on-exec.
-unsafe fn place_descriptors(plan: &Plan) -> Result<(), Step> {
-    // SAFETY: `moves` has `move_count` entries, sorted by target, and belongs to
-    // this child: the parent does not read it after the clone.
+/// Moves the sources to numbers above all targets, then to their targets, and marks all other
+/// descriptors close-on-exec.
+unsafe fn place_descriptors(plan: &ChildPlan) -> Result<(), Step> {
+    // SAFETY: `moves` has `move_count` entries, sorted by target, and belongs to this child: the
+    // parent does not read it after the clone.
     unsafe {
         let mut above: c_int = 3;
         for index in 0..plan.move_count {
@@ -241,7 +240,7 @@ unsafe fn place_descriptors(plan: &Plan) -> Result<(), Step> {
                 return Err(Step::Descriptors);
             }
         }
-        // The gaps between the targets.
+        // Descriptors between the targets.
         let mut first: c_int = 0;
         for index in 0..plan.move_count {
             let target = (*plan.moves.add(index)).target;
@@ -264,7 +263,7 @@ unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), Step> {
     if done == 0 {
         return Ok(());
     }
-    // Before Linux 5.11: one by one, up to the limit of open files.
+    // Before Linux 5.11: one by one, up to the limit of open files, at most 2^20.
     // SAFETY: a live local, then numbers.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
@@ -282,13 +281,13 @@ unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), Step> {
     Ok(())
 }
 
-/// Sets the child's own score: the kernel leaves the parent's alone, although it lends us its
-/// memory, for as long as it waits for us (vfork).
+/// Sets the child's OOM score. The parent's score does not change, although the child runs in the
+/// parent's memory (vfork).
 ///
 /// # Safety
 /// `score` is a terminated string.
 unsafe fn write_oom_score(score: *const c_char) -> Result<(), Step> {
-    // SAFETY: terminated strings; the descriptor is ours and closed again.
+    // SAFETY: terminated strings; the descriptor was opened here and is closed here.
     unsafe {
         let file = libc::open(
             c"/proc/self/oom_score_adj".as_ptr(),
@@ -308,7 +307,7 @@ unsafe fn write_oom_score(score: *const c_char) -> Result<(), Step> {
     Ok(())
 }
 
-/// Takes on the ids and verifies that they stay.
+/// Changes the ids and verifies that they cannot be regained.
 unsafe fn take_ids(ids: &Ids) -> Result<(), Step> {
     let same = libc::uid_t::MAX;
     // SAFETY: numbers, and a list of groups that the parent keeps.
@@ -340,15 +339,15 @@ unsafe fn take_ids(ids: &Ids) -> Result<(), Step> {
     Ok(())
 }
 
-unsafe fn execute(plan: &Plan) {
-    // SAFETY: terminated vectors of terminated strings, kept by the parent.
+unsafe fn execute(plan: &ChildPlan) {
+    // SAFETY: terminated vectors of terminated strings, which the parent keeps alive.
     unsafe {
         match plan.image {
             Image::Path(path) => {
                 libc::execve(path, plan.argv, plan.envp);
             }
             Image::Fd => {
-                // The program file is the last move: see the maker of the plan.
+                // The program file is the source of the last move: see `ExecVectors::new`.
                 let file = (*plan.moves.add(plan.move_count - 1)).source;
                 libc::syscall(
                     libc::SYS_execveat,

@@ -1,5 +1,5 @@
-//! Which user a process is: dropping to a user for good, verified, and acting as a
-//! user for a while (opening their files).
+//! User and group ids of this process: dropping to a user permanently, with verification, and
+//! acting as a user temporarily (to open the user's files).
 
 use std::io;
 
@@ -9,27 +9,27 @@ use crate::{Gid, Uid};
 /// A user's ids as a process carries them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user.
+    /// User id.
     pub uid: Uid,
-    /// The primary group.
+    /// Id of the primary group.
     pub gid: Gid,
-    /// Supplementary groups, complete: nothing of the caller's own stays.
+    /// Complete list of supplementary groups.
     pub groups: Vec<Gid>,
 }
 
-/// Our effective user.
+/// Effective user id of this process.
 #[must_use]
 pub fn effective_uid() -> Uid {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether we may change users.
+/// True if the effective user is root.
 #[must_use]
 pub fn is_root() -> bool {
     effective_uid() == 0
 }
 
-/// What this process is now (effective ids, supplementary groups).
+/// Effective ids and supplementary groups of this process.
 ///
 /// # Errors
 /// The kernel's error.
@@ -51,16 +51,15 @@ fn set_groups(groups: &[Gid]) -> io::Result<()> {
     Ok(())
 }
 
-/// Becomes `user` for good: supplementary groups, then real, effective and saved
-/// group, then user, in all threads; and verifies that nothing leads back. An
-/// ordinary process may only "become" what it is.
+/// Changes to `user` permanently, in all threads: supplementary groups, then real, effective and
+/// saved group, then user; and verifies that the change cannot be undone. A process without
+/// privilege may only "change" to its own user.
 ///
-/// When a step fails half-way or the way back is open, the process ends with
-/// SIGABRT: to go on with mixed privileges is never right.
+/// If a step fails half-way or privileges can be regained, the process aborts (SIGABRT), because it
+/// must not continue with mixed privileges.
 ///
 /// # Errors
-/// `PermissionDenied` when we are not root and not already `user`; nothing has
-/// changed then.
+/// `PermissionDenied` if the process is not root and not already `user`; nothing has changed then.
 pub fn become_user(user: &Credentials) -> io::Result<()> {
     if !is_root() {
         let ids = ids()?;
@@ -100,8 +99,8 @@ fn ids() -> io::Result<Ids> {
     Ok(Ids { uids, gids })
 }
 
-/// Whether this process is exactly `user` and, unless that is root, can become
-/// nobody else.
+/// True if this process has exactly the ids of `user` and, unless that is root, cannot change to
+/// another user.
 fn is_irreversible(user: &Credentials) -> bool {
     let Ok(ids) = ids() else { return false };
     if ids.uids != [user.uid; 3] || ids.gids != [user.gid; 3] {
@@ -116,7 +115,7 @@ fn is_irreversible(user: &Credentials) -> bool {
     have.dedup();
     want.sort_unstable();
     want.dedup();
-    // The kernel may list the primary group among the others.
+    // The kernel may list the primary group among the supplementary groups.
     if have
         .iter()
         .any(|gid| *gid != user.gid && !want.contains(gid))
@@ -126,7 +125,7 @@ fn is_irreversible(user: &Credentials) -> bool {
     if user.uid == 0 {
         return true;
     }
-    // SAFETY: these calls must fail; one that succeeds makes the caller abort.
+    // SAFETY: these calls must fail; if one succeeds, the caller aborts.
     unsafe {
         let uid_regained = libc::setuid(0) == 0
             || libc::seteuid(0) == 0
@@ -137,19 +136,19 @@ fn is_irreversible(user: &Credentials) -> bool {
     }
 }
 
-/// Acts as a user (effective ids and supplementary groups) until dropped: for
-/// opening files that only the user may name, with the kernel checking. Real and
-/// saved ids stay, so this is no sandbox. All threads of the process change.
+/// Acts as a user (effective ids and supplementary groups) until dropped, so that the kernel checks
+/// the user's permissions when files are opened. Real and saved ids do not change, so this is not a
+/// sandbox. All threads of the process change.
 ///
-/// If the way back fails, the process ends with SIGABRT.
+/// If restoring the ids fails, the process aborts (SIGABRT).
 #[derive(Debug)]
 pub struct AsUser {
     before: Option<Credentials>,
 }
 
 impl AsUser {
-    /// Starts to act as `user`. Without privilege it works only for ourselves and
-    /// changes nothing.
+    /// Starts to act as `user`. Without privilege it succeeds only for the current user and changes
+    /// nothing.
     ///
     /// # Errors
     /// `PermissionDenied` for another user without privilege, else the kernel's error.
@@ -168,7 +167,7 @@ impl AsUser {
             before: Some(before),
         };
         set_groups(&user.groups)?;
-        // SAFETY: one number; on failure the guard goes back.
+        // SAFETY: one number; on failure the guard restores the ids.
         check(unsafe { libc::setegid(user.gid) })?;
         // SAFETY: as above.
         check(unsafe { libc::seteuid(user.uid) })?;
@@ -179,7 +178,7 @@ impl AsUser {
 impl Drop for AsUser {
     fn drop(&mut self) {
         let Some(before) = &self.before else { return };
-        // SAFETY: numbers only; the saved user is still root.
+        // SAFETY: numbers only; the saved user id is still root.
         let back = check(unsafe { libc::seteuid(before.uid) })
             // SAFETY: as above.
             .and_then(|_| check(unsafe { libc::setegid(before.gid) }))
@@ -190,17 +189,17 @@ impl Drop for AsUser {
     }
 }
 
-/// Has a user's supplementary groups in this process, and nothing else of the user's, until
-/// dropped: modules that hand out groups (pam_group) add theirs to what they find here.
+/// Sets a user's supplementary groups in this process, without changing user or primary group,
+/// until dropped: PAM modules that grant groups (pam_group) add them to the process's groups.
 ///
-/// If the way back fails, the process ends with SIGABRT.
+/// If restoring the groups fails, the process aborts (SIGABRT).
 #[derive(Debug)]
 pub struct WithGroups {
     before: Vec<Gid>,
 }
 
 impl WithGroups {
-    /// Takes on `groups` in place of our own.
+    /// Replaces the supplementary groups of this process with `groups`.
     ///
     /// # Errors
     /// The kernel's error: `PermissionDenied` without privilege.
@@ -210,7 +209,7 @@ impl WithGroups {
         Ok(Self { before })
     }
 
-    /// What they are by now, whoever changed them.
+    /// The current supplementary groups of this process.
     ///
     /// # Errors
     /// The kernel's error.

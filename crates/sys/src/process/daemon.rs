@@ -1,16 +1,17 @@
-//! Going to the background in the middle of a run, for `ssh -f`: the parent ends, the child
-//! goes on with the same memory and descriptors.
+//! Moving to the background in the middle of a run, for `ssh -f`: the parent exits, the child goes
+//! on with the same memory and descriptors.
 
 use std::io;
 
 use crate::ffi::check;
 
-/// Forks; the parent ends at once with status 0, the child returns as the leader of a session
-/// without a terminal, its standard input and output on `/dev/null`. Standard error stays.
+/// Forks; the parent exits at once with status 0. The child returns as the leader of a new session
+/// without a terminal, with standard input and output on `/dev/null`. Standard error does not
+/// change.
 ///
 /// # Errors
-/// `Unsupported` when the process has other threads: they would be missing in the child, with
-/// whatever they hold locked. Else the kernel's error; the parent then goes on unchanged.
+/// `Unsupported` if the process has other threads: they, and the locks that they hold, would be
+/// lost in the child. Else the kernel's error, after which the parent goes on.
 pub fn daemonize() -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(
@@ -22,7 +23,7 @@ pub fn daemonize() -> io::Result<()> {
     // SAFETY: there is one thread, so the child's memory is consistent.
     let child = check(unsafe { libc::fork() })?;
     if child != 0 {
-        // SAFETY: ends without running what the child will run at its own end.
+        // SAFETY: exits without running exit handlers, which the child will run.
         unsafe { libc::_exit(0) };
     }
     rustix::process::setsid()?;

@@ -1,7 +1,6 @@
-//! The end of a process that does not trust what runs in it.
+//! Immediate exit of a process that has loaded untrusted code.
 
-/// Ends the process with `status`, without what libraries have asked to be run at its end, and
-/// without writing out what is buffered.
+/// Exits with `status`, without running exit handlers of libraries and without flushing buffers.
 pub fn exit_at_once(status: i32) -> ! {
     // SAFETY: ends all threads; nothing of this process is used afterwards.
     unsafe { libc::_exit(status) }

@@ -1,5 +1,5 @@
-//! Switches that a role sets on itself: dumpable, no_new_privs, death signal,
-//! umask, locked memory, descriptors.
+//! Hardening that a process applies to itself: dumpable, no_new_privs, death signal, umask, locked
+//! memory, descriptors.
 
 use std::ffi::CString;
 use std::io;
@@ -9,13 +9,13 @@ use crate::ffi::{check, check_long};
 use crate::process::limits::{Limit, Resource, set_limit};
 use crate::signals::Signal;
 
-/// Our process id.
+/// Id of this process.
 #[must_use]
 pub fn pid() -> Pid {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Our parent's process id (0 when it lives in another namespace).
+/// Id of the parent process; 0 if it is in another PID namespace.
 #[must_use]
 pub fn parent_pid() -> Pid {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
@@ -26,8 +26,8 @@ fn prctl(option: i32, value: libc::c_ulong) -> io::Result<i32> {
     check(unsafe { libc::prctl(option, value, 0, 0, 0) })
 }
 
-/// Allows or forbids core dumps and tracing by other processes of our user
-/// (`PR_SET_DUMPABLE`). Exec sets it again: each role calls it first.
+/// Allows or forbids core dumps and tracing by other processes of the same user
+/// (`PR_SET_DUMPABLE`). Exec resets it, so each role calls this first.
 ///
 /// # Errors
 /// The kernel's error.
@@ -36,7 +36,7 @@ pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether core dumps and tracing are allowed.
+/// True if core dumps and tracing are allowed.
 ///
 /// # Errors
 /// The kernel's error.
@@ -44,7 +44,8 @@ pub fn is_dumpable() -> io::Result<bool> {
     Ok(prctl(libc::PR_GET_DUMPABLE, 0)? == 1)
 }
 
-/// No exec from here on gains privileges (setuid files, file capabilities).
+/// Forbids that an exec gains privileges (setuid files, file capabilities), for this process and
+/// its children.
 ///
 /// # Errors
 /// The kernel's error.
@@ -53,7 +54,7 @@ pub fn set_no_new_privs() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether [`set_no_new_privs`] holds.
+/// True if [`set_no_new_privs`] is in effect.
 ///
 /// # Errors
 /// The kernel's error.
@@ -61,8 +62,8 @@ pub fn no_new_privs() -> io::Result<bool> {
     Ok(prctl(libc::PR_GET_NO_NEW_PRIVS, 0)? == 1)
 }
 
-/// The signal we get when our parent dies (`None`: none). A change of user clears
-/// it: set it after.
+/// Sets the signal that this process receives when its parent dies (`None`: no signal). A change of
+/// user clears it, so set it afterwards.
 ///
 /// # Errors
 /// The kernel's error.
@@ -75,26 +76,26 @@ pub fn set_parent_death_signal(signal: Option<Signal>) -> io::Result<()> {
     Ok(())
 }
 
-/// The thread's short name in `ps` and `top`, at most 15 bytes (longer is cut).
+/// Sets the thread's name in `ps` and `top`; cut to 15 bytes.
 ///
 /// # Errors
-/// `InvalidInput` for a NUL byte inside.
+/// `InvalidInput` if `name` contains a NUL byte.
 pub fn set_name(name: &str) -> io::Result<()> {
     let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     Ok(rustix::thread::set_name(&name)?)
 }
 
-/// Sets the file mode creation mask and returns the one before.
+/// Sets the file mode creation mask and returns the previous one.
 pub fn set_umask(mask: u32) -> u32 {
     let mask = rustix::fs::Mode::from_raw_mode(mask & 0o777);
     rustix::process::umask(mask).as_raw_mode()
 }
 
-/// How gladly the kernel ends this process when memory runs out: -1000 (never) to
-/// 1000; children inherit it. Returns the value before, for giving it to sessions.
+/// Sets the OOM score adjustment, from -1000 (the kernel never kills this process for lack of
+/// memory) to 1000; children inherit it. Returns the previous value, for use with children.
 ///
 /// # Errors
-/// `PermissionDenied` for going below the present value without privilege.
+/// `PermissionDenied` if the value is lowered without privilege.
 pub fn set_oom_score(score: i32) -> io::Result<i32> {
     const PATH: &str = "/proc/self/oom_score_adj";
     let before = std::fs::read_to_string(PATH)?.trim().parse().unwrap_or(0);
@@ -102,7 +103,7 @@ pub fn set_oom_score(score: i32) -> io::Result<i32> {
     Ok(before)
 }
 
-/// No core file from this process, ever: neither by limit nor by the dumpable flag.
+/// Disables core files of this process, by limit and by the dumpable flag.
 ///
 /// # Errors
 /// The kernel's error.
@@ -121,8 +122,8 @@ pub fn lock_memory() -> io::Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor from `first` on. Only for the start of a role, before
-/// anything that owns descriptors exists.
+/// Closes all descriptors from `first` (at least 3) on. Call it only at the start of a role, before
+/// anything owns descriptors.
 ///
 /// # Errors
 /// The kernel's error.
@@ -137,7 +138,7 @@ pub fn close_from(first: u32) -> io::Result<()> {
     }
 }
 
-/// Before Linux 5.9: the numbers are in /proc.
+/// Before Linux 5.9: closes the numbers listed in /proc.
 fn close_each_from(first: u32) -> io::Result<()> {
     let mut open = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -146,8 +147,8 @@ fn close_each_from(first: u32) -> io::Result<()> {
         open.extend(number.filter(|number| u32::try_from(*number).is_ok_and(|n| n >= first)));
     }
     for number in open {
-        // SAFETY: as above; a number that is closed already (the directory itself)
-        // only gives EBADF.
+        // SAFETY: as above; closing a number that is already closed (the directory itself) only
+        // fails with EBADF.
         unsafe { libc::close(number) };
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::ffi::check;
 
-/// What can be limited.
+/// A resource that can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Size of a core file, bytes.
@@ -40,20 +40,20 @@ impl Resource {
     }
 }
 
-/// A soft limit (in force) and a hard one (how far a user may raise the soft one).
+/// A soft limit, which is enforced, and a hard limit, up to which a user may raise the soft one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// In force.
+    /// The enforced limit.
     pub soft: u64,
-    /// The ceiling.
+    /// Upper bound for the soft limit.
     pub hard: u64,
 }
 
 impl Limit {
-    /// No limit at all.
+    /// Value for no limit.
     pub const UNLIMITED: u64 = libc::RLIM_INFINITY;
 
-    /// The same value for both.
+    /// The same value for both limits.
     #[must_use]
     pub const fn both(value: u64) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Limit {
     }
 }
 
-/// The limit in force in this process.
+/// Returns the limits of this process.
 ///
 /// # Errors
 /// The kernel's error.
@@ -80,10 +80,10 @@ pub fn limit(resource: Resource) -> io::Result<Limit> {
     })
 }
 
-/// Sets a limit for this process and those it starts.
+/// Sets limits for this process and those that it starts.
 ///
 /// # Errors
-/// `EPERM` for raising a hard limit without privilege, `EINVAL` for soft above hard.
+/// `EPERM` if a hard limit is raised without privilege, `EINVAL` if soft exceeds hard.
 pub fn set_limit(resource: Resource, limit: Limit) -> io::Result<()> {
     let raw = libc::rlimit {
         rlim_cur: limit.soft,

@@ -1,5 +1,5 @@
-//! Processes: start ([`spawn`]), wait ([`wait`]), change of user ([`credentials`]),
-//! limits and the switches that a role sets on itself ([`limits`], [`harden`]).
+//! Processes: starting ([`spawn`]), waiting ([`wait`]), change of user ([`credentials`]), limits
+//! and hardening of the own process ([`limits`], [`harden`]).
 
 pub mod affinity;
 pub mod credentials;

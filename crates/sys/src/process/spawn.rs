@@ -1,10 +1,10 @@
-//! Starting programs: a builder, and a clone that shares the parent's memory until
-//! exec (no page tables are copied, whatever the size of the parent).
+//! Starting programs: a builder, and a clone that shares the parent's memory until exec (no page
+//! tables are copied, however large the parent is).
 //!
-//! A child that changes its user gets memory of its own, so that nothing of the
-//! new user's runs in ours, even for the moment before exec. Descriptors: those
-//! named, everything else is closed by exec. Signals: all default, none blocked.
-//! The environment is empty unless filled.
+//! A child that changes its user gets its own memory, so that nothing that runs as the new user
+//! shares memory with the parent, even for the moment before exec. The child inherits only the
+//! descriptors that are passed explicitly. All signals have their default action and none is
+//! blocked. The environment is empty unless variables are added.
 
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::fmt;
@@ -14,24 +14,24 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::child::{FdMove, Ids, Image, Plan, Report, child_entry, run};
+use super::child::{ChildPlan, ChildReport, FdMove, Ids, Image, child_entry, run};
 use super::credentials::{Credentials, is_root, own_credentials};
 use super::limits::{Limit, Resource};
 use super::wait::{Child, PidFd};
 use crate::ffi::{c_string, check};
 use crate::signals::{Blocked, Signal};
 
-/// The step of a start that failed.
+/// Step at which a start failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Step {
-    /// Preparing in the parent, or clone itself.
+    /// Preparation in the parent, or clone itself.
     Clone = 1,
-    /// A new session or process group.
+    /// Creating a session or process group.
     Session = 2,
     /// Placing descriptors.
     Descriptors = 3,
-    /// Making the terminal the controlling one.
+    /// Setting the controlling terminal.
     Terminal = 4,
     /// Setting resource limits.
     Limits = 5,
@@ -41,11 +41,11 @@ pub enum Step {
     Directory = 7,
     /// Setting no_new_privs.
     NoNewPrivs = 8,
-    /// Setting the death signal, or the parent was gone.
+    /// Setting the death signal, or the parent had already died.
     DeathSignal = 9,
     /// Executing the program.
     Exec = 10,
-    /// Setting the score for the day when memory runs out.
+    /// Setting the OOM score.
     OomScore = 11,
 }
 
@@ -70,9 +70,9 @@ impl Step {
 /// Why a program did not start.
 #[derive(Debug)]
 pub struct SpawnError {
-    /// What was being done.
+    /// Step that failed.
     pub step: Step,
-    /// What the kernel said.
+    /// The kernel's error.
     pub error: io::Error,
 }
 
@@ -109,8 +109,8 @@ impl From<SpawnError> for io::Error {
     }
 }
 
-/// Our own program file, opened once at start: roles are executed through it, so
-/// that an upgrade on disk changes nothing for what is under way.
+/// The program file of this process, opened once at start: roles are executed through it, so that
+/// an upgrade on disk does not affect running processes.
 #[derive(Debug)]
 pub struct SelfExe(OwnedFd);
 
@@ -129,16 +129,16 @@ impl SelfExe {
         )?))
     }
 
-    /// Takes over the descriptor that a parent opened and handed down.
+    /// Wraps a descriptor that a parent opened and passed on.
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// A command that executes this program; the caller sets all arguments.
+    /// Creates a command that executes this program; the caller sets all arguments.
     ///
     /// # Errors
-    /// The kernel's error on duplicating the descriptor.
+    /// The kernel's error if the descriptor cannot be duplicated.
     pub fn command(&self) -> io::Result<Command> {
         Ok(Command::with_program(Program::Fd(crate::io::dup(&self.0)?)))
     }
@@ -156,8 +156,8 @@ enum Program {
     Fd(OwnedFd),
 }
 
-/// A program to start. Errors in strings (NUL bytes) are kept and reported by
-/// [`Command::spawn`].
+/// A program to start. Errors of the builder methods (such as NUL bytes in strings) are stored and
+/// reported by [`Command::spawn`].
 #[derive(Debug)]
 pub struct Command {
     program: Program,
@@ -179,8 +179,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// A program by its path (not searched in `PATH`). Argument 0 must be given
-    /// with [`Command::arg`] like the others.
+    /// Creates a command by path (`PATH` is not searched). Argument 0 must be added with
+    /// [`Command::arg`] too.
     #[must_use]
     pub fn new(path: impl AsRef<Path>) -> Self {
         match c_string(path.as_ref().as_os_str().as_bytes()) {
@@ -240,7 +240,7 @@ impl Command {
         self
     }
 
-    /// Sets a variable of the environment (a later one of the same name wins).
+    /// Sets an environment variable; a later value of the same name replaces an earlier one.
     pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
         let name = name.as_ref().as_bytes();
         if name.is_empty() || name.contains(&b'=') {
@@ -260,7 +260,7 @@ impl Command {
         self
     }
 
-    /// Passes our own environment on, before what [`Command::env`] adds.
+    /// Adds the environment of this process.
     pub fn inherit_env(&mut self) -> &mut Self {
         for (name, value) in std::env::vars_os() {
             if !name.is_empty() {
@@ -270,8 +270,8 @@ impl Command {
         self
     }
 
-    /// Gives the child `source` under the number `target` (at least 0). Nothing
-    /// that is not given is open in the child; give it 0, 1 and 2.
+    /// Passes `source` to the child as descriptor `target` (at least 0). The child has no other
+    /// descriptors open, so pass 0, 1 and 2 too.
     pub fn fd(&mut self, source: OwnedFd, target: c_int) -> &mut Self {
         if target < 0 || self.fds.iter().any(|(_, used)| *used == target) {
             self.bad.get_or_insert(io::Error::new(
@@ -284,7 +284,7 @@ impl Command {
         self
     }
 
-    /// As [`Command::fd`], keeping ours: the child gets a duplicate.
+    /// As [`Command::fd`], but passes a duplicate of `source`.
     pub fn fd_shared(&mut self, source: impl AsFd, target: c_int) -> &mut Self {
         match crate::io::dup(source) {
             Ok(copy) => {
@@ -297,7 +297,7 @@ impl Command {
         self
     }
 
-    /// Gives the child /dev/null as its standard input and output.
+    /// Sets the child's standard input and output to /dev/null.
     pub fn without_stdio(&mut self) -> &mut Self {
         match crate::io::null() {
             Ok(null) => self.fd_shared(&null, 0).fd(null, 1),
@@ -308,33 +308,33 @@ impl Command {
         }
     }
 
-    /// Gives the child our own 0, 1 and 2.
+    /// Passes descriptors 0, 1 and 2 of this process to the child.
     pub fn inherit_stdio(&mut self) -> &mut Self {
         self.fd_shared(crate::io::stdin(), 0)
             .fd_shared(crate::io::stdout(), 1)
             .fd_shared(crate::io::stderr(), 2)
     }
 
-    /// Starts the child in a session of its own (it leads its process group too).
+    /// Starts the child in a new session and process group, which it leads.
     pub fn new_session(&mut self) -> &mut Self {
         self.new_session = true;
         self
     }
 
-    /// Starts the child as the leader of a process group of its own.
+    /// Starts the child as the leader of a new process group.
     pub fn new_group(&mut self) -> &mut Self {
         self.new_group = true;
         self
     }
 
-    /// Makes the terminal at the child's descriptor `target` its controlling one
-    /// (with [`Command::new_session`]).
+    /// Makes the terminal at the child's descriptor `target` its controlling terminal; requires
+    /// [`Command::new_session`].
     pub fn controlling_terminal(&mut self, target: c_int) -> &mut Self {
         self.terminal = target;
         self
     }
 
-    /// Sets a resource limit.
+    /// Sets a resource limit of the child.
     pub fn limit(&mut self, resource: Resource, limit: Limit) -> &mut Self {
         let raw = libc::rlimit {
             rlim_cur: limit.soft,
@@ -344,73 +344,74 @@ impl Command {
         self
     }
 
-    /// Runs the child as a user, for good and verified. Without privilege only
-    /// ourselves are allowed.
+    /// Runs the child as `user`, permanently and verified. A process without privilege may only
+    /// name its own user.
     pub fn credentials(&mut self, user: Credentials) -> &mut Self {
         self.credentials = Some(user);
         self
     }
 
-    /// Sets the file mode creation mask.
+    /// Sets the child's file mode creation mask.
     pub fn umask(&mut self, mask: u32) -> &mut Self {
         self.umask = Some(mask & 0o777);
         self
     }
 
-    /// Enters a directory, as the child's user; failing is an error.
+    /// Sets the child's working directory, entered as the child's user; failure is an error.
     pub fn current_dir(&mut self, directory: impl AsRef<Path>) -> &mut Self {
         self.directory = self.keep(directory.as_ref().as_os_str().as_bytes());
         self.directory_or_root = false;
         self
     }
 
-    /// Enters a directory, or `/` when that fails (a login without a home).
+    /// Sets the child's working directory, or `/` if it cannot be entered (a login without a home
+    /// directory).
     pub fn current_dir_or_root(&mut self, directory: impl AsRef<Path>) -> &mut Self {
         self.current_dir(directory);
         self.directory_or_root = true;
         self
     }
 
-    /// The child and its children cannot gain privileges.
+    /// Forbids the child and its descendants to gain privileges.
     pub fn no_new_privs(&mut self) -> &mut Self {
         self.no_new_privs = true;
         self
     }
 
-    /// How gladly the kernel ends the child when memory runs out (see
-    /// [`set_oom_score`](super::set_oom_score)): what a protected parent does not pass on.
+    /// Sets the child's OOM score adjustment (see [`set_oom_score`](super::set_oom_score)), for
+    /// parents that must not pass on their own protection.
     pub fn oom_score(&mut self, score: i32) -> &mut Self {
         self.oom_score = self.keep(score.clamp(-1000, 1000).to_string());
         self
     }
 
-    /// The signal the child gets when the *thread* that started it dies.
+    /// Sets the signal that the child receives when the *thread* that started it dies.
     pub fn death_signal(&mut self, signal: Signal) -> &mut Self {
         self.death_signal = Some(signal);
         self
     }
 
-    /// Starts the program. Returns once it has been executed, or has failed to.
+    /// Starts the program. Returns once exec has succeeded or a step has failed.
     ///
     /// # Errors
-    /// [`SpawnError`]: the step and the kernel's error.
+    /// [`SpawnError`] with the step and the kernel's error.
     pub fn spawn(&mut self) -> Result<Child, SpawnError> {
         let ids = self.checked_credentials()?;
-        let mut parts = Parts::new(self);
+        let mut vectors = ExecVectors::new(self);
         let stack =
             ChildStack::new(ids.is_none()).map_err(|error| SpawnError::new(Step::Clone, error))?;
-        let plan = self.plan(&mut parts, ids.as_ref(), stack.report());
-        // Nothing of ours may run in the child on a signal.
+        let plan = self.plan(&mut vectors, ids.as_ref(), stack.report());
+        // No signal handler of the parent may run in the child.
         let blocked = Blocked::all().map_err(|error| SpawnError::new(Step::Clone, error))?;
         let mut flags = libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         if ids.is_none() {
             flags |= libc::CLONE_VM;
         }
         let mut pidfd: c_int = -1;
-        // SAFETY: the stack is a mapping of its own; the child runs only
-        // `child_entry` on the plan, which lives until the child has executed or
-        // ended (CLONE_VFORK suspends this thread so long), and every signal is
-        // blocked. Without CLONE_SIGHAND and CLONE_FILES its tables are its own.
+        // SAFETY: the stack is a separate block; the child runs only `child_entry` on the plan,
+        // which lives until the child has executed or exited (CLONE_VFORK suspends this thread
+        // until then), and every signal is blocked. Without CLONE_SIGHAND and CLONE_FILES the child
+        // has its own tables.
         let cloned = check(unsafe {
             libc::clone(
                 child_entry,
@@ -428,30 +429,30 @@ impl Command {
         match stack.failure() {
             None => Ok(child),
             Some(failure) => {
-                // It has ended or is about to: collect it.
+                // The child has exited or is about to: reap it.
                 let _ = child.wait();
                 Err(failure)
             }
         }
     }
 
-    /// Replaces this process by the program; returns only on failure, with
-    /// signal handlers reset and descriptors moved: end the process then.
+    /// Replaces this process by the program. Returns only on failure, with signal handlers reset
+    /// and descriptors moved, so the caller must exit.
     pub fn exec(&mut self) -> SpawnError {
         let ids = match self.checked_credentials() {
             Ok(ids) => ids,
             Err(error) => return error,
         };
-        let mut parts = Parts::new(self);
-        let mut report = Report { step: 0, errno: 0 };
-        let mut plan = self.plan(&mut parts, ids.as_ref(), &raw mut report);
+        let mut vectors = ExecVectors::new(self);
+        let mut report = ChildReport { step: 0, errno: 0 };
+        let mut plan = self.plan(&mut vectors, ids.as_ref(), &raw mut report);
         plan.parent = 0;
         // SAFETY: the plan and all it points at live through the call.
         let step = unsafe { run(&plan) };
         SpawnError::new(step, io::Error::from_raw_os_error(report.errno))
     }
 
-    /// The credentials to take on: none when there is nothing to change.
+    /// Checks the requested credentials; `None` if nothing changes.
     fn checked_credentials(&mut self) -> Result<Option<Credentials>, SpawnError> {
         if let Some(error) = self.bad.take() {
             return Err(SpawnError::new(Step::Clone, error));
@@ -470,16 +471,21 @@ impl Command {
         Err(SpawnError::new(Step::Credentials, error))
     }
 
-    fn plan(&self, parts: &mut Parts, ids: Option<&Credentials>, report: *mut Report) -> Plan {
-        Plan {
+    fn plan(
+        &self,
+        vectors: &mut ExecVectors,
+        ids: Option<&Credentials>,
+        report: *mut ChildReport,
+    ) -> ChildPlan {
+        ChildPlan {
             image: match &self.program {
                 Program::Path(path) => Image::Path(path.as_ptr()),
                 Program::Fd(_) => Image::Fd,
             },
-            argv: parts.argv.as_ptr(),
-            envp: parts.envp.as_ptr(),
-            moves: parts.moves.as_mut_ptr(),
-            move_count: parts.moves.len(),
+            argv: vectors.argv.as_ptr(),
+            envp: vectors.envp.as_ptr(),
+            moves: vectors.moves.as_mut_ptr(),
+            move_count: vectors.moves.len(),
             new_session: self.new_session,
             new_group: self.new_group && !self.new_session,
             terminal: self.terminal,
@@ -515,13 +521,13 @@ impl Command {
 }
 
 /// The vectors that the child reads; they point into the [`Command`].
-struct Parts {
+struct ExecVectors {
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     moves: Vec<FdMove>,
 }
 
-impl Parts {
+impl ExecVectors {
     fn new(command: &Command) -> Self {
         let vector = |strings: &[CString]| {
             let mut pointers: Vec<*const c_char> =
@@ -538,7 +544,7 @@ impl Parts {
             })
             .collect();
         moves.sort_unstable_by_key(|entry| entry.target);
-        // The program file goes last and to no target: it only moves out of the way.
+        // The program file is last and has no target: it is only moved above the targets.
         if let Program::Fd(fd) = &command.program {
             moves.push(FdMove {
                 source: fd.as_raw_fd(),
@@ -553,28 +559,29 @@ impl Parts {
     }
 }
 
-/// The child's stack, with the report at its far end, in memory that both see: ours where the
-/// child runs in all of ours, else a shared mapping, which costs the kernel a file.
+/// The child's stack, with the report at its low end, in memory that both processes see: heap
+/// memory if the child runs in the parent's memory, else a shared mapping, which costs the kernel a
+/// file.
 struct ChildStack {
     memory: StackMemory,
     base: *mut c_void,
 }
 
 enum StackMemory {
-    /// Freed with this.
+    /// Freed on drop.
     Ours {
         _block: Vec<MaybeUninit<u128>>,
     },
     Shared,
 }
 
-/// The child's frames are small; debug builds need more.
+/// Size in bytes. The child's frames are small; debug builds need more.
 const STACK_LEN: usize = if cfg!(debug_assertions) { 64 } else { 16 } * 1024;
 
 impl ChildStack {
     fn new(same_memory: bool) -> io::Result<Self> {
         let (memory, base) = if same_memory {
-            // Aligned to 16 bytes, as the ABIs ask of a stack.
+            // Aligned to 16 bytes, as the ABIs require for a stack.
             let mut block: Vec<MaybeUninit<u128>> =
                 Vec::with_capacity(STACK_LEN / size_of::<u128>());
             let base = block.as_mut_ptr().cast();
@@ -582,24 +589,24 @@ impl ChildStack {
         } else {
             (StackMemory::Shared, shared_mapping()?)
         };
-        let report: *mut Report = base.cast();
+        let report: *mut ChildReport = base.cast();
         // SAFETY: the start of a live block that is larger, and more than aligned enough.
-        unsafe { report.write(Report { step: 0, errno: 0 }) };
+        unsafe { report.write(ChildReport { step: 0, errno: 0 }) };
         Ok(Self { memory, base })
     }
 
-    /// Its end, aligned enough for any stack.
+    /// The end of the block, aligned for use as an initial stack pointer.
     fn top(&self) -> *mut c_void {
         // SAFETY: one past the end of the memory.
         unsafe { self.base.byte_add(STACK_LEN) }
     }
 
-    fn report(&self) -> *mut Report {
+    fn report(&self) -> *mut ChildReport {
         self.base.cast()
     }
 
     fn failure(&self) -> Option<SpawnError> {
-        // SAFETY: written when this was made, and the child no longer runs in it.
+        // SAFETY: initialised by `new`, and the child no longer runs on this stack.
         let report = unsafe { self.report().read_volatile() };
         (report.step != 0).then(|| {
             let error = io::Error::from_raw_os_error(report.errno);
@@ -629,7 +636,7 @@ fn shared_mapping() -> io::Result<*mut c_void> {
 impl Drop for ChildStack {
     fn drop(&mut self) {
         if matches!(self.memory, StackMemory::Shared) {
-            // SAFETY: our own mapping, which nobody points into any more.
+            // SAFETY: a mapping of this process, to which no pointer is left.
             unsafe { libc::munmap(self.base, STACK_LEN) };
         }
     }

@@ -4,7 +4,7 @@ use crate::pty::Pty;
 use crate::signals::Signal;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Runs a shell command with 1 and 2 caught; returns the status and what it wrote.
+/// Runs a shell command with captured output; returns the exit status and the output.
 fn shell(script: &str, prepare: impl FnOnce(&mut Command)) -> (ExitStatus, String) {
     let mut command = Command::new("/bin/sh");
     command.args(["sh", "-c", script]);
@@ -272,7 +272,7 @@ fn the_childs_user_is_changed_wholly_or_not_at_all() {
 }
 
 fn sleeper(prepare: impl FnOnce(&mut Command)) -> (Child, OwnedFd) {
-    // Waits for input that never comes, but ends with this process.
+    // Waits for input that never arrives, but ends with this process.
     let (reader, writer) = pipe().unwrap();
     let mut command = Command::new("/bin/cat");
     command

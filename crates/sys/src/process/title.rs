@@ -1,20 +1,20 @@
 //! The process title that `ps` shows, written over the argument vector.
 //!
-//! What role a process has and whom it serves is visible to the administrator that
-//! way. Nothing secret goes here: every user may read it.
+//! It shows the administrator the role of a process and the user that it serves. It must hold no
+//! secrets: every user can read it.
 
 use std::ffi::{c_char, c_int};
 use std::io;
 use std::sync::Mutex;
 
-/// Where the kernel put our arguments: one contiguous area of writable memory.
+/// The memory of the arguments: one contiguous, writable area.
 struct ArgumentArea {
     start: *mut u8,
     len: usize,
 }
 
-// SAFETY: the area belongs to the process for its whole life; the mutex around it
-// keeps our own writes apart.
+// SAFETY: the area belongs to the process for its whole life; the mutex around it serialises
+// writes.
 unsafe impl Send for ArgumentArea {}
 
 static AREA: Mutex<Option<ArgumentArea>> = Mutex::new(None);
@@ -29,9 +29,9 @@ extern "C" fn remember(count: c_int, arguments: *mut *mut c_char, _env: *mut *mu
     if arguments.is_null() || count == 0 {
         return;
     }
-    // SAFETY: main's argument vector has `count` entries, each a terminated string
-    // in writable memory; the kernel lays them out one behind the other, which is
-    // checked entry by entry before the area grows.
+    // SAFETY: main's argument vector has `count` entries, each a terminated string in writable
+    // memory; that they are contiguous, as the kernel lays them out, is checked entry by entry
+    // before the area grows.
     unsafe {
         let start = (*arguments).cast::<u8>();
         if start.is_null() {
@@ -51,13 +51,11 @@ extern "C" fn remember(count: c_int, arguments: *mut *mut c_char, _env: *mut *mu
     }
 }
 
-/// Shows `title` instead of the arguments, cut to the room that they had. After
-/// this `std::env::args` is meaningless: parse the arguments first. Call it while
-/// the process has one thread.
+/// Shows `title` instead of the arguments, cut to their length. Afterwards `std::env::args` returns
+/// garbage: parse the arguments before. Call it while the process has one thread.
 ///
 /// # Errors
-/// `InvalidInput` for a NUL byte inside; `Unsupported` where the arguments could not
-/// be found.
+/// `InvalidInput` if `title` contains a NUL byte; `Unsupported` if the arguments were not found.
 pub fn set_title(title: &str) -> io::Result<()> {
     if title.bytes().any(|byte| byte == 0) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -70,8 +68,8 @@ pub fn set_title(title: &str) -> io::Result<()> {
     };
     let bytes = title.as_bytes();
     let bytes = bytes.get(..area.len - 1).unwrap_or(bytes);
-    // SAFETY: the area is `len` writable bytes of our own; `bytes` is shorter, and
-    // the rest becomes NUL, so every argument stays terminated.
+    // SAFETY: the area is `len` writable bytes of this process; `bytes` is shorter, and the rest
+    // becomes NUL, so every argument stays terminated.
     unsafe {
         std::ptr::write_bytes(area.start, 0, area.len);
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), area.start, bytes.len());

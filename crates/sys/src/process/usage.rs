@@ -1,4 +1,4 @@
-//! What processes cost, CPU time and memory, by `wait4` and `getrusage`.
+//! Resource usage of processes, CPU time and memory, by `wait4` and `getrusage`.
 
 use std::io;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use super::wait::ExitStatus;
 use crate::Pid;
 use crate::ffi::check;
 
-/// CPU time that a process and the children it waited for have used, and their memory.
+/// CPU time of a process and the children it has waited for, and their peak memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// In user space.
+    /// CPU time in user space.
     pub user: Duration,
-    /// In the kernel.
+    /// CPU time in the kernel.
     pub system: Duration,
-    /// The most memory that one of them has had at once, bytes. A process begins with what the
-    /// one had that started it.
+    /// Largest resident set of any of these processes, in bytes. A process starts with the resident
+    /// set of the process that started it.
     pub peak_bytes: u64,
 }
 
 impl Usage {
-    /// Both together.
+    /// User and system time.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.user + self.system
@@ -35,7 +35,7 @@ impl Usage {
         Self {
             user: length(raw.ru_utime),
             system: length(raw.ru_stime),
-            // The kernel counts KiB.
+            // The kernel reports KiB.
             peak_bytes: u64::try_from(raw.ru_maxrss)
                 .unwrap_or(0)
                 .saturating_mul(1024),
@@ -48,11 +48,11 @@ fn empty() -> libc::rusage {
     unsafe { std::mem::zeroed() }
 }
 
-/// Waits for `child` and gives how it ended, with what it and everything below it that was
-/// waited for has cost. Its pipes that nobody took are closed first.
+/// Waits for `child` and returns its exit status and the usage of it and of its descendants that
+/// were waited for. Closes the child's pipes first if the caller has not taken them.
 ///
 /// # Errors
-/// `ECHILD` for one that was waited for already; `InvalidData` for an end that has no name.
+/// `ECHILD` if the child was already waited for; `InvalidData` for an unknown exit status.
 pub fn wait_usage(mut child: std::process::Child) -> io::Result<(ExitStatus, Usage)> {
     let pid = Pid::try_from(child.id()).map_err(|_| io::ErrorKind::InvalidInput)?;
     drop((child.stdin.take(), child.stdout.take(), child.stderr.take()));
@@ -71,7 +71,7 @@ pub fn wait_usage(mut child: std::process::Child) -> io::Result<(ExitStatus, Usa
     Ok((status, Usage::from_raw(&raw)))
 }
 
-/// What this process has used so far, all threads, without its children.
+/// Usage of all threads of this process so far, without children.
 ///
 /// # Errors
 /// The kernel's error.
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_child_is_told_with_what_its_own_children_cost() {
-        // Two children in turn that each count; the shell itself does next to nothing.
+        // Two children that each count, one after the other; the shell itself does next to nothing.
         let work = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
         let child = std::process::Command::new("/bin/sh")
             .args(["-c", &format!("sh -c '{work}'; sh -c '{work}'; exit 3")])

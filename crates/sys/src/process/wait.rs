@@ -1,4 +1,4 @@
-//! Children: how they ended, waiting, signals that cannot hit a stranger.
+//! Child processes: exit status, waiting, and signals that cannot reach an unrelated process.
 
 use std::fmt;
 use std::io;
@@ -12,25 +12,25 @@ use crate::signals::{self, Signal};
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// By exit, with a status between 0 and 255.
+    /// By exit, with this status.
     Exited(u8),
     /// By a signal.
     Signaled {
-        /// Which.
+        /// The signal.
         signal: Signal,
-        /// Whether a core file was written.
+        /// True if a core file was written.
         core_dumped: bool,
     },
 }
 
 impl ExitStatus {
-    /// Exit status 0.
+    /// True for exit status 0.
     #[must_use]
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
     }
 
-    /// The status that `wait4` stores.
+    /// Decodes a status as stored by `wait4`.
     pub(super) fn from_raw(status: i32) -> Option<Self> {
         use std::os::unix::process::ExitStatusExt;
         let status = std::process::ExitStatus::from_raw(status);
@@ -55,7 +55,7 @@ impl ExitStatus {
     }
 }
 
-/// For a person: `status 1`, `signal KILL`.
+/// Text for messages: `status 1`, `signal KILL`.
 impl fmt::Display for ExitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,13 +68,13 @@ impl fmt::Display for ExitStatus {
     }
 }
 
-/// A process by descriptor: readable when it has ended.
+/// A process by descriptor, which is readable once the process has exited.
 #[derive(Debug)]
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// Opens one for `pid`. Safe against reuse of the number only for our own
-    /// child that was not waited for.
+    /// Opens a descriptor for `pid`. Only for an own child that was not waited for is the process
+    /// certain to be the intended one.
     ///
     /// # Errors
     /// `ESRCH`, `InvalidInput` for a pid below 1.
@@ -87,10 +87,10 @@ impl PidFd {
         Self(fd)
     }
 
-    /// Sends a signal to exactly that process.
+    /// Sends a signal to this process.
     ///
     /// # Errors
-    /// `ESRCH` once it was waited for, `EPERM`.
+    /// `ESRCH` after the process was waited for, `EPERM`.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         // SAFETY: numbers and a null siginfo only.
         crate::ffi::check_long(unsafe {
@@ -120,7 +120,7 @@ fn raw_pid(pid: Pid) -> io::Result<rustix::process::Pid> {
     rustix::process::Pid::from_raw(pid).ok_or_else(invalid)
 }
 
-/// A child that we started. Dropping it neither ends it nor waits for it.
+/// A child that this process started. Dropping it neither kills it nor waits for it.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
@@ -137,22 +137,22 @@ impl Child {
         }
     }
 
-    /// Its process id.
+    /// Process id of the child.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Readable when it has ended.
+    /// Descriptor that is readable once the child has exited.
     #[must_use]
     pub fn pidfd(&self) -> &PidFd {
         &self.pidfd
     }
 
-    /// Waits for its end. The second call gives the same answer.
+    /// Waits for the child to exit. Later calls return the same status.
     ///
     /// # Errors
-    /// `ECHILD` when somebody else waited for it.
+    /// `ECHILD` if the child was waited for elsewhere.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.wait_with(WaitOptions::empty())? {
@@ -161,10 +161,10 @@ impl Child {
         }
     }
 
-    /// How it ended, or `None` while it runs.
+    /// Returns the exit status, or `None` while the child runs.
     ///
     /// # Errors
-    /// `ECHILD` when somebody else waited for it.
+    /// `ECHILD` if the child was waited for elsewhere.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.wait_with(WaitOptions::NOHANG)
     }
@@ -178,12 +178,12 @@ impl Child {
         Ok(self.status)
     }
 
-    /// Tells it that [`reap_any`] saw its end.
+    /// Stores the status that [`reap_any`] returned for this child.
     pub fn set_reaped(&mut self, status: ExitStatus) {
         self.status = Some(status);
     }
 
-    /// Sends it a signal; nothing happens when it was waited for.
+    /// Sends a signal to the child; does nothing after it was waited for.
     ///
     /// # Errors
     /// `EPERM`.
@@ -194,9 +194,8 @@ impl Child {
         self.pidfd.signal(signal)
     }
 
-    /// Sends a signal to its whole process group (it must have been started as the
-    /// leader of one). Only while it was not waited for: then the number may belong
-    /// to others, and `ESRCH` is returned.
+    /// Sends a signal to the child's process group, which it must lead. After the child was waited
+    /// for this returns `ESRCH`, because its number may be in use again.
     ///
     /// # Errors
     /// `ESRCH`, `EPERM`.
@@ -208,10 +207,10 @@ impl Child {
     }
 }
 
-/// Collects one child that has ended, whoever started it; `None` when none waits.
+/// Reaps one exited child, whoever started it; `None` if no child has exited.
 ///
 /// # Errors
-/// The kernel's error; having no children is `None`.
+/// The kernel's error; without children it returns `None`.
 pub fn reap_any() -> io::Result<Option<(Pid, ExitStatus)>> {
     loop {
         match crate::ffi::retry(|| rustix::process::wait(WaitOptions::NOHANG)) {

@@ -1,22 +1,22 @@
-//! Programs for the kernel's packet filter machine, which seccomp(2) uses: as much of it as
-//! [`filter`](super::filter) needs.
+//! Programs for classic BPF, which seccomp(2) runs: the subset that [`filter`](super::filter)
+//! needs.
 //!
-//! A jump leads forward by at most 255 instructions, so a program is written from its end: where
-//! a jump leads to has been written before the jump.
+//! Jumps go forward by at most 255 instructions, so a program is built from its end: the target of
+//! a jump is written before the jump.
 
 use std::io;
 
-/// An offset into what a program looks at (`struct seccomp_data`), in bytes.
-pub(super) type Target = usize;
+/// Byte offset into the input of a program (`struct seccomp_data`).
+pub(super) type Offset = usize;
 
-/// An instruction that stands further behind, by its distance from the end.
+/// An instruction that was already written, by its index from the end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
-/// The kernel's limit (`BPF_MAXINSNS`).
+/// The kernel's limit on instructions (`BPF_MAXINSNS`).
 const MAX_INSTRUCTIONS: usize = 4096;
 
-/// A program; its last instruction stands first.
+/// A program under construction; its last instruction is stored first.
 #[derive(Default)]
 pub(super) struct Program {
     backwards: Vec<libc::sock_filter>,
@@ -30,7 +30,7 @@ impl Program {
         Label(self.backwards.len() - 1)
     }
 
-    /// Instructions to be passed over from the next one on.
+    /// Number of instructions that a jump, written next, must skip to reach `to`.
     fn distance(&self, to: Label) -> io::Result<u8> {
         let between = self.backwards.len().checked_sub(to.0 + 1);
         between
@@ -43,33 +43,33 @@ impl Program {
         Ok(self.push(libc::BPF_JMP | test | libc::BPF_K, jumps, k))
     }
 
-    /// Ends the program with a verdict.
+    /// Appends a return with the given action.
     pub(super) fn end(&mut self, verdict: u32) -> Label {
         self.push(libc::BPF_RET | libc::BPF_K, (0, 0), verdict)
     }
 
-    /// Loads 32 bits and goes on with what was written last.
-    pub(super) fn load(&mut self, from: Target) -> Label {
+    /// Loads 32 bits and continues with the instruction written before.
+    pub(super) fn load(&mut self, from: Offset) -> Label {
         let from = u32::try_from(from).unwrap_or(u32::MAX);
         self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), from)
     }
 
-    /// Whether what was loaded is `value`.
+    /// Jumps to `yes` if the loaded value equals `value`, else to `no`.
     pub(super) fn if_equal(&mut self, value: u32, yes: Label, no: Label) -> io::Result<Label> {
         self.jump(libc::BPF_JEQ, value, yes, no)
     }
 
-    /// Whether what was loaded is `value` or more.
+    /// Jumps to `yes` if the loaded value is at least `value`, else to `no`.
     pub(super) fn if_at_least(&mut self, value: u32, yes: Label, no: Label) -> io::Result<Label> {
         self.jump(libc::BPF_JGE, value, yes, no)
     }
 
-    /// Whether what was loaded has any of `bits`.
+    /// Jumps to `yes` if the loaded value has any of `bits`, else to `no`.
     pub(super) fn if_bits(&mut self, bits: u32, yes: Label, no: Label) -> io::Result<Label> {
         self.jump(libc::BPF_JSET, bits, yes, no)
     }
 
-    /// Installs it for all threads of this process.
+    /// Installs the program for all threads of this process.
     pub(super) fn install(mut self) -> io::Result<()> {
         self.backwards.reverse();
         let length = u16::try_from(self.backwards.len())
@@ -80,7 +80,7 @@ impl Program {
             len: length,
             filter: self.backwards.as_mut_ptr(),
         };
-        // SAFETY: the program points at `length` instructions, which the kernel copies and checks.
+        // SAFETY: the program points to `length` instructions, which the kernel copies and checks.
         let outcome = crate::ffi::check_long(unsafe {
             libc::syscall(
                 libc::SYS_seccomp,
@@ -90,13 +90,13 @@ impl Program {
             )
         })?;
         if outcome != 0 {
-            // The number of a thread that has a filter of its own.
+            // The result is the number of a thread that has a filter of its own.
             return Err(io::Error::other("system call filter: a thread is outside"));
         }
         Ok(())
     }
 
-    /// What the program says to a call: the kernel's machine in a few lines.
+    /// Interprets the program for a call's `seccomp_data` and returns its action.
     #[cfg(test)]
     pub(super) fn run(&self, data: &[u8]) -> u32 {
         let word = |at: u32| {

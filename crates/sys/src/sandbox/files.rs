@@ -1,4 +1,4 @@
-//! A process that from here on reaches one directory only (Landlock), as the second wall behind
+//! Restricts a process to one directory (Landlock), as a second protection besides
 //! [`crate::fs::Place::confined`].
 
 use std::io;
@@ -9,19 +9,20 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus,
 };
 
-/// Whether the kernel holds the wall up.
+/// How far the kernel enforces a Landlock restriction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wall {
-    /// With everything that this version of us asks for.
+    /// All requested rights are enforced.
     Whole,
-    /// With what this kernel knows of it.
+    /// Only the rights that this kernel knows are enforced.
     Partial,
-    /// It has no Landlock.
+    /// The kernel has no Landlock.
     None,
 }
 
-/// Forbids this thread, and what it starts, every file that is not below `directory`; what is open
-/// stays usable. With `read_only` nothing there can be changed either. Sets no_new_privs.
+/// Denies this thread, and processes and threads that it starts, access to all files that are not
+/// below `directory`; open files stay usable. With `read_only` it also denies changes below
+/// `directory`. Sets no_new_privs.
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,25 +1,24 @@
-//! The list of system calls that a process before authentication may make. Anything
-//! else kills the whole process, at once and without a handler.
+//! The system calls that a process may make before authentication. Any other call kills the whole
+//! process, at once and without a handler.
 //!
-//! Calls are here because the version exchange, key exchange and authentication
-//! need them, or libc does behind their back (memory, locks, signals, exit). None
-//! opens, creates, executes or names anything.
+//! A call is on the list if the version exchange, key exchange or authentication needs it, or libc
+//! needs it internally (memory, locks, signals, exit). No listed call opens, creates, executes or
+//! names a file.
 //!
-//! The program is a search tree over the numbers: when it is installed, the kernel
-//! tries it with every number there is, and a list that is walked from its front
-//! cost more than the rest of the cage.
+//! The program is a binary search over the call numbers: when it is installed, the kernel runs it
+//! once for every call number, and a linear list cost more than the rest of the sandbox setup.
 
 use std::io;
 use std::mem::offset_of;
 
-use super::bpf::{Label, Program, Target};
+use super::bpf::{Label, Offset, Program};
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
 #[cfg(target_arch = "aarch64")]
 const ARCH: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
 
-/// Allowed whatever the arguments are.
+/// Allowed with any arguments.
 const ALLOWED: &[i64] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -51,19 +50,18 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-/// What only x86-64 still has; aarch64 has the successors alone.
+/// Calls that only x86-64 has; aarch64 has only their successors.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[i64] = &[libc::SYS_poll, libc::SYS_time];
 #[cfg(target_arch = "aarch64")]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// Builds and installs the filter for all threads of this process, which must have set
-/// no_new_privs.
+/// Builds and installs the filter for all threads of this process. no_new_privs must be set.
 pub(super) fn install() -> io::Result<()> {
     program()?.install()
 }
 
-/// The program, which is built from its end.
+/// Builds the program, from its end.
 fn program() -> io::Result<Program> {
     let mut program = Program::default();
     let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
@@ -72,7 +70,7 @@ fn program() -> io::Result<Program> {
     for number in ALLOWED.iter().chain(ALLOWED_HERE) {
         calls.push((call(*number)?, allow));
     }
-    // Memory never becomes code.
+    // No memory may become executable.
     let no_exec = {
         program.if_bits(small(libc::PROT_EXEC), kill, allow)?;
         program.load(low_half(2))
@@ -86,7 +84,7 @@ fn program() -> io::Result<Program> {
     let looks = [libc::F_GETFL, libc::F_GETFD, libc::F_SETFL];
     let looks = one_of(&mut program, 1, &looks, allow, kill)?;
     calls.push((call(libc::SYS_fcntl)?, looks));
-    // send(2) is sendto without an address; with one it would reach elsewhere.
+    // send(2) is sendto without an address; an address could reach other peers.
     let mut no_address = allow;
     for half in [low_half(4), low_half(4) + 4] {
         program.if_equal(0, no_address, kill)?;
@@ -96,7 +94,7 @@ fn program() -> io::Result<Program> {
     begin(program, calls, kill, kill)
 }
 
-/// Puts the front before a program whose ends stand: calls of another architecture go to
+/// Prepends the dispatch to a program that has its actions: calls of another architecture go to
 /// `foreign`, the `calls` to their labels, and all others to `other`.
 pub(super) fn begin(
     mut program: Program,
@@ -112,7 +110,7 @@ pub(super) fn begin(
     Ok(program)
 }
 
-/// Where a number that was loaded leads: to its call's label, or to `other`.
+/// Jumps from a loaded call number to the call's label, or to `other`.
 fn search(program: &mut Program, calls: &[(u32, Label)], other: Label) -> io::Result<Label> {
     match calls {
         [] => Ok(other),
@@ -127,7 +125,8 @@ fn search(program: &mut Program, calls: &[(u32, Label)], other: Label) -> io::Re
     }
 }
 
-/// Loads an argument, of which only 32 bits count, and compares it.
+/// Loads the lower 32 bits of an argument and jumps to `yes` if they equal one of `values`, else to
+/// `no`.
 pub(super) fn one_of(
     program: &mut Program,
     argument: usize,
@@ -142,12 +141,12 @@ pub(super) fn one_of(
     Ok(program.load(low_half(argument)))
 }
 
-/// Where the lower 32 bits of an argument stand. Both architectures are little-endian.
-pub(super) fn low_half(argument: usize) -> Target {
+/// Offset of the lower 32 bits of an argument. Both architectures are little-endian.
+pub(super) fn low_half(argument: usize) -> Offset {
     offset_of!(libc::seccomp_data, args) + argument * size_of::<u64>()
 }
 
-/// A small non-negative constant of libc's.
+/// Converts a small, non-negative constant of libc.
 pub(super) fn small(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -186,7 +185,7 @@ mod tests {
             libc::SYS_fcntl,
             libc::SYS_sendto,
         ];
-        // With these no call that looks at its arguments is allowed.
+        // With these arguments no call whose arguments are checked is allowed.
         let bad = [9, 9, 7, 9, 9, 9];
         for number in (0..1024).chain([0x4000_0000, 0x4000_0001, 0xffff_ffff]) {
             let listed = ALLOWED.iter().chain(ALLOWED_HERE).any(|n| *n == number);

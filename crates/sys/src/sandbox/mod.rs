@@ -1,14 +1,14 @@
-//! The cage of the process that talks to strangers before they are authenticated.
+//! The sandbox of the process that serves clients before they are authenticated.
 //!
-//! In this order: no core dumps or tracing, no new privileges, an empty root
-//! directory and a user without rights (started as root) or a Landlock domain that
-//! allows nothing (started by an ordinary user), death with the parent, resource
-//! limits, and last the list of allowed system calls: anything else kills the process. Each step is verified;
-//! a step that fails is an error, and the caller ends the process.
+//! Its steps, in this order: no core dumps or tracing, no new privileges, an empty root directory
+//! and an unprivileged user (if started as root) or a Landlock domain that allows nothing (if
+//! started by an ordinary user), death signal from the parent, resource limits, and last the list
+//! of allowed system calls: any other call kills the process. Each step is verified; if a step
+//! fails, the caller must end the process.
 //!
-//! What the caller must have done before: drawn its first random bytes, read its
-//! configuration, opened its sockets, asked for the time zone; from then on a single
-//! `open` is fatal. `stderr` must not be a file: `FSIZE 0` kills its writer.
+//! Before it enters the sandbox, the caller must have drawn random bytes, read its configuration,
+//! opened its sockets and read the time zone: afterwards a single `open` is fatal. `stderr` must
+//! not be a file: `FSIZE 0` kills its writer.
 
 mod bpf;
 pub mod files;
@@ -26,62 +26,62 @@ use crate::users;
 
 pub use provider::provider;
 
-/// How the process is kept away from files.
+/// How the process is denied access to files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Confinement {
-    /// Started as root: the root directory becomes `directory` (empty, owned by root,
-    /// writable by nobody else) and the process becomes `user`.
+    /// For a process started as root: the root directory becomes `directory` (empty, owned by root,
+    /// not writable by others), and the process changes to `user`.
     EmptyRoot {
         /// The directory, usually below /run.
         directory: PathBuf,
-        /// A user with no rights of its own and no supplementary groups.
+        /// A user without rights of its own, in no group but its primary group.
         user: Credentials,
     },
-    /// Started by an ordinary user: Landlock denies every access to files.
+    /// For a process started by an ordinary user: Landlock denies all access to files.
     Landlock,
 }
 
 /// The parameters of [`preauth`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxPolicy {
-    /// How files are kept out of reach.
+    /// How access to files is denied.
     pub confinement: Confinement,
-    /// `RLIMIT_NOFILE`: above what is open, and what `poll` is called with.
+    /// `RLIMIT_NOFILE`: must exceed the number of open descriptors and of those passed to `poll`.
     pub max_open_files: u64,
 }
 
-/// Enough for the connection, the monitor's socket, the standard three, and some room.
+/// Enough for the connection, the monitor's socket and the standard three, with some reserve.
 pub const DEFAULT_OPEN_FILES: u64 = 16;
 
-/// The step of [`preauth`] that failed.
+/// A step of [`preauth`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxStep {
-    /// Other threads run: they would stay outside.
+    /// Checking that the process has one thread; other threads would not be restricted.
     SingleThread,
     /// Forbidding core dumps and tracing.
     Dumpable,
     /// Forbidding new privileges.
     NoNewPrivs,
-    /// The empty root directory.
+    /// Entering the empty root directory.
     Root,
-    /// Becoming the user without rights.
+    /// Changing to the unprivileged user.
     User,
-    /// The Landlock domain.
+    /// Entering the Landlock domain.
     Landlock,
-    /// Dying with the parent.
+    /// Setting the death signal.
     DeathSignal,
-    /// The resource limits.
+    /// Setting the resource limits.
     Limits,
-    /// The list of system calls.
+    /// Installing the list of system calls.
     Seccomp,
 }
 
-/// Why the cage could not be closed. The process must end.
+/// Why the process could not enter the sandbox. The process must end.
 #[derive(Debug)]
 pub struct SandboxError {
-    /// Which step.
+    /// The step that failed.
     pub step: SandboxStep,
-    /// Why.
+    /// The reason.
     pub error: io::Error,
 }
 
@@ -114,15 +114,15 @@ impl<T> At<T> for io::Result<T> {
     }
 }
 
-/// Closes the cage around this process, for good.
+/// Puts this process into the sandbox, irrevocably.
 ///
 /// # Errors
-/// [`SandboxError`]: some steps may have been taken. End the process.
+/// [`SandboxError`]: earlier steps remain in effect, so end the process.
 pub fn preauth(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     let parent = process::parent_pid();
     single_thread().at(SandboxStep::SingleThread)?;
-    // rustix looks up what the kernel told the process at start on its first need of
-    // it, by calls that are forbidden later.
+    // On first use rustix looks up the auxiliary vector, with system calls that are forbidden
+    // later.
     let _ = rustix::param::page_size();
     let _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     process::disable_core_dumps().at(SandboxStep::Dumpable)?;
@@ -142,12 +142,12 @@ pub fn preauth(policy: &SandboxPolicy) -> Result<(), SandboxError> {
             deny_files().at(SandboxStep::Landlock)?;
         }
     }
-    // The change of user has cleared it, and whoever was to hear of us may have gone meanwhile.
+    // The change of user has cleared the death signal, and the parent may have died meanwhile.
     process::set_parent_death_signal(Some(Signal::KILL)).at(SandboxStep::DeathSignal)?;
     if process::parent_pid() != parent {
         return Err(invalid("the parent has gone")).at(SandboxStep::DeathSignal);
     }
-    // The change of user may have touched it, and the limits hold for what we are now.
+    // The change of user may have changed this flag.
     process::set_dumpable(false).at(SandboxStep::Dumpable)?;
     if process::is_dumpable().at(SandboxStep::Dumpable)? {
         return Err(invalid("still dumpable")).at(SandboxStep::Dumpable);
@@ -156,11 +156,11 @@ pub fn preauth(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     filter::install().at(SandboxStep::Seccomp)
 }
 
-/// The user for the cage: `fulmar`, `sshd` or `nobody`, whichever exists first, in
-/// its own group only.
+/// Credentials of the unprivileged user: `fulmar`, `sshd` or `nobody`, the first that exists and is
+/// not root, with its primary group only.
 ///
 /// # Errors
-/// `NotFound` when there is none.
+/// `NotFound` if none of the users exists.
 pub fn unprivileged_user() -> io::Result<Credentials> {
     for name in ["fulmar", "sshd", "nobody"] {
         if let Some(user) = users::by_name(name)?
@@ -185,13 +185,13 @@ fn invalid(text: &'static str) -> io::Error {
 }
 
 fn single_thread() -> io::Result<()> {
-    // Leaving a thread group that has nobody else in it does nothing; with others in it, it is
-    // an error. Listing /proc takes fifty times as long.
+    // Leaving a thread group without other threads does nothing; with other threads it is an error.
+    // Listing /proc takes fifty times as long.
     // SAFETY: a number.
     if crate::ffi::check(unsafe { libc::unshare(libc::CLONE_THREAD) }).is_ok() {
         return Ok(());
     }
-    // There are others, or a container forbids the call.
+    // There are other threads, or a container forbids the call.
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads == 1 {
         Ok(())
@@ -200,7 +200,7 @@ fn single_thread() -> io::Result<()> {
     }
 }
 
-/// Judges the directory through its descriptor, and enters what was judged.
+/// Checks the directory through its descriptor, and enters it through the same descriptor.
 fn enter_empty_root(directory: &Path) -> io::Result<()> {
     let fd = crate::file::open_directory(directory)?;
     let file = std::fs::File::from(fd);
@@ -220,8 +220,8 @@ fn enter_empty_root(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether an open directory has no entries. Without the stream of the C library, which takes 32 KiB
-/// from the heap: each login pays for it.
+/// True if an open directory has no entries. Avoids the C library's directory stream, which
+/// allocates 32 KiB at every login.
 fn is_empty(directory: &std::fs::File) -> io::Result<bool> {
     let mut room = [std::mem::MaybeUninit::uninit(); 512];
     let mut entries = rustix::fs::RawDir::new(directory, &mut room);
@@ -233,14 +233,13 @@ fn is_empty(directory: &std::fs::File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Enters a Landlock domain without a single rule: no file can be opened, made,
-/// removed or executed by this thread and what it starts; what is open stays usable.
-/// The oldest set of rights is required, newer ones (network, signals and abstract
-/// sockets across the border) are denied where the kernel knows them. Sets
-/// no_new_privs.
+/// Enters a Landlock domain without rules: this thread, and processes and threads that it starts,
+/// can no longer open, create, remove or execute files; open files stay usable. The rights of
+/// Landlock's first version are required; newer rights (network, signals and abstract sockets
+/// outside the domain) are denied if the kernel supports them. Sets no_new_privs.
 ///
 /// # Errors
-/// `Unsupported` where the kernel has no Landlock, else the kernel's error.
+/// `Unsupported` if the kernel has no Landlock, else the kernel's error.
 pub fn deny_files() -> io::Result<()> {
     use landlock::{
         ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,

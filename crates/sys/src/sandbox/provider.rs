@@ -1,10 +1,11 @@
-//! The cage of a process that runs a library of others for us: it computes on memory that it
-//! shares, and need only load code and reach a device.
+//! The sandbox of a process that runs a third-party library: the process computes on shared memory
+//! and needs only to load code and use a device.
 //!
-//! It can read what programs need to start and what describes the hardware, execute nothing,
-//! write no file, open no socket, start no process and reach no other one. Unlike before
-//! authentication, a forbidden call fails and does not kill, as if the kernel did not know it
-//! (ENOSYS): such libraries look around when they start, and do without what they may not have.
+//! The process can read the files that programs need to start and that describe the hardware. It
+//! can execute nothing, write no file, open no socket, and neither start nor reach other processes.
+//! Unlike before authentication, a forbidden call does not kill but fails as if the kernel did not
+//! know it (ENOSYS): such libraries probe their environment when they start, and work without the
+//! calls that fail.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -21,10 +22,10 @@ use super::files::Wall;
 use super::filter::{begin, call, low_half, one_of, small};
 use crate::process::{self, Limit, Resource};
 
-/// What may be read, and loaded as code: libraries with what they depend on, and the loader's
+/// Paths that may be read and loaded as code: libraries with their dependencies, and the loader's
 /// cache.
 const CODE: &[&str] = &["/lib", "/lib64", "/usr", "/opt", "/etc/ld.so.cache"];
-/// What may be read: the hardware, described by the kernel.
+/// Paths that may be read: the kernel's description of the hardware.
 const READ: &[&str] = &[
     "/sys",
     "/proc/cpuinfo",
@@ -33,8 +34,8 @@ const READ: &[&str] = &[
     "/proc/self/auxv",
     "/proc/self/maps",
 ];
-/// Devices that may be opened for writing and asked for anything: compression engines (IBM's
-/// GenWQE, QAT by VFIO or its own driver) and those that every program may have.
+/// Devices that may be opened for writing and used with any ioctl: compression engines (IBM's
+/// GenWQE, QAT by VFIO or its own driver) and devices that any program may use.
 const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
@@ -47,11 +48,11 @@ const DEVICES: &[&str] = &[
     "/dev/hugepages",
 ];
 
-/// Descriptors that the process may have open.
+/// Limit on open descriptors.
 const MAX_OPEN_FILES: u64 = 256;
 
-/// Calls that are allowed whatever their arguments are: memory, files by the rules above, the
-/// device that is open, threads' locks, clocks, and the socket and the memory that it is given.
+/// Calls that are allowed with any arguments: memory, files within the rules above, the open
+/// device, locks of threads, clocks, and the process's socket and memory.
 const ALLOWED: &[i64] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -124,7 +125,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-/// What only x86-64 still has; aarch64 has the successors alone.
+/// Calls that only x86-64 has; aarch64 has only their successors.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[i64] = &[
     libc::SYS_open,
@@ -141,7 +142,8 @@ const ALLOWED_HERE: &[i64] = &[
 #[cfg(target_arch = "aarch64")]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// What fcntl may do; not ask for signals to others, or for leases and locks.
+/// Allowed fcntl commands; commands that send signals to other processes, and leases and locks, are
+/// not among them.
 const DESCRIPTOR: &[i32] = &[
     libc::F_GETFD,
     libc::F_SETFD,
@@ -149,18 +151,19 @@ const DESCRIPTOR: &[i32] = &[
     libc::F_SETFL,
     libc::F_DUPFD_CLOEXEC,
 ];
-/// What ioctl may not do on any descriptor: have signals sent to a process of choice.
+/// Forbidden ioctl requests: they send signals to a chosen process.
 const SIGNALS: &[i32] = &[
     0x8901, // FIOSETOWN
     0x8902, // SIOCSPGRP
     0x5452, // FIOASYNC
 ];
 
-/// Closes the cage around this process, which has one thread yet; `libraries` are what it will
-/// load. Says whether the kernel keeps files out of reach; calls are filtered on every kernel.
+/// Puts this process, which must have one thread, into the sandbox; `libraries` are the libraries
+/// that it will load. Returns how far the kernel restricts access to files; calls are filtered on
+/// every kernel.
 ///
 /// # Errors
-/// The kernel's error; end the process then.
+/// The kernel's error; then end the process.
 pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
     process::disable_core_dumps()?;
     process::set_no_new_privs()?;
@@ -202,7 +205,7 @@ fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
         .and_then(Ruleset::create)
         .map_err(io::Error::other)?;
     for (path, rights) in rules {
-        // What this machine does not have needs no rule.
+        // Missing paths need no rule.
         let Ok(opened) = PathFd::new(path) else {
             continue;
         };
@@ -223,8 +226,9 @@ fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
     })
 }
 
-/// The library and, where its folder is the administrator's, the libraries beside it, on which it
-/// may depend. Never the folder: it may be somebody's home.
+/// The library and, if its directory belongs to root and is not writable by others, the libraries
+/// in the same directory, on which it may depend. Never the directory itself, which may be a user's
+/// home.
 fn with_neighbours(library: &Path) -> Vec<PathBuf> {
     let mut paths = vec![library.to_owned()];
     let folder = library.parent().unwrap_or(library);
@@ -237,7 +241,7 @@ fn with_neighbours(library: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// By its name: `libx.so`, `libx.so.1.2`.
+/// True for names such as `libx.so` and `libx.so.1.2`.
 fn is_library(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     name.ends_with(b".so") || name.windows(4).any(|part| part == b".so.")
@@ -253,18 +257,18 @@ fn program() -> io::Result<Program> {
     for number in ALLOWED.iter().chain(ALLOWED_HERE) {
         calls.push((call(*number)?, allow));
     }
-    // Threads and no processes. The flags of clone3 lie where a filter cannot see them; the C
-    // library takes clone where the kernel has no clone3.
+    // Allows threads but no processes. A filter cannot read the flags of clone3; the C library uses
+    // clone if clone3 is missing.
     program.if_bits(small(libc::CLONE_THREAD), allow, unknown)?;
     let threads = program.load(low_half(0));
     calls.push((call(libc::SYS_clone)?, threads));
-    // abort(3), to this process alone.
+    // For abort(3): signals to this process only.
     let own = one_of(&mut program, 0, &[process::pid()], allow, unknown)?;
     calls.push((call(libc::SYS_tgkill)?, own));
-    // Limits of this process alone.
+    // Limits of this process only.
     let own = one_of(&mut program, 0, &[0], allow, unknown)?;
     calls.push((call(libc::SYS_prlimit64)?, own));
-    // Processors of the calling thread alone.
+    // Affinity of the calling thread only.
     let own = one_of(&mut program, 0, &[0], allow, unknown)?;
     calls.push((call(libc::SYS_sched_setaffinity)?, own));
     let descriptor = one_of(&mut program, 1, DESCRIPTOR, allow, unknown)?;
@@ -314,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_library_in_a_home_brings_nothing_along() {
-        // Of this process, or writable by all: not the administrator's alone.
+        // Owned by the test's user or writable by others: not root's alone.
         let library = std::env::temp_dir().join("libx.so");
         assert_eq!(with_neighbours(&library), [library]);
         for (name, expected) in [

@@ -1,20 +1,20 @@
-//! Where servers listen: ports that are free, and what the kernel's table tells.
+//! TCP listeners: free ports, and listening sockets from the kernel's table.
 
 use std::fs;
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A TCP port that nobody listens on. Each is given once by this process, and from below those
-/// that the kernel gives to connections on their way out and to listeners that ask for any: until a
-/// server binds it nobody else takes it.
+/// Returns a TCP port without a listener. Each port is returned once per process and lies below the
+/// range that the kernel assigns to outgoing connections and to listeners on port 0, so that
+/// nothing else takes it before a server binds it.
 ///
-/// The kernel's table is asked. A listener opened to try the port would not do: a child that another
-/// thread forks at that moment keeps it open until it calls exec, so that the port seems to be
-/// served when nobody serves it, and is refused to the server that it is meant for.
+/// Uses the kernel's table. Opening a listener to test the port would not work: a child that
+/// another thread forks at that moment keeps it open until it calls exec, so that the port would
+/// seem to be in use and the intended server could not bind it.
 ///
 /// # Errors
-/// When there is none.
+/// If no port in the range is free.
 pub fn free_port() -> io::Result<u16> {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;
@@ -29,9 +29,9 @@ pub fn free_port() -> io::Result<u16> {
         .ok_or_else(|| io::Error::other("no free port"))
 }
 
-/// Whether somebody listens on `port` at any address of this thread's network. The kernel's table is
-/// asked: a server that counts connections sees none, and nobody is connected with itself, as whoever
-/// tries a port of the kernel's own range for long may be.
+/// True if a socket listens on `port` at any address of this thread's network namespace. Uses the
+/// kernel's table instead of connecting: a server that counts connections does not see the check,
+/// and a repeated connection attempt to a port of the ephemeral range could connect to itself.
 #[must_use]
 pub fn is_listening(port: u16) -> bool {
     let wanted = format!(":{port:04X}");
@@ -41,26 +41,26 @@ pub fn is_listening(port: u16) -> bool {
     })
 }
 
-/// Whether somebody listens on this address in the network of the process `pid`.
+/// True if a socket listens on this address in the network namespace of process `pid`.
 ///
 /// # Errors
-/// When its table cannot be read.
+/// If the process's table cannot be read.
 pub fn is_listening_in(pid: u32, address: SocketAddrV4) -> io::Result<bool> {
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp"))?;
     Ok(has_listener(&table, address))
 }
 
-/// Whether the text of `/proc/net/tcp` holds a listener on this address.
+/// True if the text of `/proc/net/tcp` lists a listener on this address.
 fn has_listener(table: &str, address: SocketAddrV4) -> bool {
     let octets = u32::from_ne_bytes(address.ip().octets());
     let wanted = format!("{octets:08X}:{:04X}", address.port());
     listeners(table).any(|local| local == wanted)
 }
 
-/// The local addresses in the text of `/proc/net/tcp` or `tcp6` that are listened on, as they stand
-/// there.
+/// Local addresses of the listeners in the text of `/proc/net/tcp` or `tcp6`, in the notation of
+/// these files.
 fn listeners(table: &str) -> impl Iterator<Item = &str> {
-    /// The state LISTEN.
+    /// The code of state LISTEN.
     const LISTEN: &str = "0A";
     table.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);

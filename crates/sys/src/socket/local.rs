@@ -1,5 +1,5 @@
-//! Local sockets between our own processes: pairs, descriptors in messages
-//! (`SCM_RIGHTS`), who is at the other end.
+//! Local sockets between processes: socket pairs, passing of descriptors (`SCM_RIGHTS`),
+//! credentials of the peer.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,8 +13,8 @@ use rustix::net::{
 use crate::ffi::retry;
 use crate::{Gid, Pid, Uid};
 
-/// The most descriptors that one message carries. Our RPC never needs more than
-/// a handful; the kernel's own limit is 253.
+/// Largest number of descriptors per message. The RPC needs only a few; the kernel's own limit is
+/// 253.
 pub const MAX_FDS: usize = 8;
 
 fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
@@ -42,12 +42,12 @@ pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     pair(SocketType::SEQPACKET)
 }
 
-/// Sends `bytes` with `fds` attached; returns how many bytes went (all of them on
-/// a seqpacket socket). Never raises SIGPIPE.
+/// Sends `bytes` with `fds` attached; returns the number of bytes sent (all of them on a seqpacket
+/// socket). Never raises SIGPIPE.
 ///
 /// # Errors
-/// `InvalidInput` for more than [`MAX_FDS`] descriptors, or descriptors without a
-/// byte; `WouldBlock`, `BrokenPipe` or the kernel's error.
+/// `InvalidInput` for more than [`MAX_FDS`] descriptors, or for descriptors without bytes;
+/// `WouldBlock`, `BrokenPipe` or the kernel's error.
 pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     if fds.len() > MAX_FDS || (bytes.is_empty() && !fds.is_empty()) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -68,20 +68,20 @@ pub fn send_with_fds(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) ->
     })
 }
 
-/// What [`recv_with_fds`] brought.
+/// Result of [`recv_with_fds`].
 #[derive(Debug)]
 pub struct Received {
-    /// Bytes written to the buffer; 0 is the end of the stream.
+    /// Number of bytes written to the buffer; 0 is the end of the stream.
     pub len: usize,
-    /// Descriptors that came along, close-on-exec, at most the number asked for.
+    /// Received descriptors, close-on-exec, at most `max_fds`.
     pub fds: Vec<OwnedFd>,
 }
 
-/// Receives bytes, and at most `max_fds` descriptors with them.
+/// Receives bytes, and at most `max_fds` descriptors attached to them.
 ///
 /// # Errors
-/// `InvalidData` when a message is longer than `buffer` (seqpacket) or brings more
-/// descriptors than allowed (all are closed then); `WouldBlock` or the kernel's error.
+/// `InvalidData` if a message is longer than `buffer` (seqpacket) or carries more descriptors than
+/// allowed (all are closed then); `WouldBlock` or the kernel's error.
 pub fn recv_with_fds(socket: impl AsFd, buffer: &mut [u8], max_fds: usize) -> io::Result<Received> {
     let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -116,18 +116,19 @@ fn invalid(text: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// Who connected the other end of a local socket, as the kernel recorded it then.
+/// Credentials of the process that connected the other end of a local socket, recorded by the
+/// kernel at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Its process id at that time.
+    /// Process id at that time.
     pub pid: Pid,
-    /// Its effective user.
+    /// Effective user id.
     pub uid: Uid,
-    /// Its effective group.
+    /// Effective group id.
     pub gid: Gid,
 }
 
-/// Asks who is at the other end (`SO_PEERCRED`).
+/// Returns the credentials of the peer (`SO_PEERCRED`).
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,8 +1,8 @@
-//! TCP sockets: listen, accept, non-blocking connect, addresses.
+//! TCP sockets: listening, accepting, non-blocking connect, addresses.
 //!
-//! Options are in [`options`], local sockets and descriptor passing in
-//! [`local`], names and addresses in [`resolve`]. Racing several addresses
-//! (RFC 8305) is the client's.
+//! [`options`] has socket options, [`local`] local sockets and passing of descriptors,
+//! [`mod@resolve`] name resolution. The client crate races connections to several addresses
+//! (RFC 8305).
 
 pub mod listening;
 pub mod local;
@@ -40,8 +40,8 @@ fn family_of(address: &SocketAddr) -> AddressFamily {
     }
 }
 
-/// A TCP socket with `TCP_NODELAY`; with `multipath` one of Multipath TCP (RFC 8684), where the
-/// kernel has it and knows that option for it (5.16).
+/// Creates a TCP socket with `TCP_NODELAY`; with `multipath` a Multipath TCP socket (RFC 8684), if
+/// the kernel supports it together with that option (5.16).
 fn tcp_socket(address: &SocketAddr, multipath: bool) -> io::Result<OwnedFd> {
     let socket = |protocol: Option<Protocol>| -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -56,15 +56,15 @@ fn tcp_socket(address: &SocketAddr, multipath: bool) -> io::Result<OwnedFd> {
     socket(None)
 }
 
-/// Whether the socket is one of Multipath TCP; the peer may still speak TCP only.
+/// True if the socket uses Multipath TCP; the peer may still use plain TCP.
 #[must_use]
 pub fn is_multipath(fd: impl AsFd) -> bool {
     sockopt::socket_protocol(fd.as_fd()).is_ok_and(|protocol| protocol == Some(ipproto::MPTCP))
 }
 
-/// A listening TCP socket on `address`: close-on-exec, non-blocking, with
-/// `TCP_NODELAY` for what it accepts. `reuse` sets `SO_REUSEADDR`; `v6only`
-/// keeps a v6 socket from taking v4 connections too.
+/// Creates a listening TCP socket on `address`: close-on-exec, non-blocking, with `TCP_NODELAY` for
+/// accepted connections. `reuse` sets `SO_REUSEADDR`; `v6only` stops a v6 socket from accepting v4
+/// connections.
 ///
 /// # Errors
 /// The kernel's error (`EADDRINUSE`, `EACCES` below port 1024, …).
@@ -73,7 +73,8 @@ pub fn listen(address: SocketAddr, backlog: i32, reuse: bool, v6only: bool) -> i
     listen_on(fd, address, backlog, reuse, v6only)
 }
 
-/// The same by Multipath TCP where the kernel has it, for peers of both kinds.
+/// As [`listen`], with Multipath TCP if the kernel supports it; peers with plain TCP can connect
+/// too.
 ///
 /// # Errors
 /// As [`listen`].
@@ -105,12 +106,12 @@ fn listen_on(
     Ok(fd)
 }
 
-/// Accepts one connection: close-on-exec, non-blocking. The address is that of
-/// the peer, `::ffff:a.b.c.d` turned into plain v4.
+/// Accepts one connection: close-on-exec, non-blocking. Returns the peer's address, with
+/// `::ffff:a.b.c.d` converted to v4.
 ///
 /// # Errors
-/// `WouldBlock` when none waits; `ECONNABORTED`, `EMFILE` and their like: go on
-/// after a pause; a peer that is no IP socket is `Unsupported`.
+/// `WouldBlock` if no connection is pending; `ECONNABORTED`, `EMFILE` and similar, after which the
+/// caller should pause and go on; `Unsupported` for a peer without an IP address.
 pub fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, SocketAddr)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = listener.as_fd();
@@ -122,25 +123,25 @@ pub fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((fd, peer))
 }
 
-/// From where a connection leaves.
+/// Local end and protocol of an outgoing connection.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectFrom {
-    /// `BindAddress`: the source address; one of another family than the target's
-    /// makes the attempt fail.
+    /// `BindAddress`: the source address. If its family differs from the target's, the attempt
+    /// fails.
     pub address: Option<IpAddr>,
-    /// `BindInterface`: the name of an interface (`SO_BINDTODEVICE`).
+    /// `BindInterface`: name of the interface (`SO_BINDTODEVICE`).
     pub interface: Option<String>,
-    /// `UseMPTCP`: by Multipath TCP where the kernel has it.
+    /// `UseMPTCP`: use Multipath TCP if the kernel supports it.
     pub multipath: bool,
-    /// TCP Fast Open (RFC 7413): where the kernel has a cookie of the target, the connection is
-    /// there at once and the first bytes written leave with the SYN.
+    /// Use TCP Fast Open (RFC 7413): if the kernel has a cookie of the target, the connection is
+    /// established at once and the first bytes written are sent with the SYN.
     pub fast_open: bool,
 }
 
-/// A connection attempt that was started.
+/// A started connection attempt.
 #[derive(Debug)]
 pub enum Connecting {
-    /// Established at once (local peers may be).
+    /// Established at once (possible for local peers).
     Done(OwnedFd),
     /// Wait until writable, then call [`connect_finish`].
     InProgress(OwnedFd),
@@ -149,7 +150,7 @@ pub enum Connecting {
 /// Starts a non-blocking connection with `TCP_NODELAY` set from the first byte.
 ///
 /// # Errors
-/// The kernel's error, at once where it knows (no route, refused locally).
+/// The kernel's error if the attempt fails at once (no route, refused locally).
 pub fn connect_start(target: SocketAddr, from: &ConnectFrom) -> io::Result<Connecting> {
     let fd = tcp_socket(&target, from.multipath)?;
     if let Some(interface) = &from.interface {
@@ -165,7 +166,7 @@ pub fn connect_start(target: SocketAddr, from: &ConnectFrom) -> io::Result<Conne
         rustix::net::bind(&fd, &SocketAddr::new(address, 0))?;
     }
     if from.fast_open {
-        // A kernel without it connects as ever.
+        // A kernel without Fast Open connects normally.
         let _ = options::set_fastopen_connect(&fd);
     }
     match rustix::net::connect(&fd, &target) {
@@ -177,20 +178,20 @@ pub fn connect_start(target: SocketAddr, from: &ConnectFrom) -> io::Result<Conne
     }
 }
 
-/// The result of a connection attempt whose socket became writable.
+/// Returns the result of a connection attempt after its socket has become writable.
 ///
 /// # Errors
-/// Why it failed (`ECONNREFUSED`, `EHOSTUNREACH`, `ETIMEDOUT`, …).
+/// The reason of the failure (`ECONNREFUSED`, `EHOSTUNREACH`, `ETIMEDOUT`, …).
 pub fn connect_finish(fd: impl AsFd) -> io::Result<()> {
     let fd = fd.as_fd();
     sockopt::socket_error(fd)??;
-    // A socket that is writable for another reason has no peer yet.
+    // A socket that became writable for another reason has no peer yet.
     rustix::net::getpeername(fd)?;
     Ok(())
 }
 
-/// Whether the other end has said that nothing more comes, or the connection is broken. Bytes may
-/// wait before that. Asks without waiting.
+/// True if the peer has closed its sending direction or the connection is broken. Unread bytes may
+/// still be available. Does not block.
 ///
 /// # Errors
 /// The kernel's error.
@@ -204,7 +205,7 @@ pub fn peer_has_ended(fd: impl AsFd) -> io::Result<bool> {
     Ok(fds[0].revents().intersects(ends))
 }
 
-/// The address of this end, v4-mapped v6 turned into plain v4.
+/// Local address, with v4-mapped v6 addresses converted to v4.
 ///
 /// # Errors
 /// `Unsupported` for a socket that is not IP, else the kernel's error
@@ -213,7 +214,7 @@ pub fn local_address(fd: impl AsFd) -> io::Result<SocketAddr> {
     ip_address(rustix::net::getsockname(fd.as_fd())?)
 }
 
-/// The address of the other end, v4-mapped v6 turned into plain v4.
+/// Address of the peer, with v4-mapped v6 addresses converted to v4.
 ///
 /// # Errors
 /// As [`local_address`]; `NotConnected` without a peer.
@@ -230,8 +231,8 @@ fn ip_address(address: SocketAddrAny) -> io::Result<SocketAddr> {
     Ok(unmapped(address))
 }
 
-/// `[::ffff:192.0.2.1]:22` as `192.0.2.1:22`; others unchanged. Without this,
-/// rules for v4 addresses would not match what a v6 listener accepts.
+/// Converts `[::ffff:192.0.2.1]:22` to `192.0.2.1:22`; returns others unchanged. Without this,
+/// rules for v4 addresses would not match connections to a v6 listener.
 #[must_use]
 pub fn unmapped(address: SocketAddr) -> SocketAddr {
     match address {
@@ -243,18 +244,18 @@ pub fn unmapped(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Which directions [`shutdown`] ends.
+/// Directions that [`shutdown`] closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// No more reading.
     Read,
     /// No more writing: the peer sees the end of the stream.
     Write,
-    /// Neither.
+    /// Neither reading nor writing.
     Both,
 }
 
-/// Ends one or both directions of a connected socket.
+/// Closes one or both directions of a connected socket.
 ///
 /// # Errors
 /// The kernel's error.
@@ -267,8 +268,8 @@ pub fn shutdown(fd: impl AsFd, direction: Direction) -> io::Result<()> {
     Ok(rustix::net::shutdown(fd.as_fd(), how)?)
 }
 
-/// Makes the next close send a reset instead of waiting for the peer: for
-/// connections that are dropped for misbehaviour before authentication.
+/// Makes the next close send a reset instead of waiting for the peer, for connections that are
+/// dropped for misbehaviour before authentication.
 ///
 /// # Errors
 /// The kernel's error.
@@ -279,7 +280,7 @@ pub fn reset_on_close(fd: impl AsFd) -> io::Result<()> {
     )?)
 }
 
-/// Whether the descriptor is a socket at all (`sshd -i`, `ProxyCommand` pipes).
+/// True if the descriptor is a socket (`sshd -i` and `ProxyCommand` may use pipes).
 #[must_use]
 pub fn is_socket(fd: impl AsFd) -> bool {
     sockopt::socket_type(fd.as_fd()).is_ok()

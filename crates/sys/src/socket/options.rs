@@ -1,5 +1,5 @@
-//! Socket options: delays, keep-alive, type of service, what the kernel knows
-//! about a connection.
+//! Socket options: delays, keep-alive, type of service, and the kernel's information about a
+//! connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,9 +18,9 @@ pub fn set_nodelay(fd: impl AsFd, on: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(fd.as_fd(), on)?)
 }
 
-/// Asks for acknowledgements at once. The kernel forgets it by itself: set it
-/// again after each read until authentication is over, so that a client that
-/// leaves Nagle's algorithm on does not wait 40 ms twice.
+/// Enables or disables immediate acknowledgements. The kernel resets the option by itself: set it
+/// again after each read until authentication is over, so that a client that uses Nagle's algorithm
+/// does not wait 40 ms twice.
 ///
 /// # Errors
 /// The kernel's error (`EOPNOTSUPP` on local sockets).
@@ -36,8 +36,8 @@ pub fn set_keepalive(fd: impl AsFd, on: bool) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(fd.as_fd(), on)?)
 }
 
-/// Sets the type-of-service byte (`IPQoS`) of a v4 or v6 connection; sockets of
-/// other families are left as they are.
+/// Sets the type-of-service byte (`IPQoS`) of a v4 or v6 socket; does nothing for sockets of other
+/// families.
 ///
 /// # Errors
 /// The kernel's error.
@@ -58,8 +58,8 @@ pub fn set_tos(fd: impl AsFd, tos: u8) -> io::Result<()> {
     }
 }
 
-/// How many bytes may wait unsent in the socket before it stops being writable
-/// (`TCP_NOTSENT_LOWAT`): keeps interactive bytes from queueing behind bulk.
+/// Sets the number of unsent bytes in the socket above which it is not writable
+/// (`TCP_NOTSENT_LOWAT`), so that interactive bytes do not queue after bulk data.
 ///
 /// # Errors
 /// The kernel's error.
@@ -72,11 +72,11 @@ pub fn set_notsent_lowat(fd: impl AsFd, bytes: u32) -> io::Result<()> {
     )
 }
 
-/// Takes the pacing off a connection whose two ends are on this machine; says whether it did.
+/// Disables pacing of a connection whose two ends are on this machine; returns true if it did.
 ///
-/// A congestion control that paces (`bbr`) starts a timer for each burst that it lets go, which
-/// on loopback costs more than the copy: there is no path whose rate it could find out. Such
-/// a connection is given `reno`, which every kernel has; all others stay as they are.
+/// A congestion control that paces (`bbr`) starts a timer for each burst, which on loopback costs
+/// more than the copy, and there is no path whose rate it could measure. Such a connection gets
+/// `reno`, which every kernel has; other connections do not change.
 ///
 /// # Errors
 /// The kernel's error; harmless to ignore.
@@ -95,7 +95,7 @@ pub fn unpace_loopback(fd: impl AsFd) -> io::Result<bool> {
     Ok(paces)
 }
 
-/// Lets the listener take TCP Fast Open connections, `queue` at a time.
+/// Lets the listener accept TCP Fast Open connections, at most `queue` pending ones.
 ///
 /// # Errors
 /// The kernel's error; harmless to ignore.
@@ -108,7 +108,7 @@ pub fn set_fastopen_queue(listener: impl AsFd, queue: i32) -> io::Result<()> {
     )
 }
 
-/// Lets the connection that is made next use TCP Fast Open (`TCP_FASTOPEN_CONNECT`).
+/// Lets the next connect of the socket use TCP Fast Open (`TCP_FASTOPEN_CONNECT`).
 ///
 /// # Errors
 /// The kernel's error; harmless to ignore.
@@ -116,7 +116,7 @@ pub fn set_fastopen_connect(fd: impl AsFd) -> io::Result<()> {
     set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
 }
 
-/// Sets how long a connection may have unacknowledged data before it fails.
+/// Sets how long data may stay unacknowledged before the connection fails (`TCP_USER_TIMEOUT`).
 ///
 /// # Errors
 /// The kernel's error.
@@ -125,7 +125,7 @@ pub fn set_user_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_user_timeout(fd.as_fd(), millis)?)
 }
 
-/// Sets the buffer sizes the kernel would else tune itself (0 leaves one alone).
+/// Sets fixed buffer sizes in bytes in place of the kernel's tuning (0 leaves a buffer unchanged).
 ///
 /// # Errors
 /// The kernel's error.
@@ -163,15 +163,17 @@ pub(super) fn bind_to_interface(fd: impl AsFd, interface: &str) -> io::Result<()
     Ok(())
 }
 
-/// Makes room for a TCP receive window of so many bytes, or of half of `net.ipv4.tcp_rmem`'s most
-/// where that is less; a window that is as large stays, and goes on to follow the path.
+/// Raises the TCP receive window to `bytes`, or to half of the maximum of `net.ipv4.tcp_rmem` if
+/// that is less. A window that is already as large does not change, and the kernel continues to
+/// tune it.
 ///
-/// For each byte of its window the kernel sets aside what the first full segment of the connection
-/// took. In a login that is a segment alone, with a buffer of twice its length or more, where those
-/// of bulk data come many in one: the window then ends at a third of the memory that it may have.
-/// Who waits for many bytes at once (`SO_RCVLOWAT`, tcp_set_rcvlowat) is given the room for them,
-/// and keeps it: by the kernel's count that may be more than `tcp_rmem`'s most, where it takes a byte
-/// for three, and so it is meant. A kernel before 4.18 changes nothing.
+/// For each byte of its window the kernel reserves memory in the ratio of the connection's first
+/// full segment. In a login such a segment arrives alone, in a buffer of twice its length or more,
+/// while segments of bulk data arrive merged: the window then ends at a third of the memory that it
+/// may use. A reader that waits for many bytes at once (`SO_RCVLOWAT`, tcp_set_rcvlowat) is granted
+/// memory for them, and keeps it. By the kernel's accounting the grant may exceed the maximum of
+/// `tcp_rmem` where it counts a byte as three, which is intended. A kernel before 4.18 changes
+/// nothing.
 ///
 /// # Errors
 /// The kernel's error; harmless to ignore.
@@ -179,7 +181,7 @@ pub fn widen_receive_window(fd: impl AsFd, bytes: u32) -> io::Result<()> {
     let fd = fd.as_fd();
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)?;
-    // What has come in between wakes its reader now.
+    // Wakes the reader if bytes have arrived meanwhile.
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
 }
 
@@ -197,45 +199,46 @@ fn set_int(fd: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Resul
     Ok(())
 }
 
-/// What the kernel knows about a TCP connection (`TCP_INFO`).
+/// The kernel's information about a TCP connection (`TCP_INFO`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Smoothed round-trip time, microseconds.
+    /// Smoothed round-trip time in microseconds.
     pub rtt_us: u32,
-    /// Its mean deviation, microseconds.
+    /// Mean deviation of the round-trip time in microseconds.
     pub rttvar_us: u32,
-    /// The lowest round-trip time seen, microseconds (0: not told).
+    /// Lowest round-trip time measured, in microseconds (0: not reported).
     pub min_rtt_us: u32,
-    /// The receiver's estimate of the round-trip time, microseconds.
+    /// The receiver's estimate of the round-trip time, in microseconds.
     pub rcv_rtt_us: u32,
-    /// The receive window the kernel aims at, bytes.
+    /// Receive window that the kernel aims at, in bytes.
     pub rcv_space_bytes: u32,
-    /// Segments sent again since the start.
+    /// Number of retransmitted segments since the start.
     pub total_retransmits: u32,
-    /// Segments sent and not acknowledged.
+    /// Number of segments sent and not yet acknowledged.
     pub unacked_segments: u32,
-    /// Congestion window, segments.
+    /// Congestion window in segments.
     pub snd_cwnd_segments: u32,
-    /// Segment size of this direction, bytes.
+    /// Sending segment size in bytes.
     pub snd_mss_bytes: u32,
-    /// Segment size of the other direction, bytes.
+    /// Receiving segment size in bytes.
     pub rcv_mss_bytes: u32,
-    /// Bytes that wait in the socket and were never sent.
+    /// Number of bytes in the socket that were not sent yet.
     pub notsent_bytes: u32,
-    /// Bits a second at which the kernel paces, in bytes (0 or `u64::MAX`: no pacing).
+    /// The kernel's pacing rate in bytes per second (0 or `u64::MAX`: no pacing).
     pub pacing_rate_bytes: u64,
-    /// Bytes a second that were delivered lately (0: not told).
+    /// Recent delivery rate in bytes per second (0: not reported).
     pub delivery_rate_bytes: u64,
-    /// How long, in all, the peer's host took no more: microseconds (0: not told).
+    /// Total time in which the peer's receive window limited sending, in microseconds (0: not
+    /// reported).
     pub receiver_limited_us: u64,
-    /// Data came with the SYN, or left with it and was acknowledged (TCP Fast Open).
+    /// True if the SYN carried data: received, or sent and acknowledged (TCP Fast Open).
     pub syn_data: bool,
 }
 
-/// Of `tcpi_options` in linux/tcp.h.
+/// Bit of `tcpi_options` in linux/tcp.h.
 const TCPI_OPT_SYN_DATA: u8 = 32;
 
-/// Asks for [`TcpInfo`]; fields that an older kernel does not know are 0.
+/// Reads [`TcpInfo`]; fields that an older kernel does not report are 0.
 ///
 /// # Errors
 /// The kernel's error (`EOPNOTSUPP` on local sockets, `ENOTSOCK` on pipes).
@@ -273,7 +276,7 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
     })
 }
 
-/// Bytes in the send queue that were not acknowledged yet (`SIOCOUTQ`).
+/// Number of bytes in the send queue that were not acknowledged yet (`SIOCOUTQ`).
 ///
 /// # Errors
 /// The kernel's error.

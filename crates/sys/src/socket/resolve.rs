@@ -1,8 +1,8 @@
-//! Names to addresses and back: `getaddrinfo` with a family filter, the canonical
-//! name and every address; `getnameinfo` confirmed by a forward lookup (`UseDNS`).
+//! Name resolution: `getaddrinfo` with a family filter, the canonical name and all addresses;
+//! `getnameinfo` confirmed by a forward lookup (`UseDNS`).
 //!
-//! These calls load NSS modules: never in a sandboxed process, and on a server
-//! only where `UseDNS` asks for it.
+//! These calls load NSS modules: do not call them in a sandboxed process, and on a server only if
+//! `UseDNS` is on.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -11,12 +11,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::ffi::{c_string, copy_c_str, socklen_of};
 
-/// The most addresses kept of one answer: an answer is data from outside.
+/// Limit on the addresses kept of one answer, which comes from outside.
 const MAX_ADDRESSES: usize = 64;
-/// The longest name kept of an answer, bytes (DNS: 255).
+/// Longest name accepted from an answer, in bytes (DNS: 255).
 const MAX_NAME_LEN: usize = 1024;
 
-/// Which addresses are wanted (`AddressFamily`, `-4`, `-6`).
+/// Address families to look up (`AddressFamily`, `-4`, `-6`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Family {
     /// Both, in the system's order of preference.
@@ -28,23 +28,23 @@ pub enum Family {
     V6,
 }
 
-/// What a name resolved to.
+/// Result of a name lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The addresses, in the system's order of preference (RFC 6724), each once.
+    /// The addresses, in the system's order of preference (RFC 6724), without duplicates.
     pub addresses: Vec<SocketAddr>,
-    /// The canonical name, when it was asked for and known.
+    /// The canonical name, if requested and known.
     pub canonical_name: Option<String>,
 }
 
-/// Why a name has no addresses.
+/// Why a name could not be resolved.
 #[derive(Debug)]
 pub enum ResolveError {
-    /// The name cannot be one: it holds a NUL byte.
+    /// The name contains a NUL byte.
     BadName,
-    /// The resolver said no; the text is its own.
+    /// The resolver returned an error; the text is the resolver's.
     Resolver(String),
-    /// The resolver failed on a system call.
+    /// A system call of the resolver failed.
     System(io::Error),
 }
 
@@ -60,11 +60,11 @@ impl fmt::Display for ResolveError {
 
 impl std::error::Error for ResolveError {}
 
-/// Resolves `host` (a name or a literal address) for TCP. With `canonical`, asks
-/// for the canonical name too (one more query on some systems).
+/// Resolves `host` (a name or a literal address) for TCP. With `canonical` it also looks up the
+/// canonical name (one more query on some systems).
 ///
 /// # Errors
-/// [`ResolveError`]; blocks as long as the resolver does.
+/// [`ResolveError`]; the call blocks as long as the resolver does.
 pub fn resolve(
     host: &str,
     port: u16,
@@ -75,8 +75,8 @@ pub fn resolve(
     lookup(host, port, family, flags)
 }
 
-/// Turns a literal address (v4, v6, v6 with `%scope`) into a socket address
-/// without asking anybody; `None` for anything else.
+/// Converts a literal address (v4, v6, v6 with `%scope`) to a socket address without a name lookup;
+/// `None` for anything else.
 #[must_use]
 pub fn literal(host: &str, port: u16) -> Option<SocketAddr> {
     if let Ok(ip) = host.parse::<IpAddr>() {
@@ -90,7 +90,7 @@ pub fn literal(host: &str, port: u16) -> Option<SocketAddr> {
     found.addresses.first().copied()
 }
 
-/// An answer of `getaddrinfo`, freed when dropped.
+/// Result list of `getaddrinfo`, freed on drop.
 struct Answer(*mut libc::addrinfo);
 
 impl Drop for Answer {
@@ -114,7 +114,7 @@ fn lookup(host: &str, port: u16, family: Family, flags: i32) -> Result<Resolved,
     hints.ai_socktype = libc::SOCK_STREAM;
     hints.ai_flags = flags;
     let mut answer = Answer(std::ptr::null_mut());
-    crate::signals::others_may_alter();
+    crate::signals::mark_altered_by_others();
     // SAFETY: host is terminated, hints and the out-pointer are live locals.
     let code = unsafe {
         libc::getaddrinfo(
@@ -140,7 +140,7 @@ fn lookup(host: &str, port: u16, family: Family, flags: i32) -> Result<Resolved,
             let name = unsafe { copy_c_str(node.ai_canonname, MAX_NAME_LEN) };
             resolved.canonical_name = name.and_then(|name| String::from_utf8(name).ok());
         }
-        // SAFETY: ai_addr points at ai_addrlen bytes of the same list.
+        // SAFETY: ai_addr points to ai_addrlen bytes of the same list.
         if let Some(address) = unsafe { socket_address(node.ai_addr, node.ai_addrlen, port) }
             && !resolved.addresses.contains(&address)
         {
@@ -164,7 +164,7 @@ fn resolver_error(code: i32) -> ResolveError {
 }
 
 /// # Safety
-/// `address` is null or points at `len` readable bytes.
+/// `address` is null or points to `len` readable bytes.
 unsafe fn socket_address(
     address: *const libc::sockaddr,
     len: libc::socklen_t,
@@ -191,19 +191,19 @@ unsafe fn socket_address(
     None
 }
 
-/// This machine's own name, as `%l` and `%L` expand it.
+/// Name of this machine, as `%l` and `%L` expand to.
 #[must_use]
 pub fn host_name() -> String {
     let system = rustix::system::uname();
     system.nodename().to_string_lossy().into_owned()
 }
 
-/// The name that the resolver gives an address, unconfirmed; `None` when it has none.
+/// Unconfirmed name of an address by reverse lookup; `None` if it has none.
 #[must_use]
 pub fn reverse_name(address: IpAddr) -> Option<String> {
     let mut name = [0; MAX_NAME_LEN];
     let len = libc::socklen_t::try_from(name.len()).unwrap_or(0);
-    crate::signals::others_may_alter();
+    crate::signals::mark_altered_by_others();
     let code = match address {
         IpAddr::V4(ip) => {
             // SAFETY: sockaddr_in is a plain C struct: all zeroes is valid.
@@ -251,9 +251,9 @@ pub fn reverse_name(address: IpAddr) -> Option<String> {
     String::from_utf8(name).ok()
 }
 
-/// The name of an address for `UseDNS`: only one that resolves back to the
-/// address, holds nothing but host-name characters, and is not itself a literal
-/// address (a lying reverse zone must not match rules written for names).
+/// Name of an address for `UseDNS`: only a name that resolves back to the address, consists of
+/// host-name characters, and is not itself a literal address (a forged reverse zone must not match
+/// rules written for names).
 #[must_use]
 pub fn reverse_confirmed(address: IpAddr) -> Option<String> {
     let name = reverse_name(address)?.to_ascii_lowercase();

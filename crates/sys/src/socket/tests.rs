@@ -40,7 +40,7 @@ fn a_connection_is_nodelay_nonblocking_and_cloexec_on_both_ends() {
 
 #[test]
 fn a_receive_window_is_widened_and_a_single_byte_still_wakes() {
-    // Half of the third figure is the most.
+    // At most half of the third value.
     let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
     let most: usize = limits.split_whitespace().nth(2).unwrap().parse().unwrap();
     let wanted = (1 << 20).min(most / 2);
@@ -49,7 +49,7 @@ fn a_receive_window_is_widened_and_a_single_byte_still_wakes() {
     let before = room(&server);
     widen_receive_window(&server, u32::try_from(wanted).unwrap()).unwrap();
     assert!(room(&server) >= wanted.max(before), "{}", room(&server));
-    // A smaller one takes nothing away.
+    // A smaller value does not shrink the window.
     let wide = room(&server);
     widen_receive_window(&server, 65_536).unwrap();
     assert_eq!(room(&server), wide);
@@ -81,7 +81,7 @@ fn accept_without_a_connection_would_block() {
 
 #[test]
 fn a_refused_connection_says_so() {
-    // An address that no other test listens on, and that no connection comes from by itself.
+    // An address that no other test uses and that the kernel does not choose as a source address.
     let nobody = SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), 0);
     let listener = listen(nobody, 1, false, false).unwrap();
     let target = local_address(&listener).unwrap();
@@ -290,15 +290,15 @@ fn localhost_resolves_and_the_family_filter_holds() {
     ));
 }
 
-/// A network of this thread's own, with TCP Fast Open for clients and servers.
+/// Gives this thread its own network namespace, with TCP Fast Open for clients and servers.
 fn network_with_fast_open() -> io::Result<()> {
     crate::namespace::unshare_network()?;
     crate::tun::bring_up("lo")?;
     std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3")
 }
 
-/// Whether 1000 bytes written to a new connection arrive with its SYN, as the kernel says at both
-/// ends.
+/// True if 1000 bytes written to a new connection arrive with its SYN, as the kernel reports at
+/// both ends.
 fn arrives_with_syn(listener: &OwnedFd) -> bool {
     let from = ConnectFrom {
         fast_open: true,
@@ -318,7 +318,7 @@ fn arrives_with_syn(listener: &OwnedFd) -> bool {
     let (server, _) = accept(listener).unwrap();
     crate::io::wait_readable(&server, None).unwrap();
     assert_eq!(rustix::io::read(&server, &mut [0; 2000]).unwrap(), 1000);
-    // The client's end knows once the answer to its SYN has come.
+    // The client's end knows this once its SYN is answered.
     rustix::io::write(&server, &[8]).unwrap();
     crate::io::wait_readable(&client, None).unwrap();
     let theirs = tcp_info(&server).unwrap().syn_data;
@@ -326,8 +326,8 @@ fn arrives_with_syn(listener: &OwnedFd) -> bool {
     theirs
 }
 
-/// With the cookie of a connection before; without it, and with a listener that was not asked to,
-/// connections are made as ever.
+/// Data arrives with the SYN only with the cookie of an earlier connection; without it, and to a
+/// listener without Fast Open, connections are established normally.
 #[test]
 fn fast_open_takes_the_first_bytes_with_the_syn() {
     let thread = std::thread::spawn(|| {

@@ -1,7 +1,7 @@
-//! Terminals: raw mode, window size, secrets asked without echo.
+//! Terminals: raw mode, window size, prompts without echo.
 //!
-//! The encoded modes of RFC 4254 §8 are in [`modes`], questions to the user in
-//! [`prompt`]. Allocating pseudo-terminals is in [`crate::pty`].
+//! [`modes`] encodes modes by RFC 4254 §8, [`prompt`] asks the user questions, [`crate::pty`]
+//! allocates pseudo-terminals.
 
 pub mod modes;
 pub mod prompt;
@@ -22,7 +22,7 @@ pub use rustix::termios::Termios;
 
 use crate::signals::Signal;
 
-/// A window size: characters and pixels (0: unknown).
+/// A window size in characters and in pixels (0: unknown).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowSize {
     /// Width in characters.
@@ -36,8 +36,8 @@ pub struct WindowSize {
 }
 
 impl WindowSize {
-    /// From the wire's 32-bit numbers (RFC 4254 §6.2, §6.7); too large ones are cut
-    /// to the kernel's largest.
+    /// Converts 32-bit numbers of the wire (RFC 4254 §6.2, §6.7); larger values become the kernel's
+    /// maximum.
     #[must_use]
     pub fn from_wire(columns: u32, rows: u32, width_px: u32, height_px: u32) -> Self {
         let cut = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
@@ -50,7 +50,7 @@ impl WindowSize {
     }
 }
 
-/// The window size of a terminal.
+/// Returns the window size of a terminal.
 ///
 /// # Errors
 /// `ENOTTY` and the like.
@@ -64,7 +64,7 @@ pub fn window_size(terminal: impl AsFd) -> io::Result<WindowSize> {
     })
 }
 
-/// Sets the window size; the foreground group gets SIGWINCH when it changed.
+/// Sets the window size; the foreground process group receives SIGWINCH if it changed.
 ///
 /// # Errors
 /// `ENOTTY` and the like.
@@ -78,7 +78,7 @@ pub fn set_window_size(terminal: impl AsFd, size: WindowSize) -> io::Result<()> 
     Ok(rustix::termios::tcsetwinsize(terminal.as_fd(), size)?)
 }
 
-/// The modes of a terminal.
+/// Returns the modes of a terminal.
 ///
 /// # Errors
 /// `ENOTTY` and the like.
@@ -86,7 +86,7 @@ pub fn attributes(terminal: impl AsFd) -> io::Result<Termios> {
     Ok(rustix::termios::tcgetattr(terminal.as_fd())?)
 }
 
-/// Sets the modes of a terminal at once.
+/// Sets the modes of a terminal immediately.
 ///
 /// # Errors
 /// `ENOTTY` and the like.
@@ -95,16 +95,16 @@ pub fn set_attributes(terminal: impl AsFd, attributes: &Termios) -> io::Result<(
     crate::ffi::retry(|| rustix::termios::tcsetattr(terminal, OptionalActions::Now, attributes))
 }
 
-/// What the fatal-signal handler needs to put the terminal back: written before the
-/// handlers are installed, read by them.
+/// State for the fatal-signal handler to restore the terminal: written before the handler is
+/// installed, read by it.
 struct Saved {
     attributes: UnsafeCell<Option<libc::termios>>,
     fd: AtomicI32,
     active: AtomicBool,
 }
 
-// SAFETY: `attributes` is written only by the one holder of `active` while `fd` is
-// -1, and read by the handler only when `fd` is not.
+// SAFETY: `attributes` is written only by the holder of `active` while `fd` is -1, and read by the
+// handler only if `fd` is not -1.
 unsafe impl Sync for Saved {}
 
 static SAVED: Saved = Saved {
@@ -113,12 +113,11 @@ static SAVED: Saved = Saved {
     active: AtomicBool::new(false),
 };
 
-/// Signals that end a client and would leave a raw terminal behind.
+/// Signals that end a client and would leave the terminal in raw mode.
 const FATAL: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
-/// A terminal in raw mode; the old modes come back when this is dropped, and when
-/// one of HUP, INT, QUIT, TERM with its default action ends the process. One at a
-/// time in a process.
+/// A terminal in raw mode. The previous modes are restored on drop, and when one of HUP, INT, QUIT,
+/// TERM with its default action ends the process. At most one per process.
 #[derive(Debug)]
 pub struct RawMode {
     terminal: OwnedFd,
@@ -127,11 +126,11 @@ pub struct RawMode {
 }
 
 impl RawMode {
-    /// Puts the terminal into raw mode: input byte by byte, no echo, no signals
-    /// from keys, no translation in either direction.
+    /// Puts the terminal into raw mode: input byte by byte, no echo, no signals from keys, no
+    /// translation in either direction.
     ///
     /// # Errors
-    /// `AlreadyExists` when another guard lives, `ENOTTY` and the like.
+    /// `AlreadyExists` if another guard exists, `ENOTTY` and the like.
     pub fn enter(terminal: impl AsFd) -> io::Result<Self> {
         let terminal = crate::io::dup(terminal)?;
         let before = attributes(&terminal)?;
@@ -151,7 +150,7 @@ impl RawMode {
     fn make_raw(&self) -> io::Result<()> {
         let mut raw = self.before.clone();
         raw.make_raw();
-        // make_raw leaves these: a raw terminal does not wait for more input.
+        // Not set by make_raw: a read returns as soon as one byte is available.
         raw.local_modes.remove(LocalModes::IEXTEN);
         raw.special_codes[SpecialCodeIndex::VMIN] = 1;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -159,13 +158,13 @@ impl RawMode {
         crate::ffi::retry(|| rustix::termios::tcsetattr(terminal, OptionalActions::Drain, &raw))
     }
 
-    /// The modes from before, for the pty request.
+    /// The previous modes, for the pty request.
     #[must_use]
     pub fn before(&self) -> &Termios {
         &self.before
     }
 
-    /// Puts the old modes back for a while (`~^Z`); [`RawMode::resume`] goes on.
+    /// Restores the previous modes temporarily (`~^Z`), until [`RawMode::resume`].
     ///
     /// # Errors
     /// The kernel's error.
@@ -174,7 +173,7 @@ impl RawMode {
         self.restore()
     }
 
-    /// Goes back to raw mode after [`RawMode::suspend`].
+    /// Returns to raw mode after [`RawMode::suspend`].
     ///
     /// # Errors
     /// The kernel's error.
@@ -185,19 +184,20 @@ impl RawMode {
 
     fn restore(&self) -> io::Result<()> {
         let terminal = self.terminal.as_fd();
-        // Drain: what the far side wrote last is shown before the modes change.
+        // Drain: pending output is shown before the modes change.
         crate::ffi::retry(|| {
             rustix::termios::tcsetattr(terminal, OptionalActions::Drain, &self.before)
         })
     }
 
-    /// Stores what the handler needs and installs it where the action is the default.
+    /// Stores the state for the handler, and installs the handler for signals with the default
+    /// action.
     fn arm(&self) -> io::Result<()> {
         // SAFETY: termios is a plain C struct, filled by tcgetattr.
         let mut raw: libc::termios = unsafe { std::mem::zeroed() };
         // SAFETY: an open descriptor and a live local.
         crate::ffi::check(unsafe { libc::tcgetattr(self.terminal.as_raw_fd(), &raw mut raw) })?;
-        // SAFETY: we hold `active` and `fd` is -1: no handler reads this now.
+        // SAFETY: this guard holds `active` and `fd` is -1, so no handler reads the attributes now.
         unsafe { *SAVED.attributes.get() = Some(raw) };
         SAVED.fd.store(self.terminal.as_raw_fd(), Ordering::Release);
         for signal in FATAL {
@@ -230,14 +230,14 @@ fn handler_address() -> libc::sighandler_t {
     restore_and_die as extern "C" fn(i32) as libc::sighandler_t
 }
 
-/// Replaces the action of `signal` if it is `expected` now.
+/// Replaces the action of `signal` if it is `expected`.
 fn exchange_handler(
     signal: Signal,
     expected: libc::sighandler_t,
     wanted: libc::sighandler_t,
 ) -> io::Result<()> {
-    // SAFETY: sigaction is a plain C struct; the handler that may be installed makes
-    // only async-signal-safe calls.
+    // SAFETY: sigaction is a plain C struct; the installed handler makes only async-signal-safe
+    // calls.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         crate::ffi::check(libc::sigaction(
@@ -248,8 +248,8 @@ fn exchange_handler(
         if action.sa_sigaction == expected {
             action = std::mem::zeroed();
             action.sa_sigaction = wanted;
-            crate::signals::alters(signal.as_raw());
-            // The handler raises the signal again, with its default action.
+            crate::signals::mark_altered(signal.as_raw());
+            // The handler raises the signal again, which then has its default action.
             action.sa_flags = libc::SA_RESETHAND | libc::SA_NODEFER;
             crate::ffi::check(libc::sigaction(
                 signal.as_raw(),
@@ -261,10 +261,11 @@ fn exchange_handler(
     Ok(())
 }
 
-/// The only signal handler of the suite: tcsetattr and raise are async-signal-safe.
+/// Signal handler that restores the terminal and raises the signal again: tcsetattr and raise are
+/// async-signal-safe.
 extern "C" fn restore_and_die(number: i32) {
     let fd = SAVED.fd.load(Ordering::Acquire);
-    // SAFETY: with `fd` set, the attributes are complete and nobody writes them.
+    // SAFETY: if `fd` is set, the attributes are complete and not being written.
     unsafe {
         if fd >= 0
             && let Some(attributes) = &*SAVED.attributes.get()
@@ -278,17 +279,17 @@ extern "C" fn restore_and_die(number: i32) {
 /// Opens the controlling terminal of this process.
 ///
 /// # Errors
-/// `ENXIO` when there is none.
+/// `ENXIO` if there is none.
 pub fn open_controlling() -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
     Ok(rustix::fs::open("/dev/tty", flags, Mode::empty())?)
 }
 
-/// Gives up the controlling terminal (`-f`, daemons).
+/// Detaches from the controlling terminal (`-f`, daemons).
 ///
 /// # Errors
-/// The kernel's error; having none is no error.
+/// The kernel's error; without a controlling terminal it succeeds.
 pub fn release_controlling() -> io::Result<()> {
     let Ok(terminal) = open_controlling() else {
         return Ok(());
@@ -298,8 +299,8 @@ pub fn release_controlling() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process is in the terminal's foreground group: only then may it
-/// change modes without being stopped.
+/// True if this process is in the terminal's foreground process group: only then can it change
+/// modes without being stopped.
 #[must_use]
 pub fn is_foreground(terminal: impl AsFd) -> bool {
     rustix::termios::tcgetpgrp(terminal.as_fd())

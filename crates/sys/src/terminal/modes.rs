@@ -1,8 +1,8 @@
-//! Encoded terminal modes (RFC 4254 §8, `IUTF8` from RFC 8160): opcode and 32-bit
+//! Encoded terminal modes (RFC 4254 §8, `IUTF8` from RFC 8160): pairs of an opcode and a 32-bit
 //! value, ended by opcode 0.
 //!
-//! The list is from the peer: any length is walked once, unknown opcodes below 160
-//! are skipped with their value, the first one from 160 on ends the list.
+//! The list comes from a peer. It is read once, whatever its length; unknown opcodes below 160 are
+//! skipped with their value, the first opcode from 160 on ends the list.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,11 +14,11 @@ use rustix::termios::{
 const TTY_OP_END: u8 = 0;
 const TTY_OP_ISPEED: u8 = 128;
 const TTY_OP_OSPEED: u8 = 129;
-/// From here on no opcode is defined, nor the length of its argument.
+/// The smallest opcode without a defined argument length.
 const FIRST_UNDEFINED: u8 = 160;
 const OP_CS7: u8 = 90;
 const OP_CS8: u8 = 91;
-/// On the wire, a special character that is off; Linux's own value is 0.
+/// Wire value of a disabled special character; Linux's own value is 0.
 const WIRE_DISABLED: u32 = 255;
 
 /// VSTATUS, VDSUSP and VFLUSH do not exist on Linux.
@@ -82,18 +82,19 @@ const OUTPUT: [(u8, OutputModes); 6] = [
 
 const CONTROL: [(u8, ControlModes); 2] = [(92, ControlModes::PARENB), (93, ControlModes::PARODD)];
 
-/// What became of a list of modes.
+/// Result of decoding a list of modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModesReport {
-    /// Modes that this machine knows and took.
+    /// Number of modes that were applied.
     pub applied: usize,
-    /// Modes that it does not know, or whose value is impossible.
+    /// Number of modes that are unknown or have an impossible value.
     pub ignored: usize,
-    /// The list ended inside a mode or with an undefined opcode; what stood before counts.
+    /// True if the list ended inside a mode or with an undefined opcode; the modes before that were
+    /// applied.
     pub malformed: bool,
 }
 
-/// The modes of a terminal as the list of a pty request, end mark included.
+/// Encodes the modes of a terminal for a pty request, including the end mark.
 #[must_use]
 pub fn encode_modes(termios: &Termios) -> Vec<u8> {
     let mut out = Vec::with_capacity(5 * 52 + 1);
@@ -133,12 +134,12 @@ pub fn encode_modes(termios: &Termios) -> Vec<u8> {
     out
 }
 
-/// Changes `termios` as the list says.
+/// Applies the modes of `list` to `termios`.
 pub fn decode_modes(mut list: &[u8], termios: &mut Termios) -> ModesReport {
     let mut report = ModesReport::default();
     loop {
         let Some((&opcode, rest)) = list.split_first() else {
-            // Without an end mark, an empty rest is fine: some clients send none.
+            // Some clients send no end mark.
             return report;
         };
         if opcode == TTY_OP_END {
@@ -160,10 +161,10 @@ pub fn decode_modes(mut list: &[u8], termios: &mut Termios) -> ModesReport {
     }
 }
 
-/// Reads the modes of a terminal, changes them as the list says and sets them.
+/// Reads the modes of a terminal, applies `list` to them and sets them.
 ///
 /// # Errors
-/// The kernel's error; nothing is wrong with a list that can be wrong.
+/// The kernel's error; a malformed list is not an error.
 pub fn apply_modes(terminal: impl AsFd, list: &[u8]) -> io::Result<ModesReport> {
     let terminal = terminal.as_fd();
     let mut termios = super::attributes(terminal)?;
@@ -205,7 +206,7 @@ fn set_mode(opcode: u8, value: u32, termios: &mut Termios) -> bool {
     true
 }
 
-/// The larger of both sizes holds, whichever comes first: some clients send both.
+/// If the list has both sizes, the larger one wins in either order: some clients send both.
 fn set_size(opcode: u8, on: bool, termios: &mut Termios) {
     let eight = termios.control_modes & ControlModes::CSIZE == ControlModes::CS8;
     let becomes_seven = match opcode {

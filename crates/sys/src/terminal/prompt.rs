@@ -1,7 +1,7 @@
-//! Questions to the person at the terminal: a passphrase without echo, a line with.
+//! Prompts at the terminal: a passphrase without echo, a line with echo.
 //!
-//! Signals from the keyboard put the terminal back first and then do what they do;
-//! after a stop the question is asked again.
+//! Signals from the keyboard first restore the terminal and then take their usual effect; after a
+//! stop the prompt is repeated.
 
 use std::fmt;
 use std::io;
@@ -14,22 +14,22 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::io::PollFd;
 use crate::signals::{self, Signal, SignalFd};
 
-/// The longest answer, bytes; more is an error, never cut in silence.
+/// Longest answer in bytes; longer answers are an error and are not cut.
 pub const MAX_ANSWER_LEN: usize = 1024;
 
-/// Why there is no answer.
+/// Why a prompt returned no answer.
 #[derive(Debug)]
 pub enum PromptError {
     /// The process has no terminal.
     NoTerminal,
-    /// The user pressed the interrupt key (or a fatal signal came) and the process
-    /// ignores that signal; otherwise it has ended by it.
+    /// The user pressed the interrupt key (or a fatal signal arrived) and the process handles or
+    /// ignores that signal; otherwise the signal has ended it.
     Interrupted,
-    /// The end-of-file key instead of an answer.
+    /// The user pressed the end-of-file key.
     EndOfFile,
-    /// More than [`MAX_ANSWER_LEN`] bytes.
+    /// The answer exceeds [`MAX_ANSWER_LEN`] bytes.
     TooLong,
-    /// The terminal failed.
+    /// A terminal operation failed.
     Io(io::Error),
 }
 
@@ -53,7 +53,7 @@ impl From<io::Error> for PromptError {
     }
 }
 
-/// Asks on the controlling terminal without echo; the answer has no line end.
+/// Prompts on the controlling terminal without echo; the answer has no line end.
 ///
 /// # Errors
 /// [`PromptError`].
@@ -62,7 +62,7 @@ pub fn prompt_secret(prompt: &str) -> Result<Zeroizing<Vec<u8>>, PromptError> {
     ask_on(&terminal, prompt, false)
 }
 
-/// Asks on the controlling terminal with echo; the answer has no line end.
+/// Prompts on the controlling terminal with echo; the answer has no line end.
 ///
 /// # Errors
 /// [`PromptError`].
@@ -71,7 +71,7 @@ pub fn prompt_line(prompt: &str) -> Result<Zeroizing<Vec<u8>>, PromptError> {
     ask_on(&terminal, prompt, true)
 }
 
-/// The signals that must not find the echo off.
+/// Signals that must not take effect while echo is off.
 const CAUGHT: [Signal; 7] = [
     Signal::HUP,
     Signal::INT,
@@ -82,8 +82,8 @@ const CAUGHT: [Signal; 7] = [
     Signal::TTOU,
 ];
 
-/// Asks on a given terminal. What is typed ahead is thrown away when echo is off:
-/// it was not meant to be a secret.
+/// Prompts on a given terminal. Without echo, input typed before the prompt is discarded: it was
+/// not meant as a secret.
 ///
 /// # Errors
 /// [`PromptError`].
@@ -94,7 +94,7 @@ pub fn ask_on(
 ) -> Result<Zeroizing<Vec<u8>>, PromptError> {
     let terminal = terminal.as_fd();
     loop {
-        // Blocked before the echo goes off, unblocked after it is back.
+        // Blocked before echo is disabled, unblocked after it is restored.
         let blocked = signals::Blocked::new(&CAUGHT)?;
         let caught = SignalFd::new(&CAUGHT)?;
         let outcome = {
@@ -112,8 +112,7 @@ pub fn ask_on(
             Outcome::Line(line) => return Ok(line),
             Outcome::Failed(error) => return Err(error),
             Outcome::Signal(signal) => {
-                // Sent again to ourselves: now it meets the action that the process
-                // has for it.
+                // Resent to this process, where it now takes effect with the process's own action.
                 signals::send(crate::process::pid(), signal)?;
                 let stopped = matches!(signal, Signal::TSTP | Signal::TTIN | Signal::TTOU);
                 if !stopped {
@@ -130,7 +129,7 @@ enum Outcome {
     Failed(PromptError),
 }
 
-/// A terminal in line mode with signals, with or without echo, until dropped.
+/// Puts a terminal into line mode with signals, with or without echo, until dropped.
 struct QuietModes<'fd> {
     terminal: BorrowedFd<'fd>,
     before: Termios,
@@ -162,12 +161,12 @@ impl Drop for QuietModes<'_> {
     }
 }
 
-/// How often a question looks whether another thread took the signal that should end it
+/// Interval at which a prompt checks whether another thread received the signal that should end it
 /// ([`signals::note`]).
-const LOOK: Duration = Duration::from_millis(200);
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
-    // Full capacity at once: growing would leave copies of the secret behind.
+    // Full capacity at once: reallocation would leave copies of the secret in memory.
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_ANSWER_LEN + 1));
     let mut too_long = false;
     loop {
@@ -175,7 +174,7 @@ fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
             PollFd::new(caught.as_fd(), true, false),
             PollFd::new(terminal, true, false),
         ];
-        if let Err(error) = crate::io::poll(&mut fds, Some(LOOK)) {
+        if let Err(error) = crate::io::poll(&mut fds, Some(SIGNAL_CHECK_INTERVAL)) {
             return Outcome::Failed(error.into());
         }
         if signals::noted() {

@@ -3,7 +3,7 @@ use crate::pty::Pty;
 use rustix::termios::{ControlModes, InputModes, OutputModes};
 use std::sync::Mutex;
 
-/// Raw mode exists once in a process: its tests take turns.
+/// Raw mode exists once per process, so tests of it run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -100,11 +100,11 @@ fn some_termios() -> Termios {
 #[test]
 fn any_list_of_modes_is_walked_once_and_without_panic() {
     let mut termios = some_termios();
-    // More modes than opcodes exist, all unknown ones.
+    // More modes than there are opcodes, all unknown.
     let many: Vec<u8> = (0..10_000).flat_map(|_| [159, 0, 0, 0, 1]).collect();
     let report = decode_modes(&many, &mut termios);
     assert_eq!((report.ignored, report.malformed), (10_000, false));
-    // Undefined opcode, short value, nothing at all, end in front.
+    // Undefined opcode, short value, empty list, end mark first.
     for (list, malformed) in [
         (&[160, 0, 0, 0, 1][..], true),
         (&[255], true),
@@ -150,7 +150,7 @@ fn a_secret_is_read_without_echo() {
     let pty = Pty::open().unwrap();
     let secret = std::thread::scope(|scope| {
         let asked = scope.spawn(|| prompt::ask_on(&pty.slave, "Password: ", false));
-        // The prompt says that echo is off and typed-ahead input is gone.
+        // When the prompt is shown, echo is off and earlier input is discarded.
         let mut seen = Vec::new();
         while !seen.ends_with(b"Password: ") {
             let mut byte = [0; 1];

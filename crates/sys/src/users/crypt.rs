@@ -1,7 +1,7 @@
-//! Password hashes: libcrypt's `crypt_r`, loaded when first needed.
+//! Password hashes: libcrypt's `crypt_r`, loaded on first use.
 //!
-//! Passwords are at most [`MAX_PASSWORD_LEN`] bytes: hashing time must not grow with
-//! what a peer sends. Comparison takes the same time wherever the hashes differ.
+//! Passwords are limited to [`MAX_PASSWORD_LEN`] bytes, because hashing time must not grow with a
+//! peer's input. The time of a comparison does not depend on where the hashes differ.
 
 use std::ffi::{CString, c_char, c_void};
 use std::fmt;
@@ -12,10 +12,11 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::dynlib::Library;
 use crate::ffi::copy_c_str;
 
-/// The longest password that is hashed, bytes.
+/// Longest password that is hashed, in bytes.
 pub const MAX_PASSWORD_LEN: usize = 1024;
 
-/// `struct crypt_data` is 32 KiB in libxcrypt and 128 KiB in old glibc.
+/// Size of the state buffer in bytes. `struct crypt_data` is 32 KiB in libxcrypt and 128 KiB in old
+/// glibc.
 const STATE_LEN: usize = 256 * 1024;
 
 type CryptR = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) -> *mut c_char;
@@ -23,9 +24,9 @@ type CryptR = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_void) ->
 /// Why a password could not be hashed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CryptError {
-    /// libcrypt is not installed; the text is the loader's.
+    /// libcrypt cannot be loaded; the text is the loader's message.
     NoLibrary(String),
-    /// The password is too long or holds a NUL byte.
+    /// The password is too long or contains a NUL byte.
     BadPassword,
     /// libcrypt does not know the method or cannot use the setting.
     BadSetting,
@@ -67,7 +68,7 @@ fn library() -> Result<&'static Crypt, CryptError> {
         .map_err(|text| CryptError::NoLibrary(text.clone()))
 }
 
-/// Loads libcrypt now (before a chroot or a sandbox), if it can be.
+/// Loads libcrypt now, before a chroot or a sandbox.
 ///
 /// # Errors
 /// [`CryptError::NoLibrary`].
@@ -75,7 +76,7 @@ pub fn preload() -> Result<(), CryptError> {
     library().map(|_| ())
 }
 
-/// Hashes `password` with the method, cost and salt of `setting` (a whole hash will do).
+/// Hashes `password` with the method, cost and salt of `setting`, which may be a whole hash.
 ///
 /// # Errors
 /// [`CryptError`].
@@ -100,7 +101,7 @@ pub fn hash(password: &[u8], setting: &str) -> Result<Zeroizing<String>, CryptEr
     password.zeroize();
     // SAFETY: null or a terminated string inside `state`, which lives.
     let text = unsafe { copy_c_str(result, 1024) }.ok_or(CryptError::BadSetting)?;
-    // "*0" and "*1" are failures, and never equal to what was asked for.
+    // "*0" and "*1" are failures; libcrypt returns the one that differs from the setting.
     if text.is_empty() || text.first() == Some(&b'*') {
         return Err(CryptError::BadSetting);
     }
@@ -120,12 +121,12 @@ fn terminated(password: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(copy)
 }
 
-/// Whether `password` is the one of `stored`. Locked entries (`!…`, `*…`), empty
-/// ones and unknown methods match nothing: that an empty hash means "no password"
-/// is for the caller to decide (`PermitEmptyPasswords`).
+/// True if `password` matches the hash `stored`. Locked entries (`!…`, `*…`), empty entries and
+/// unknown methods match no password; whether an empty hash means "no password" is the caller's
+/// decision (`PermitEmptyPasswords`).
 ///
 /// # Errors
-/// [`CryptError::NoLibrary`] only: everything else is "no".
+/// [`CryptError::NoLibrary`] only; other failures return false.
 pub fn verify(password: &[u8], stored: &str) -> Result<bool, CryptError> {
     if stored.is_empty() || stored.starts_with(['!', '*']) {
         return Ok(false);
@@ -146,13 +147,13 @@ fn equal(left: &[u8], right: &[u8]) -> bool {
     differences == 0
 }
 
-/// A setting to hash against when there is no account, so that the answer takes as
-/// long: the method of an existing entry (root's, say) when `like` has one, else
-/// SHA-512 with its default cost. No password matches it.
+/// A setting to hash against if the account does not exist, so that the response time is the same:
+/// the method and salt of the existing hash `like` (such as root's), else SHA-512 with its default
+/// cost. No password matches it.
 #[must_use]
 pub fn decoy_setting(like: Option<&str>) -> String {
     if let Some(like) = like {
-        // $id$[params$]salt$hash: all but the hash.
+        // $id$[params$]salt$hash: everything except the hash.
         if let Some(end) = like
             .rfind('$')
             .filter(|end| *end > 3 && like.starts_with('$'))

@@ -1,8 +1,7 @@
-//! `/etc/passwd`, `/etc/group` and `/etc/nsswitch.conf`, read directly.
+//! `/etc/passwd`, `/etc/group` and `/etc/nsswitch.conf`, parsed directly.
 //!
-//! The files belong to the administrator, but a malformed line must not hide the
-//! others or end the process: it is skipped. Lines that NIS compatibility uses
-//! (`+`, `-`) are never accounts here.
+//! A malformed line must neither hide the other lines nor end the process: it is skipped. Lines for
+//! NIS compatibility (`+`, `-`) are never accounts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,26 +13,26 @@ use std::sync::OnceLock;
 use super::{Group, User};
 use crate::Gid;
 
-/// Where the accounts are.
+/// Path of the account database.
 pub const PASSWD: &str = "/etc/passwd";
-/// Where the groups are.
+/// Path of the group database.
 pub const GROUP: &str = "/etc/group";
 const NSSWITCH: &str = "/etc/nsswitch.conf";
 
-/// The most groups of one user that are kept (Linux `NGROUPS_MAX`).
+/// Limit on the groups of one user (Linux `NGROUPS_MAX`).
 const MAX_GROUPS: usize = 65_536;
-/// The longest line that counts, bytes; longer ones are skipped whole.
+/// Longest line in bytes; longer lines are skipped entirely.
 const MAX_LINE_LEN: usize = 1 << 20;
 
-/// The file, as this process has read it.
+/// Content of nsswitch.conf as read by this process.
 enum Switch {
     Text(String),
     Missing,
     Unreadable,
 }
 
-/// The text of nsswitch.conf(5), read once: a login asks five times, and each process that
-/// asks serves one login.
+/// Returns the content of nsswitch.conf(5), read once: a login looks it up five times, and each
+/// process serves one login.
 fn nsswitch() -> &'static Switch {
     static SWITCH: OnceLock<Switch> = OnceLock::new();
     SWITCH.get_or_init(|| match std::fs::read_to_string(NSSWITCH) {
@@ -43,17 +42,17 @@ fn nsswitch() -> &'static Switch {
     })
 }
 
-/// What nsswitch.conf(5) says about one database.
+/// Sources of one database by nsswitch.conf(5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sources {
-    /// The file is asked first, and what it has is the answer.
+    /// The file is the first source, and an entry found in it is final.
     pub files_first: bool,
-    /// The file is the only source: what it has not does not exist.
+    /// The file is the only source: an entry that it does not have does not exist.
     pub files_decide: bool,
 }
 
 impl Sources {
-    /// Reads the line of `database`. A missing file or line means files only.
+    /// Parses the line of `database`. A missing file or line means files only.
     #[must_use]
     pub fn of(database: &str) -> Self {
         match nsswitch() {
@@ -72,7 +71,8 @@ impl Sources {
         files_decide: false,
     };
 
-    /// The line of `database` in the text of an nsswitch.conf; `None` without one.
+    /// Parses the line of `database` in the text of an nsswitch.conf; `None` if it has no such
+    /// line.
     #[must_use]
     pub fn parse(text: &str, database: &str) -> Option<Self> {
         let words = words_of(text, database)?;
@@ -84,8 +84,8 @@ impl Sources {
         })
     }
 
-    /// Whether the group file alone says who is in which group. Beside it, systemd's
-    /// source is tolerated when this machine has none of the records it reads.
+    /// True if the group file is the only source of memberships. systemd's source may be listed
+    /// besides it if this machine has none of the records that it reads.
     #[must_use]
     pub(super) fn groups_from_files() -> bool {
         let text = match nsswitch() {
@@ -103,8 +103,8 @@ impl Sources {
     }
 }
 
-/// Whether systemd knows memberships of its own: user records in a userdb
-/// directory, or systemd-homed.
+/// True if systemd has memberships of its own: user records in a userdb directory, or
+/// systemd-homed.
 fn has_systemd_records() -> bool {
     const DIRECTORIES: [&str; 4] = [
         "/etc/userdb",
@@ -116,7 +116,7 @@ fn has_systemd_records() -> bool {
         || Path::new("/run/systemd/userdb/io.systemd.Home").exists()
 }
 
-/// The sources and actions of a database, an action in brackets as one word.
+/// The sources and actions of a database; an action in brackets is one word.
 fn words_of(text: &str, database: &str) -> Option<Vec<String>> {
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -142,27 +142,27 @@ fn words_of(text: &str, database: &str) -> Option<Vec<String>> {
     None
 }
 
-/// The first account of that name in a passwd(5) file.
+/// Returns the first account with this name in a passwd(5) file.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn find_user_named(path: impl AsRef<Path>, name: &str) -> io::Result<Option<User>> {
     find_line(path.as_ref(), |line| {
-        is_of(line, name).then(|| parse_user(line)).flatten()
+        has_name(line, name).then(|| parse_user(line)).flatten()
     })
 }
 
-/// Whether a line of such a file is that name's. It is asked before anything is taken apart: a
-/// login meets a hundred lines of others.
-pub(super) fn is_of(line: &[u8], name: &str) -> bool {
+/// True if the line's first field is `name`. Checked before the line is parsed, because a login
+/// reads about a hundred lines of other users.
+pub(super) fn has_name(line: &[u8], name: &str) -> bool {
     let rest = line.strip_prefix(name.as_bytes());
     rest.is_some_and(|rest| rest.first() == Some(&b':'))
 }
 
-/// The first account of a passwd(5) file that `wanted` accepts.
+/// Returns the first account of a passwd(5) file that `wanted` accepts.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn find_user(
     path: impl AsRef<Path>,
     wanted: impl Fn(&User) -> bool,
@@ -170,10 +170,10 @@ pub fn find_user(
     find_line(path.as_ref(), |line| parse_user(line).filter(&wanted))
 }
 
-/// The first group of a group(5) file that `wanted` accepts.
+/// Returns the first group of a group(5) file that `wanted` accepts.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn find_group(
     path: impl AsRef<Path>,
     wanted: impl Fn(&Group) -> bool,
@@ -181,10 +181,11 @@ pub fn find_group(
     find_line(path.as_ref(), |line| parse_group(line).filter(&wanted))
 }
 
-/// The groups that name the user as a member, after the primary one.
+/// Returns the user's primary group and then the groups that list the user as a member, without
+/// duplicates.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn groups_of(path: impl AsRef<Path>, user: &User) -> io::Result<Vec<Gid>> {
     let mut gids = vec![user.gid];
     find_line(path.as_ref(), |line| {
@@ -200,11 +201,11 @@ pub fn groups_of(path: impl AsRef<Path>, user: &User) -> io::Result<Vec<Gid>> {
     Ok(gids)
 }
 
-/// The names of groups, in the order of `gids`; none for one that the file does not have. The
-/// first group with an id is the one that is meant.
+/// Returns the names of groups, in the order of `gids`; `None` for an id that is not in the file.
+/// Of several groups with one id the first counts.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn names_of_groups(path: impl AsRef<Path>, gids: &[Gid]) -> io::Result<Vec<Option<String>>> {
     let mut names = vec![None; gids.len()];
     find_line(path.as_ref(), |line| {
@@ -219,8 +220,8 @@ pub fn names_of_groups(path: impl AsRef<Path>, gids: &[Gid]) -> io::Result<Vec<O
     Ok(names)
 }
 
-/// Applies `parse` to each line until it gives something. Lines over the limit are
-/// skipped whole: the rest of one is never taken for a line of its own.
+/// Applies `parse` to each line until it returns a value. Lines over the limit are skipped
+/// entirely: their rest is not parsed as another line.
 pub(super) fn find_line<T>(
     path: &Path,
     mut parse: impl FnMut(&[u8]) -> Option<T>,
@@ -261,7 +262,7 @@ fn text(field: &[u8]) -> String {
 
 fn number(field: &[u8]) -> Option<u32> {
     let field = std::str::from_utf8(field).ok()?;
-    // u32::MAX means "no change" to the kernel's calls: never an id.
+    // u32::MAX means "no change" in system calls and is not a valid id.
     let is_number = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
     let value = field.parse().ok().filter(|value| *value != u32::MAX);
     value.filter(|_| is_number)
@@ -274,7 +275,7 @@ fn is_name(field: &[u8]) -> bool {
     }
 }
 
-/// One line of passwd(5); `None` when it is not an account.
+/// Parses a line of passwd(5); `None` if it is not an account.
 #[must_use]
 pub fn parse_user(line: &[u8]) -> Option<User> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
@@ -300,7 +301,7 @@ pub fn parse_user(line: &[u8]) -> Option<User> {
     })
 }
 
-/// One line of group(5); `None` when it is not a group.
+/// Parses a line of group(5); `None` if it is not a group.
 #[must_use]
 pub fn parse_group(line: &[u8]) -> Option<Group> {
     let group = GroupLine::of(line)?;
@@ -311,7 +312,7 @@ pub fn parse_group(line: &[u8]) -> Option<Group> {
     })
 }
 
-/// A line of group(5) where it lies.
+/// A parsed line of group(5) that borrows its fields.
 struct GroupLine<'a> {
     name: &'a [u8],
     gid: Gid,

@@ -1,9 +1,9 @@
 //! Accounts of the machine: users, groups, shadow entries, password hashes.
 //!
-//! `/etc/passwd` and `/etc/group` are read directly when `/etc/nsswitch.conf` says
-//! that they decide (20 µs instead of 300); else NSS is asked, which loads its
-//! modules into this process: only where a role may do that. Names come from
-//! peers; the caller checks their form, and no name here ever becomes a path.
+//! `/etc/passwd` and `/etc/group` are read directly if `/etc/nsswitch.conf` permits (20 µs instead
+//! of 300); otherwise NSS is used, which loads modules into this process, so only roles that may do
+//! that should look up users. Names come from peers; the caller checks their form, and no name is
+//! used in a path.
 
 pub mod crypt;
 pub mod files;
@@ -22,7 +22,7 @@ use crate::{Gid, Uid};
 
 pub use shadow::{PasswordState, Shadow};
 
-/// The longest user or group name that is looked up, bytes.
+/// Longest user or group name that is looked up, in bytes.
 pub const MAX_NAME_LEN: usize = 256;
 
 /// An account, as passwd(5) describes it.
@@ -30,25 +30,25 @@ pub const MAX_NAME_LEN: usize = 256;
 pub struct User {
     /// Login name.
     pub name: String,
-    /// The password field: `x` for accounts with a shadow entry.
+    /// Password field: `x` for accounts with a shadow entry.
     pub password_field: String,
     /// User id.
     pub uid: Uid,
     /// Primary group.
     pub gid: Gid,
-    /// Full name and the like.
+    /// Full name and other comment fields.
     pub gecos: String,
     /// Home directory.
     pub home: PathBuf,
-    /// Login shell; never empty (`/bin/sh` stands for an empty field).
+    /// Login shell; never empty (`/bin/sh` replaces an empty field).
     pub shell: PathBuf,
 }
 
 impl User {
-    /// The ids a process of this user carries.
+    /// The user's ids for a process.
     ///
     /// # Errors
-    /// When the groups cannot be looked up.
+    /// If the groups cannot be looked up.
     pub fn credentials(&self) -> io::Result<Credentials> {
         Ok(Credentials {
             uid: self.uid,
@@ -61,11 +61,11 @@ impl User {
 /// A group, as group(5) describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// Group name.
     pub name: String,
-    /// Its id.
+    /// Group id.
     pub gid: Gid,
-    /// Names of its members (not those that have it as their primary group).
+    /// Names of its members, without the users whose primary group it is.
     pub members: Vec<String>,
 }
 
@@ -77,10 +77,10 @@ fn is_plausible(name: &str) -> bool {
             .any(|byte| matches!(byte, 0 | b':' | b'\n' | b'/' | b','))
 }
 
-/// The account of that name; `None` when there is none.
+/// Returns the account with this name; `None` if there is none.
 ///
 /// # Errors
-/// When the databases cannot be read: that is not "no such user".
+/// If the databases cannot be read, which does not mean "no such user".
 pub fn by_name(name: &str) -> io::Result<Option<User>> {
     if !is_plausible(name) {
         return Ok(None);
@@ -95,7 +95,7 @@ pub fn by_name(name: &str) -> io::Result<Option<User>> {
     nss::user_by_name(name)
 }
 
-/// The first account with that id; `None` when there is none.
+/// Returns the first account with this id; `None` if there is none.
 ///
 /// # Errors
 /// As [`by_name`].
@@ -110,7 +110,7 @@ pub fn by_uid(uid: Uid) -> io::Result<Option<User>> {
     nss::user_by_uid(uid)
 }
 
-/// All groups of a user, the primary one first, each once.
+/// Returns all groups of a user without duplicates, the primary group first.
 ///
 /// # Errors
 /// As [`by_name`].
@@ -121,7 +121,7 @@ pub fn groups_of(user: &User) -> io::Result<Vec<Gid>> {
     nss::groups_of(&user.name, user.gid)
 }
 
-/// The group of that name; `None` when there is none.
+/// Returns the group with this name; `None` if there is none.
 ///
 /// # Errors
 /// As [`by_name`].
@@ -132,7 +132,7 @@ pub fn group_by_name(name: &str) -> io::Result<Option<Group>> {
     group(|group| group.name == name, || nss::group_by_name(name))
 }
 
-/// The first group with that id; `None` when there is none.
+/// Returns the first group with this id; `None` if there is none.
 ///
 /// # Errors
 /// As [`by_name`].
@@ -154,8 +154,8 @@ fn group(
     ask_nss()
 }
 
-/// All groups of a user as [`groups_of`], and their names (for `AllowGroups` and `Match Group`);
-/// groups without a name are left out of the names.
+/// As [`groups_of`], with the names of the groups (for `AllowGroups` and `Match Group`); groups
+/// without a name are omitted from the names.
 ///
 /// # Errors
 /// As [`by_name`].
@@ -177,7 +177,7 @@ pub fn groups_and_names_of(user: &User) -> io::Result<(Vec<Gid>, Vec<String>)> {
     Ok((gids, names.into_iter().flatten().collect()))
 }
 
-/// The names of [`groups_and_names_of`] alone.
+/// Returns only the names of [`groups_and_names_of`].
 ///
 /// # Errors
 /// As [`by_name`].

@@ -1,5 +1,4 @@
-//! The same questions asked through libc, which loads whatever NSS modules
-//! `/etc/nsswitch.conf` names.
+//! Account lookups through libc, which loads the NSS modules that `/etc/nsswitch.conf` names.
 
 use std::ffi::{OsString, c_char};
 use std::io;
@@ -10,29 +9,29 @@ use super::{Group, User};
 use crate::ffi::{c_string, copy_c_str};
 use crate::{Gid, Uid};
 
-/// Buffers start here and double up to the limit when a module asks for more.
+/// Initial buffer size in bytes; it doubles up to the limit if a module needs more.
 const FIRST_BUFFER: usize = 4 * 1024;
-/// A group with a hundred thousand members still fits.
+/// Buffer limit in bytes, enough for a group with a hundred thousand members.
 const MAX_BUFFER: usize = 4 * 1024 * 1024;
-/// The longest field that is copied, bytes.
+/// Longest field that is copied, in bytes.
 const MAX_FIELD: usize = 64 * 1024;
-/// The most groups of one user (Linux `NGROUPS_MAX`).
+/// Limit on the groups of one user (Linux `NGROUPS_MAX`).
 const MAX_GROUPS: usize = 65_536;
-/// The most members of one group that are copied.
+/// Limit on the members of one group that are copied.
 const MAX_MEMBERS: usize = 1 << 20;
 
-/// Calls a `get…_r` function with growing buffers. `call` returns the error code
-/// and whether it found something.
+/// Calls a `get…_r` function with growing buffers. `call` returns the error code and the entry, if
+/// found.
 fn with_buffer<T>(
     mut call: impl FnMut(&mut [c_char]) -> (i32, Option<T>),
 ) -> io::Result<Option<T>> {
     let mut len = FIRST_BUFFER;
-    crate::signals::others_may_alter();
+    crate::signals::mark_altered_by_others();
     loop {
         let mut buffer: Vec<c_char> = vec![0; len];
         let (code, found) = call(&mut buffer);
         for byte in &mut buffer {
-            // May hold a password hash. The write is not optimised away.
+            // The buffer may hold a password hash; a volatile write is not optimised away.
             // SAFETY: a plain write through a valid reference.
             unsafe { std::ptr::write_volatile(byte, 0) };
         }
@@ -40,7 +39,7 @@ fn with_buffer<T>(
             0 => return Ok(found),
             libc::ERANGE if len < MAX_BUFFER => len *= 2,
             libc::EINTR => {}
-            // "Not found" comes in these disguises too, according to getpwnam(3).
+            // By getpwnam(3) these codes may mean "not found" too.
             libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
             code => return Err(io::Error::from_raw_os_error(code)),
         }
@@ -82,7 +81,7 @@ unsafe fn user(entry: &libc::passwd) -> User {
     }
 }
 
-/// The entries that libc fills: plain C structs, of null pointers and zeroes at first.
+/// Structures that libc fills, initially zeroed.
 ///
 /// # Safety
 /// All bits zero must be a valid value.
@@ -94,11 +93,12 @@ unsafe impl Entry for libc::group {}
 // SAFETY: pointers and integers.
 unsafe impl Entry for libc::spwd {}
 
-/// Looks an entry up and copies it.
+/// Looks up an entry and copies it.
 ///
 /// # Safety
-/// `call` is a `get…_r` function with its key: it fills the entry from the buffer, whose length it
-/// is given, and points the last argument at it when it found one. `copy` demands no more than that.
+/// `call` is a `get…_r` function with its key: it fills the entry from the buffer of the given
+/// length, and points the last argument to the entry if it found one. `copy` requires no more than
+/// that.
 pub(super) unsafe fn lookup<E: Entry, T>(
     call: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> i32,
     copy: unsafe fn(&E) -> T,
@@ -183,7 +183,7 @@ pub(super) fn group_by_gid(gid: Gid) -> io::Result<Option<Group>> {
 pub(super) fn groups_of(name: &str, primary: Gid) -> io::Result<Vec<Gid>> {
     let name = c_string(name)?;
     let mut room = 64_usize;
-    crate::signals::others_may_alter();
+    crate::signals::mark_altered_by_others();
     loop {
         let mut gids: Vec<Gid> = vec![0; room];
         let mut count = i32::try_from(room).unwrap_or(i32::MAX);
@@ -191,9 +191,9 @@ pub(super) fn groups_of(name: &str, primary: Gid) -> io::Result<Vec<Gid>> {
         let done = unsafe {
             libc::getgrouplist(name.as_ptr(), primary, gids.as_mut_ptr(), &raw mut count)
         };
-        let told = usize::try_from(count).unwrap_or(0);
+        let reported = usize::try_from(count).unwrap_or(0);
         if done >= 0 {
-            gids.truncate(told);
+            gids.truncate(reported);
             let mut once = vec![primary];
             for gid in gids {
                 if !once.contains(&gid) {
@@ -205,6 +205,6 @@ pub(super) fn groups_of(name: &str, primary: Gid) -> io::Result<Vec<Gid>> {
         if room >= MAX_GROUPS {
             return Err(io::Error::other("user is in too many groups"));
         }
-        room = told.max(room * 2).min(MAX_GROUPS);
+        room = reported.max(room * 2).min(MAX_GROUPS);
     }
 }

@@ -11,22 +11,21 @@ use crate::ffi::{c_string, copy_c_str};
 
 const SHADOW: &str = "/etc/shadow";
 
-/// The shadow entry of an account. Days count from 1970-01-01; `None` is an empty
-/// field.
+/// The shadow entry of an account. Days count from 1970-01-01; `None` is an empty field.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Shadow {
-    /// The hash in crypt(5) form. Empty: no password needed; starting with `!` or
-    /// `*`: locked, or no password will ever match.
+    /// Hash in crypt(5) form. Empty: no password needed; starting with `!` or `*`: locked, no
+    /// password matches.
     pub hash: Zeroizing<String>,
-    /// Day of the last change; 0 asks for a change at the next login.
+    /// Day of the last change; 0 requires a change at the next login.
     pub last_change: Option<i64>,
-    /// Days before which the password may not be changed again.
+    /// Number of days before the password may be changed again.
     pub min_days: Option<i64>,
-    /// Days after which it must be changed.
+    /// Number of days after which the password must be changed.
     pub max_days: Option<i64>,
-    /// Days of warning before that.
+    /// Number of days of warning before that.
     pub warn_days: Option<i64>,
-    /// Days after that during which a login can still change it.
+    /// Number of days after that in which a login can still change the password.
     pub inactive_days: Option<i64>,
     /// Day on which the account expires.
     pub expire_day: Option<i64>,
@@ -42,34 +41,34 @@ impl fmt::Debug for Shadow {
     }
 }
 
-/// What the dates of a shadow entry say today.
+/// State of an account by the dates of its shadow entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PasswordState {
-    /// All is well.
+    /// Neither expired nor about to expire.
     Valid,
-    /// The account expires or the password must be changed in so many days.
+    /// The account expires or the password must be changed in `days` days.
     ExpiresIn {
-        /// Days left, 0 is today.
+        /// Days left; 0 is today.
         days: i64,
-        /// Whether it is the account (else the password).
+        /// True for the account, false for the password.
         account: bool,
     },
-    /// Log in, but the password must be changed first.
+    /// Login is allowed, but the password must be changed first.
     MustChange,
-    /// The password is expired for too long: no login.
+    /// The password expired longer ago than the grace period: no login.
     PasswordInactive,
     /// The account has expired: no login.
     AccountExpired,
 }
 
 impl Shadow {
-    /// Whether the hash is marked as locked (`!` or `*` in front).
+    /// True if the hash is marked as locked (starts with `!` or `*`).
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.hash.starts_with('!') || self.hash.starts_with('*')
     }
 
-    /// Judges the dates on day `today` (seconds since 1970 / 86400).
+    /// Evaluates the dates for day `today` (seconds since 1970 / 86400).
     #[must_use]
     pub fn state(&self, today: i64) -> PasswordState {
         if let Some(expire) = self.expire_day
@@ -100,7 +99,7 @@ impl Shadow {
                 };
             }
         }
-        // OpenSSH, too, warns of an account's end a week ahead.
+        // OpenSSH also warns a week before an account expires.
         if let Some(expire) = self.expire_day
             && expire.saturating_sub(today) <= 7
         {
@@ -113,16 +112,16 @@ impl Shadow {
     }
 }
 
-/// Today, for [`Shadow::state`].
+/// The current day, for [`Shadow::state`].
 #[must_use]
 pub fn today() -> i64 {
     i64::try_from(crate::time::realtime_seconds() / 86_400).unwrap_or(i64::MAX)
 }
 
-/// The shadow entry of a user; `None` when there is none. Only root may read it.
+/// Returns the shadow entry of a user; `None` if there is none. Only root may read it.
 ///
 /// # Errors
-/// When the database cannot be read.
+/// If the database cannot be read.
 pub fn by_name(name: &str) -> io::Result<Option<Shadow>> {
     if !is_plausible(name) {
         return Ok(None);
@@ -139,13 +138,13 @@ pub fn by_name(name: &str) -> io::Result<Option<Shadow>> {
 
 fn find(path: &Path, name: &str) -> io::Result<Option<Shadow>> {
     files::find_line(path, |line| {
-        // The hashes of others stay where they are.
-        let (_, shadow) = files::is_of(line, name).then(|| parse(line)).flatten()?;
+        // Hashes of other users are not copied.
+        let (_, shadow) = files::has_name(line, name).then(|| parse(line)).flatten()?;
         Some(shadow)
     })
 }
 
-/// One line of shadow(5) as name and entry; `None` when it is not one.
+/// Parses a line of shadow(5) into name and entry; `None` if it is malformed.
 #[must_use]
 pub fn parse(line: &[u8]) -> Option<(&[u8], Shadow)> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();

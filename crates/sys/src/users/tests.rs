@@ -170,7 +170,7 @@ fn password_hashes_match_the_right_password_only() {
         eprintln!("skipped: {error}");
         return;
     }
-    // crypt(5)'s published SHA-512 example.
+    // The published SHA-512 example of crypt(5).
     let stored = "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1";
     assert!(crypt::verify(b"Hello world!", stored).unwrap());
     assert!(!crypt::verify(b"Hello world", stored).unwrap());

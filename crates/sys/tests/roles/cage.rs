@@ -1,5 +1,5 @@
-//! The cage before authentication: each promise has a child that breaks it, and
-//! each thing that must work one that does it.
+//! The sandbox before authentication: for each restriction a child that violates it, and for each
+//! permitted operation a child that performs it.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd};
@@ -82,13 +82,13 @@ fn each_forbidden_call_kills() {
     for (who, user) in users() {
         for forbidden in FORBIDDEN {
             let (status, output) = run(&format!("cage-{forbidden}"), user.clone());
-            // int 0x80 does not exist on every kernel: then it is a fault.
+            // int 0x80 does not exist on every kernel; then it faults.
             let killed = was_killed_by(status, Signal::SYS)
                 || (*forbidden == "other-abi" && was_killed_by(status, Signal::SEGV));
             assert!(killed, "{who}: {forbidden}: {status:?} {output}");
             assert_eq!(output, "inside\n", "{who}: {forbidden}");
         }
-        // A file that was open before: the limit on file sizes kills its writer.
+        // A file that was opened before: the limit on file sizes kills its writer.
         let (status, output) = run("cage-file-write", user.clone());
         assert!(
             was_killed_by(status, Signal::XFSZ),
@@ -123,7 +123,7 @@ fn the_kernel_confirms_the_cage() {
             assert_eq!(field("Uid:"), "54321 54321 54321 54321", "{who}");
             assert_eq!(field("Gid:"), "54322 54322 54322 54322", "{who}");
             assert_eq!(field("Groups:"), "54322", "{who}");
-            // Not dumpable: its files in /proc are root's.
+            // Not dumpable: its files in /proc belong to root.
             use std::os::unix::fs::MetadataExt;
             let owner = std::fs::metadata(format!("/proc/{pid}/status"))
                 .unwrap()
@@ -170,7 +170,7 @@ fn landlock_alone() {
     }
 }
 
-/// Without the list of system calls: what Landlock refuses by itself.
+/// Without the list of system calls: what Landlock denies by itself.
 fn only_landlock() {
     let path = std::env::temp_dir().join(format!("fulmar-sys-open-{}", process::pid()));
     let mut file = sys::file::create_new(&path, 0o600).unwrap();
@@ -223,21 +223,21 @@ fn policy() -> SandboxPolicy {
 
 fn enter() {
     let policy = policy();
-    // Kept open by number only: the directory itself can go, it stays the root.
+    // Kept open by descriptor only: the directory can be removed and stays the root.
     preauth_and_remove(&policy);
     sys::io::write_all(sys::io::stdout(), b"inside\n").unwrap();
 }
 
 fn preauth_and_remove(policy: &SandboxPolicy) {
-    // A child of the shell removes the directory after we are inside it: nothing in
-    // the cage could.
+    // A child of the shell removes the directory after this process has entered it, because nothing
+    // inside the sandbox can.
     if let Confinement::EmptyRoot { directory, .. } = &policy.confinement {
         let mut command = process::Command::new("/bin/sh");
         let script = "while read line; do :; done; rmdir \"$1\"";
         command.args(["sh", "-c", script, "sh"]);
         command.arg(directory);
         command.env("PATH", "/usr/bin:/bin");
-        // Ends when we do: our end of the pipe stays open until then.
+        // Exits with this process, whose end of the pipe stays open until then.
         let (reader, writer) = sys::io::pipe().unwrap();
         command.fd(reader, 0);
         command.new_session();
@@ -250,7 +250,7 @@ fn preauth_and_remove(policy: &SandboxPolicy) {
     }
 }
 
-/// Runs the scenario of that name; false when it is not one of ours.
+/// Runs the scenario `name`; false if this module has none of that name.
 pub fn child(scenario: &str) -> bool {
     let Some(name) = scenario.strip_prefix("cage-") else {
         return false;
@@ -287,7 +287,7 @@ fn allowed() {
     let (left, right) = sys::socket::stream_pair().unwrap();
     let tcp = sys::socket::listen("127.0.0.1:0".parse().unwrap(), 1, true, false).unwrap();
     enter();
-    // Memory, small and large, back and forth.
+    // Allocations, small and large, growing and shrinking.
     let mut blocks: Vec<Vec<u8>> = (1..200).map(|n| vec![7; n * 1000]).collect();
     blocks.truncate(50);
     let big = vec![1_u8; 40 << 20];
@@ -323,7 +323,7 @@ fn allowed() {
         Ok(64)
     );
     assert!(process::pid() > 0);
-    // The limit of open files holds.
+    // The limit on open files is enforced.
     let mut open = Vec::new();
     loop {
         sys::socket::send_with_fds(&stream, b"x", &[tcp.as_fd()]).unwrap();
@@ -344,8 +344,8 @@ fn forbidden(name: &str, tcp: i32) {
     use std::ptr::null;
     let path = c"/etc/passwd".as_ptr();
     let none = null::<u8>();
-    // SAFETY: each call is refused by the kernel before it does anything: that it
-    // kills this process is what is tested. All pointers are valid or null.
+    // SAFETY: the kernel refuses each call before it has an effect; the test checks that the
+    // refusal kills this process. All pointers are valid or null.
     unsafe {
         match name {
             "open" => {
@@ -476,10 +476,10 @@ fn forbidden(name: &str, tcp: i32) {
     }
 }
 
-/// The same numbers mean other calls through the 32-bit door.
+/// The same numbers mean other calls in the 32-bit table.
 #[cfg(target_arch = "x86_64")]
 fn other_abi() {
-    // SAFETY: getpid of the 32-bit table: kills, or faults where there is no such table.
+    // SAFETY: getpid of the 32-bit table: kills, or faults if there is no such table.
     unsafe {
         std::arch::asm!("int 0x80", inlateout("rax") 20_u64 => _, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
     }
@@ -487,7 +487,7 @@ fn other_abi() {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn other_abi() {
-    // SAFETY: a number that no table has: kills.
+    // SAFETY: a number that is in no table: kills.
     unsafe { libc::syscall(4000) };
 }
 

@@ -1,5 +1,5 @@
-//! Tests that need a process of their own with one thread: each runs this program
-//! again as a child with the name of a scenario, through `SelfExe` as the roles do.
+//! Tests that need a separate process with one thread: each runs this program again as a child with
+//! the name of a scenario, through `SelfExe` as the roles do.
 
 mod cage;
 mod scenarios;
@@ -10,7 +10,7 @@ use sys::io::{pipe, read_to_end, stderr};
 use sys::process::{Child, Command, Credentials, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
-/// A child that runs a scenario, with its standard input and output in our hands.
+/// A child that runs a scenario, with its standard input and output as pipes.
 pub struct Running {
     /// The child.
     pub child: Child,
@@ -21,7 +21,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits for its end; returns how it ended and what it wrote.
+    /// Waits for the child; returns its exit status and output.
     pub fn finish(mut self) -> (ExitStatus, String) {
         drop(self.input.take());
         let output = read_to_end(&self.output, 1 << 20).unwrap();
@@ -57,7 +57,7 @@ pub fn run(scenario: &str, user: Option<Credentials>) -> (ExitStatus, String) {
     start(scenario, user, |_| ()).finish()
 }
 
-/// A user that exists nowhere.
+/// A user that does not exist.
 pub fn stranger() -> Credentials {
     Credentials {
         uid: 54_321,
@@ -66,7 +66,7 @@ pub fn stranger() -> Credentials {
     }
 }
 
-/// Killed by `signal`, with or without a core file.
+/// True if `signal` killed the process, with or without a core file.
 pub fn was_killed_by(status: ExitStatus, wanted: Signal) -> bool {
     matches!(status, ExitStatus::Signaled { signal, .. } if signal == wanted)
 }

@@ -1,5 +1,5 @@
-//! Users, titles, death signals, sockets from a manager, terminals: what changes a
-//! whole process.
+//! Scenarios that change the whole process: users, titles, death signals, sockets from a service
+//! manager, terminals.
 
 use std::os::fd::AsFd;
 
@@ -54,14 +54,14 @@ fn succeeds(scenario: &str, user: Option<Credentials>) {
     assert_eq!(status, ExitStatus::Exited(0), "{scenario}: {output}");
 }
 
-/// Orphans of the scenarios come to us: each ends by itself.
+/// Orphans of the scenarios are adopted by this process; each exits by itself.
 fn no_child_is_left() {
     use rustix::process::{WaitOptions, wait};
     while wait(WaitOptions::empty()).is_ok() {}
     assert_eq!(process::reap_any().unwrap(), None);
 }
 
-/// Reads until `wanted` is the end of what came.
+/// Reads until the received bytes end with `wanted`.
 fn read_until(fd: impl AsFd, wanted: &[u8]) -> Vec<u8> {
     let fd = fd.as_fd();
     let mut text = Vec::new();
@@ -82,8 +82,8 @@ fn exec_in_place() {
 }
 
 fn death_signal() {
-    // The child starts a grandchild that holds the pipe open until it is told of the
-    // child's death: the end of the pipe is the proof.
+    // The child starts a grandchild that holds the pipe open until it receives the child's death
+    // signal: the end of the pipe is the proof.
     let (status, output) = run("parent-dies", None);
     assert_eq!(status, ExitStatus::Exited(0));
     assert_eq!(output, "started\n");
@@ -125,7 +125,7 @@ fn prompt_signal() {
     assert_eq!(after.local_modes, before.local_modes);
 }
 
-/// Runs the scenario of that name; false when there is none.
+/// Runs the scenario `name`; false if there is none of that name.
 pub fn child(scenario: &str) -> bool {
     match scenario {
         "become" => become_stranger(),
@@ -174,7 +174,7 @@ pub fn child(scenario: &str) -> bool {
     true
 }
 
-/// Bytes of this process's anonymous memory that are resident.
+/// Resident anonymous memory of this process, in bytes.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -201,7 +201,7 @@ fn trim_stack() {
     assert!(left + 400_000 < used, "{left} of {used} bytes left");
     assert_eq!(deep(150), sum);
     assert!(above.iter().all(|byte| *byte == 7));
-    // Another thread's stack is not the kernel's to know.
+    // Must do nothing on another thread.
     std::thread::spawn(sys::memory::trim_stack).join().unwrap();
 }
 
@@ -252,7 +252,7 @@ fn as_user() {
     let guard = AsUser::enter(&stranger()).unwrap();
     assert_eq!(process::own_credentials().unwrap(), stranger());
     assert!(std::fs::read(&path).is_err());
-    // Nested: only root may, and we are not root now.
+    // Nested: only root may enter, and the effective user is not root now.
     assert!(
         AsUser::enter(&Credentials {
             uid: 7,
@@ -265,7 +265,7 @@ fn as_user() {
     drop(guard);
     assert_eq!(process::own_credentials().unwrap(), before);
     assert_eq!(std::fs::read(&path).unwrap(), b"root's");
-    // Groups alone, and what somebody adds to them meanwhile.
+    // Groups only, with a change by other code meanwhile.
     let guard = WithGroups::enter(&[7, 9]).unwrap();
     assert_eq!(guard.now().unwrap(), [7, 9]);
     // SAFETY: three numbers of a live array.
@@ -292,7 +292,7 @@ fn title() {
     let before = process::set_oom_score(500).unwrap();
     assert_eq!(process::set_oom_score(501).unwrap(), 500);
     assert!(before <= 1000);
-    // The environment behind the arguments is untouched.
+    // The environment after the arguments is unchanged.
     assert!(std::env::vars_os().all(|(name, _)| !name.is_empty()));
 }
 
@@ -324,7 +324,7 @@ fn close_from() {
 }
 
 fn stdio() {
-    // SAFETY: standard streams are nobody's.
+    // SAFETY: no object owns the standard streams.
     unsafe {
         libc::close(0);
         libc::close(2);
@@ -336,7 +336,7 @@ fn stdio() {
 }
 
 fn listen_fds() {
-    // What a manager does: sockets from 3 on, our own pid in the environment.
+    // Like a service manager: sockets from 3 on, the own pid in the environment.
     // SAFETY: this process has one thread.
     unsafe {
         std::env::set_var("LISTEN_PID", process::pid().to_string());
@@ -344,7 +344,7 @@ fn listen_fds() {
     }
     let first = sys::io::null().unwrap();
     let second = sys::io::null().unwrap();
-    // SAFETY: 3 and 4 belong to nobody yet, or to the two above.
+    // SAFETY: 3 and 4 are unowned, or belong to the two above.
     unsafe {
         libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&first), 3);
         libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&second), 4);
@@ -353,7 +353,7 @@ fn listen_fds() {
     let sockets = sys::systemd::listen_fds().unwrap();
     assert_eq!(sockets.len(), 2);
     assert!(sys::systemd::listen_fds().unwrap().is_empty());
-    // Another process with the same environment gets none.
+    // Another process with the same environment receives none.
     let mut command = SelfExe::open().unwrap().command().unwrap();
     command.args(["roles-child", "--scenario", "inherited-sockets"]);
     command.inherit_env().inherit_stdio();
@@ -389,7 +389,7 @@ fn parent_dies() {
         .fd_shared(sys::io::stdin(), 0)
         .fd(writer, 1)
         .fd_shared(sys::io::stderr(), 2);
-    // While it lives, the pipe to the test stays open.
+    // While it runs, the pipe to the test stays open.
     command.fd_shared(sys::io::stdout(), 5);
     command.death_signal(Signal::KILL).spawn().unwrap();
     drop(command);
