@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn interest_can_change_and_hangup_is_always_told() {
+    fn interest_can_change_and_hangup_is_always_reported() {
         let epoll = Epoll::new().unwrap();
         let (reader, writer) = crate::io::pipe().unwrap();
         epoll.add(&reader, 1, Interest::NONE).unwrap();

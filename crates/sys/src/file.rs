@@ -127,7 +127,7 @@ pub fn write_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 /// The kernel's error; then the old file is unchanged.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
     let path = path.as_ref();
-    put_in_place(path, bytes, mode, File::sync_all)?;
+    replace_with(path, bytes, mode, File::sync_all)?;
     // The rename itself must survive a crash; some file systems cannot sync directories.
     if let Ok(directory) = File::open(parent(path)) {
         let _ = directory.sync_all();
@@ -140,7 +140,7 @@ pub fn replace(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()
 /// # Errors
 /// As [`replace`].
 pub fn replace_unsynced(path: impl AsRef<Path>, bytes: &[u8], mode: u32) -> io::Result<()> {
-    put_in_place(path.as_ref(), bytes, mode, |_| Ok(()))
+    replace_with(path.as_ref(), bytes, mode, |_| Ok(()))
 }
 
 fn parent(path: &Path) -> &Path {
@@ -179,7 +179,7 @@ fn write_special(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
         .write_all(bytes)
 }
 
-fn put_in_place(
+fn replace_with(
     path: &Path,
     bytes: &[u8],
     mode: u32,

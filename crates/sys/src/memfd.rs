@@ -49,7 +49,7 @@ pub fn read_sealed(fd: impl AsFd, max_len: usize) -> io::Result<Vec<u8>> {
         return Err(invalid("memory file is not sealed"));
     }
     let len = usize::try_from(rustix::fs::fstat(fd)?.st_size)
-        .map_err(|_| invalid("memory file has no length"))?;
+        .map_err(|_| invalid("memory file has an invalid length"))?;
     if len > max_len {
         return Err(invalid("memory file is too long"));
     }

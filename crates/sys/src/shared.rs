@@ -51,7 +51,7 @@ impl SharedMemory {
         if !sealed || usize::try_from(size) != Ok(len) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "shared memory has another size than agreed, or no fixed one",
+                "shared memory has an unexpected size or no sealed one",
             ));
         }
         Self::map(fd, len)

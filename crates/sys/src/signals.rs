@@ -213,7 +213,7 @@ static NOTED: AtomicBool = AtomicBool::new(false);
 
 /// The flag belongs to the whole process, so tests that set or read it run one at a time.
 #[cfg(test)]
-pub(crate) static NOTES: std::sync::Mutex<()> = std::sync::Mutex::new(());
+pub(crate) static NOTED_TEST_LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 extern "C" fn take_note(_: libc::c_int) {
     NOTED.store(true, Ordering::Relaxed);
@@ -521,7 +521,7 @@ mod tests {
 
     #[test]
     fn a_signal_may_be_noted_instead_of_ending_the_process() {
-        let _turn = NOTES.lock().unwrap();
+        let _turn = NOTED_TEST_LOCK.lock().unwrap();
         assert!(!noted());
         note(Signal::USR1).unwrap();
         // SAFETY: sends a signal that has a handler.

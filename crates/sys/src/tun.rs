@@ -136,7 +136,7 @@ fn request(name: &str) -> io::Result<libc::ifreq> {
     if bytes.is_empty() || bytes.len() >= request.ifr_name.len() || bytes.contains(&0) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "no such network interface name",
+            "invalid network interface name",
         ));
     }
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {

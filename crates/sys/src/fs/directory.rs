@@ -103,7 +103,7 @@ impl Directory {
     /// # Errors
     /// The kernel's error.
     pub fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
-        Ok(rustix::fs::readlinkat(self.fd()?, one(name)?, Vec::new())?.into_bytes())
+        Ok(rustix::fs::readlinkat(self.fd()?, single_component(name)?, Vec::new())?.into_bytes())
     }
 
     /// Opens a subdirectory; fails for a symbolic link.
@@ -128,7 +128,7 @@ impl Directory {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(
             self.fd()?,
-            one(name)?,
+            single_component(name)?,
             flags,
             Mode::empty(),
         )?)
@@ -155,7 +155,7 @@ impl Parent {
     /// # Errors
     /// The kernel's error.
     pub fn below(&self, name: &[u8]) -> io::Result<Self> {
-        let name = one(name)?;
+        let name = single_component(name)?;
         Ok(Self(rustix::fs::openat(
             &self.0,
             name,
@@ -170,7 +170,7 @@ impl Parent {
     /// The kernel's error.
     pub fn make_directory(&self, name: &[u8], mode: u32) -> io::Result<()> {
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        Ok(rustix::fs::mkdirat(&self.0, one(name)?, mode)?)
+        Ok(rustix::fs::mkdirat(&self.0, single_component(name)?, mode)?)
     }
 
     /// Creates a file for writing, with `mode` reduced by the umask. Fails if the name exists, also
@@ -183,7 +183,7 @@ impl Parent {
         let mode = Mode::from_raw_mode(mode & 0o7777);
         Ok(File::from(rustix::fs::openat(
             &self.0,
-            one(name)?,
+            single_component(name)?,
             flags,
             mode,
         )?))
@@ -191,7 +191,7 @@ impl Parent {
 }
 
 /// Checks that a name is a single component and neither `.` nor `..`.
-fn one(name: &[u8]) -> io::Result<&[u8]> {
+fn single_component(name: &[u8]) -> io::Result<&[u8]> {
     match name {
         b"" | b"." | b".." => Err(Errno::INVAL.into()),
         name if name.contains(&b'/') => Err(Errno::INVAL.into()),

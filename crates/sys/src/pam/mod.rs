@@ -551,5 +551,5 @@ unsafe fn converse_checked(
         return None;
     }
     // SAFETY: all checks are done; the call only allocates and copies.
-    unsafe { raw::hand_over(&asked, &answers, responses) }
+    unsafe { raw::store_responses(&asked, &answers, responses) }
 }

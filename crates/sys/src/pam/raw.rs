@@ -132,7 +132,7 @@ fn load() -> Result<Functions, String> {
 ///
 /// # Safety
 /// `responses` is valid for a write. No answer contains a NUL byte.
-pub(super) unsafe fn hand_over(
+pub(super) unsafe fn store_responses(
     asked: &[Message],
     answers: &[Zeroizing<Vec<u8>>],
     responses: *mut *mut PamResponse,

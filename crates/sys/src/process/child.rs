@@ -73,8 +73,8 @@ pub(super) struct ChildReport {
 /// # Safety
 /// `argument` points to a [`ChildPlan`] whose pointers are all valid.
 pub(super) extern "C" fn child_entry(argument: *mut c_void) -> c_int {
-    // SAFETY: spawn passes a live ChildPlan, which nothing else accesses: the parent is suspended until
-    // exec or exit.
+    // SAFETY: spawn passes a live ChildPlan, which nothing else accesses: the parent is suspended
+    // until exec or exit.
     unsafe {
         let plan = &*argument.cast::<ChildPlan>();
         let step = run(plan);

@@ -66,8 +66,12 @@ pub fn wait_usage(mut child: std::process::Child) -> io::Result<(ExitStatus, Usa
             Ok(_) => break,
         }
     }
-    let status = ExitStatus::from_raw(status)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a child's end has no name"))?;
+    let status = ExitStatus::from_raw(status).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "child process has an unknown exit status",
+        )
+    })?;
     Ok((status, Usage::from_raw(&raw)))
 }
 
@@ -87,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_is_told_with_what_its_own_children_cost() {
+    fn usage_of_a_child_includes_its_own_children() {
         // Two children that each count, one after the other; the shell itself does next to nothing.
         let work = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
         let child = std::process::Command::new("/bin/sh")

@@ -91,7 +91,9 @@ impl Program {
         })?;
         if outcome != 0 {
             // The result is the number of a thread that has a filter of its own.
-            return Err(io::Error::other("system call filter: a thread is outside"));
+            return Err(io::Error::other(
+                "system call filter: a thread has another filter",
+            ));
         }
         Ok(())
     }

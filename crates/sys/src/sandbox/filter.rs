@@ -81,9 +81,9 @@ fn program() -> io::Result<Program> {
     let option = one_of(&mut program, 2, &[libc::TCP_QUICKACK], allow, kill)?;
     let option = one_of(&mut program, 1, &[libc::IPPROTO_TCP], option, kill)?;
     calls.push((call(libc::SYS_setsockopt)?, option));
-    let looks = [libc::F_GETFL, libc::F_GETFD, libc::F_SETFL];
-    let looks = one_of(&mut program, 1, &looks, allow, kill)?;
-    calls.push((call(libc::SYS_fcntl)?, looks));
+    let commands = [libc::F_GETFL, libc::F_GETFD, libc::F_SETFL];
+    let commands = one_of(&mut program, 1, &commands, allow, kill)?;
+    calls.push((call(libc::SYS_fcntl)?, commands));
     // send(2) is sendto without an address; an address could reach other peers.
     let mut no_address = allow;
     for half in [low_half(4), low_half(4) + 4] {

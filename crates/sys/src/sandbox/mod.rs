@@ -93,8 +93,8 @@ impl fmt::Display for SandboxError {
             SandboxStep::NoNewPrivs => "cannot forbid new privileges",
             SandboxStep::Root => "cannot enter the empty directory",
             SandboxStep::User => "cannot become the unprivileged user",
-            SandboxStep::Landlock => "cannot shut out the file system (Landlock)",
-            SandboxStep::DeathSignal => "cannot be made to die with the parent",
+            SandboxStep::Landlock => "cannot deny access to files (Landlock)",
+            SandboxStep::DeathSignal => "cannot set the death signal",
             SandboxStep::Limits => "cannot set resource limits",
             SandboxStep::Seccomp => "cannot restrict system calls (seccomp)",
         };
@@ -104,11 +104,11 @@ impl fmt::Display for SandboxError {
 
 impl std::error::Error for SandboxError {}
 
-trait At<T> {
+trait AtStep<T> {
     fn at(self, step: SandboxStep) -> Result<T, SandboxError>;
 }
 
-impl<T> At<T> for io::Result<T> {
+impl<T> AtStep<T> for io::Result<T> {
     fn at(self, step: SandboxStep) -> Result<T, SandboxError> {
         self.map_err(|error| SandboxError { step, error })
     }
@@ -120,7 +120,7 @@ impl<T> At<T> for io::Result<T> {
 /// [`SandboxError`]: earlier steps remain in effect, so end the process.
 pub fn preauth(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     let parent = process::parent_pid();
-    single_thread().at(SandboxStep::SingleThread)?;
+    check_single_thread().at(SandboxStep::SingleThread)?;
     // On first use rustix looks up the auxiliary vector, with system calls that are forbidden
     // later.
     let _ = rustix::param::page_size();
@@ -184,7 +184,7 @@ fn invalid(text: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-fn single_thread() -> io::Result<()> {
+fn check_single_thread() -> io::Result<()> {
     // Leaving a thread group without other threads does nothing; with other threads it is an error.
     // Listing /proc takes fifty times as long.
     // SAFETY: a number.
@@ -276,7 +276,7 @@ fn set_limits(max_open_files: u64) -> io::Result<()> {
     for (resource, value) in limits {
         process::set_limit(resource, Limit::both(value))?;
         if process::limit(resource)? != Limit::both(value) {
-            return Err(io::Error::other("limit did not hold"));
+            return Err(io::Error::other("limit is not in effect"));
         }
     }
     Ok(())

@@ -101,7 +101,7 @@ pub fn recv_with_fds(socket: impl AsFd, buffer: &mut [u8], max_fds: usize) -> io
         }
     }
     if fds.len() > max_fds || message.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(invalid("message brings more descriptors than allowed"));
+        return Err(invalid("message carries more descriptors than allowed"));
     }
     if message.flags.contains(ReturnFlags::TRUNC) {
         return Err(invalid("message is longer than its buffer"));

@@ -146,7 +146,7 @@ pub(super) fn bind_to_interface(fd: impl AsFd, interface: &str) -> io::Result<()
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(&0) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "no such network interface name",
+            "invalid network interface name",
         ));
     }
     let len = libc::socklen_t::try_from(name.len()).unwrap_or(0);

@@ -91,9 +91,9 @@ pub fn literal(host: &str, port: u16) -> Option<SocketAddr> {
 }
 
 /// Result list of `getaddrinfo`, freed on drop.
-struct Answer(*mut libc::addrinfo);
+struct AddrInfoList(*mut libc::addrinfo);
 
-impl Drop for Answer {
+impl Drop for AddrInfoList {
     fn drop(&mut self) {
         if !self.0.is_null() {
             // SAFETY: the list came from getaddrinfo and is freed once.
@@ -113,7 +113,7 @@ fn lookup(host: &str, port: u16, family: Family, flags: i32) -> Result<Resolved,
     };
     hints.ai_socktype = libc::SOCK_STREAM;
     hints.ai_flags = flags;
-    let mut answer = Answer(std::ptr::null_mut());
+    let mut answer = AddrInfoList(std::ptr::null_mut());
     crate::signals::mark_altered_by_others();
     // SAFETY: host is terminated, hints and the out-pointer are live locals.
     let code = unsafe {

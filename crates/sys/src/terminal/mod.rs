@@ -97,7 +97,7 @@ pub fn set_attributes(terminal: impl AsFd, attributes: &Termios) -> io::Result<(
 
 /// State for the fatal-signal handler to restore the terminal: written before the handler is
 /// installed, read by it.
-struct Saved {
+struct SavedTerminal {
     attributes: UnsafeCell<Option<libc::termios>>,
     fd: AtomicI32,
     active: AtomicBool,
@@ -105,9 +105,9 @@ struct Saved {
 
 // SAFETY: `attributes` is written only by the holder of `active` while `fd` is -1, and read by the
 // handler only if `fd` is not -1.
-unsafe impl Sync for Saved {}
+unsafe impl Sync for SavedTerminal {}
 
-static SAVED: Saved = Saved {
+static SAVED: SavedTerminal = SavedTerminal {
     attributes: UnsafeCell::new(None),
     fd: AtomicI32::new(-1),
     active: AtomicBool::new(false),
@@ -150,7 +150,7 @@ impl RawMode {
     fn make_raw(&self) -> io::Result<()> {
         let mut raw = self.before.clone();
         raw.make_raw();
-        // Not set by make_raw: a read returns as soon as one byte is available.
+        // make_raw does not change these; with them a read returns as soon as one byte is available.
         raw.local_modes.remove(LocalModes::IEXTEN);
         raw.special_codes[SpecialCodeIndex::VMIN] = 1;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;

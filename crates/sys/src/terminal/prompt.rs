@@ -98,10 +98,10 @@ pub fn ask_on(
         let blocked = signals::Blocked::new(&CAUGHT)?;
         let caught = SignalFd::new(&CAUGHT)?;
         let outcome = {
-            let _modes = QuietModes::enter(terminal, echo)?;
+            let _modes = PromptModes::enter(terminal, echo)?;
             crate::io::write_all(terminal, prompt.as_bytes())?;
             let outcome = read_line(terminal, &caught);
-            if !echo || !matches!(outcome, Outcome::Line(_)) {
+            if !echo || !matches!(outcome, PromptOutcome::Line(_)) {
                 crate::io::write_all(terminal, b"\n")?;
             }
             outcome
@@ -109,9 +109,9 @@ pub fn ask_on(
         drop(caught);
         drop(blocked);
         match outcome {
-            Outcome::Line(line) => return Ok(line),
-            Outcome::Failed(error) => return Err(error),
-            Outcome::Signal(signal) => {
+            PromptOutcome::Line(line) => return Ok(line),
+            PromptOutcome::Failed(error) => return Err(error),
+            PromptOutcome::Signal(signal) => {
                 // Resent to this process, where it now takes effect with the process's own action.
                 signals::send(crate::process::pid(), signal)?;
                 let stopped = matches!(signal, Signal::TSTP | Signal::TTIN | Signal::TTOU);
@@ -123,19 +123,19 @@ pub fn ask_on(
     }
 }
 
-enum Outcome {
+enum PromptOutcome {
     Line(Zeroizing<Vec<u8>>),
     Signal(Signal),
     Failed(PromptError),
 }
 
 /// Puts a terminal into line mode with signals, with or without echo, until dropped.
-struct QuietModes<'fd> {
+struct PromptModes<'fd> {
     terminal: BorrowedFd<'fd>,
     before: Termios,
 }
 
-impl<'fd> QuietModes<'fd> {
+impl<'fd> PromptModes<'fd> {
     fn enter(terminal: BorrowedFd<'fd>, echo: bool) -> io::Result<Self> {
         let before = super::attributes(terminal)?;
         let mut modes = before.clone();
@@ -153,7 +153,7 @@ impl<'fd> QuietModes<'fd> {
     }
 }
 
-impl Drop for QuietModes<'_> {
+impl Drop for PromptModes<'_> {
     fn drop(&mut self) {
         let _ = crate::ffi::retry(|| {
             rustix::termios::tcsetattr(self.terminal, OptionalActions::Drain, &self.before)
@@ -165,7 +165,7 @@ impl Drop for QuietModes<'_> {
 /// ([`signals::note`]).
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
+fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> PromptOutcome {
     // Full capacity at once: reallocation would leave copies of the secret in memory.
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_ANSWER_LEN + 1));
     let mut too_long = false;
@@ -175,17 +175,17 @@ fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
             PollFd::new(terminal, true, false),
         ];
         if let Err(error) = crate::io::poll(&mut fds, Some(SIGNAL_CHECK_INTERVAL)) {
-            return Outcome::Failed(error.into());
+            return PromptOutcome::Failed(error.into());
         }
         if signals::noted() {
-            return Outcome::Failed(PromptError::Interrupted);
+            return PromptOutcome::Failed(PromptError::Interrupted);
         }
         let [signals, input] = &fds;
         if signals.is_readable() {
             match caught.read() {
-                Ok(Some(info)) => return Outcome::Signal(info.signal),
+                Ok(Some(info)) => return PromptOutcome::Signal(info.signal),
                 Ok(None) => {}
-                Err(error) => return Outcome::Failed(error.into()),
+                Err(error) => return PromptOutcome::Failed(error.into()),
             }
         }
         if !input.is_readable() {
@@ -195,7 +195,7 @@ fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
         let count = match crate::io::read(terminal, &mut chunk) {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Outcome::Failed(error.into()),
+            Err(error) => return PromptOutcome::Failed(error.into()),
         };
         let bytes = chunk.get(..count).unwrap_or_default();
         let end = bytes.iter().position(|byte| *byte == b'\n');
@@ -208,9 +208,9 @@ fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> Outcome {
         chunk.zeroize();
         if end.is_some() || count == 0 {
             return match (too_long, count) {
-                (true, _) => Outcome::Failed(PromptError::TooLong),
-                (false, 0) => Outcome::Failed(PromptError::EndOfFile),
-                (false, _) => Outcome::Line(line),
+                (true, _) => PromptOutcome::Failed(PromptError::TooLong),
+                (false, 0) => PromptOutcome::Failed(PromptError::EndOfFile),
+                (false, _) => PromptOutcome::Line(line),
             };
         }
     }

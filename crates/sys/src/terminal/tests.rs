@@ -146,7 +146,7 @@ fn the_character_size_takes_the_larger_of_both() {
 
 #[test]
 fn a_secret_is_read_without_echo() {
-    let _turn = crate::signals::NOTES.lock().unwrap();
+    let _turn = crate::signals::NOTED_TEST_LOCK.lock().unwrap();
     let pty = Pty::open().unwrap();
     let secret = std::thread::scope(|scope| {
         let asked = scope.spawn(|| prompt::ask_on(&pty.slave, "Password: ", false));
@@ -173,7 +173,7 @@ fn a_secret_is_read_without_echo() {
 
 #[test]
 fn end_of_file_and_too_long_answers_are_errors() {
-    let _turn = crate::signals::NOTES.lock().unwrap();
+    let _turn = crate::signals::NOTED_TEST_LOCK.lock().unwrap();
     for (typed, wanted_long) in [(&b"\x04"[..], false), (&[b'a'; 1500][..], true)] {
         let pty = Pty::open().unwrap();
         let answer = std::thread::scope(|scope| {

@@ -25,7 +25,7 @@ const MAX_GROUPS: usize = 65_536;
 const MAX_LINE_LEN: usize = 1 << 20;
 
 /// Content of nsswitch.conf as read by this process.
-enum Switch {
+enum NssSwitch {
     Text(String),
     Missing,
     Unreadable,
@@ -33,12 +33,12 @@ enum Switch {
 
 /// Returns the content of nsswitch.conf(5), read once: a login looks it up five times, and each
 /// process serves one login.
-fn nsswitch() -> &'static Switch {
-    static SWITCH: OnceLock<Switch> = OnceLock::new();
+fn nsswitch() -> &'static NssSwitch {
+    static SWITCH: OnceLock<NssSwitch> = OnceLock::new();
     SWITCH.get_or_init(|| match std::fs::read_to_string(NSSWITCH) {
-        Ok(text) => Switch::Text(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Switch::Missing,
-        Err(_) => Switch::Unreadable,
+        Ok(text) => NssSwitch::Text(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => NssSwitch::Missing,
+        Err(_) => NssSwitch::Unreadable,
     })
 }
 
@@ -56,9 +56,9 @@ impl Sources {
     #[must_use]
     pub fn of(database: &str) -> Self {
         match nsswitch() {
-            Switch::Text(text) => Self::parse(text, database).unwrap_or(Self::FILES),
-            Switch::Missing => Self::FILES,
-            Switch::Unreadable => Self::NSS,
+            NssSwitch::Text(text) => Self::parse(text, database).unwrap_or(Self::FILES),
+            NssSwitch::Missing => Self::FILES,
+            NssSwitch::Unreadable => Self::NSS,
         }
     }
 
@@ -89,9 +89,9 @@ impl Sources {
     #[must_use]
     pub(super) fn groups_from_files() -> bool {
         let text = match nsswitch() {
-            Switch::Text(text) => text,
-            Switch::Missing => return true,
-            Switch::Unreadable => return false,
+            NssSwitch::Text(text) => text,
+            NssSwitch::Missing => return true,
+            NssSwitch::Unreadable => return false,
         };
         let words = words_of(text, "initgroups").or_else(|| words_of(text, "group"));
         let Some(words) = words else { return true };
