@@ -1,19 +1,19 @@
 //! Network addresses in access rules: networks (`source-address` of certificates,
-//! `PerSourcePenaltyExemptList`) and the mixed lists of `from=`, `Match Address` and the host
-//! part of `AllowUsers` (addresses, networks, wildcards, host names).
+//! `PerSourcePenaltyExemptList`) and the mixed lists of `from=`, `Match Address` and the host part
+//! of `AllowUsers` (addresses, networks, wildcards, host names).
 //!
-//! Addresses are read as `getaddrinfo` with `AI_NUMERICHOST` reads them, which is what OpenSSH
-//! asks: short, octal and hexadecimal forms of IPv4 included ([`parse_address`]). A peer that is
-//! known by an IPv4-mapped IPv6 address counts as the IPv4 address in it; a mapped address or
-//! network in a list is an IPv6 one and matches no IPv4 peer, as in OpenSSH. Names are never
-//! looked up. Zones (`fe80::1%eth0`) are refused, since the zone of a peer is not known here.
+//! Addresses are parsed like `getaddrinfo` with `AI_NUMERICHOST`, which OpenSSH uses, including
+//! short, octal and hexadecimal forms of IPv4 ([`parse_address`]). A peer with an IPv4-mapped IPv6
+//! address is treated as the IPv4 address in it; a mapped address or network in a list is an IPv6
+//! one and matches no IPv4 peer, as in OpenSSH. Names are never resolved. Zones (`fe80::1%eth0`)
+//! are rejected, because the zone of a peer is not known here.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::pattern::{self, Case, ListMatch, matches};
 
-/// A network: an address and the length of its mask in bits.
+/// A network: an address and its prefix length in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     network: IpAddr,
@@ -23,7 +23,7 @@ pub struct Cidr {
 /// Why an entry of a list is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CidrError {
-    /// Nothing stands between two commas or after the `!`.
+    /// Nothing between two commas or after the `!`.
     Empty,
     /// Neither an address nor `address/bits`.
     NotANetwork(String),
@@ -31,9 +31,9 @@ pub enum CidrError {
     MatchesNothing(String),
     /// An address with a zone, for example fe80::1%eth0.
     Zone(String),
-    /// More mask bits than the address has.
+    /// The prefix length exceeds the length of the address.
     MaskTooLong(String),
-    /// Bits are set after the mask, for example 192.0.2.1/24.
+    /// Bits after the prefix are set, for example 192.0.2.1/24.
     HostBitsSet(String),
 }
 
@@ -61,12 +61,12 @@ impl fmt::Display for CidrError {
 impl std::error::Error for CidrError {}
 
 impl Cidr {
-    /// Reads `address` or `address/bits`, the address as [`parse_address`] does and the number of
-    /// bits in digits, of which the first may be zeros.
+    /// Parses `address` or `address/bits`, with the address as in [`parse_address`] and the prefix
+    /// length in decimal; leading zeros are allowed.
     ///
     /// # Errors
-    /// When it is neither, the address has a zone, the mask is longer than the address, or host
-    /// bits are set.
+    /// If the text is neither, the address has a zone, the prefix is longer than the address, or
+    /// bits after the prefix are set.
     pub fn parse(text: &str) -> Result<Self, CidrError> {
         let not_a_network = || CidrError::NotANetwork(text.to_owned());
         let (address_text, mask_text) = match text.split_once('/') {
@@ -91,7 +91,7 @@ impl Cidr {
                     Ok(bits) if bits <= 128 => {
                         return Err(CidrError::MaskTooLong(text.to_owned()));
                     }
-                    // No mask of any family, so no network, as sshd has it.
+                    // No prefix length of any family, so not a network, as in sshd.
                     _ => return Err(not_a_network()),
                 }
             }
@@ -105,8 +105,8 @@ impl Cidr {
         })
     }
 
-    /// Whether `address` is inside this network. Families do not mix: an IPv4-mapped `address` is
-    /// an IPv4 one, and a network of mapped addresses contains no IPv4 address.
+    /// True if `address` is inside this network. Families do not mix: an IPv4-mapped `address` is
+    /// treated as IPv4, and a network of mapped addresses contains no IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -119,9 +119,9 @@ impl Cidr {
     }
 }
 
-/// Reads a numeric address as `getaddrinfo` with `AI_NUMERICHOST` does: IPv6 without a zone, and
-/// IPv4 in the forms of inet_aton(3): one to four parts, each decimal, octal (`0177`) or
-/// hexadecimal (`0x7f`), of which the last fills the bytes that are left (`10.1` is 10.0.0.1).
+/// Parses a numeric address like `getaddrinfo` with `AI_NUMERICHOST`: IPv6 without a zone, and IPv4
+/// in the forms of inet_aton(3): one to four parts, each decimal, octal (`0177`) or hexadecimal
+/// (`0x7f`); the last part fills the remaining bytes (`10.1` is 10.0.0.1).
 #[must_use]
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
@@ -130,7 +130,7 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     let mut parts = text.split('.');
     let mut last = inet_aton_part(parts.next()?)?;
     let mut value: u32 = 0;
-    // Bits that the last part may fill.
+    // Number of bits that the last part fills.
     let mut left: u32 = 32;
     for part in parts {
         left = left.checked_sub(8).filter(|left| *left > 0)?;
@@ -143,22 +143,22 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     Some(IpAddr::V4(Ipv4Addr::from(value | last)))
 }
 
-/// A part of an IPv4 address in the notation of C.
+/// Parses a part of an IPv4 address in the integer notation of C.
 fn inet_aton_part(text: &str) -> Option<u32> {
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
         None if text.len() > 1 && text.starts_with('0') => (text, 8),
         None => (text, 10),
     };
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }
     u32::from_str_radix(digits, radix).ok()
 }
 
-/// Networks parted by commas, no negation, no wildcards: a certificate's `source-address`. As in
-/// OpenSSH, only digits, hexadecimal letters and `.:/` may stand in it.
+/// Comma-separated networks without negation or wildcards: a certificate's `source-address`. As in
+/// OpenSSH, only hexadecimal digits and `.:/` are allowed in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CidrList(Vec<Cidr>);
 
@@ -166,7 +166,7 @@ impl CidrList {
     /// Parses the list.
     ///
     /// # Errors
-    /// When it is empty or an entry is no address or network.
+    /// If the list is empty or an entry is not an address or network.
     pub fn parse(text: &str) -> Result<Self, CidrError> {
         let permitted = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':' | b'/');
         text.split(',')
@@ -181,19 +181,18 @@ impl CidrList {
             .map(Self)
     }
 
-    /// Whether a network of the list contains `address`.
+    /// True if a network of the list contains `address`.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
     }
 }
 
-/// Judges `address` as text by a comma-separated list of addresses, networks and wildcard
-/// patterns, each negatable with `!`. With no address the list is only checked.
+/// Matches `address`, given as text, against a comma-separated list of addresses, networks and
+/// wildcard patterns, each negatable with `!`. With `None` it only checks the list.
 ///
 /// # Errors
-/// When an entry is empty, has a zone, or is a network that cannot be meant (mask too long, bits
-/// set after it).
+/// If an entry is empty, has a zone, or is an invalid network (prefix too long, bits set after it).
 pub fn match_list(address: Option<&str>, list: &str) -> Result<ListMatch, CidrError> {
     let parsed = address.and_then(|text| text.parse::<IpAddr>().ok());
     let mut found = ListMatch::No;
@@ -221,13 +220,13 @@ pub fn match_list(address: Option<&str>, list: &str) -> Result<ListMatch, CidrEr
     Ok(found)
 }
 
-/// Checks a list of `Match Address` or `Match LocalAddress`, which only addresses are held
-/// against: each entry must be an address, a network, or a wildcard pattern that the text of an
+/// Checks a list of `Match Address` or `Match LocalAddress`, which is matched against addresses
+/// only: each entry must be an address, a network, or a wildcard pattern that the text of an
 /// address can match.
 ///
 /// # Errors
-/// As [`match_list`], and [`CidrError::MatchesNothing`] for an entry that no address can match: a
-/// block under it would never apply, which the author of the file cannot have meant.
+/// As [`match_list`], and [`CidrError::MatchesNothing`] for an entry that no address can match: its
+/// block would never apply, which is certainly a mistake.
 pub fn check_address_list(list: &str) -> Result<(), CidrError> {
     match_list(None, list)?;
     for entry in list.split(',') {
@@ -244,11 +243,12 @@ pub fn check_address_list(list: &str) -> Result<(), CidrError> {
     Ok(())
 }
 
-/// Checks a list that host names are held against too: `from=` and the host part of `AllowUsers`.
+/// Checks a list that is also matched against host names: `from=` and the host part of
+/// `AllowUsers`.
 ///
 /// # Errors
-/// As [`match_list`], and when an entry has a `/` but is no network: neither a name nor an address
-/// can match it, and it could be meant to deny.
+/// As [`match_list`], and if an entry contains a `/` but is not a network: neither a name nor an
+/// address can match it, and it may have been meant to deny access.
 pub fn check_host_list(list: &str) -> Result<(), CidrError> {
     match_list(None, list)?;
     for entry in list.split(',').filter(|entry| entry.contains('/')) {
@@ -257,9 +257,9 @@ pub fn check_host_list(list: &str) -> Result<(), CidrError> {
     Ok(())
 }
 
-/// Judges a peer by a list of host patterns, addresses and networks, as `from=` and the host part
-/// of `AllowUsers` do: its name or its address must match and neither may be negated. A list
-/// that holds a malformed network refuses everybody.
+/// Matches a peer against a list of host patterns, addresses and networks, as `from=` and the host
+/// part of `AllowUsers` do: its name or its address must match and neither may match a negated
+/// entry. A list with a malformed network matches no peer.
 #[must_use]
 pub fn match_host_and_address(host: &str, address: &str, list: &str) -> ListMatch {
     let by_address = match_list(Some(address), list).unwrap_or(ListMatch::Negated);
@@ -272,14 +272,15 @@ pub fn match_host_and_address(host: &str, address: &str, list: &str) -> ListMatc
     }
 }
 
-/// The list of `from=`: addresses, networks, wildcards and host names, each with an optional `!`.
+/// The list of a `from=` option: addresses, networks, wildcards and host names, each with an
+/// optional `!`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPatterns {
     list: String,
 }
 
 impl AddressPatterns {
-    /// Takes the list over.
+    /// Checks and stores the list.
     ///
     /// # Errors
     /// As [`check_host_list`].
@@ -290,14 +291,14 @@ impl AddressPatterns {
         })
     }
 
-    /// The list as it was written.
+    /// The original text of the list.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.list
     }
 
-    /// Whether a peer with this address and, if one is known, verified host name is let in:
-    /// one of both must match and neither may be negated.
+    /// True if a peer with this address and verified host name (if known) may log in: either must
+    /// match and neither may match a negated entry.
     #[must_use]
     pub fn permits(&self, address: IpAddr, host: Option<&str>) -> bool {
         let address = address.to_canonical().to_string();
@@ -305,7 +306,7 @@ impl AddressPatterns {
     }
 }
 
-/// The address with all but its first `bits4` (IPv4) or `bits6` (IPv6) bits cleared: the group that
+/// Clears all but the first `bits4` (IPv4) or `bits6` (IPv6) bits of the address: the block that
 /// `PerSourceNetBlockSize` counts together.
 #[must_use]
 pub fn net_block(address: IpAddr, bits4: u8, bits6: u8) -> IpAddr {
@@ -325,7 +326,7 @@ fn address_bits(address: IpAddr) -> u128 {
     }
 }
 
-/// `bits` ones at the top of a number of `width` bits.
+/// A number of `width` bits whose top `bits` bits are set.
 fn mask(width: u8, bits: u8) -> u128 {
     let all = if width >= 128 {
         u128::MAX

@@ -106,7 +106,7 @@ fn a_mask_of_no_family_makes_a_pattern_as_in_sshd() {
     assert_eq!(judged("192.0.2.0/200"), Ok(ListMatch::No));
     assert_eq!(judged("192.0.2.0/x,192.0.2.1"), Ok(ListMatch::Yes));
     assert!(judged("192.0.2.0/128").is_err());
-    // In `from=` it could be meant to deny, so the line does not count.
+    // In `from=` it may have been meant to deny access, so the line is refused.
     assert!(AddressPatterns::parse("*,!192.0.2.0/200").is_err());
 }
 
@@ -117,7 +117,7 @@ fn patterns_of_addresses_are_compared_to_the_letter() {
     assert_eq!(judged("2001:DB8::*"), Ok(ListMatch::No));
 }
 
-/// What `getaddrinfo` with `AI_NUMERICHOST` makes of them in glibc 2.36.
+/// Results of `getaddrinfo` with `AI_NUMERICHOST` in glibc 2.36.
 #[test]
 fn addresses_are_read_as_getaddrinfo_reads_numbers() {
     for (text, address) in [
@@ -169,7 +169,7 @@ fn addresses_are_read_as_getaddrinfo_reads_numbers() {
 fn short_networks_match_what_they_stand_for() {
     for list in ["10.0.0/8", "10/8", "012.0.0.0/8", "10.0/8,!10.2.0.0/16"] {
         let judged = match_list(Some("10.1.2.3"), list);
-        // `10/8` is 0.0.0.10/8, whose last bits are set.
+        // `10/8` is 0.0.0.10/8, which has bits set after the prefix.
         let expected = if list == "10/8" {
             Err(CidrError::HostBitsSet(list.to_owned()))
         } else {

@@ -1,13 +1,13 @@
-//! The one table of public key types and of the signature algorithms that go with them
-//! (RFC 4253 §6.6, RFC 5656, RFC 8332, RFC 8709, OpenSSH PROTOCOL.u2f and PROTOCOL.certkeys).
+//! The table of public key types and of their signature algorithms (RFC 4253 §6.6, RFC 5656, RFC
+//! 8332, RFC 8709, OpenSSH PROTOCOL.u2f and PROTOCOL.certkeys).
 //!
 //! A *key type* is the name inside a key blob; a *signature algorithm* is the name that is
-//! negotiated and that stands inside a signature. They differ for RSA alone, where one key type
-//! serves two algorithms. SHA-1 signatures (`ssh-rsa`) are no algorithm here, by intention.
+//! negotiated and that a signature contains. They differ only for RSA, where one key type has two
+//! algorithms. SHA-1 signatures (`ssh-rsa`) are deliberately not supported.
 
 use core::fmt;
 
-/// The kind of a plain key, as its blob names it.
+/// Type of a plain key, as named in its blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyType {
     /// `ssh-ed25519` (RFC 8709).
@@ -18,7 +18,7 @@ pub enum KeyType {
     EcdsaP384,
     /// `ecdsa-sha2-nistp521` (RFC 5656).
     EcdsaP521,
-    /// `ssh-rsa` (RFC 4253 §6.6): the key, not the SHA-1 signature of the same name.
+    /// `ssh-rsa` (RFC 4253 §6.6): the key type, not the SHA-1 signature algorithm of the same name.
     Rsa,
     /// `sk-ssh-ed25519@openssh.com`: a security key.
     SkEd25519,
@@ -30,7 +30,7 @@ struct KeyTypeRow {
     key_type: KeyType,
     name: &'static str,
     certificate_name: &'static str,
-    /// What `ssh-keygen -l` shows between parentheses.
+    /// Label that `ssh-keygen -l` prints in parentheses.
     label: &'static str,
 }
 
@@ -115,13 +115,13 @@ impl KeyType {
         self.row().certificate_name
     }
 
-    /// The short upper-case word for people, as in `256 SHA256:… (ED25519)`.
+    /// Upper-case label for display, as in `256 SHA256:… (ED25519)`.
     #[must_use]
     pub fn label(self) -> &'static str {
         self.row().label
     }
 
-    /// The key type with this blob name, and whether the name is that of a certificate.
+    /// Looks up the key type with this blob name; the boolean is true for a certificate's name.
     #[must_use]
     pub fn from_blob_name(name: &[u8]) -> Option<(Self, bool)> {
         KEY_TYPES.iter().find_map(|row| {
@@ -135,13 +135,13 @@ impl KeyType {
         })
     }
 
-    /// True for keys that live in a security key (FIDO).
+    /// True for keys whose secret is in a security key (FIDO).
     #[must_use]
     pub fn is_security_key(self) -> bool {
         matches!(self, Self::SkEd25519 | Self::SkEcdsaP256)
     }
 
-    /// The plain signature algorithms that a key of this type can make, strongest first.
+    /// Plain signature algorithms of this key type, strongest first.
     #[must_use]
     pub fn algorithms(self) -> &'static [SignatureAlgorithm] {
         match self {
@@ -155,7 +155,7 @@ impl KeyType {
         }
     }
 
-    /// The certificate signature algorithms that a key of this type can make, strongest first.
+    /// Certificate signature algorithms of this key type, strongest first.
     #[must_use]
     pub fn certificate_algorithms(self) -> &'static [SignatureAlgorithm] {
         match self {
@@ -194,32 +194,32 @@ macro_rules! signature_algorithms {
             /// Every algorithm, in the table's order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The name that is negotiated.
+            /// The negotiated name.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The algorithm with this name; `None` for unknown ones and for SHA-1's `ssh-rsa`.
+            /// Looks up an algorithm by name; `None` for unknown names and for SHA-1's `ssh-rsa`.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$variant),)* _ => None }
             }
 
-            /// The type of key that it needs.
+            /// The key type that the algorithm requires.
             #[must_use]
             pub fn key_type(self) -> KeyType {
                 match self { $(Self::$variant => KeyType::$key_type,)* }
             }
 
-            /// True when the key is presented as a certificate.
+            /// True if the key is presented as a certificate.
             #[must_use]
             pub fn is_certificate(self) -> bool {
                 match self { $(Self::$variant => $certificate,)* }
             }
 
-            /// The algorithm whose name stands in the signature blob: itself, or for a
-            /// certificate algorithm the one of the key inside.
+            /// The algorithm whose name the signature blob contains: itself, or for a certificate
+            /// algorithm that of the certified key.
             #[must_use]
             pub fn plain(self) -> Self {
                 match self { $(Self::$variant => Self::$plain,)* }
@@ -248,13 +248,13 @@ signature_algorithms! {
 }
 
 impl SignatureAlgorithm {
-    /// The algorithm with this name as it came over the wire.
+    /// Looks up an algorithm by a name received from the peer.
     #[must_use]
     pub fn from_wire_name(name: &[u8]) -> Option<Self> {
         Self::from_name(core::str::from_utf8(name).ok()?)
     }
 
-    /// The name that must stand at the head of a key blob presented under this algorithm.
+    /// The name that a key blob presented for this algorithm must start with.
     #[must_use]
     pub fn blob_name(self) -> &'static str {
         if self.is_certificate() {
@@ -264,7 +264,7 @@ impl SignatureAlgorithm {
         }
     }
 
-    /// True when the signature is made by a security key and carries flags and a counter.
+    /// True if security keys make these signatures, which then carry flags and a counter.
     #[must_use]
     pub fn is_security_key(self) -> bool {
         self.key_type().is_security_key()

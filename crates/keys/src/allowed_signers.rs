@@ -1,8 +1,8 @@
-//! Files of those who may sign (ssh-keygen(1), ALLOWED SIGNERS): one line for each key, with the
-//! names that it stands for, its options, and the key.
+//! Allowed signers files (ssh-keygen(1), ALLOWED SIGNERS): one line per key, with its principals,
+//! its options, and the key.
 //!
-//! A line that cannot be understood whole is an error and permits nothing; lines that do not name
-//! the principal that is asked for are passed over unread.
+//! A line that cannot be parsed completely is an error and permits nothing; lines that do not name
+//! the requested principal are skipped without being parsed further.
 
 use core::fmt;
 
@@ -18,49 +18,49 @@ use crate::time::{LocalClock, parse_absolute};
 
 /// Longest file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
-/// Smallest RSA modulus in a certificate that signs files, in bits; ssh-keygen's.
+/// Smallest RSA modulus of a certificate for signing files, in bits, as in ssh-keygen.
 const MIN_RSA_BITS: usize = 1024;
 
-/// A line.
+/// A line of an allowed signers file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedSigner {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The list of patterns in front, without quotes around it.
+    /// Comma-separated patterns of principals, without enclosing quotes.
     pub principals: Vec<u8>,
-    /// `cert-authority`: the key signs certificates of those who sign.
+    /// `cert-authority`: the key signs certificates of signers.
     pub authority: bool,
-    /// `namespaces=`: a list of patterns.
+    /// `namespaces=`: comma-separated patterns.
     pub namespaces: Option<String>,
-    /// `valid-after=`, seconds since 1970.
+    /// `valid-after=`, in seconds since 1970.
     pub valid_after: Option<u64>,
-    /// `valid-before=`, seconds since 1970; this second still counts.
+    /// `valid-before=`, in seconds since 1970, inclusive.
     pub valid_before: Option<u64>,
-    /// The key or, where the line names one, the certificate.
+    /// The key, or the certificate if the line has one.
     pub key: PresentedKey,
 }
 
-/// A line that cannot be understood.
+/// A line that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadLine {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Why.
+    /// Reason.
     pub reason: BadLineReason,
 }
 
-/// Why a line cannot be understood.
+/// Why a line cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadLineReason {
-    /// It is longer than any key with its options.
+    /// The line exceeds the limit, which leaves room for any key with options.
     TooLong,
-    /// The quotes of its names or options do not fit together.
+    /// Unbalanced quotes in principals or options.
     Quotes,
-    /// It ends before its key.
+    /// The line has no key.
     NoKey,
-    /// Its key.
+    /// The key is invalid.
     Key(KeyError),
-    /// Its options.
+    /// The options are invalid.
     Options(LineError),
 }
 
@@ -76,22 +76,23 @@ impl fmt::Display for BadLineReason {
     }
 }
 
-/// Why the key of a line may not sign this, although the line is about it.
+/// Why the key of a matching line may not make a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotPermitted {
-    /// The certificate is not good for the principal.
+    /// The certificate is not valid for the principal.
     Certificate(CertificateError),
-    /// The certificate is not good for any principal of the line.
+    /// The certificate is not valid for any principal of the line.
     NoPrincipals,
-    /// The namespace is not among those of the line.
+    /// The namespace does not match the line's namespaces.
     Namespace,
-    /// `valid-after=`, seconds since 1970.
+    /// Before `valid-after=`, in seconds since 1970.
     NotYetValid(u64),
-    /// `valid-before=`, seconds since 1970.
+    /// After `valid-before=`, in seconds since 1970.
     Expired(u64),
 }
 
-/// The lines of `file`, without blank lines and comments; with `principal` only those that name it.
+/// Parses the lines of `file`, without blank lines and comments; with `principal` only lines that
+/// name it.
 pub fn signers<'f>(
     file: &'f [u8],
     principal: Option<&'f [u8]>,
@@ -112,14 +113,14 @@ pub fn signers<'f>(
         let Some((principals, rest)) = split_principals(text) else {
             return Some(Err(bad(BadLineReason::Quotes)));
         };
-        let is_asked_for = |name| pattern::match_list(name, principals, Case::Sensitive).is_yes();
+        let is_requested = |name| pattern::match_list(name, principals, Case::Sensitive).is_yes();
         principal
-            .is_none_or(is_asked_for)
+            .is_none_or(is_requested)
             .then(|| signer(number, principals, rest, local).map_err(bad))
     })
 }
 
-/// The first word, which may stand in quotes, and what follows it.
+/// Splits off the first word, which may be quoted.
 fn split_principals(text: &[u8]) -> Option<(&[u8], &[u8])> {
     match text.strip_prefix(b"\"") {
         None => Some(split_word(text)),
@@ -149,7 +150,8 @@ fn signer(
     if let Ok(file) = public_file::parse_line(rest) {
         return Ok(plain(file.key));
     }
-    // What is no key is options; a comment behind the key need not be UTF-8.
+    // A line that does not parse as a key starts with options; a comment after the key need not be
+    // UTF-8.
     let end = end_of_options(rest).ok_or(BadLineReason::Quotes)?;
     let (options, coded) = rest.split_at_checked(end).unwrap_or_default();
     if coded.is_empty() {
@@ -223,9 +225,10 @@ impl AllowedSigner {
         Ok(())
     }
 
-    /// For whom `key` may sign at `time` (seconds since 1970) by this line: for `principal`, or
-    /// where none is asked for, for those of the certificate that the line names, or for the line's
-    /// patterns. `None` when the line is about another key. Without `namespace` every one will do.
+    /// Returns the principals for which `key` may sign at `time` (seconds since 1970) by this line:
+    /// `principal`; or without one, the certificate's principals that the line names, or the line's
+    /// patterns. `None` if the line is about another key. Without `namespace` any namespace is
+    /// accepted.
     ///
     /// # Errors
     /// [`NotPermitted`]
@@ -243,7 +246,7 @@ impl AllowedSigner {
                 .map(|name| String::from_utf8_lossy(name).into_owned())
                 .collect(),
             Some(certificate) if self.authority && certificate.authority() == self.key.key() => {
-                self.vouched(certificate, principal, time)?
+                self.certified_principals(certificate, principal, time)?
             }
             _ => return Ok(None),
         };
@@ -259,7 +262,7 @@ impl AllowedSigner {
         }
     }
 
-    fn vouched(
+    fn certified_principals(
         &self,
         certificate: &Certificate,
         principal: Option<&str>,
@@ -278,12 +281,12 @@ impl AllowedSigner {
             check(principal).map_err(NotPermitted::Certificate)?;
             return Ok(vec![principal.to_owned()]);
         }
-        let is_of_the_line = |name: &str| {
+        let matches_line = |name: &str| {
             let mut patterns = self.principals.split(|byte| *byte == b',');
             patterns.any(|pattern| pattern::matches(name.as_bytes(), pattern))
         };
         let names = certificate.principals().iter();
-        let names = names.filter(|name| is_of_the_line(name) && check(name).is_ok());
+        let names = names.filter(|name| matches_line(name) && check(name).is_ok());
         let names: Vec<String> = names.cloned().collect();
         if names.is_empty() {
             return Err(NotPermitted::NoPrincipals);

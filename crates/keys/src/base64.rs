@@ -1,5 +1,5 @@
-//! Base64 (RFC 4648 §4) without tables or branches that depend on the data, because private
-//! key files pass through here.
+//! Base64 (RFC 4648 §4) without tables or branches that depend on the data, because it encodes and
+//! decodes private keys.
 
 use zeroize::Zeroizing;
 
@@ -21,7 +21,7 @@ pub fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// Encodes without padding, as fingerprints are shown.
+/// Encodes without padding, the form of fingerprints.
 #[must_use]
 pub fn encode_unpadded(bytes: &[u8]) -> String {
     let mut text = encode(bytes);
@@ -29,7 +29,7 @@ pub fn encode_unpadded(bytes: &[u8]) -> String {
     text
 }
 
-/// Encodes with padding in lines of `width` characters, each ended by a newline.
+/// Encodes with padding in lines of `width` characters (at least 4), each ended by a newline.
 #[must_use]
 pub fn encode_lines(bytes: &[u8], width: usize) -> Zeroizing<String> {
     let text = Zeroizing::new(encode(bytes));
@@ -45,8 +45,8 @@ pub fn encode_lines(bytes: &[u8], width: usize) -> Zeroizing<String> {
     out
 }
 
-/// Decodes; spaces, tabs and line ends between the characters are passed over. `None` when
-/// another byte occurs, the padding is wrong or missing, or unused bits are set.
+/// Decodes; skips spaces, tabs and line ends between characters. `None` if another byte occurs, the
+/// padding is wrong or missing, or unused bits are set.
 #[must_use]
 pub fn decode(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut out = Zeroizing::new(Vec::with_capacity(text.len() / 4 * 3 + 3));
@@ -91,10 +91,10 @@ pub fn decode(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(out)
 }
 
-/// The character of a six-bit number, computed rather than looked up.
+/// Character of a six-bit number, computed without a table.
 fn symbol(value: u32) -> u8 {
-    // Each step adds the distance between two ranges of the alphabet once `value` passes the
-    // end of the first; `past` is all ones then, else zero.
+    // Each step adds the distance between two ranges of the alphabet if `value` is beyond the end
+    // of the first; `past` is then all ones, else zero.
     let value = value.cast_signed();
     let past = |end: i32| (end - value) >> 31;
     let code = value + 65 + (past(25) & 6) - (past(51) & 75) - (past(61) & 15) + (past(62) & 3);
@@ -102,10 +102,10 @@ fn symbol(value: u32) -> u8 {
     low
 }
 
-/// The six-bit number of a character; `None` outside the alphabet.
+/// Six-bit number of a character; `None` outside the alphabet.
 fn value(byte: u8) -> Option<u32> {
     let code = i32::from(byte);
-    // Each term is all ones when `code` lies strictly between its bounds, else zero.
+    // Each term is all ones if `code` lies strictly between its bounds, else zero.
     let within = |low: i32, high: i32| ((low - code) & (code - high)) >> 8;
     let mut number = -1;
     number += within(64, 91) & (code - 64);

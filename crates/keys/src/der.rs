@@ -1,5 +1,5 @@
-//! The little of DER (X.690) that key files need: sequences, integers, octet and bit strings,
-//! object identifiers and context tags. Definite, minimal lengths only.
+//! The subset of DER (X.690) that key files use: sequences, integers, octet and bit strings, object
+//! identifiers and context tags, with definite, minimal lengths only.
 
 use zeroize::Zeroizing;
 
@@ -34,11 +34,11 @@ pub(crate) mod oid {
     pub(crate) const DES_EDE3_CBC: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 3, 7];
 }
 
-/// Bytes that are not the DER that belongs there.
+/// The bytes are not the expected DER.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadDer;
 
-/// A cursor over the elements of one level.
+/// A reader of the elements of one level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DerReader<'a> {
     rest: &'a [u8],
@@ -49,7 +49,7 @@ impl<'a> DerReader<'a> {
         Self { rest: bytes }
     }
 
-    /// The content of the next element, which must have this tag.
+    /// Reads the content of the next element, which must have this tag.
     pub(crate) fn element(&mut self, tag: u8) -> Result<&'a [u8], BadDer> {
         let (found, rest) = self.rest.split_first().ok_or(BadDer)?;
         if *found != tag {
@@ -77,7 +77,7 @@ impl<'a> DerReader<'a> {
         Ok(content)
     }
 
-    /// The next element if it has this tag.
+    /// Reads the content of the next element if it has this tag.
     pub(crate) fn optional(&mut self, tag: u8) -> Result<Option<&'a [u8]>, BadDer> {
         if self.rest.first() == Some(&tag) {
             self.element(tag).map(Some)
@@ -86,12 +86,12 @@ impl<'a> DerReader<'a> {
         }
     }
 
-    /// The inside of the next element, a sequence.
+    /// Reads the next element, a sequence; returns a reader of its elements.
     pub(crate) fn sequence(&mut self) -> Result<Self, BadDer> {
         self.element(SEQUENCE).map(Self::new)
     }
 
-    /// The magnitude of the next element, a non-negative integer, without leading zeros.
+    /// Reads the next element, a non-negative integer; returns its magnitude without leading zeros.
     pub(crate) fn integer(&mut self) -> Result<&'a [u8], BadDer> {
         let content = self.element(INTEGER)?;
         match content {
@@ -101,7 +101,7 @@ impl<'a> DerReader<'a> {
         }
     }
 
-    /// The next element as a small integer.
+    /// Reads the next element as an integer of at most 32 bits.
     pub(crate) fn small_integer(&mut self) -> Result<u32, BadDer> {
         let magnitude = self.integer()?;
         if magnitude.len() > 4 {
@@ -112,7 +112,7 @@ impl<'a> DerReader<'a> {
             .fold(0, |value, octet| value << 8 | u32::from(*octet)))
     }
 
-    /// The bytes of the next element, a bit string of whole bytes.
+    /// Reads the next element, a bit string of whole bytes.
     pub(crate) fn bit_string(&mut self) -> Result<&'a [u8], BadDer> {
         match self.element(BIT_STRING)? {
             [0, bytes @ ..] => Ok(bytes),
@@ -120,12 +120,12 @@ impl<'a> DerReader<'a> {
         }
     }
 
-    /// True when every element was taken.
+    /// True if all elements were read.
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Ends this level.
+    /// Checks that all elements of this level were read.
     pub(crate) fn finish(self) -> Result<(), BadDer> {
         if self.rest.is_empty() {
             Ok(())
@@ -135,7 +135,7 @@ impl<'a> DerReader<'a> {
     }
 }
 
-/// An element of these parts, one behind the other.
+/// Encodes an element whose content is the concatenation of `parts`.
 pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Zeroizing::new(Vec::with_capacity(len + 10));
@@ -156,7 +156,7 @@ pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     out
 }
 
-/// A non-negative integer from its magnitude.
+/// Encodes a non-negative integer from its magnitude.
 pub(crate) fn integer(magnitude: &[u8]) -> Zeroizing<Vec<u8>> {
     let magnitude = wire::Mpint::from_magnitude(magnitude).magnitude();
     match magnitude.first() {
@@ -165,7 +165,7 @@ pub(crate) fn integer(magnitude: &[u8]) -> Zeroizing<Vec<u8>> {
     }
 }
 
-/// A bit string of whole bytes.
+/// Encodes a bit string of whole bytes.
 pub(crate) fn bit_string(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     element(BIT_STRING, &[&[0], bytes])
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a key, a certificate or a signature. No variant carries secret bytes.
+//! Errors of keys, certificates and signatures. No variant contains secret bytes.
 
 use core::fmt;
 
@@ -7,20 +7,20 @@ use wire::DecodeError;
 /// Why bytes are not a usable key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyError {
-    /// The encoding breaks a rule.
+    /// The encoding is malformed.
     Malformed(DecodeError),
-    /// The key's type is none that is supported; the name as it stands there, escaped.
+    /// The key type is not supported; its name, escaped.
     UnknownType(String),
-    /// A certificate stands where a plain key belongs, or the other way round.
+    /// A certificate where a plain key is required, or the reverse.
     WrongKind(&'static str),
-    /// A number or point lies outside what the key's type allows.
+    /// A number or point is outside the range of the key type.
     Invalid(&'static str),
-    /// The secret part lives in a security key or an agent; this key cannot sign by itself.
+    /// The secret is in a security key or an agent, so this key cannot sign by itself.
     NoSecret,
     /// The signature algorithm does not fit the key.
     WrongAlgorithm,
-    /// The authority of a certificate signed with an algorithm that is not permitted, or its key
-    /// is of a type with which none is.
+    /// The authority of a certificate signed with an algorithm that is not permitted, or no
+    /// permitted algorithm exists for its key type.
     AuthorityAlgorithm,
     /// The cryptographic library failed.
     Internal,
@@ -57,35 +57,35 @@ impl From<crypto::BadKey> for KeyError {
     fn from(error: crypto::BadKey) -> Self {
         match error {
             crypto::BadKey::WrongLength => Self::Invalid("wrong length"),
-            crypto::BadKey::Invalid => Self::Invalid("not a key of its type"),
+            crypto::BadKey::Invalid => Self::Invalid("not a valid key of its type"),
             crypto::BadKey::OutOfBounds => Self::Invalid("RSA key is too small or too large"),
-            crypto::BadKey::Inconsistent => Self::Invalid("its parts do not belong together"),
+            crypto::BadKey::Inconsistent => Self::Invalid("its parts are inconsistent"),
             crypto::BadKey::Internal => Self::Internal,
         }
     }
 }
 
-/// Why a signature was not accepted. Every variant means: not authenticated.
+/// Why a signature was not accepted. Every variant means that authentication failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerifyError {
-    /// The signature blob breaks its encoding.
+    /// The signature blob is malformed.
     Malformed(DecodeError),
-    /// The algorithm named in the signature is not the one agreed on.
+    /// The algorithm named in the signature is not the negotiated one.
     WrongAlgorithm,
     /// The algorithm does not fit the type of the key.
     WrongKeyType,
-    /// The RSA key is smaller than the policy asks for.
+    /// The RSA key is smaller than the policy's minimum.
     KeyTooSmall {
         /// The key's size in bits.
         bits: usize,
-        /// The policy's smallest size in bits.
+        /// The policy's minimum in bits.
         minimum: usize,
     },
-    /// A security key signed without a touch and the policy asks for one.
+    /// A security key signed without a touch, which the policy requires.
     NoUserPresence,
-    /// A security key signed without verifying its user and the policy asks for it.
+    /// A security key signed without verifying its user, which the policy requires.
     NoUserVerification,
-    /// The mathematics does not come out.
+    /// The signature is not valid for this key and message.
     BadSignature,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for VerifyError {
         match self {
             Self::Malformed(error) => write!(f, "malformed signature: {error}"),
             Self::WrongAlgorithm => {
-                f.write_str("signature is made with another algorithm than agreed")
+                f.write_str("signature algorithm differs from the negotiated one")
             }
             Self::WrongKeyType => f.write_str("signature algorithm does not fit the key"),
             Self::KeyTooSmall { bits, minimum } => {
@@ -115,7 +115,7 @@ impl From<DecodeError> for VerifyError {
     }
 }
 
-/// A foreign name for a message, as one line of ASCII, cut at 64 characters.
+/// Escapes a foreign name for a message, as one line of ASCII, cut at 64 characters.
 pub(crate) fn printable(name: &[u8]) -> String {
     escape::escape_at_most(name, escape::Style::Ascii, 64)
 }

@@ -1,17 +1,17 @@
-//! Fingerprints of key blobs, as text and as the picture that people compare by eye.
+//! Fingerprints of key blobs, as text and as a picture for comparison by eye.
 
 use crypto::hash::HashAlgorithm;
 
 use crate::base64;
 
-/// `SHA256:` and unpadded base64 of the blob's digest.
+/// Returns `SHA256:` and the digest of the blob in unpadded base64.
 #[must_use]
 pub fn sha256(blob: &[u8]) -> String {
     of_blob(blob, HashAlgorithm::Sha256)
 }
 
-/// The fingerprint as `ssh-keygen -l` writes it: `MD5:` with colon-separated hexadecimal, or
-/// the algorithm's name with unpadded base64.
+/// Returns the fingerprint in the format of `ssh-keygen -l`: `MD5:` with colon-separated
+/// hexadecimal, or the algorithm's name with unpadded base64.
 #[must_use]
 pub fn of_blob(blob: &[u8], algorithm: HashAlgorithm) -> String {
     let digest = algorithm.digest(blob);
@@ -23,8 +23,8 @@ pub fn of_blob(blob: &[u8], algorithm: HashAlgorithm) -> String {
     }
 }
 
-/// The SHA-1 digest of the blob as pronounceable words (Huima, "The Bubble Babble Binary Data
-/// Encoding", 2000), as `ssh-keygen -B` writes it.
+/// Encodes the SHA-1 digest of the blob as pronounceable words (Huima, "The Bubble Babble Binary
+/// Data Encoding", 2000), in the format of `ssh-keygen -B`.
 #[must_use]
 pub fn bubblebabble(blob: &[u8]) -> String {
     bubblebabble_of(&HashAlgorithm::Sha1.digest(blob))
@@ -38,7 +38,7 @@ fn bubblebabble_of(bytes: &[u8]) -> String {
     let vowel = |at| letter(b"aeiouy", at);
     let consonant = |at| letter(b"bcdfghklmnprstvzx", at);
     let mut out = String::from("x");
-    // The checksum that runs through the words; stays below 36.
+    // Running checksum, below 36.
     let mut sum = 1_u32;
     let mut pairs = bytes.chunks_exact(2);
     for pair in pairs.by_ref() {
@@ -69,7 +69,7 @@ fn bubblebabble_of(bytes: &[u8]) -> String {
     out
 }
 
-/// The prefix of a fingerprint.
+/// Prefix of a fingerprint with this algorithm.
 #[must_use]
 pub fn name(algorithm: HashAlgorithm) -> &'static str {
     match algorithm {
@@ -81,7 +81,7 @@ pub fn name(algorithm: HashAlgorithm) -> &'static str {
     }
 }
 
-/// The hash with this name, in any case.
+/// Looks up a hash algorithm by name (case-insensitive).
 #[must_use]
 pub fn algorithm_from_name(name: &str) -> Option<HashAlgorithm> {
     [
@@ -97,14 +97,14 @@ pub fn algorithm_from_name(name: &str) -> Option<HashAlgorithm> {
 
 const WIDTH: usize = 17;
 const HEIGHT: usize = 9;
-/// What a field shows after so many visits; the last two mark the start and the end.
+/// Symbol of a field by its number of visits; the last two symbols mark the start and the end.
 const SYMBOLS: &[u8; 17] = b" .o+=*BOX@%&#/^SE";
 const START: usize = SYMBOLS.len() - 2;
 const END: usize = SYMBOLS.len() - 1;
 
-/// The drunken bishop's walk over the blob's digest ("The drunken bishop", Loss, Limmer and
-/// von Gernler, 2009), framed, with `[label bits]` above and the hash below. Lines end with a
-/// newline except the last.
+/// Draws the drunken bishop's walk for the blob's digest ("The drunken bishop", Loss, Limmer and
+/// von Gernler, 2009), framed, with `[label bits]` above and the hash below. Lines are separated by
+/// newlines.
 #[must_use]
 pub fn randomart(blob: &[u8], algorithm: HashAlgorithm, label: &str, bits: usize) -> String {
     let mut board = [[0_usize; WIDTH]; HEIGHT];
@@ -154,7 +154,7 @@ fn step_within(at: usize, forward: bool, size: usize) -> usize {
     }
 }
 
-/// A border with a word in the middle, the odd dash on the right.
+/// A border with a word in the middle; an odd dash goes to the right.
 fn frame(word: &str) -> String {
     let dashes = WIDTH.saturating_sub(word.len());
     let left = dashes / 2;

@@ -1,8 +1,8 @@
-//! Revocation: OpenSSH's binary key revocation lists (PROTOCOL.krl) and plain lists of public
-//! keys, one a line. Lists are made and written in `write`.
+//! Revocation lists: OpenSSH's binary key revocation lists (PROTOCOL.krl) and text lists of public
+//! keys, one per line. `write` modifies and encodes lists.
 //!
-//! Reading fails closed: a list that cannot be understood whole is an error, and the caller
-//! then accepts no key.
+//! Parsing fails closed: a list that cannot be parsed completely is an error, and the caller then
+//! accepts no key.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -40,28 +40,28 @@ const CERT_SERIAL_BITMAP: u8 = 0x22;
 const CERT_KEY_ID: u8 = 0x23;
 const CERT_EXTENSION: u8 = 0x39;
 
-/// Largest list that is read, in bytes: twice what OpenSSH 9.2 takes of a KRL. The one limit for
-/// every list, of user keys and of host keys.
+/// Largest list that is read, in bytes: twice OpenSSH 9.2's limit for a KRL. It applies to all
+/// lists, of user keys and of host keys.
 pub const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Why a list cannot be used.
+/// Why a revocation list cannot be used.
 #[derive(Debug)]
 pub enum KrlError {
     /// The file cannot be read.
     Io(std::io::Error),
-    /// The file has more than [`MAX_FILE_BYTES`].
+    /// The file exceeds [`MAX_FILE_BYTES`].
     TooLarge,
-    /// The binary encoding is broken.
+    /// The binary encoding is malformed.
     Malformed(DecodeError),
-    /// The format has another version.
+    /// The format version is not supported.
     UnsupportedVersion(u32),
-    /// A section that must be understood and is not known.
+    /// An unknown section that must not be ignored.
     UnknownSection(u8),
-    /// A line of a plain list holds no key.
+    /// A line of a text list is not a key.
     BadLine {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error of the key.
         error: KeyError,
     },
 }
@@ -72,7 +72,7 @@ impl fmt::Display for KrlError {
             Self::Io(error) => write!(f, "cannot read revocation list: {error}"),
             Self::TooLarge => write!(
                 f,
-                "revocation list is larger than {} MiB, the most that is read; divide it into \
+                "revocation list is larger than {} MiB, the limit; divide it into \
                  several files",
                 MAX_FILE_BYTES / (1024 * 1024)
             ),
@@ -104,11 +104,11 @@ impl From<DecodeError> for KrlError {
 /// A set of revoked keys and certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RevocationList {
-    /// The list's own number; 0 for plain lists.
+    /// The list's version number; 0 for text lists.
     pub version: u64,
-    /// When it was made, in seconds since 1970; 0 for plain lists.
+    /// Time of generation in seconds since 1970; 0 for text lists.
     pub generated: u64,
-    /// Its comment.
+    /// Comment of the list.
     pub comment: String,
     keys: HashSet<Vec<u8>>,
     sha1: HashSet<Vec<u8>>,
@@ -116,20 +116,20 @@ pub struct RevocationList {
     certificates: Vec<CertificateSection>,
 }
 
-/// What is revoked of one authority's certificates.
+/// Revoked certificates of one authority.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct CertificateSection {
-    /// The authority's blob; `None` for all authorities.
+    /// Key blob of the authority; `None` for all authorities.
     authority: Option<Vec<u8>>,
-    /// Inclusive.
+    /// Serial numbers, both ends inclusive.
     ranges: Vec<(u64, u64)>,
-    /// First serial, and a number whose bit n stands for the n-th serial after it.
+    /// First serial, and a big-endian number whose bit n stands for serial first + n.
     bitmaps: Vec<(u64, Vec<u8>)>,
     key_ids: HashSet<Vec<u8>>,
 }
 
 impl RevocationList {
-    /// Reads a list of either kind from its bytes.
+    /// Parses a binary or text list.
     ///
     /// # Errors
     /// [`KrlError`].
@@ -149,13 +149,13 @@ impl RevocationList {
         Self::read(&std::fs::File::open(path).map_err(KrlError::Io)?)
     }
 
-    /// Reads a list from an open file, from where it stands to its end.
+    /// Reads a list from an open file, from its current position to its end.
     ///
     /// # Errors
-    /// [`KrlError`]; [`KrlError::TooLarge`] beyond [`MAX_FILE_BYTES`].
+    /// [`KrlError`]; [`KrlError::TooLarge`] above [`MAX_FILE_BYTES`].
     pub fn read(file: &std::fs::File) -> Result<Self, KrlError> {
         let size = file.metadata().map_err(KrlError::Io)?.len();
-        // Said before so much is read; a file that grows meanwhile is caught below.
+        // Fails before reading that much; the check below catches a file that grows meanwhile.
         if size > MAX_FILE_BYTES {
             return Err(KrlError::TooLarge);
         }
@@ -168,8 +168,8 @@ impl RevocationList {
         Self::parse(&bytes)
     }
 
-    /// Whether a presented key is revoked: itself, the key inside a certificate, the
-    /// certificate, or its authority.
+    /// True if a presented key is revoked: the key itself, the certified key, the certificate, or
+    /// its authority.
     #[must_use]
     pub fn is_revoked(&self, presented: &PresentedKey) -> bool {
         self.is_key_revoked(presented.key())
@@ -179,7 +179,7 @@ impl RevocationList {
             })
     }
 
-    /// Whether a plain key is revoked.
+    /// True if a plain key is revoked.
     #[must_use]
     pub fn is_key_revoked(&self, key: &PublicKey) -> bool {
         let blob = key.blob();
@@ -225,7 +225,7 @@ impl RevocationList {
                 Ok(file) => {
                     list.keys.insert(file.key.key().blob());
                 }
-                // A key of a type that nobody can log in with needs no revoking.
+                // A key of an unsupported type cannot log in, so it need not be revoked.
                 Err(KeyError::UnknownType(_)) => {}
                 Err(error) => return Err(bad(error)),
             }
@@ -270,8 +270,8 @@ impl RevocationList {
             SECTION_EXPLICIT_KEY => read_set(section, &mut self.keys, None)?,
             SECTION_FINGERPRINT_SHA1 => read_set(section, &mut self.sha1, Some(20))?,
             SECTION_FINGERPRINT_SHA256 => read_set(section, &mut self.sha256, Some(32))?,
-            // The file is trusted for where it lies, not for who signed it: the signature
-            // (whose second half stands behind the section) is passed over.
+            // The file is trusted because of its location, not because of a signature. The
+            // signature's second half is a string after the section; both are skipped.
             SECTION_SIGNATURE => {
                 let _signature = after.string()?;
             }
@@ -323,7 +323,7 @@ impl CertificateSection {
             return true;
         }
         let serial = certificate.serial();
-        // Serial 0 is what authorities write that number nothing.
+        // Authorities that do not number certificates write serial 0.
         serial != 0
             && (self
                 .ranges
@@ -336,7 +336,7 @@ impl CertificateSection {
     }
 }
 
-/// Whether the bit is set, counted from the lowest of a big-endian number.
+/// True if the bit is set, counted from the lowest bit of a big-endian number.
 fn bit_of(magnitude: &[u8], bit: Option<u64>) -> bool {
     let byte = bit
         .and_then(|bit| usize::try_from(bit / 8).ok())
@@ -362,8 +362,8 @@ fn read_set(
     Ok(())
 }
 
-/// `string name, boolean critical, string data`: nothing is known here, so only what is not
-/// critical is passed over.
+/// Reads `string name, boolean critical, string data`: no extension is supported, so only
+/// non-critical ones are ignored.
 fn refuse_critical(kind: u8, section: &mut Reader<'_>) -> Result<(), KrlError> {
     let _name = section.string()?;
     if section.bool()? {

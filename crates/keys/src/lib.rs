@@ -1,10 +1,10 @@
-//! Keys at rest and on the wire: key blobs, signatures, certificates, key files, known_hosts,
-//! authorized_keys, signatures over files and who may make them, revocation lists and the moduli file.
+//! Keys in files and on the wire: key blobs, signatures, certificates, key files, known_hosts,
+//! authorized_keys, file signatures and allowed signers, revocation lists and the moduli file.
 //!
-//! Bytes go in and values come out; the file system is touched only by functions named `load`.
-//! Every format here is fed by foreign files or peers, so nothing indexes, unwraps or trusts a
-//! count. The cryptography itself is in `crypto`, the agent protocol in `agent`, and who may
-//! log in is decided by `monitor`.
+//! Most functions convert between bytes and values; only functions named `load`,
+//! [`krl::RevocationList::read`] and [`known_hosts::edit::append`] access files. The input of every
+//! format is foreign, so no code here indexes it, unwraps or allocates by a stated count. `crypto`
+//! has the cryptography, `agent` the agent protocol; `monitor` decides who may log in.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -42,9 +42,9 @@ pub use private_key::{GenerateError, KeySpec, PrivateKey};
 pub use public_key::{EcCurve, PublicKey};
 pub use signature::{Signature, VerifyPolicy};
 
-/// Longest key blob or certificate that is taken apart, in bytes. A 16384-bit RSA key takes
-/// about 2 KiB; a certificate with its largest lists stays well under this.
+/// Longest key blob or certificate that is parsed, in bytes. A 16384-bit RSA key takes about 2 KiB;
+/// a certificate with the longest lists is well below this.
 pub const MAX_BLOB_BYTES: usize = 64 * 1024;
 
-/// Smallest RSA modulus that is accepted unless a policy says otherwise, in bits.
+/// Smallest RSA modulus in bits that is accepted unless a policy sets another.
 pub const DEFAULT_MIN_RSA_BITS: usize = 2048;

@@ -1,21 +1,21 @@
-//! Lines of a foreign text file, numbered, with a limit beyond which a line is passed over
-//! whole: the rest of a long line is never taken for a line of its own.
+//! Lines of a foreign text file, numbered. A line over the limit is skipped entirely: its rest is
+//! not parsed as another line.
 
-/// Longest line that is looked at, in bytes without its end. The largest key or certificate
-/// that [`crate::MAX_BLOB_BYTES`] admits, in base64, with 32 KiB of options and comment.
+/// Longest line that is parsed, in bytes without line end: the largest key or certificate of
+/// [`crate::MAX_BLOB_BYTES`], in base64, with 32 KiB of options and comment.
 pub(crate) const MAX_LINE_BYTES: usize = 120 * 1024;
 
 /// A line with its number, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
     pub(crate) number: usize,
-    /// Without line end; `None` for a line over the limit.
+    /// The line without line end; `None` for a line over the limit.
     pub(crate) text: Option<&'a [u8]>,
-    /// As it stands in the file, its end included.
+    /// The bytes of the line, including its line end.
     pub(crate) raw: &'a [u8],
 }
 
-/// The lines of `file`.
+/// Splits `file` into lines.
 pub(crate) fn lines(file: &[u8]) -> impl Iterator<Item = Line<'_>> {
     file.split_inclusive(|byte| *byte == b'\n')
         .zip(1..)
@@ -30,7 +30,7 @@ pub(crate) fn lines(file: &[u8]) -> impl Iterator<Item = Line<'_>> {
         })
 }
 
-/// The first word and what follows the blanks behind it.
+/// Splits off the first word and the blanks after it.
 pub(crate) fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text
         .iter()
@@ -40,7 +40,7 @@ pub(crate) fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
     (word, trim_start(rest))
 }
 
-/// Without blanks at the start.
+/// Removes blanks at the start.
 pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
     let start = text
         .iter()

@@ -1,6 +1,6 @@
-//! The moduli file of Diffie-Hellman group exchange (moduli(5), RFC 4419 §3): reading and
-//! writing it, and choosing a group. The exchange itself is in `proto`; the fallback group in
-//! `crypto`, and `tools` makes such files.
+//! The moduli file of Diffie-Hellman group exchange (moduli(5), RFC 4419 §3): reading and writing
+//! it, and choosing a group. `proto` performs the exchange, `crypto` has the fallback group, and
+//! `tools` generates such files.
 
 use core::fmt;
 
@@ -9,25 +9,25 @@ use wire::Mpint;
 use crate::lines::lines;
 use crate::time::CivilTime;
 
-/// Type in the second column: p = 2q + 1 with q prime.
+/// Type column: p = 2q + 1 with q prime.
 pub const TYPE_SAFE_PRIME: u32 = 2;
-/// Type in the second column: the line holds q, and 2q + 1 is a candidate for a modulus.
+/// Type column: the line holds q, and 2q + 1 is a candidate for a modulus.
 pub const TYPE_SOPHIE_GERMAIN: u32 = 4;
-/// Highest type that moduli(5) knows; 0 is a number of unknown kind.
+/// Highest type of moduli(5); type 0 is unknown.
 const MAX_TYPE: u32 = 5;
-/// Bit of the third column: no small prime divides the number.
+/// Bit of the tests column: no small prime divides the number.
 pub const TESTED_BY_SIEVE: u32 = 0x02;
-/// Bit of the third column: the number has passed Miller-Rabin's test.
+/// Bit of the tests column: the number has passed the Miller-Rabin test.
 pub const TESTED_BY_MILLER_RABIN: u32 = 0x04;
-/// Bits of the third column: the candidate has been tested by a probabilistic test.
+/// Bits of the tests column: the number has passed a probabilistic test.
 const TESTS_PROBABILISTIC: u32 = 0x04 | 0x08 | 0x10;
-/// Bit of the third column: known to be composite.
+/// Bit of the tests column: the number is composite.
 pub const TESTED_COMPOSITE: u32 = 0x01;
-/// RFC 8270 §3 asks for 2048 bits; a file with smaller groups is read, they are not chosen
-/// unless the caller's minimum allows.
+/// Largest modulus in bits; lines with a larger one are ignored. There is no lower limit here: the
+/// caller of [`choose`] sets the minimum (RFC 8270 §3: 2048 bits).
 const MAX_BITS: usize = 16_384;
 
-/// A group of the file.
+/// A group of the moduli file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// Size of the modulus in bits.
@@ -38,8 +38,7 @@ pub struct Group {
     pub modulus: Vec<u8>,
 }
 
-/// Reads all groups of a moduli file that are safe primes and have been tested. Other lines
-/// are passed over.
+/// Reads all groups of a moduli file whose modulus is a tested safe prime. Other lines are skipped.
 #[must_use]
 pub fn parse(file: &[u8]) -> Vec<Group> {
     lines(file)
@@ -51,19 +50,19 @@ fn parse_line(text: &str) -> Option<Group> {
     group_of(&Row::parse(text).filter(is_usable)?)
 }
 
-/// Whether the line says that it holds a safe prime that has been tested.
+/// True if the line claims a safe prime that has been tested.
 fn is_usable(row: &Row<'_>) -> bool {
     row.kind == TYPE_SAFE_PRIME
         && row.tests & TESTED_COMPOSITE == 0
         && row.tests & TESTS_PROBABILISTIC != 0
 }
 
-/// The group of a line, if its numbers are as it says.
+/// Decodes the group of a line; `None` if its numbers are inconsistent.
 fn group_of(row: &Row<'_>) -> Option<Group> {
     let modulus = hex(row.modulus)?;
     let modulus = Mpint::from_magnitude(&modulus);
-    // The column holds the bits less one, by the habit of its first generator; a line whose
-    // number does not fit its modulus is damaged.
+    // By convention the column holds the number of bits less one. If it does not fit the modulus,
+    // the line is damaged.
     let bits = usize::try_from(row.size).ok()?.checked_add(1)?;
     if modulus.bits() != bits || bits > MAX_BITS || row.generator < 2 {
         return None;
@@ -77,29 +76,29 @@ fn group_of(row: &Row<'_>) -> Option<Group> {
     })
 }
 
-/// A line of a moduli file, or of a list of candidates for one:
-/// `time type tests tries size generator modulus`.
+/// A line of a moduli file, or of a list of candidates for one: `time type tests tries size
+/// generator modulus`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// When the line was written, `YYYYMMDDHHMMSS` in UTC.
+    /// Time of writing, `YYYYMMDDHHMMSS` in UTC.
     pub time: &'a str,
-    /// What kind of number it is.
+    /// Type of the number ([`TYPE_SAFE_PRIME`] and others).
     pub kind: u32,
-    /// Which tests it has passed, a bit for each.
+    /// Tests that the number has passed, one bit each.
     pub tests: u32,
-    /// How many tests: small primes of a sieve, or rounds of Miller-Rabin.
+    /// Number of tests: small primes of a sieve, or rounds of Miller-Rabin.
     pub tries: u32,
-    /// Bits of the modulus less one.
+    /// Number of bits of the modulus, less one.
     pub size: u32,
-    /// The generator, 0 where it is not known; hexadecimal in the file.
+    /// Generator, 0 if not known; hexadecimal in the file.
     pub generator: u32,
-    /// The modulus (or q), hexadecimal.
+    /// The modulus (or q) in hexadecimal.
     pub modulus: &'a str,
 }
 
 impl<'a> Row<'a> {
-    /// Takes a line apart; none for comments and lines that are none of the format. Whether the
-    /// modulus is a number of that size is left to the reader.
+    /// Parses a line; `None` for comments and malformed lines. Does not check that the modulus is a
+    /// number of the stated size.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace();
@@ -129,7 +128,7 @@ impl fmt::Display for Row<'_> {
     }
 }
 
-/// A moment, in seconds since 1970, as the first column has it.
+/// Formats a time in seconds since 1970 for the first column.
 #[must_use]
 pub fn time_column(seconds: u64) -> String {
     let time = CivilTime::from_utc_seconds(seconds);
@@ -155,10 +154,10 @@ fn hex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Chooses a group out of a moduli file for a client that asks for `preferred` bits within
-/// `minimum..=maximum`: of the smallest size that is at least the preferred one, else of the
-/// largest below it; among groups of one size, the one that the random number `pick` falls on.
-/// Only what is chosen is read in full: a file of 400 groups takes a millisecond otherwise.
+/// Chooses a group from a moduli file for a client that requests `preferred` bits within
+/// `minimum..=maximum`: one of the smallest size that is at least `preferred`, else of the largest
+/// size below it. Among groups of one size, the random number `pick` selects the group. Only the
+/// chosen line is decoded: decoding a file of 400 groups takes a millisecond.
 #[must_use]
 pub fn choose(
     file: &[u8],
@@ -175,7 +174,7 @@ pub fn choose(
         (minimum..=maximum).contains(&bits).then_some((bits, row))
     });
     let mut rows: Vec<(usize, Row<'_>)> = rows.collect();
-    // Sizes by how well they fit, the best first; a damaged line is passed over.
+    // Best size first; damaged lines are skipped.
     rows.sort_by_key(|(bits, _)| match bits.checked_sub(preferred) {
         Some(more) => (false, more),
         None => (true, preferred - bits),
@@ -196,7 +195,7 @@ pub fn choose(
 mod tests {
     use super::*;
 
-    /// A line with a number of so many bits that ends in `mark`.
+    /// A line with a number of `bits` bits that ends in `mark`.
     fn line(bits: usize, mark: u8) -> String {
         let digits = "0".repeat(bits / 4 - 3);
         format!(
@@ -230,7 +229,7 @@ mod tests {
         assert_eq!(modulus(2048, 1024, 8192, 7), Some((2048, 1)));
         assert_eq!(modulus(1024, 1024, 2047, 0), None);
         assert_eq!(modulus(5000, 6000, 8192, 0), None);
-        // All of the best size are damaged: the next best.
+        // If all lines of the best size are damaged, the next size is chosen.
         let file = line(4096, 9).replace(" 8", " 7") + &line(3072, 3);
         let chosen = choose(file.as_bytes(), 2048, 4096, 8192, 1);
         assert_eq!(chosen.map(|group| group.bits), Some(3072));

@@ -1,27 +1,27 @@
-//! Wildcard patterns and comma-separated lists of them (ssh_config(5), PATTERNS): `*` for any
-//! bytes, `?` for one, `!` before a pattern for "but not".
+//! Wildcard patterns and comma-separated lists of them (ssh_config(5), PATTERNS): `*` matches any
+//! bytes, `?` one byte, `!` negates a pattern.
 //!
-//! The matcher remembers only the last `*`, so its work is bounded by pattern times text and
-//! is linear for the patterns that made backtracking matchers explode. Lists that also hold
-//! addresses and blocks are in [`crate::address`]; what the keywords of the configuration make
-//! of it is in `config`.
+//! The matcher remembers only the last `*`, so its work is at most pattern length times text
+//! length, and linear for the patterns that take backtracking matchers exponential time.
+//! [`crate::address`] has lists that also contain addresses and networks; `config` applies both to
+//! its keywords.
 
-/// Whether letters of different case are the same.
+/// Whether upper and lower case differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
     /// `A` and `a` differ (user and group names).
     Sensitive,
-    /// `A` and `a` are the same (host names).
+    /// `A` and `a` are equal (host names).
     Ignored,
 }
 
-/// Whether the whole of `text` matches `pattern`.
+/// True if `pattern` matches the whole of `text`.
 #[must_use]
 pub fn matches(text: &[u8], pattern: &[u8]) -> bool {
     matches_with(text, pattern, |left, right| left == right)
 }
 
-/// The same without regard to ASCII case, as host names are compared.
+/// As [`matches()`], ignoring ASCII case, as for host names.
 #[must_use]
 pub fn matches_ignoring_case(text: &[u8], pattern: &[u8]) -> bool {
     matches_with(text, pattern, |left, right| {
@@ -31,7 +31,7 @@ pub fn matches_ignoring_case(text: &[u8], pattern: &[u8]) -> bool {
 
 fn matches_with(text: &[u8], pattern: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
     let (mut at, mut in_pattern) = (0, 0);
-    // Where to go on after a mismatch: behind the last star, one byte of text later.
+    // Position to continue from after a mismatch: after the last star, one byte of text later.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match (text.get(at), pattern.get(in_pattern)) {
@@ -52,7 +52,7 @@ fn matches_with(text: &[u8], pattern: &[u8], same: impl Fn(u8, u8) -> bool) -> b
         let Some((after_star, start)) = star else {
             return false;
         };
-        // A star at the end takes all that is left.
+        // A star at the end matches the rest.
         if after_star == pattern.len() {
             return true;
         }
@@ -62,14 +62,14 @@ fn matches_with(text: &[u8], pattern: &[u8], same: impl Fn(u8, u8) -> bool) -> b
     }
 }
 
-/// How a list of patterns judges a text.
+/// Result of matching a text against a list of patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListMatch {
-    /// Nothing matches.
+    /// No pattern matches.
     No,
     /// A plain pattern matches and no negated one does.
     Yes,
-    /// A negated pattern matches: refused whatever else matches.
+    /// A negated pattern matches, which overrides all other matches.
     Negated,
 }
 
@@ -81,7 +81,7 @@ impl ListMatch {
     }
 }
 
-/// Whether the whole of `text` matches `pattern`, with `case` as asked.
+/// True if `pattern` matches the whole of `text`, with or without regard to case.
 #[must_use]
 pub fn matches_case(text: &[u8], pattern: &[u8], case: Case) -> bool {
     match case {
@@ -90,8 +90,8 @@ pub fn matches_case(text: &[u8], pattern: &[u8], case: Case) -> bool {
     }
 }
 
-/// Judges `text` by the comma-separated patterns of `list`. A list of negated patterns alone
-/// matches nothing, and nothing stands behind a last comma.
+/// Matches `text` against the comma-separated patterns of `list`. A list of negated patterns only
+/// matches nothing, and a comma at the end is ignored.
 #[must_use]
 pub fn match_list(text: &[u8], list: &[u8], case: Case) -> ListMatch {
     let list = list.strip_suffix(b",").unwrap_or(list);

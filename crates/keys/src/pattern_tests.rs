@@ -46,7 +46,7 @@ fn a_negated_pattern_wins_wherever_it_stands() {
 
 #[test]
 fn patterns_of_many_stars_take_linear_time() {
-    // Counted, not timed: each comparison of a byte is one call.
+    // Counts calls instead of time: each comparison of a byte is one call.
     let text = vec![b'a'; 4096];
     let mut pattern = b"*a".repeat(1000);
     pattern.push(b'b');
@@ -59,7 +59,7 @@ fn patterns_of_many_stars_take_linear_time() {
     assert!(steps.get() < 4 * text.len(), "{} steps", steps.get());
 }
 
-/// The reference: dynamic programming over all positions.
+/// Reference implementation: dynamic programming over all positions.
 fn slow(subject: &[u8], pattern: &[u8]) -> bool {
     let mut row = vec![false; subject.len() + 1];
     row[0] = true;
@@ -114,7 +114,7 @@ fn agrees_with_the_slow_reference_on_all_short_inputs() {
 
 #[test]
 fn wildcards_do_not_multiply() {
-    // An exponential matcher would not come back from this one.
+    // An exponential matcher would not finish this one.
     let subject = "a".repeat(4096);
     let pattern = format!("{}b", "*a".repeat(2047));
     assert!(!matches(subject.as_bytes(), pattern.as_bytes()));

@@ -1,23 +1,23 @@
-//! The text around binary keys: PEM (RFC 7468, RFC 1421 headers).
+//! The text encoding of binary keys: PEM (RFC 7468, RFC 1421 headers).
 
 use zeroize::Zeroizing;
 
 use crate::base64;
 use crate::lines::lines;
 
-/// One armoured block.
+/// An armoured block.
 #[derive(Debug)]
 pub(crate) struct Block<'a> {
-    /// What stands behind BEGIN.
+    /// The label after `BEGIN`.
     pub(crate) label: &'a str,
     /// `name: value` lines before the base64.
     pub(crate) headers: Vec<(&'a str, &'a str)>,
-    /// The binary inside.
+    /// The decoded content.
     pub(crate) body: Zeroizing<Vec<u8>>,
 }
 
 impl<'a> Block<'a> {
-    /// The first header with this name.
+    /// Value of the first header with this name.
     pub(crate) fn header(&self, name: &str) -> Option<&'a str> {
         self.headers
             .iter()
@@ -25,10 +25,10 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Most headers that a block may have.
+/// Limit on the headers of a block.
 const MAX_HEADERS: usize = 16;
 
-/// The first block whose label `wanted` accepts; `None` when there is none or it is damaged.
+/// Finds the first block whose label `wanted` accepts; `None` if there is none or it is damaged.
 pub(crate) fn find(text: &[u8], wanted: impl Fn(&str) -> bool) -> Option<Block<'_>> {
     let mut lines = lines(text).map(|line| core::str::from_utf8(line.text?).ok());
     let label = lines.by_ref().find_map(|line| {
@@ -49,7 +49,7 @@ pub(crate) fn find(text: &[u8], wanted: impl Fn(&str) -> bool) -> Option<Block<'
                 body,
             });
         }
-        // No character of base64 is a colon.
+        // Base64 does not use colons.
         match line.split_once(": ") {
             Some(header) if coded.is_empty() && headers.len() < MAX_HEADERS => headers.push(header),
             Some(_) => return None,
@@ -59,7 +59,7 @@ pub(crate) fn find(text: &[u8], wanted: impl Fn(&str) -> bool) -> Option<Block<'
     None
 }
 
-/// A block in lines of `width` characters.
+/// Encodes a block in lines of `width` characters.
 pub(crate) fn write(
     label: &str,
     headers: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! What a peer presents as its key: a plain key or a certificate. Hosts and users alike.
+//! The key that a host or user presents: a plain key or a certificate.
 
 use wire::Reader;
 
@@ -8,19 +8,19 @@ use crate::error::{KeyError, VerifyError};
 use crate::public_key::PublicKey;
 use crate::signature::VerifyPolicy;
 
-/// A key blob of either kind.
+/// A parsed key blob of either kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PresentedKey {
     /// A plain key.
     Plain(PublicKey),
-    /// A certificate whose signature has been verified; not yet whether it is valid for
-    /// anything ([`Certificate::check`]), nor whether its authority is trusted.
+    /// A certificate with a verified signature. Neither its validity ([`Certificate::check`]) nor
+    /// the trust in its authority has been checked.
     Certificate(Box<Certificate>),
 }
 
 impl PresentedKey {
-    /// Takes a blob apart; the name at its head decides the kind. A certificate's own
-    /// signature is verified.
+    /// Parses a blob; the name at its start determines the kind. For a certificate it verifies the
+    /// authority's signature.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -32,11 +32,11 @@ impl PresentedKey {
         }
     }
 
-    /// Takes apart a blob that was presented under a negotiated `algorithm`: the name at its
-    /// head must be the one that belongs to that algorithm.
+    /// Parses a blob that was presented for a negotiated `algorithm`: the name at its start must be
+    /// that of the algorithm.
     ///
     /// # Errors
-    /// [`KeyError::WrongAlgorithm`] or what [`Self::from_blob`] says.
+    /// [`KeyError::WrongAlgorithm`], or as [`Self::from_blob`].
     pub fn from_blob_for(algorithm: SignatureAlgorithm, blob: &[u8]) -> Result<Self, KeyError> {
         if Reader::new(blob).string()? != algorithm.blob_name().as_bytes() {
             return Err(KeyError::WrongAlgorithm);
@@ -45,7 +45,8 @@ impl PresentedKey {
     }
 
     /// As [`Self::from_blob_for`], with the algorithms that the authority of a certificate may sign
-    /// with (CASignatureAlgorithms): another one's key and signature are not even parsed.
+    /// with (CASignatureAlgorithms): the authority's key and signature are not parsed if their
+    /// names are not among them.
     ///
     /// # Errors
     /// As [`Self::from_blob_for`], and [`KeyError::AuthorityAlgorithm`].
@@ -65,7 +66,7 @@ impl PresentedKey {
         }
     }
 
-    /// The plain key: itself or the one inside the certificate.
+    /// The plain key: itself, or the certified key.
     #[must_use]
     pub fn key(&self) -> &PublicKey {
         match self {
@@ -83,7 +84,7 @@ impl PresentedKey {
         }
     }
 
-    /// The blob as it was presented.
+    /// The presented blob.
     #[must_use]
     pub fn blob(&self) -> Vec<u8> {
         match self {
@@ -92,7 +93,7 @@ impl PresentedKey {
         }
     }
 
-    /// The name at the head of the blob.
+    /// The name at the start of the blob.
     #[must_use]
     pub fn blob_name(&self) -> &'static str {
         match self {
@@ -101,8 +102,8 @@ impl PresentedKey {
         }
     }
 
-    /// Verifies a signature made by this key; see [`PublicKey::verify`]. The algorithm's
-    /// certificate flag must fit the kind of key.
+    /// Verifies a signature made by this key; see [`PublicKey::verify`]. A certificate requires a
+    /// certificate algorithm, a plain key a plain one.
     ///
     /// # Errors
     /// [`VerifyError`].

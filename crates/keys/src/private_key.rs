@@ -1,5 +1,5 @@
-//! Private keys: making them and signing with them. Their files are in
-//! [`crate::private_file`]; keys inside an agent are in the `agent` crate.
+//! Private keys: generation and signing. [`crate::private_file`] reads and writes their files; keys
+//! in an agent are in the `agent` crate.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use crate::public_key::{EcCurve, PublicKey};
 use crate::signature;
 
 impl EcCurve {
-    /// The kind of key on this curve.
+    /// The crypto crate's key kind for this curve.
     pub(crate) fn kind(self) -> KeyKind {
         match self {
             Self::P256 => KeyKind::EcdsaP256,
@@ -21,7 +21,7 @@ impl EcCurve {
         }
     }
 
-    /// The signature scheme on this curve.
+    /// The crypto crate's signature scheme for this curve.
     pub(crate) fn scheme(self) -> SignatureScheme {
         match self {
             Self::P256 => SignatureScheme::EcdsaP256Sha256,
@@ -31,21 +31,21 @@ impl EcCurve {
     }
 }
 
-/// What kind of key to make.
+/// Type and size of a key to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeySpec {
     /// Ed25519.
     Ed25519,
     /// ECDSA on this curve.
     Ecdsa(EcCurve),
-    /// RSA with a modulus of so many bits.
+    /// RSA.
     Rsa {
-        /// 1024 to 16384.
+        /// Size of the modulus, 1024 to 16384 bits.
         bits: usize,
     },
 }
 
-/// Why no key was made.
+/// Why a key could not be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenerateError {
     /// An RSA size outside 1024..=16384 bits.
@@ -65,23 +65,24 @@ impl fmt::Display for GenerateError {
 
 impl std::error::Error for GenerateError {}
 
-/// A private key with its public half. Cheap to clone; secrets are wiped with the last clone.
+/// A private key with its public key. Cheap to clone; the secret is wiped when the last clone is
+/// dropped.
 #[derive(Clone)]
 pub struct PrivateKey {
     public: PublicKey,
     secret: Secret,
 }
 
-/// The secret part.
+/// The secret of a private key, or a handle to it.
 #[derive(Clone)]
 pub(crate) enum Secret {
-    /// Here.
+    /// A key in memory.
     Software(crypto::sign::PrivateKey),
-    /// In a security key; this is only the handle.
+    /// A key in a security key, of which only the handle is known.
     SecurityKey(SecurityKeyHandle),
 }
 
-/// What the file of a security key holds beside the public key.
+/// The fields that the file of a security key has besides the public key.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecurityKeyHandle {
     pub(crate) flags: u8,
@@ -90,7 +91,7 @@ pub(crate) struct SecurityKeyHandle {
 }
 
 impl PrivateKey {
-    /// Makes a key.
+    /// Generates a key.
     ///
     /// # Errors
     /// [`GenerateError`].
@@ -108,7 +109,7 @@ impl PrivateKey {
             .and_then(|key| Self::from_software(key).map_err(|_| GenerateError::Internal))
     }
 
-    /// An Ed25519 key from its seed (RFC 8032 §5.1.5).
+    /// Creates an Ed25519 key from its seed (RFC 8032 §5.1.5).
     #[must_use]
     pub fn from_ed25519_seed(seed: &[u8; 32]) -> Self {
         let key = crypto::sign::PrivateKey::ed25519_from_seed(seed);
@@ -119,7 +120,7 @@ impl PrivateKey {
         }
     }
 
-    /// An ECDSA key from its scalar, and its point where the file names one.
+    /// Creates an ECDSA key from its scalar, and from its point if the file contains it.
     pub(crate) fn from_ecdsa(
         curve: EcCurve,
         scalar: &[u8],
@@ -132,15 +133,14 @@ impl PrivateKey {
         Self::from_software(key)
     }
 
-    /// An RSA key from its parts as magnitudes; the order of the primes is free as long as
-    /// `iqmp` fits it.
+    /// Creates an RSA key from magnitudes. The primes may be in either order if `iqmp` matches.
     pub(crate) fn from_rsa(parts: &RsaParts<'_>) -> Result<Self, KeyError> {
         Self::from_software(crypto::sign::PrivateKey::rsa_from_parts(
             parts.n, parts.e, parts.d, parts.iqmp, parts.p, parts.q,
         )?)
     }
 
-    /// A security key's public half and handle.
+    /// Creates a key from a security key's public key and handle.
     pub(crate) fn from_security_key(
         public: PublicKey,
         handle: SecurityKeyHandle,
@@ -193,14 +193,14 @@ impl PrivateKey {
         self.public.key_type()
     }
 
-    /// False when the secret is in a security key, so that only an agent can sign.
+    /// False if the secret is in a security key, so that only an agent can sign.
     #[must_use]
     pub fn can_sign(&self) -> bool {
         matches!(self.secret, Secret::Software(_))
     }
 
-    /// Signs `message`; returns the signature blob. A certificate algorithm signs as the
-    /// plain one inside it.
+    /// Signs `message`; returns the signature blob. A certificate algorithm signs like its plain
+    /// algorithm.
     ///
     /// # Errors
     /// [`KeyError::WrongAlgorithm`], [`KeyError::NoSecret`], [`KeyError::Internal`].

@@ -1,7 +1,7 @@
 //! Public key files: the one-line format of `.pub` files, RFC 4716, and PEM (PKCS#8
-//! SubjectPublicKeyInfo, and PKCS#1 for RSA), read and written.
+//! SubjectPublicKeyInfo, and PKCS#1 for RSA).
 //!
-//! Lines with options are in [`crate::authorized_keys`].
+//! [`crate::authorized_keys`] parses lines with options.
 
 use std::io::Read;
 use std::path::Path;
@@ -20,25 +20,25 @@ pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 const RFC4716_BEGIN: &str = "---- BEGIN SSH2 PUBLIC KEY ----";
 const RFC4716_END: &str = "---- END SSH2 PUBLIC KEY ----";
-/// RFC 4716 §3.1 allows 72 characters a line; ssh-keygen writes 70.
+/// RFC 4716 §3.1 allows 72 characters per line; ssh-keygen writes 70.
 const RFC4716_WIDTH: usize = 70;
 const PEM_WIDTH: usize = 64;
 const LABEL_PKCS8: &str = "PUBLIC KEY";
 const LABEL_PKCS1: &str = "RSA PUBLIC KEY";
 
-/// A public key or certificate, and what its file calls it.
+/// A public key or certificate, and its file's comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKeyFile {
     /// The key.
     pub key: PresentedKey,
-    /// The comment; empty when there is none.
+    /// The comment; empty if there is none.
     pub comment: String,
 }
 
 /// Reads a file's bytes.
 ///
 /// # Errors
-/// Those of the file system; [`std::io::ErrorKind::FileTooLarge`] past [`MAX_FILE_BYTES`].
+/// Errors of the file system; [`std::io::ErrorKind::FileTooLarge`] above [`MAX_FILE_BYTES`].
 pub fn load(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?
@@ -50,10 +50,10 @@ pub fn load(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file of one-line format: the first line that holds a key, as OpenSSH does.
+/// Parses a file in the one-line format and returns the first line that is a key, as OpenSSH does.
 ///
 /// # Errors
-/// [`KeyError`] of the first line that is no comment, when no line holds a key.
+/// If no line is a key, the [`KeyError`] of the first line that is not a comment.
 pub fn parse(file: &[u8]) -> Result<PublicKeyFile, KeyError> {
     let mut first_error = None;
     let texts = lines(file).filter_map(|line| line.text.map(trim_start));
@@ -66,10 +66,10 @@ pub fn parse(file: &[u8]) -> Result<PublicKeyFile, KeyError> {
     Err(first_error.unwrap_or(KeyError::Invalid("file holds no key")))
 }
 
-/// Reads `type base64 comment`.
+/// Parses `type base64 comment`.
 ///
 /// # Errors
-/// [`KeyError`]; the type must be the one inside.
+/// [`KeyError`]; the type must be that of the blob.
 pub fn parse_line(text: &[u8]) -> Result<PublicKeyFile, KeyError> {
     let (name, rest) = split_word(trim_start(text));
     let (coded, comment) = split_word(rest);
@@ -88,8 +88,8 @@ pub fn parse_line(text: &[u8]) -> Result<PublicKeyFile, KeyError> {
     })
 }
 
-/// `type base64 comment`, without a line end. The comment is escaped ([`escape::one_line`]): a comment with
-/// a newline would make a second line, which authorized_keys would take for another key.
+/// Formats `type base64 comment` without line end. The comment is escaped ([`escape::one_line`]): a
+/// newline in it would start a second line, which authorized_keys would accept as another key.
 #[must_use]
 pub fn to_line(key: &PresentedKey, comment: &str) -> String {
     let mut line = format!("{} {}", key.blob_name(), base64::encode(&key.blob()));
@@ -100,7 +100,7 @@ pub fn to_line(key: &PresentedKey, comment: &str) -> String {
     line
 }
 
-/// RFC 4716, with the comment in quotes and cut so that its line keeps the limit.
+/// Encodes as RFC 4716, with the comment in quotes and cut to the line limit.
 #[must_use]
 pub fn to_rfc4716(key: &PresentedKey, comment: &str) -> String {
     let room = RFC4716_WIDTH - "Comment: \"...\"".len();
@@ -111,7 +111,7 @@ pub fn to_rfc4716(key: &PresentedKey, comment: &str) -> String {
     )
 }
 
-/// Reads RFC 4716. Headers other than the comment are passed over.
+/// Parses RFC 4716. Headers other than the comment are ignored.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -153,7 +153,7 @@ pub fn parse_rfc4716(file: &[u8]) -> Result<PublicKeyFile, KeyError> {
     Err(malformed)
 }
 
-/// PEM of SubjectPublicKeyInfo (RFC 5280 §4.1.2.7); `None` for security keys.
+/// Encodes as PEM of SubjectPublicKeyInfo (RFC 5280 §4.1.2.7); `None` for security keys.
 #[must_use]
 pub fn to_pkcs8(key: &PublicKey) -> Option<String> {
     let identifier = |oid: &[u8]| der::element(der::OBJECT_IDENTIFIER, &[oid]);
@@ -185,7 +185,7 @@ pub fn to_pkcs8(key: &PublicKey) -> Option<String> {
     Some(pem::write(LABEL_PKCS8, &[], &whole, PEM_WIDTH).to_string())
 }
 
-/// PEM as `ssh-keygen -e -m PEM` writes it: PKCS#1 for RSA, else [`to_pkcs8`].
+/// Encodes as PEM like `ssh-keygen -e -m PEM`: PKCS#1 for RSA, else [`to_pkcs8`].
 #[must_use]
 pub fn to_pem(key: &PublicKey) -> Option<String> {
     match key {
@@ -204,7 +204,7 @@ fn pkcs1(exponent: &[u8], modulus: &[u8]) -> zeroize::Zeroizing<Vec<u8>> {
     )
 }
 
-/// Reads either PEM format.
+/// Parses either PEM format.
 ///
 /// # Errors
 /// [`KeyError`].

@@ -1,6 +1,5 @@
-//! Plain public keys as SSH encodes them (RFC 4253 §6.6, RFC 5656 §3.1, RFC 8709 §4,
-//! OpenSSH PROTOCOL.u2f). Certificates are in [`crate::certificate`]; the signatures that a
-//! key verifies are taken apart in [`crate::Signature`].
+//! Plain public keys and their blobs (RFC 4253 §6.6, RFC 5656 §3.1, RFC 8709 §4, OpenSSH
+//! PROTOCOL.u2f). [`crate::certificate`] has certificates, [`crate::Signature`] signature blobs.
 
 use core::fmt;
 
@@ -22,7 +21,7 @@ pub enum EcCurve {
 }
 
 impl EcCurve {
-    /// The identifier in key blobs (RFC 5656 §6.1).
+    /// Identifier of the curve in key blobs (RFC 5656 §6.1).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,56 +66,56 @@ impl EcCurve {
     }
 }
 
-/// A plain public key. The parts are checked for shape (lengths, curve names, bounds), not
-/// for membership in their group: that happens when a signature is verified.
+/// A plain public key. Lengths, curve names and bounds of its parts are checked; that a point or
+/// number is a valid group element is checked only when a signature is verified.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PublicKey {
-    /// RFC 8709.
+    /// `ssh-ed25519` (RFC 8709).
     Ed25519 {
         /// The encoded point.
         point: [u8; 32],
     },
-    /// RFC 5656.
+    /// `ecdsa-sha2-*` (RFC 5656).
     Ecdsa {
         /// The curve.
         curve: EcCurve,
         /// The uncompressed point, `4 | x | y`.
         point: Vec<u8>,
     },
-    /// RFC 4253 §6.6.
+    /// `ssh-rsa` (RFC 4253 §6.6).
     Rsa {
         /// The public exponent, big-endian without leading zeros.
         exponent: Vec<u8>,
         /// The modulus, big-endian without leading zeros.
         modulus: Vec<u8>,
     },
-    /// A security key of Ed25519.
+    /// Ed25519 in a security key.
     SkEd25519 {
         /// The encoded point.
         point: [u8; 32],
-        /// The FIDO application, mostly `ssh:`.
+        /// FIDO application, usually `ssh:`.
         application: Vec<u8>,
     },
-    /// A security key of ECDSA on P-256.
+    /// ECDSA on P-256 in a security key.
     SkEcdsaP256 {
         /// The uncompressed point.
         point: Vec<u8>,
-        /// The FIDO application, mostly `ssh:`.
+        /// FIDO application, usually `ssh:`.
         application: Vec<u8>,
     },
 }
 
 impl PublicKey {
-    /// Takes a key blob apart. The blob must end with the key.
+    /// Parses a key blob. No bytes may follow the key.
     ///
     /// # Errors
-    /// [`KeyError::UnknownType`] for types that are not supported, [`KeyError::WrongKind`] for
-    /// a certificate, otherwise what is malformed.
+    /// [`KeyError::UnknownType`] for types that are not supported, [`KeyError::WrongKind`] for a
+    /// certificate, otherwise the reason.
     pub fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
         let (key_type, is_certificate, mut reader) = read_type(blob)?;
         if is_certificate {
             return Err(KeyError::WrongKind(
-                "a certificate stands where a plain key belongs",
+                "expected a plain key, found a certificate",
             ));
         }
         let key = Self::read_fields(key_type, &mut reader)?;
@@ -124,7 +123,7 @@ impl PublicKey {
         Ok(key)
     }
 
-    /// Reads the fields behind the type's name; they stand alike in plain keys and certificates.
+    /// Reads the fields after the type's name, which plain keys and certificates share.
     pub(crate) fn read_fields(
         key_type: KeyType,
         reader: &mut Reader<'_>,
@@ -160,7 +159,7 @@ impl PublicKey {
         })
     }
 
-    /// The key as a blob.
+    /// Encodes the key as a blob.
     #[must_use]
     pub fn blob(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -169,7 +168,7 @@ impl PublicKey {
         out
     }
 
-    /// Writes the fields behind the type's name.
+    /// Writes the fields after the type's name.
     pub(crate) fn write_fields(&self, out: &mut Vec<u8>) {
         match self {
             Self::Ed25519 { point } => out.put_string(point),
@@ -205,7 +204,7 @@ impl PublicKey {
         }
     }
 
-    /// The key's size as people name it, in bits: the modulus of RSA, the field of a curve.
+    /// Nominal size of the key in bits: of the modulus for RSA, else of the curve's field.
     #[must_use]
     pub fn bits(&self) -> usize {
         match self {
@@ -215,7 +214,7 @@ impl PublicKey {
         }
     }
 
-    /// `type base64`, as one-line files hold it.
+    /// Formats `type base64` for one-line files.
     #[must_use]
     pub fn to_line(&self) -> String {
         format!(
@@ -237,7 +236,8 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// The type at the head of a blob, whether it is a certificate's, and what follows.
+/// Reads the type at the start of a blob; returns it, whether it is a certificate's, and a reader
+/// of the rest.
 pub(crate) fn read_type(blob: &[u8]) -> Result<(KeyType, bool, Reader<'_>), KeyError> {
     if blob.len() > MAX_BLOB_BYTES {
         return Err(KeyError::Malformed(DecodeError::TooLong {
@@ -251,7 +251,7 @@ pub(crate) fn read_type(blob: &[u8]) -> Result<(KeyType, bool, Reader<'_>), KeyE
     Ok((key_type, is_certificate, reader))
 }
 
-/// A FIDO application is a short URL-like name; more is nonsense.
+/// Limit on a FIDO application, which is a short URL-like name.
 const MAX_APPLICATION_BYTES: usize = 1024;
 
 fn read_ed25519(reader: &mut Reader<'_>) -> Result<[u8; 32], KeyError> {
@@ -270,7 +270,8 @@ fn read_point(curve: EcCurve, reader: &mut Reader<'_>) -> Result<Vec<u8>, KeyErr
     Ok(point.to_vec())
 }
 
-/// Only uncompressed points are in use (RFC 5656 §3.1 allows others, nobody sends them).
+/// Accepts only uncompressed points: RFC 5656 §3.1 allows compressed ones, but no implementation
+/// sends them.
 pub(crate) fn check_point(curve: EcCurve, point: &[u8]) -> Result<(), KeyError> {
     if point.len() != curve.point_bytes() || point.first() != Some(&4) {
         return Err(KeyError::Invalid(
@@ -280,8 +281,8 @@ pub(crate) fn check_point(curve: EcCurve, point: &[u8]) -> Result<(), KeyError> 
     Ok(())
 }
 
-/// Bounds the work that a foreign RSA key can cause: wire limits the modulus to 16384 bits,
-/// and a long exponent would make each verification as dear as a signature.
+/// Limits the work that a foreign RSA key can cause: wire limits the modulus to 16384 bits, and a
+/// long exponent would make each verification as expensive as a signature.
 pub(crate) fn check_rsa(exponent: &[u8], modulus: &[u8]) -> Result<(), KeyError> {
     let odd = |number: &[u8]| number.last().is_some_and(|last| last & 1 == 1);
     if bit_length(modulus) < 512 || bit_length(modulus) > wire::MAX_MPINT_BITS || !odd(modulus) {

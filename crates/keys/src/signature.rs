@@ -1,8 +1,8 @@
-//! Signature blobs (RFC 4253 §6.6, RFC 5656 §3.1.2, RFC 8332 §3, RFC 8709 §6, OpenSSH
-//! PROTOCOL.u2f) and their verification under a policy.
+//! Signature blobs (RFC 4253 §6.6, RFC 5656 §3.1.2, RFC 8332 §3, RFC 8709 §6, OpenSSH PROTOCOL.u2f)
+//! and their verification with a policy.
 //!
-//! The algorithm named inside a signature must be the one that was agreed on and must fit the
-//! key, so that one permitted name never admits another.
+//! The algorithm named in a signature must be the negotiated one and must fit the key, so that
+//! permitting one algorithm never admits another.
 
 use crypto::hash::HashAlgorithm;
 use crypto::sign::SignatureScheme;
@@ -13,19 +13,19 @@ use crate::error::VerifyError;
 use crate::public_key::{EcCurve, PublicKey};
 use crate::{DEFAULT_MIN_RSA_BITS, MAX_BLOB_BYTES};
 
-/// FIDO flag: the user touched the key.
+/// FIDO flag: the user touched the security key.
 const FLAG_USER_PRESENT: u8 = 0x01;
-/// FIDO flag: the key verified its user (PIN, fingerprint).
+/// FIDO flag: the security key verified its user (PIN, fingerprint).
 const FLAG_USER_VERIFIED: u8 = 0x04;
 
-/// What a signature must satisfy beyond its mathematics.
+/// Conditions that a valid signature must meet in addition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyPolicy {
-    /// Smallest RSA modulus, in bits.
+    /// Smallest RSA modulus in bits.
     pub min_rsa_bits: usize,
-    /// Security keys must have been touched (false under `no-touch-required`).
+    /// True if security keys must have been touched (false with `no-touch-required`).
     pub require_user_presence: bool,
-    /// Security keys must have verified their user (`verify-required`).
+    /// True if security keys must have verified their user (`verify-required`).
     pub require_user_verification: bool,
 }
 
@@ -39,19 +39,19 @@ impl Default for VerifyPolicy {
     }
 }
 
-/// A signature blob taken apart.
+/// A parsed signature blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature<'a> {
-    /// The algorithm that it names; never a certificate's.
+    /// The algorithm that it names; never a certificate algorithm.
     pub algorithm: SignatureAlgorithm,
-    /// The algorithm's own bytes.
+    /// The signature in the algorithm's encoding.
     bytes: &'a [u8],
     /// Flags and counter of a security key.
     security_key: Option<(u8, u32)>,
 }
 
 impl<'a> Signature<'a> {
-    /// Takes a signature blob of any supported algorithm apart.
+    /// Parses a signature blob of any supported algorithm.
     ///
     /// # Errors
     /// [`VerifyError::WrongAlgorithm`] for an unknown algorithm, [`VerifyError::Malformed`].
@@ -59,11 +59,11 @@ impl<'a> Signature<'a> {
         Self::from_blob_if(blob, |_| true)
     }
 
-    /// Takes a signature blob apart if `permits` its algorithm, which is asked before anything
-    /// after the algorithm's name is read.
+    /// Parses a signature blob if `permits` returns true for its algorithm; `permits` is called
+    /// before anything after the algorithm's name is read.
     ///
     /// # Errors
-    /// [`VerifyError::WrongAlgorithm`] for an unknown algorithm and for one that is not permitted,
+    /// [`VerifyError::WrongAlgorithm`] for an algorithm that is unknown or not permitted,
     /// [`VerifyError::Malformed`].
     pub fn from_blob_if(
         blob: &'a [u8],
@@ -93,7 +93,7 @@ impl<'a> Signature<'a> {
     }
 }
 
-/// A blob around the algorithm's own bytes.
+/// Encodes a signature blob.
 pub(crate) fn blob(algorithm: SignatureAlgorithm, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_string(algorithm.name().as_bytes());
@@ -102,11 +102,11 @@ pub(crate) fn blob(algorithm: SignatureAlgorithm, bytes: &[u8]) -> Vec<u8> {
 }
 
 impl PublicKey {
-    /// Verifies `signature_blob` over `message`. `algorithm` is the one agreed on; its
-    /// certificate form stands for the key inside.
+    /// Verifies `signature_blob` over `message`. `algorithm` is the negotiated one; a certificate
+    /// algorithm verifies like its plain algorithm.
     ///
     /// # Errors
-    /// [`VerifyError`]; every one of them means that the signature is not accepted.
+    /// [`VerifyError`]; with every variant the signature must not be accepted.
     pub fn verify(
         &self,
         algorithm: SignatureAlgorithm,
@@ -167,7 +167,8 @@ fn check_flags(flags: u8, policy: &VerifyPolicy) -> Result<(), VerifyError> {
     Ok(())
 }
 
-/// What a security key signs: both hashes with flags and counter between.
+/// The message that a security key signs: the hashes of application and message, with flags and
+/// counter between them.
 fn security_key_message(application: &[u8], flags: u8, counter: u32, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(69);
     out.extend_from_slice(&HashAlgorithm::Sha256.digest(application));
@@ -200,7 +201,7 @@ fn verify_ecdsa(
         .map_err(|_| VerifyError::BadSignature)
 }
 
-/// `mpint r, mpint s` (RFC 5656 §3.1.2) as two numbers of the curve's fixed length.
+/// Converts `mpint r, mpint s` (RFC 5656 §3.1.2) to two numbers of the curve's fixed length.
 fn ecdsa_to_fixed(curve: EcCurve, bytes: &[u8]) -> Result<Vec<u8>, VerifyError> {
     let mut reader = Reader::new(bytes);
     let (r, s) = (reader.mpint()?, reader.mpint()?);
@@ -218,7 +219,7 @@ fn ecdsa_to_fixed(curve: EcCurve, bytes: &[u8]) -> Result<Vec<u8>, VerifyError> 
     Ok(fixed)
 }
 
-/// The inverse: two fixed-length numbers as mpints.
+/// Converts two numbers of fixed length to `mpint r, mpint s`.
 pub(crate) fn ecdsa_from_fixed(fixed: &[u8]) -> Vec<u8> {
     let (r, s) = fixed.split_at(fixed.len() / 2);
     let mut out = Vec::with_capacity(fixed.len() + 10);

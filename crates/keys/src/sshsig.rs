@@ -1,8 +1,8 @@
-//! Signatures over files (OpenSSH PROTOCOL.sshsig): the armor, the blob inside, what the key signs,
-//! and verification. Who may sign what is in [`crate::allowed_signers`].
+//! Signatures over files (OpenSSH PROTOCOL.sshsig): the armor, the blob in it, the signed message,
+//! and verification. [`crate::allowed_signers`] decides who may sign.
 //!
-//! The file is hashed by the caller, piece by piece; here are digests only. A signature names its
-//! namespace, and one for another namespace is never accepted.
+//! The caller hashes the file; the functions here take its digest. A signature contains a namespace
+//! and is never accepted for another one.
 
 use core::fmt;
 
@@ -15,40 +15,41 @@ use crate::error::{KeyError, VerifyError};
 use crate::presented::PresentedKey;
 use crate::signature::{Signature, VerifyPolicy};
 
-/// Longest armored signature that is read, in bytes: the largest key and signature in base64.
+/// Longest armored signature that is read, in bytes: enough for the largest key and signature in
+/// base64.
 pub const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 const MAGIC: &[u8] = b"SSHSIG";
 const VERSION: u32 = 1;
 const BEGIN: &[u8] = b"-----BEGIN SSH SIGNATURE-----\n";
 const END: &[u8] = b"-----END SSH SIGNATURE-----";
-/// Width of the base64, as ssh-keygen writes it.
+/// Width of the base64 lines, as in ssh-keygen.
 const LINE_WIDTH: usize = 70;
-/// Smallest RSA modulus whose signature over a file counts, in bits; ssh-keygen's.
+/// Smallest RSA modulus for file signatures in bits, as in ssh-keygen.
 const MIN_RSA_BITS: usize = 1024;
 
-/// Why a signature is none, or is not good.
+/// Why a signature cannot be parsed, or is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SshsigError {
-    /// The armor does not begin where the file does.
+    /// The file does not start with the armor's header.
     NoHeader,
-    /// The armor does not end.
+    /// The armor has no footer.
     NoFooter,
-    /// What stands in the armor is not base64.
+    /// The armor's content is not base64.
     NotBase64,
-    /// What stands in the armor is no signature over a file.
+    /// The armor's content is not a file signature.
     NoSignature,
-    /// The format has another version.
+    /// The format version is not supported.
     Version(u32),
-    /// The encoding is broken.
+    /// The encoding is malformed.
     Malformed(DecodeError),
-    /// The key inside.
+    /// The key in it is invalid.
     Key(KeyError),
-    /// The hash over the file has a name that is not permitted; escaped.
+    /// The name of the hash algorithm is not permitted; escaped.
     Hash(String),
     /// It was made for another namespace.
     Namespace,
-    /// The key did not make it, or not over this file.
+    /// It was not made by the key, or not over this file.
     Signature(VerifyError),
 }
 
@@ -92,7 +93,7 @@ impl From<VerifyError> for SshsigError {
     }
 }
 
-/// The permitted hash over a file with this name.
+/// Looks up a permitted hash algorithm by name.
 ///
 /// # Errors
 /// [`SshsigError::Hash`]
@@ -111,7 +112,7 @@ fn hash_name(hash: HashAlgorithm) -> &'static str {
     }
 }
 
-/// What a key signs for a file with this digest by `hash`, which is SHA-256 or SHA-512.
+/// The message to sign for a file with this digest by `hash`, which is SHA-256 or SHA-512.
 #[must_use]
 pub fn message(namespace: &[u8], hash: HashAlgorithm, digest: &[u8]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
@@ -122,27 +123,27 @@ pub fn message(namespace: &[u8], hash: HashAlgorithm, digest: &[u8]) -> Vec<u8> 
     out
 }
 
-/// The algorithm by which a key of this type signs files; for RSA the one with SHA-512.
+/// The algorithm with which a key of this type signs files; for RSA the one with SHA-512.
 #[must_use]
 pub fn algorithm(key_type: KeyType) -> Option<SignatureAlgorithm> {
     key_type.algorithms().first().copied()
 }
 
-/// A signature over a file, with the key that is said to have made it.
+/// A signature over a file, with the key that claims to have made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSignature {
-    /// The key or certificate; nothing says yet that it may sign.
+    /// The key or certificate; whether it may sign has not been checked.
     pub key: PresentedKey,
-    /// What the signature is for.
+    /// The purpose of the signature.
     pub namespace: Vec<u8>,
-    /// The hash over the file, SHA-256 or SHA-512.
+    /// Hash algorithm of the file's digest, SHA-256 or SHA-512.
     pub hash: HashAlgorithm,
-    /// The signature blob over [`message`].
+    /// Signature blob over [`message`].
     pub signature: Vec<u8>,
 }
 
 impl FileSignature {
-    /// Takes a file with an armored signature apart; what follows the armor is passed over.
+    /// Parses a file with an armored signature; ignores text after the armor.
     ///
     /// # Errors
     /// [`SshsigError`]
@@ -177,7 +178,7 @@ impl FileSignature {
         })
     }
 
-    /// The armored text.
+    /// Encodes the signature with armor.
     #[must_use]
     pub fn to_armored(&self) -> String {
         let mut blob = MAGIC.to_vec();
@@ -195,8 +196,9 @@ impl FileSignature {
         )
     }
 
-    /// Whether the key made it, for `namespace`, over the file whose digest by [`Self::hash`] this
-    /// is. A security key need not have been touched: its owner decided that when it was made.
+    /// Verifies that the key made the signature, for `namespace`, over the file with this digest by
+    /// [`Self::hash`]. A security key need not have been touched: its owner decided that when
+    /// signing.
     ///
     /// # Errors
     /// [`SshsigError::Namespace`], [`SshsigError::Signature`]

@@ -1,10 +1,10 @@
-//! What the tests of this crate share: folders of their own, the installed ssh-keygen, and
+//! Shared code of this crate's tests: temporary folders, the installed ssh-keygen, and
 //! deterministic damage.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder that goes with the test.
+/// A temporary folder, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -23,7 +23,7 @@ impl Folder {
         &self.0
     }
 
-    /// Writes a file that only its owner may read.
+    /// Writes a file with mode 0600.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
@@ -44,7 +44,7 @@ impl Folder {
         std::fs::read(self.path(name)).unwrap()
     }
 
-    /// Runs ssh-keygen here, with arguments parted by blanks.
+    /// Runs ssh-keygen in the folder, with blank-separated arguments.
     pub(crate) fn keygen(&self, arguments: &str) -> Output {
         self.keygen_args(&arguments.split_whitespace().collect::<Vec<_>>())
     }
@@ -58,7 +58,7 @@ impl Folder {
             .unwrap()
     }
 
-    /// Runs ssh-keygen, which must succeed; its standard output.
+    /// Runs ssh-keygen, which must succeed; returns its standard output.
     pub(crate) fn keygen_ok(&self, arguments: &str) -> String {
         succeeded(arguments, self.keygen(arguments))
     }
@@ -83,7 +83,7 @@ fn succeeded(arguments: &str, output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether ssh-keygen is installed; says so when it is not.
+/// True if ssh-keygen is installed; prints a message if not.
 pub(crate) fn have_ssh_keygen() -> bool {
     let found = Command::new("ssh-keygen")
         .arg("-?")
@@ -96,7 +96,7 @@ pub(crate) fn have_ssh_keygen() -> bool {
     found
 }
 
-/// A small generator, so that every run does the same damage.
+/// A small random generator with a fixed seed, so that every run applies the same damage.
 pub(crate) struct Damage(u64);
 
 impl Damage {
@@ -116,7 +116,7 @@ impl Damage {
         usize::try_from(self.next() % bound).unwrap()
     }
 
-    /// A copy of `bytes` with a few bytes changed, cut, doubled or put in.
+    /// Returns a copy of `bytes` with a few bytes changed, removed or inserted.
     pub(crate) fn apply(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = bytes.to_vec();
         for _ in 0..=self.below(4) {
@@ -141,7 +141,7 @@ impl Damage {
     }
 }
 
-/// Gives `parse` many damaged copies of `bytes`; it must not panic.
+/// Calls `parse` with many damaged copies of `bytes`; it must not panic.
 pub(crate) fn survives_damage(bytes: &[u8], rounds: u64, mut parse: impl FnMut(&[u8])) {
     for seed in 1..=rounds {
         parse(&Damage::new(seed).apply(bytes));

@@ -1,11 +1,10 @@
-//! Points in time and intervals as the configuration and key options write them
-//! (sshd_config(5), TIME FORMATS; ssh-keygen(1), -V). No clock: local time is turned into
-//! seconds by a function that the caller brings.
+//! Absolute times and intervals in configuration and key options (sshd_config(5), TIME FORMATS;
+//! ssh-keygen(1), -V). No clock: a function of the caller converts local time to seconds.
 
-/// A date and time without a zone.
+/// A date and time without a time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CivilTime {
-    /// The year, as in 2026.
+    /// The year, such as 2026.
     pub year: i32,
     /// 1–12.
     pub month: u8,
@@ -19,12 +18,12 @@ pub struct CivilTime {
     pub second: u8,
 }
 
-/// Turns local time into seconds since 1970, or `None` when it does not exist. Callers with
-/// the system at hand give `sys::time::local_to_seconds`.
+/// Converts local time to seconds since 1970, or `None` if that time does not exist. Callers with
+/// system access pass `sys::time::local_to_seconds`.
 pub type LocalClock<'a> = &'a dyn Fn(CivilTime) -> Option<i64>;
 
 impl CivilTime {
-    /// Seconds since 1970 when this is a time of UTC.
+    /// Converts to seconds since 1970, taking this as UTC.
     #[must_use]
     pub fn utc_seconds(self) -> Option<i64> {
         // Days since 1970 by eras of 400 years that begin in March (Howard Hinnant,
@@ -45,8 +44,7 @@ impl CivilTime {
         )
     }
 
-    /// The time of UTC that is `seconds` after 1970 (before the year 2.9e11, which no
-    /// certificate names in digits).
+    /// Converts seconds since 1970 to UTC. Years above `i32::MAX` saturate.
     #[must_use]
     pub fn from_utc_seconds(seconds: u64) -> Self {
         let days = i64::try_from(seconds / 86_400).unwrap_or(0) + 719_468;
@@ -76,8 +74,8 @@ impl CivilTime {
     }
 }
 
-/// Parses `YYYYMMDD`, `YYYYMMDDHHMM` or `YYYYMMDDHHMMSS`, in local time or, with a `Z`
-/// behind, in UTC. Seconds since 1970; `None` for anything else and for times before 1970.
+/// Parses `YYYYMMDD`, `YYYYMMDDHHMM` or `YYYYMMDDHHMMSS` as local time or, with a `Z` at the end,
+/// as UTC, to seconds since 1970. `None` for anything else and for times before 1970.
 #[must_use]
 pub fn parse_absolute(text: &str, local: LocalClock<'_>) -> Option<u64> {
     let (digits, utc) = match text.strip_suffix(['Z', 'z']) {
@@ -112,8 +110,8 @@ pub fn parse_absolute(text: &str, local: LocalClock<'_>) -> Option<u64> {
     u64::try_from(seconds?).ok()
 }
 
-/// Parses an interval like `90`, `10m` or `1h30m` (units s, m, h, d, w in either case).
-/// Seconds; `None` when it is empty, has an unknown unit or overflows.
+/// Parses an interval such as `90`, `10m` or `1h30m` (units s, m, h, d, w in either case) to
+/// seconds. `None` if it is empty, has an unknown unit or overflows.
 #[must_use]
 pub fn parse_interval(text: &str) -> Option<u64> {
     let mut total = 0_u64;

@@ -50,7 +50,7 @@ fn lines_are_read_with_their_options() {
     assert!(found[2].authority);
     let count = |principal| all(&file, Some(principal)).len();
     assert_eq!((count("x.b"), count("d e"), count("d")), (1, 1, 0));
-    // A comment in another encoding is no harm.
+    // A comment in another encoding is accepted.
     let mut bytes = format!("a cert-authority {text}").into_bytes();
     bytes.push(0xe4);
     assert!(signers(&bytes, None, &clock).all(|line| line.is_ok()));
@@ -92,7 +92,7 @@ fn a_line_that_is_not_understood_is_an_error() {
     }
     let long = format!("a {text}{}", "x".repeat(crate::lines::MAX_LINE_BYTES));
     assert_eq!(reason(&long), BadLineReason::TooLong);
-    // Nobody's line is not looked at.
+    // Lines of other principals are not parsed.
     assert!(all("a octopus x", Some("b")).is_empty());
     assert!(all("a octopus x", Some("a"))[0].is_err());
 }
@@ -160,7 +160,7 @@ fn an_authority_vouches_for_the_names_in_its_certificates() {
     assert_eq!(ask(&vouched, Some("a")), Ok(Some(vec!["a".to_owned()])));
     let names = vec!["a".to_owned(), "x.b".to_owned()];
     assert_eq!(ask(&vouched, None), Ok(Some(names)));
-    // A pattern that matches is not enough: the certificate must name the principal.
+    // A matching pattern is not enough: the certificate must list the principal.
     let refused = |error| Err(NotPermitted::Certificate(error));
     let mismatch = refused(CertificateError::PrincipalMismatch);
     assert_eq!(ask(&vouched, Some("z.b")), mismatch);
@@ -173,13 +173,14 @@ fn an_authority_vouches_for_the_names_in_its_certificates() {
     let over = certify(&["a"], CertificateKind::User, NOW);
     assert_eq!(ask(&over, Some("a")), refused(CertificateError::Expired));
     assert_eq!(ask(&over, None), Err(NotPermitted::NoPrincipals));
-    // Neither the plain key nor the authority's own signs, nor a certificate without the option.
+    // Permitted are neither the plain key nor the authority's own key, nor a certificate without
+    // the option.
     let plain = |key: &PrivateKey| PresentedKey::from(key.public().clone());
     assert_eq!(ask(&plain(&key), Some("a")), Ok(None));
     assert_eq!(ask(&plain(&authority), Some("a")), Ok(None));
     let signer = one(&format!("a {text}"));
     assert_eq!(signer.permits(&vouched, Some("a"), None, NOW), Ok(None));
-    // A line may name a certificate itself.
+    // A line may contain a certificate itself.
     let line = public_file::to_line(&vouched, "");
     let signer = one(&format!("z {line}"));
     let names = Ok(Some(vec!["z".to_owned()]));

@@ -1,9 +1,8 @@
-//! authorized_keys and AuthorizedPrincipalsFile (sshd(8), AUTHORIZED_KEYS FILE FORMAT): the
-//! lines, and through [`KeyOptions`] what each permits.
+//! authorized_keys and AuthorizedPrincipalsFile (sshd(8), AUTHORIZED_KEYS FILE FORMAT): their
+//! lines, and the permissions of a line in [`KeyOptions`].
 //!
-//! A line that cannot be understood whole is refused with a reason, never half obeyed, and a
-//! line over the limit is passed over whole. Opening the files safely is `monitor`'s part, and
-//! so is carrying the options out.
+//! A line that cannot be parsed completely is refused with a reason and has no effect; a line over
+//! the limit is skipped entirely. `monitor` opens the files safely and enforces the options.
 
 mod options;
 
@@ -26,18 +25,18 @@ use crate::time::LocalClock;
 /// A line that permits a key or an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizedKey {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What stands before the key.
+    /// Options before the key.
     pub options: KeyOptions,
-    /// The key, or with `cert-authority` the authority.
+    /// The key; with `cert-authority`, that of the authority.
     pub key: PublicKey,
-    /// What stands behind the key.
+    /// Comment after the key.
     pub comment: String,
 }
 
 impl AuthorizedKey {
-    /// Whether the line speaks of this key: the same plain key, or for a certificate, its
+    /// True if the line applies to this key: the same plain key, or for a certificate, its
     /// authority on a `cert-authority` line.
     #[must_use]
     pub fn matches(&self, presented: &PresentedKey) -> bool {
@@ -53,24 +52,24 @@ impl AuthorizedKey {
 /// A line that permits a principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizedPrincipal {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What stands before the name.
+    /// Options before the principal.
     pub options: KeyOptions,
-    /// The name.
+    /// Name of the principal.
     pub principal: String,
 }
 
 impl AuthorizedPrincipal {
-    /// Whether the options may stand before a principal.
+    /// Checks that the options are allowed before a principal.
     ///
     /// # Errors
-    /// [`LineError::BadOption`] for `cert-authority` and `principals=`, which belong to keys. A
-    /// principal that is listed so must not log in, also not by a later line.
+    /// [`LineError::BadOption`] for `cert-authority` and `principals=`, which belong to keys. The
+    /// principal of such a line must not log in, not even by a later line.
     pub fn check_options(&self) -> Result<(), LineError> {
         let misplaced = |name| LineError::BadOption {
             name,
-            why: "does not belong before a principal",
+            why: "is not allowed before a principal",
         };
         if self.options.certificate_authority {
             Err(misplaced("cert-authority"))
@@ -82,37 +81,36 @@ impl AuthorizedPrincipal {
     }
 }
 
-/// A line that is refused.
+/// A line that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedLine {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Why.
+    /// Reason.
     pub reason: LineError,
 }
 
 /// Why a line is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineError {
-    /// Longer than any key with its options.
+    /// Over the limit, which leaves room for any key with options.
     TooLong,
-    /// Not text.
+    /// Not valid UTF-8.
     NotUtf8,
-    /// No key where one belongs.
+    /// The line has no key.
     NoKey,
-    /// The key itself.
+    /// The key is invalid.
     Key(KeyError),
-    /// An option that is not known; escaped.
+    /// Unknown option; the name is escaped.
     UnknownOption(String),
-    /// An option without the value it needs, with one it does not take, repeated, or with a
-    /// value that makes no sense.
+    /// An option without a required value, with an unexpected or invalid value, or repeated.
     BadOption {
-        /// The option.
+        /// Name of the option.
         name: &'static str,
-        /// What is wrong.
+        /// What is wrong with the option.
         why: &'static str,
     },
-    /// Quotes or commas that do not fit together.
+    /// Unbalanced quotes or misplaced commas.
     Syntax,
 }
 
@@ -132,7 +130,7 @@ impl fmt::Display for LineError {
 
 impl std::error::Error for LineError {}
 
-/// The lines of an authorized_keys file, comments and blank lines left out.
+/// Parses the lines of an authorized_keys file, without comments and blank lines.
 pub fn parse<'f>(
     file: &'f [u8],
     local: LocalClock<'f>,
@@ -143,7 +141,7 @@ pub fn parse<'f>(
     })
 }
 
-/// The lines of an AuthorizedPrincipalsFile: optional key options and one name each.
+/// Parses the lines of an AuthorizedPrincipalsFile: optional key options and one name per line.
 pub fn parse_principals<'f>(
     file: &'f [u8],
     local: LocalClock<'f>,
@@ -173,19 +171,19 @@ fn parse_key_line(
     text: &str,
     local: LocalClock<'_>,
 ) -> Result<AuthorizedKey, LineError> {
-    // A line without options begins with the key's type, which is no option's name.
+    // A line without options begins with a key type, which is not the name of an option.
     let (options, rest) = if KeyType::from_blob_name(first_word(text).as_bytes()).is_some() {
         (KeyOptions::default(), text)
     } else {
         let (options, rest) = split_options(text)?;
-        // An unknown first word with nothing behind it is more likely a key of an unknown
-        // type than an option.
+        // A line with only an unknown first word is more likely a key of an unknown type than an
+        // option.
         if first_word(rest).is_empty() {
             return Err(LineError::NoKey);
         }
         (KeyOptions::parse(options, local)?, rest)
     };
-    // Meant for a certificate; the bare key must not log in under nobody's name.
+    // Such a line is meant for a certificate; the bare key must not be permitted.
     if options.principals.is_some() && !options.certificate_authority {
         return Err(LineError::BadOption {
             name: "principals",
@@ -215,7 +213,7 @@ fn parse_key(text: &str) -> Result<(PublicKey, &str), LineError> {
             "its type differs from the one written before it",
         )));
     }
-    // The split was at ASCII blanks, so the pieces are still UTF-8.
+    // The text was split at ASCII blanks, so the parts are still UTF-8.
     Ok((key, core::str::from_utf8(comment).unwrap_or_default()))
 }
 
@@ -250,15 +248,15 @@ fn first_word(text: &str) -> &str {
     core::str::from_utf8(split_word(text.as_bytes()).0).unwrap_or_default()
 }
 
-/// Parts the options from what follows: they end at the first blank outside quotes.
+/// Splits the options from the rest of the line; they end at the first blank outside quotes.
 fn split_options(text: &str) -> Result<(&str, &str), LineError> {
     let end = end_of_options(text.as_bytes()).ok_or(LineError::Syntax)?;
     let (options, rest) = text.split_at_checked(end).ok_or(LineError::Syntax)?;
     Ok((options, rest.trim_start_matches([' ', '\t'])))
 }
 
-/// Where the options at the start end: at the first blank outside quotes, or at the end of the
-/// line. `None` where a quote is not closed.
+/// Position at which the options at the start of `text` end: at the first blank outside quotes, or
+/// at the end of the line. `None` if a quote is not closed.
 pub(crate) fn end_of_options(text: &[u8]) -> Option<usize> {
     let mut quoted = false;
     let mut escaped = false;
@@ -268,7 +266,7 @@ pub(crate) fn end_of_options(text: &[u8]) -> Option<usize> {
             byte if !quoted && is_blank(*byte) => return Some(at),
             _ => {}
         }
-        // Only `\"` is an escape; a backslash before anything else stands for itself.
+        // Only `\"` is an escape; other backslashes are literal.
         escaped = *byte == b'\\' && quoted;
     }
     (!quoted).then_some(text.len())

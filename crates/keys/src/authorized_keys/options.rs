@@ -1,5 +1,5 @@
-//! The options before a key (sshd(8), AUTHORIZED_KEYS FILE FORMAT), and what a key line and a
-//! certificate permit together.
+//! The options before a key (sshd(8), AUTHORIZED_KEYS FILE FORMAT), and the combined permissions of
+//! a key line and a certificate.
 
 use core::fmt;
 
@@ -9,8 +9,8 @@ use crate::certificate::CertificateGrants;
 use crate::error::printable;
 use crate::time::{LocalClock, parse_absolute};
 
-/// What a key may do once it has logged in, and what must hold before. The default is the
-/// line without options: everything is permitted.
+/// Permissions of a key after login, and conditions for the login. The default is a line without
+/// options, which permits everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -19,11 +19,11 @@ use crate::time::{LocalClock, parse_absolute};
 pub struct KeyOptions {
     /// `cert-authority`: the key signs certificates.
     pub certificate_authority: bool,
-    /// `restrict` was given: whatever is added to SSH later is denied too.
+    /// `restrict` was given: features that are added to SSH later are denied too.
     pub restricted: bool,
     /// `command=`, or a certificate's `force-command`.
     pub force_command: Option<String>,
-    /// `environment=`, in order, each name once (the first wins).
+    /// `environment=`, in order; of several values for one name the first counts.
     pub environment: Vec<(String, String)>,
     /// `from=`
     pub from: Option<AddressPatterns>,
@@ -31,8 +31,8 @@ pub struct KeyOptions {
     pub source_address: Option<CidrList>,
     /// `expiry-time=`: seconds since 1970 from which the key is no longer accepted.
     pub valid_before: Option<u64>,
-    /// `principals=`: the names of which the certificate must hold one. A line of authorized_keys
-    /// that has it without `cert-authority` is refused.
+    /// `principals=`: names of which the certificate must contain one. An authorized_keys line that
+    /// has it without `cert-authority` is refused.
     pub principals: Option<Vec<String>>,
     /// `no-pty`
     pub permit_pty: bool,
@@ -44,11 +44,11 @@ pub struct KeyOptions {
     pub permit_x11_forwarding: bool,
     /// `no-user-rc`
     pub permit_user_rc: bool,
-    /// `permitopen=`; empty for everywhere.
+    /// `permitopen=`; empty permits all targets.
     pub permit_open: Vec<PermitTarget>,
-    /// `permitlisten=`; empty for everywhere.
+    /// `permitlisten=`; empty permits all addresses.
     pub permit_listen: Vec<PermitTarget>,
-    /// `tunnel=`: the device that must be used.
+    /// `tunnel=`: the tunnel device that must be used.
     pub tunnel: Option<TunnelUnit>,
     /// `no-touch-required`: a security key need not be touched.
     pub no_touch_required: bool,
@@ -81,21 +81,21 @@ impl Default for KeyOptions {
     }
 }
 
-/// Where a forwarding may lead or listen.
+/// A permitted target or listening address of a forwarding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitTarget {
-    /// The host as written, without brackets; `*` for any.
+    /// Host as written, without brackets; `*` for any host.
     pub host: String,
-    /// The port; `None` for any.
+    /// Port; `None` for any port.
     pub port: Option<u16>,
 }
 
 /// A tunnel device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelUnit {
-    /// The next free one.
+    /// The next free device.
     Any,
-    /// This one.
+    /// The device with this number.
     Unit(u32),
 }
 
@@ -111,14 +111,14 @@ impl fmt::Display for MergeError {
 
 impl std::error::Error for MergeError {}
 
-/// Most environment settings, and most permitted targets, on one line.
+/// Limit on environment settings, and on permitted targets, per line.
 const MAX_ITEMS: usize = 1024;
 
 impl KeyOptions {
-    /// Parses options separated by commas. Superfluous commas are skipped, as in OpenSSH.
+    /// Parses comma-separated options. Superfluous commas are skipped, as in OpenSSH.
     ///
     /// # Errors
-    /// [`LineError`]; an unknown option refuses all.
+    /// [`LineError`]; an unknown option invalidates the whole line.
     pub fn parse(text: &str, local: LocalClock<'_>) -> Result<Self, LineError> {
         let mut options = Self::default();
         let mut rest = text.trim_start_matches(',');
@@ -130,7 +130,7 @@ impl KeyOptions {
         Ok(options)
     }
 
-    /// What a certificate alone permits (TrustedUserCAKeys).
+    /// Permissions of a certificate alone (TrustedUserCAKeys).
     #[must_use]
     pub fn from_certificate(grants: &CertificateGrants) -> Self {
         Self {
@@ -147,11 +147,11 @@ impl KeyOptions {
         }
     }
 
-    /// What remains permitted under both: restrictions of either hold. Where both could name
-    /// something of their own (environment, targets, tunnel), `self` wins.
+    /// Combines the permissions of both: a restriction of either applies. Where both set a value
+    /// (environment, targets, tunnel), that of `self` is used.
     ///
     /// # Errors
-    /// [`MergeError`] when both force a command and not the same.
+    /// [`MergeError`] if both force a command and the commands differ.
     pub fn merge(&self, other: &Self) -> Result<Self, MergeError> {
         let force_command = match (&self.force_command, &other.force_command) {
             (Some(first), Some(second)) if first != second => return Err(MergeError),
@@ -252,7 +252,7 @@ impl KeyOptions {
         }
     }
 
-    /// Options without a value; `false` when `name` is none of them.
+    /// Applies an option without a value; returns `false` if `name` is not such an option.
     fn apply_flag(&mut self, name: &str, item: &Item<'_>) -> Result<bool, LineError> {
         let (stem, on) = match name.strip_prefix("no-") {
             Some(stem) => (stem, false),
@@ -307,7 +307,7 @@ impl KeyOptions {
     }
 }
 
-/// An option as it stands: its name and its unquoted value.
+/// A parsed option: its name and its unquoted value.
 pub(crate) struct Item<'a> {
     pub(crate) name: &'a str,
     value: Option<String>,
@@ -330,7 +330,7 @@ impl Item<'_> {
     }
 }
 
-/// Takes one option off the front; the rest is empty or begins with a comma.
+/// Splits off the first option; the rest is empty or begins with a comma.
 pub(crate) fn split_item(text: &str) -> Result<(Item<'_>, &str), LineError> {
     let end = text.find([',', '=']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
@@ -351,7 +351,7 @@ pub(crate) fn split_item(text: &str) -> Result<(Item<'_>, &str), LineError> {
     }
 }
 
-/// A value in double quotes, in which `\"` stands for a quote, and what follows it.
+/// Splits off a value in double quotes, in which `\"` stands for a quote.
 fn unquote(text: &str) -> Result<(String, &str), LineError> {
     let mut rest = text.strip_prefix('"').ok_or(LineError::Syntax)?;
     let mut value = String::new();
@@ -371,9 +371,9 @@ fn unquote(text: &str) -> Result<(String, &str), LineError> {
     }
 }
 
-/// `host:port` or `host/port` as OpenSSH takes it apart: the host ends at the first delimiter
-/// unless it stands in brackets, and may be empty (the empty name that a client can ask to listen
-/// on). The port is 1 to 65535 or `*` for any; names of services are not looked up.
+/// Parses `host:port` or `host/port` like OpenSSH: the host ends at the first delimiter unless it
+/// is in brackets, and may be empty (the empty name that a client can request to listen on). The
+/// port is 1 to 65535, or `*` for any; service names are not looked up.
 fn parse_target(option: &'static str, text: &str) -> Result<PermitTarget, LineError> {
     let delimiters = [':', '/'];
     let parts = match text.strip_prefix('[') {
@@ -386,7 +386,7 @@ fn parse_target(option: &'static str, text: &str) -> Result<PermitTarget, LineEr
     let port = match port {
         "*" => None,
         number => {
-            // As `strtonum` reads it.
+            // Accepts the same syntax as `strtonum`.
             let number = number.trim_ascii_start();
             let number = number.strip_prefix('+').unwrap_or(number);
             let proper = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -411,7 +411,7 @@ fn set_once<T>(name: &'static str, place: &mut Option<T>, value: T) -> Result<()
 
 fn push_bounded<T>(name: &'static str, list: &mut Vec<T>, item: T) -> Result<(), LineError> {
     if list.len() >= MAX_ITEMS {
-        return Err(bad(name, "is given too often"));
+        return Err(bad(name, "is given too many times"));
     }
     list.push(item);
     Ok(())

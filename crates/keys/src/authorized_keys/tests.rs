@@ -162,7 +162,7 @@ fn an_unknown_or_malformed_option_refuses_its_line() {
     );
 }
 
-/// As OpenSSH reads them.
+/// Like OpenSSH.
 #[test]
 fn superfluous_commas_and_odd_targets_are_taken_as_in_openssh() {
     for text in ["restrict,", ",restrict", "restrict,,pty", ",,"] {
@@ -199,7 +199,7 @@ fn lines_without_a_usable_key_are_refused() {
     assert!(parse(b"\xff\xfe\n", &utc).all(|line| line.is_err()));
 }
 
-/// The rest of an over-long line must not become an entry of its own, without its options.
+/// The rest of an over-long line must not be parsed as another entry without options.
 #[test]
 fn an_over_long_line_is_refused_whole() {
     let long = format!(
@@ -304,7 +304,7 @@ fn options_of_keys_do_not_belong_before_a_principal() {
     }
 }
 
-/// The restrictions of a certificate and of the line that trusts its authority both hold.
+/// The restrictions of a certificate and of the line that trusts its authority both apply.
 #[test]
 fn merging_keeps_the_restrictions_of_both() {
     let grants = CertificateGrants {

@@ -1,8 +1,8 @@
-//! Whether a certificate is valid for somebody now, and what it grants.
+//! Validity of a certificate for a name and a time, and the permissions that it grants.
 //!
-//! PROTOCOL.certkeys, "Critical options" and "Extensions". An unknown critical option refuses
-//! the certificate, and so does a known option or extension with data that does not belong to
-//! it; an unknown extension is passed over; a certificate without principals matches nobody.
+//! PROTOCOL.certkeys, "Critical options" and "Extensions". An unknown critical option invalidates
+//! the certificate, and so does a known option or extension with unexpected data; an unknown
+//! extension is ignored; a certificate without principals is valid for no name.
 
 use core::fmt;
 
@@ -11,15 +11,15 @@ use crate::algorithm::{KeyType, SignatureAlgorithm};
 use crate::certificate::{Certificate, CertificateKind, CertificateOption};
 use crate::error::printable;
 
-/// What a certificate is held against.
+/// The conditions that a certificate is checked against.
 #[derive(Debug, Clone, Copy)]
 pub struct CertificateRules<'a> {
-    /// The kind that the place calls for.
+    /// Required kind of certificate.
     pub kind: CertificateKind,
-    /// Names of which one must be among the certificate's principals: the user (or the
-    /// principals that the user's configuration admits), or the host.
+    /// Names of which the certificate must list one as a principal: the user (or the principals
+    /// that the user's configuration permits), or the host.
     pub names: &'a [&'a str],
-    /// Seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now: u64,
     /// Algorithms with which an authority may sign (CASignatureAlgorithms).
     pub authority_algorithms: &'a [SignatureAlgorithm],
@@ -27,12 +27,13 @@ pub struct CertificateRules<'a> {
     pub min_rsa_bits: usize,
 }
 
-/// What a valid user certificate grants and demands. All flags are false for a host's.
+/// Permissions and conditions of a valid user certificate. All flags are false for a host
+/// certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CertificateGrants {
-    /// `force-command`: run this and nothing else.
+    /// `force-command`: the only command that may run.
     pub force_command: Option<String>,
-    /// `source-address`: only from there.
+    /// `source-address`: the networks from which the key may be used.
     pub source_address: Option<CidrList>,
     /// `verify-required`: the security key must verify its user.
     pub verify_required: bool,
@@ -50,26 +51,26 @@ pub struct CertificateGrants {
     pub permit_user_rc: bool,
 }
 
-/// Why a certificate is not accepted here.
+/// Why a certificate is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateError {
-    /// A user's where a host's belongs, or the other way round.
+    /// A user certificate where a host certificate is required, or the reverse.
     WrongKind,
-    /// Its time has not come.
+    /// Its validity has not begun.
     NotYetValid,
-    /// Its time is over.
+    /// Its validity has ended.
     Expired,
-    /// It names no principal.
+    /// It lists no principal.
     NoPrincipals,
-    /// None of its principals is among the names.
+    /// None of the names is among its principals.
     PrincipalMismatch,
     /// The authority signed with an algorithm that is not allowed.
     AuthorityAlgorithm(SignatureAlgorithm),
     /// An RSA key in it is too small.
     KeyTooSmall,
-    /// A critical option that is unknown, or has no meaning for this kind; escaped.
+    /// A critical option that is unknown, or not defined for this kind; the name is escaped.
     UnknownCriticalOption(String),
-    /// A known option with a content that makes no sense; its name.
+    /// A known option with malformed data; its name.
     BadOption(&'static str),
 }
 
@@ -102,7 +103,7 @@ impl fmt::Display for CertificateError {
 impl std::error::Error for CertificateError {}
 
 impl Certificate {
-    /// Holds the certificate against `rules`.
+    /// Checks the certificate against `rules` and returns its permissions.
     ///
     /// # Errors
     /// The first [`CertificateError`] that applies.
@@ -131,7 +132,7 @@ impl Certificate {
         self.check_principals(rules)?;
         match self.kind() {
             CertificateKind::User => self.user_grants(),
-            // No critical option has a meaning for hosts.
+            // No critical option is defined for hosts.
             CertificateKind::Host => match self.critical_options().first() {
                 Some(option) => Err(unknown(option)),
                 None => Ok(CertificateGrants::default()),
@@ -205,7 +206,7 @@ impl Certificate {
     }
 }
 
-/// Refuses data in an option that is a mere flag: what it was meant to limit is not known.
+/// Rejects data in an option without a value: the intended restriction is unknown.
 fn without_data(option: &CertificateOption, name: &'static str) -> Result<(), CertificateError> {
     if option.data.is_empty() {
         Ok(())

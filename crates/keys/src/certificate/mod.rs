@@ -1,9 +1,9 @@
-//! OpenSSH certificates (PROTOCOL.certkeys): their fields and their signature.
+//! OpenSSH certificates (PROTOCOL.certkeys): fields and signature.
 //!
-//! A [`Certificate`] exists only with a valid signature by the key that it names as its
-//! authority, over exactly the bytes that came. Whether it is valid *for* somebody *now* is
-//! [`Certificate::check`]; whether the authority is trusted is the caller's question. Signing
-//! new ones is [`CertificateFields::sign`].
+//! A [`Certificate`] value exists only if the authority named in it has made a valid signature over
+//! exactly the received bytes. [`Certificate::check`] checks the validity for a name and a time;
+//! the caller decides whether the authority is trusted. [`CertificateFields::sign`] signs new
+//! certificates.
 
 mod check;
 mod sign;
@@ -23,13 +23,13 @@ use crate::error::{KeyError, VerifyError, printable};
 use crate::public_key::{PublicKey, read_type};
 use crate::signature::{Signature, VerifyPolicy};
 
-/// Most principals that a certificate may name.
+/// Limit on the principals of a certificate.
 pub const MAX_PRINCIPALS: usize = 256;
 
-/// Most critical options, and most extensions, that a certificate may carry.
+/// Limit on the critical options, and on the extensions, of a certificate.
 pub const MAX_OPTIONS: usize = 256;
 
-/// Whom a certificate is for.
+/// Whether a certificate is for a user or a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CertificateKind {
     /// Type 1: identifies a user to a host.
@@ -54,7 +54,7 @@ impl CertificateKind {
         }
     }
 
-    /// `user` or `host`.
+    /// Returns `user` or `host`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,17 +64,18 @@ impl CertificateKind {
     }
 }
 
-/// A critical option or an extension: its name and its data as it stands.
+/// A critical option or an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateOption {
-    /// The name.
+    /// Name of the option.
     pub name: String,
-    /// The data field; options with a text hold it as a `string` inside.
+    /// Data field; options with a text value hold it as a nested `string`.
     pub data: Vec<u8>,
 }
 
 impl CertificateOption {
-    /// The text inside the data, for options that hold one.
+    /// Decodes the text in the data; `None` if the data is not exactly one `string` of UTF-8
+    /// without NUL.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         let mut reader = Reader::new(&self.data);
@@ -101,17 +102,17 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Takes a certificate blob apart and verifies its signature.
+    /// Parses a certificate blob and verifies its signature.
     ///
     /// # Errors
-    /// [`KeyError`]; [`KeyError::WrongKind`] when the authority is itself a certificate.
+    /// [`KeyError`]; [`KeyError::WrongKind`] if the authority is itself a certificate.
     pub fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
         Self::from_blob_permitted(blob, SignatureAlgorithm::ALL)
     }
 
-    /// As [`from_blob`](Self::from_blob), for an authority that signed with one of `authorities`.
-    /// The name of the authority's key type and that of the signature's algorithm are looked at
-    /// before either is parsed.
+    /// As [`from_blob`](Self::from_blob), but accepts only signatures with one of `authorities`.
+    /// The names of the authority's key type and of the signature algorithm are checked before
+    /// either is parsed.
     ///
     /// # Errors
     /// As [`from_blob`](Self::from_blob), and [`KeyError::AuthorityAlgorithm`].
@@ -122,7 +123,7 @@ impl Certificate {
         let (key_type, is_certificate, mut reader) = read_type(blob)?;
         if !is_certificate {
             return Err(KeyError::WrongKind(
-                "a plain key stands where a certificate belongs",
+                "expected a certificate, found a plain key",
             ));
         }
         let _nonce = reader.string()?;
@@ -163,7 +164,7 @@ impl Certificate {
         })
     }
 
-    /// The exact bytes.
+    /// The received bytes.
     #[must_use]
     pub fn blob(&self) -> &[u8] {
         &self.blob
@@ -175,61 +176,61 @@ impl Certificate {
         &self.key
     }
 
-    /// The serial number; 0 when the authority gives none.
+    /// Serial number; 0 if the authority assigns none.
     #[must_use]
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// Whom it is for.
+    /// Whether it is for a user or a host.
     #[must_use]
     pub fn kind(&self) -> CertificateKind {
         self.kind
     }
 
-    /// The free text by which the authority knows it; foreign bytes without NUL.
+    /// The authority's free text to identify the certificate; foreign bytes without NUL.
     #[must_use]
     pub fn key_id(&self) -> &[u8] {
         &self.key_id
     }
 
-    /// The users or hosts that it names. An empty list matches nobody.
+    /// Names of the users or hosts that it is for. An empty list matches no name.
     #[must_use]
     pub fn principals(&self) -> &[String] {
         &self.principals
     }
 
-    /// First second of validity, since 1970.
+    /// First second of validity, in seconds since 1970.
     #[must_use]
     pub fn valid_after(&self) -> u64 {
         self.valid_after
     }
 
-    /// First second after validity, since 1970; `u64::MAX` for ever.
+    /// First second after validity, in seconds since 1970; `u64::MAX` for no end.
     #[must_use]
     pub fn valid_before(&self) -> u64 {
         self.valid_before
     }
 
-    /// The critical options in their order.
+    /// The critical options, in the order of the blob.
     #[must_use]
     pub fn critical_options(&self) -> &[CertificateOption] {
         &self.critical_options
     }
 
-    /// The extensions in their order.
+    /// The extensions, in the order of the blob.
     #[must_use]
     pub fn extensions(&self) -> &[CertificateOption] {
         &self.extensions
     }
 
-    /// The key that signed it.
+    /// Key of the authority that signed the certificate.
     #[must_use]
     pub fn authority(&self) -> &PublicKey {
         &self.authority
     }
 
-    /// The algorithm of the authority's signature.
+    /// Algorithm of the authority's signature.
     #[must_use]
     pub fn signature_algorithm(&self) -> SignatureAlgorithm {
         self.signature_algorithm
@@ -287,8 +288,8 @@ fn read_options(list: &[u8]) -> Result<Vec<CertificateOption>, KeyError> {
     Ok(options)
 }
 
-/// Holds the names at the heads of both blobs against what is permitted. Names that are not known
-/// are left to the parsers, which say so.
+/// Checks the names at the start of both blobs against the permitted algorithms. Unknown names are
+/// left to the parsers, which report them.
 fn check_authority_names(
     authority: &[u8],
     signature: &[u8],
@@ -308,7 +309,7 @@ fn check_authority_names(
     }
 }
 
-/// A chain of certificates does not exist in SSH: an authority is a plain key.
+/// SSH has no chains of certificates: an authority is a plain key.
 fn read_authority(blob: &[u8]) -> Result<PublicKey, KeyError> {
     PublicKey::from_blob(blob).map_err(|error| match error {
         KeyError::WrongKind(_) => {
@@ -323,8 +324,8 @@ fn verify(
     signed: &[u8],
     signature_blob: &[u8],
 ) -> Result<SignatureAlgorithm, KeyError> {
-    // The authority's size is judged by `check`, where the policy is known; here only the
-    // least that the library takes.
+    // `check` applies the policy for the authority's size; this is only the minimum of the crypto
+    // library.
     let policy = VerifyPolicy {
         min_rsa_bits: 1024,
         ..VerifyPolicy::default()
@@ -344,14 +345,14 @@ fn signature_error(error: VerifyError) -> KeyError {
         VerifyError::WrongAlgorithm => {
             KeyError::Invalid("certificate is signed with an unsupported algorithm")
         }
-        VerifyError::WrongKeyType => {
-            KeyError::Invalid("certificate's signature does not fit its authority")
-        }
+        VerifyError::WrongKeyType => KeyError::Invalid(
+            "certificate's signature algorithm does not match its authority's key",
+        ),
         VerifyError::NoUserPresence | VerifyError::NoUserVerification => {
             KeyError::Invalid("certificate's authority signed without a touch")
         }
         VerifyError::KeyTooSmall { .. } => {
-            KeyError::Invalid("certificate's authority is too small a key")
+            KeyError::Invalid("key of the certificate's authority is too small")
         }
         VerifyError::BadSignature => KeyError::Invalid("certificate's signature does not verify"),
     }

@@ -1,4 +1,4 @@
-//! Making certificates (`ssh-keygen -s`).
+//! Signing of certificates (`ssh-keygen -s`).
 
 use wire::Put;
 
@@ -8,22 +8,22 @@ use crate::error::KeyError;
 use crate::private_key::PrivateKey;
 use crate::public_key::PublicKey;
 
-/// All that an authority decides about a certificate.
+/// The fields of a certificate that the authority chooses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFields {
     /// The key to certify.
     pub key: PublicKey,
-    /// The serial number.
+    /// Serial number; 0 for none.
     pub serial: u64,
-    /// Whom it is for.
+    /// Whether it is for a user or a host.
     pub kind: CertificateKind,
-    /// The free text by which the authority knows it.
+    /// The authority's free text to identify the certificate.
     pub key_id: String,
-    /// The users or hosts that it names.
+    /// Names of the users or hosts that it is for.
     pub principals: Vec<String>,
-    /// First second of validity, since 1970.
+    /// First second of validity, in seconds since 1970.
     pub valid_after: u64,
-    /// First second after validity, since 1970; `u64::MAX` for ever.
+    /// First second after validity, in seconds since 1970; `u64::MAX` for no end.
     pub valid_before: u64,
     /// Critical options, in any order.
     pub critical_options: Vec<CertificateOption>,
@@ -32,7 +32,7 @@ pub struct CertificateFields {
 }
 
 impl CertificateOption {
-    /// An option without data.
+    /// Creates an option without data.
     #[must_use]
     pub fn flag(name: &str) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl CertificateOption {
         }
     }
 
-    /// An option that holds a text.
+    /// Creates an option with a text value.
     #[must_use]
     pub fn with_text(name: &str, text: &str) -> Self {
         let mut data = Vec::new();
@@ -54,11 +54,11 @@ impl CertificateOption {
 }
 
 impl CertificateFields {
-    /// Signs with the key of the authority.
+    /// Signs the fields with the key of the authority.
     ///
     /// # Errors
-    /// [`KeyError`] when the key cannot sign with `algorithm`, or the fields break a limit of
-    /// [`Certificate::from_blob`], through which the result is read back.
+    /// [`KeyError`] if the key cannot sign with `algorithm`, or the fields exceed a limit of
+    /// [`Certificate::from_blob`], which parses the result.
     pub fn sign(
         &self,
         authority: &PrivateKey,
@@ -69,11 +69,11 @@ impl CertificateFields {
         })
     }
 
-    /// As [`Self::sign`], with a signature blob that `signer` makes, for instance by an agent.
+    /// As [`Self::sign`], with a signature blob from `signer`, such as an agent.
     ///
     /// # Errors
-    /// What `signer` says, and [`KeyError`] as [`Self::sign`]; a signature that the authority's key
-    /// did not make is refused.
+    /// The error of `signer`, or [`KeyError`] as for [`Self::sign`], also if the signature is not
+    /// by the authority's key.
     pub fn sign_with<E: From<KeyError>>(
         &self,
         authority: &PublicKey,
@@ -108,7 +108,7 @@ impl CertificateFields {
     }
 }
 
-/// The options in the order of their names, as PROTOCOL.certkeys asks.
+/// Encodes the options sorted by name, as PROTOCOL.certkeys requires.
 fn write_options(options: &[CertificateOption]) -> Vec<u8> {
     let mut sorted: Vec<&CertificateOption> = options.iter().collect();
     sorted.sort_by(|left, right| left.name.cmp(&right.name));

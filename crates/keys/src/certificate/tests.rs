@@ -177,7 +177,7 @@ fn an_authority_signing_with_sha1_is_refused() {
     let authority = PrivateKey::generate(KeySpec::Rsa { bits: 2048 }).unwrap();
     let key = ed25519();
     let good = sign(&fields(&key, CertificateKind::User), &authority);
-    // The same certificate with `ssh-rsa` written into the signature's head.
+    // The same certificate with `ssh-rsa` as the signature's algorithm name.
     let mut signature = Vec::new();
     signature.put_string(b"ssh-rsa");
     signature.put_string(&[1; 256]);
@@ -264,7 +264,7 @@ fn kind_authority_algorithm_and_size_are_held_to_the_rules() {
         let blob = certificate.blob();
         let parsed = Certificate::from_blob_permitted(blob, &[permitted]);
         assert_eq!(parsed.is_ok(), read, "{permitted}");
-        // Nothing of the authority is looked at but its name: a key that is no key.
+        // Only the authority's name is read: the rest is not a key.
         let mut odd = blob.to_vec();
         let point = certificate.authority().blob()[19..].to_vec();
         let at = odd.windows(32).rposition(|bytes| bytes == point).unwrap();

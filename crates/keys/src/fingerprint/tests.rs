@@ -50,7 +50,7 @@ fn unknown_hashes_have_no_fingerprint() {
 
 #[test]
 fn bubblebabble_is_that_of_its_specification() {
-    // The vectors of Huima's draft.
+    // The test vectors of Huima's draft.
     for (bytes, words) in [
         (&b""[..], "xexax"),
         (b"1234567890", "xesef-disof-gytuf-katof-movif-baxux"),

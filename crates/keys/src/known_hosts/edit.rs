@@ -1,6 +1,6 @@
-//! Changing the text of a known_hosts file: adding, removing and hashing names. Everything
-//! that is not touched stays byte for byte. Only [`append`] writes a file: putting a changed
-//! text in a file's place is the caller's part.
+//! Edits the text of a known_hosts file: adds, removes and hashes names. Lines that an edit does
+//! not concern stay unchanged. Only [`append`] writes a file; for other edits the caller replaces
+//! it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,13 +10,13 @@ use std::path::Path;
 use crate::known_hosts::{KnownHosts, KnownHostsLine, LineContent, Marker, hash_name};
 use crate::public_key::PublicKey;
 
-/// The line of a host's key, with its end. With `hash` each name gets a line of its own,
-/// because a hash stands for one name. A name that would not stand for itself in the file
-/// (`HostName` and `HostKeyAlias` may be `*`, `a,b` or hold blanks) is hashed in any case.
+/// Formats the line of a host's key, with line end. With `hash` each name gets its own line,
+/// because a hash holds one name. A name that is not a literal name in the file (`HostName` and
+/// `HostKeyAlias` may be `*`, `a,b` or contain blanks) is always hashed.
 #[must_use]
 pub fn entry_line(names: &[&str], key: &PublicKey, hash: bool) -> String {
     let key = key.to_line();
-    if hash || !names.iter().all(|name| stands_for_itself(name)) {
+    if hash || !names.iter().all(|name| is_literal_name(name)) {
         names
             .iter()
             .map(|name| format!("{} {key}\n", hash_name(name)))
@@ -26,8 +26,8 @@ pub fn entry_line(names: &[&str], key: &PublicKey, hash: bool) -> String {
     }
 }
 
-/// Whether the field of an entry that holds this name matches the name and nothing else.
-fn stands_for_itself(name: &str) -> bool {
+/// True if a field with this text matches this name and no other.
+fn is_literal_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(['|', '@', '#'])
         && !name.contains(|c: char| {
@@ -35,7 +35,7 @@ fn stands_for_itself(name: &str) -> bool {
         })
 }
 
-/// The text with `line` behind it; a last line without its end gets one first.
+/// Appends `line` to the text; adds a missing line end before it.
 #[must_use]
 pub fn appended(text: &[u8], line: &str) -> Vec<u8> {
     let mut out = text.to_vec();
@@ -46,11 +46,10 @@ pub fn appended(text: &[u8], line: &str) -> Vec<u8> {
     out
 }
 
-/// Adds lines to the end of a file, which is made when it is not there (0600), with its
-/// directories (0700).
+/// Appends lines to a file; creates it (0600) and its directories (0700) if needed.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn append(path: &Path, lines: &str) -> io::Result<()> {
     if let Some(directory) = path.parent().filter(|each| !each.as_os_str().is_empty()) {
         DirBuilder::new()
@@ -65,7 +64,7 @@ pub fn append(path: &Path, lines: &str) -> io::Result<()> {
         .mode(0o600)
         .open(path)?;
     let mut text = String::new();
-    // A last line without its end would swallow the new one.
+    // The new line must not be joined to an unterminated last line.
     if file.seek(SeekFrom::End(0))? > 0 {
         file.seek(SeekFrom::End(-1))?;
         let mut last = [0_u8; 1];
@@ -78,21 +77,21 @@ pub fn append(path: &Path, lines: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// A changed text and what the change met.
+/// An edited text, with the lines that the edit changed or could not change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Edited {
     /// The new text.
     pub text: Vec<u8>,
-    /// Numbers of the lines that were changed or taken out.
+    /// Numbers of the lines that were changed or removed.
     pub changed_lines: Vec<usize>,
-    /// Numbers of lines that cannot be read or that OpenSSH would not read; they stay. Whoever puts the new
-    /// text in the file's place for a person refuses when there are any.
+    /// Numbers of lines that are invalid, or that OpenSSH does not accept; they are kept. An
+    /// interactive program refuses to replace the file if there are any.
     pub invalid_lines: Vec<usize>,
-    /// Numbers of lines with patterns, which cannot be hashed; they stay.
+    /// Numbers of lines with patterns, which cannot be hashed; they are kept.
     pub pattern_lines: Vec<usize>,
 }
 
-/// Takes out every line about `name` that has no marker.
+/// Removes the lines without marker that match `name`.
 #[must_use]
 pub fn without_host(file: &KnownHosts, name: &str) -> Edited {
     edit(file, |edited, line| match &line.content {
@@ -107,8 +106,8 @@ pub fn without_host(file: &KnownHosts, name: &str) -> Edited {
     })
 }
 
-/// Takes out the lines about `name` that hold one of `blobs` and have no marker
-/// (UpdateHostKeys: keys that the host no longer has).
+/// Removes the lines without marker that match `name` and contain one of `blobs` (UpdateHostKeys:
+/// keys that the host no longer has).
 #[must_use]
 pub fn without_keys(file: &KnownHosts, name: &str, blobs: &[Vec<u8>]) -> Edited {
     edit(file, |edited, line| match &line.content {
@@ -123,8 +122,7 @@ pub fn without_keys(file: &KnownHosts, name: &str, blobs: &[Vec<u8>]) -> Edited 
     })
 }
 
-/// Replaces names by their hashes, one line each. Lines with markers, patterns or hashes
-/// stay.
+/// Replaces names by their hashes, one per line. Lines with markers, patterns or hashes are kept.
 #[must_use]
 pub fn hashed(file: &KnownHosts) -> Edited {
     edit(file, |edited, line| match &line.content {

@@ -1,7 +1,7 @@
-//! What the known_hosts files say about a host and the key that it presents.
+//! Lookup of a host and its key in known_hosts files.
 //!
-//! A revoked key is refused wherever a line says so, also when it signed the certificate that
-//! is presented; a matching line in any file wins over a differing one in another.
+//! A `@revoked` line in any file refuses its key, also as the authority of a certificate; a
+//! matching line in any file takes precedence over a differing one in another file.
 
 use std::path::PathBuf;
 
@@ -10,74 +10,74 @@ use crate::fingerprint;
 use crate::known_hosts::{Entry, KnownHosts, Marker};
 use crate::presented::PresentedKey;
 
-/// A place in a file.
+/// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// The file.
     pub path: PathBuf,
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
 }
 
-/// A key that a file holds for a host.
+/// A key that a file lists for a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownKey {
-    /// Where it stands.
+    /// The line that lists the key.
     pub location: Location,
-    /// The type's name; may be one that is not supported.
+    /// Name of the key type; may be an unsupported one.
     pub key_type: String,
-    /// The key.
+    /// Key blob.
     pub blob: Vec<u8>,
 }
 
 impl KnownKey {
-    /// `SHA256:…`
+    /// Returns the `SHA256:…` fingerprint.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         fingerprint::sha256(&self.blob)
     }
 }
 
-/// The verdict on a host's key.
+/// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostKeyStatus {
-    /// The key is the host's; for a certificate, its authority is trusted for the host.
+    /// The key is listed for the host; for a certificate, its authority is trusted for the host.
     Found {
-        /// The line that says so.
+        /// The matching line.
         at: Location,
-        /// True when the line is `@cert-authority`.
+        /// True if the line is marked `@cert-authority`.
         by_authority: bool,
     },
-    /// The host has another key of the same type.
+    /// The host is listed with another key of the same type.
     Changed {
-        /// Every differing key of that type.
+        /// All differing keys of that type.
         known: Vec<KnownKey>,
     },
-    /// The host has keys, but none of this type.
+    /// The host is listed, but not with a key of this type.
     OtherTypes {
-        /// Every key of other types.
+        /// All listed keys, which have other types.
         known: Vec<KnownKey>,
     },
-    /// Nothing is known of the host (for a certificate: no authority for it).
+    /// The host is not listed (for a certificate: with no matching authority).
     Unknown,
-    /// A line says that this key, or the authority of this certificate, is revoked.
+    /// A line revokes this key, or the authority of this certificate.
     Revoked {
-        /// That line.
+        /// The revoking line.
         at: Location,
     },
 }
 
-/// Looks `name` (from [`super::host_name`]) and `key` up in all `files`.
+/// Looks up `name` (from [`super::host_name`]) and `key` in all `files`.
 ///
-/// A certificate is judged by `@cert-authority` lines alone; when the answer is
-/// [`HostKeyStatus::Unknown`], the caller may look its plain key up.
+/// For a certificate only `@cert-authority` and `@revoked` lines count; if the result is
+/// [`HostKeyStatus::Unknown`], the caller may look up its plain key.
 #[must_use]
 pub fn lookup<'f>(
     files: impl IntoIterator<Item = &'f KnownHosts>,
     name: &str,
     key: &PresentedKey,
 ) -> HostKeyStatus {
-    let mut seen = Seen::default();
+    let mut matches = LookupMatches::default();
     let plain = key.key().blob();
     let plain_type = key.key().key_type().name();
     let authority = key
@@ -97,10 +97,10 @@ pub fn lookup<'f>(
                 return HostKeyStatus::Revoked { at };
             }
             Marker::CertAuthority if is_authority => {
-                seen.found.get_or_insert((at, true));
+                matches.found.get_or_insert((at, true));
             }
             Marker::None if authority.is_none() && blob == plain => {
-                seen.found.get_or_insert((at, false));
+                matches.found.get_or_insert((at, false));
             }
             Marker::None if authority.is_none() => {
                 let key_type = String::from_utf8_lossy(entry.key_type).into_owned();
@@ -111,26 +111,26 @@ pub fn lookup<'f>(
                     blob,
                 };
                 if same_type {
-                    seen.changed.push(known);
+                    matches.changed.push(known);
                 } else {
-                    seen.others.push(known);
+                    matches.others.push(known);
                 }
             }
             _ => {}
         }
     }
-    seen.verdict()
+    matches.status()
 }
 
 #[derive(Default)]
-struct Seen {
+struct LookupMatches {
     found: Option<(Location, bool)>,
     changed: Vec<KnownKey>,
     others: Vec<KnownKey>,
 }
 
-impl Seen {
-    fn verdict(self) -> HostKeyStatus {
+impl LookupMatches {
+    fn status(self) -> HostKeyStatus {
         if let Some((at, by_authority)) = self.found {
             HostKeyStatus::Found { at, by_authority }
         } else if !self.changed.is_empty() {
@@ -145,17 +145,17 @@ impl Seen {
     }
 }
 
-/// What kinds of proof the files would accept for a host, so that the client asks for one of
-/// them first.
+/// Kinds of host keys that the files would accept for a host, so that the client can prefer them in
+/// the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KnownTypes {
-    /// Types of the host's plain keys.
+    /// Types of the listed plain keys.
     pub plain: Vec<KeyType>,
-    /// True when an authority is trusted for the host: prefer certificates.
+    /// True if an authority is trusted for the host, so that certificates are preferable.
     pub authority: bool,
 }
 
-/// Collects [`KnownTypes`] of `name` over all `files`.
+/// Collects the [`KnownTypes`] of `name` from all `files`.
 #[must_use]
 pub fn known_types<'f>(files: impl IntoIterator<Item = &'f KnownHosts>, name: &str) -> KnownTypes {
     let mut known = KnownTypes::default();

@@ -1,8 +1,7 @@
-//! known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT): the lines and what they say.
+//! known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT): their lines and entries.
 //!
-//! Looking a host up is in [`lookup`], changing the text in [`edit`]; both walk the text
-//! that was read, so that nothing is lost on the way. Lines that cannot be read are passed
-//! over, lines over the limit whole.
+//! [`lookup`] looks up hosts, [`edit`] changes the text; both iterate over the text as read, so
+//! that nothing is lost. Invalid lines are skipped, lines over the limit entirely.
 
 pub mod edit;
 mod lookup;
@@ -26,10 +25,10 @@ use crate::pattern::{Case, match_list};
 /// Largest known_hosts file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The port that is not written down.
+/// The port that host names omit.
 pub const DEFAULT_PORT: u16 = 22;
 
-/// One known_hosts file in memory.
+/// A known_hosts file in memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KnownHosts {
     path: PathBuf,
@@ -37,7 +36,7 @@ pub struct KnownHosts {
 }
 
 impl KnownHosts {
-    /// A file's text, and the path under which messages speak of it.
+    /// Creates a value from a file's text and the path to show in messages.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, text: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -49,11 +48,10 @@ impl KnownHosts {
     /// Reads a file.
     ///
     /// # Errors
-    /// Those of the file system; [`std::io::ErrorKind::FileTooLarge`] past
-    /// [`MAX_FILE_BYTES`].
+    /// Errors of the file system; [`std::io::ErrorKind::FileTooLarge`] above [`MAX_FILE_BYTES`].
     pub fn load(path: &Path) -> std::io::Result<Self> {
         let file = std::fs::File::open(path)?;
-        // Room for all of it and for seeing its end: two reads for a file of any size.
+        // Capacity for the whole file and for detecting its end: two reads for a file of any size.
         let size = file.metadata()?.len().min(MAX_FILE_BYTES);
         let mut text = Vec::with_capacity(usize::try_from(size).unwrap_or(0).saturating_add(64));
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
@@ -63,24 +61,24 @@ impl KnownHosts {
         Ok(Self::new(path, text))
     }
 
-    /// The path that was given.
+    /// The path given to [`new`](Self::new) or [`load`](Self::load).
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The text.
+    /// The content of the file.
     #[must_use]
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Every line in order.
+    /// Parses every line, in order.
     pub fn lines(&self) -> impl Iterator<Item = KnownHostsLine<'_>> {
         lines(&self.text).map(KnownHostsLine::parse)
     }
 
-    /// The lines that are entries.
+    /// Parses the lines and returns those that are entries.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.lines().filter_map(|line| match line.content {
             LineContent::Entry(entry) => Some(entry),
@@ -89,32 +87,32 @@ impl KnownHosts {
     }
 }
 
-/// A line and what it is.
+/// A line and its parsed content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownHostsLine<'a> {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub number: usize,
-    /// As it stands in the file, its end included.
+    /// The bytes of the line, including its line end.
     pub raw: &'a [u8],
-    /// What it says.
+    /// The parsed content.
     pub content: LineContent<'a>,
 }
 
-/// What a line is.
+/// Parsed content of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineContent<'a> {
     /// Blank, or starts with `#`.
     Comment,
-    /// Says something about hosts.
+    /// An entry for hosts.
     Entry(Entry<'a>),
-    /// Neither; passed over.
+    /// Neither; skipped.
     Invalid,
 }
 
-/// What the word in front of the hosts says.
+/// The marker before the hosts field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
-    /// Nothing: the key is the host's.
+    /// No marker: the key belongs to the host.
     None,
     /// `@cert-authority`: the key signs the hosts' certificates.
     CertAuthority,
@@ -122,22 +120,22 @@ pub enum Marker {
     Revoked,
 }
 
-/// A line about hosts. The key is decoded only when asked for.
+/// An entry for hosts. The key is not decoded before [`Entry::key_blob`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// The line's number, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The marker in front.
+    /// The marker before the hosts field.
     pub marker: Marker,
-    /// The hosts field: patterns parted by commas, or one hashed name.
+    /// The hosts field: comma-separated patterns, or one hashed name.
     pub hosts: &'a [u8],
-    /// The key's type as it stands there.
+    /// Name of the key type as written in the line.
     pub key_type: &'a [u8],
     /// The key in base64.
     key: &'a [u8],
-    /// What follows the key.
+    /// The text after the key.
     pub comment: &'a [u8],
-    /// All from the key's type on.
+    /// The text from the key type on.
     pub key_and_comment: &'a [u8],
     tab_after_marker: bool,
 }
@@ -180,7 +178,7 @@ impl<'a> Entry<'a> {
         let (hosts, key_and_comment) = split_word(text);
         let (key_type, rest) = split_word(key_and_comment);
         let (key, comment) = split_word(rest);
-        // Lines of the protocol's first version have a number here and no base64 behind.
+        // Lines of protocol version 1 have a number here and no base64 after it.
         if key.is_empty() || key.starts_with(b"#") || key_type.iter().all(u8::is_ascii_digit) {
             return None;
         }
@@ -196,8 +194,8 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// The key's blob; `None` when the base64 is damaged or the blob is of another type than
-    /// the line says.
+    /// Decodes the key blob; `None` if the base64 is invalid or the blob's type differs from the
+    /// one written in the line.
     #[must_use]
     pub fn key_blob(&self) -> Option<Vec<u8>> {
         let blob = base64::decode(self.key)?;
@@ -205,34 +203,34 @@ impl<'a> Entry<'a> {
         (name == self.key_type).then(|| blob.to_vec())
     }
 
-    /// True when the type written before the key is one that a known_hosts file can hold: a type of
-    /// this suite or one that OpenSSH has and this suite leaves out. A line of any other type is
-    /// damaged or belongs to another kind of file.
+    /// True if a known_hosts file can contain this key type: one that is supported here, or one
+    /// that only OpenSSH supports. A line with another type is damaged or belongs to another kind
+    /// of file.
     #[must_use]
     pub fn has_known_type(&self) -> bool {
         KeyType::from_blob_name(self.key_type).is_some() || OTHER_TYPES.contains(&self.key_type)
     }
 
-    /// True when OpenSSH reads the line, too: its type is known, and a blank follows the marker, not
-    /// a tab. (A revocation with a tab counts here all the same.)
+    /// True if OpenSSH accepts the line too: the key type is known, and a blank, not a tab, follows
+    /// the marker. (This crate honours a revocation with a tab all the same.)
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.has_known_type() && !self.tab_after_marker
     }
 
-    /// True when the hosts field is a hash that cannot be read, so that no name is known to match.
+    /// True if the hosts field is a malformed hash, which matches no name.
     #[must_use]
     pub fn has_damaged_hash(&self) -> bool {
         self.is_hashed() && split_hash(self.hosts).is_none()
     }
 
-    /// True when the hosts field holds a hash.
+    /// True if the hosts field is a hash.
     #[must_use]
     pub fn is_hashed(&self) -> bool {
         self.hosts.starts_with(b"|")
     }
 
-    /// True when the hosts field holds patterns that are no plain names.
+    /// True if the hosts field contains wildcards or negations.
     #[must_use]
     pub fn has_patterns(&self) -> bool {
         self.hosts
@@ -240,7 +238,7 @@ impl<'a> Entry<'a> {
             .any(|byte| matches!(byte, b'*' | b'?' | b'!'))
     }
 
-    /// Whether the entry speaks of `name`, as [`host_name`] makes it.
+    /// True if the entry matches `name`, in the form of [`host_name`].
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         if self.is_hashed() {
@@ -251,8 +249,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The name under which a host is looked up: lower case, and `[host]:port` for a port other
-/// than 22.
+/// The name under which a host is looked up: in lower case, and `[host]:port` for a port other than
+/// 22.
 #[must_use]
 pub fn host_name(host: &str, port: u16) -> String {
     let host = host.to_ascii_lowercase();
@@ -263,7 +261,7 @@ pub fn host_name(host: &str, port: u16) -> String {
     }
 }
 
-/// Types that OpenSSH takes in known_hosts and this suite leaves out.
+/// Key types that OpenSSH accepts in known_hosts and this suite does not support.
 const OTHER_TYPES: &[&[u8]] = &[
     b"ssh-dss",
     b"ssh-dss-cert-v01@openssh.com",
@@ -277,7 +275,7 @@ const OTHER_TYPES: &[&[u8]] = &[
 const HASH_MAGIC: &[u8] = b"|1|";
 const HASH_BYTES: usize = 20;
 
-/// `|1|salt|hash` of a name under a fresh salt.
+/// Hashes a name with a new salt, as `|1|salt|hash`.
 #[must_use]
 pub fn hash_name(name: &str) -> String {
     hash_name_with(name, &crypto::random::bytes())
@@ -291,13 +289,13 @@ fn hash_name_with(name: &str, salt: &[u8; HASH_BYTES]) -> String {
     )
 }
 
-/// Whether `field`, as [`hash_name`] makes it, stands for `name`.
+/// True if `field`, in the form of [`hash_name`], is the hash of `name`.
 #[must_use]
 pub fn hashed_name_matches(field: &[u8], name: &str) -> bool {
     split_hash(field).is_some_and(|(salt, hash)| hash == name_hash(&salt, name))
 }
 
-/// Salt and hash of a field as [`hash_name`] makes it.
+/// Splits a field in the form of [`hash_name`] into salt and hash.
 fn split_hash(field: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut parts = field.strip_prefix(HASH_MAGIC)?.split(|byte| *byte == b'|');
     let (Some(salt), Some(hash), None) = (parts.next(), parts.next(), parts.next()) else {

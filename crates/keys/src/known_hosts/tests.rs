@@ -137,10 +137,10 @@ fn authorities_vouch_for_certificates_alone() {
         lookup(&files, "beta", &certificate(1, 9)),
         HostKeyStatus::Unknown
     );
-    // The authority's own key is not the host's.
+    // The authority's own key is not a key of the host.
     assert_eq!(judge(&text, "alpha", 9), HostKeyStatus::Unknown);
     assert!(known_types(&files, "alpha").authority);
-    // A plain line of the authority's key trusts no certificate.
+    // A line of the authority's key without marker trusts no certificate.
     assert_eq!(
         lookup(&[file(&line("alpha", 9))], "alpha", &certificate(1, 9)),
         HostKeyStatus::Unknown
@@ -187,7 +187,7 @@ fn hashed_names_match_their_name_alone() {
     assert_eq!(found_at(&judge(&text, "alpha", 1)), Some(1));
     assert_eq!(found_at(&judge(&text, "[beta]:99", 1)), Some(2));
     assert_eq!(judge(&text, "gamma", 1), HostKeyStatus::Unknown);
-    // The example of sshd(8)'s format, computed with another tool.
+    // The example of sshd(8), computed with another tool.
     assert_eq!(
         hash_name_with("example.org", &[0x41; 20]),
         format!(
@@ -344,7 +344,7 @@ fn ssh_keygen_finds_removes_and_hashes_as_we_do() {
             "{name}"
         );
     }
-    // Hashing: each of both finds what the other hashed.
+    // Each implementation finds names that the other one hashed.
     folder.write("kh", text.as_bytes());
     folder.keygen_ok("-H -f kh");
     let theirs = KnownHosts::new("kh", folder.read("kh"));

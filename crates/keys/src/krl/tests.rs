@@ -31,7 +31,7 @@ fn plain(seed: u8) -> PresentedKey {
     key(seed).public().clone().into()
 }
 
-/// A list that ssh-keygen makes out of this specification.
+/// Creates a list with ssh-keygen from this specification.
 fn made_by_ssh_keygen(folder: &Folder, specification: &str) -> Vec<u8> {
     let ca = private_file::write_openssh(&key(100), "ca", None).unwrap();
     folder.write("ca", ca.as_bytes());
@@ -186,7 +186,7 @@ fn bits_are_counted_from_the_lowest() {
 
 #[test]
 fn what_is_written_revokes_the_same() {
-    // Runs of every length and distance, from splitmix64.
+    // Runs of various lengths and distances, from splitmix64.
     let mut state = 1_u64;
     let mut next = |bound: u64| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -235,7 +235,7 @@ fn what_is_written_revokes_the_same() {
         assert!((1..=3).all(|seed| read.is_revoked(&plain(seed))));
         assert!(read.is_revoked(&certificate(5, 100, 0, "id")));
         assert!(!read.is_revoked(&plain(4)));
-        // A dense list takes about a bit for a serial, a sparse one its 8 bytes.
+        // A dense list takes about one bit per serial, a sparse one 8 bytes.
         if scale == 3 {
             assert!(bytes.len() < 600, "{}", bytes.len());
         }
@@ -247,7 +247,7 @@ fn ranges_to_the_end_are_kept() {
     let mut list = RevocationList::default();
     list.revoke_serials(None, 0, u64::MAX);
     list.revoke_serials(None, 7, 9);
-    // Ends before it begins.
+    // The range ends before it begins.
     list.revoke_serials(Some(key(1).public()), 9, 7);
     let read = RevocationList::parse(&list.to_bytes()).unwrap();
     assert_eq!(read.certificates()[0].serials, [(1, u64::MAX)]);

@@ -1,4 +1,4 @@
-//! Making and writing revocation lists (PROTOCOL.krl).
+//! Modifying and encoding revocation lists (PROTOCOL.krl).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,32 +12,32 @@ use super::{
 };
 use crate::public_key::PublicKey;
 
-/// Longest bitmap in serials: half of what readers take for a long number.
+/// Longest bitmap in serials: half of the limit of readers for a bignum.
 const MAX_BITMAP_SERIALS: u64 = 8192;
-/// Serials without a revoked one that a bitmap may go over: as many bits as a new section costs.
+/// Longest gap of unrevoked serials within a bitmap: as many bits as a new section costs.
 const MAX_GAP: u64 = 100;
-/// Bytes of a section's head: its kind and length.
+/// Size of a section's header (kind and length) in bytes.
 const HEAD_BYTES: u64 = 5;
 
-/// What a list revokes of one authority's certificates, in order.
+/// Revoked certificates of one authority, sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevokedCertificates {
-    /// The authority's key blob; none for certificates of all authorities.
+    /// The authority's key blob; `None` for certificates of all authorities.
     pub authority: Option<Vec<u8>>,
-    /// Serials from one to another, both included; no two of them touch.
+    /// Ranges of serials, both ends inclusive; no two are adjacent.
     pub serials: Vec<(u64, u64)>,
-    /// Names under which the authority knows certificates.
+    /// Key ids of revoked certificates.
     pub key_ids: Vec<Vec<u8>>,
 }
 
 impl RevocationList {
-    /// Revokes the certificates of an authority (none for all of them) with serials from `first`
-    /// to `last`. Serial 0 stands for no serial, and is not revoked.
+    /// Revokes the certificates of an authority (`None`: of all authorities) with serials from
+    /// `first` to `last`, inclusive. Serial 0 means "no serial" and is not revoked.
     pub fn revoke_serials(&mut self, authority: Option<&PublicKey>, first: u64, last: u64) {
         self.section(authority).ranges.push((first.max(1), last));
     }
 
-    /// Revokes the certificates that an authority (none for all of them) knows by this name.
+    /// Revokes the certificates of an authority (`None`: of all authorities) with this key id.
     pub fn revoke_key_id(&mut self, authority: Option<&PublicKey>, key_id: &[u8]) {
         self.section(authority).key_ids.insert(key_id.to_vec());
     }
@@ -47,13 +47,13 @@ impl RevocationList {
         self.keys.insert(key.blob());
     }
 
-    /// Revokes a key without naming it, by SHA-1, which every OpenSSH reads.
+    /// Revokes a key by its SHA-1 digest, without storing the key; every OpenSSH reads this form.
     pub fn revoke_key_by_sha1(&mut self, key: &PublicKey) {
         self.sha1
             .insert(HashAlgorithm::Sha1.digest(&key.blob()).to_vec());
     }
 
-    /// Revokes a key without naming it, by SHA-256.
+    /// Revokes a key by its SHA-256 digest, without storing the key.
     pub fn revoke_key_by_sha256(&mut self, key: &PublicKey) {
         self.sha256
             .insert(HashAlgorithm::Sha256.digest(&key.blob()).to_vec());
@@ -64,19 +64,19 @@ impl RevocationList {
         self.sha256.insert(sha256.to_vec());
     }
 
-    /// The blobs of keys that are named, in order.
+    /// Blobs of the keys that are listed by blob, sorted.
     #[must_use]
     pub fn keys(&self) -> Vec<&[u8]> {
         sorted(&self.keys)
     }
 
-    /// SHA-1 and SHA-256 digests of keys that are not named, in order.
+    /// SHA-1 and SHA-256 digests of the keys that are listed by digest, sorted.
     #[must_use]
     pub fn fingerprints(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
         (sorted(&self.sha1), sorted(&self.sha256))
     }
 
-    /// What is revoked of each authority's certificates: those of all authorities first.
+    /// Revoked certificates by authority; those of all authorities come first.
     #[must_use]
     pub fn certificates(&self) -> Vec<RevokedCertificates> {
         let mut by_authority: BTreeMap<Option<&[u8]>, Vec<&CertificateSection>> = BTreeMap::new();
@@ -100,7 +100,7 @@ impl RevocationList {
             .collect()
     }
 
-    /// The list as a file.
+    /// Encodes the list as a binary KRL.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -108,7 +108,7 @@ impl RevocationList {
         out.put_u32(FORMAT_VERSION);
         out.put_u64(self.version);
         out.put_u64(self.generated);
-        // Flags and a reserved string: nothing is known that could stand there.
+        // Flags and a reserved string: no values are defined.
         out.put_u64(0);
         out.put_string(b"");
         out.put_string(self.comment.as_bytes());
@@ -146,7 +146,7 @@ impl RevocationList {
 }
 
 impl CertificateSection {
-    /// The ranges, and those of the bitmaps.
+    /// The ranges, including those of the bitmaps.
     fn all_ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges = self.ranges.clone();
         for (first, bits) in &self.bitmaps {
@@ -161,7 +161,7 @@ impl CertificateSection {
     }
 }
 
-/// In order, and as few as possible. Ranges that end before they begin hold nothing.
+/// Sorts and merges ranges. Ranges that end before they begin are empty.
 fn merged(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = ranges.filter(|(first, last)| first <= last).collect();
     ranges.sort_unstable();
@@ -193,7 +193,7 @@ fn put_set(out: &mut Vec<u8>, kind: u8, items: &[impl AsRef<[u8]>]) {
     out.put_string(&body);
 }
 
-/// Neighbours go into one bitmap or list where that is shorter than a range for each.
+/// Encodes nearby ranges as one bitmap or list if that is shorter than one range each.
 fn put_serials(out: &mut Vec<u8>, ranges: &[(u64, u64)]) {
     let mut rest = ranges;
     while let Some((first, _)) = rest.first() {
@@ -206,9 +206,9 @@ fn put_serials(out: &mut Vec<u8>, ranges: &[(u64, u64)]) {
                 fits
             })
             .count();
-        let (group, behind) = rest.split_at(near.max(1));
+        let (group, remaining) = rest.split_at(near.max(1));
         put_group(out, group);
-        rest = behind;
+        rest = remaining;
     }
 }
 
@@ -249,7 +249,7 @@ fn put_group(out: &mut Vec<u8>, group: &[(u64, u64)]) {
     }
 }
 
-/// The number whose bit n, from the lowest, stands for serial `first` + n.
+/// The big-endian number whose bit n stands for serial `first` + n.
 fn bitmap_of(group: &[(u64, u64)], first: u64, span: u64) -> Vec<u8> {
     let mut bits = vec![0_u8; usize::try_from(span / 8 + 1).unwrap_or(0)];
     for serial in group.iter().flat_map(|(from, to)| *from..=*to) {

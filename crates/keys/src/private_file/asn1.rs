@@ -1,6 +1,6 @@
-//! PEM files of OpenSSL's kind: PKCS#1 for RSA (RFC 8017 A.1.2), SEC1 for ECDSA (RFC 5915),
-//! PKCS#8 for all (RFC 5208, RFC 8410), encrypted as RFC 1421 headers say or with PBES2
-//! (RFC 8018).
+//! PEM files in OpenSSL's formats: PKCS#1 for RSA (RFC 8017 A.1.2), SEC1 for ECDSA (RFC 5915),
+//! PKCS#8 for all types (RFC 5208, RFC 8410), encrypted with RFC 1421 headers or with PBES2 (RFC
+//! 8018).
 
 use crypto::hash::HashAlgorithm;
 use crypto::legacy;
@@ -16,13 +16,13 @@ use crate::public_key::{EcCurve, PublicKey};
 
 /// Width of the base64 in PEM files.
 const LINE_WIDTH: usize = 64;
-/// PBKDF2 iterations for keys that are written: about a third of a second.
+/// PBKDF2 iterations for written keys: about a third of a second.
 const PBKDF2_ITERATIONS: u32 = 600_000;
 
 const LABEL_RSA: &str = "RSA PRIVATE KEY";
 const LABEL_EC: &str = "EC PRIVATE KEY";
 
-/// The curve with this identifier.
+/// Looks up the curve of an object identifier.
 pub(crate) fn curve_from_oid(oid: &[u8]) -> Option<EcCurve> {
     match oid {
         oid::P256 => Some(EcCurve::P256),
@@ -32,7 +32,7 @@ pub(crate) fn curve_from_oid(oid: &[u8]) -> Option<EcCurve> {
     }
 }
 
-/// The identifier of a curve.
+/// Returns the object identifier of a curve.
 pub(crate) fn curve_oid(curve: EcCurve) -> &'static [u8] {
     match curve {
         EcCurve::P256 => oid::P256,
@@ -41,7 +41,7 @@ pub(crate) fn curve_oid(curve: EcCurve) -> &'static [u8] {
     }
 }
 
-/// `RSA PRIVATE KEY` and `EC PRIVATE KEY`, with or without `Proc-Type: 4,ENCRYPTED`.
+/// Reads `RSA PRIVATE KEY` and `EC PRIVATE KEY`, with or without `Proc-Type: 4,ENCRYPTED`.
 pub(super) fn read_traditional(
     block: &Block<'_>,
     passphrase: Option<&[u8]>,
@@ -58,7 +58,7 @@ pub(super) fn read_traditional(
         .is_some_and(|value| value.ends_with("ENCRYPTED"));
     let key = if encrypted {
         let plain = decrypt_traditional(block, passphrase)?;
-        // Padding is right by chance once in 256 wrong passphrases.
+        // One in 256 wrong passphrases gives valid padding by chance.
         read(unpad(&plain.data, plain.block)?).map_err(|_| PrivateFileError::WrongPassphrase)?
     } else {
         read(&block.body)?
@@ -75,7 +75,7 @@ struct Decrypted {
     block: u8,
 }
 
-/// `DEK-Info: cipher,iv`
+/// Decrypts a block with a header `DEK-Info: cipher,iv`.
 fn decrypt_traditional(
     block: &Block<'_>,
     passphrase: Option<&[u8]>,
@@ -108,7 +108,7 @@ fn decrypt_traditional(
     })
 }
 
-/// OpenSSL's EVP_BytesToKey with MD5 and one iteration.
+/// Derives a key by OpenSSL's EVP_BytesToKey with MD5 and one iteration.
 fn traditional_key(passphrase: &[u8], salt: &[u8], len: usize) -> Zeroizing<Vec<u8>> {
     let mut key = Zeroizing::new(Vec::with_capacity(len + 16));
     let mut previous: Option<crypto::hash::Digest> = None;
@@ -185,13 +185,12 @@ fn read_sec1(der: &[u8], curve: Option<EcCurve>) -> Result<PrivateKey, PrivateFi
     Ok(PrivateKey::from_ecdsa(curve, scalar, point)?)
 }
 
-/// `PRIVATE KEY`
+/// Reads `PRIVATE KEY`.
 pub(super) fn read_pkcs8(der: &[u8], encrypted: bool) -> Result<PrivateKeyFile, PrivateFileError> {
     let mut outer = DerReader::new(der);
     let mut fields = outer.sequence()?;
     outer.finish()?;
-    // Version 1 (RFC 5958) only adds a public key behind, which is passed over with the
-    // attributes.
+    // Version 1 (RFC 5958) only adds a public key at the end, which is ignored like the attributes.
     if fields.small_integer()? > 1 {
         return Err(PrivateFileError::Malformed);
     }
@@ -220,7 +219,7 @@ pub(super) fn read_pkcs8(der: &[u8], encrypted: bool) -> Result<PrivateKeyFile, 
     })
 }
 
-/// `ENCRYPTED PRIVATE KEY`
+/// Reads `ENCRYPTED PRIVATE KEY`.
 pub(super) fn read_encrypted_pkcs8(
     der: &[u8],
     passphrase: Option<&[u8]>,
@@ -265,7 +264,7 @@ pub(super) fn read_encrypted_pkcs8(
     })
 }
 
-/// RFC 8018 A.2.
+/// Derives a key by PBKDF2 with the parameters of RFC 8018 A.2.
 fn pbkdf2(
     derivation: &mut DerReader<'_>,
     passphrase: &[u8],
@@ -346,7 +345,7 @@ pub(super) fn write_pkcs8(
     Ok(pem::write("ENCRYPTED PRIVATE KEY", &[], &whole, LINE_WIDTH))
 }
 
-/// EncryptedPrivateKeyInfo (RFC 5208 §6) under PBES2 with AES-256-CBC.
+/// Encodes EncryptedPrivateKeyInfo (RFC 5208 §6) with PBES2 and AES-256-CBC.
 pub(super) fn encrypted_info(
     salt: &[u8],
     iterations: u32,
@@ -433,7 +432,8 @@ fn write_pkcs1(key: &PrivateKey) -> Result<Zeroizing<Vec<u8>>, PrivateFileError>
     Ok(der::element(der::SEQUENCE, &slices))
 }
 
-/// With the curve named inside, or left out where PKCS#8 names it outside.
+/// Encodes a SEC1 key with the curve's name, or without it inside PKCS#8, which names the curve
+/// itself.
 fn write_sec1(
     key: &PrivateKey,
     curve: Option<EcCurve>,

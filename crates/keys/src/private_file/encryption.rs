@@ -1,4 +1,4 @@
-//! The ciphers that private key files are encrypted with.
+//! The ciphers of private key files.
 
 use crypto::cipher::{CipherAlgorithm, CtrKey};
 use crypto::{keyfile, legacy};
@@ -14,7 +14,7 @@ pub enum FileCipher {
     Aes128Ctr,
     /// aes192-ctr
     Aes192Ctr,
-    /// aes256-ctr, the usual one
+    /// aes256-ctr, the default
     Aes256Ctr,
     /// aes128-cbc
     Aes128Cbc,
@@ -100,7 +100,7 @@ impl FileCipher {
         }
     }
 
-    /// Decrypts. `material` is key and IV; `tag` what follows the section.
+    /// Decrypts `section`. `material` is key and IV; `tag` the bytes after the section.
     pub(super) fn open(
         self,
         material: &[u8],
@@ -136,7 +136,7 @@ impl FileCipher {
         Ok(data)
     }
 
-    /// Encrypts in place; whole blocks. The tag, for ciphers that make one.
+    /// Encrypts whole blocks in place; returns the tag if the cipher makes one.
     pub(super) fn seal(
         self,
         material: &[u8],
@@ -168,8 +168,8 @@ impl FileCipher {
     }
 }
 
-/// Takes PKCS#7 padding (RFC 5652 §6.3) off decrypted data; wrong padding is how most wrong
-/// passphrases show.
+/// Removes PKCS#7 padding (RFC 5652 §6.3) from decrypted data; most wrong passphrases show up as
+/// wrong padding.
 pub(super) fn unpad(data: &[u8], block: u8) -> Result<&[u8], PrivateFileError> {
     let wrong = PrivateFileError::WrongPassphrase;
     let count = *data.last().ok_or(wrong.clone())?;

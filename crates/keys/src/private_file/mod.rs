@@ -1,8 +1,8 @@
-//! Private key files: OpenSSH's own format, and the PEM formats PKCS#1, SEC1 and PKCS#8, plain
-//! and under a passphrase.
+//! Private key files: OpenSSH's own format, and the PEM formats PKCS#1, SEC1 and PKCS#8,
+//! unencrypted and encrypted with a passphrase.
 //!
-//! Reading takes bytes; opening files with safe permissions, and asking for passphrases, is
-//! the caller's part. Work that a file can ask for (key derivation rounds) is bounded.
+//! The parsers take bytes; the caller opens files with safe permissions and asks for passphrases.
+//! The work that a file can request (key derivation rounds) is limited.
 
 mod asn1;
 mod encryption;
@@ -31,35 +31,35 @@ pub use openssh::{
 /// Largest private key file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// A key and what its file calls it.
+/// A key and its file's comment.
 #[derive(Debug, Clone)]
 pub struct PrivateKeyFile {
     /// The key.
     pub key: PrivateKey,
-    /// The comment; empty in formats that have none.
+    /// The comment; empty in formats without comments.
     pub comment: String,
-    /// True when the file was under a passphrase.
+    /// True if the file was encrypted.
     pub encrypted: bool,
 }
 
-/// Why a file gives no key.
+/// Why a file could not be read or written as a private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrivateFileError {
-    /// None of the formats.
+    /// The file has none of the formats.
     NotAPrivateKey,
-    /// It is under a passphrase, and none was given.
+    /// The file is encrypted, and no passphrase was given.
     NeedsPassphrase,
-    /// It does not open with the passphrase that was given.
+    /// The passphrase is wrong.
     WrongPassphrase,
     /// The format, cipher or key derivation is not supported.
     Unsupported(String),
-    /// The key derivation asks for more work than is allowed.
+    /// The key derivation requests more work than is allowed.
     TooMuchWork,
     /// The file is damaged.
     Malformed,
-    /// The key inside.
+    /// The key in the file is invalid.
     Key(KeyError),
-    /// The key cannot be written in the format that was asked for.
+    /// The requested format cannot represent the key.
     NotInThisFormat,
 }
 
@@ -74,11 +74,11 @@ impl fmt::Display for PrivateFileError {
             Self::Unsupported(what) => write!(f, "private key file uses unsupported {what}"),
             Self::TooMuchWork => write!(
                 f,
-                "private key file asks for more work than is done (bcrypt: {MAX_KDF_ROUNDS} rounds)"
+                "private key file requests more work than is allowed (bcrypt: {MAX_KDF_ROUNDS} rounds)"
             ),
             Self::Malformed => f.write_str("private key file is damaged"),
             Self::Key(error) => write!(f, "{error}"),
-            Self::NotInThisFormat => f.write_str("this type of key has no such format"),
+            Self::NotInThisFormat => f.write_str("this key type cannot be written in this format"),
         }
     }
 }
@@ -103,17 +103,17 @@ impl From<crate::der::BadDer> for PrivateFileError {
     }
 }
 
-/// Reads a file's bytes, wiped when dropped.
+/// Reads a file's bytes, which are wiped on drop.
 ///
 /// # Errors
-/// Those of the file system; [`std::io::ErrorKind::FileTooLarge`] past [`MAX_FILE_BYTES`].
+/// Errors of the file system; [`std::io::ErrorKind::FileTooLarge`] above [`MAX_FILE_BYTES`].
 pub fn load(path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let file = std::fs::File::open(path)?;
     let size = file.metadata()?.len();
     if size > MAX_FILE_BYTES {
         return Err(std::io::ErrorKind::FileTooLarge.into());
     }
-    // Room for all of it at once: growing would leave copies behind.
+    // Full capacity at once: reallocation would leave copies in freed memory.
     let room = usize::try_from(size).unwrap_or(0) + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
@@ -123,11 +123,11 @@ pub fn load(path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// Reads a key out of a file in any of the formats.
+/// Parses a private key file in any of the formats.
 ///
 /// # Errors
-/// [`PrivateFileError::NeedsPassphrase`] when `passphrase` is `None` and one is needed;
-/// otherwise what is wrong.
+/// [`PrivateFileError::NeedsPassphrase`] if the file is encrypted and `passphrase` is `None`;
+/// otherwise the reason.
 pub fn parse(file: &[u8], passphrase: Option<&[u8]>) -> Result<PrivateKeyFile, PrivateFileError> {
     let block = find_block(file)?;
     match block.label {
@@ -142,8 +142,8 @@ pub fn parse(file: &[u8], passphrase: Option<&[u8]>) -> Result<PrivateKeyFile, P
     }
 }
 
-/// The public half, where it can be had without a passphrase: OpenSSH's format always holds it
-/// in the clear, the others when they are not encrypted.
+/// Returns the public key if that needs no passphrase: OpenSSH's format always contains it
+/// unencrypted, the other formats if the file is not encrypted.
 ///
 /// # Errors
 /// As [`parse`].
@@ -155,9 +155,9 @@ pub fn parse_public(file: &[u8]) -> Result<PublicKey, PrivateFileError> {
     parse(file, None).map(|file| file.key.public().clone())
 }
 
-/// Returns the warning to show before [`parse`] is called with a passphrase, if the file asks for more
-/// than [`MANY_KDF_ROUNDS`] rounds of bcrypt, which takes long. `None` for fewer rounds, for other
-/// formats and for a file that [`parse`] refuses.
+/// Returns a warning to show before [`parse`] is called with a passphrase, if the file requests
+/// more than [`MANY_KDF_ROUNDS`] rounds of bcrypt, which takes long. `None` for fewer rounds, for
+/// other formats and for a file that [`parse`] refuses.
 #[must_use]
 pub fn slow_warning(file: &[u8]) -> Option<String> {
     let block = find_block(file).ok()?;
@@ -173,7 +173,7 @@ pub fn slow_warning(file: &[u8]) -> Option<String> {
     })
 }
 
-/// Whether the file holds a private key at all, of whatever kind.
+/// True if the file contains a private key of any format.
 #[must_use]
 pub fn is_private_key(file: &[u8]) -> bool {
     find_block(file).is_ok()
@@ -183,11 +183,11 @@ fn find_block(file: &[u8]) -> Result<pem::Block<'_>, PrivateFileError> {
     pem::find(file, |label| label.ends_with("PRIVATE KEY")).ok_or(PrivateFileError::NotAPrivateKey)
 }
 
-/// The key in OpenSSH's format; under a passphrase, unless it is empty, with aes256-ctr and
-/// [`DEFAULT_KDF_ROUNDS`].
+/// Encodes a key in OpenSSH's format; with a non-empty passphrase it is encrypted with aes256-ctr
+/// and [`DEFAULT_KDF_ROUNDS`].
 ///
 /// # Errors
-/// [`PrivateFileError::Key`] if the library fails.
+/// [`PrivateFileError::Key`] if the crypto library fails.
 pub fn write_openssh(
     key: &PrivateKey,
     comment: &str,
@@ -196,11 +196,11 @@ pub fn write_openssh(
     write_openssh_with(key, comment, passphrase, &OpensshProtection::default())
 }
 
-/// The key as PKCS#1 (RSA) or SEC1 (ECDSA) PEM; under a passphrase with AES-128-CBC, as
-/// OpenSSL's traditional format has it.
+/// Encodes a key as PKCS#1 (RSA) or SEC1 (ECDSA) PEM; with a passphrase it is encrypted with
+/// AES-128-CBC as in OpenSSL's traditional format.
 ///
 /// # Errors
-/// [`PrivateFileError::NotInThisFormat`] for other types.
+/// [`PrivateFileError::NotInThisFormat`] for other key types.
 pub fn write_pem(
     key: &PrivateKey,
     passphrase: Option<&[u8]>,
@@ -208,7 +208,8 @@ pub fn write_pem(
     asn1::write_traditional(key, passphrase.filter(|passphrase| !passphrase.is_empty()))
 }
 
-/// The key as PKCS#8 PEM; under a passphrase with PBES2 (AES-256-CBC, PBKDF2-HMAC-SHA-256).
+/// Encodes a key as PKCS#8 PEM; with a passphrase it is encrypted with PBES2 (AES-256-CBC,
+/// PBKDF2-HMAC-SHA-256).
 ///
 /// # Errors
 /// [`PrivateFileError::NotInThisFormat`] for security keys.

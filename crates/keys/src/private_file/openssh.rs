@@ -1,5 +1,5 @@
-//! OpenSSH's own private key format (PROTOCOL.key): one key, its public half in the clear, the
-//! secret in a section that may be encrypted under bcrypt.
+//! OpenSSH's private key format (PROTOCOL.key): one key, its public key unencrypted, the secret in
+//! a section that may be encrypted with a key derived by bcrypt.
 
 use wire::{Put, Reader};
 use zeroize::Zeroizing;
@@ -17,28 +17,28 @@ const MAGIC: &[u8] = b"openssh-key-v1\0";
 const KDF_NONE: &str = "none";
 const KDF_BCRYPT: &str = "bcrypt";
 const SALT_BYTES: usize = 16;
-/// Width of the base64 in the files that ssh-keygen writes.
+/// Width of the base64 lines, as in ssh-keygen.
 const LINE_WIDTH: usize = 70;
 
-/// Rounds of bcrypt for keys that are written, as OpenSSH 10.6: under half a second.
+/// Rounds of bcrypt for written keys, as in OpenSSH 10.6: under half a second.
 pub const DEFAULT_KDF_ROUNDS: u32 = 32;
 
-/// Most rounds of bcrypt that a file may ask for, as OpenSSH 10.6: hours of work.
+/// Largest number of bcrypt rounds that a file may request, as in OpenSSH 10.6: hours of work.
 pub const MAX_KDF_ROUNDS: u32 = 1_000_000;
 
-/// More rounds than these take longer than a person waits without a word (about ten seconds), so a
-/// program warns before it begins.
+/// Above this number of rounds the derivation takes longer than about ten seconds, so a program
+/// warns before it begins.
 pub const MANY_KDF_ROUNDS: u32 = 1024;
 
-/// Longest salt that a file may bring, in bytes.
+/// Longest salt of a file, in bytes.
 const MAX_SALT_BYTES: usize = 1024;
 
-/// How a key is encrypted when it is written under a passphrase.
+/// Encryption of a key that is written with a passphrase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpensshProtection {
     /// The cipher.
     pub cipher: FileCipher,
-    /// Rounds of bcrypt, at least 1.
+    /// Rounds of bcrypt; 0 is treated as 1.
     pub rounds: u32,
 }
 
@@ -51,14 +51,14 @@ impl Default for OpensshProtection {
     }
 }
 
-/// What stands before the secret section.
+/// The parts of a file up to the secret section, undecrypted.
 struct Header<'a> {
     cipher: &'a [u8],
     kdf: &'a [u8],
     kdf_options: &'a [u8],
     public: PublicKey,
     section: &'a [u8],
-    /// What follows the section: the tag of an authenticating cipher.
+    /// The bytes after the section: the tag of an AEAD cipher.
     tag: &'a [u8],
 }
 
@@ -85,7 +85,7 @@ fn read_header(body: &[u8]) -> Result<Header<'_>, PrivateFileError> {
     })
 }
 
-/// Salt and rounds of bcrypt.
+/// Decodes salt and rounds of bcrypt.
 fn read_kdf_options(bytes: &[u8]) -> Result<(&[u8], u32), PrivateFileError> {
     let mut options = Reader::new(bytes);
     let salt = options.string_max(MAX_SALT_BYTES)?;
@@ -94,7 +94,7 @@ fn read_kdf_options(bytes: &[u8]) -> Result<(&[u8], u32), PrivateFileError> {
     Ok((salt, rounds))
 }
 
-/// The rounds of bcrypt that a file asks for; `None` when it is not under bcrypt.
+/// Number of bcrypt rounds that a file requests; `None` if it does not use bcrypt.
 pub(super) fn kdf_rounds(body: &[u8]) -> Option<u32> {
     let header = read_header(body).ok()?;
     if header.kdf != KDF_BCRYPT.as_bytes() {
@@ -124,7 +124,7 @@ pub(super) fn read(
             return Err(unsupported("key derivation", header.kdf));
         }
         let (salt, rounds) = read_kdf_options(header.kdf_options)?;
-        // Before the person is asked for a passphrase that would help nothing.
+        // Checked before the user is asked for a passphrase, which could not help.
         if rounds > MAX_KDF_ROUNDS {
             return Err(PrivateFileError::TooMuchWork);
         }
@@ -165,7 +165,7 @@ fn derive(
     if rounds > MAX_KDF_ROUNDS {
         return Err(PrivateFileError::TooMuchWork);
     }
-    // bcrypt takes no empty passphrase, so none can be right.
+    // bcrypt does not accept an empty passphrase, so it cannot be the right one.
     if passphrase.is_empty() {
         return Err(PrivateFileError::WrongPassphrase);
     }
@@ -175,7 +175,7 @@ fn derive(
     Ok(material)
 }
 
-/// Two equal numbers, the key, its comment, and the padding 1, 2, 3, …
+/// Reads the decrypted section: two equal numbers, the key, its comment, and the padding 1, 2, 3, …
 fn read_section(
     section: &[u8],
     damaged: PrivateFileError,
@@ -209,7 +209,7 @@ fn read_private(reader: &mut Reader<'_>) -> Result<PrivateKey, PrivateFileError>
         }
         None => return Err(KeyError::UnknownType(printable(name)).into()),
     };
-    // RSA alone puts the modulus before the exponent here.
+    // Only for RSA the order differs from the blob: the modulus precedes the exponent.
     if key_type == KeyType::Rsa {
         return read_rsa(reader);
     }
@@ -237,7 +237,7 @@ fn read_private(reader: &mut Reader<'_>) -> Result<PrivateKey, PrivateFileError>
         PublicKey::Rsa { .. } => return Err(PrivateFileError::Malformed),
     };
     if *key.public() != public {
-        return Err(KeyError::Invalid("its halves do not belong together").into());
+        return Err(KeyError::Invalid("its public and private parts do not match").into());
     }
     Ok(key)
 }
@@ -263,12 +263,12 @@ fn read_rsa(reader: &mut Reader<'_>) -> Result<PrivateKey, PrivateFileError> {
     Ok(PrivateKey::from_rsa(&parts)?)
 }
 
-/// The key in OpenSSH's format; encrypted as `protection` says, unless the passphrase is
+/// Encodes a key in OpenSSH's format; encrypted as `protection` specifies, unless the passphrase is
 /// absent or empty.
 ///
 /// # Errors
-/// [`PrivateFileError::Key`] if the library fails, [`PrivateFileError::TooMuchWork`] for more
-/// rounds than can be read back.
+/// [`PrivateFileError::Key`] if the crypto library fails, [`PrivateFileError::TooMuchWork`] for
+/// more than [`MAX_KDF_ROUNDS`] rounds.
 pub fn write_openssh_with(
     key: &PrivateKey,
     comment: &str,
@@ -278,7 +278,7 @@ pub fn write_openssh_with(
     let passphrase = passphrase.filter(|passphrase| !passphrase.is_empty());
     let block = passphrase.map_or(8, |_| protection.cipher.block_len());
     let mut section = write_section(key, comment, block)?;
-    // The buffer is never grown past this, so that no secret is left in a freed one.
+    // The capacity suffices, so that no reallocation leaves secrets in freed memory.
     let mut out = Zeroizing::new(Vec::with_capacity(section.len() + comment.len() + 4096));
     out.extend_from_slice(MAGIC);
     let mut tag = None;
@@ -328,7 +328,7 @@ fn write_section(
     Ok(out)
 }
 
-/// The private key as the section, and an agent's request to add a key, hold it.
+/// Encodes the private key in the format of the section and of an agent's request to add a key.
 fn write_private(key: &PrivateKey, out: &mut Zeroizing<Vec<u8>>) -> Result<(), PrivateFileError> {
     out.put_string(key.key_type().name().as_bytes());
     let lacks = || PrivateFileError::Key(KeyError::Internal);

@@ -220,8 +220,8 @@ fn mutated_key_files_do_not_panic() {
         survives_damage(text.as_bytes(), 100, |bytes| {
             let _ = parse(bytes, None);
         });
-        // Damage below the base64, where it is not mostly refused by the armour. Without a
-        // passphrase, so that a damaged count of rounds costs nothing.
+        // Damages the decoded content, which the armour does not protect. Without a passphrase, so
+        // that a damaged number of rounds costs no time.
         let block = pem::find(text.as_bytes(), |_| true).unwrap();
         survives_damage(&block.body, 2000, |bytes| {
             let _ = openssh::read(bytes, None);
@@ -242,7 +242,8 @@ fn a_key_file_cannot_ask_for_endless_work() {
     let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
     let text = write_openssh_with(&key, "c", Some(b"p"), &quick(FileCipher::Aes256Ctr)).unwrap();
     let mut body = pem::find(text.as_bytes(), |_| true).unwrap().body.to_vec();
-    // The rounds are the last four bytes of the options, 15 + (4+10) + (4+6) + 4 + (4+16) in.
+    // The rounds are the last four bytes of the options, at offset 15 + (4+10) + (4+6) + 4 +
+    // (4+16).
     let at = 15 + 14 + 10 + 4 + 20;
     assert_eq!(body[at..at + 4], [0, 0, 0, 1]);
     body[at..at + 4].copy_from_slice(&[0xff; 4]);
@@ -252,7 +253,8 @@ fn a_key_file_cannot_ask_for_endless_work() {
     );
     body[at..at + 4].copy_from_slice(&[0; 4]);
     assert!(openssh::read(&body, Some(b"p")).is_err());
-    // A million is read, and said to take long; one more is refused before a passphrase is asked.
+    // A million rounds are accepted with a warning; one more is refused before a passphrase is
+    // requested.
     let mut file = |rounds: u32| {
         body[at..at + 4].copy_from_slice(&rounds.to_be_bytes());
         pem::write(openssh::LABEL, &[], &body, 70)
@@ -330,8 +332,8 @@ fn no_secret_appears_in_debug_output() {
     );
 }
 
-/// Lengths in encrypted files that do not fit their cipher are errors, also with the passphrase
-/// at hand.
+/// Sections of encrypted files whose length does not fit the cipher are errors, even with the right
+/// passphrase.
 #[test]
 fn wrong_lengths_in_encrypted_files_are_errors() {
     for iv_len in 0..40 {
@@ -377,7 +379,7 @@ fn damage_to_an_encrypted_section_is_a_wrong_passphrase_or_malformed() {
                 continue;
             }
             let whole = [head, &damaged].concat();
-            // Only authenticating ciphers tell every change; the others must not panic.
+            // Only AEAD ciphers detect every change; the others must not panic.
             let read = openssh::read(&whole, Some(b"p"));
             if cipher == FileCipher::Aes256Gcm || cipher == FileCipher::ChaCha20Poly1305 {
                 assert!(read.is_err());

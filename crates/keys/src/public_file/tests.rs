@@ -53,7 +53,7 @@ fn ssh_keygen_converts_as_we_do() {
             public.to_line()
         );
         if public.key_type() == crate::KeyType::Ed25519 {
-            // OpenSSH 9.2 has no PEM for Ed25519.
+            // OpenSSH 9.2 does not support PEM for Ed25519.
             continue;
         }
         for (format, ours) in [
@@ -61,7 +61,7 @@ fn ssh_keygen_converts_as_we_do() {
             ("PEM", to_pem(public).unwrap()),
         ] {
             assert_eq!(folder.keygen_ok(&format!("-e -m {format} -f key")), ours);
-            // ssh-keygen -i reads PEM of RSA alone.
+            // ssh-keygen -i reads only RSA keys in PEM.
             if format == "PEM" && public.key_type() != crate::KeyType::Rsa {
                 continue;
             }

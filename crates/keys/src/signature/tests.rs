@@ -52,8 +52,8 @@ fn signatures_verify_under_their_own_algorithm_alone() {
     }
 }
 
-/// One permitted ECDSA curve must not admit the others: the negotiated name, the key and the
-/// name inside the signature all agree, or nothing is accepted.
+/// Permitting one ECDSA curve must not admit the others: a signature is accepted only if the
+/// negotiated name, the key and the name in the signature all agree.
 #[test]
 fn ecdsa_p521_admits_no_p256_signature() {
     let key = PrivateKey::generate(KeySpec::Ecdsa(EcCurve::P256)).unwrap();
@@ -93,7 +93,7 @@ fn damaged_signatures_neither_verify_nor_panic() {
                 let verdict =
                     key.public()
                         .verify(algorithm, MESSAGE, bytes, &VerifyPolicy::default());
-                // Leading zeros of RSA and of mpints may come and go.
+                // Leading zeros of RSA signatures and of mpints may be added or removed.
                 if verdict.is_ok() {
                     assert!(bytes.len() != blob.len(), "{algorithm} {bytes:02x?}");
                 }
@@ -113,7 +113,7 @@ fn damaged_signatures_neither_verify_nor_panic() {
 fn an_ed25519_signature_with_s_not_below_the_order_is_refused() {
     let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
     let blob = key.sign(SignatureAlgorithm::Ed25519, MESSAGE).unwrap();
-    // s + L, little-endian: the same equation, another encoding (RFC 8032 §5.1.7 refuses it).
+    // s + L, little-endian: the same equation in another encoding (RFC 8032 §5.1.7 rejects it).
     let order: [u8; 32] = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde,
         0x14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
@@ -161,7 +161,7 @@ fn small_rsa_keys_are_refused_by_policy() {
     assert_eq!(verify(1024), Ok(()));
 }
 
-/// A software key standing in for a security key: signs what a token would sign.
+/// A software key that signs like a security key.
 fn security_key_signature(
     key: &PrivateKey,
     application: &[u8],
@@ -251,7 +251,7 @@ fn flags_counter_and_application_are_signed() {
     );
 }
 
-/// The name decides before the rest is read: what follows it may be anything.
+/// The name is checked before the rest is read, which may be anything.
 #[test]
 fn an_algorithm_that_was_not_agreed_on_is_refused_by_its_name() {
     let key = PrivateKey::from_ed25519_seed(&[1; 32]);

@@ -36,7 +36,7 @@ fn a_signature_is_read_back_and_verified() {
                 read.verify(NAMESPACE, &hash.digest(b"other")),
                 Err(SshsigError::Signature(VerifyError::BadSignature))
             );
-            // Another key's name does not help, nor does the other hash's.
+            // The signature verifies neither with another key nor with the other hash.
             let mut forged = read.clone();
             forged.key = PrivateKey::generate(spec).unwrap().public().clone().into();
             assert!(forged.verify(NAMESPACE, &digest).is_err());
@@ -50,7 +50,7 @@ fn a_signature_is_read_back_and_verified() {
     }
 }
 
-/// The namespace in the blob is not signed by being there: the signed message holds it.
+/// The namespace in the blob is not itself signed: the signed message contains it.
 #[test]
 fn a_namespace_cannot_be_rewritten() {
     let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
