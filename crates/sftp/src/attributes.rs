@@ -75,6 +75,8 @@ pub struct Attributes {
     pub times: Option<Times>,
     /// Nanoseconds; sent only to a peer that has [`own::EXACT_TIMES`].
     pub exact_times: Option<ExactTimes>,
+    /// With OPEN: [`own::SOLE_WRITER`].
+    pub sole_writer: bool,
 }
 
 /// `S_IFMT` and its values in [`Attributes::permissions`].
@@ -130,6 +132,7 @@ impl Attributes {
         permissions: None,
         times: None,
         exact_times: None,
+        sole_writer: false,
     };
 
     /// Only mode bits.
@@ -192,6 +195,7 @@ impl<'a> Field<'a> for Attributes {
                 if name == own::EXACT_TIMES.as_bytes() {
                     read.exact_times = Some(exact(data)?);
                 }
+                read.sole_writer |= name == own::SOLE_WRITER.as_bytes();
             }
         }
         Ok(read)
@@ -200,12 +204,13 @@ impl<'a> Field<'a> for Attributes {
     fn write(&self, out: &mut Vec<u8>) {
         let times = self.times.or(self.exact_times.map(Times::from));
         let flag = |known: bool, flag: u32| if known { flag } else { 0 };
+        let pairs = u32::from(self.exact_times.is_some()) + u32::from(self.sole_writer);
         out.put_u32(
             flag(self.size.is_some(), SIZE)
                 | flag(self.owner.is_some(), OWNER)
                 | flag(self.permissions.is_some(), PERMISSIONS)
                 | flag(times.is_some(), TIMES)
-                | flag(self.exact_times.is_some(), EXTENDED),
+                | flag(pairs > 0, EXTENDED),
         );
         if let Some(size) = self.size {
             out.put_u64(size);
@@ -221,14 +226,20 @@ impl<'a> Field<'a> for Attributes {
             out.put_u32(times.accessed);
             out.put_u32(times.modified);
         }
+        if pairs > 0 {
+            out.put_u32(pairs);
+        }
         if let Some(exact) = self.exact_times {
-            out.put_u32(1);
             out.put_string(own::EXACT_TIMES.as_bytes());
             out.put_u32(24);
             for at in [exact.accessed, exact.modified] {
                 out.extend_from_slice(&at.seconds.to_be_bytes());
                 out.put_u32(at.nanoseconds);
             }
+        }
+        if self.sole_writer {
+            out.put_string(own::SOLE_WRITER.as_bytes());
+            out.put_string(b"");
         }
     }
 }

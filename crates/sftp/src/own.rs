@@ -47,6 +47,9 @@ names! {
     /// and a `uint32` of nanoseconds: access, modification), and of the request that makes the
     /// server send it. It is understood in what a client sets without that.
     EXACT_TIMES = "exact-times";
+    /// The name of an attribute of OPEN, without data: nobody else is to write the file until CLOSE. If
+    /// somebody does, WRITE, FSETSTAT and CLOSE of this handle fail.
+    SOLE_WRITER = "sole-writer";
     /// Ends a request that is answered by many messages: its STATUS comes soon, then this one's.
     CANCEL = "cancel";
     /// BLAKE3 of a range of a file: answered by EXTENDED_REPLY ([`super::own::Hashes`]).

@@ -35,6 +35,7 @@ fn everything_known() -> Attributes {
                 nanoseconds: 999_999_999,
             },
         }),
+        sole_writer: true,
     }
 }
 

@@ -32,3 +32,4 @@ pub mod source;
 mod step;
 pub mod text;
 pub mod verify;
+mod watch;

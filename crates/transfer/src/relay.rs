@@ -268,10 +268,11 @@ impl Job {
                 open_flag::TRUNCATE
             };
             let mode = self.item.attributes.permissions.unwrap_or(0o666) & 0o777;
+            let attributes = Attributes::with_permissions(mode);
             let request = Request::Open(request::Open {
                 path: &self.item.to,
                 flags: open_flag::WRITE | open_flag::CREATE | cut,
-                attributes: Attributes::with_permissions(mode),
+                attributes: session.sole_writer(attributes),
             });
             session.send(Token::new(index, Op::Open), &request);
             return true;

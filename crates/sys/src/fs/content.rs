@@ -176,18 +176,38 @@ pub enum Keeping {
 /// # Errors
 /// The kernel's error.
 pub fn keeping(fd: impl AsFd) -> io::Result<Keeping> {
-    // From statfs(2); ext2 and ext3 have the same number as ext4, and fail preallocation with an
-    // error.
-    const EXT4: u32 = 0xEF53;
-    const XFS: u32 = 0x5846_5342;
-    const TMPFS: u32 = 0x0102_1994;
-    let kind = rustix::fs::fstatfs(fd)?.f_type;
-    // The width of `f_type` depends on the architecture.
-    Ok(match u32::try_from(kind) {
-        Ok(EXT4 | XFS) => Keeping::Extents,
-        Ok(TMPFS) => Keeping::Pages,
+    Ok(match magic(fd)? {
+        Some(EXT4 | XFS) => Keeping::Extents,
+        Some(TMPFS) => Keeping::Pages,
         _ => Keeping::Other,
     })
+}
+
+// From statfs(2); ext2 and ext3 have the same number as ext4, and fail preallocation with an
+// error.
+const EXT4: u32 = 0xEF53;
+const XFS: u32 = 0x5846_5342;
+const TMPFS: u32 = 0x0102_1994;
+const BTRFS: u32 = 0x9123_683E;
+const OVERLAY: u32 = 0x794C_7630;
+const F2FS: u32 = 0xF2F5_2010;
+const BCACHEFS: u32 = 0xCA45_1A4E;
+const ZFS: u32 = 0x2FC1_2FC1;
+
+fn magic(fd: impl AsFd) -> io::Result<Option<u32>> {
+    // The width and the sign of `f_type` depend on the architecture.
+    let kind = rustix::fs::fstatfs(fd)?.f_type;
+    Ok(u32::try_from(kind & 0xFFFF_FFFF).ok())
+}
+
+/// Returns true if the file lies on a local file system (disk or memory), where operations on a
+/// file change its size and times immediately. Unknown file systems count as remote.
+///
+/// # Errors
+/// The kernel's error.
+pub fn is_local(fd: impl AsFd) -> io::Result<bool> {
+    let known = [EXT4, XFS, TMPFS, BTRFS, OVERLAY, F2FS, BCACHEFS, ZFS];
+    Ok(magic(fd)?.is_some_and(|magic| known.contains(&magic)))
 }
 
 /// Preallocates `len` bytes at `offset`, where the file has no data. The file's length does not

@@ -136,6 +136,15 @@ impl Session {
         }
     }
 
+    /// The attributes of an OPEN for a copy that alone writes the file. A server that has our attributes
+    /// fails it where somebody else does; others pass over those that they do not know.
+    pub(crate) fn sole_writer(&self, attributes: Attributes) -> Attributes {
+        Attributes {
+            sole_writer: self.may_know(own::EXACT_TIMES, "1"),
+            ..attributes
+        }
+    }
+
     /// Requests may go.
     #[must_use]
     pub fn is_open(&self) -> bool {

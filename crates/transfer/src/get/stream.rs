@@ -502,7 +502,7 @@ fn write(
         None => open_sink(&item.from, to, attributes, options, options.atomic)?.0,
     };
     if !content.is_empty()
-        && let Err(error) = sink.write(0, content)
+        && let Err(error) = sink.write_whole(content)
     {
         sink.give_up(false);
         return Err(format!(

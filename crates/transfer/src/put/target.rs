@@ -112,10 +112,11 @@ impl Work for Target {
                 continue;
             };
             session.handle_begins();
+            let attributes = Attributes::with_permissions(mode & 0o777);
             let request = Request::Open(request::Open {
                 path,
                 flags: open_flag::WRITE | open_flag::CREATE,
-                attributes: Attributes::with_permissions(mode & 0o777),
+                attributes: session.sole_writer(attributes),
             });
             self.send(index, Op::Open, session, &request);
         }

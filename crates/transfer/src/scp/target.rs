@@ -1,6 +1,6 @@
 //! The file that a receiver writes.
 //!
-//! Invariants: what is there is cut only after the sender has confirmed its file, since it may be
+//! Invariants: where another program writes it as well, the copy fails ([`crate::watch`]); what is there is cut only after the sender has confirmed its file, since it may be
 //! that file; bytes that are there already are not written again, so that a file copied onto
 //! itself never changes; no wait outlasts a signal that ends the program.
 
@@ -13,6 +13,7 @@ use sftp::ExactTimes;
 
 use crate::connect::{LOOK, SignalNoted};
 use crate::sink;
+use crate::watch::Watch;
 
 /// What a record says of a file.
 pub(super) struct Described {
@@ -37,6 +38,8 @@ pub(super) struct Target {
     content_end: u64,
     last_byte: Option<u8>,
     compared: Vec<u8>,
+    /// Of a regular file.
+    watch: Option<Watch>,
 }
 
 fn interrupted() -> io::Error {
@@ -99,8 +102,11 @@ impl Target {
             Some(file) => file,
             None => open_to_write(&options, path)?,
         };
+        let regular = file.metadata()?.is_file();
+        let watch = regular.then(|| Watch::of(&file)).transpose()?;
         Ok(Self {
-            regular: file.metadata()?.is_file(),
+            regular,
+            watch,
             file,
             fresh: there.is_none(),
             is_same,
@@ -126,9 +132,31 @@ impl Target {
         }
         match (self.is_same, self.regular) {
             (true, _) => Ok(()),
-            (false, true) => self.file.write_all_at(bytes, offset),
+            (false, true) => self.write_at(bytes, offset),
             (false, false) => self.write_stream(bytes),
         }
+    }
+
+    /// Writes to a regular file.
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let Some(watch) = &mut self.watch else {
+            return self.file.write_all_at(bytes, offset);
+        };
+        watch.check(&self.file)?;
+        let end = offset.saturating_add(bytes.len() as u64);
+        match self.file.write_all_at(bytes, offset) {
+            Ok(()) => watch.wrote(&self.file, end),
+            Err(error) => watch.restart(&self.file).and(Err(error)),
+        }
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        if let Some(watch) = &mut self.watch {
+            watch.check(&self.file)?;
+            self.file.set_len(len)?;
+            watch.cut(&self.file, len)?;
+        }
+        Ok(())
     }
 
     /// Writes to what has no offsets: a FIFO, a device.
@@ -155,20 +183,23 @@ impl Target {
     /// # Errors
     /// The operation that failed and the system's error.
     pub(super) fn finish(
-        self,
+        mut self,
         described: &Described,
         preserve: bool,
     ) -> Result<(), (&'static str, io::Error)> {
         let failed = |what: &'static str| move |error: io::Error| (what, error);
         let metadata = self.file.metadata().map_err(failed("stat"))?;
+        if let Some(watch) = &mut self.watch {
+            watch.check(&self.file).map_err(failed("write"))?;
+        }
         if self.regular && metadata.len() != described.size {
-            let cut = self.file.set_len(described.size);
+            let cut = self.cut(described.size);
             cut.map_err(failed("truncate"))?;
         }
         let last = described.size.checked_sub(1).zip(self.last_byte);
         if let Some((offset, byte)) = last.filter(|_| self.is_same) {
             // The file is as new as any other copy.
-            let written = self.file.write_all_at(&[byte], offset);
+            let written = self.write_at(&[byte], offset);
             written.map_err(failed("write"))?;
         }
         let mode = match preserve {
@@ -191,10 +222,10 @@ impl Target {
 
     /// The sender says that it could not read all of its file, and has filled the rest with
     /// zeros. They are cut from a file that this copy made; a file that was there stays as it is.
-    pub(super) fn drop_filler(self) {
+    pub(super) fn drop_filler(mut self) {
         if self.fresh && self.regular {
             // The sender's failure is reported; a second one would say no more.
-            let _ = self.file.set_len(self.content_end);
+            let _ = self.cut(self.content_end);
         }
     }
 }

@@ -419,3 +419,50 @@ fn a_tree_goes_through_both_roles() {
     assert_eq!(fs::read(to.join("d/e/x")).unwrap(), vec![7; 300_000]);
     assert_eq!(fs::read(to.join("y")).unwrap(), b"");
 }
+
+#[test]
+fn a_receiver_that_another_program_overtook_fails_and_leaves_its_file() {
+    let place = Scratch::new();
+    let path = place.join("file");
+    let described = |size| target::Described {
+        mode: 0o644,
+        size,
+        times: None,
+    };
+    for there in [None, Some(&b"what was there is longer"[..])] {
+        let _ = fs::remove_file(&path);
+        if let Some(there) = there {
+            fs::write(&path, there).unwrap();
+        }
+        let mut stalled = target::Target::open(&path, &described(9)).unwrap();
+        stalled.write(0, b"one").unwrap();
+        // Kernels before 6.13 tell times by ticks.
+        let begun = fs::metadata(&path).unwrap().modified().unwrap();
+        while {
+            fs::write(place.join("tick"), b"").unwrap();
+            fs::metadata(place.join("tick"))
+                .unwrap()
+                .modified()
+                .unwrap()
+                <= begun
+        } {
+            std::thread::yield_now();
+        }
+        let (result, ..) = receive(&path, Terms::default(), b"C0644 5 file\nother\0");
+        result.unwrap();
+        let error = stalled.write(3, b"and").unwrap_err().to_string();
+        assert!(error.contains("another program wrote this file"), "{error}");
+        let error = stalled.finish(&described(9), false).unwrap_err();
+        assert_eq!(error.0, "write");
+        assert_eq!(fs::read(&path).unwrap(), b"other");
+        // Nor does one that its sender gives up.
+        let _ = fs::remove_file(&path);
+        let mut stalled = target::Target::open(&path, &described(9)).unwrap();
+        stalled.write(0, b"one").unwrap();
+        receive(&path, Terms::default(), b"C0644 5 file\nother\0")
+            .0
+            .unwrap();
+        stalled.drop_filler();
+        assert_eq!(fs::read(&path).unwrap(), b"other");
+    }
+}

@@ -11,6 +11,7 @@ use sys::fs::{Directory, How, Place};
 
 use super::status::Failed;
 use super::{Level, Log, shown};
+use crate::watch::Watch;
 
 /// An open file.
 pub(super) struct File {
@@ -24,6 +25,8 @@ pub(super) struct File {
     /// The first byte that could not be written, and why. What lies behind it is refused until
     /// this byte is written: a full disk must not leave a file of full length with holes.
     pub(super) failed: Option<(u64, Failed)>,
+    /// Of a client that says that it alone writes the file.
+    pub(super) watch: Option<Watch>,
 }
 
 /// An open directory.
@@ -139,12 +142,15 @@ impl Handles {
         let fd = open(place, request.path, request.flags, mode, log, || {
             self.has_room()
         })?;
+        let watched = request.attributes.sole_writer && request.flags & open_flag::WRITE != 0;
+        let watch = watched.then(|| Watch::of(&fd)).transpose()?;
         Ok(self.insert(Opened::File(File {
             path: request.path.to_vec(),
             fd: Arc::new(fd),
             read: 0,
             written: 0,
             failed: None,
+            watch,
         })))
     }
 
@@ -163,10 +169,12 @@ impl Handles {
     pub(super) fn close(&mut self, handle: &[u8], log: &dyn Log) -> Result<(), Failed> {
         let index = self.index(handle).ok_or_else(Failed::bad_handle)?;
         if let Some(slot) = self.slots.get_mut(index) {
-            if let Some(open) = slot.open.take() {
-                log_close("", &open, log);
-            }
+            let open = slot.open.take();
             self.free.push(index);
+            if let Some(mut open) = open {
+                log_close("", &open, log);
+                open.check()?;
+            }
         }
         Ok(())
     }
@@ -179,6 +187,20 @@ impl Handles {
             }
         }
         self.free.clear();
+    }
+}
+
+impl Opened {
+    /// What was written is not another's by now.
+    fn check(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::File(File {
+                watch: Some(watch),
+                fd,
+                ..
+            }) => watch.check(&**fd),
+            Self::File(_) | Self::Directory(_) => Ok(()),
+        }
     }
 }
 

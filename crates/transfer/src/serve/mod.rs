@@ -631,5 +631,6 @@ fn attributes(info: &Info, exact: bool) -> Attributes {
         permissions: Some(info.mode),
         times: Some(Times::from(times)),
         exact_times: exact.then_some(times),
+        sole_writer: false,
     }
 }

@@ -204,6 +204,8 @@ impl Serve {
                 ));
             }
         }
+        // What it writes besides is not known to be the client's.
+        self.handles.file(request.to)?.watch = None;
         // Files that the kernel makes up (/proc) have no size, and an end.
         let end = match source.size {
             0 => u64::MAX,

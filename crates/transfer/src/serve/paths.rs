@@ -1,5 +1,7 @@
 //! Requests about files by name, and what is known of open ones.
 
+use std::os::fd::OwnedFd;
+
 use sftp::message::Request;
 use sftp::message::reply::{NameEntry, Names};
 use sftp::{Attributes, Code};
@@ -8,6 +10,7 @@ use sys::time::LocalTime;
 
 use super::status::Failed;
 use super::{Buffers, Done, Level, Serve, shown};
+use crate::watch::Watch;
 
 impl Serve {
     pub(super) fn by_path(
@@ -132,10 +135,13 @@ impl Serve {
     }
 
     fn set_open(&mut self, handle: &[u8], wanted: &Attributes) -> Done {
-        let file = self.handles.file(handle)?;
-        let (path, fd) = (file.path.clone(), file.fd.clone());
+        let path = self.handles.file(handle)?.path.clone();
         self.note_set(&path, wanted);
-        set_attributes(&*fd, wanted)
+        let file = self.handles.file(handle)?;
+        match &mut file.watch {
+            Some(watch) => set_watched(watch, &file.fd, wanted),
+            None => set_attributes(&*file.fd, wanted),
+        }
     }
 
     fn note_set(&self, path: &[u8], wanted: &Attributes) {
@@ -174,6 +180,18 @@ pub(super) fn times(wanted: &Attributes) -> Option<(Time, Time)> {
         nanoseconds: at.nanoseconds,
     };
     Some((time(times.accessed), time(times.modified)))
+}
+
+/// FSETSTAT of a file that nobody else is to write.
+fn set_watched(watch: &mut Watch, fd: &OwnedFd, wanted: &Attributes) -> Done {
+    watch.check(fd)?;
+    let set = set_attributes(fd, wanted);
+    match (&set, wanted.size) {
+        (Ok(()), Some(size)) => watch.cut(fd, size)?,
+        (Ok(()), None) => watch.changed(fd)?,
+        (Err(_), _) => watch.restart(fd)?,
+    }
+    set
 }
 
 /// FSETSTAT: everything is tried, and the last failure told, as OpenSSH does.

@@ -10,6 +10,7 @@ use sys::fs::{How, Kind, content};
 
 use super::status::Failed;
 use super::{Buffers, Done, Level, Serve, attributes, handles, paths, shown};
+use crate::watch::Watch;
 
 impl Serve {
     pub(super) fn put_file(
@@ -101,6 +102,8 @@ impl Serve {
 fn write_whole(fd: &OwnedFd, request: &PutFile<'_>) -> Done {
     let has = |flag: u32| request.flags & flag != 0;
     content::write_all_at(fd, request.data, 0)?;
+    // It was cut and written at once: the size tells whether anybody else was at it.
+    Watch::of_empty().wrote(fd, request.data.len() as u64)?;
     if has(put_flag::EXACT) {
         // Its size is that of its content.
         let wanted = Attributes {

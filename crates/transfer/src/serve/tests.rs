@@ -22,6 +22,7 @@ use crate::scratch::Scratch;
 mod hashing;
 mod opening;
 mod permits;
+mod watching;
 
 /// Buffers of this many bytes.
 struct Plain(usize);

@@ -11,6 +11,7 @@ use sys::fs::content;
 
 use super::status::Failed;
 use super::{Buffers, Level, Serve, shown};
+use crate::watch::Watch;
 
 /// Most pieces that are gathered: more than one read of the socket brings.
 const MAX_PIECES: usize = 32;
@@ -21,6 +22,8 @@ pub(super) struct Writing {
     handle: Bytes,
     /// None when the data are to be dropped, as `failed` says.
     fd: Option<Arc<OwnedFd>>,
+    /// The file's, until all of it is written.
+    watch: Option<Watch>,
     /// Where the next data go.
     offset: u64,
     /// Data that have come and are not written. None between two calls of [`Serve::work`]: they
@@ -43,6 +46,7 @@ impl Serve {
             id,
             handle: handle.clone(),
             fd: None,
+            watch: None,
             offset,
             pieces: std::mem::take(&mut self.spare_pieces),
             failed: None,
@@ -66,7 +70,10 @@ impl Serve {
                     Some((from, failed)) if offset > *from => {
                         writing.failed = Some(failed.clone());
                     }
-                    _ => writing.fd = Some(file.fd.clone()),
+                    _ => {
+                        writing.fd = Some(file.fd.clone());
+                        writing.watch = file.watch.take();
+                    }
                 }
             }
         }
@@ -107,6 +114,7 @@ impl Serve {
         self.spare_pieces = std::mem::take(&mut writing.pieces);
         if let Ok(file) = self.handles.file(&writing.handle) {
             file.written += writing.written;
+            file.watch = writing.watch.or(file.watch.take());
             match &writing.failed {
                 None => file.failed = None,
                 // The first byte that is missing counts, whatever failed behind it.
@@ -135,13 +143,25 @@ impl Serve {
 impl Writing {
     /// Writes the pieces that have come; a failure is kept for the answer.
     fn write_gathered(&mut self) {
-        if let Some(fd) = &self.fd
-            && let Err(error) = write_pieces(fd, &self.pieces, &mut self.offset, &mut self.written)
+        if let Some(fd) = self.fd.clone().filter(|_| !self.pieces.is_empty())
+            && let Err(error) = self.write_watched(&fd)
         {
             self.failed = Some(Failed::from(error));
             self.fd = None;
         }
         self.pieces.clear();
+    }
+
+    fn write_watched(&mut self, fd: &OwnedFd) -> std::io::Result<()> {
+        if let Some(watch) = &mut self.watch {
+            watch.check(fd)?;
+        }
+        let written = write_pieces(fd, &self.pieces, &mut self.offset, &mut self.written);
+        match (&mut self.watch, written) {
+            (Some(watch), Ok(())) => watch.wrote(fd, self.offset),
+            (Some(watch), Err(error)) => watch.restart(fd).and(Err(error)),
+            (None, written) => written,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use sftp::{ExactTimes, Timestamp};
 
 use crate::part::PartNames;
 use crate::room::Room;
+use crate::watch::Watch;
 
 mod fifo;
 mod part;
@@ -52,6 +53,8 @@ pub struct Sink {
     /// It may be the source: what is there is not cut.
     in_place: bool,
     room: Option<Room>,
+    /// Of a target that is written where it stands.
+    watch: Option<Watch>,
 }
 
 /// The system's form of a time; one that it cannot have is the nearest.
@@ -94,6 +97,7 @@ impl Sink {
             holes,
             in_place: false,
             room: None,
+            watch: Some(Watch::of_empty()),
         }
     }
 
@@ -131,6 +135,8 @@ impl Sink {
         let part = part::open(target, names, replaced.map_or(mode, |mode| mode | 0o200))?;
         let mut sink = Self::made(part.file, part.path, holes);
         sink.target = Some(target.to_path_buf());
+        // Nobody else knows it, or has its lock.
+        sink.watch = None;
         sink.is_findable = part.is_findable;
         let set = || {
             if let Some(mode) = replaced {
@@ -175,10 +181,12 @@ impl Sink {
         }?;
         let metadata = file.metadata()?;
         let regular = metadata.is_file();
+        let watch = regular.then(|| Watch::of(&file)).transpose()?;
         let mut sink = Self {
             len_before: metadata.len(),
             regular,
             holes: holes && regular,
+            watch,
             ..Self::made(file, path, holes)
         };
         if let Opening::Anew { len, modified } = opening {
@@ -244,15 +252,45 @@ impl Sink {
 
     /// Does a little of it, half a millisecond.
     pub fn work(&mut self) {
-        if let Some(room) = &mut self.room {
+        // Another writer is told of by what comes next.
+        if let Some(room) = &mut self.room
+            && self
+                .watch
+                .as_mut()
+                .is_none_or(|watch| watch.check(&self.file).is_ok())
+        {
             room.work(&self.file, self.front);
+            if let Some(watch) = &mut self.watch {
+                let _ = watch.changed(&self.file);
+            }
         }
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.check()?;
         self.file.set_len(len)?;
         self.len_before = len;
-        Ok(())
+        match &mut self.watch {
+            Some(watch) => watch.cut(&self.file, len),
+            None => Ok(()),
+        }
+    }
+
+    /// Nobody else writes it.
+    fn check(&mut self) -> io::Result<()> {
+        match &mut self.watch {
+            Some(watch) => watch.check(&self.file),
+            None => Ok(()),
+        }
+    }
+
+    /// Behind our own writing up to `end`.
+    fn wrote(&mut self, end: u64, written: io::Result<()>) -> io::Result<()> {
+        match (&mut self.watch, written) {
+            (Some(watch), Ok(())) => watch.wrote(&self.file, end),
+            (Some(watch), Err(error)) => watch.restart(&self.file).and(Err(error)),
+            (None, written) => written,
+        }
     }
 
     /// Everything before is written.
@@ -265,12 +303,33 @@ impl Sink {
     ///
     /// # Errors
     /// The system's; what was written counts.
-    pub fn write(&mut self, offset: u64, mut bytes: &[u8]) -> io::Result<()> {
-        let mut at = offset;
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let end = offset.saturating_add(as_u64(bytes.len()));
         if self.holes && bytes.len() >= HOLE_BYTES && is_zero(bytes) {
-            self.note(at, at + as_u64(bytes.len()));
+            self.note(offset, end);
             return Ok(());
         }
+        self.check()?;
+        let written = self.write_bytes(offset, bytes);
+        self.wrote(end, written)
+    }
+
+    /// Writes all that a new file is to hold.
+    ///
+    /// # Errors
+    /// The system's; what was written counts.
+    pub fn write_whole(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.holes || self.watch.is_none() {
+            return self.write(0, bytes);
+        }
+        self.write_bytes(0, bytes)?;
+        if let Some(watch) = &mut self.watch {
+            watch.wrote_last(as_u64(bytes.len()));
+        }
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             // A device or a pipe has no places.
             let written = match self.regular {
@@ -314,19 +373,25 @@ impl Sink {
     /// # Errors
     /// The system's; what was written counts.
     pub fn write_pieces(&mut self, offset: u64, pieces: &[Bytes]) -> io::Result<()> {
+        self.check()?;
         if let Some(room) = &mut self.room {
             room.advance(&self.file, self.front);
         }
         let mut at = offset;
+        let written = self.write_slices(&mut at, pieces);
+        self.wrote(at, written)
+    }
+
+    fn write_slices(&mut self, at: &mut u64, pieces: &[Bytes]) -> io::Result<()> {
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut rest = slices.as_mut_slice();
         while !rest.is_empty() {
-            let count = sys::fs::content::write_pieces_at(&self.file, rest, at)?;
+            let count = sys::fs::content::write_pieces_at(&self.file, rest, *at)?;
             if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            self.note(at, at + as_u64(count));
-            at += as_u64(count);
+            self.note(*at, *at + as_u64(count));
+            *at += as_u64(count);
             IoSlice::advance_slices(&mut rest, count);
         }
         Ok(())
@@ -379,6 +444,7 @@ impl Sink {
             .room
             .take()
             .is_some_and(|room| room.is_left(self.front));
+        self.check().map_err(failed("write local"))?;
         if self.regular && (self.len_before > self.front || self.holes || left) {
             let front = self.front;
             self.cut(front).map_err(failed("local truncate"))?;
@@ -390,10 +456,14 @@ impl Sink {
                 .map_err(failed("local set mode on"))?;
             if let Some(times) = times {
                 set_times(&self.file, &times).map_err(failed("local set times on"))?;
+                if let Some(watch) = &mut self.watch {
+                    watch.changed(&self.file).map_err(failed("write local"))?;
+                }
             }
         }
         if sync {
             self.file.sync_all().map_err(failed("local fsync"))?;
+            self.check().map_err(failed("write local"))?;
         }
         if let Some(target) = &self.target {
             std::fs::rename(&self.path, target).map_err(failed("local rename"))?;
@@ -401,7 +471,7 @@ impl Sink {
         Ok(())
     }
 
-    /// It failed: what is there is cut to what has come without a gap. A part file is removed, unless
+    /// It failed: what is there is cut to what has come without a gap, unless it is somebody else's by now. A part file is removed, unless
     /// it `stays` for a later copy of the same source, which must be able to find it.
     pub fn give_up(mut self, stays: bool) {
         let front = self.front;

@@ -590,12 +590,16 @@ impl Job {
             }
             self.stage = Stage::Opening;
         }
+        let mut attributes = self
+            .target_mode
+            .map_or_else(|| self.mode(), Attributes::with_permissions);
+        if !self.temporary {
+            attributes = session.sole_writer(attributes);
+        }
         let request = Request::Open(request::Open {
             path: &self.path,
             flags,
-            attributes: self
-                .target_mode
-                .map_or_else(|| self.mode(), Attributes::with_permissions),
+            attributes,
         });
         session.send(token(job, Op::Open), &request);
         session.handle_begins();

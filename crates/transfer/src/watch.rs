@@ -1,0 +1,142 @@
+//! Notices whoever else writes a file that a copy writes in place: then the copy fails.
+//!
+//! A copy remembers the file's size and time of modification behind each of its own changes, and
+//! looks again before the next one and in the end. Where somebody else has written, cut or touched the file, one
+//! of them is another. A mode, an owner, a name or a link are not looked at. Nothing is locked: whoever
+//! writes besides is hindered by nothing, and a writer that comes back after hours finds out
+//! before it writes. Of two copies that write one file from its beginning, the one that comes later cuts it, which
+//! the first sees by the size, and the one that is behind in the file finds it longer than it made it.
+//!
+//! What is not seen: what lands between our own change and the look behind it, or between the look
+//! before it and our own change (a microsecond), and, on kernels before 6.13 where a time of modification goes by
+//! ticks of 1 to 10 ms, what lands in the tick of our own last change and leaves the size as it was. Two
+//! that go on writing meet in many ticks. On file systems of a network or a process (FUSE) nothing
+//! is seen: their sizes and times change by themselves.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use sys::fs::{Info, Kind, Time, content};
+
+/// What a copy says that has noticed another writer.
+const OTHER: &str = "another program wrote this file while it was copied: copy it again";
+
+/// What a copy knows of the file that it writes. See the module's head.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Bytes.
+    size: u64,
+    /// None where only the size is known.
+    modified: Option<Time>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    On,
+    /// The file tells nothing: it is no regular one, or not on a file system of this machine's own.
+    Off,
+    /// Somebody else has written.
+    Lost,
+}
+
+impl Watch {
+    /// Of a file that was just made or cut to nothing, and which nobody has written.
+    pub(crate) fn of_empty() -> Self {
+        Self {
+            size: 0,
+            modified: None,
+            state: State::On,
+        }
+    }
+
+    /// Of a file as it is now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn of(fd: impl AsFd) -> io::Result<Self> {
+        let mut watch = Self::of_empty();
+        watch.restart(fd)?;
+        Ok(watch)
+    }
+
+    /// Before a change of our own, and in the end.
+    ///
+    /// # Errors
+    /// Somebody else has written; the system's.
+    pub(crate) fn check(&mut self, fd: impl AsFd) -> io::Result<()> {
+        self.look(fd, |watch, info| {
+            info.size == watch.size && watch.modified.is_none_or(|at| at == info.modified)
+        })
+    }
+
+    /// Behind a write of our own that ended at `end`.
+    ///
+    /// # Errors
+    /// As [`Watch::check`].
+    pub(crate) fn wrote(&mut self, fd: impl AsFd, end: u64) -> io::Result<()> {
+        self.wrote_last(end);
+        self.changed(fd)
+    }
+
+    /// The same without a look: nothing is written behind it before [`Watch::check`].
+    pub(crate) fn wrote_last(&mut self, end: u64) {
+        (self.size, self.modified) = (self.size.max(end), None);
+    }
+
+    /// Behind our own cutting or extending.
+    ///
+    /// # Errors
+    /// As [`Watch::check`].
+    pub(crate) fn cut(&mut self, fd: impl AsFd, len: u64) -> io::Result<()> {
+        self.size = len;
+        self.changed(fd)
+    }
+
+    /// Behind another change of our own, which leaves the size.
+    ///
+    /// # Errors
+    /// As [`Watch::check`].
+    pub(crate) fn changed(&mut self, fd: impl AsFd) -> io::Result<()> {
+        self.look(fd, |watch, info| {
+            watch.modified = Some(info.modified);
+            info.size == watch.size
+        })
+    }
+
+    /// Behind a change of our own that failed: nobody knows how far it came.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn restart(&mut self, fd: impl AsFd) -> io::Result<()> {
+        if self.state == State::On {
+            let info = content::info(fd)?;
+            (self.size, self.modified) = (info.size, Some(info.modified));
+        }
+        Ok(())
+    }
+
+    fn look(
+        &mut self,
+        fd: impl AsFd,
+        is_ours: impl FnOnce(&mut Self, &Info) -> bool,
+    ) -> io::Result<()> {
+        if self.state == State::On {
+            let info = content::info(&fd)?;
+            if is_ours(self, &info) {
+                return Ok(());
+            }
+            // Asked only here: most files never come to this.
+            let tells = info.kind() == Kind::Regular && content::is_local(&fd)?;
+            self.state = if tells { State::Lost } else { State::Off };
+        }
+        match self.state {
+            State::Lost => Err(io::Error::other(OTHER)),
+            State::On | State::Off => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;
