@@ -236,7 +236,9 @@ impl<'log> Channel<'log> {
         match line.tail.take() {
             None => self.log.marked(line.level, &line.text, self.log_suffix),
             Some(tail) if self.last_words.len() < MAX_LAST_WORDS => {
-                self.last_words.push((line, tail));
+                // Kept as it will be written: not the megabytes that a frame may hold.
+                line.text = privsep::log_text(&line.text);
+                self.last_words.push((line, privsep::log_text(&tail)));
             }
             Some(_) => {}
         }
@@ -401,6 +403,29 @@ mod tests {
         channel.request().unwrap();
         channel.set_phase(Phase::Session);
         assert!(matches!(channel.poll_frame(), Err(End::Violation(_))));
+    }
+
+    #[test]
+    fn lines_that_wait_are_bounded_by_bytes() {
+        let log = Log::to_memory(LogLevel::Info);
+        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let line = LogMessage {
+            level: LogLevel::Info,
+            text: "a".repeat(400_000),
+            tail: Some("b".repeat(400_000)),
+        };
+        let frame = line.encode_frame();
+        let writer = std::thread::spawn(move || sys::io::write_all(&peer, &frame).map(|()| peer));
+        while channel.last_words.is_empty() {
+            assert!(channel.poll_frame().unwrap().is_none());
+        }
+        writer.join().unwrap().unwrap();
+        let (line, tail) = &channel.last_words[0];
+        for text in [&line.text, tail] {
+            assert!(text.capacity() < 4 * privsep::MAX_LOG_TEXT_BYTES);
+        }
+        channel.write_last_words("who");
+        assert!(log.lines()[0].starts_with("aaa"));
     }
 
     #[test]

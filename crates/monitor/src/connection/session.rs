@@ -265,9 +265,7 @@ impl<'c> Session<'c> {
             }
         }
         match child.wait() {
-            Ok(status) => self
-                .log
-                .debug(&format!("session process ended: {status:?}")),
+            Ok(status) => self.log.debug(&format!("session process ended: {status}")),
             Err(error) => self.log.error(&format!("waiting for the session: {error}")),
         }
         Ok(())

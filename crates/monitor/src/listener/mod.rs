@@ -419,23 +419,31 @@ struct PidFile(Option<String>);
 
 impl PidFile {
     fn write(options: &ServerOptions, args: &Args, log: &Log) -> Self {
+        Self::try_write(options, args, log).unwrap_or(Self(None))
+    }
+
+    /// Nothing where it cannot be written, which is logged.
+    fn try_write(options: &ServerOptions, args: &Args, log: &Log) -> Option<Self> {
         let Some(path) = options.pid_file.as_ref().filter(|_| args.debug == 0) else {
-            return Self(None);
+            return Some(Self(None));
         };
         let text = format!("{}\n", sys::process::pid());
         match sys::file::replace(path, text.as_bytes(), 0o644) {
-            Ok(()) if sys::file::is_special(path) => Self(None),
-            Ok(()) => Self(Some(path.clone())),
+            Ok(()) if sys::file::is_special(path) => Some(Self(None)),
+            Ok(()) => Some(Self(Some(path.clone()))),
             Err(error) => {
                 log.error(&format!("Couldn't create pid file \"{path}\": {error}"));
-                Self(None)
+                None
             }
         }
     }
 
-    /// Written again, and in another place where that is another by now.
+    /// Written again, and in another place where that is another by now. Where that fails the old
+    /// one stays: what it says is still right.
     fn renew(&mut self, options: &ServerOptions, args: &Args, log: &Log) {
-        let renewed = Self::write(options, args, log);
+        let Some(renewed) = Self::try_write(options, args, log) else {
+            return;
+        };
         let old = core::mem::replace(self, renewed);
         if old.0 == self.0 {
             // Its path is the new one's.

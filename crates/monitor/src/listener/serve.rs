@@ -591,7 +591,7 @@ impl<'log> Listener<'log> {
             let Some(token) = token else {
                 if self.spares.has_ended(pid, now_ms) {
                     let how = "a process that waited for a connection has ended";
-                    self.log.verbose(&format!("{how}: {status:?}"));
+                    self.log.verbose(&format!("{how}: {status}"));
                 }
                 continue;
             };

@@ -247,6 +247,9 @@ fn the_pid_file_is_back_behind_a_reload() {
     assert!(path("pid").exists());
     held.renew(&options("other"), &args, &log);
     assert!(path("other").exists() && !path("pid").exists());
+    // What cannot be written elsewhere leaves the one that is right.
+    held.renew(&options("missing/pid"), &args, &log);
+    assert!(path("other").exists());
     drop(held);
     assert!(!path("other").exists());
 }

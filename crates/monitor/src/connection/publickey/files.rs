@@ -48,10 +48,17 @@ impl Lookup<'_> {
         if name.contains(WILDCARDS) || home.contains(WILDCARDS) {
             return Err("name or home of the user has a wildcard in it".to_owned());
         }
-        let pattern = pattern.to_str().ok_or("not UTF-8")?;
-        let _as_user = self.as_user().map_err(|error| error.to_string())?;
-        let mut found = config::include::expand(pattern, &config::SystemFiles::default());
-        found.truncate(MAX_FILES);
+        let text = pattern.to_str().ok_or("not UTF-8")?;
+        let as_user = self.as_user().map_err(|error| error.to_string())?;
+        let mut found = config::include::expand(text, &config::SystemFiles::default());
+        drop(as_user);
+        if found.len() > MAX_FILES {
+            self.log.error(&format!(
+                "{}: more than {MAX_FILES} files; the keys of the others let nobody in",
+                pattern.display()
+            ));
+            found.truncate(MAX_FILES);
+        }
         Ok(found)
     }
 

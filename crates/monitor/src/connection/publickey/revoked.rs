@@ -8,13 +8,16 @@
 use std::cell::RefCell;
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use keys::PresentedKey;
 use keys::krl::{KrlError, RevocationList};
 use sys::file::Links;
 
 use crate::log::Log;
+
+/// The number of /dev/null: major 1, minor 3 (Linux, Documentation/admin-guide/devices.txt).
+const NULL_DEVICE: u64 = 0x0103;
 
 /// The lists of one connection, of which each offered key is asked.
 #[derive(Debug, Default)]
@@ -54,6 +57,13 @@ impl FileState {
     }
 }
 
+/// Whether the path leads to the null device, whatever its name there.
+fn is_null_device(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| {
+        metadata.file_type().is_char_device() && metadata.rdev() == NULL_DEVICE
+    })
+}
+
 impl RevokedKeys {
     /// True when a file of `paths` names the key, the key in its certificate, the certificate or
     /// its authority; true also when a file cannot be read, which is logged with the reason.
@@ -81,7 +91,7 @@ impl RevokedKeys {
         question: impl Fn(&RevocationList) -> T,
     ) -> Result<T, String> {
         // An empty list wherever one must be named.
-        if path == "/dev/null" {
+        if is_null_device(path) {
             return Ok(question(&RevocationList::default()));
         }
         let text = |error: io::Error| error.to_string();

@@ -392,6 +392,28 @@ fn files_of_keys_and_principals_may_be_patterns() {
 }
 
 #[test]
+fn files_past_the_most_of_a_pattern_are_said() {
+    let home = Home::new();
+    std::fs::create_dir(home.directory.path().join(".ssh/keys.d")).unwrap();
+    let config = "AuthorizedKeysFile .ssh/keys.d/*";
+    for number in 10..74 {
+        home.write(&format!(".ssh/keys.d/{number}"), "");
+    }
+    home.write(".ssh/keys.d/73", &line(&key(1)));
+    assert!(home.ask_key(config, &key(1)).is_some());
+    let said = || {
+        home.log
+            .lines()
+            .iter()
+            .any(|line| line.contains("more than 64 files"))
+    };
+    assert!(!said());
+    home.write(".ssh/keys.d/74", &line(&key(2)));
+    assert!(home.ask_key(config, &key(2)).is_none());
+    assert!(said());
+}
+
+#[test]
 fn line_and_certificate_must_not_force_different_commands() {
     let home = Home::new();
     let mut fields = fields(&["ada"]);
@@ -431,6 +453,12 @@ fn a_revoked_key_or_authority_is_out_and_an_unreadable_list_refuses_all() {
     // /dev/null is an empty list, and takes nothing from those behind it.
     assert!(home.ask_key("RevokedKeys /dev/null", &key(1)).is_some());
     home.write("revoked", &line(&key(1)));
+    let link = home.directory.path().join("none");
+    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    let config = format!("RevokedKeys {}", link.display());
+    assert!(home.ask_key(&config, &key(1)).is_some());
+    let config = format!("RevokedKeys {list}");
+    assert!(home.ask_key(&config, &key(1)).is_none());
     let config = format!("RevokedKeys /dev/null {list}");
     assert!(home.ask_key(&config, &key(1)).is_none());
 }

@@ -253,7 +253,7 @@ impl SessionChannel {
                 };
                 driver.unwatch(child.pidfd().as_fd());
                 context.log.debug(&format!(
-                    "session channel {} command ended: {status:?}",
+                    "session channel {} command ended: {status}",
                     self.id.0
                 ));
                 self.stage = Stage::Ended {
