@@ -156,6 +156,7 @@ fn resolve(
     };
     let mut line = CommandLine::new();
     line.only_prints = flags.action == Action::PrintConfig;
+    line.forwards_stdio = flags.stdio_forward.is_some();
     if let Some(level) = flags.level {
         line.set("LogLevel", level.name());
     }

@@ -32,6 +32,29 @@ pub const LEFT_OUT: &[&str] = &[
     "webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
 ];
 
+/// The kinds of keys in the order in which a pattern stands for them, as in OpenSSH, without what follows `@`;
+/// behind each comes its certificate.
+const KINDS_OF_PATTERNS: [&str; 8] = [
+    "ssh-ed25519",
+    "sk-ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ecdsa-sha2-nistp256",
+    "rsa-sha2-256",
+    "rsa-sha2-512",
+];
+
+/// Where a pattern puts an algorithm of [`KINDS_OF_PATTERNS`]; those of no kind stand last.
+fn place_in_patterns(name: &str) -> (usize, bool) {
+    let bare = name.split('@').next().unwrap_or_default();
+    let kind = bare.strip_suffix("-cert-v01");
+    let place = KINDS_OF_PATTERNS
+        .iter()
+        .position(|known| *known == kind.unwrap_or(bare));
+    (place.unwrap_or(KINDS_OF_PATTERNS.len()), kind.is_some())
+}
+
 /// Which list a keyword sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -173,13 +196,13 @@ impl Class {
     }
 
     fn expand(self, list: &str) -> Vec<&'static str> {
+        let mut known = self.known().to_vec();
+        if self.takes_patterns() {
+            known.sort_by_key(|name| place_in_patterns(name));
+        }
         let mut out = Vec::new();
         for wanted in list.split(',') {
-            out.extend(
-                self.known()
-                    .iter()
-                    .filter(|name| self.is_meant(name, wanted)),
-            );
+            out.extend(known.iter().filter(|name| self.is_meant(name, wanted)));
         }
         out
     }
@@ -242,7 +265,12 @@ mod tests {
         );
         assert_eq!(
             resolved(Class::Signature, "ssh-ed25519*"),
-            "ssh-ed25519-cert-v01@openssh.com,ssh-ed25519"
+            "ssh-ed25519,ssh-ed25519-cert-v01@openssh.com"
+        );
+        assert_eq!(
+            resolved(Class::CaSignature, "rsa*,sk*,*384"),
+            "rsa-sha2-256,rsa-sha2-512,sk-ssh-ed25519@openssh.com,sk-ecdsa-sha2-nistp256@openssh.com,\
+             ecdsa-sha2-nistp384"
         );
         assert_eq!(resolved(Class::Mac, "hmac-sha1,hmac-sha1"), "hmac-sha1");
         assert_eq!(resolved(Class::Mac, "hmac-sha1,"), "hmac-sha1");
@@ -250,6 +278,16 @@ mod tests {
             resolved(Class::Cipher, "-aes128-ctr,"),
             resolved(Class::Cipher, "-aes128-ctr")
         );
+    }
+
+    #[test]
+    fn patterns_have_a_place_for_each_algorithm() {
+        for name in SIGNATURES {
+            assert!(
+                place_in_patterns(name).0 < KINDS_OF_PATTERNS.len(),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn separates_keyword(c: char) -> bool {
     is_blank(c) && c != '\x0c'
 }
 
-/// Takes the keyword off a line. `None` for an empty line or a comment.
+/// Takes the keyword off a line. `None` for an empty line or a comment; as in OpenSSH, nothing but `=` is empty too.
 ///
 /// # Errors
 /// When the line is too long or a quoted keyword does not end.
@@ -61,7 +61,8 @@ pub fn read_line(line: &str) -> Result<Option<Line<'_>>, LexError> {
     let line = line
         .trim_end_matches(is_blank)
         .trim_start_matches(separates_keyword);
-    if line.is_empty() || line.starts_with('#') {
+    let is_empty = line.chars().all(|c| separates_keyword(c) || c == '=');
+    if is_empty || line == "\"\"" || line.starts_with('#') {
         return Ok(None);
     }
     if let Some(quoted) = line.strip_prefix('"') {
@@ -190,7 +191,12 @@ mod tests {
         assert_eq!(read_line("X ==b").unwrap().unwrap().rest, "=b");
         assert_eq!(read_line("Port").unwrap().unwrap().rest, "");
         assert_eq!(read_line("   # comment"), Ok(None));
-        assert_eq!(read_line(" \t\r\n"), Ok(None));
+        for empty in [" \t\r\n", "=", " =", "= =", "==", "\"\""] {
+            assert_eq!(read_line(empty), Ok(None), "{empty:?}");
+        }
+        for line in ["= Port 22", "\"\" Port 22"] {
+            assert_eq!(read_line(line).unwrap().unwrap().keyword, "", "{line}");
+        }
         assert_eq!(read_line("\"Port 22"), Err(LexError::InvalidQuotes));
         assert_eq!(
             read_line(&"x".repeat(MAX_LINE_BYTES + 1)),

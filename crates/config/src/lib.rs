@@ -41,3 +41,6 @@ pub use client::{ClientConfig, ClientOptions};
 pub use environment::{Environment, Files, LocalUser, SystemFiles};
 pub use error::{ConfigError, Place, Severity, Warning};
 pub use server::{ConnectionSpec, ServerArguments, ServerConfig, ServerOptions};
+
+/// Our version as `Match version` of both files sees it.
+pub(crate) const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));

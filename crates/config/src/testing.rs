@@ -77,7 +77,7 @@ impl Environment for FakeEnvironment {
     fn canonical_name(&self, name: &str) -> Option<String> {
         self.names
             .iter()
-            .find(|(n, _)| n == name)
+            .find(|(n, _)| n == name.strip_suffix('.').unwrap_or(name))
             .map(|(_, c)| c.clone())
     }
 }

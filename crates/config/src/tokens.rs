@@ -207,7 +207,7 @@ impl Tokens {
     }
 }
 
-/// Replaces a leading `~` or `~user`.
+/// Replaces a leading `~` or `~user`; alone it ends in a slash, as OpenSSH writes it.
 ///
 /// # Errors
 /// When the user is not known.
@@ -215,10 +215,7 @@ pub fn expand_tilde(path: &str, environment: &dyn Environment) -> Result<String,
     let Some(rest) = path.strip_prefix('~') else {
         return Ok(path.to_owned());
     };
-    let (user, tail) = match rest.split_once('/') {
-        Some((user, tail)) => (user, Some(tail)),
-        None => (rest, None),
-    };
+    let (user, tail) = rest.split_once('/').unwrap_or((rest, ""));
     let home = if user.is_empty() {
         environment.local_user().home
     } else {
@@ -226,14 +223,11 @@ pub fn expand_tilde(path: &str, environment: &dyn Environment) -> Result<String,
             .home_of(user)
             .ok_or_else(|| ExpandError::UnknownUser(user.to_owned()))?
     };
-    match tail {
-        None => Ok(home),
-        Some(tail) => Ok(format!(
-            "{}/{}",
-            home.trim_end_matches('/'),
-            tail.trim_start_matches('/')
-        )),
-    }
+    Ok(format!(
+        "{}/{}",
+        home.trim_end_matches('/'),
+        tail.trim_start_matches('/')
+    ))
 }
 
 /// Whether `host` may come from a command line, a URI or a hop of `ProxyJump`, as OpenSSH 10.6 decides it. Refuses

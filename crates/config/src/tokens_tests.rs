@@ -38,7 +38,8 @@ fn tilde() {
         expand_tilde("~/.ssh/id", &env).unwrap(),
         "/home/local/.ssh/id"
     );
-    assert_eq!(expand_tilde("~", &env).unwrap(), "/home/local");
+    assert_eq!(expand_tilde("~", &env).unwrap(), "/home/local/");
+    assert_eq!(expand_tilde("~bob", &env).unwrap(), "/home/bob/");
     assert_eq!(expand_tilde("~bob/x", &env).unwrap(), "/home/bob/x");
     assert!(expand_tilde("~nobody-here/x", &env).is_err());
     assert_eq!(expand_tilde("/~/x", &env).unwrap(), "/~/x");

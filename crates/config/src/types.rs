@@ -1,6 +1,7 @@
 //! Value types that typed options of client and server share.
 
 use crate::units;
+use crate::value::{Value, Values};
 
 words! {
     /// Address families that may be used.
@@ -98,6 +99,15 @@ pub struct RekeyLimit {
 }
 
 impl RekeyLimit {
+    /// A time that no line has said is none.
+    pub(crate) fn fill(values: &mut Values, row: usize) {
+        let mut words = values.take_words(row);
+        if words.len() == 1 {
+            words.push("0".to_owned());
+        }
+        values.put(row, Value::Words(words));
+    }
+
     pub(crate) fn from_words(words: &[String]) -> RekeyLimit {
         RekeyLimit {
             bytes: number_at(words, 0).unwrap_or(0),

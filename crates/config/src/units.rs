@@ -58,13 +58,13 @@ pub fn parse_milliseconds(text: &str) -> Option<u64> {
     (milliseconds <= 1000 * 2_147_483_647).then_some(milliseconds)
 }
 
-/// Writes milliseconds the way `sshd -T` prints a penalty: whole seconds, or with a fraction of three digits.
+/// Writes milliseconds the way `sshd -T` prints a penalty: whole seconds, or with a fraction of six digits.
 pub fn format_milliseconds(milliseconds: u64) -> String {
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
     if rest == 0 {
         seconds.to_string()
     } else {
-        format!("{seconds}.{rest:03}")
+        format!("{seconds}.{rest:03}000")
     }
 }
 
@@ -130,9 +130,10 @@ pub const IPQOS_NAMES: &[(&str, i64)] = &[
     ("ef", 0xb8),
     ("le", 0x04),
     ("va", 0xb0),
-    ("lowdelay", 0x10),
-    ("throughput", 0x08),
-    ("reliability", 0x04),
+    // OpenSSH 10.6 takes the names of RFC 1349 and marks nothing: their bits mean something else today (RFC 3168).
+    ("lowdelay", -1),
+    ("throughput", -1),
+    ("reliability", -1),
 ];
 
 /// Reads an `IPQoS` name or number (decimal, 0x hexadecimal or 0 octal, at most 255); `-1` is `none`.
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(parse_milliseconds("1h30m"), Some(5_400_000));
         assert_eq!(parse_milliseconds("."), None);
         assert_eq!(parse_milliseconds("1.é"), None);
-        assert_eq!(format_milliseconds(1500), "1.500");
+        assert_eq!(format_milliseconds(1500), "1.500000");
         assert_eq!(format_milliseconds(90_000), "90");
     }
 
@@ -270,7 +271,10 @@ mod tests {
         assert_eq!(parse_ipqos("0x20"), Some(0x20));
         assert_eq!(parse_ipqos("256"), None);
         assert_eq!(parse_ipqos("0x"), None);
-        assert_eq!(format_ipqos(0x10), "lowdelay");
+        assert_eq!(parse_ipqos("lowdelay"), Some(-1));
+        assert_eq!(parse_ipqos("reliability"), Some(-1));
+        assert_eq!(format_ipqos(-1), "none");
+        assert_eq!(format_ipqos(0x10), "0x10");
         assert_eq!(format_ipqos(0x01), "0x01");
     }
 

@@ -102,6 +102,8 @@ pub enum Repeat {
     First,
     /// Its words are added to those before.
     Add,
+    /// It says the words that the lines before it left out at their end.
+    Complete,
 }
 
 /// How the dump prints a keyword.
@@ -278,16 +280,28 @@ impl Values {
         match (repeat, slot.as_mut(), value) {
             (_, None, value) => *slot = Some(value),
             (Repeat::Add, Some(Value::Words(have)), Value::Words(more)) => have.extend(more),
+            (Repeat::Complete, Some(Value::Words(have)), Value::Words(more)) => {
+                have.extend(more.into_iter().skip(have.len()));
+            }
             _ => {}
         }
     }
 
-    /// Takes over every value that `other` has.
-    pub fn override_with(&mut self, other: &Values) {
+    /// Takes over every value of a keyword of `table` that `other` has.
+    pub(crate) fn override_with(&mut self, table: Table, other: &Values) {
         for (index, slot) in other.slots.iter().enumerate() {
-            if let Some(value) = slot {
-                self.put(index, value.clone());
+            let Some(mut value) = slot.clone() else {
+                continue;
+            };
+            let completes = table
+                .get(index)
+                .is_some_and(|keyword| keyword.repeat == Repeat::Complete);
+            if let Value::Words(words) = &mut value
+                && completes
+            {
+                words.extend(self.words(index).iter().skip(words.len()).cloned());
             }
+            self.put(index, value);
         }
     }
 

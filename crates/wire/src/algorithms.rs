@@ -6,36 +6,10 @@
 //! this). The server's defaults are shorter than OpenSSH's: they omit NIST-curve and finite-field
 //! exchanges, which cost an attacking client nothing and the server much.
 
-/// Default key exchanges of the server, in order of preference.
-pub const SERVER_KEX: &[&str] = &[
-    "mlkem768x25519-sha256",
-    "sntrup761x25519-sha512",
-    "sntrup761x25519-sha512@openssh.com",
-    "curve25519-sha256",
-    "curve25519-sha256@libssh.org",
-];
-
-/// Default key exchanges of the client, in order of preference; NIST curves and finite-field groups
-/// are last.
-pub const CLIENT_KEX: &[&str] = &[
-    "mlkem768x25519-sha256",
-    "sntrup761x25519-sha512",
-    "sntrup761x25519-sha512@openssh.com",
-    "curve25519-sha256",
-    "curve25519-sha256@libssh.org",
-    "ecdh-sha2-nistp256",
-    "ecdh-sha2-nistp384",
-    "ecdh-sha2-nistp521",
-    "diffie-hellman-group-exchange-sha256",
-    "diffie-hellman-group16-sha512",
-    "diffie-hellman-group18-sha512",
-    "diffie-hellman-group14-sha256",
-];
-
-/// All supported key exchanges.
+/// All supported key exchanges: the server's defaults first, then the NIST curves and finite-field groups
+/// that the client adds, then those that only a configuration selects. Each part is in order of preference.
 pub const KNOWN_KEX: &[&str] = &[
     "mlkem768x25519-sha256",
-    "mlkem768nistp256-sha256",
     "sntrup761x25519-sha512",
     "sntrup761x25519-sha512@openssh.com",
     "curve25519-sha256",
@@ -47,7 +21,14 @@ pub const KNOWN_KEX: &[&str] = &[
     "diffie-hellman-group16-sha512",
     "diffie-hellman-group18-sha512",
     "diffie-hellman-group14-sha256",
+    "mlkem768nistp256-sha256",
 ];
+
+/// Default key exchanges of the server, in order of preference.
+pub const SERVER_KEX: &[&str] = KNOWN_KEX.split_at(5).0;
+
+/// Default key exchanges of the client, in order of preference.
+pub const CLIENT_KEX: &[&str] = KNOWN_KEX.split_at(12).0;
 
 /// Returns true if the key exchange is believed to resist quantum computers.
 #[must_use]
@@ -179,7 +160,14 @@ mod tests {
             .copied()
             .filter(|name| is_post_quantum(name))
             .collect();
-        assert_eq!(quantum, KNOWN_KEX[..4]);
+        assert_eq!(quantum[..3], KNOWN_KEX[..3]);
+        assert_eq!(quantum[3..], ["mlkem768nistp256-sha256"]);
+    }
+
+    #[test]
+    fn the_defaults_of_key_exchanges_end_where_they_are_meant_to() {
+        assert_eq!(SERVER_KEX.last(), Some(&"curve25519-sha256@libssh.org"));
+        assert_eq!(CLIENT_KEX.last(), Some(&"diffie-hellman-group14-sha256"));
     }
 
     #[test]

@@ -321,24 +321,26 @@ impl Parser {
         Ok(())
     }
 
+    /// Whether something before sets this keyword.
+    fn sets(&self, name: &str) -> bool {
+        self.flags.settings.iter().any(|setting| match setting {
+            Setting::Keyword(keyword, _) => *keyword == name,
+            Setting::Line(line) => line
+                .get(..name.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(name)),
+            Setting::Identity(_) => false,
+        })
+    }
+
     /// `-J`: checked here, so that a bad hop is not named as a line of a file.
     fn jump(&mut self, value: &str) -> Result<(), FlagError> {
         let refused = |text: &str| Err(FlagError::Refused(text.to_owned()));
-        let sets = |name: &str| {
-            self.flags.settings.iter().any(|setting| match setting {
-                Setting::Keyword(keyword, _) => *keyword == name,
-                Setting::Line(line) => line
-                    .get(..name.len())
-                    .is_some_and(|start| start.eq_ignore_ascii_case(name)),
-                Setting::Identity(_) => false,
-            })
-        };
-        if sets("ProxyJump") {
+        if self.sets("ProxyJump") {
             return refused(
                 "Only a single -J option is permitted (use commas to separate multiple jump hops)",
             );
         }
-        if sets("ProxyCommand") {
+        if self.sets("ProxyCommand") {
             return refused("Cannot specify -J with ProxyCommand");
         }
         let is_hop = |hop: &str| config::destination::parse_hop(hop).is_some();
@@ -374,6 +376,8 @@ impl Parser {
             b'J' => self.jump(value)?,
             b'l' => self.keyword("User", value),
             b'P' => self.keyword("Tag", value),
+            // As OpenSSH, a second -p is not looked at.
+            b'p' if self.sets("Port") => {}
             b'p' => {
                 let port = destination::port(value)
                     .ok_or_else(|| FlagError::Refused(format!("Bad port '{}'", shown(value))))?;
@@ -400,8 +404,6 @@ impl Parser {
                 self.flags.stdio_forward = Some(target);
                 self.force("SessionType", "none");
                 self.force("RequestTTY", "no");
-                self.keyword("ExitOnForwardFailure", "yes");
-                self.keyword("ClearAllForwardings", "yes");
             }
             b'L' => return Err(later("-L", "forwarding of local ports")),
             b'R' => return Err(later("-R", "forwarding of remote ports")),

@@ -92,6 +92,8 @@ fn the_last_of_two_flags_counts_and_outweighs_options() {
         ("ssh://h:23 -p 24", "Port", "23"),
         ("-p 24 ssh://h:23", "Port", "24"),
         ("-p 1 -p 2 h", "Port", "1"),
+        ("-p 1 -p x h", "Port", "1"),
+        ("-l a -l a;b h", "User", "a"),
     ] {
         let flags = flags(line).unwrap();
         assert_eq!(keyword(&flags, name).as_deref(), Some(value), "{line}");

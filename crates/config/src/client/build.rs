@@ -17,7 +17,7 @@ use crate::types::{
     AddressFamily, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit, SyslogFacility,
     libraries, number_at, thread_count, variables,
 };
-use crate::value::{self, Value, Values};
+use crate::value::{self, Repeat, Value, Values};
 
 /// Private keys that are tried when none is named, as OpenSSH orders them.
 pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
@@ -95,6 +95,11 @@ pub(crate) fn build(
     let explicit_identities = values.at(Row::IdentityFile.index()).is_some();
     let host_key_algorithms_set = values.at(Row::HostKeyAlgorithms.index()).is_some();
     let default_user_files = values.at(Row::UserKnownHostsFile.index()).is_none();
+    if command_line.forwards_stdio {
+        for row in [Row::ExitOnForwardFailure, Row::ClearAllForwardings] {
+            values.enter(row.index(), Repeat::First, Value::Flag(true));
+        }
+    }
     fill(config, &mut values, knowledge);
     check(&values)?;
     if values.at(Row::UpdateHostKeys.index()).is_none() {
@@ -102,7 +107,7 @@ pub(crate) fn build(
         let word = if learn { "true" } else { "false" };
         values.put(Row::UpdateHostKeys.index(), Value::Word(word.to_owned()));
     }
-    forwardings(&mut values, &mut warnings)?;
+    forwardings(&mut values, &mut warnings, command_line.only_prints)?;
     let hostname = values.word(Row::HostName.index()).to_owned();
     if !invocation.user_is_literal {
         expand_user(&mut values, knowledge, &hostname, environment)?;
@@ -325,6 +330,16 @@ fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
         values.put(key.index(), Value::Words(resolved));
     }
     values.put_defaults(CLIENT_TABLE);
+    RekeyLimit::fill(values, Row::RekeyLimit.index());
+    // As OpenSSH: names of hosts are compared, printed and kept in lower case.
+    if let Some(Value::Word(alias)) = values.at(Row::HostKeyAlias.index()) {
+        let alias = alias.to_ascii_lowercase();
+        values.put(Row::HostKeyAlias.index(), Value::Word(alias));
+    }
+    let addendum = Row::VersionAddendum.index();
+    if values.word(addendum).eq_ignore_ascii_case("none") {
+        values.put(addendum, Value::Word(String::new()));
+    }
     if values.at(Row::IdentityFile.index()).is_none() {
         let files = DEFAULT_IDENTITY_FILES
             .iter()
@@ -356,7 +371,11 @@ fn check(values: &Values) -> Result<(), ConfigError> {
 }
 
 /// Forwardings are not carried out yet: `ClearAllForwardings` makes that harmless, `ExitOnForwardFailure` fatal.
-fn forwardings(values: &mut Values, warnings: &mut Vec<Warning>) -> Result<(), ConfigError> {
+fn forwardings(
+    values: &mut Values,
+    warnings: &mut Vec<Warning>,
+    only_prints: bool,
+) -> Result<(), ConfigError> {
     let keys = [Row::LocalForward, Row::RemoteForward, Row::DynamicForward];
     if values.flag(Row::ClearAllForwardings.index()) {
         for key in keys {
@@ -370,7 +389,7 @@ fn forwardings(values: &mut Values, warnings: &mut Vec<Warning>) -> Result<(), C
         });
     }
     let any = keys.iter().any(|key| values.at(key.index()).is_some());
-    if any && values.flag(Row::ExitOnForwardFailure.index()) {
+    if any && !only_prints && values.flag(Row::ExitOnForwardFailure.index()) {
         return Err(ConfigError::Refused(
             "ExitOnForwardFailure is set and forwardings are not carried out yet; \
              remove the forwardings or set ClearAllForwardings"
@@ -568,6 +587,7 @@ fn keystrokes(word: &str) -> Option<u32> {
 fn escape_char(word: &str) -> EscapeChar {
     match word.as_bytes() {
         [b'\\', b'^', letter] => EscapeChar::Byte(letter & 0x1f),
+        b"\\\\" => EscapeChar::Byte(b'\\'),
         [byte] => EscapeChar::Byte(*byte),
         _ => EscapeChar::None,
     }

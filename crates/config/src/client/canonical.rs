@@ -28,17 +28,21 @@ pub(crate) fn canonicalize(
     if is_address(host) {
         return Ok(None);
     }
-    if let Some(absolute) = host.strip_suffix('.') {
-        return Ok((!absolute.is_empty()).then(|| follow(absolute, rules, environment)));
-    }
-    let dots = host.bytes().filter(|b| *b == b'.').count();
-    if dots > usize::try_from(rules.max_dots).unwrap_or(usize::MAX) {
-        return Ok(None);
-    }
-    for domain in rules.domains {
-        let full = format!("{host}.{}", domain.trim_start_matches('.'));
-        if let Some(end) = environment.canonical_name(&full) {
-            return Ok(Some(apply(&full, &end, rules)));
+    if let Some(absolute) = host.strip_suffix('.').filter(|name| !name.is_empty()) {
+        if let Some(end) = environment.canonical_name(host) {
+            return Ok(Some(apply(absolute, &end, rules)));
+        }
+    } else {
+        let dots = host.bytes().filter(|b| *b == b'.').count();
+        if dots > usize::try_from(rules.max_dots).unwrap_or(usize::MAX) {
+            return Ok(None);
+        }
+        for domain in rules.domains {
+            let full = format!("{host}.{}", domain.trim_start_matches('.'));
+            // The dot keeps the resolver from trying domains of its own.
+            if let Some(end) = environment.canonical_name(&format!("{full}.")) {
+                return Ok(Some(apply(&full, &end, rules)));
+            }
         }
     }
     if rules.fallback_local {
@@ -50,17 +54,22 @@ pub(crate) fn canonicalize(
     }
 }
 
+/// The name that CNAMEs of a host lead to where the rules permit them, though no domain was tried for it; a host that
+/// nobody knows stays what it is.
+pub(crate) fn follow(host: String, rules: &Rules<'_>, environment: &dyn Environment) -> String {
+    if rules.permitted_cnames.is_empty() || is_address(&host) {
+        return host;
+    }
+    match environment.canonical_name(&host) {
+        Some(end) => apply(&host, &end, rules),
+        None => host,
+    }
+}
+
 /// Is it an address rather than a name?
 pub(crate) fn is_address(host: &str) -> bool {
     let bare = host.split('%').next().unwrap_or(host);
     bare.parse::<IpAddr>().is_ok()
-}
-
-fn follow(name: &str, rules: &Rules<'_>, environment: &dyn Environment) -> String {
-    match environment.canonical_name(name) {
-        Some(end) => apply(name, &end, rules),
-        None => name.to_owned(),
-    }
 }
 
 fn apply(name: &str, end: &str, rules: &Rules<'_>) -> String {

@@ -52,6 +52,10 @@ const DEFAULTS: &[Difference] = &[
         reason: "NIST curves last",
     },
     Difference {
+        keyword: "ipqos",
+        reason: "that of OpenSSH 10.6",
+    },
+    Difference {
         keyword: "requiredrsasize",
         reason: "2048 bits by default",
     },

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::VERSION;
 use crate::address::Cidr;
 use crate::environment::Environment;
 use crate::error::Place;
@@ -50,9 +51,6 @@ pub(crate) struct Outcome {
     /// `final` was named: a second pass is wanted.
     pub(crate) wants_final: bool,
 }
-
-/// Our version as `Match version` sees it.
-pub(crate) const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
 
 /// Evaluates a Match line.
 ///

@@ -113,6 +113,9 @@ pub struct CommandLine {
     pub(crate) settings: Vec<Setting>,
     /// The remote command, words joined with blanks (`Match command`, `Match sessiontype`).
     pub command: Option<String>,
+    /// Standard input and output go to a host behind the server (`-W`): ExitOnForwardFailure and ClearAllForwardings
+    /// are yes where nothing says otherwise.
+    pub forwards_stdio: bool,
     /// The options are only printed (`-G`): file names of keys that cannot be expanded are then no error.
     pub only_prints: bool,
 }

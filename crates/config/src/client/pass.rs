@@ -67,6 +67,14 @@ impl Pass<'_> {
                     self.line(line, &place, context, &mut active);
                 }
                 Setting::Words(keyword, words) => {
+                    let row = value::find(CLIENT_TABLE, keyword);
+                    // As OpenSSH, of several -l or -p the first counts and the others are not looked at.
+                    let first_counts = [Row::User, Row::Port].map(|row| Some(row.index()));
+                    if first_counts.contains(&row)
+                        && row.is_some_and(|row| self.values.at(row).is_some())
+                    {
+                        continue;
+                    }
                     let rest = words.join(" ");
                     let mut active = true;
                     let had_user = self.has(Row::User);
@@ -155,6 +163,18 @@ impl Pass<'_> {
                 self.complain(reader::bad_option(place, keyword));
             }
             return;
+        };
+        // As OpenSSH reads hops: quotes are no syntax there, and `#` ends them wherever it stands.
+        let hops = [rest
+            .split('#')
+            .next()
+            .unwrap_or_default()
+            .trim_end()
+            .to_owned()];
+        let words = if index == Row::ProxyJump.index() {
+            &hops
+        } else {
+            words
         };
         let structures = [Row::Host, Row::Match, Row::Include].map(Row::index);
         if context.source.is_none() && structures.contains(&index) {

@@ -53,11 +53,19 @@ impl ClientConfig {
             settled.make_ascii_lowercase();
         }
         let wants_canonical = wants_canonical(&values);
-        if wants_canonical
-            && let Some(name) = canonical::canonicalize(&settled, &rules(&values), environment)?
-        {
-            settled = name;
-        }
+        let canonical = if wants_canonical {
+            canonical::canonicalize(&settled, &rules(&values), environment)?
+        } else {
+            None
+        };
+        let always = values.word(Row::CanonicalizeHostname.index()) == "always";
+        settled = match canonical {
+            Some(name) => name,
+            None if always || !is_proxied(&values) => {
+                canonical::follow(settled, &rules(&values), environment)
+            }
+            None => settled,
+        };
         if first.wants_final || wants_canonical {
             values.put(Row::HostName.index(), Value::Word(settled.clone()));
             knowledge.settled_host = Some(settled.clone());
@@ -204,16 +212,21 @@ impl Knowledge {
 }
 
 fn wants_canonical(values: &Values) -> bool {
+    match values.word(Row::CanonicalizeHostname.index()) {
+        "always" => true,
+        "true" => !is_proxied(values),
+        _ => false,
+    }
+}
+
+/// Whether a proxy looks the host up, not we.
+fn is_proxied(values: &Values) -> bool {
     let proxied = |key: Row| match values.at(key.index()) {
         Some(Value::Word(word)) => word != "none",
         Some(Value::Words(words)) => words.first().is_some_and(|word| word != "none"),
         _ => false,
     };
-    match values.word(Row::CanonicalizeHostname.index()) {
-        "always" => true,
-        "true" => !proxied(Row::ProxyCommand) && !proxied(Row::ProxyJump),
-        _ => false,
-    }
+    proxied(Row::ProxyCommand) || proxied(Row::ProxyJump)
 }
 
 fn rules(values: &Values) -> Rules<'_> {

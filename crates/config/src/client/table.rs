@@ -81,13 +81,7 @@ const TUNNEL: Kind = Kind::Choice(&[
     ("point-to-point", "point-to-point"),
     ("ethernet", "ethernet"),
 ]);
-const COMPRESSION: Kind = Kind::Choice(&[
-    ("yes", "yes"),
-    ("true", "yes"),
-    ("no", "no"),
-    ("false", "no"),
-    ("zstd", "zstd"),
-]);
+const COMPRESSION: Kind = Kind::Choice(&[("yes", "yes"), ("no", "no"), ("zstd", "zstd")]);
 const HW_COMPRESSION: Kind = Kind::Choice(&[
     ("no", "no"),
     ("false", "no"),
@@ -205,8 +199,8 @@ keyword_table! {
         CanonicalizePermittedCNAMEs [] Kind::Parsed(forms::client::cname_rules), "none", Carried, Everywhere, First, Line;
         ControlPersist [] Kind::Parsed(forms::client::control_persist), "no", NO, Everywhere, First, Line;
         EscapeChar [] Kind::Parsed(forms::client::escape_char), "~", Carried, Everywhere, First, Line;
-        IPQoS [] Kind::Parsed(forms::ip_qos), "lowdelay throughput", Carried, Everywhere, First, Line;
-        RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, First, Line;
+        IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
+        RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
         StreamLocalBindMask [] Kind::Mode, "0177", Fulfilled, Everywhere, First, Octal;
         SyslogFacility [] Kind::Parsed(forms::facility), "USER", Carried, Everywhere, First, Line;
         ProxyCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;

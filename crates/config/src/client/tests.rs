@@ -546,6 +546,17 @@ fn canonical_host_names() {
         ("db7.rack.example", "rack")
     );
     assert_eq!(resolve(text, "nowhere").unwrap().hostname, "nowhere");
+    assert_eq!(resolve(text, "nowhere.").unwrap().hostname, "nowhere.");
+    assert_eq!(
+        resolve(text, "web.corp.example.").unwrap().hostname,
+        "web.corp.example"
+    );
+    let rules = "CanonicalizePermittedCNAMEs *.corp.example:*.rack.example\n";
+    let follows = |text: &str, host: &str| resolve(text, host).unwrap().hostname;
+    assert_eq!(follows(rules, "db.corp.example"), "db7.rack.example");
+    assert_eq!(follows(rules, "nowhere"), "nowhere");
+    let proxied = format!("ProxyCommand nc %h %p\n{rules}");
+    assert_eq!(follows(&proxied, "db.corp.example"), "db.corp.example");
     assert_eq!(resolve(text, "a.b.c").unwrap().hostname, "a.b.c");
     assert_eq!(resolve(text, "192.0.2.1").unwrap().hostname, "192.0.2.1");
     assert!(
@@ -893,4 +904,70 @@ fn a_time_of_none_leaves_the_keyword_to_later_lines() {
         0
     );
     assert!(refusal("ConnectTimeout NONE\n").contains("invalid time value"));
+}
+
+#[test]
+fn the_dump_is_that_of_openssh() {
+    for (text, line) in [
+        ("HostKeyAlias ALIAS", "hostkeyalias alias"),
+        ("EscapeChar \\\\", "escapechar \\\\"),
+        ("VersionAddendum None", "versionaddendum "),
+        ("IPQoS lowdelay", "ipqos none none"),
+        ("RekeyLimit 1K\nRekeyLimit 2K 30", "rekeylimit 1024 30"),
+        ("CanonicalDomains _x", "canonicaldomains _x"),
+        ("ProxyJump a#b", "proxyjump a"),
+        ("RevokedHostKeys ~", "revokedhostkeys /home/local/"),
+    ] {
+        let dump = resolve(text, "h").dump();
+        assert!(dump.lines().any(|have| have == line), "{text}: {dump}");
+    }
+    assert_eq!(
+        resolve("EscapeChar \\\\", "h").escape_char,
+        EscapeChar::Byte(b'\\')
+    );
+}
+
+#[test]
+fn what_openssh_refuses_is_refused() {
+    for line in ["Compression true", "ProxyJump \"a\"", "ProxyJump a'b'c"] {
+        let env = FakeEnvironment::new();
+        assert!(
+            try_resolve(line, "h", &CommandLine::new(), &env).is_err(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn of_several_users_the_first_alone_is_looked_at() {
+    let mut line = CommandLine::new();
+    line.set("User", "ann");
+    line.set("User", "a;b");
+    let env = FakeEnvironment::new();
+    assert_eq!(try_resolve("", "h", &line, &env).unwrap().user, "ann");
+}
+
+#[test]
+fn forwardings_that_may_not_fail_are_refused_where_they_are_wanted() {
+    let text = "LocalForward 1 h:2\nExitOnForwardFailure yes\n";
+    let env = FakeEnvironment::new();
+    let mut line = CommandLine::new();
+    assert!(try_resolve(text, "h", &line, &env).is_err());
+    line.only_prints = true;
+    assert!(try_resolve(text, "h", &line, &env).is_ok());
+}
+
+#[test]
+fn forwarding_of_standard_input_sets_defaults_alone() {
+    let mut line = CommandLine::new();
+    line.forwards_stdio = true;
+    let env = FakeEnvironment::new();
+    let dump = |text: &str, line: &CommandLine| try_resolve(text, "h", line, &env).unwrap().dump();
+    let said = dump("", &line);
+    assert!(
+        said.contains("clearallforwardings yes\n") && said.contains("exitonforwardfailure yes\n")
+    );
+    assert!(dump("ClearAllForwardings no\n", &line).contains("clearallforwardings no\n"));
+    line.option("ExitOnForwardFailure=no");
+    assert!(dump("", &line).contains("exitonforwardfailure no\n"));
 }

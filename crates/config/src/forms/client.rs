@@ -1,17 +1,18 @@
 //! Forms of ssh_config alone.
 
-use super::{Form, one, only};
+use super::{Form, none_alone, one, only};
 use crate::pattern;
 use crate::units;
 use crate::value::{EXTRA, unsupported};
 
-/// `EscapeChar none|^X|X`, kept as `ssh -G` prints it (`\^B`).
+/// `EscapeChar none|^X|X`, kept as `ssh -G` prints it (`\^B`, `\\`).
 pub(crate) fn escape_char(words: &[String]) -> Form {
     let word = only(words)?;
     let bytes = word.as_bytes();
     match bytes {
         b"none" => one("none"),
         [b'^', c @ 64..=127] => one(format!("\\^{}", char::from(*c).to_ascii_uppercase())),
+        b"\\" => one("\\\\"),
         [c] if *c != b'^' || bytes.len() == 1 => one(word),
         _ => Err("Bad escape character.".to_owned()),
     }
@@ -98,14 +99,6 @@ pub(crate) fn known_hosts_files(words: &[String]) -> Form {
         _ if words.iter().any(String::is_empty) => Err("empty argument.".to_owned()),
         _ => Ok(words.to_vec()),
     }
-}
-
-/// Refuses `none` beside other words.
-fn none_alone(words: &[String]) -> Result<(), String> {
-    if words.len() > 1 && words.iter().any(|word| word.eq_ignore_ascii_case("none")) {
-        return Err("\"none\" argument must appear alone.".to_owned());
-    }
-    Ok(())
 }
 
 /// `ObscureKeystrokeTiming yes|no|interval:milliseconds`.
@@ -214,7 +207,7 @@ pub(crate) fn domains(words: &[String]) -> Form {
         let begins_well = word
             .bytes()
             .next()
-            .is_some_and(|b| b.is_ascii_alphanumeric());
+            .is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
         if !begins_well {
             return Err(format!(
                 "domain name \"{word}\" starts with invalid character"
@@ -266,7 +259,7 @@ pub(crate) fn proxy_jump(words: &[String]) -> Form {
     }
     for hop in word.split(',') {
         if crate::destination::parse_hop(hop).is_none() {
-            return Err(format!("Invalid ProxyJump \"{word}\""));
+            return Err(format!("Invalid ProxyJump \"{}\"", escape::one_line(word)));
         }
     }
     one(word)

@@ -24,6 +24,14 @@ fn one(word: impl Into<String>) -> Form {
     Ok(vec![word.into()])
 }
 
+/// Refuses `none` beside other words.
+fn none_alone(words: &[String]) -> Result<(), String> {
+    if words.len() > 1 && words.iter().any(|word| word.eq_ignore_ascii_case("none")) {
+        return Err("\"none\" argument must appear alone.".to_owned());
+    }
+    Ok(())
+}
+
 /// `LogLevel`.
 pub(crate) fn log_level(words: &[String]) -> Form {
     let word = only(words)?;
@@ -68,7 +76,8 @@ pub(crate) fn ip_qos(words: &[String]) -> Form {
     }
 }
 
-/// `RekeyLimit bytes|default [time|none]`, kept as bytes and seconds where 0 is the default.
+/// `RekeyLimit bytes|default [time|none]`, kept as bytes, where 0 is the default, and seconds; without a time, or
+/// with `none`, a later line may still say one.
 pub(crate) fn rekey_limit(words: &[String]) -> Form {
     let (size, time) = match words {
         [size] => (size, None),
@@ -86,11 +95,12 @@ pub(crate) fn rekey_limit(words: &[String]) -> Form {
         }
         bytes
     };
-    let seconds = match time.map(String::as_str) {
-        None | Some("none") => 0,
-        Some(text) => units::parse_seconds(text).ok_or("invalid time value.")?,
-    };
-    Ok(vec![bytes.to_string(), seconds.to_string()])
+    let mut kept = vec![bytes.to_string()];
+    if let Some(text) = time.filter(|text| *text != "none") {
+        let seconds = units::parse_seconds(text).ok_or("invalid time value.")?;
+        kept.push(seconds.to_string());
+    }
+    Ok(kept)
 }
 
 /// More libraries than a machine has accelerators.

@@ -1,6 +1,6 @@
 //! Forms of sshd_config alone.
 
-use super::{Form, one, only, permitted_ports};
+use super::{Form, none_alone, one, only, permitted_ports};
 use crate::units;
 
 /// `Port` of sshd_config, which may stand several times.
@@ -31,7 +31,8 @@ pub(crate) fn listen_address(words: &[String]) -> Form {
     let bad = || format!("bad address \"{place}\"");
     // An unbracketed address of several colons is an IPv6 address without a port.
     let (host, port) = units::split_host_port(place).ok_or_else(bad)?;
-    if host.is_empty() || host.contains(char::is_whitespace) {
+    // No host, which glibc takes for the loopback address; every address is what no line says.
+    if host.is_empty() || host == "*" || host.contains(char::is_whitespace) {
         return Err(bad());
     }
     let port = match port {
@@ -42,6 +43,39 @@ pub(crate) fn listen_address(words: &[String]) -> Form {
         }
     };
     one(format!("{host} {port}"))
+}
+
+/// `AuthorizedKeysFile`: files, or `none` alone.
+pub(crate) fn authorized_keys_files(words: &[String]) -> Form {
+    match words {
+        [] => Err("missing argument.".to_owned()),
+        [none] if none.eq_ignore_ascii_case("none") => one("none"),
+        _ if words.iter().any(String::is_empty) => Err("empty argument.".to_owned()),
+        _ => none_alone(words).map(|()| words.to_vec()),
+    }
+}
+
+/// `AgentSocketPath none|user:path`: sockets stand in the folder of the user or nowhere.
+pub(crate) fn agent_socket_path(words: &[String]) -> Form {
+    let word = only(words)?;
+    match word.strip_prefix("user:") {
+        Some("") => Err("invalid user path.".to_owned()),
+        None if word != "none" => Err("invalid path.".to_owned()),
+        _ => one(word),
+    }
+}
+
+/// `UnusedConnectionTimeout none|time`, where no time is none.
+pub(crate) fn unused_timeout(words: &[String]) -> Form {
+    let word = only(words)?;
+    if word == "none" {
+        return one(word);
+    }
+    match units::parse_seconds(word) {
+        Some(0) => one("none"),
+        Some(seconds) => one(seconds.to_string()),
+        None => Err("invalid time value.".to_owned()),
+    }
 }
 
 /// `MaxStartups start[:rate:full]`.
@@ -108,7 +142,7 @@ pub(crate) fn penalties(words: &[String]) -> Form {
                 ms.to_string()
             }
             "max-sources4" | "max-sources6" => match value.parse::<u32>() {
-                Ok(n @ 1..=10_000_000) => n.to_string(),
+                Ok(n @ 0..=10_000_000) => n.to_string(),
                 _ => return Err(format!("invalid {key} in PerSourcePenalties.")),
             },
             "overflow" | "overflow6" if matches!(value, "deny-all" | "permissive") => {
@@ -166,9 +200,7 @@ pub(crate) fn authentication_methods(words: &[String]) -> Form {
         if empty {
             return Err("missing argument.".to_owned());
         }
-        if !out.contains(word) {
-            out.push(word.clone());
-        }
+        out.push(word.clone());
     }
     if out.is_empty() {
         Err("no AuthenticationMethods specified".to_owned())

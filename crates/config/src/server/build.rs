@@ -237,6 +237,7 @@ fn fill(values: &mut Values, aes_hardware: bool) {
         values.put(row, Value::Words(first));
     }
     values.put_defaults(SERVER_TABLE);
+    RekeyLimit::fill(values, Row::RekeyLimit.index());
     if values.at(Row::HostKey.index()).is_none() {
         let defaults = DEFAULT_HOST_KEYS
             .iter()
@@ -279,7 +280,6 @@ fn listen_addresses(values: &Values, family: AddressFamily) -> Vec<ListenAddress
         let host = parts.next().unwrap_or("*");
         let port = parts.next().unwrap_or("-");
         match host {
-            "*" => wildcard_hosts(family).for_each(|host| add(Some(host), port)),
             host => add(Some(host), port),
         }
     }
@@ -375,12 +375,12 @@ pub(crate) fn show_penalties(p: &PerSourcePenalties) -> String {
     }
     let time = units::format_milliseconds;
     format!(
-        "crash:{} authfail:{} invaliduser:{} noauth:{} grace-exceeded:{} refuseconnection:{} max:{} min:{} \
+        "crash:{} authfail:{} noauth:{} invaliduser:{} grace-exceeded:{} refuseconnection:{} max:{} min:{} \
          max-sources4:{} max-sources6:{} overflow:{} overflow6:{}",
         time(p.crash_ms),
         time(p.auth_fail_ms),
-        time(p.invalid_user_ms),
         time(p.no_auth_ms),
+        time(p.invalid_user_ms),
         time(p.grace_exceeded_ms),
         time(p.refuse_connection_ms),
         time(p.max_ms),

@@ -29,6 +29,10 @@ const DIFFERENCES: &[Difference] = &[
         keyword: "rdomain",
         reason: "printed where the system has routing domains of that kind; 9.2 on Linux does not know it",
     },
+    Difference {
+        keyword: "ipqos",
+        reason: "lowdelay and throughput mean none and are no default, as in OpenSSH 10.6",
+    },
     own("preauthspares"),
     own("sftproot"),
     Difference {

@@ -1,5 +1,6 @@
 //! Match blocks of sshd_config: their criteria, and whether a connection meets them.
 
+use crate::VERSION;
 use crate::address;
 use crate::error::ConfigError;
 use crate::pattern::{self, Case};
@@ -111,7 +112,7 @@ impl Criterion {
             Criterion::Address(list) => has_address(spec.address, list),
             Criterion::LocalAddress(list) => has_address(spec.local_address, list),
             Criterion::LocalPort(port) => spec.local_port == Some(*port),
-            Criterion::Version(list) => in_list(spec.version.as_deref(), list),
+            Criterion::Version(list) => in_list(Some(VERSION), list),
         }
     }
 
@@ -148,7 +149,7 @@ impl Criterion {
 }
 
 impl ConnectionSpec {
-    /// Reads the argument of `sshd -C`: `user=…,host=…,addr=…,laddr=…,lport=…,rdomain=…,version=…,invalid-user`.
+    /// Reads the argument of `sshd -C`: `user=…,host=…,addr=…,laddr=…,lport=…,rdomain=…,invalid-user`.
     /// The groups are for the caller to fill in. A user is taken to exist unless `invalid-user` is said.
     ///
     /// # Errors
@@ -182,7 +183,6 @@ impl ConnectionSpec {
                 "lport" => self.local_port = Some(units::parse_port(value).ok_or_else(bad)?),
                 // Taken for OpenSSH's sake: no Match block can ask for it.
                 "rdomain" => {}
-                "version" => self.version = Some(value.to_owned()),
                 _ => return Err(bad()),
             }
         }

@@ -74,7 +74,7 @@ impl ServerConfig {
         });
         let row = Row::Subsystem.index();
         let inherited = values.words(row).to_vec();
-        values.override_with(&matched);
+        values.override_with(SERVER_TABLE, &matched);
         if matched.at(row).is_some() {
             // A Match block replaces subsystems by name and leaves the others.
             let mut subsystems = matched.words(row).to_vec();
@@ -89,7 +89,8 @@ impl ServerConfig {
     fn where_conditions_are(&self, conditions: &[Vec<Criterion>]) -> ServerOptions {
         let mut values = self.merged(|section| section.conditions.is_empty());
         if !conditions.is_empty() {
-            values.override_with(&self.merged(|section| section.conditions == conditions));
+            let matched = self.merged(|section| section.conditions == conditions);
+            values.override_with(SERVER_TABLE, &matched);
         }
         build::build(values, self.aes_hardware)
     }
@@ -193,5 +194,7 @@ impl std::fmt::Display for ListenAddress {
 
 #[cfg(test)]
 mod golden_tests;
+#[cfg(test)]
+mod openssh_tests;
 #[cfg(test)]
 mod tests;

@@ -348,6 +348,4 @@ pub struct ConnectionSpec {
     pub local_address: Option<IpAddr>,
     /// Our port of this connection.
     pub local_port: Option<u16>,
-    /// Peer's version line, for `Match Version`; none before it is known.
-    pub version: Option<String>,
 }

@@ -33,6 +33,14 @@ const COMPRESSION: Kind = Kind::Choice(&[
     ("no", "no"),
     ("zstd", "zstd"),
 ]);
+// "no-pq-kex" turns one warning off, and there is no other.
+const WARN_WEAK: Kind = Kind::Choice(&[
+    ("yes", "yes"),
+    ("true", "yes"),
+    ("no", "no"),
+    ("false", "no"),
+    ("no-pq-kex", "no"),
+]);
 const GATEWAY: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("no", "no"),
@@ -70,7 +78,7 @@ keyword_table! {
         ClientAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
         RequiredRSASize [] Kind::Integer { min: 1024, max: 16384 }, "2048", Carried, Everywhere, First, Line;
         StreamLocalBindMask [] Kind::Mode, "0177", Fulfilled, Everywhere, First, Octal;
-        UnusedConnectionTimeout [] Kind::Seconds { none: true }, "none", Support::Restricting(&["none", "0"]), Everywhere, First, Line;
+        UnusedConnectionTimeout [] Kind::Parsed(forms::server::unused_timeout), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         PermitRootLogin [] ROOT_LOGIN, "prohibit-password", Carried, Everywhere, First, Line;
         IgnoreRhosts [] RHOSTS, "yes", Fulfilled, Everywhere, First, Line;
         IgnoreUserKnownHosts [] Kind::YesNo, "no", Fulfilled, Global, First, Line;
@@ -125,7 +133,7 @@ keyword_table! {
         RDomain [] Kind::Text, "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         SyslogFacility [] Kind::Parsed(forms::facility), "AUTH", Carried, Global, First, Line;
-        AuthorizedKeysFile [] Kind::Words, ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, Line;
+        AuthorizedKeysFile [] Kind::Parsed(forms::server::authorized_keys_files), ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, Line;
         HostKey ["HostDSAKey"] Kind::Path, "", Carried, Global, Add, PerWord;
         HostCertificate [] Kind::Path, "", Carried, Global, Add, PerWord;
         AllowUsers [] Kind::Parsed(forms::server::user_patterns), "", Carried, Everywhere, Add, PerWord;
@@ -142,8 +150,8 @@ keyword_table! {
         PerSourceMaxStartups [] Kind::Parsed(forms::server::source_startups), "none", Carried, Global, First, Line;
         PerSourceNetBlockSize [] Kind::Parsed(forms::server::net_block_size), "32:128", Carried, Global, First, Line;
         PermitTunnel [] Kind::Parsed(forms::server::tunnel), "no", ENABLES, Everywhere, First, Line;
-        IPQoS [] Kind::Parsed(forms::ip_qos), "lowdelay throughput", Carried, Everywhere, First, Line;
-        RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, First, Line;
+        IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
+        RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
         PermitOpen [] Kind::Parsed(forms::server::permitted_opens), "any", Carried, Everywhere, First, Line;
         PermitListen [] Kind::Parsed(forms::server::permitted_listeners), "any", Fulfilled, Everywhere, First, Line;
         PermitUserEnvironment [] Kind::Parsed(forms::server::user_environment), "no", Carried, Global, First, Line;
@@ -151,8 +159,8 @@ keyword_table! {
         PerSourcePenalties [] Kind::Parsed(forms::server::penalties), "yes", Carried, Global, Add, Never;
         PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
-        WarnWeakCrypto [] Kind::YesNo, "no", Support::Enabling(&["no"]), Everywhere, First, Never;
-        AgentSocketPath [] Kind::Text, "", Fulfilled, Everywhere, First, Never;
+        WarnWeakCrypto [] WARN_WEAK, "no", Support::Enabling(&["no"]), Global, First, Never;
+        AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Fulfilled, Everywhere, First, Never;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;
         EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
@@ -168,16 +176,17 @@ keyword_table! {
         DebianBanner [] Kind::YesNo, "", Fulfilled, Global, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
-        Protocol [] Kind::Rest, "", Ignored, Everywhere, First, Never;
-        GSSAPIAuthentication [
-            "GSSAPICleanupCredentials" "GSSAPICleanupCreds" "GSSAPIStrictAcceptorCheck" "GSSAPIKeyExchange"
-            "GSSAPIStoreCredentialsOnRekey" "GSSAPIKexAlgorithms" "GSSAPIDelegateCredentials"
-            "KerberosAuthentication" "KerberosOrLocalPasswd" "KerberosTicketCleanup" "KerberosGetAFSToken"
-            "KerberosTgtPassing" "AFSTokenPassing" "PAMAuthenticationViaKbdInt"
-        ] Kind::Rest, "", Unsupported, Everywhere, First, Never;
+        Protocol [] Kind::Rest, "", Ignored, Global, First, Never;
+        GSSAPIAuthentication ["KerberosAuthentication"] Kind::Rest, "", Unsupported, Everywhere, First, Never;
+        GSSAPICleanupCredentials [
+            "GSSAPICleanupCreds" "GSSAPIStrictAcceptorCheck" "GSSAPIKeyExchange" "GSSAPIStoreCredentialsOnRekey"
+            "GSSAPIKexAlgorithms" "GSSAPIDelegateCredentials" "KerberosOrLocalPasswd" "KerberosTicketCleanup"
+            "KerberosGetAFSToken" "KerberosTgtPassing" "AFSTokenPassing" "PAMAuthenticationViaKbdInt"
+        ] Kind::Rest, "", Unsupported, Global, First, Never;
         UsePrivilegeSeparation [
-            "UseLogin" "KeyRegenerationInterval" "ServerKeyBits" "RSAAuthentication" "RhostsAuthentication"
-            "RhostsRSAAuthentication" "CheckMail" "ReverseMappingCheck" "VerifyReverseMapping" "AuthorizedKeysFile2"
-        ] Kind::Rest, "", Deprecated, Everywhere, First, Never;
+            "UseLogin" "KeyRegenerationInterval" "ServerKeyBits" "RhostsAuthentication" "CheckMail"
+            "ReverseMappingCheck" "VerifyReverseMapping"
+        ] Kind::Rest, "", Deprecated, Global, First, Never;
+        RSAAuthentication ["RhostsRSAAuthentication" "AuthorizedKeysFile2"] Kind::Rest, "", Deprecated, Everywhere, First, Never;
     }
 }

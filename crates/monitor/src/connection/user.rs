@@ -163,7 +163,6 @@ impl LoginUser {
             groups: account
                 .map(|account| account.group_names.clone())
                 .unwrap_or_default(),
-            version: Some(request.client_version.clone()),
             ..addresses.spec()
         };
         let options = config.for_connection(&spec);

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use keys::fingerprint;
 use keys::known_hosts::edit::{self, Edited};
 use keys::known_hosts::{Entry, KnownHosts, LineContent, Marker, hash_name};
+use keys::{PresentedKey, fingerprint};
 
 use super::options::Options;
-use super::{Failure, files, reason};
+use super::{Failure, files, reason, show};
 use transfer::plan::shown;
 
 fn load(options: &Options) -> Result<(PathBuf, KnownHosts), Failure> {
@@ -88,30 +88,27 @@ fn print_hashed(entry: &Entry<'_>, raw: &[u8]) {
     }
 }
 
-fn key_of(entry: &Entry<'_>) -> Option<keys::PublicKey> {
-    keys::PublicKey::from_blob(&entry.key_blob()?).ok()
+fn key_of(entry: &Entry<'_>) -> Option<PresentedKey> {
+    PresentedKey::from_blob(&entry.key_blob()?).ok()
 }
 
-fn print_fingerprint(
-    options: &Options,
-    name: &str,
-    entry: &Entry<'_>,
-    key: Option<&keys::PublicKey>,
-) {
+fn print_fingerprint(options: &Options, name: &str, entry: &Entry<'_>, key: Option<&PresentedKey>) {
     let Some(key) = key else {
         return;
     };
-    let blob = key.blob();
+    // Of a certificate that of its key, as everywhere.
+    let blob = key.key().blob();
     let comment = escape::one_line(entry.comment);
     let space = if comment.is_empty() { "" } else { " " };
     let hash = options.fingerprint_hash;
-    let label = key.key_type().label();
+    let label = show::label(key);
     println!(
         "{name} {label} {}{space}{comment}",
         options.fingerprint_of(&blob)
     );
     if options.verbose {
-        println!("{}", fingerprint::randomart(&blob, hash, label, key.bits()));
+        let bits = key.key().bits();
+        println!("{}", fingerprint::randomart(&blob, hash, &label, bits));
     }
 }
 
