@@ -107,7 +107,7 @@ pub enum LineError {
     BadOption {
         /// Name of the option.
         name: &'static str,
-        /// What is wrong with the option.
+        /// Description of the problem.
         why: &'static str,
     },
     /// Unbalanced quotes or misplaced commas.
