@@ -1,7 +1,9 @@
-//! A writer of JSON for `--json`: objects of strings, numbers, truths, lists and objects, nothing
-//! more.
+//! JSON for `--json`, by serde_json: a value whose objects keep their order.
 
-use std::fmt::Write;
+use std::io;
+
+use serde::{Serialize, Serializer};
+use serde_json::ser::Formatter;
 
 /// A JSON value.
 #[derive(Debug, Clone)]
@@ -27,63 +29,55 @@ impl Json {
         )
     }
 
-    /// The value on one line.
+    /// The value on one line, which drives no terminal.
     pub(crate) fn render(&self) -> String {
-        let mut out = String::new();
-        self.write(&mut out);
-        out
+        let mut out = Vec::new();
+        let mut serializer = serde_json::Serializer::with_formatter(&mut out, Harmless);
+        // Writing to a vector does not fail, and all keys are strings.
+        let _ = self.serialize(&mut serializer);
+        String::from_utf8(out).unwrap_or_default()
     }
+}
 
-    fn write(&self, out: &mut String) {
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Text(text) => quote(text, out),
-            Self::Number(number) if number.is_finite() => {
-                // Six digits behind the point are more than any figure here is good for.
-                let _ = write!(out, "{}", (number * 1e6).round() / 1e6);
-            }
-            Self::Number(_) => out.push_str("null"),
-            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Self::List(list) => {
-                out.push('[');
-                for (index, value) in list.iter().enumerate() {
-                    if index > 0 {
-                        out.push(',');
-                    }
-                    value.write(out);
-                }
-                out.push(']');
-            }
+            Self::Text(text) => serializer.serialize_str(text),
+            // Six digits behind the point are more than any figure here is good for.
+            Self::Number(number) => serializer.serialize_f64((number * 1e6).round() / 1e6),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::List(list) => serializer.collect_seq(list),
             Self::Object(pairs) => {
-                out.push('{');
-                for (index, (key, value)) in pairs.iter().enumerate() {
-                    if index > 0 {
-                        out.push(',');
-                    }
-                    quote(key, out);
-                    out.push(':');
-                    value.write(out);
-                }
-                out.push('}');
+                serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
             }
         }
     }
 }
 
-fn quote(text: &str, out: &mut String) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            other if escape::is_harmless(other) => out.push(other),
-            other => {
-                for unit in other.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(out, "\\u{unit:04x}");
+/// Writes whole numbers without a point, and escapes every character that is not harmless.
+struct Harmless;
+
+impl Formatter for Harmless {
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        write!(writer, "{value}")
+    }
+
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        for character in fragment.chars() {
+            if escape::is_harmless(character) {
+                write!(writer, "{character}")?;
+            } else {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    write!(writer, "\\u{unit:04x}")?;
                 }
             }
         }
+        Ok(())
     }
-    out.push('"');
 }
 
 #[cfg(test)]
@@ -93,16 +87,20 @@ mod tests {
     #[test]
     fn strings_are_escaped_and_numbers_are_plain() {
         let value = Json::object(vec![
-            ("a\"", Json::text("x\n\\")),
+            ("a\"", Json::text("x\n\\\u{202e}\u{9b}\u{e0001}é")),
             (
                 "n",
-                Json::List(vec![Json::Number(1.5), Json::Number(f64::NAN)]),
+                Json::List(vec![
+                    Json::Number(1.5),
+                    Json::Number(2e9),
+                    Json::Number(f64::NAN),
+                ]),
             ),
             ("b", Json::Bool(true)),
         ]);
         assert_eq!(
             value.render(),
-            r#"{"a\"":"x\u000a\\","n":[1.5,null],"b":true}"#
+            r#"{"a\"":"x\n\\\u202e\u009b\udb40\udc01é","n":[1.5,2000000000,null],"b":true}"#
         );
     }
 }

@@ -81,14 +81,14 @@ impl Baseline {
         Self::parse(&String::from_utf8_lossy(&text))
     }
 
-    /// Of the report that this program prints, as it prints it.
+    /// Of the report that this program prints; empty where it is none.
     pub(super) fn parse(report: &str) -> Self {
-        let operations = report.split("\"operations\":").nth(1).unwrap_or_default();
-        let rows = operations.split("{\"name\":\"").skip(1).filter_map(|row| {
-            let (name, rest) = row.split_once("\",\"operation\":\"")?;
-            let (operation, rest) = rest.split_once("\",\"per_second\":")?;
-            let (rate, _) = rest.split_once([',', '}'])?;
-            Some((name.to_owned(), operation.to_owned(), rate.parse().ok()?))
+        let report: serde_json::Value = serde_json::from_str(report).unwrap_or_default();
+        let rows = report["operations"].as_array().into_iter().flatten();
+        let rows = rows.filter_map(|row| {
+            let text = |key: &str| Some(row.get(key)?.as_str()?.to_owned());
+            let rate = row.get("per_second")?.as_f64()?;
+            Some((text("name")?, text("operation")?, rate))
         });
         Self(rows.collect())
     }
