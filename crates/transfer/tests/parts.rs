@@ -5,7 +5,7 @@ mod near;
 mod served;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -116,12 +116,17 @@ fn what_a_cut_leaves_is_gone_on_with_and_nothing_else_is_left() {
             let left = names(&folder);
             assert_eq!(left.len(), 1, "{left:?}");
             assert!(left[0] != to);
+            fs::set_permissions(&left[0], fs::Permissions::from_mode(0o600)).unwrap();
             let result = copy(up, &from, &to, &options, links, Event::Nothing);
             assert_eq!(result.error, None, "up {up}");
             if links == 1 {
                 assert!(result.resumed_bytes > 0, "up {up}");
             }
             assert!(fs::read(&to).unwrap() == whole);
+            // As if it had been made now.
+            let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+            let made = mode(&from) & !sys::process::umask();
+            assert_eq!(mode(&to), made, "up {up}");
             assert_eq!(names(&folder), [to], "up {up}");
         }
     }

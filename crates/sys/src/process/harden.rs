@@ -91,6 +91,15 @@ pub fn set_umask(mask: u32) -> u32 {
     rustix::process::umask(mask).as_raw_mode()
 }
 
+/// Returns the file mode creation mask without changing it; 0o077 if /proc is not available.
+#[must_use]
+pub fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
+        .unwrap_or(0o077)
+}
+
 /// Sets the OOM score adjustment, from -1000 (the kernel never kills this process for lack of
 /// memory) to 1000; children inherit it. Returns the previous value, for use with children.
 ///

@@ -26,6 +26,7 @@ pub use end::exit_at_once;
 pub use harden::{
     close_from, disable_core_dumps, is_dumpable, lock_memory, no_new_privs, parent_pid, pid,
     set_dumpable, set_name, set_no_new_privs, set_oom_score, set_parent_death_signal, set_umask,
+    umask,
 };
 pub use limits::{Limit, Resource, limit, set_limit};
 pub use spawn::{Command, SelfExe, SpawnError, Step};

@@ -207,6 +207,18 @@ fn session_group_and_terminal() {
 }
 
 #[test]
+fn the_mask_of_new_files_is_known() {
+    let path = std::env::temp_dir().join(format!("fulmar-umask-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let mut options = std::fs::File::options();
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o777);
+    let made = options.write(true).create_new(true).open(&path).unwrap();
+    let mode = std::os::unix::fs::MetadataExt::mode(&made.metadata().unwrap());
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(mode & 0o777, 0o777 & !umask());
+}
+
+#[test]
 fn limits_umask_directory_and_privileges() {
     let output = output_of(
         "ulimit -n; umask; pwd; grep NoNewPrivs /proc/self/status",

@@ -103,7 +103,8 @@ impl Sink {
 
     /// Opens the target, made with `mode` if it is not there. With `beside`, opens a part file of one
     /// of these names in the target's directory, which [`Sink::finish`] renames to the target; the
-    /// part has the mode of the file that it replaces, before it has content.
+    /// part has the mode of the file that it replaces, else that of one that is made, before it has
+    /// content.
     ///
     /// # Errors
     /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader.
@@ -133,13 +134,14 @@ impl Sink {
             .filter(|there| there.is_file())
             .map(|there| there.permissions().mode() & 0o777);
         let part = part::open(target, names, replaced.map_or(mode, |mode| mode | 0o200))?;
+        let made = part.is_left.then(|| mode & !sys::process::umask());
         let mut sink = Self::made(part.file, part.path, holes);
         sink.target = Some(target.to_path_buf());
         // Nobody else knows it, or has its lock.
         sink.watch = None;
         sink.is_findable = part.is_findable;
         let set = || {
-            if let Some(mode) = replaced {
+            if let Some(mode) = replaced.or(made) {
                 let permissions = std::fs::Permissions::from_mode(mode);
                 sink.file.set_permissions(permissions)?;
             }
@@ -640,7 +642,11 @@ mod tests {
         let mut left = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
         left.write(0, b"le").unwrap();
         left.give_up(true);
-        let again = Sink::open(&path, 0o600, Opening::GoOn, Some(&names), false).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        // With the mode of one that is made.
+        let again = Sink::open(&path, 0o640, Opening::GoOn, Some(&names), false).unwrap();
+        let mode = std::fs::metadata(&part).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o640 & !sys::process::umask());
         assert_eq!(again.len_before(), 2);
         again.give_up(false);
         assert!(!part.exists());

@@ -20,6 +20,8 @@ pub(super) struct Part {
     pub(super) path: PathBuf,
     /// A later copy of the same source looks for this name.
     pub(super) is_findable: bool,
+    /// Another copy has made it, with a mode of its own.
+    pub(super) is_left: bool,
 }
 
 /// Opens the part of `target` for reading and writing, made with `mode` or taken over.
@@ -29,16 +31,17 @@ pub(super) struct Part {
 pub(super) fn open(target: &Path, names: &PartNames, mode: u32) -> io::Result<Part> {
     let beside = |name: &[u8]| target.with_file_name(OsStr::from_bytes(name));
     let path = beside(&names.first());
-    let first = match make(&path, mode) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_left(&path),
-        made => made.map(Some),
-    }?;
+    let (first, is_left) = match make(&path, mode) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (open_left(&path)?, true),
+        made => (Some(made?), false),
+    };
     // Another copy may have seen it between its making and its lock.
     if let Some(file) = first.filter(|file| is_ours_alone(file, &path)) {
         return Ok(Part {
             file,
             path,
             is_findable: true,
+            is_left,
         });
     }
     let mut tries = 0;
@@ -54,6 +57,7 @@ pub(super) fn open(target: &Path, names: &PartNames, mode: u32) -> io::Result<Pa
                     file,
                     path,
                     is_findable: false,
+                    is_left: false,
                 });
             }
         }

@@ -95,6 +95,12 @@ impl Job {
         };
         let theirs = self.candidate.as_ref().and_then(user);
         if ours.is_some() && ours == theirs {
+            // What is taken has the mode that its copy gave it.
+            let fresh = match reply {
+                Reply::Attrs(fresh) => fresh.permissions.map(|mode| mode & 0o777),
+                _ => None,
+            };
+            self.target_mode = self.target_mode.or(fresh);
             self.stage = Stage::ToTake;
         } else {
             self.candidate = None;
