@@ -211,3 +211,16 @@ struct Buffers {
     window: Vec<u8>,
     out: Vec<u8>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_loaded_behind_whatever_wall_there_is_and_never_without() {
+        assert_eq!(cage(Wall::Whole).unwrap(), "seccomp and Landlock");
+        let partial = cage(Wall::Partial).unwrap();
+        assert_eq!(partial, "seccomp and what this kernel has of Landlock");
+        assert!(cage(Wall::None).unwrap_err().starts_with("not loaded"));
+    }
+}

@@ -70,7 +70,18 @@ impl Program {
     }
 
     /// Installs the program for all threads of this process.
-    pub(super) fn install(mut self) -> io::Result<()> {
+    pub(super) fn install(self) -> io::Result<()> {
+        match self.set(libc::SECCOMP_FILTER_FLAG_TSYNC)? {
+            0 => Ok(()),
+            // The result is the number of a thread that has a filter of its own.
+            _ => Err(io::Error::other(
+                "system call filter: a thread has another filter",
+            )),
+        }
+    }
+
+    /// Calls seccomp(2) with `flags` and returns its result.
+    pub(super) fn set(mut self, flags: libc::c_ulong) -> io::Result<libc::c_long> {
         self.backwards.reverse();
         let length = u16::try_from(self.backwards.len())
             .ok()
@@ -81,21 +92,14 @@ impl Program {
             filter: self.backwards.as_mut_ptr(),
         };
         // SAFETY: the program points to `length` instructions, which the kernel copies and checks.
-        let outcome = crate::ffi::check_long(unsafe {
+        crate::ffi::check_long(unsafe {
             libc::syscall(
                 libc::SYS_seccomp,
                 libc::SECCOMP_SET_MODE_FILTER,
-                libc::SECCOMP_FILTER_FLAG_TSYNC,
+                flags,
                 &raw const program,
             )
-        })?;
-        if outcome != 0 {
-            // The result is the number of a thread that has a filter of its own.
-            return Err(io::Error::other(
-                "system call filter: a thread has another filter",
-            ));
-        }
-        Ok(())
+        })
     }
 
     /// Interprets the program for a call's `seccomp_data` and returns its action.

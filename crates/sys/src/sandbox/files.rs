@@ -45,3 +45,38 @@ pub fn only_below(directory: BorrowedFd<'_>, read_only: bool) -> io::Result<Wall
         RulesetStatus::NotEnforced => Wall::None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::super::older;
+    use super::*;
+
+    #[test]
+    fn an_older_landlock_holds_up_what_it_knows_and_is_told_of() {
+        let (inside, outside) = ("/usr", "/etc/passwd");
+        // Without any, the kernel says so or does not know the call.
+        let kernels = [
+            (Err(libc::EOPNOTSUPP), Wall::None),
+            (Err(libc::ENOSYS), Wall::None),
+            (Ok(1), Wall::Partial),
+            (Ok(4), Wall::Partial),
+            (Ok(5), Wall::Whole),
+        ];
+        for (version, wall) in kernels {
+            let (built, reached) = older::landlock(version, || {
+                let directory = File::open(inside).unwrap();
+                let built = only_below(std::os::fd::AsFd::as_fd(&directory), true).unwrap();
+                let reached = [inside, outside].map(|path| File::open(path).is_ok());
+                (built, reached)
+            });
+            if built == Wall::None && wall != Wall::None {
+                eprintln!("skipped: this kernel has no Landlock");
+                return;
+            }
+            assert_eq!(built, wall, "{version:?}");
+            assert_eq!(reached, [true, wall == Wall::None], "{version:?}");
+        }
+    }
+}

@@ -13,6 +13,8 @@
 mod bpf;
 pub mod files;
 mod filter;
+#[cfg(test)]
+mod older;
 mod provider;
 
 use std::fmt;

@@ -226,24 +226,28 @@ fn wall(
         return Ok(());
     }
     match files::only_below(serve.place().directory(), read_only) {
-        Ok(Wall::Whole) => Ok(()),
-        Ok(Wall::Partial) => {
-            context.log.info(
-                "SftpRoot: the kernel's Landlock is too old to forbid everything that is asked \
-                 of it; for the rest openat2 alone confines",
-            );
-            Ok(())
-        }
-        Ok(Wall::None) => {
-            context
-                .log
-                .info("SftpRoot: the kernel has no Landlock; openat2 alone confines");
+        Ok(wall) => {
+            if let Some(line) = lacks(wall) {
+                context.log.info(line);
+            }
             Ok(())
         }
         Err(error) => {
             context.log.error(&format!("SftpRoot: Landlock: {error}"));
             Err("internal-sftp: the server's SftpRoot cannot be used".to_owned())
         }
+    }
+}
+
+/// What a wall that is not whole lacks, for the log.
+fn lacks(wall: Wall) -> Option<&'static str> {
+    match wall {
+        Wall::Whole => None,
+        Wall::Partial => Some(
+            "SftpRoot: the kernel's Landlock is too old to forbid everything that is asked of it; \
+             for the rest openat2 alone confines",
+        ),
+        Wall::None => Some("SftpRoot: the kernel has no Landlock; openat2 alone confines"),
     }
 }
 
@@ -330,6 +334,17 @@ impl Log for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wall_that_is_not_whole_is_told_of() {
+        assert_eq!(lacks(Wall::Whole), None);
+        let said = [Wall::Partial, Wall::None].map(|wall| lacks(wall).unwrap());
+        assert!(said[0].contains("Landlock is too old") && said[1].contains("no Landlock"));
+        assert!(
+            said.iter()
+                .all(|line| line.ends_with("openat2 alone confines"))
+        );
+    }
 
     #[test]
     fn a_command_is_cut_into_words_as_a_shell_cuts_it() {
