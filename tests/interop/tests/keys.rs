@@ -95,6 +95,26 @@ fn only_accepted_algorithms_let_in() {
     });
 }
 
+/// What a Match block adds to them is told with the answer to the first request.
+#[test]
+fn a_user_may_sign_by_more_algorithms_than_everybody() {
+    each(|client, server| {
+        // OpenSSH's client asks for that since 9.6.
+        if client == Kind::OpenSsh {
+            return;
+        }
+        let lines = format!(
+            "PubkeyAcceptedAlgorithms ssh-ed25519\nMatch User {}\n\
+             PubkeyAcceptedAlgorithms +rsa-sha2-512\nMatch all\n",
+            current_user()
+        );
+        let site = Site::new(client, server, &lines);
+        let scratch = Scratch::new();
+        let key = scratch.write("key", fixture::text("user_rsa"));
+        assert_in(&login(&site, "", &key), "rsa-sha2-512");
+    });
+}
+
 #[test]
 fn certificates_let_in_only_as_they_say() {
     each(|client, server| {

@@ -78,12 +78,17 @@ impl Place {
         let listen = [free_port(), free_port()];
         let fill = |text: &str| fill(text, row, &here, listen, services);
         write_homes(&here);
-        write_accounts(&here);
+        write_accounts(&here, row.hash);
         let lines = ("authorized_keys", row.authorized.clone());
         for (name, contents) in row.files.iter().chain([&lines]) {
             // OpenSSH reads some of them as the user.
             let path = scratch.write(name, fill(contents));
             fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("its mode");
+        }
+        for (name, owner, mode) in &row.modes {
+            let path = here.join(name);
+            chown(&path, Some(*owner), Some(*owner)).expect("its owner");
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode)).expect("its mode");
         }
         write_identity(row, &here, &fill)?;
         let config = format!(
@@ -184,7 +189,7 @@ fn write_homes(here: &Path) {
 }
 
 /// Accounts: those of the machine with root's home and shell replaced, and the user's.
-fn write_accounts(here: &Path) {
+fn write_accounts(here: &Path, hash: &str) {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let at = here.display();
     let is_root = |line: &&str| !line.starts_with("root:");
@@ -205,9 +210,9 @@ fn write_accounts(here: &Path) {
         "{USER}:x:{UID}:\n{GROUP}:x:{number}:{USER}\n{}",
         read("/etc/group")
     );
-    // "*": no password fits, but the account is not locked, so keys let in.
-    let shadow = format!("root:*:19000:0:99999:7:::\n{USER}:*:19000:0:99999:7:::\n");
+    let shadow = format!("root:{hash}:19000:0:99999:7:::\n{USER}:{hash}:19000:0:99999:7:::\n");
     let etc = here.join("etc");
+    fs::create_dir(etc.join("pam.d")).expect("a folder");
     for name in COPIED {
         // Whatever the machine does without is not missed here.
         let _ = fs::copy(Path::new("/etc").join(name), etc.join(name));
@@ -271,12 +276,26 @@ fn write_client_config(row: &Row, here: &Path, port: u16) {
         Some(_) => format!("CertificateFile {at}/id-cert.pub\n"),
         None => String::new(),
     };
+    let style = row.style;
+    let how = match &row.typed {
+        None => "BatchMode yes\n".to_owned(),
+        Some(typed) => {
+            let path = here.join("askpass");
+            let script = format!("#!/bin/sh\necho '{}'\n", typed.password);
+            fs::write(&path, script).expect("what answers");
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its mode");
+            format!(
+                "PreferredAuthentications {}\nNumberOfPasswordPrompts 1\n",
+                typed.method
+            )
+        }
+    };
     let text = format!(
         "Host direct\nForwardX11 yes\nControlMaster yes\nControlPath {at}/m\n\
          Host alone\nControlPath none\n\
          Host mux\nControlMaster no\nControlPath {at}/m\nProxyCommand /bin/false\n\
-         Host *\nHostName 127.0.0.1\nPort {port}\nUser {user}\n\
-         IdentityFile {at}/id\n{certificate}IdentitiesOnly yes\nBatchMode yes\n\
+         Host *\nHostName 127.0.0.1\nPort {port}\nUser {user}{style}\n{how}\
+         IdentityFile {at}/id\n{certificate}IdentitiesOnly yes\n\
          UserKnownHostsFile /dev/null\nGlobalKnownHostsFile /dev/null\n\
          StrictHostKeyChecking no\nUpdateHostKeys no\nLogLevel ERROR\n\
          ForwardAgent yes\nForwardX11Trusted yes\nSetEnv RESTRICT_CLIENT=yes\n"

@@ -140,6 +140,8 @@ impl Prober<'_> {
             .arg(self.place.here.join("ssh_config"))
             .args(arguments)
             .env("SSH_AUTH_SOCK", self.services.agent())
+            .env("SSH_ASKPASS", self.place.here.join("askpass"))
+            .env("SSH_ASKPASS_REQUIRE", "force")
             .env("DISPLAY", ":77")
             .env("XAUTHORITY", self.place.here.join("xauthority"));
         command

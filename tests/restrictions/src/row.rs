@@ -14,6 +14,12 @@ pub type Outcomes = BTreeMap<&'static str, String>;
 /// The probes that open a session which runs something.
 pub const SESSIONS: [&str; 5] = ["shell", "pty", "exec", "sftp-server", "internal-sftp"];
 
+/// The password of accounts that have one.
+pub const PASSWORD: &str = "open sesame";
+
+/// `openssl passwd -6 -salt rowsrows` of it.
+const PASSWORD_HASH: &str = "$6$rowsrows$Q82ltcXvPjrw75pMaoQL.khE6UNkf7oS0wGy/qqoDyYyT0POBl4EtVei3vBZdua9cuCo9Ex4WiDTDvwm1Akae1";
+
 /// A certificate for the user's key, made by ssh-keygen.
 #[derive(Clone, Debug)]
 pub struct Certificate {
@@ -25,6 +31,15 @@ pub struct Certificate {
     pub validity: Option<&'static str>,
     /// Make a host certificate.
     pub is_host: bool,
+}
+
+/// A login without a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Typed {
+    /// The only method that the client tries.
+    pub method: &'static str,
+    /// What it answers whatever is asked.
+    pub password: &'static str,
 }
 
 /// What restricts a login, and the outcomes that OpenSSH's server has.
@@ -40,6 +55,14 @@ pub struct Row {
     pub blocks: String,
     /// Further files below `{here}`: name and contents.
     pub files: Vec<(&'static str, String)>,
+    /// Owners and modes below `{here}`, in this order: name, owner, mode.
+    pub modes: Vec<(&'static str, u32, u32)>,
+    /// The account's password, as shadow(5) has it.
+    pub hash: &'static str,
+    /// Log in by what is typed, and with no key.
+    pub typed: Option<Typed>,
+    /// What the client writes behind the user's name.
+    pub style: &'static str,
     /// The whole of authorized_keys.
     pub authorized: String,
     /// Name of the key in the fixture of interop.
@@ -86,6 +109,11 @@ impl Row {
             first: String::new(),
             blocks: String::new(),
             files: Vec::new(),
+            modes: Vec::new(),
+            // No password fits, but the account is not locked, so keys let in.
+            hash: "*",
+            typed: None,
+            style: "",
             authorized: "{key}\n".into(),
             identity: "user_ed25519",
             certificate: None,
@@ -177,6 +205,24 @@ impl Row {
     pub fn file(mut self, name: &'static str, contents: &str) -> Self {
         self.files.push((name, contents.to_owned()));
         self.named(&format!("{name} holds {contents:?}"))
+    }
+
+    /// Sets owner and mode of something below `{here}`.
+    #[must_use]
+    pub fn mode(mut self, name: &'static str, owner: u32, mode: u32) -> Self {
+        self.modes.push((name, owner, mode));
+        self.named(&format!("{name} of {owner} {mode:o}"))
+    }
+
+    /// Logs in by [`PASSWORD`], and with no key.
+    #[must_use]
+    pub fn typed(mut self, method: &'static str) -> Self {
+        self.hash = PASSWORD_HASH;
+        self.typed = Some(Typed {
+            method,
+            password: PASSWORD,
+        });
+        self.named(&format!("by {method}"))
     }
 
     /// Sets the outcome of one probe.

@@ -112,6 +112,10 @@ impl Authenticator<'_> {
                 self.identities.push_front(identity);
                 break;
             }
+            if self.choose_algorithm(&identity).is_none() {
+                self.set_aside(identity);
+                continue;
+            }
             if self.send_signed(&mut identity)? {
                 ends_with_known = is_known;
                 self.flying.push_back(identity);

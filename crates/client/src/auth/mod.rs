@@ -70,6 +70,8 @@ pub struct Authenticator<'c> {
     without_secrets: bool,
     identities: VecDeque<Identity>,
     used: Vec<Identity>,
+    /// Keys without an algorithm that the server is known to take, before its first answer.
+    aside: VecDeque<Identity>,
     /// Keys whose signed requests went ahead and are not answered yet, in their order.
     flying: VecDeque<Identity>,
     /// How many went ahead.
@@ -109,6 +111,7 @@ impl<'c> Authenticator<'c> {
             without_secrets: false,
             identities,
             used: Vec::new(),
+            aside: VecDeque::new(),
             flying: VecDeque::new(),
             ahead_requests: 0,
             early: None,
@@ -206,6 +209,9 @@ impl<'c> Authenticator<'c> {
     }
 
     fn refused(&mut self, method: &str, methods: Vec<String>, partial_success: bool) {
+        let mut first = std::mem::take(&mut self.aside);
+        first.append(&mut self.identities);
+        self.identities = first;
         let shown = one_line(&methods.join(","));
         if partial_success {
             verbose!(

@@ -20,10 +20,11 @@ impl Authenticator<'_> {
             return Ok(None);
         };
         identity.prepare();
+        let Some(algorithm) = self.choose_algorithm(&identity) else {
+            self.set_aside(identity);
+            return Ok(None);
+        };
         if !identity.signs_alone() {
-            let Some(algorithm) = self.choose_algorithm(&identity) else {
-                return Ok(None);
-            };
             let name = algorithm.name();
             debug1!("Offering public key: {identity:?}");
             debug2!("USERAUTH_REQUEST publickey query, {name}");
@@ -78,7 +79,7 @@ impl Authenticator<'_> {
         }
     }
 
-    fn choose_algorithm(&mut self, identity: &Identity) -> Option<SignatureAlgorithm> {
+    pub(super) fn choose_algorithm(&mut self, identity: &Identity) -> Option<SignatureAlgorithm> {
         let told = self.driver.connection().server_sig_algs();
         let min_rsa_bits = usize::try_from(self.options.required_rsa_size).unwrap_or(usize::MAX);
         let algorithm = identity.algorithm(
@@ -90,6 +91,14 @@ impl Authenticator<'_> {
             debug1!("Skipping {identity:?}: no signature algorithm that both sides accept");
         }
         algorithm
+    }
+
+    /// Keeps a key that has no algorithm until the server has answered once: a server may name more
+    /// algorithms then, those of this user (`ext-info-in-auth@openssh.com`).
+    pub(super) fn set_aside(&mut self, identity: Identity) {
+        if self.allowed.is_none() {
+            self.aside.push_back(identity);
+        }
     }
 
     /// Sends the signed request; false when there is no signature, which has been said.

@@ -12,6 +12,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows.extend(blocks());
     rows.extend(not_in_match());
     rows.extend(ours_alone());
+    rows.extend(styles());
     rows
 }
 
@@ -296,6 +297,39 @@ fn ours_alone() -> Vec<Row> {
         alone(refusing("Address 127.0.0.1").refused()),
         alone(refusing("User other")),
         alone(refusing("Group other")),
+        alone(many_files("{key}\n", "{other}\n")),
+        alone(many_files("{other}\n", "restrict {key}\n").restricted()),
+        // The first line that fits counts, in the order of the files' names.
+        alone(many_files("no-pty {key}\n", "{key}\n").no_pty()),
+        alone(many_files("from=\"10.0.0.0/8\" {key}\n", "no-pty {key}\n").no_pty()),
+        alone(many_files("{other}\n", "").refused()),
+        alone(many_files("{key}\n", "{other}\n").in_match()),
+        alone(Row::config("AuthorizedKeysFile {here}/none.*").refused()),
+    ]
+}
+
+/// Two files that a pattern names.
+fn many_files(first: &str, second: &str) -> Row {
+    Row::config("AuthorizedKeysFile {here}/keys.?")
+        .file("keys.a", first)
+        .file("keys.b", second)
+}
+
+/// `user:style`: the style asks for nothing here, and takes nothing away.
+fn styles() -> Vec<Row> {
+    let styled = |mut row: Row| {
+        row.style = ":style";
+        row.named("with a style")
+    };
+    vec![
+        styled(Row::new("user")),
+        styled(Row::config("AllowUsers {user}")),
+        styled(Row::config("AllowUsers {user}:style").refused()),
+        styled(Row::config("DenyUsers {user}").refused()),
+        styled(Row::config("DenyUsers *:style")),
+        styled(Row::config("ForceCommand {forced}").forced().no_user_rc()).in_match(),
+        styled(Row::config("PermitRootLogin no").refused().root()),
+        styled(Row::key("restrict").restricted()),
     ]
 }
 

@@ -1,9 +1,12 @@
 //! The table, by where the restriction is written.
 
 mod certificates;
+mod commands;
 mod configuration;
 mod keys;
+mod passwords;
 mod root;
+mod strict;
 
 use std::collections::BTreeSet;
 
@@ -20,6 +23,9 @@ pub fn all() -> Vec<Row> {
         certificates::rows(),
         configuration::rows(),
         root::rows(),
+        commands::rows(),
+        passwords::rows(),
+        strict::rows(),
     ]
     .concat();
     let mut names = BTreeSet::new();
