@@ -13,7 +13,7 @@ use crate::awslc::digest::Context;
 pub enum HashAlgorithm {
     /// RFC 1321; only for old fingerprints and old PEM encryption.
     Md5,
-    /// FIPS 180-4; only for hmac-sha1, hashed host names and SSHFP.
+    /// FIPS 180-4; only for hmac-sha1, hashed host names, SSHFP and the token `%C` of configurations.
     Sha1,
     /// FIPS 180-4.
     Sha256,

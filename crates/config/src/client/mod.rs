@@ -10,7 +10,6 @@ mod matching;
 pub(crate) mod options;
 mod pass;
 mod resolve;
-mod sha1;
 pub(crate) mod table;
 
 use std::path::{Path, PathBuf};

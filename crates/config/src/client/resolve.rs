@@ -1,9 +1,11 @@
 //! Resolving ssh_config for one host: the passes, the host's final name, and the tokens.
 
+use crypto::hash::HashAlgorithm;
+
 use crate::client::canonical::{self, Rules};
 use crate::client::pass::Pass;
 use crate::client::table::{CLIENT_TABLE, Row};
-use crate::client::{ClientConfig, ClientOptions, CommandLine, build, sha1};
+use crate::client::{ClientConfig, ClientOptions, CommandLine, build};
 use crate::destination;
 use crate::environment::{Environment, LocalUser};
 use crate::error::ConfigError;
@@ -196,7 +198,7 @@ impl Knowledge {
         let short = self.local_hostname.split('.').next().unwrap_or_default();
         let hashed = format!("{}{hostname}{port}{user}{jump}", self.local_hostname);
         Tokens::new()
-            .with('C', sha1::hex(hashed.as_bytes()))
+            .with('C', sha1_hex(&hashed))
             .with('L', short)
             .with('d', &self.local.home)
             .with('h', hostname)
@@ -209,6 +211,13 @@ impl Knowledge {
             .with('r', user)
             .with('u', &self.local.name)
     }
+}
+
+/// The SHA-1 of `text` in hexadecimal digits: the token `%C`, a name for sockets and files that OpenSSH
+/// makes of this hash. Nothing rests on its strength.
+fn sha1_hex(text: &str) -> String {
+    let digest = HashAlgorithm::Sha1.digest(text.as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn wants_canonical(values: &Values) -> bool {
@@ -251,5 +260,15 @@ fn rules(values: &Values) -> Rules<'_> {
             Some(Value::Flag(false))
         ),
         permitted_cnames: list(Row::CanonicalizePermittedCNAMEs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sha1_hex;
+
+    #[test]
+    fn a_name_of_a_connection_is_the_published_digest() {
+        assert_eq!(sha1_hex("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
     }
 }
