@@ -13,8 +13,9 @@ use super::DriverError;
 use super::pipe::PipeGrowth;
 use super::watch::Registration;
 
-/// Packets from one source in one turn, or a few more, so that several sources share a connection.
-const MAX_PACKETS: usize = 16;
+/// What one source is read for in one turn, bytes, or a packet more: so that several share a
+/// connection, and a keystroke beside bulk is not noticed late. Packets are 32 or 64 KiB.
+const TURN_BYTES: usize = 256 * 1024;
 /// The most packets that one read fills: whoever writes into a pipe that is full is woken by each
 /// read of it.
 const PACKETS_TOGETHER: usize = 8;
@@ -97,12 +98,12 @@ impl Source {
         stream: Stream,
     ) -> Result<(bool, Outcome), DriverError> {
         let mut sent = 0;
-        while self.ready && sent < MAX_PACKETS {
+        while self.ready && sent < TURN_BYTES {
             self.has_space = connection.channel_send_space(channel) > 0;
             if !self.has_space {
                 break;
             }
-            let room = self.take_packets(connection, channel);
+            let room = self.take_packets(connection, channel, TURN_BYTES - sent);
             match self.read() {
                 Ok(0) => {
                     self.give_packets_back(connection);
@@ -110,7 +111,7 @@ impl Source {
                 }
                 Ok(count) => {
                     let packets = self.send(connection, channel, stream, count)?;
-                    sent += packets;
+                    sent += count;
                     self.together = (packets + usize::from(count == room)).min(PACKETS_TOGETHER);
                     self.has_bulk |= count >= FIRST_READS_BYTES;
                     self.growth.count(&self.fd, count);
@@ -133,13 +134,21 @@ impl Source {
         Ok((sent > 0, Outcome::Waiting))
     }
 
-    /// Takes the buffers of the packets that are read next, and gives the bytes that fit into them.
-    fn take_packets(&mut self, connection: &mut Connection, channel: ChannelId) -> usize {
+    /// Takes the buffers of the packets that are read next, for at most so many bytes or a packet
+    /// more, and gives the bytes that fit into them.
+    fn take_packets(
+        &mut self,
+        connection: &mut Connection,
+        channel: ChannelId,
+        most: usize,
+    ) -> usize {
         let mut room = connection.channel_send_room(channel);
         if !self.has_bulk {
             room = room.min(FIRST_READS_BYTES);
         }
         let longest = connection.channel_max_data(channel);
+        // Whole packets.
+        room = room.min(most.next_multiple_of(longest.max(1)));
         let mut taken = 0;
         while taken < room && self.packets.len() < self.together {
             let len = longest.min(room - taken);
