@@ -287,8 +287,12 @@ const BENCH: &[Flag] = &[
     ),
     flag("pairs", Free("number"), "rounds that count"),
     flag("peer", Free("NAME=DIR"), "programs of a peer"),
-    flag("rate", Free("Mbit/s"), "rates of the wan row"),
-    flag("rtt", Free("ms"), "round-trip times of the wan row"),
+    flag("rate", Free("Mbit/s"), "rates of the wan and echo rows"),
+    flag(
+        "rtt",
+        Free("ms"),
+        "round-trip times of the wan, copy and echo rows",
+    ),
     flag("sessions", Free("number"), "sessions of the idle row"),
     flag("size", Free("MiB"), "MiB of a transfer"),
     flag(

@@ -1,5 +1,5 @@
-//! The second table of `echo`: one byte to the far end and back, while the same connection
-//! downloads all that it can.
+//! The other tables of `echo`: one byte to the far end and back, while the same connection
+//! downloads all that it can, on this machine and over a long path.
 //!
 //! The byte comes back by standard error, the download by standard output: every client has both,
 //! and neither needs a terminal or a second session.
@@ -11,21 +11,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::figures::{Group, Per, Unit};
+use super::figures::{Emit, Group, Per, Unit};
 use super::options::Row;
 use super::relay::PIPE_BYTES;
 use super::report;
 use super::roles;
 use super::rounds::{Bench, Chain, Miss, Sample};
 use super::stats;
+use super::wan::World;
 use super::words::{Watch, kill};
-use crate::lab::Lab;
+use crate::lab::{Lab, Place};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 3;
 /// Round trips of one round, fewer where they take longer than [`PATIENCE`].
 const TRIPS: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Of a round over a long path.
+const FAR_TRIPS: usize = 30;
 /// Between two of them: somebody who types fast takes ten times as long.
 const PAUSE: Duration = Duration::from_millis(5);
 /// What has come before the first, bytes, where a transfer is to be so large: by then windows and
@@ -44,86 +47,145 @@ struct Round {
     mib_per_second: f64,
 }
 
-/// Measures every chain.
-pub(super) fn measure(bench: &Bench) -> Group {
-    let mut labs = bench.labs(&bench.servers, "");
-    let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
-    let mut more: Vec<Vec<[f64; 3]>> = vec![Vec::new(); entries.len()];
-    let group = Group {
-        row: Row::Echo.name(),
-        title: "one byte beside a download".into(),
-        unit: Unit::Milliseconds,
-        per: Per::RoundTrip,
-        entries,
-        notes: vec![format!(
-            "ssh host 'cat /dev/zero & cat >&2'; {TRIPS} round trips a round, {} ms between two",
-            PAUSE.as_millis()
-        )],
-    };
-    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-        let chain = chains.get(index).ok_or("no such chain")?;
-        let round = round(bench, *chain, &mut labs)?;
-        let slow = [0.99, 1.0].map(|part| stats::quantile(&round.times, part));
-        if let Some(more) = more.get_mut(index) {
-            more.push([slow[0], slow[1], round.mib_per_second]);
-        }
-        Ok(Sample {
-            value: stats::median(&round.times),
-            cpu: None,
-        })
-    });
-    for (entry, rounds) in group.entries.iter_mut().zip(&more) {
-        // The first does not count.
-        let counted = rounds.get(1..).unwrap_or_default();
-        for (column, what) in ["99th of 100", "slowest", "download MiB/s"]
-            .into_iter()
-            .enumerate()
-        {
-            let values: Vec<f64> = counted.iter().map(|round| round[column]).collect();
-            let value = match column {
-                1 => stats::range(&values).1,
-                _ => stats::median(&values),
-            };
-            entry.more.push((what.into(), report::digits(value)));
-        }
-    }
-    group
+/// Where both ends are, and how much is asked of them.
+struct Stand<'a> {
+    labs: &'a mut [Result<Lab, String>],
+    near: &'a Place,
+    trips: usize,
 }
 
-fn round(bench: &Bench, chain: Chain, labs: &mut [Result<Lab, String>]) -> Result<Round, Miss> {
-    let (Some(suite), Some(lab)) = (bench.suites.get(chain.client), labs.get_mut(chain.server))
-    else {
-        return Err("no such suite".into());
+/// Measures every chain on this machine, and over each path that was asked for, where root asks.
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
+    let mut stand = Stand {
+        labs: &mut bench.labs(&bench.servers, ""),
+        near: &Place::here(),
+        trips: TRIPS,
     };
-    let lab = lab.as_mut().map_err(|why| why.clone())?;
-    lab.serve()?;
-    let mut client = lab.client(suite, &[], &remote());
-    client
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = client.spawn()?;
-    let (Some(stdin), Some(stdout), Some(stderr)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return Err("no pipes".into());
+    emit(stand.measure(bench, group(bench, "", TRIPS)));
+    let world = World::begin();
+    let mut labs = match &world {
+        Ok(world) => bench.labs(&world.far, ""),
+        Err(_) => Vec::new(),
     };
-    let watch = Watch::start(child.id());
-    let moved = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&moved);
-    let download = thread::spawn(move || count(stdout, &counted));
-    let before = BEFORE.min(bench.settings.bytes());
-    let round = trips(stdin, stderr, &moved, before);
-    // The download has no end of its own.
-    kill(child.id());
-    child.wait()?;
-    let stuck = watch.stop();
-    let _ = download.join();
-    lab.stop()?;
-    if stuck {
-        return Err("stuck".into());
+    for rtt_ms in &bench.settings.rtts_ms {
+        for mbit in &bench.settings.rates_mbit {
+            let rate = match mbit {
+                0 => "no rate".to_string(),
+                mbit => format!("{mbit} Mbit/s"),
+            };
+            let mut group = group(bench, &format!(", {rtt_ms} ms, {rate}"), FAR_TRIPS);
+            let set = world.as_ref().map_err(Clone::clone);
+            match set.and_then(|world| Ok((world, world.set(*rtt_ms, *mbit)?))) {
+                Ok((world, seen)) => {
+                    group.notes.push(format!(
+                        "round-trip time seen: {:.1} ms",
+                        seen.as_secs_f64() * 1e3
+                    ));
+                    let mut stand = Stand {
+                        labs: &mut labs,
+                        near: &world.near,
+                        trips: FAR_TRIPS,
+                    };
+                    emit(stand.measure(bench, group));
+                }
+                Err(why) => {
+                    for entry in &mut group.entries {
+                        entry.missing = Some(Miss::Absent(why.clone()));
+                    }
+                    emit(group);
+                }
+            }
+        }
     }
-    Ok(round?)
+}
+
+/// A table without figures.
+fn group(bench: &Bench, path: &str, trips: usize) -> Group {
+    Group {
+        row: Row::Echo.name(),
+        title: format!("one byte beside a download{path}"),
+        unit: Unit::Milliseconds,
+        per: Per::RoundTrip,
+        entries: bench.chains().into_iter().map(|(_, entry)| entry).collect(),
+        notes: vec![format!(
+            "ssh host 'cat /dev/zero & cat >&2'; {trips} round trips a round, {} ms between two",
+            PAUSE.as_millis()
+        )],
+    }
+}
+
+impl Stand<'_> {
+    /// Fills the table.
+    fn measure(&mut self, bench: &Bench, group: Group) -> Group {
+        let chains: Vec<Chain> = bench.chains().into_iter().map(|(chain, _)| chain).collect();
+        let mut more: Vec<Vec<[f64; 3]>> = vec![Vec::new(); chains.len()];
+        let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+            let chain = chains.get(index).ok_or("no such chain")?;
+            let round = self.round(bench, *chain)?;
+            let slow = [0.99, 1.0].map(|part| stats::quantile(&round.times, part));
+            if let Some(more) = more.get_mut(index) {
+                more.push([slow[0], slow[1], round.mib_per_second]);
+            }
+            Ok(Sample {
+                value: stats::median(&round.times),
+                cpu: None,
+            })
+        });
+        for (entry, rounds) in group.entries.iter_mut().zip(&more) {
+            // The first does not count.
+            let counted = rounds.get(1..).unwrap_or_default();
+            for (column, what) in ["99th of 100", "slowest", "download MiB/s"]
+                .into_iter()
+                .enumerate()
+            {
+                let values: Vec<f64> = counted.iter().map(|round| round[column]).collect();
+                let value = match column {
+                    1 => stats::range(&values).1,
+                    _ => stats::median(&values),
+                };
+                entry.more.push((what.into(), report::digits(value)));
+            }
+        }
+        group
+    }
+
+    fn round(&mut self, bench: &Bench, chain: Chain) -> Result<Round, Miss> {
+        let (Some(suite), Some(lab)) = (
+            bench.suites.get(chain.client),
+            self.labs.get_mut(chain.server),
+        ) else {
+            return Err("no such suite".into());
+        };
+        let lab = lab.as_mut().map_err(|why| why.clone())?;
+        lab.serve()?;
+        let mut client = lab.client(suite, &[], &remote());
+        client
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = self.near.spawn(client)?;
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("no pipes".into());
+        };
+        let watch = Watch::start(child.id());
+        let moved = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&moved);
+        let download = thread::spawn(move || count(stdout, &counted));
+        let before = BEFORE.min(bench.settings.bytes());
+        let round = trips((stdin, stderr), self.trips, &moved, before);
+        // The download has no end of its own.
+        kill(child.id());
+        child.wait()?;
+        let stuck = watch.stop();
+        let _ = download.join();
+        lab.stop()?;
+        if stuck {
+            return Err("stuck".into());
+        }
+        Ok(round?)
+    }
 }
 
 /// Says that it runs, then downloads without end and sends back on standard error what it is told.
@@ -141,8 +203,8 @@ fn count(mut from: ChildStdout, moved: &AtomicU64) {
 }
 
 fn trips(
-    mut stdin: ChildStdin,
-    mut stderr: ChildStderr,
+    (mut stdin, mut stderr): (ChildStdin, ChildStderr),
+    trips: usize,
     moved: &AtomicU64,
     before: u64,
 ) -> io::Result<Round> {
@@ -154,9 +216,9 @@ fn trips(
         }
         thread::sleep(PAUSE);
     }
-    let mut times = Vec::with_capacity(TRIPS);
+    let mut times = Vec::with_capacity(trips);
     let (begun, before) = (Instant::now(), moved.load(Relaxed));
-    while times.len() < TRIPS && (times.is_empty() || begun.elapsed() < PATIENCE) {
+    while times.len() < trips && (times.is_empty() || begun.elapsed() < PATIENCE) {
         let [sent, ..] = times.len().to_le_bytes();
         let start = Instant::now();
         stdin.write_all(&[sent])?;

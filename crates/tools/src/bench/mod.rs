@@ -150,7 +150,7 @@ fn measure_row(bench: &Bench, row: Row, emit: &mut Emit<'_>) -> Result<(), Strin
         }
         Row::Echo => {
             emit(echo::measure(bench));
-            emit(beside::measure(bench));
+            beside::measure(bench, emit);
             Ok(())
         }
         Row::Copy => copy::measure(bench, emit),

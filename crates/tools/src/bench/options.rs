@@ -26,8 +26,8 @@ options:
                      file (file to file, checked), null (file to /dev/null)
   --pairing LIST     ours-ours, peer-peer, ours-peer, peer-ours
   --peer NAME=DIR    programs of a peer (the OpenSSH and dropbear of this machine)
-  --rtt LIST         round-trip times of the wan row, ms (50)
-  --rate LIST        its rates, Mbit/s; 0: none (0,10000)
+  --rtt LIST         round-trip times of the wan, copy and echo rows, ms (50)
+  --rate LIST        rates of the wan and echo rows, Mbit/s; 0: none (0,10000)
   --files N          small files of the copy row (10000)
   --sessions N       sessions of the idle row (20)
   --logins N         logins of a round of the login row with 8 at once (200); no more than so
