@@ -4,7 +4,9 @@
 //! number that nobody knows, and what a client sent behind a request to log in that then failed:
 //! both are answered with UNIMPLEMENTED (RFC 4253 §11.4), unread and of a bounded number.
 
-use wire::message::{Phase as Belongs, Sender, info};
+use wire::message::{
+    Disconnect, Encode, ExtInfo, Phase as Belongs, Sender, ServiceRequest, UserauthRequest, info,
+};
 
 use crate::Role;
 
@@ -62,18 +64,22 @@ pub(crate) fn verdict(number: u8, role: Role, standing: Standing) -> Verdict {
     }
     let phase = match (row.phase, standing) {
         (Belongs::Kex, _) => true,
-        (Belongs::Always, Standing::StrictFirstKex) => number == 1,
+        (Belongs::Always, Standing::StrictFirstKex) => number == Disconnect::NUMBER,
         (Belongs::Always, _) => true,
         // EXT_INFO comes after NEWKEYS, or from the server just before USERAUTH_SUCCESS, or in
         // answer to `ext-info-in-auth` during authentication.
         (Belongs::Service, Standing::Service) => true,
         // Some clients (paramiko 2 to 4) ask for the service again before each attempt.
-        (Belongs::Service, Standing::Userauth) => number == 7 || number == 5,
+        (Belongs::Service, Standing::Userauth) => {
+            matches!(number, ExtInfo::NUMBER | ServiceRequest::NUMBER)
+        }
         (Belongs::Userauth, Standing::Userauth) => true,
         // A server's banner can cross the client's service request; RFC 4252 §5.4 allows it any
         // time after authentication began, which the server counts from its accept.
         // A client that pipelined several requests may see them answered late (RFC 4252 §5.1).
-        (Belongs::Userauth, Standing::Connected) => role == Role::Server && number == 50,
+        (Belongs::Userauth, Standing::Connected) => {
+            role == Role::Server && number == UserauthRequest::NUMBER
+        }
         (Belongs::Connection, Standing::Connected) => true,
         _ => false,
     };

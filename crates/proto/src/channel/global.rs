@@ -136,13 +136,13 @@ impl Globals {
         transport: &mut Transport,
         payload: &[u8],
     ) -> Result<(), Error> {
-        match payload.first() {
-            Some(80) => self.handle_request(transport, payload),
-            Some(81) => {
+        match payload.first().copied() {
+            Some(GlobalRequest::NUMBER) => self.handle_request(transport, payload),
+            Some(RequestSuccess::NUMBER) => {
                 let answer = RequestSuccess::decode(payload)?;
                 self.handle_answer(transport, Some(answer.fields.0))
             }
-            Some(82) => {
+            Some(RequestFailure::NUMBER) => {
                 RequestFailure::decode(payload)?;
                 self.handle_answer(transport, None)
             }

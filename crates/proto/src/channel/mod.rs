@@ -16,7 +16,7 @@ use wire::Rest;
 use wire::message::{
     self, ChannelClose, ChannelData, ChannelEof, ChannelExtendedData, ChannelFailure, ChannelOpen,
     ChannelOpenConfirmation, ChannelOpenFailure, ChannelRequest, ChannelSuccess,
-    ChannelWindowAdjust, EXTENDED_DATA_STDERR, open_failure,
+    ChannelWindowAdjust, EXTENDED_DATA_STDERR, Encode, open_failure,
 };
 
 use crate::transport::{Ahead, Transport};
@@ -661,11 +661,11 @@ impl Channels {
         payload: &Bytes,
     ) -> Result<(), Error> {
         match payload.first().copied().unwrap_or_default() {
-            90 => self.handle_open(transport, payload),
-            91 => self.handle_confirmation(transport, payload),
-            92 => self.handle_open_failure(transport, payload),
-            93 => self.handle_window_adjust(transport, payload),
-            94 => {
+            ChannelOpen::NUMBER => self.handle_open(transport, payload),
+            ChannelOpenConfirmation::NUMBER => self.handle_confirmation(transport, payload),
+            ChannelOpenFailure::NUMBER => self.handle_open_failure(transport, payload),
+            ChannelWindowAdjust::NUMBER => self.handle_window_adjust(transport, payload),
+            ChannelData::NUMBER => {
                 let message = ChannelData::decode(payload)?;
                 self.handle_data(
                     transport,
@@ -675,7 +675,7 @@ impl Channels {
                     message.data,
                 )
             }
-            95 => {
+            ChannelExtendedData::NUMBER => {
                 let message = ChannelExtendedData::decode(payload)?;
                 let is_stderr = message.code == EXTENDED_DATA_STDERR;
                 self.handle_data(
@@ -686,15 +686,15 @@ impl Channels {
                     message.data,
                 )
             }
-            96 => self.handle_eof(transport, payload),
-            97 => self.handle_close(transport, payload),
-            98 => self.handle_request(transport, payload),
-            99 => self.handle_reply(
+            ChannelEof::NUMBER => self.handle_eof(transport, payload),
+            ChannelClose::NUMBER => self.handle_close(transport, payload),
+            ChannelRequest::NUMBER => self.handle_request(transport, payload),
+            ChannelSuccess::NUMBER => self.handle_reply(
                 transport,
                 ChannelSuccess::decode(payload)?.recipient_channel,
                 true,
             ),
-            100 => self.handle_reply(
+            ChannelFailure::NUMBER => self.handle_reply(
                 transport,
                 ChannelFailure::decode(payload)?.recipient_channel,
                 false,

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use crypto::hash::Digest;
 use crypto::kex::{DhGroup, DhPolicy, Initiator, KexAlgorithm, KexFamily, Primality, SharedSecret};
 use wire::message::{
-    KexDhInit, KexDhReply, KexEcdhInit, KexEcdhReply, KexGexGroup, KexGexInit, KexGexReply,
-    KexGexRequest, KexInit,
+    Encode, KexDhInit, KexDhReply, KexEcdhInit, KexEcdhReply, KexGexGroup, KexGexInit, KexGexReply,
+    KexGexRequest, KexInit, NewKeys,
 };
 use wire::{Mpint, NameList};
 use zeroize::Zeroizing;
@@ -255,7 +255,7 @@ impl Transport {
     /// A message of the key exchange, numbers 20 to 49.
     pub(super) fn handle_kex(&mut self, sequence: u32, payload: &[u8]) -> Result<Upward, Error> {
         let number = payload.first().copied().unwrap_or_default();
-        if number == 20 {
+        if number == KexInit::NUMBER {
             return self
                 .handle_kexinit(sequence, payload)
                 .map(|()| Upward::Handled);
@@ -263,7 +263,7 @@ impl Transport {
         let Kex::Running(mut running) = core::mem::replace(&mut self.kex, Kex::Moving) else {
             return Err(Error::NotPermitted { message: number });
         };
-        if number == 21 {
+        if number == NewKeys::NUMBER {
             return self.handle_newkeys(running);
         }
         if core::mem::take(&mut running.skip_next) {

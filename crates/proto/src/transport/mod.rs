@@ -192,9 +192,10 @@ fn goodbye(payload: &[u8]) -> Result<Error, wire::DecodeError> {
 /// Of a payload that is no channel's data, as compression sees it: a message that begins a channel
 /// precedes the first data of that channel.
 fn origin(buf: &PacketBuf) -> Origin {
-    match buf.payload().first() {
-        Some(90 | 91) => Origin::Opening,
-        Some(192 | 193) => Origin::Ping,
+    use message::{ChannelOpen, ChannelOpenConfirmation, Ping, Pong};
+    match buf.payload().first().copied() {
+        Some(ChannelOpen::NUMBER | ChannelOpenConfirmation::NUMBER) => Origin::Opening,
+        Some(Ping::NUMBER | Pong::NUMBER) => Origin::Ping,
         _ => Origin::Other,
     }
 }
@@ -402,16 +403,16 @@ impl Transport {
 
     fn handle_housekeeping(&mut self, number: u8, payload: &[u8]) -> Result<Upward, Error> {
         match number {
-            1 => {
+            message::Disconnect::NUMBER => {
                 self.closed = true;
                 return Err(goodbye(payload)?);
             }
-            3 => {
+            message::Unimplemented::NUMBER => {
                 let sequence = message::Unimplemented::decode(payload)?.sequence;
                 self.spend_ignored()?;
                 return Ok(Upward::Unimplemented(sequence));
             }
-            4 => {
+            message::Debug::NUMBER => {
                 let debug = message::Debug::decode(payload)?;
                 self.events.push_back(Event::DebugMessage {
                     always_display: debug.always_display,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use wire::message::{
     self, Encode, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
-    UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk, UserauthRequest,
+    UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk, UserauthRequest, UserauthSuccess,
 };
 use wire::{Put, Reader, Rest, names};
 use zeroize::{Zeroize, Zeroizing};
@@ -281,10 +281,10 @@ impl ClientAuth {
         transport: &mut Transport,
         payload: &[u8],
     ) -> Result<(), Error> {
-        match payload.first() {
-            Some(51) => self.handle_failure(transport, payload),
-            Some(52) => self.handle_success(transport, payload),
-            Some(53) => {
+        match payload.first().copied() {
+            Some(UserauthFailure::NUMBER) => self.handle_failure(transport, payload),
+            Some(UserauthSuccess::NUMBER) => self.handle_success(transport, payload),
+            Some(UserauthBanner::NUMBER) => {
                 let banner = UserauthBanner::decode(payload)?;
                 self.banners += 1;
                 if self.banners > MAX_BANNERS {
@@ -295,8 +295,9 @@ impl ClientAuth {
                     .push_back(Event::AuthBanner(text(banner.text)));
                 Ok(())
             }
-            Some(60) => self.handle_method_message(transport, payload),
-            Some(number) => Err(Error::NotPermitted { message: *number }),
+            // Three messages have this number; the method that was asked for says which.
+            Some(UserauthInfoRequest::NUMBER) => self.handle_method_message(transport, payload),
+            Some(number) => Err(Error::NotPermitted { message: number }),
             None => Err(Error::Bug("empty payload dispatched")),
         }
     }

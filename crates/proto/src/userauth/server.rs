@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use wire::message::{
-    ServiceAccept, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
+    Encode, ServiceAccept, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
     UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk, UserauthRequest, UserauthSuccess,
 };
 use wire::{NameList, Put, Reader, Rest, names};
@@ -65,10 +65,10 @@ impl ServerAuth {
         transport: &mut Transport,
         payload: &[u8],
     ) -> Result<(), Error> {
-        match payload.first() {
-            Some(50) => self.handle_request(transport, payload),
-            Some(61) => self.handle_response(transport, payload),
-            Some(number) => Err(Error::NotPermitted { message: *number }),
+        match payload.first().copied() {
+            Some(UserauthRequest::NUMBER) => self.handle_request(transport, payload),
+            Some(UserauthInfoResponse::NUMBER) => self.handle_response(transport, payload),
+            Some(number) => Err(Error::NotPermitted { message: number }),
             None => Err(Error::Bug("empty payload dispatched")),
         }
     }
