@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use interop::account::{Guest, is_root};
 use interop::fixture;
+use interop::peers::ours::Kind;
 use interop::process::{Background, COMMAND_LIMIT, Input, installed};
 use interop::report::skipped;
 use interop::scratch::{Scratch, is_listening, until};
@@ -337,6 +338,29 @@ fn the_users_own_files_are_read_where_that_is_allowed() {
                 outcome.summary()
             );
             assert_eq!(outcome.stderr.text().contains("from rc"), said, "{value}");
+        }
+    });
+}
+
+#[test]
+fn a_key_exchange_that_is_not_post_quantum_is_logged() {
+    each(|client, server| {
+        // OpenSSH's server has the keyword since 10.6.
+        if server == Kind::OpenSsh {
+            return;
+        }
+        for (line, kex, wanted) in [
+            ("", "curve25519-sha256", true),
+            ("WarnWeakCrypto no-pq-kex\n", "curve25519-sha256", false),
+            ("", "sntrup761x25519-sha512", false),
+        ] {
+            let lines = format!("LogLevel INFO\nKexAlgorithms {kex}\n{line}");
+            let site = Site::new(client, server, &lines);
+            assert_eq!(site.run("echo in").stdout.text(), "in\n");
+            let said = "WARNING: connection from 127.0.0.1 port ";
+            let what = "is not using a post-quantum key exchange algorithm: \"curve25519-sha256\"";
+            let log = site.running.daemon.log();
+            assert_eq!(log.contains(said) && log.contains(what), wanted, "{log}");
         }
     });
 }

@@ -27,6 +27,8 @@ pub const DIFFERENCES: &[Difference] = &[
     row(&[], "streamlocal", "no", NOT_BUILT),
     row(&[], "remote-tcp", "none", NOT_BUILT),
     row(&[], "remote-streamlocal", "no", NOT_BUILT),
+    // Nothing of it could be used.
+    row(&["session required pam_deny.so"], "login", "cut", STRICTER),
     // A certificate without names is one for everybody; OpenSSH takes it through authorized_keys.
     row(&[", no names"], "login", "no", STRICTER),
     // OpenSSH grants the login and then cuts the connection: the same for whoever holds the key.

@@ -87,7 +87,8 @@ impl Place {
         }
         for (name, owner, mode) in &row.modes {
             let path = here.join(name);
-            chown(&path, Some(*owner), Some(*owner)).expect("its owner");
+            // Debian's OpenSSH lets a group write that has no member but the owner.
+            chown(&path, Some(*owner), Some(UID + 1)).expect("its owner");
             fs::set_permissions(path, fs::Permissions::from_mode(*mode)).expect("its mode");
         }
         write_identity(row, &here, &fill)?;
@@ -151,7 +152,7 @@ fn usual(row: &Row, here: &Path, kind: Kind) -> String {
         text.push_str("Subsystem sftp internal-sftp\n");
     }
     if kind == Kind::Fulmar {
-        text.push_str("PerSourcePenalties no\nPreauthSpares 0\n");
+        text.push_str("PerSourcePenalties no\nPreauthSpares 0\nPAMServiceName sshd\n");
     }
     text
 }
@@ -207,7 +208,7 @@ fn write_accounts(here: &Path, hash: &str) {
     .collect();
     let number = UID + 1;
     let group = format!(
-        "{USER}:x:{UID}:\n{GROUP}:x:{number}:{USER}\n{}",
+        "{USER}:x:{UID}:\n{GROUP}:x:{number}:{USER},nobody\n{}",
         read("/etc/group")
     );
     let shadow = format!("root:{hash}:19000:0:99999:7:::\n{USER}:{hash}:19000:0:99999:7:::\n");

@@ -124,6 +124,7 @@ fn build_from(
         required_rsa_size: count(v, Row::RequiredRSASize),
         revoked_keys: v.take_words_unless_none(Row::RevokedKeys.index()),
         set_env: variables(v.words(Row::SetEnv.index())),
+        warn_weak_crypto: word(v, Row::WarnWeakCrypto) == "true",
         strict_modes: flag(v, Row::StrictModes),
         subsystems: subsystems(v.words(Row::Subsystem.index())),
         syslog_facility: SyslogFacility::from_word(first(v, Row::SyslogFacility)),

@@ -119,6 +119,12 @@ impl Conditions {
     fn is_global(&self) -> bool {
         self.outer.is_empty() && self.own.is_none()
     }
+
+    /// Whether nothing but `Match all` decides.
+    fn is_all(&self) -> bool {
+        let mut conditions = self.outer.iter().chain(&self.own);
+        conditions.all(|criteria| criteria.as_slice() == [Criterion::All])
+    }
 }
 
 struct Loader<'a> {
@@ -200,7 +206,7 @@ impl Loader<'_> {
                 row.name
             ));
         }
-        if row.scope == Scope::Global && !scope.is_global() {
+        if row.scope == Scope::Global && !scope.is_all() {
             return self.complain(format!(
                 "{place}: Directive '{keyword}' is not allowed within a Match block"
             ));
@@ -214,6 +220,12 @@ impl Loader<'_> {
         } else if index == Row::Include.index() {
             self.include(&words, place, scope, depth);
         } else {
+            // Behind `Match all`, which ends a block, a line for the whole server counts as if it stood
+            // before all blocks.
+            let is_apart = row.scope == Scope::Global && !scope.is_global();
+            if is_apart {
+                self.start(&Conditions::default());
+            }
             match self.value(&row, &keyword, &words, rest) {
                 Ok(value) => self.enter(index, &row, value, &keyword, place),
                 Err(text)
@@ -222,6 +234,9 @@ impl Loader<'_> {
                     self.complain(format!("{place}: {keyword} {text}"));
                 }
                 Err(text) => self.complain(format!("{place}: {text}")),
+            }
+            if is_apart {
+                self.start(scope);
             }
         }
     }

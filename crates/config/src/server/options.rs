@@ -289,6 +289,8 @@ pub struct ServerOptions {
     pub revoked_keys: Vec<String>,
     /// `SetEnv`.
     pub set_env: Vec<Variable>,
+    /// `WarnWeakCrypto`: log a key exchange that is not post-quantum.
+    pub warn_weak_crypto: bool,
     /// `StrictModes`.
     pub strict_modes: bool,
     /// `Subsystem`, in order.

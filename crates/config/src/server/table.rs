@@ -20,6 +20,14 @@ const ROOT_LOGIN: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("no", "no"),
 ]);
+/// "no-pq-kex" turns one warning off, and there is no other. The words are those that OpenSSH 10.6 prints.
+const WARN_WEAK: Kind = Kind::Choice(&[
+    ("yes", "true"),
+    ("true", "true"),
+    ("no", "false"),
+    ("false", "false"),
+    ("no-pq-kex", "false"),
+]);
 const KEEP_ALIVE: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("transport", "yes"),
@@ -159,7 +167,7 @@ keyword_table! {
         PerSourcePenalties [] Kind::Parsed(forms::server::penalties), "yes", Carried, Global, Add, Never;
         PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
-        WarnWeakCrypto [] WARN_WEAK, "no", Support::Enabling(&["no"]), Global, First, Never;
+        WarnWeakCrypto [] WARN_WEAK, "true", Carried, Global, First, Never;
         AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Fulfilled, Everywhere, First, Never;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;

@@ -209,13 +209,14 @@ fn match_criteria() {
 fn keywords_that_no_match_block_may_hold() {
     for line in [
         "Port 22",
+        "WarnWeakCrypto no",
         "UsePAM yes",
         "HostKey /x",
         "Ciphers aes128-ctr",
         "PermitUserEnvironment yes",
         "StrictModes no",
     ] {
-        let text = refusal(&format!("Match all\n{line}\n"));
+        let text = refusal(&format!("Match User *\n{line}\n"));
         assert!(
             text.contains("line 2: Directive '")
                 && text.contains("not allowed within a Match block"),
@@ -224,9 +225,41 @@ fn keywords_that_no_match_block_may_hold() {
     }
     // The same inside an included file.
     let files = MemoryFiles::default()
-        .with("/etc/ssh/sshd_config", "Match all\nInclude x.conf\n")
-        .with("/etc/ssh/x.conf", "Port 22\n");
+        .with("/etc/ssh/sshd_config", "Match User *\nInclude x.conf\n")
+        .with("/etc/ssh/x.conf", "Match all\nPort 22\n");
     assert!(load_with(files, &ServerArguments::default()).is_err());
+}
+
+/// Files end their blocks by it, for those that are read behind them.
+#[test]
+fn match_all_ends_a_block() {
+    let text = "MaxStartups 3\nMatch User ann\nPermitTTY no\nMatch all\nMaxStartups 4\n\
+                Port 2222\nPermitUserEnvironment yes\nPermitTTY yes\n";
+    let config = load(text);
+    let global = config.global();
+    assert_eq!(global.max_startups.start, 3);
+    assert!(global.permit_user_environment.permits("LD_PRELOAD"));
+    assert!(!config.for_connection(&ann()).permit_tty);
+    let files = MemoryFiles::default()
+        .with("/etc/ssh/sshd_config", "Match all\nInclude x.conf\n")
+        .with("/etc/ssh/x.conf", "PermitUserEnvironment yes\n");
+    let config = load_with(files, &ServerArguments::default()).unwrap();
+    assert!(config.global().permit_user_environment.permits("LANG"));
+}
+
+#[test]
+fn weak_algorithms_are_logged_unless_told_otherwise() {
+    for (text, wanted) in [
+        ("", true),
+        ("WarnWeakCrypto yes\n", true),
+        ("WarnWeakCrypto TRUE\n", true),
+        ("WarnWeakCrypto no\n", false),
+        ("WarnWeakCrypto no-pq-kex\n", false),
+    ] {
+        assert_eq!(load(text).global().warn_weak_crypto, wanted, "{text}");
+    }
+    assert!(refusal("WarnWeakCrypto maybe\n").contains("unsupported option"));
+    assert!(refusal("WarnWeakCrypto no yes\n").contains("extra arguments"));
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(crate) struct PamLogin {
     user: String,
     messages: String,
     account: AccountState,
+    /// Modules have let the user in themselves.
+    authenticated: bool,
     /// What is to be undone at the end.
     credentials: bool,
     open: bool,
@@ -56,6 +58,7 @@ impl PamLogin {
             user: user.to_owned(),
             messages: String::new(),
             account: AccountState::Unasked,
+            authenticated: false,
             credentials: false,
             open: false,
         })
@@ -85,7 +88,10 @@ impl PamLogin {
             })?;
         // A module may have taken the login to another name, which nobody has judged.
         match self.pam.user() {
-            Some(user) if user == self.user => Ok(()),
+            Some(user) if user == self.user => {
+                self.authenticated = true;
+                Ok(())
+            }
             _ => Err("a module changed the user's name".to_owned()),
         }
     }
@@ -150,10 +156,15 @@ impl PamLogin {
     fn establish(&mut self, groups: &[u32], listener: &mut Listener) -> Result<Vec<u32>, String> {
         let failed = |error: io::Error| format!("groups of {}: {error}", self.user);
         let held = WithGroups::enter(groups).map_err(failed)?;
-        self.pam
+        // A stack that lets nobody in by a password may refuse this to whom a key let in.
+        match self
+            .pam
             .set_credentials(CredentialAction::Establish, listener)
-            .map_err(|error| error.to_string())?;
-        self.credentials = true;
+        {
+            Ok(()) => self.credentials = true,
+            Err(error) if self.authenticated => return Err(error.to_string()),
+            Err(_) => {}
+        }
         held.now().map_err(failed)
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Login<'a> {
     rpc: &'a Rpc,
     log: Logger<'a>,
     start: &'a AuthStart,
+    /// The peer, where weak algorithms of the first exchange are logged.
+    weak_from: Option<String>,
     /// Blob of the host key that signed the first exchange.
     host_key: Option<Vec<u8>>,
     /// The one user name of this connection.
@@ -40,11 +42,17 @@ pub(super) struct Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    pub(super) fn new(rpc: &'a Rpc, log: Logger<'a>, start: &'a AuthStart) -> Self {
+    pub(super) fn new(
+        rpc: &'a Rpc,
+        log: Logger<'a>,
+        start: &'a AuthStart,
+        weak_from: Option<String>,
+    ) -> Self {
         Self {
             rpc,
             log,
             start,
+            weak_from,
             host_key: None,
             user: None,
             is_named: false,
@@ -80,18 +88,34 @@ impl<'a> Login<'a> {
                 self.log
                     .debug(&format!("Remote protocol version: {version}"));
             }
-            Event::KeysChanged { negotiated, .. } => self.log.debug(&format!(
-                "kex: {} host key: {} cipher: {} / {}",
-                negotiated.kex,
-                negotiated.host_key,
-                negotiated.client_to_server.cipher,
-                negotiated.server_to_client.cipher
-            )),
+            Event::KeysChanged { negotiated, .. } => {
+                self.log.debug(&format!(
+                    "kex: {} host key: {} cipher: {} / {}",
+                    negotiated.kex,
+                    negotiated.host_key,
+                    negotiated.client_to_server.cipher,
+                    negotiated.server_to_client.cipher
+                ));
+                self.warn_of_weak(&negotiated.kex);
+            }
             Event::DebugMessage { text, .. } => self.log.debug2(&format!("client says: {text}")),
             // No other event exists before a login; proto refuses their messages.
             _ => {}
         }
         Ok(Step::Continue)
+    }
+
+    /// Logs, once and in OpenSSH's words, a key exchange that is not post-quantum.
+    fn warn_of_weak(&mut self, kex: &str) {
+        let Some(peer) = self.weak_from.take() else {
+            return;
+        };
+        if !wire::algorithms::is_post_quantum(kex) {
+            self.log.info(&format!(
+                "WARNING: connection from {peer} is not using a post-quantum key exchange \
+                 algorithm: \"{kex}\""
+            ));
+        }
     }
 
     fn sign(

@@ -89,7 +89,8 @@ fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<
         connection.remote_address, connection.remote_port
     );
     let grace_seconds = connection.login_grace_seconds;
-    let mut login = Login::new(rpc, log, start);
+    let warned = begun.warns_of_weak.then(|| peer.clone());
+    let mut login = Login::new(rpc, log, start, warned);
     let failed = |end| Failed {
         end,
         peer: peer.clone(),

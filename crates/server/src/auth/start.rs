@@ -40,6 +40,7 @@ pub(super) struct Start {
     network: Option<OwnedFd>,
     pub(super) auth: AuthStart,
     transport: TransportConfig,
+    warns_of_weak: bool,
 }
 
 /// A connection to serve.
@@ -47,6 +48,8 @@ pub(super) struct Begun {
     pub(super) network: OwnedFd,
     pub(super) connection: AuthConnection,
     pub(super) transport: TransportConfig,
+    /// `WarnWeakCrypto`.
+    pub(super) warns_of_weak: bool,
     pub(super) host_keys: Vec<ServerHostKey>,
 }
 
@@ -65,9 +68,11 @@ impl Start {
             .map(|_| sys::io::inherited(roles::NETWORK_FD))
             .transpose()
             .map_err(|e| failed("network descriptor")(&e))?;
+        let (transport, warns_of_weak) = transport_of(&auth.options)?;
         Ok(Self {
             network,
-            transport: transport_of(&auth.options)?,
+            transport,
+            warns_of_weak,
             auth,
         })
     }
@@ -86,7 +91,7 @@ impl Start {
             },
         };
         if let Some(options) = &connection.options {
-            transport = transport_of(options)?;
+            (transport, self.warns_of_weak) = transport_of(options)?;
         }
         if let Some(cookie) = &connection.greeted {
             let cookie = cookie.as_slice().try_into();
@@ -96,6 +101,7 @@ impl Start {
             network,
             connection,
             transport,
+            warns_of_weak: self.warns_of_weak,
             host_keys: transport::host_keys(&self.auth.host_keys),
         }))
     }
@@ -128,9 +134,10 @@ impl Start {
     }
 }
 
-fn transport_of(options: &[u8]) -> Result<TransportConfig, StartError> {
+/// What a connection is to use, and whether weak algorithms are logged.
+fn transport_of(options: &[u8]) -> Result<(TransportConfig, bool), StartError> {
     let mut options = ServerOptions::decode_to_read(options).map_err(|e| failed("options")(&e))?;
-    Ok(transport::config(&mut options))
+    Ok((transport::config(&mut options), options.warn_weak_crypto))
 }
 
 fn await_connection(rpc: &Rpc) -> Result<(OwnedFd, AuthConnection), RpcError> {

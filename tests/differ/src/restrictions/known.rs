@@ -1,7 +1,7 @@
 //! Where combinations of restrictions come to something else, with the reason.
 
 use crate::list::Listed;
-use crate::list::Why::{self, Defect, Said, Since};
+use crate::list::Why::{self, Said, Since};
 
 /// All of them.
 pub(crate) const LISTED: &[Listed] = &[
@@ -15,11 +15,6 @@ pub(crate) const LISTED: &[Listed] = &[
         "start: \"-\" not \"no\"",
         "*match *: subsystem *",
         Since("9.5"),
-    ),
-    one(
-        "start: \"no\" not \"-\"",
-        "*match *: permituserenvironment *",
-        Defect("PermitUserEnvironment in a Match block: OpenSSH takes it"),
     ),
 ];
 

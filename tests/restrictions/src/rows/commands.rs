@@ -31,7 +31,6 @@ fn of_keys() -> Vec<Row> {
             "AuthorizedKeysCommand {{jail}}/list{more}\nAuthorizedKeysCommandUser nobody"
         ))
     };
-    // Files come second: without them the command decides alone.
     let alone = || row("").with("AuthorizedKeysFile none");
     let run_by = |test: &str| program(alone(), &format!("[ {test} ] && echo '{{key}}'"));
     let mut as_user = Row::config(
@@ -66,7 +65,7 @@ fn of_keys() -> Vec<Row> {
         program(alone(), "echo '{key}'; kill -9 $$").refused(),
         // Who runs it, with which groups and what argument.
         run_by("$(id -u) = $(id -u nobody)"),
-        run_by("$(id -G) = $(id -G nobody)"),
+        run_by("\"$(id -G)\" = \"$(id -G nobody)\""),
         run_by("$(id -u) = 0").refused(),
         run_by("$1 = {user}"),
         run_by("$# = 2").refused(),
@@ -76,10 +75,17 @@ fn of_keys() -> Vec<Row> {
         ),
         as_user,
         no_user.refused(),
-        // It comes before the files, and restricts where they do not.
-        prints(row(""), "restrict {key}").restricted(),
-        prints(row(""), "{other}"),
-        prints(row(""), "from=\"10.0.0.0/8\" {key}"),
+        // The files come first.
+        prints(row(""), "restrict {key}"),
+        prints(row(""), "{key}")
+            .authorized("no-pty {key}\n")
+            .no_pty(),
+        prints(row(""), "no-pty {key}")
+            .authorized("{other}\n")
+            .no_pty(),
+        prints(row(""), "no-pty {key}")
+            .authorized("from=\"10.0.0.0/8\" {key}\n")
+            .no_pty(),
         program(row(""), "exit 1"),
         // Others could have written it; StrictModes has no part in this.
         changed("jail/list", 0, 0o775).refused(),
@@ -94,20 +100,22 @@ fn of_keys() -> Vec<Row> {
 }
 
 fn of_principals() -> Vec<Row> {
-    let row = |more: &str| {
+    let with = |arguments: &str, more: &str| {
         Row::certificate(&[])
             .with("AuthorizedKeysFile none\nTrustedUserCAKeys {here}/authority")
-            .with("AuthorizedPrincipalsCommand {jail}/list\nAuthorizedPrincipalsCommandUser nobody")
-            .with(more)
+            .with(&format!(
+                "AuthorizedPrincipalsCommand {{jail}}/list{arguments}\n\
+                 AuthorizedPrincipalsCommandUser nobody\n{more}"
+            ))
             .file("authority", "{ca}\n")
     };
-    let alone = || row("AuthorizedPrincipalsFile none");
+    let alone = || with("", "AuthorizedPrincipalsFile none");
     let run_by = |test: &str| program(alone(), &format!("[ {test} ] && echo '{{user}}'"));
     let changed = |name: &'static str, owner: u32, mode: u32| {
         prints(alone(), "{user}").mode(name, owner, mode)
     };
     let beside_a_file = |line: &str| {
-        prints(row("AuthorizedPrincipalsFile {here}/names"), line).file("names", "{user}\n")
+        prints(with("", "AuthorizedPrincipalsFile {here}/names"), line).file("names", "{user}\n")
     };
     vec![
         prints(alone(), "{user}"),
@@ -122,7 +130,12 @@ fn of_principals() -> Vec<Row> {
         program(alone(), "echo '{user}'; exit 1").refused(),
         run_by("$(id -u) = $(id -u nobody)"),
         run_by("$(id -u) = 0").refused(),
-        run_by("$1 = {user}"),
+        // Unlike the other it has no argument of its own.
+        run_by("$# = 0"),
+        program(
+            with(" %u %i %T", "AuthorizedPrincipalsFile none"),
+            "[ \"$*\" = '{user} row ssh-ed25519' ] && echo '{user}'",
+        ),
         // The file comes first.
         beside_a_file("restrict {user}"),
         beside_a_file("other"),

@@ -153,7 +153,11 @@ fn pam() -> Vec<Row> {
         // A key is no matter of PAM's, the account is.
         row("PermitTTY no", &denied("auth")).no_pty(),
         row("PermitTTY no", &denied("account")).refused(),
-        row("PermitTTY no", &denied("session")).cut(),
+        row("PermitTTY no", &denied("session"))
+            .all_sessions("fails")
+            .but("subsystem", "fails")
+            .no_output()
+            .no_ports(),
     ]);
     rows
 }

@@ -27,7 +27,9 @@ fn keys() -> Vec<Row> {
     let mut rows = vec![
         in_home("yes"),
         in_home("yes").mode("home/.ssh/authorized_keys", 0, 0o644),
-        in_home("yes").mode("home", 0, 0o755),
+        in_home("yes")
+            .mode("home", 0, 0o755)
+            .but("subsystem", "home sshrc"),
         elsewhere("yes"),
         elsewhere("yes").mode("jail/keys", UID, 0o600),
         // What the user cannot read lets nobody in.
@@ -44,7 +46,7 @@ fn keys() -> Vec<Row> {
         ("home", UID, 0o775),
         ("home", UID, 0o757),
         ("home", UID, 0o1777),
-        ("home", ANOTHER, 0o755),
+        ("home", ANOTHER, 0o777),
     ] {
         rows.push(in_home("yes").mode(name, owner, mode).refused());
         rows.push(in_home("no").mode(name, owner, mode));

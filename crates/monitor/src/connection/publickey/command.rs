@@ -27,6 +27,8 @@ pub(super) struct Program<'o> {
     user: &'o str,
     /// The tokens that its arguments may have.
     tokens: &'static str,
+    /// Its argument where the configuration names none.
+    alone: Option<&'static str>,
 }
 
 impl<'o> Program<'o> {
@@ -37,6 +39,7 @@ impl<'o> Program<'o> {
             template,
             user,
             tokens: "CDfhktUu",
+            alone: Some("%u"),
         }
     }
 
@@ -47,6 +50,7 @@ impl<'o> Program<'o> {
             template,
             user,
             tokens: "CDFfhiKksTtUu",
+            alone: None,
         }
     }
 }
@@ -136,9 +140,8 @@ impl Lookup<'_> {
     fn arguments(&self, asked: &Program<'_>, candidate: &Candidate) -> io::Result<Vec<String>> {
         let mut words = config::lexer::split_words(asked.template, false)
             .map_err(|error| io::Error::other(error.to_string()))?;
-        // Without arguments the user's name is the one argument.
         if words.len() == 1 {
-            words.push("%u".to_owned());
+            words.extend(asked.alone.map(str::to_owned));
         }
         let tokens = self.command_tokens(candidate).only(asked.tokens);
         for word in words.iter_mut().skip(1) {
