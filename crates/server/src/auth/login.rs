@@ -96,7 +96,7 @@ impl<'a> Login<'a> {
                     negotiated.client_to_server.cipher,
                     negotiated.server_to_client.cipher
                 ));
-                self.warn_of_weak(&negotiated.kex);
+                self.warn_of_weak(negotiated.kex);
             }
             Event::DebugMessage { text, .. } => self.log.debug2(&format!("client says: {text}")),
             // No other event exists before a login; proto refuses their messages.
