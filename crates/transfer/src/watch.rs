@@ -98,10 +98,15 @@ impl Watch {
     /// # Errors
     /// As [`Watch::check`].
     pub(crate) fn changed(&mut self, fd: impl AsFd) -> io::Result<()> {
-        self.look(fd, |watch, info| {
+        let before = self.state;
+        let looked = self.look(&fd, |watch, info| {
             watch.modified = Some(info.modified);
             info.size == watch.size
-        })
+        });
+        if looked.is_err() && before == State::On {
+            mark(&fd);
+        }
+        looked
     }
 
     /// Behind a change of our own that failed: nobody knows how far it came.
@@ -134,6 +139,19 @@ impl Watch {
             State::Lost => Err(io::Error::other(OTHER)),
             State::On | State::Off => Ok(()),
         }
+    }
+}
+
+/// Our own change landed among another's, who may have taken its time for that of its own: gives the file one
+/// that nobody knows, so that the other notices too. What fails here leaves it as it was.
+fn mark(fd: impl AsFd) {
+    if let Ok(info) = content::info(&fd) {
+        let nanoseconds = (info.modified.nanoseconds + 1) % 1_000_000_000;
+        let modified = Time {
+            nanoseconds,
+            ..info.modified
+        };
+        let _ = content::set_times(&fd, info.accessed, modified);
     }
 }
 

@@ -89,7 +89,10 @@ fn the_size_tells_of_another_whatever_the_clock() {
         // The other has written further than we have.
         let mut behind = Watch::of_empty();
         file.write_all_at(b"one, two", 0).unwrap();
+        let mut ahead = Watch::of(&file).unwrap();
         behind.wrote(&file, 3).unwrap_err();
+        // Who is ahead hears of what landed in its own content.
+        ahead.check(&file).unwrap_err();
         // It has cut what we wrote, and we wrote on.
         let mut before = Watch::of(&file).unwrap();
         file.set_len(0).unwrap();
