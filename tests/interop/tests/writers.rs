@@ -1,13 +1,16 @@
 //! Several copies to one target at once, as processes of their own: whoever ends well has left one
-//! source's whole content, and no part file stays. Up and down, with our server and OpenSSH's.
+//! source's whole content, and no part file stays. Up and down, with our server and OpenSSH's; in
+//! place wherever ours is at the end that writes.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use interop::matrix::noise;
-use interop::process::Background;
-use interop::scratch::Scratch;
+use interop::peers::ours;
+use interop::process::{Background, COMMAND_LIMIT};
+use interop::scratch::{Scratch, until};
 use interop::site::{Site, here, program, sftp_sites, there};
 
 /// Longer than what one connection writes alone.
@@ -93,5 +96,118 @@ fn writers_of_one_source_leave_it_whole_in_place() {
             assert!(good.contains(&true), "{what}");
             assert!(fs::read(&to).unwrap() == content, "{what}");
         }
+    }
+}
+
+/// `scp -O` whose other side is ours, on this machine.
+fn old_scp(scratch: &Scratch) -> Command {
+    let other = ours::binary().display().to_string();
+    let text = format!("#!/bin/sh\nfor last; do :; done\nexec sh -c \"{other} $last\"\n");
+    let carrier = scratch.write("carrier", text);
+    fs::set_permissions(&carrier, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(ours::binary());
+    command.arg("scp").arg("-O").arg("-S").arg(carrier);
+    command
+}
+
+/// The ways of two files to one target where ours writes it.
+fn ways(
+    sites: &[(&str, Site)],
+    scratch: &Scratch,
+    to: &Path,
+    from: [&Path; 2],
+) -> Vec<(String, [Command; 2])> {
+    let commands = |up: bool, make: &dyn Fn() -> Command| {
+        from.map(|from| {
+            let mut command = make();
+            match up {
+                true => command.args([here(from), there(to)]),
+                false => command.args([there(from), here(to)]),
+            };
+            command
+        })
+    };
+    let mut ways = Vec::new();
+    for up in [true, false] {
+        for (name, site) in sites {
+            // At another's server nobody looks.
+            if !up || *name == "ours" {
+                let both = commands(up, &|| program(site, "scp"));
+                ways.push((format!("{name}, up {up}"), both));
+            }
+        }
+        let both = commands(up, &|| old_scp(scratch));
+        ways.push((format!("old protocol, up {up}"), both));
+    }
+    ways
+}
+
+#[test]
+fn two_writers_in_place_do_not_both_end_well_with_mixed_content() {
+    let sites = sftp_sites();
+    let scratch = Scratch::new();
+    let to = scratch.join("to");
+    let contents = [LEN, LEN + 1].map(|len| {
+        let mut content = noise(len);
+        content.rotate_left(len - LEN + 7);
+        content
+    });
+    let from = [0, 1].map(|at| scratch.write(["one", "two"][at], &contents[at]));
+    for is_there in [false, true] {
+        for (what, commands) in ways(&sites, &scratch, &to, [&from[0], &from[1]]) {
+            let _ = fs::remove_file(&to);
+            if is_there {
+                fs::write(&to, noise(5_000_000)).unwrap();
+            }
+            let said = scratch.join("said");
+            let mut copies = commands.map(|mut command| {
+                let file = fs::File::options().append(true).create(true).open(&said);
+                Background::start(command.arg("-q").stderr(file.unwrap())).unwrap()
+            });
+            let good = [0, 1].map(|at| copies[at].0.wait().unwrap().success());
+            let said = fs::read_to_string(&said).unwrap_or_default();
+            let there = fs::read(&to).unwrap();
+            let whole = (0..2).any(|at| good[at] && contents[at] == there);
+            let mixed = good == [true; 2] && !whole;
+            assert!(!mixed, "{what}, there {is_there}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_writer_that_stands_still_holds_nobody_up_and_fails_when_it_goes_on() {
+    let sites = sftp_sites();
+    let scratch = Scratch::new();
+    let to = scratch.join("to");
+    let [one, two] = [LEN, 3_000_000].map(noise);
+    let from = [scratch.write("one", one), scratch.write("two", &two)];
+    for (what, [mut still, mut other]) in ways(&sites, &scratch, &to, [&from[0], &from[1]]) {
+        let _ = fs::remove_file(&to);
+        let said = scratch.join("said");
+        let file = fs::File::create(&said).unwrap();
+        still.args(["-q", "-l", "8000"]).stderr(file);
+        let mut still = Background::start(&mut still).unwrap();
+        let begun = until(COMMAND_LIMIT, || {
+            fs::metadata(&to).is_ok_and(|to| to.len() > 0)
+        });
+        assert!(begun, "{what}");
+        let signal = |signal: &str| {
+            let pid = still.0.id().to_string();
+            let sent = Command::new("kill").args([signal, &pid]).status();
+            assert!(sent.unwrap().success());
+        };
+        signal("-STOP");
+        let other = other.args(["-q", "-p"]).status().unwrap();
+        let whole = fs::read(&to).unwrap() == two;
+        signal("-CONT");
+        let woken = still.0.wait().unwrap();
+        let said = fs::read_to_string(&said).unwrap();
+        assert!(other.success() && whole, "{what}: {said}");
+        assert!(!woken.success(), "{what}");
+        assert!(
+            said.contains("another program wrote this file"),
+            "{what}: {said}"
+        );
+        assert!(fs::read(&to).unwrap() == two, "{what}");
     }
 }
