@@ -6,6 +6,8 @@
 use std::io::Read;
 use std::path::Path;
 
+use zeroize::Zeroizing;
+
 use crate::base64;
 use crate::der::{self, BadDer, DerReader, oid};
 use crate::error::KeyError;
@@ -116,23 +118,38 @@ pub fn to_rfc4716(key: &PresentedKey, comment: &str) -> String {
 /// # Errors
 /// [`KeyError`].
 pub fn parse_rfc4716(file: &[u8]) -> Result<PublicKeyFile, KeyError> {
+    let (blob, comment) = armored(file, RFC4716_BEGIN, RFC4716_END)?;
+    Ok(PublicKeyFile {
+        key: PresentedKey::from_blob(&blob)?,
+        comment,
+    })
+}
+
+/// What stands between the lines `begin` and `end` in the form of RFC 4716, and the comment. A line may end in LF,
+/// CRLF or CR (§3.1).
+///
+/// # Errors
+/// [`KeyError::Invalid`].
+pub(crate) fn armored(
+    file: &[u8],
+    begin: &str,
+    end: &str,
+) -> Result<(Zeroizing<Vec<u8>>, String), KeyError> {
     let malformed = KeyError::Invalid("file is not in the format of RFC 4716");
     let text = core::str::from_utf8(file).map_err(|_| malformed.clone())?;
-    let mut lines = text.lines().map(str::trim_end);
+    let mut lines = text.split(['\r', '\n']).map(str::trim_end);
+    let mut lines = lines.by_ref().filter(|line| !line.is_empty());
     lines
         .by_ref()
-        .find(|line| *line == RFC4716_BEGIN)
+        .find(|line| *line == begin)
         .ok_or(malformed.clone())?;
     let mut comment = String::new();
-    let mut coded = String::new();
+    let mut coded = Zeroizing::new(String::with_capacity(file.len()));
     while let Some(line) = lines.next() {
-        if line == RFC4716_END {
+        if line == end {
             let blob =
                 base64::decode(coded.as_bytes()).ok_or(KeyError::Invalid("key is not base64"))?;
-            return Ok(PublicKeyFile {
-                key: PresentedKey::from_blob(&blob)?,
-                comment,
-            });
+            return Ok((blob, comment));
         }
         match line.split_once(':') {
             Some((name, value)) if coded.is_empty() => {

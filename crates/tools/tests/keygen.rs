@@ -62,6 +62,7 @@ fn main() {
         named!(suite::ed25519_keys_are_written_as_pkcs8),
         named!(signature::signatures_are_verified_both_ways),
         named!(signature::allowed_signers_are_judged_alike),
+        named!(signature::what_a_pipe_gives_is_read),
         named!(signature::a_signature_goes_beside_its_file),
         named!(signature::an_agent_signs),
         named!(signature::git_signs_and_verifies),
@@ -567,6 +568,15 @@ fn known_hosts_are_edited_alike(folder: &Folder) {
         &["-F", "nobody", "-f", "kh"],
     ] {
         folder.both(args);
+    }
+    folder.ours_ok(&["-q", "-s", "key", "-I", "i", "-n", "h", "key.pub"]);
+    folder.write("certified", &format!("h {}", folder.read("key-cert.pub")));
+    for args in [
+        ["-lF", "h", "-f", "certified"],
+        ["-lvF", "h", "-f", "certified"],
+    ] {
+        let ours = folder.both(&args);
+        assert!(ours.out.contains(" ED25519-CERT SHA256:"), "{}", ours.out);
     }
     let names = ["alpha", "10.0.0.1", "[beta]:2222", "www.ex.com", "nobody"];
     for name in names {

@@ -7,6 +7,7 @@
 mod asn1;
 mod encryption;
 mod openssh;
+mod ssh_com;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,8 @@ pub use encryption::FileCipher;
 pub use openssh::{
     DEFAULT_KDF_ROUNDS, MANY_KDF_ROUNDS, MAX_KDF_ROUNDS, OpensshProtection, write_openssh_with,
 };
+
+pub use ssh_com::{is_ssh_com, parse_ssh_com};
 
 /// Largest private key file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1024 * 1024;

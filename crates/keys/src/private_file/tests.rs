@@ -387,3 +387,75 @@ fn damage_to_an_encrypted_section_is_a_wrong_passphrase_or_malformed() {
         }
     }
 }
+
+/// As ssh.com's programs write an RSA key that is not encrypted.
+fn of_ssh_com(key: &PrivateKey, cipher: &str) -> String {
+    let pem = write_pem(key, None).unwrap();
+    let coded: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let der = crate::base64::decode(coded.as_bytes()).unwrap();
+    let mut rest = &der[4..];
+    let mut numbers = Vec::new();
+    while let [0x02, length, after @ ..] = rest {
+        let (length, after) = match *length {
+            0x82 => (
+                usize::from(u16::from_be_bytes([after[0], after[1]])),
+                &after[2..],
+            ),
+            0x81 => (usize::from(after[0]), &after[1..]),
+            short => (usize::from(short), after),
+        };
+        numbers.push(&after[..length]);
+        rest = &after[length..];
+    }
+    let [_version, n, _e, d, p, q, _dp, _dq, qinv] = numbers[..] else {
+        panic!("{} numbers", numbers.len());
+    };
+    let mut blob = Vec::new();
+    let word = |blob: &mut Vec<u8>, number: usize| {
+        blob.extend_from_slice(&u32::try_from(number).unwrap().to_be_bytes());
+    };
+    word(&mut blob, 0x3f6f_f9eb);
+    word(&mut blob, 0);
+    for text in [
+        "if-modn{sign{rsa-pkcs1-sha1},encrypt{rsa-pkcs1v2-oaep}}",
+        cipher,
+    ] {
+        word(&mut blob, text.len());
+        blob.extend_from_slice(text.as_bytes());
+    }
+    for length in [0, 0, 17] {
+        word(&mut blob, length);
+    }
+    blob.extend_from_slice(&[1, 0, 1]);
+    for number in [d, n, qinv, q, p] {
+        word(&mut blob, number.len() * 8);
+        blob.extend_from_slice(number);
+    }
+    format!(
+        "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nSubject: me\nComment: \"a key\"\n{}---- END SSH2 ENCRYPTED PRIVATE KEY ----\n",
+        *crate::base64::encode_lines(&blob, 70)
+    )
+}
+
+#[test]
+fn keys_of_ssh_com_are_read() {
+    let key = PrivateKey::generate(KeySpec::Rsa { bits: 2048 }).unwrap();
+    let text = of_ssh_com(&key, "none");
+    for end in ["\n", "\r\n", "\r"] {
+        let text = text.replace('\n', end);
+        assert!(is_ssh_com(text.as_bytes()), "{end:?}");
+        assert!(
+            same(&parse_ssh_com(text.as_bytes()).unwrap(), &key),
+            "{end:?}"
+        );
+    }
+    let encrypted = of_ssh_com(&key, "3des-cbc");
+    assert_eq!(
+        parse_ssh_com(encrypted.as_bytes()).unwrap_err(),
+        PrivateFileError::Unsupported("cipher \"3des-cbc\"".into())
+    );
+    assert!(!is_ssh_com(write_pem(&key, None).unwrap().as_bytes()));
+    survives_damage(text.as_bytes(), 200, |bytes| {
+        let _ = parse_ssh_com(bytes);
+    });
+}

@@ -183,7 +183,15 @@ pub(super) fn export(options: &Options) -> Result<(), Failure> {
 pub(super) fn import(options: &Options) -> Result<(), Failure> {
     let path = files::identity(options)?;
     let file = files::read(&path).map_err(|error| Failure::file(&path, &error))?;
-    let key = match options.format.unwrap_or(Format::Rfc4716) {
+    let format = options.format.unwrap_or(Format::Rfc4716);
+    if format == Format::Rfc4716 && private_file::is_ssh_com(&file) {
+        let key = private_file::parse_ssh_com(&file)
+            .and_then(|key| private_file::write_pem(&key, None))
+            .map_err(|error| Failure::new(format!("{}: {error}", shown(&path))))?;
+        print!("{}", *key);
+        return Ok(());
+    }
+    let key = match format {
         Format::Rfc4716 => public_file::parse_rfc4716(&file).map(|file| file.key),
         Format::Pkcs8 | Format::Pem => public_file::parse_pem(&file).map(PresentedKey::from),
     };

@@ -12,7 +12,6 @@ use keys::allowed_signers::{self, AllowedSigner, NotPermitted};
 use keys::krl::RevocationList;
 use keys::sshsig::{self, FileSignature};
 use keys::{PresentedKey, public_file};
-use sys::file::Links;
 use transfer::plan::shown;
 
 use super::options::Options;
@@ -380,16 +379,20 @@ fn judge(checks: &VerifyOptions, asked: &Asked<'_>) -> Result<PresentedKey, Fail
     allowed.map(|_| key).ok_or(Failure::new(""))
 }
 
+/// Reads what a flag names, pipes too: scripts hand over signatures and signers by `<(…)`.
+fn read_given(path: &Path, max_len: u64) -> io::Result<Vec<u8>> {
+    sys::file::read_file_bounded(&File::open(path)?, max_len)
+}
+
 fn load_signature(path: &Path) -> Result<FileSignature, Failure> {
-    let file =
-        sys::file::read_bounded(path, sshsig::MAX_FILE_BYTES, Links::Follow).map_err(|error| {
-            Failure::new(format!("Couldn't read signature file: {}", reason(&error)))
-        })?;
+    let file = read_given(path, sshsig::MAX_FILE_BYTES).map_err(|error| {
+        Failure::new(format!("Couldn't read signature file: {}", reason(&error)))
+    })?;
     FileSignature::from_armored(&file).map_err(|error| Failure::new(error.to_string()))
 }
 
 fn load_allowed(path: &Path) -> Result<Vec<u8>, Failure> {
-    sys::file::read_bounded(path, allowed_signers::MAX_FILE_BYTES, Links::Follow).map_err(|error| {
+    read_given(path, allowed_signers::MAX_FILE_BYTES).map_err(|error| {
         let (path, why) = (shown(path), reason(&error));
         let message = format!("Unable to open allowed keys file \"{path}\": {why}");
         Failure::new(message)

@@ -341,3 +341,19 @@ pub(super) fn git_signs_and_verifies(folder: &Folder) {
         assert!(!is_good && said.contains("No principal matched."), "{said}");
     }
 }
+
+/// Signature and signers come from pipes, as `<(…)` of a shell gives them.
+pub(super) fn what_a_pipe_gives_is_read(folder: &Folder) {
+    key(folder, "ed", &["-t", "ed25519"]);
+    let sign = ["-q", "-Y", "sign", "-f", "ed", "-n", "file"];
+    let signature = folder.ours(&sign, DATA).out;
+    let signers = format!("me {}", folder.read("ed.pub"));
+    for (pipe, text) in [("sig", signature), ("signers", signers)] {
+        let path = folder.path(pipe);
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        std::thread::spawn(move || std::fs::write(path, text));
+    }
+    let ours = folder.ours(&verify("signers", "sig", "me"), DATA);
+    assert_eq!(ours.status, Some(0), "{} {}", ours.out, ours.err);
+}
