@@ -137,7 +137,16 @@ fn finish(flags: &mut Flags, command: &[OsString]) -> Result<(), FlagError> {
     if flags.destination.is_none() {
         return Err(FlagError::Usage);
     }
-    if flags.subsystem && command.is_empty() {
+    let names_subsystem = |setting: &Setting| match setting {
+        Setting::Line(line) => matches!(
+            config::lexer::read_line(line),
+            Ok(Some(line)) if line.keyword.eq_ignore_ascii_case("SessionType")
+                && line.rest.eq_ignore_ascii_case("subsystem")
+        ),
+        _ => false,
+    };
+    let wants_subsystem = flags.subsystem || flags.settings.iter().any(names_subsystem);
+    if wants_subsystem && command.is_empty() {
         return Err(FlagError::Refused(
             "-s: name the subsystem to start, after the host.".into(),
         ));

@@ -255,6 +255,7 @@ fn unknown_flags_and_missing_values_give_usage() {
     assert!(refusal("-v").contains("usage: ssh"));
     assert!(refusal("-p 70000 h").contains("Bad port"));
     assert!(refusal("-s host").contains("subsystem"));
+    assert!(refusal("-G -o SessionType=subsystem host").contains("subsystem"));
     assert!(refusal("-e ab host").contains("escape"));
 }
 

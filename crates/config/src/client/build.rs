@@ -202,13 +202,18 @@ fn expand(
         certificate_files = certificate_files.or_else(|_| Ok(Vec::new()));
         identity_files = identity_files.or_else(|_| Ok(Vec::new()));
     }
+    let proxy = match proxy(values, expander.tokens) {
+        // `-G` shows the command as it is written.
+        Err(_) if command_line.only_prints && jumps(values).is_none() => Proxy::Direct,
+        proxy => proxy?,
+    };
     Ok(Expanded {
         certificate_files: certificate_files?,
         control_path,
         global_known_hosts_files,
         identity_agent: identity_agent(values, expander)?,
         identity_files: identity_files?,
-        proxy: proxy(values, expander.tokens)?,
+        proxy,
         remote_command: remote_command(values, command_line, expander.tokens)?,
         set_env: set_env(values, expander)?,
         revoked_host_keys: expander.paths("RevokedHostKeys", &list(Row::RevokedHostKeys))?,
@@ -381,9 +386,10 @@ fn forwardings(
         for key in keys {
             values.clear(key.index());
         }
+        values.put(Row::Tunnel.index(), Value::Word("false".to_owned()));
         warnings.retain(|warning| {
             let word = warning.text.split(' ').next().unwrap_or_default();
-            !["LocalForward", "RemoteForward", "DynamicForward"]
+            !["LocalForward", "RemoteForward", "DynamicForward", "Tunnel"]
                 .iter()
                 .any(|name| name.eq_ignore_ascii_case(word))
         });
@@ -456,22 +462,27 @@ fn identity_files(
     Ok(out)
 }
 
-fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
+/// The hops of `ProxyJump` as they are written.
+fn jumps(values: &Values) -> Option<&str> {
     match values.words(Row::ProxyJump.index()) {
-        [hops] if hops != "none" => {
-            let expanded = tokens
-                .only("hnpr")
-                .expand(hops, Purpose::Plain)
-                .map_err(|error| refused("ProxyJump", &error))?;
-            let hops: Option<Vec<_>> = expanded.split(',').map(destination::parse_hop).collect();
-            return hops.map(Proxy::Jump).ok_or_else(|| {
-                ConfigError::Refused(format!(
-                    "Invalid ProxyJump \"{}\"",
-                    escape::one_line(expanded)
-                ))
-            });
-        }
-        _ => {}
+        [hops] if hops != "none" => Some(hops),
+        _ => None,
+    }
+}
+
+fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
+    if let Some(hops) = jumps(values) {
+        let expanded = tokens
+            .only("hnpr")
+            .expand(hops, Purpose::Plain)
+            .map_err(|error| refused("ProxyJump", &error))?;
+        let hops: Option<Vec<_>> = expanded.split(',').map(destination::parse_hop).collect();
+        return hops.map(Proxy::Jump).ok_or_else(|| {
+            ConfigError::Refused(format!(
+                "Invalid ProxyJump \"{}\"",
+                escape::one_line(expanded)
+            ))
+        });
     }
     match values.word_unless_none(Row::ProxyCommand.index()) {
         None => Ok(Proxy::Direct),

@@ -129,7 +129,9 @@ impl fmt::Display for JumpHost {
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
         }
-        if self.host.contains(':') {
+        // As OpenSSH prints it, addresses of both families.
+        let is_number = self.host.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        if self.host.contains(':') || is_number {
             write!(f, "[{}]", self.host)?;
         } else {
             f.write_str(&self.host)?;

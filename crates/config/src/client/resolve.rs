@@ -11,7 +11,7 @@ use crate::environment::{Environment, LocalUser};
 use crate::error::ConfigError;
 use crate::include::Budget;
 use crate::tokens::{self, Purpose, Tokens};
-use crate::value::{Value, Values, default_of};
+use crate::value::{Repeat, Value, Values, default_of};
 
 /// What is known from the start of a pass.
 pub(crate) struct Knowledge {
@@ -71,6 +71,16 @@ impl ClientConfig {
         if first.wants_final || wants_canonical {
             values.put(Row::HostName.index(), Value::Word(settled.clone()));
             knowledge.settled_host = Some(settled.clone());
+            // As OpenSSH: what led to this name is settled, too.
+            for row in [
+                Row::CanonicalizeHostname,
+                Row::CanonicalizeMaxDots,
+                Row::CanonicalizeFallbackLocal,
+            ] {
+                if let Some(default) = CLIENT_TABLE.get(row.index()).as_ref().and_then(default_of) {
+                    values.enter(row.index(), Repeat::First, default);
+                }
+            }
             let second = self.pass(&knowledge, command_line, environment, Some(values))?;
             values = second.values;
             for warning in second.warnings {

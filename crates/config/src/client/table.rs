@@ -151,7 +151,7 @@ keyword_table! {
         ForwardX11Timeout [] Kind::Seconds { none: true }, "1200", Fulfilled, Everywhere, First, Line;
         NumberOfPasswordPrompts [] COUNT, "3", Carried, Everywhere, First, Line;
         ServerAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
-        ServerAliveInterval ["ProtocolKeepAlives" "SetupTimeOut"] Kind::Seconds { none: true }, "0", Carried, Everywhere, First, Line;
+        ServerAliveInterval ["ProtocolKeepAlives"] Kind::Seconds { none: true }, "0", Carried, Everywhere, First, Line;
         RequiredRSASize [] COUNT, "2048", Carried, Everywhere, First, Line;
         ObscureKeystrokeTiming [] Kind::Parsed(forms::client::obscure_keystrokes), "yes", Carried, Everywhere, First, Line;
         BindAddress [] Kind::Text, "", Carried, Everywhere, First, Line;
@@ -194,7 +194,7 @@ keyword_table! {
         PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Fulfilled, Everywhere, First, Line;
         AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", FALSE, Everywhere, First, Line;
         ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", NO, Everywhere, First, Line;
-        ConnectTimeout [] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
+        ConnectTimeout ["SetupTimeOut"] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
         TunnelDevice [] Kind::Parsed(forms::client::tunnel_device), "any:any", Fulfilled, Everywhere, First, Line;
         CanonicalizePermittedCNAMEs [] Kind::Parsed(forms::client::cname_rules), "none", Carried, Everywhere, First, Line;
         ControlPersist [] Kind::Parsed(forms::client::control_persist), "no", NO, Everywhere, First, Line;

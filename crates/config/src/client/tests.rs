@@ -916,6 +916,13 @@ fn the_dump_is_that_of_openssh() {
         ("RekeyLimit 1K\nRekeyLimit 2K 30", "rekeylimit 1024 30"),
         ("CanonicalDomains _x", "canonicaldomains _x"),
         ("ProxyJump a#b", "proxyjump a"),
+        ("ProxyJump u@1.2.3.4:5", "proxyjump u@[1.2.3.4]:5"),
+        ("Tunnel yes\nClearAllForwardings yes", "tunnel false"),
+        ("SetupTimeOut 90", "connecttimeout 90"),
+        (
+            "Match final\nCanonicalizeMaxDots 3",
+            "canonicalizemaxdots 1",
+        ),
         ("RevokedHostKeys ~", "revokedhostkeys /home/local/"),
     ] {
         let dump = resolve(text, "h").dump();
@@ -948,13 +955,17 @@ fn of_several_users_the_first_alone_is_looked_at() {
 }
 
 #[test]
-fn forwardings_that_may_not_fail_are_refused_where_they_are_wanted() {
+fn what_cannot_be_carried_out_is_printed_all_the_same() {
     let text = "LocalForward 1 h:2\nExitOnForwardFailure yes\n";
     let env = FakeEnvironment::new();
     let mut line = CommandLine::new();
     assert!(try_resolve(text, "h", &line, &env).is_err());
+    let command = "ProxyCommand %{h}\n";
+    assert!(try_resolve(command, "h", &line, &env).is_err());
     line.only_prints = true;
     assert!(try_resolve(text, "h", &line, &env).is_ok());
+    let printed = try_resolve(command, "h", &line, &env).unwrap().dump();
+    assert!(printed.contains("proxycommand %{h}\n"));
 }
 
 #[test]

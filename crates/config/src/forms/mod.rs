@@ -224,11 +224,18 @@ pub(crate) fn permitted_ports(words: &[String]) -> Form {
 
 /// `PermitRemoteOpen`: `any`, `none`, or words of host and port.
 pub(crate) fn permitted_remotes(words: &[String]) -> Form {
-    let lists = !matches!(words, [only] if matches!(only.as_str(), "any" | "none"));
+    let is_word = |only: &str| {
+        ["any", "none"]
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(only))
+    };
+    if matches!(words, [only] if is_word(only)) {
+        return Ok(words.to_vec());
+    }
     let has_host = |word: &String| {
         !word.contains('/') && matches!(units::split_host_port(word), Some((_, Some(_))))
     };
-    match words.iter().find(|word| lists && !has_host(word)) {
+    match words.iter().find(|word| !has_host(word)) {
         Some(word) => Err(format!("bad port number in {word}")),
         None => permitted_ports(words),
     }

@@ -18,6 +18,7 @@ fn each_form_reads_what_the_manual_says() {
     let cases: &[Case] = &[
         (log_level, "debug1", Some("DEBUG")),
         (permitted_remotes, "any", Some("any")),
+        (permitted_remotes, "None", Some("None")),
         (permitted_remotes, "h:1 [::1]:*", Some("h:1|[::1]:*")),
         (permitted_remotes, "80", None),
         (permitted_remotes, "h/80", None),

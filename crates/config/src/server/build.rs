@@ -280,9 +280,7 @@ fn listen_addresses(values: &Values, family: AddressFamily) -> Vec<ListenAddress
         let mut parts = entry.split(' ');
         let host = parts.next().unwrap_or("*");
         let port = parts.next().unwrap_or("-");
-        match host {
-            host => add(Some(host), port),
-        }
+        add(Some(host), port);
     }
     if entries.is_empty() {
         wildcard_hosts(family).for_each(|host| add(Some(host), "-"));
@@ -353,7 +351,9 @@ fn penalties(words: &[String]) -> PerSourcePenalties {
     let sources = |key: &str| of(key, "").parse::<u32>().unwrap_or(65_536);
     let overflow = of("overflow", PenaltyOverflow::Permissive.word());
     PerSourcePenalties {
-        enabled: words.first().is_none_or(|word| word != "no"),
+        // As OpenSSH: whatever names a penalty turns them on, before or behind `no`.
+        enabled: words.first().is_none_or(|word| word != "no")
+            || words.iter().any(|word| word.contains(':')),
         crash_ms: time("crash", 90_000),
         auth_fail_ms: time("authfail", 5_000),
         invalid_user_ms: time("invaliduser", 5_000),

@@ -270,6 +270,12 @@ impl Loader<'_> {
                 }
                 Ok(Value::Word(rest))
             }
+            // Their tokens stand for folders of the user.
+            (Kind::Path, Value::Word(path))
+                if path.starts_with('%') && matches!(row.name, "ChrootDirectory" | "SftpRoot") =>
+            {
+                Ok(Value::Word(path))
+            }
             (Kind::Path, Value::Word(path)) => Ok(Value::Word(self.absolute(path))),
             (Kind::Paths, Value::Words(paths)) => {
                 let absolute = paths.into_iter().map(|path| self.absolute(path));
@@ -281,7 +287,7 @@ impl Loader<'_> {
 
     fn absolute(&self, path: String) -> String {
         let special =
-            path.eq_ignore_ascii_case("none") || path == "internal" || path.starts_with(['/', '%']);
+            path.eq_ignore_ascii_case("none") || path == "internal" || path.starts_with('/');
         match &self.arguments.working_directory {
             Some(directory) if !special => directory.join(&path).to_string_lossy().into_owned(),
             _ => path,

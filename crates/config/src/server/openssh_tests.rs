@@ -1,7 +1,8 @@
 //! What OpenSSH prints and refuses beside what the golden files hold.
 
-use super::ConnectionSpec;
 use super::tests::{ann, load, try_load};
+use super::{ConnectionSpec, ServerArguments, ServerConfig};
+use crate::environment::MemoryFiles;
 
 #[test]
 fn a_later_rekey_limit_says_the_time_that_an_earlier_one_left_out() {
@@ -48,6 +49,16 @@ fn the_dump_is_that_of_openssh() {
              overflow6:permissive",
         ),
         ("IPQoS throughput 8", "ipqos none 0x08"),
+        (
+            "PerSourcePenalties no\nPerSourcePenalties yes",
+            "persourcepenalties no",
+        ),
+        (
+            "PerSourcePenalties no\nPerSourcePenalties crash:9",
+            "persourcepenalties crash:9 authfail:5 noauth:1 invaliduser:5 grace-exceeded:10 \
+             refuseconnection:10 max:600 min:15 max-sources4:65536 max-sources6:65536 overflow:permissive \
+             overflow6:permissive",
+        ),
     ] {
         let dump = load(&format!("{text}\n")).global().dump();
         assert!(dump.lines().any(|have| have == line), "{text}: {dump}");
@@ -76,4 +87,33 @@ fn what_openssh_refuses_is_refused() {
     ] {
         assert!(try_load(&format!("{line}\n")).is_ok(), "{line}");
     }
+}
+
+#[test]
+fn match_all_ends_a_block() {
+    let config = load(
+        "SyslogFacility LOCAL3\nMatch User ann\nMaxAuthTries 3\nMatch all\nSyslogFacility LOCAL2\n\
+         UseDNS yes\nPermitTTY no\n",
+    );
+    let global = config.global();
+    assert_eq!(global.syslog_facility.word(), "LOCAL3");
+    assert!(global.use_dns && global.permit_tty);
+    let of_ann = config.for_connection(&ann());
+    assert!(!of_ann.permit_tty && of_ann.use_dns);
+    assert_eq!(of_ann.max_auth_tries, 3);
+    assert!(try_load("Match all\nMatch User ann\nUseDNS yes\n").is_err());
+}
+
+#[test]
+fn a_percent_sign_is_no_folder() {
+    let arguments = ServerArguments {
+        working_directory: Some("/here".into()),
+        ..ServerArguments::default()
+    };
+    let text = "TrustedUserCAKeys %x\nChrootDirectory %h\n";
+    let files = MemoryFiles::default();
+    let config = ServerConfig::parse("f", text.as_bytes(), &files, &arguments).unwrap();
+    let options = config.global();
+    assert_eq!(options.trusted_user_ca_keys.as_deref(), Some("/here/%x"));
+    assert_eq!(options.chroot_directory.as_deref(), Some("%h"));
 }

@@ -500,7 +500,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
             text.contains("line 2: ") && text.contains("would restrict"),
             "{text}"
         );
-        let inside = refusal(&format!("Match all\n{line}\n"));
+        let inside = refusal(&format!("Match User ann\n{line}\n"));
         assert!(inside.contains("line 2: "), "{inside}");
     }
     let harmless = "ChannelTimeout none\nUnusedConnectionTimeout none\n\
