@@ -1,7 +1,7 @@
 //! Where ours reads a configuration otherwise, with the reason. `*` of a pattern is any text.
 
 use crate::list::Listed;
-use crate::list::Why::{self, Defect, Said, Since, Theirs};
+use crate::list::Why::{self, Said, Since, Theirs};
 
 const CLIENT: &str = "ssh_config";
 const SERVER: &str = "sshd_config";
@@ -39,51 +39,33 @@ const LOOPS: Why = Said("Loops of ProxyJump are followed through the configurati
 const NOT_BY_NAME: Why = Said("Ports are numbers without sign or blank");
 const NONE_LEFT: Why = Said("`Ciphers -*` and the like are refused");
 
-const ORDER: Why =
-    Defect("what a pattern in a list stands for comes in another order than OpenSSH's");
-const COMPRESSION_LEVEL: Why = Defect(
-    "ssh_config: OpenSSH passes over CompressionLevel, whatever it says; docs/differences.md does not say that ours reads it",
+const COMPRESSION_LEVEL: Why = Said("`CompressionLevel` is read (1 to 9); OpenSSH passes over it");
+const CNAMES: Why = Said(
+    "A host that nobody knows is no error of `ssh -G` with CanonicalizePermittedCNAMEs; OpenSSH ends with 255.",
 );
-const CNAMES: Why = Defect(
-    "ssh -G with CanonicalizePermittedCNAMEs: OpenSSH looks the host up and fails where nobody knows it",
-);
-const FIRST_FLAG: Why = Defect(
-    "ssh: of several -l or -p OpenSSH reads the first alone; ours refuses a wrong one behind it",
-);
-const LONE_SIGN: Why = Defect("a line of `=` alone is passed over by OpenSSH");
-const OBSOLETE: Why = Defect(
-    "keywords that OpenSSH only takes where they stand (Protocol and others not in Match, GSSAPI with its own values) are passed over anywhere",
-);
-const NO_HOST_KEY: Why = Defect(
-    "sshd -T fails where no host key fits HostKeyAlgorithms; OpenSSH's tells it when it starts",
-);
-const RDOMAIN: Why =
-    Defect("Match RDomain: refused by name, and docs/differences.md does not say so");
+const NO_GSSAPI: Why = Said("Values of the GSSAPI and Kerberos keywords are not looked at");
+const NO_HOST_KEY: Why = Said("`sshd -T` fails where no host key fits HostKeyAlgorithms");
+const RDOMAIN: Why = Said("`Match RDomain` is refused by name");
+const NAMELESS: Why =
+    Said("`SetEnv` without a name (`=b`) and `TunnelDevice` above 65535 are refused");
+const ZSTD: Why = Said("`Compression zstd` is ours alone, in both files.");
+const NEGATED: Why = Said("A name with `!` in a list of algorithms is refused");
+const HEXADECIMAL: Why = Said("`IPQoS` takes hexadecimal and octal numbers");
+const QUOTED_HOP: Why = Said("Quotes in ProxyJump are refused");
+const JOINED: Why =
+    Theirs("Match sessiontype=x is refused, though every other attribute may be joined so");
+const FIRST_WORD: Why = Theirs("LogVerbose of ssh_config keeps the first word alone");
+const NONE_USER: Why = Theirs("a command or user called NONE in capitals");
 
 /// All of them.
 pub(crate) const LISTED: &[Listed] = &[
     // Both files.
     any("refuses", "*\u{0}*", NO_TEXT),
     any("refuses", "*\u{f8ff}*", NO_TEXT_OF_USER),
-    any("refuses", "=", LONE_SIGN),
-    any("refuses", " =", LONE_SIGN),
-    any("refuses", "-o =", LONE_SIGN),
-    any("refuses", "\"\"", LONE_SIGN),
     any("refuses", "*,,*", EMPTY_NAMES),
     any("refuses", "*algorithms *,", EMPTY_NAMES),
     any("refuses", "*ciphers *,", EMPTY_NAMES),
     any("refuses", "*macs *,", EMPTY_NAMES),
-    any("prints *algorithms", "*\\**", ORDER),
-    // ssh_config.
-    client("refuses", "compressionlevel *", COMPRESSION_LEVEL),
-    client(
-        "prints compressionlevel",
-        "compressionlevel *",
-        COMPRESSION_LEVEL,
-    ),
-    client("takes", "canonicalizepermittedcnames *", CNAMES),
-    client("refuses", "*-l *; -l *", FIRST_FLAG),
-    client("refuses", "*-p *; -p *", FIRST_FLAG),
     client("prints addkeystoagent", "addkeystoagent 0", COSMETIC),
     client(
         "prints addkeystoagent",
@@ -107,16 +89,6 @@ pub(crate) const LISTED: &[Listed] = &[
         NONE_OF_ANY_CASE,
     ),
     client(
-        "prints hostkeyalias",
-        "hostkeyalias *",
-        Defect("ssh -G: OpenSSH prints HostKeyAlias in lower case"),
-    ),
-    client(
-        "prints hostname",
-        "canonicalizehostname *",
-        Defect("ssh -G with CanonicalizeHostname: a dot at the end of the host is cut"),
-    ),
-    client(
         "prints dynamicforward",
         "localforward /*",
         Theirs("ssh -G shows a LocalForward of a socket as a DynamicForward"),
@@ -127,78 +99,21 @@ pub(crate) const LISTED: &[Listed] = &[
         Theirs("ssh -G of 10.6 prints `compression UNKNOWN` for -C"),
     ),
     client(
-        "prints escapechar",
-        "escapechar \\\\",
-        Defect("ssh -G: a backslash of EscapeChar is printed twice by OpenSSH"),
-    ),
-    client(
-        "prints ipqos",
-        "*ipqos *",
-        Defect("lowdelay, throughput and reliability of IPQoS mean none in 10.6"),
-    ),
-    client(
-        "prints logverbose",
-        "logverbose *",
-        Defect("LogVerbose: OpenSSH's client takes the first word alone"),
-    ),
-    client(
         "prints obscurekeystroketiming",
         "obscurekeystroketiming interval:*",
         Theirs("ssh -G of 10.6 prints an interval in a form that its own reader refuses"),
-    ),
-    client(
-        "prints revokedhostkeys",
-        "*revokedhostkeys ~*",
-        Defect("ssh -G of 10.6 puts the home in place of ~ in RevokedHostKeys"),
-    ),
-    client(
-        "prints versionaddendum",
-        "versionaddendum none",
-        Defect("VersionAddendum of ssh_config: OpenSSH takes none of any case as nothing"),
     ),
     client(
         "prints warnweakcrypto",
         "warnweakcrypto *",
         Theirs("ssh -G of 10.6 prints no for no-pq-kex"),
     ),
-    client(
-        "takes",
-        "warnweakcrypto * *",
-        Defect("WarnWeakCrypto: OpenSSH takes one word"),
-    ),
-    client(
-        "refuses",
-        "*exitonforwardfailure yes*",
-        Defect("forwardings with ExitOnForwardFailure are refused in -G, too"),
-    ),
     client("refuses", "proxyjump *", LOOPS),
-    client(
-        "refuses",
-        "setenv =*",
-        Defect("SetEnv without a name is refused by ours; OpenSSH's lexer loses a sign"),
-    ),
     client("refuses", "streamlocalbindmask *", ACCIDENTS),
-    client(
-        "refuses",
-        "tunneldevice *",
-        Defect("TunnelDevice above 65535 is refused"),
-    ),
-    client(
-        "takes",
-        "compression *",
-        Defect("ssh_config: Compression takes true and false, which OpenSSH refuses"),
-    ),
     client(
         "takes",
         "dynamicforward $*",
         Said("tokens of ForwardAgent and forwardings raw in -G"),
-    ),
-    client(
-        "takes",
-        "match sessiontype*",
-        Defect(
-            "Match sessiontype=x: OpenSSH up to 10.6 refuses the joined form in which ours takes it",
-        ),
     ),
     client("takes", "ciphers *", WITHOUT_OLD),
     client("takes", "macs *", WITHOUT_OLD),
@@ -207,44 +122,17 @@ pub(crate) const LISTED: &[Listed] = &[
     client("takes", "hostbasedaccepted* *", WITHOUT_OLD),
     client("takes", "pubkeyaccepted* *", WITHOUT_OLD),
     client("takes", "casignaturealgorithms *", WITHOUT_OLD),
-    client("takes", "gssapi*", OBSOLETE),
     client("refuses", "* -*", NONE_LEFT),
     client("refuses", "localforward * *:http", NOT_BY_NAME),
-    client(
-        "prints proxyjump",
-        "proxyjump '*",
-        Defect("ProxyJump: OpenSSH leaves single quotes where they stand"),
-    ),
-    client(
-        "prints user",
-        "*user %*",
-        Defect("ssh 10.6 expands tokens in User"),
-    ),
     client(
         "prints syslogfacility",
         "*; *",
         Theirs("SyslogFacility counts in blocks that do not apply, too"),
     ),
-    client(
-        "refuses",
-        "*canonicaldomains _*",
-        Defect("CanonicalDomains: 10.6 takes a name that begins with _"),
-    ),
-    client(
-        "takes",
-        "match * sessiontype=*",
-        Defect(
-            "Match sessiontype=x: OpenSSH up to 10.6 refuses the joined form in which ours takes it",
-        ),
-    ),
-    // sshd_config.
-    server("takes", "gssapi*", OBSOLETE),
-    server("takes", "match *; *", OBSOLETE),
     server("refuses", "requiredrsasize *", RSA_SIZE),
     server("refuses", "*match *address *", NEVER_MATCHES),
     server("refuses", "*match *localport 0*", SIZE_OF_ZERO),
-    server("refuses", "*match *rdomain*", RDOMAIN),
-    server("takes", "*match *localport *", SPECLESS),
+    server("takes", "*match *localport*", SPECLESS),
     server("refuses", "-c user=*", SPEC),
     server("refuses", "* ~*", TILDE),
     server("prints chrootdirectory", "chrootdirectory *", RELATIVE),
@@ -259,41 +147,8 @@ pub(crate) const LISTED: &[Listed] = &[
         "authorized* none",
         Theirs("a command or user called NONE in capitals"),
     ),
-    server(
-        "prints authenticationmethods",
-        "authenticationmethods *",
-        Defect("sshd -T: a chain of AuthenticationMethods that stands twice is printed once"),
-    ),
-    server(
-        "prints persourcepenalties",
-        "*persourcepenalties *",
-        Defect(
-            "sshd -T: noauth of PerSourcePenalties stands before invaliduser in 10.6; fractions have six digits",
-        ),
-    ),
-    server(
-        "refuses",
-        "persourcepenalties *",
-        Defect("PerSourcePenalties: max-sources of 0 is refused"),
-    ),
-    server(
-        "refuses",
-        "persourcepenaltyexemptlist *",
-        Defect("PerSourcePenaltyExemptList: an entry that is no address is refused"),
-    ),
     server("refuses", "persourcenetblocksize *", ACCIDENTS),
     server("refuses", "maxstartups *", ACCIDENTS),
-    server("refuses", "hostkeyalgorithms *", NO_HOST_KEY),
-    server(
-        "takes",
-        "compression zstd",
-        Defect("Compression zstd is ours alone, and docs/differences.md does not say so"),
-    ),
-    server(
-        "takes",
-        "*authorizedkeysfile none *",
-        Defect("AuthorizedKeysFile: none beside others is taken"),
-    ),
     server("takes", "ciphers *", WITHOUT_OLD),
     server("takes", "macs *", WITHOUT_OLD),
     server("takes", "kexalgorithms *", WITHOUT_OLD),
@@ -301,11 +156,6 @@ pub(crate) const LISTED: &[Listed] = &[
     server("takes", "hostbasedaccepted* *", WITHOUT_OLD),
     server("takes", "pubkeyaccepted* *", WITHOUT_OLD),
     server("takes", "casignaturealgorithms *", WITHOUT_OLD),
-    server(
-        "refuses",
-        "subsystem *",
-        Defect("a subsystem whose name has a blank in it is refused"),
-    ),
     server("takes", "*invalid-user*", Since("10.6")),
     server("takes", "match *version *", Since("10.6")),
     server("takes", "revokedkeys /*", Since("10.6")),
@@ -313,24 +163,7 @@ pub(crate) const LISTED: &[Listed] = &[
     server("prints kexalgorithms", "kexalgorithms *", Since("10.6")),
     server("prints streamlocalbindmask", "*; *", Since("10.6")),
     server("prints subsystem", "subsystem *", Since("10.6")),
-    server(
-        "prints revokedkeys",
-        "revokedkeys none",
-        Defect("sshd: RevokedKeys NONE is a file"),
-    ),
-    server(
-        "refuses",
-        "match *; hostbasedaccepted* !*",
-        Defect(
-            "a list of algorithms that names none is refused in a Match block that does not apply, too",
-        ),
-    ),
     server("prints listenaddress", "*port *; port *", PRINTED),
-    server(
-        "prints listenaddress",
-        "listenaddress \\*",
-        Defect("ListenAddress \\*: a name for 9.2, every address for ours"),
-    ),
     server("takes", "ipqos *", Since("10.6")),
     client("takes", "ipqos *", Since("10.6")),
     client("takes", "match *", Since("10.6")),
@@ -355,66 +188,103 @@ pub(crate) const LISTED: &[Listed] = &[
     any("takes", "\u{c}", Theirs("a line of a form feed alone")),
     server("refuses", "match * = *", Since("10.6")),
     server(
-        "takes",
-        "macs *",
-        Defect(
-            "MACs and others: an old name of another kind of algorithm (MACs aes192-cbc) is passed over as an old one",
-        ),
-    ),
-    server(
-        "refuses",
-        "setenv *=*",
-        Defect("sshd: SetEnv without a name (\"=b\") is refused by ours"),
-    ),
-    server(
-        "refuses",
-        "*match *; pamservicename *",
-        Defect("PAMServiceName may stand in a Match block of 10.6"),
-    ),
-    server(
-        "prints x11displayoffset",
-        "match version *",
-        Defect("sshd -T without -C: 10.6 meets Match Version *"),
-    ),
-    server(
-        "prints sshd*path",
-        "sshd*path *",
-        Defect(
-            "sshd -T: a relative SshdSessionPath is printed as it stands; 10.6 puts the folder before it",
-        ),
-    ),
-    server(
         "prints authorizedkeysfile",
         "authorizedkeysfile none; *",
         Theirs("sshd -T of 10.6 prints nothing for AuthorizedKeysFile none"),
     ),
+    any("refuses", "*algorithms *!*", NEGATED),
+    any("refuses", "*keytypes *!*", NEGATED),
+    client("refuses", "compressionlevel *", COMPRESSION_LEVEL),
+    client(
+        "prints compressionlevel",
+        "compressionlevel *",
+        COMPRESSION_LEVEL,
+    ),
+    client("takes", "canonicalizepermittedcnames *", CNAMES),
+    client("takes", "gssapi*", NO_GSSAPI),
+    server("takes", "gssapi*", NO_GSSAPI),
+    server("takes", "kerberos*", NO_GSSAPI),
+    any("refuses", "*setenv *=*", NAMELESS),
+    any("refuses", "*setenv=*", NAMELESS),
+    client("refuses", "tunneldevice *", NAMELESS),
+    any("takes", "compression zstd", ZSTD),
+    any("prints ipqos", "*ipqos *0*", HEXADECIMAL),
+    any("takes", "*ipqos *0*", HEXADECIMAL),
+    client("refuses", "proxyjump *\"*", QUOTED_HOP),
+    client("refuses", "proxyjump *'*", QUOTED_HOP),
+    client("takes", "*match *sessiontype=*", JOINED),
+    client("prints logverbose", "logverbose *", FIRST_WORD),
+    client("refuses", "port *", NOT_BY_NAME),
+    client("refuses", "remoteforward */*", ACCIDENTS),
+    server("refuses", "streamlocalbindmask *", ACCIDENTS),
+    any("refuses", "rekeylimit *", ACCIDENTS),
+    server("refuses", "hostkeyalgorithms *", NO_HOST_KEY),
+    server("refuses", "match *rdomain*", RDOMAIN),
     server(
-        "prints ipqos",
-        "*ipqos *; *",
-        Defect(
-            "IPQoS: sshd -T of 10.6 prints 0x08 and the like for numbers and none for the old names",
-        ),
+        "refuses",
+        "persourcepenaltyexemptlist *",
+        Said("An entry of PerSourcePenaltyExemptList that is no address is refused"),
     ),
     server(
-        "prints unusedconnectiontimeout",
-        "*",
-        Defect("sshd -T: UnusedConnectionTimeout 0 is printed as none"),
+        "refuses",
+        "subsystem *",
+        Said("A `Subsystem` whose name has a blank is refused"),
     ),
+    server(
+        "refuses",
+        "listenaddress \\*",
+        Said("`ListenAddress *` is refused"),
+    ),
+    server(
+        "prints persourcenetblocksize",
+        "persourcenetblocksize *",
+        Said("`PerSourceNetBlockSize 32`: IPv6 stays at 128"),
+    ),
+    server("refuses", "match version *; *", ACCIDENTS),
+    server("refuses", "*authorized*commanduser none", NONE_USER),
+    server(
+        "prints authorizedkeysfile",
+        "*authorizedkeysfile none*",
+        Theirs("sshd -T of 10.6 prints nothing for AuthorizedKeysFile none"),
+    ),
+    server(
+        "prints pubkeyauthoptions",
+        "*pubkeyauthoptions *max-pk-ok*",
+        Theirs("sshd -T of 10.6 prints none before max-pk-ok"),
+    ),
+    server(
+        "prints revokedkeys",
+        "*revokedkeys *",
+        Theirs("sshd of 10.6 leaves a relative RevokedKeys to the folder it runs in"),
+    ),
+    any("prints ipqos", "*ipqos *", Since("10.6")),
+    server(
+        "takes",
+        "*match *; dsaauthentication *",
+        Theirs("DSAAuthentication is PubkeyAuthentication but for Match blocks"),
+    ),
+    server("takes", "match *=*", Since("10.6")),
+    server("takes", "*keepalive *", Since("10.6")),
+    server("refuses", "denyusers #*", Since("10.6")),
+    client("prints *", "*%*", Since("10.6")),
+    client("refuses", "*user *", Since("10.6")),
+    client(
+        "prints revokedhostkeys",
+        "*revokedhostkeys ~*",
+        Since("10.6"),
+    ),
+    client("prints streamlocalbindmask", "*; *", Since("10.6")),
+    client("prints connecttimeout", "setuptimeout *", Since("10.6")),
+    client(
+        "prints serveraliveinterval",
+        "setuptimeout *",
+        Since("10.6"),
+    ),
+    client("refuses", "globalknownhostsfile *", Since("10.6")),
+    client("refuses", "dynamicforward */*", ACCIDENTS),
     // known_hosts and files of keys.
     of(LISTING, "takes", "*  *", BLANKS),
     of(LOOKUP, "*", "*@revoked\t*", REVOKED),
-    of(
-        LOOKUP,
-        "*",
-        "*{*cert}*-l*",
-        Defect("keygen -l -F passes over lines with a certificate for a key"),
-    ),
-    of(
-        LOOKUP,
-        "*",
-        "*-l*{*cert}*",
-        Defect("keygen -l -F passes over lines with a certificate for a key"),
-    ),
     of(LOOKUP, "*", "*|1|*", CASE_OF_NAMES),
     of("", "prints output", "*é*", BLANKS),
     of(LISTING, "prints output", "* ", BLANKS),

@@ -115,6 +115,7 @@ impl Suite for Configuration {
             .into_iter()
             .find(|form| form.name() == finding.form)?;
         let line = finding.case.rsplit("; ").next()?;
+        let line = line.strip_prefix("-o ").unwrap_or(line);
         let table = table(form);
         let keyword = table.get(find(table, &read_line(line).ok()??.keyword)?)?;
         let is_refused =
