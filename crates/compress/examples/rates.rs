@@ -1,11 +1,11 @@
-//! How fast and how small, beside zlib: `rates FILE [LEVEL]…`, levels 1, 6 and 9 without.
+//! Speed and ratio compared with zlib: `rates FILE [LEVEL]…`, by default levels 1, 6 and 9.
 //!
-//! Each round compresses the file once by zlib at level 6 (python3's, a partial flush for each
-//! 32 KiB, as OpenSSH does it) and once at each level by ours, CPU seconds of one thread, so that
-//! a busy machine is busy for all of them. Shown are medians over the rounds, and the median of
-//! the quotients. In the environment: `ROUNDS` (5), `RUNS` (payloads of a run; one by one without),
-//! `ADAPTIVE` (store what is not worth it), `ZLIB_LEVEL` (6), `OUT` (a file for our stream, which
-//! zlib then inflates and compares).
+//! Each round compresses the file once with zlib at level 6 (that of python3, with a partial flush
+//! for each 32 KiB as in OpenSSH) and once at each level with this crate, in CPU seconds of one
+//! thread, so that other load affects all alike. The output is medians over the rounds, and the
+//! median of the quotients. Environment: `ROUNDS` (5), `RUNS` (payloads per run; singly by
+//! default), `ADAPTIVE` (store incompressible payloads), `ZLIB_LEVEL` (6), `OUT` (a file for the
+//! stream, which zlib then inflates and compares).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -34,7 +34,7 @@ for _ in sys.stdin:
     print(sent, time.thread_time() - begun, sum(map(len, packets)), flush=True)
 "#;
 
-/// What one pass has come to.
+/// Result of one pass.
 #[derive(Clone, Copy)]
 struct Pass {
     sent: f64,
@@ -113,7 +113,7 @@ fn pass(data: &[u8], level: u8) -> Pass {
     let adaptive = std::env::var_os("ADAPTIVE").is_some();
     let mut sender = Compressor::new(Settings { level, adaptive });
     let payloads: Vec<&[u8]> = data.chunks(PAYLOAD_BYTES).collect();
-    // Memory that has been touched: the kernel's work for it is not ours.
+    // Touches the memory first, so that page faults are not measured.
     let mut stream = vec![1; data.len() + data.len() / 8 + 4096];
     stream.clear();
     let mut ends = Vec::with_capacity(payloads.len());
@@ -169,7 +169,7 @@ fn pass(data: &[u8], level: u8) -> Pass {
     }
 }
 
-/// Seconds that this thread has worked.
+/// CPU seconds of this thread.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("schedstat");
     let worked = stat.split(' ').next().expect("a number");

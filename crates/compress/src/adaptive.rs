@@ -1,42 +1,42 @@
-//! What is worth the effort: which payloads are stored as they are.
+//! Decides which payloads are stored without compression.
 //!
-//! Two witnesses must agree. A sample of the payload that looks random does not prove that
-//! nothing in it repeats, and a payload that did not become smaller says little of the next; by
-//! the result alone a mixed stream would lose 5 % of its ratio, by the sample alone what repeats
-//! random-looking bytes would not be found.
+//! Two indications must agree. A payload with a random-looking sample may still contain
+//! repetitions, and a payload that did not become smaller says little about the next. Decisions
+//! from the results alone would lose 5 % of the ratio of a mixed stream; decisions from samples
+//! alone would miss repetitions of random-looking bytes.
 
-/// Shorter payloads are always deflated: they cost nothing.
+/// Shorter payloads are always deflated, because the cost is negligible.
 const LEAST_BYTES: usize = 512;
-/// Samples of a payload, and bytes in each.
+/// Number of samples of a payload, and of bytes in each.
 const SAMPLES: usize = 16;
 const SAMPLE_BYTES: usize = 128;
-/// The most payloads that are stored between two attempts.
+/// Maximum number of payloads that are stored between two attempts.
 const MOST_WAIT: u8 = 16;
-/// A payload has gained if it became smaller by this part of itself.
+/// A payload counts as compressible if it becomes smaller by at least this fraction (1/64).
 const GAIN_PART: usize = 64;
 
 /// What to do with a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Compress it with the effort that is set.
+    /// Compress it at the configured level.
     Deflate,
-    /// Look whether it gains, with little effort.
+    /// Test with little effort whether it becomes smaller.
     Attempt,
     /// Store it.
     Store,
 }
 
-/// What is remembered from one payload to the next.
+/// State of the decision, kept from payload to payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Policy {
-    /// Payloads to store before the next attempt, and how many of them are left. Both are 0
-    /// while the last attempt has gained.
+    /// Number of payloads to store before the next attempt, and how many of them are left. Both are
+    /// 0 while the last attempt was successful.
     wait: u8,
     left: u8,
 }
 
 impl Policy {
-    /// What to do with `payload`.
+    /// Decides what to do with `payload`.
     pub(crate) fn choose(&mut self, payload: &[u8]) -> Choice {
         if self.wait == 0 || payload.len() < LEAST_BYTES || !looks_random(payload) {
             return Choice::Deflate;
@@ -48,7 +48,8 @@ impl Policy {
         Choice::Store
     }
 
-    /// A payload of `raw` bytes took `deflated` bytes; `None` when it had to be stored.
+    /// Records that a payload of `raw` bytes was deflated to `deflated` bytes; `None` if it had to
+    /// be stored.
     pub(crate) fn note(&mut self, raw: usize, deflated: Option<usize>) {
         if raw < LEAST_BYTES {
             return;
@@ -62,10 +63,10 @@ impl Policy {
     }
 }
 
-/// Whether bytes all over `payload` are about equally frequent: the sum of their squared counts
-/// is less than 1.097 times what is to be expected of random ones.
+/// Returns true if all byte values are about equally frequent in samples of `payload`: the sum of
+/// their squared counts is less than 1.097 times the sum expected of random bytes.
 fn looks_random(payload: &[u8]) -> bool {
-    // Four counters, so that a run of equal bytes does not wait for itself.
+    // Four counters per value, so that a run of equal bytes is not a chain of dependent additions.
     let mut counts = [[0_u16; 256]; 4];
     let last = payload.len().saturating_sub(SAMPLE_BYTES);
     let mut taken = 0_u64;
@@ -88,7 +89,7 @@ fn looks_random(payload: &[u8]) -> bool {
             count * count
         })
         .sum();
-    // Of n bytes of 256 kinds: n²/256 + n·255/256, here 256,000 fold.
+    // For n bytes of 256 values: n²/256 + n·255/256, here multiplied by 256,000.
     let expected = taken * taken * 1000 + taken * 255 * 1000;
     squares * 256_000 * 1000 < expected * 1097
 }

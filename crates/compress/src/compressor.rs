@@ -1,33 +1,34 @@
-//! [`Compressor`]: one direction's payloads into one zlib stream, in place or by runs.
+//! [`Compressor`]: compresses the payloads of one direction into one zlib stream, singly or in
+//! runs.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::adaptive::{Choice, Policy};
-use crate::deflate::{Carry, Piece, flush_behind, store};
+use crate::deflate::{Carry, EncodeOutcome, append_flush, store};
 use crate::error::DeflateError;
 use crate::form::Form;
 use crate::history::Histories;
 use crate::origin::Origin;
 use crate::provider::{Flush, Provider};
-use crate::run::{Engines, RunDone, RunJob, Start};
+use crate::run::{Engines, RunDone, RunJob, RunStart};
 use crate::{DEFAULT_LEVEL, Report};
 
-/// Payloads below this end with a partial flush where the stream has one channel: it is 3.6 bytes
-/// shorter on average, and may leave bits to the next payload, which bulk must not, and which
-/// would tell another channel's packets the length of these in bits.
+/// Smaller payloads end with a partial flush if the stream has only one channel. It is 3.6 bytes
+/// shorter on average, but may carry bits over to the next payload, which runs cannot handle and
+/// which would reveal the length of these payloads in bits to another channel.
 const PARTIAL_BELOW_BYTES: usize = 1024;
-/// Stands for the channel of pings and their answers. No channel has this number.
+/// Pseudo-channel of pings and their answers. No real channel has this number.
 const PINGS: u64 = u64::MAX;
-/// What RFC 1950 §2.2 puts before a stream: deflate, a window of 32 KiB, level 6.
+/// Header of a stream (RFC 1950 §2.2): deflate, a window of 32 KiB, level 6.
 const ZLIB_HEADER: [u8; 2] = [0x78, 0x9c];
 
-/// How to compress.
+/// Compression settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Effort, 1 to 9; what is outside is brought inside.
+    /// Compression level, clamped to 1 to 9.
     pub level: u8,
-    /// What does not look worth it is stored, and the level may be
+    /// If true, payloads that look incompressible are stored, and the level may be
     /// [lowered](Compressor::set_level).
     pub adaptive: bool,
 }
@@ -41,17 +42,17 @@ impl Default for Settings {
     }
 }
 
-/// Whether the connection has one channel's data only. Once it has had two channels it counts as
-/// shared for good.
+/// Tracks whether the connection has data of only one channel. Once it has had two channels, it
+/// counts as shared for good.
 #[derive(Debug, Default)]
 struct Sharing {
     /// A channel was opened or confirmed.
     opened: bool,
-    /// A second one was.
+    /// A second channel was opened or confirmed.
     opened_another: bool,
     /// The first channel that sent data.
     first: Option<u64>,
-    /// Another one has sent data.
+    /// A second channel has sent data.
     several: bool,
 }
 
@@ -60,35 +61,35 @@ impl Sharing {
         self.opened_another |= std::mem::replace(&mut self.opened, true);
     }
 
-    /// Takes note of data of `channel`; true if it is the first of a second channel.
+    /// Records data of `channel`; returns true for the first data of a second channel.
     fn note_data(&mut self, channel: u64) -> bool {
         let another = *self.first.get_or_insert(channel) != channel;
         another && !std::mem::replace(&mut self.several, true)
     }
 
-    /// Data of another channel may follow.
+    /// Returns true if data of another channel may follow.
     fn is_shared(&self) -> bool {
         self.opened_another || self.several
     }
 }
 
-/// The sending direction's compression.
+/// Compression of the sending direction.
 pub struct Compressor {
     settings: Settings,
-    /// The effort for what comes next; 0 stores.
+    /// Level for the next payload; 0 stores.
     level: u8,
-    /// What was sent last, in plain, by channels.
+    /// Recently sent plaintext, by channel.
     histories: Histories,
     carry: Carry,
     /// The stream's header has been sent.
-    begun: bool,
+    header_sent: bool,
     sharing: Sharing,
     engines: Arc<Engines>,
     report: Report,
 }
 
 impl Compressor {
-    /// Starts a stream.
+    /// Starts a new stream.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let settings = Settings {
@@ -100,14 +101,14 @@ impl Compressor {
             level: settings.level,
             histories: Histories::default(),
             carry: Carry::default(),
-            begun: false,
+            header_sent: false,
             sharing: Sharing::default(),
             engines: Arc::new(Engines::internal()),
             report: Report::default(),
         }
     }
 
-    /// Starts a stream with effort `level`, 1 to 9, whatever comes of it.
+    /// Starts a new stream with the fixed level `level`, 1 to 9, without adaptation.
     #[must_use]
     pub fn with_level(level: u8) -> Self {
         Self::new(Settings {
@@ -116,8 +117,9 @@ impl Compressor {
         })
     }
 
-    /// Lets `provider` encode what is bulk, until it fails or a second channel sends data: nobody
-    /// can see whether a library keeps two channels' bytes apart, so it is given those of one.
+    /// Uses `provider` for runs until it fails or a second channel sends data: it cannot be
+    /// verified that a library keeps two channels' bytes apart, so it gets those of one channel
+    /// only.
     pub fn set_provider(&mut self, provider: Arc<dyn Provider>) {
         self.engines = Arc::new(Engines::of(provider));
         if self.sharing.several {
@@ -125,24 +127,24 @@ impl Compressor {
         }
     }
 
-    /// As [`Compressor::compress_around`] and [`Form::complete`], for a stream that carries the data
-    /// of one channel and nothing else.
+    /// Like [`Compressor::compress_around`] and [`Form::complete`], for a stream with the data of a
+    /// single channel and nothing else.
     ///
     /// # Errors
-    /// [`DeflateError`]; the stream cannot go on then.
+    /// [`DeflateError`]; the stream cannot continue then.
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
         let form = self.compress_around(Origin::Channel(0), payload, out)?;
         form.complete(payload, out);
         Ok(())
     }
 
-    /// Appends to `out` what stands for `payload`, flushed so that the peer can inflate all of it.
-    /// A payload that is stored is not copied: the form says that it follows `out`.
+    /// Appends the encoding of `payload` to `out`, flushed so that the peer can inflate all of it.
+    /// A stored payload is not copied: the caller sends it after `out` if the returned form says so.
     ///
-    /// Data of a channel may refer to that channel's earlier data; everything else is stored.
+    /// Data of a channel may refer to earlier data of that channel; other messages are stored.
     ///
     /// # Errors
-    /// [`DeflateError`]; the stream cannot go on then.
+    /// [`DeflateError`]; the stream cannot continue then.
     pub fn compress_around(
         &mut self,
         origin: Origin,
@@ -151,7 +153,7 @@ impl Compressor {
     ) -> Result<Form, DeflateError> {
         let before = out.len();
         self.begin_stream(out);
-        let piece = match origin {
+        let outcome = match origin {
             Origin::Channel(channel) => {
                 self.admit(channel, out);
                 self.deflate(channel, payload, out)?
@@ -160,19 +162,19 @@ impl Compressor {
             Origin::Opening => {
                 self.sharing.note_opening();
                 self.histories.pass(payload);
-                Piece::Stored
+                EncodeOutcome::Stored
             }
             Origin::Other => {
                 self.histories.pass(payload);
-                Piece::Stored
+                EncodeOutcome::Stored
             }
         };
-        let form = match piece {
-            Piece::Deflated => {
+        let form = match outcome {
+            EncodeOutcome::Deflated => {
                 self.report.internal += 1;
                 Form::Compressed
             }
-            Piece::Stored => {
+            EncodeOutcome::Stored => {
                 self.report.stored += 1;
                 store(payload, &mut self.carry, out)
             }
@@ -182,24 +184,24 @@ impl Compressor {
         Ok(form)
     }
 
-    /// Data of `channel` come next. With the first data of a second channel the provider goes, and
-    /// nothing of the first channel's bits is carried over.
+    /// Prepares for data of `channel`. At the first data of a second channel the provider is
+    /// dismissed, and no bits of the first channel's data are carried over.
     fn admit(&mut self, channel: u64, out: &mut Vec<u8>) {
         if self.sharing.note_data(channel) {
             self.engines.dismiss();
             if !self.carry.is_empty() {
-                flush_behind(Flush::Sync, &mut self.carry, out);
+                append_flush(Flush::Sync, &mut self.carry, out);
             }
         }
     }
 
-    /// Appends `payload`'s deflated form to `out`, if that is to be sent.
+    /// Appends the deflated form of `payload` to `out`, unless it is to be stored.
     fn deflate(
         &mut self,
         channel: u64,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Piece, DeflateError> {
+    ) -> Result<EncodeOutcome, DeflateError> {
         let before = out.len();
         let flush = if payload.len() < PARTIAL_BELOW_BYTES && !self.sharing.is_shared() {
             Flush::Partial
@@ -210,31 +212,31 @@ impl Compressor {
         let policy = adaptive.then(|| self.histories.policy(channel));
         let chosen = effort_for(policy, self.level, payload);
         let (history, start) = self.histories.remember(channel, payload, true);
-        let mut piece = Piece::Stored;
+        let mut outcome = EncodeOutcome::Stored;
         if let Some(effort) = chosen {
-            let begun = cpu_ns();
+            let start_ns = cpu_ns();
             let (engine, source, policy) = history.parts();
             let engine = engine.ok_or(DeflateError)?;
             let end = source.window.len();
             let level = effort.level(self.level, || engine.gains(source, start, end));
             if let Some(level) = level {
                 let carry = &mut self.carry;
-                piece = engine.encode(source, start, level, flush, carry, out)?;
+                outcome = engine.encode(source, start, level, flush, carry, out)?;
                 self.report.note_level(level);
             }
-            self.report.cpu_ns += cpu_ns().saturating_sub(begun);
-            let deflated = (piece == Piece::Deflated).then_some(out.len() - before);
+            self.report.cpu_ns += cpu_ns().saturating_sub(start_ns);
+            let deflated = (outcome == EncodeOutcome::Deflated).then_some(out.len() - before);
             policy.note(payload.len(), deflated);
         } else if self.level == 0 {
             self.report.note_level(0);
         }
-        Ok(piece)
+        Ok(outcome)
     }
 
-    /// Takes payloads of `channel` as one run, to be compressed by [`RunJob::run`] anywhere and
-    /// handed back to [`Compressor::finish_run`]; runs may be finished in any order, their bytes
-    /// belong into the order of this call. At most
-    /// [`MAX_RUN_PAYLOADS`](crate::provider::MAX_RUN_PAYLOADS).
+    /// Begins a run of payloads of `channel`, which [`RunJob::run`] compresses on any thread. The
+    /// caller passes its result to [`Compressor::finish_run`]. Runs may finish in any order, but
+    /// their bytes must be sent in the order of the calls of `begin_run`. At most
+    /// [`MAX_RUN_PAYLOADS`](crate::provider::MAX_RUN_PAYLOADS) payloads.
     pub fn begin_run<'p>(
         &mut self,
         channel: u64,
@@ -251,7 +253,7 @@ impl Compressor {
             history,
             gaps,
             payloads.clone(),
-            Start {
+            RunStart {
                 lead,
                 carry: std::mem::take(&mut self.carry),
                 level: self.level,
@@ -264,7 +266,7 @@ impl Compressor {
         job
     }
 
-    /// Takes note of what a run has come to.
+    /// Records the results of a run.
     pub fn finish_run(&mut self, done: &RunDone) {
         self.report.add(&done.report);
         if let Some(policy) = done.policy {
@@ -273,52 +275,52 @@ impl Compressor {
     }
 
     fn begin_stream(&mut self, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.header_sent, true) {
             out.extend_from_slice(&ZLIB_HEADER);
         }
     }
 
-    /// NEWKEYS was sent: a new stream begins.
+    /// Starts a new stream, to be called when NEWKEYS is sent.
     pub fn reset(&mut self) {
         self.histories.restart();
         self.carry = Carry::default();
-        self.begun = false;
+        self.header_sent = false;
     }
 
-    /// The effort for what comes next.
+    /// The level for the next payload.
     #[must_use]
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// Sets the effort for what comes next, 0 to 9 and never above the level asked for; 0 stores.
-    /// Only an adaptive stream takes it.
+    /// Sets the level for the next payload, from 0 to [`Settings::level`]; 0 stores. Ignored unless
+    /// the stream is adaptive.
     pub fn set_level(&mut self, level: u8) {
         if self.settings.adaptive {
             self.level = level.min(self.settings.level);
         }
     }
 
-    /// Whether [`Compressor::shed`] would free anything worth it.
+    /// Returns true if [`Compressor::shed`] would free considerable memory.
     #[must_use]
     pub fn has_spare(&self) -> bool {
         self.histories.has_spare() || self.engines.has_spare()
     }
 
-    /// Frees what bulk data needed: all but the histories, and the tables of one channel's small
-    /// payloads (352 KiB).
+    /// Frees memory that only bulk data needs: all except the histories, and the tables for one
+    /// channel's small payloads (352 KiB).
     pub fn shed(&mut self) {
         self.engines.shed();
         self.histories.shed();
     }
 
-    /// Why the provider is not used any more; said once.
+    /// Returns the provider's failure, once.
     pub fn take_failure(&mut self) -> Option<crate::provider::RunError> {
         self.engines.take_failure()
     }
 
-    /// Who encodes bulk: `internal`, or the provider's name; and which provider was given up
-    /// because a second channel has sent data.
+    /// The engine for runs: `internal` or the provider's name; and which provider was dismissed
+    /// because a second channel sent data.
     #[must_use]
     pub fn engine(&self) -> String {
         match (self.engines.provider(), self.engines.dismissed()) {
@@ -330,36 +332,36 @@ impl Compressor {
         }
     }
 
-    /// The name of the provider that was given up because a second channel has sent data.
+    /// The name of the provider that was dismissed because a second channel sent data.
     #[must_use]
     pub fn dismissed(&self) -> Option<String> {
         self.engines.dismissed()
     }
 
-    /// Whether bulk is encoded by a provider.
+    /// Returns true if a provider encodes runs.
     #[must_use]
     pub fn has_provider(&self) -> bool {
         self.engines.has_provider()
     }
 
-    /// All that is known of what was done.
+    /// Statistics since the connection began.
     #[must_use]
     pub fn report(&self) -> Report {
         self.report
     }
 }
 
-/// What a payload is worth.
+/// How to treat a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// To be deflated.
+pub(crate) enum PayloadEffort {
+    /// Deflate it at this level.
     Level(u8),
-    /// To be deflated if its beginning gains.
+    /// Deflate it if a test of its beginning shows that it becomes smaller.
     Attempt,
 }
 
-impl Effort {
-    /// The level to deflate with, at the stream's own and with what an attempt finds; `None` stores.
+impl PayloadEffort {
+    /// The level to deflate at, given the stream's level and the result of a test; `None` stores.
     pub(crate) fn level(self, level: u8, gains: impl FnOnce() -> bool) -> Option<u8> {
         match self {
             Self::Level(level) => Some(level),
@@ -368,23 +370,27 @@ impl Effort {
     }
 }
 
-/// The effort for `payload` by what the last ones have shown, where there is a policy; `None`
+/// Decides the effort for `payload` from the results of earlier ones, if there is a policy; `None`
 /// stores it.
-pub(crate) fn effort_for(policy: Option<&mut Policy>, level: u8, payload: &[u8]) -> Option<Effort> {
+pub(crate) fn effort_for(
+    policy: Option<&mut Policy>,
+    level: u8,
+    payload: &[u8],
+) -> Option<PayloadEffort> {
     let Some(policy) = policy else {
-        return Some(Effort::Level(level.max(1)));
+        return Some(PayloadEffort::Level(level.max(1)));
     };
     if level == 0 {
-        return (payload.len() < PARTIAL_BELOW_BYTES).then_some(Effort::Level(1));
+        return (payload.len() < PARTIAL_BELOW_BYTES).then_some(PayloadEffort::Level(1));
     }
     match policy.choose(payload) {
         Choice::Store => None,
-        Choice::Attempt => Some(Effort::Attempt),
-        Choice::Deflate => Some(Effort::Level(level)),
+        Choice::Attempt => Some(PayloadEffort::Attempt),
+        Choice::Deflate => Some(PayloadEffort::Level(level)),
     }
 }
 
-/// Time that this thread has worked, nanoseconds.
+/// CPU time of this thread, in nanoseconds.
 pub(crate) fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! [`Decompressor`]: one zlib stream back into payloads.
+//! [`Decompressor`]: inflates one zlib stream to payloads.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,14 +7,14 @@ use crate::Totals;
 use crate::deflate::PacketDecoder;
 use crate::error::InflateError;
 
-/// The receiving direction's decompression.
+/// Decompression of the receiving direction.
 pub struct Decompressor {
     decoder: PacketDecoder,
     totals: Totals,
 }
 
 impl Decompressor {
-    /// Expects a stream's beginning.
+    /// Starts at the beginning of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -23,13 +23,12 @@ impl Decompressor {
         }
     }
 
-    /// Appends to `out` what `input`, one packet's payload, inflates to. `out` grows with what
-    /// really comes out, never past the limit.
+    /// Appends to `out` the plaintext of `input`, the payload of one packet. `out` grows with the
+    /// actual output, never beyond the limit.
     ///
     /// # Errors
-    /// [`InflateError`], at once when more than `limit_bytes` (normally
-    /// [`MAX_INFLATED_BYTES`](crate::MAX_INFLATED_BYTES)) come out; the connection cannot go on
-    /// then.
+    /// [`InflateError`], as soon as the output exceeds `limit_bytes` (normally
+    /// [`MAX_INFLATED_BYTES`](crate::MAX_INFLATED_BYTES)); the connection cannot continue then.
     pub fn decompress(
         &mut self,
         input: &[u8],
@@ -42,28 +41,28 @@ impl Decompressor {
         Ok(())
     }
 
-    /// The place of the payload in `input`, one packet's, where it is stored there as it is: it is
-    /// taken as received then, and nothing has to be copied. None: it is still to be
-    /// [decompressed](Decompressor::decompress).
+    /// Returns the range of the payload in `input`, the payload of one packet, if it is stored
+    /// there without compression; it is then recorded as received, and need not be copied. `None`
+    /// if `input` must be [decompressed](Decompressor::decompress).
     pub fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
         let place = self.decoder.stored(input, limit_bytes)?;
         self.totals.count(place.len(), input.len());
         Some(place)
     }
 
-    /// NEWKEYS was received: a new stream begins.
+    /// Starts a new stream, to be called when NEWKEYS is received.
     pub fn reset(&mut self) {
         self.decoder.reset();
     }
 
-    /// Payload bytes before (compressed) and after (raw).
+    /// Sizes of payloads before (compressed) and after (raw) decompression.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Whether the peer's packets end elsewhere than its blocks do, so that a slower inflate has
-    /// taken over.
+    /// Returns true if the peer's packets do not end at block boundaries, so that the slower
+    /// resumable inflate is used.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
         self.decoder.is_resumable()
@@ -74,13 +73,13 @@ impl Decompressor {
         self.decoder.memory_bytes()
     }
 
-    /// Whether [`Decompressor::shed`] would free anything worth it.
+    /// Returns true if [`Decompressor::shed`] would free considerable memory.
     #[must_use]
     pub fn has_spare(&self) -> bool {
         self.decoder.memory_bytes() > 64 * 1024
     }
 
-    /// Frees what bulk data needed; the history stays.
+    /// Frees memory that only bulk data needs; keeps the history.
     pub fn shed(&mut self) {
         self.decoder.shed();
     }

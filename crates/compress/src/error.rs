@@ -1,8 +1,8 @@
-//! Why a payload was not compressed or inflated.
+//! Errors of compression and decompression.
 
 use std::fmt;
 
-/// The compression engine failed: out of memory, or a defect. Never the payload's fault.
+/// The compression engine failed: out of memory, or a bug. Never caused by the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeflateError;
 
@@ -14,21 +14,21 @@ impl fmt::Display for DeflateError {
 
 impl std::error::Error for DeflateError {}
 
-/// Why a received payload did not inflate.
+/// Error of inflating a received payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InflateError {
-    /// More came out than a packet may hold.
+    /// The payload inflates to more than the limit.
     TooLong {
-        /// The limit.
+        /// The limit in bytes.
         limit_bytes: usize,
     },
-    /// The bytes are no deflate stream, or ask for a dictionary that SSH does not have.
+    /// The bytes are not a valid deflate stream, or require a dictionary, which SSH does not have.
     Corrupt,
-    /// The peer ended the stream (BFINAL), which in SSH goes on until NEWKEYS.
+    /// The peer ended the stream (BFINAL); in SSH it must continue until NEWKEYS.
     StreamEnded,
-    /// Nothing came out: a packet without payload, or cut in the middle.
+    /// The packet inflates to nothing: it has no payload or is truncated.
     Empty,
-    /// The engine failed: out of memory.
+    /// Out of memory.
     OutOfMemory,
 }
 

@@ -1,24 +1,24 @@
-//! How a payload leaves: as what was made of it, or as it is, behind what was made.
+//! The encoding of a payload: compressed, or stored after a header.
 
-/// How a payload leaves.
+/// The form in which a payload is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a stored payload is still to be put behind what was made"]
+#[must_use = "a stored payload must still be appended to the output"]
 pub enum Form {
-    /// As what was made.
+    /// Compressed: the output is complete.
     Compressed,
-    /// As it is, behind what was made.
+    /// Stored: the payload follows the output.
     Stored,
 }
 
 impl Form {
-    /// Appends what is still missing in `out` behind what was made of `payload`.
+    /// Completes `out`: appends `payload` if it is stored.
     pub fn complete(self, payload: &[u8], out: &mut Vec<u8>) {
         if self == Self::Stored {
             out.extend_from_slice(payload);
         }
     }
 
-    /// What stands for the payload of which `made` was made.
+    /// The encoding of a payload for which the bytes `made` were written.
     #[must_use]
     pub fn encoded(self, made: &[u8]) -> Encoded<'_> {
         match self {
@@ -27,7 +27,7 @@ impl Form {
         }
     }
 
-    /// Bytes that leave for a payload of `payload` bytes, of which `made` bytes were made.
+    /// Number of bytes sent for a payload of `payload` bytes for which `made` bytes were written.
     pub(crate) fn whole_bytes(self, made: usize, payload: usize) -> usize {
         match self {
             Self::Compressed => made,
@@ -36,14 +36,14 @@ impl Form {
     }
 }
 
-/// What stands for a payload.
+/// The encoding of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoded<'a> {
-    /// The payload itself, behind these bytes.
+    /// The payload itself, preceded by a header.
     Stored {
-        /// The beginning of a stored block.
+        /// Header of a stored block.
         header: &'a [u8],
     },
-    /// These bytes.
+    /// Deflated bytes.
     Deflated(&'a [u8]),
 }

@@ -1,37 +1,38 @@
-//! [`Histories`]: what each channel has sent, apart from what the others have.
+//! [`Histories`]: the recent plaintext of each channel, kept separately.
 //!
-//! A channel's payloads are compared with its own earlier bytes and judged by its own earlier
-//! results. Nothing here is shared by two channels: tables that change hands are cleared. Channels
-//! beyond [`MAX_HISTORIES`] lose their history, the one that has been idle longest first.
+//! A channel's payloads are matched with its own earlier bytes and judged by its own earlier
+//! results. Channels share nothing: tables that pass from one to another are cleared. If there are
+//! more than [`MAX_HISTORIES`] channels, the one that has been idle longest loses its history.
 
 use crate::adaptive::Policy;
 use crate::deflate::{Engine, Gaps, Source, Window};
 use crate::provider::HISTORY_BYTES;
 
-/// Channels that are remembered. Together they hold at most [`HISTORY_BYTES`] that a match can
-/// reach; the windows' memory is what this bounds.
+/// Maximum number of channels with a history. At most [`HISTORY_BYTES`] of all histories can be
+/// reached by matches; this constant bounds the memory of the windows.
 const MAX_HISTORIES: usize = 8;
-/// Sets of the matcher's tables (352 KiB each) that are kept: bulk beside a terminal, whose
-/// keystrokes have pings between them, does not index its history again for each of these.
+/// Maximum number of sets of matcher tables (352 KiB each): enough for bulk data besides a terminal
+/// with pings between its keystrokes, so that no channel has to index its history again for each
+/// payload.
 const MAX_ENGINES: usize = 3;
-/// Foreign bytes within reach from which on it pays to cut off what no match can reach, bytes.
+/// Minimum number of foreign bytes within reach for which unreachable bytes are worth cutting off.
 const MUCH_FOREIGN: usize = 2048;
 
-/// One channel's past.
+/// The history of one channel.
 #[derive(Default)]
 pub(crate) struct History {
     channel: u64,
     window: Window,
     gaps: Gaps,
     pub(crate) policy: Policy,
-    /// Made for the first payload that needs it.
+    /// Created for the first payload that needs it.
     engine: Option<Box<Engine>>,
-    /// The place in the stream after its last byte.
+    /// Position in the stream after its last byte.
     end: u64,
 }
 
 impl History {
-    /// Appends `payload`, which begins at `stream` in the stream; returns where it begins in the
+    /// Appends `payload`, which begins at position `stream` of the stream; returns its start in the
     /// window.
     fn remember(&mut self, payload: &[u8], stream: u64) -> usize {
         let foreign = stream.saturating_sub(self.end);
@@ -50,8 +51,8 @@ impl History {
         start
     }
 
-    /// The matcher does not know of the gaps. Where much stands in them it would choose what is
-    /// too far away in the stream.
+    /// The matcher ignores gaps. If gaps contain many bytes, it would choose matches that are too
+    /// far away in the stream.
     fn cut_unreachable(&mut self) {
         if self.gaps.is_empty() {
             return;
@@ -71,7 +72,7 @@ impl History {
         }
     }
 
-    /// Nothing that was sent so far can be reached any more.
+    /// Forgets all bytes, because matches cannot reach them any more.
     fn forget(&mut self) {
         self.window.clear();
         self.gaps.clear();
@@ -80,8 +81,8 @@ impl History {
         }
     }
 
-    /// The tables, if the last payload was [remembered](Histories::remember) with them, and what they
-    /// are about.
+    /// The tables, if the last payload was [remembered](Histories::remember) with them, the window
+    /// and gaps that they index, and the policy.
     pub(crate) fn parts(&mut self) -> (Option<&mut Engine>, Source<'_>, &mut Policy) {
         let source = Source {
             window: &self.window,
@@ -90,7 +91,7 @@ impl History {
         (self.engine.as_deref_mut(), source, &mut self.policy)
     }
 
-    /// What a run that begins now may refer to, and the gaps in it.
+    /// The bytes that a run that begins now may refer to, and the gaps in them.
     fn within_reach(&self, stream: u64) -> (&[u8], Gaps) {
         let foreign = stream.saturating_sub(self.end);
         if foreign >= HISTORY_BYTES as u64 || self.window.len() == 0 {
@@ -107,9 +108,9 @@ impl History {
         (self.window.bytes().get(first..).unwrap_or_default(), gaps)
     }
 
-    fn is_spread(&self) -> bool {
+    fn has_spare(&self) -> bool {
         let engine = self.engine.as_ref();
-        self.window.is_spread() || engine.is_some_and(|engine| engine.is_spread())
+        self.window.has_spare() || engine.is_some_and(|engine| engine.has_spare())
     }
 
     fn shed(&mut self) {
@@ -121,22 +122,22 @@ impl History {
     }
 }
 
-/// See the module's head.
+/// The histories of all channels of a connection.
 #[derive(Default)]
 pub(crate) struct Histories {
-    /// The one that was used last stands last.
+    /// Ordered by last use, the most recent last.
     list: Vec<History>,
-    /// Bytes of plaintext in the stream so far.
+    /// Number of plaintext bytes in the stream so far.
     stream: u64,
 }
 
 impl Histories {
-    /// A payload goes into the stream that nobody refers to.
+    /// Counts a payload that is sent without a history.
     pub(crate) fn pass(&mut self, payload: &[u8]) {
         self.stream = self.stream.saturating_add(payload.len() as u64);
     }
 
-    /// The history of `channel`, which has been used last from now on.
+    /// Returns the history of `channel` and marks it as used last.
     fn of(&mut self, channel: u64) -> &mut History {
         let found = self.list.iter().rposition(|one| one.channel == channel);
         let history = match found {
@@ -158,12 +159,12 @@ impl Histories {
         &mut self.list[last]
     }
 
-    /// What `channel` has shown about what is worth the effort.
+    /// The compression policy of `channel`.
     pub(crate) fn policy(&mut self, channel: u64) -> &mut Policy {
         &mut self.of(channel).policy
     }
 
-    /// Replaces that, if the channel is still known.
+    /// Replaces the policy of `channel`, if the channel still has a history.
     pub(crate) fn set_policy(&mut self, channel: u64, policy: Policy) {
         let found = self.list.iter_mut().find(|one| one.channel == channel);
         if let Some(history) = found {
@@ -171,9 +172,9 @@ impl Histories {
         }
     }
 
-    /// Appends `payload` to `channel`'s history; returns the history, with tables if `indexed`,
-    /// and where the payload begins in its window. `indexed` must not depend on the payload: it may
-    /// take tables away from another channel, and that shows.
+    /// Appends `payload` to the history of `channel`; returns the history, with tables if
+    /// `indexed`, and the start of the payload in its window. `indexed` must not depend on the
+    /// payload, because taking tables away from another channel has an observable effect.
     pub(crate) fn remember(
         &mut self,
         channel: u64,
@@ -192,7 +193,7 @@ impl Histories {
         (history, start)
     }
 
-    /// Tables that know nothing: new ones, or the ones of the channel that has been idle longest.
+    /// Returns empty tables: new ones, or those of the channel that has been idle longest.
     pub(crate) fn free_engine(&mut self) -> Box<Engine> {
         let held = self.list.iter().filter(|one| one.engine.is_some()).count();
         let idle = self.list.iter_mut().find(|one| one.engine.is_some());
@@ -208,13 +209,13 @@ impl Histories {
         }
     }
 
-    /// What a run of `channel` that begins now may refer to, and the gaps in it.
+    /// The bytes that a run of `channel` that begins now may refer to, and the gaps in them.
     pub(crate) fn within_reach(&mut self, channel: u64) -> (&[u8], Gaps) {
         let stream = self.stream;
         self.of(channel).within_reach(stream)
     }
 
-    /// A new stream begins: its peer knows nothing of what was sent before.
+    /// Starts a new stream, in which nothing sent before can be referred to.
     pub(crate) fn restart(&mut self) {
         for history in &mut self.list {
             history.forget();
@@ -223,14 +224,14 @@ impl Histories {
         self.stream = 0;
     }
 
-    /// Whether [`Histories::shed`] would free anything worth it.
+    /// Returns true if [`Histories::shed`] would free considerable memory.
     pub(crate) fn has_spare(&self) -> bool {
         let held = self.list.iter().filter(|one| one.engine.is_some()).count();
-        held > 1 || self.list.iter().any(History::is_spread)
+        held > 1 || self.list.iter().any(History::has_spare)
     }
 
-    /// Frees what bulk data needed: all but the histories, and the tables of the channel that was
-    /// used last.
+    /// Frees memory that only bulk data needs: all except the histories, and the tables of the
+    /// channel that was used last.
     pub(crate) fn shed(&mut self) {
         let mut held = false;
         for history in self.list.iter_mut().rev() {

@@ -1,5 +1,5 @@
-//! Many channels in one stream, as another program's inflate reads it: every distance that was
-//! translated from a channel's window to the stream points at the right bytes.
+//! Many channels in one stream, decoded by another inflate implementation: every distance
+//! translated from a channel's window to the stream must refer to the right bytes.
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
@@ -16,7 +16,7 @@ struct Pending {
 /// A stream whose packets are made in any order and read in the order of the stream.
 struct Stream {
     compressor: Compressor,
-    /// Payloads since the last reset, and their packets where they have been made.
+    /// Payloads since the last reset, and their packets if they have been encoded.
     sent: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     pending: Vec<Pending>,
 }
@@ -64,7 +64,7 @@ impl Stream {
         .unwrap()
     }
 
-    /// Makes what is left, in an order by chance.
+    /// Encodes the remaining runs in random order.
     fn make_all(&mut self, random: &mut Random) {
         while !self.pending.is_empty() {
             let done = self.make(random.below(self.pending.len()));
@@ -150,8 +150,8 @@ fn any_interleaving_is_read_by_another_inflate() {
     }
 }
 
-/// A channel's bytes come again after `own` bytes of its own and `foreign` bytes of another
-/// channel; the length of their second packet.
+/// Repeats a channel's bytes after `own` bytes of that channel and `foreign` bytes of another;
+/// returns the length of their second packet.
 fn again(level: u8, by_run: bool, own: usize, foreign: usize) -> usize {
     let mut random = Random::new(5);
     let (secret, filler) = (data(0, 300, &mut random), data(0, own, &mut random));
@@ -160,7 +160,7 @@ fn again(level: u8, by_run: bool, own: usize, foreign: usize) -> usize {
         adaptive: false,
     });
     let half = secret.len() / 2;
-    // The second half of what is repeated stands after the foreign bytes.
+    // The second half of the repeated bytes follows the foreign bytes.
     stream.serial(Origin::Channel(1), secret[..half].to_vec());
     stream.serial(Origin::Channel(2), data(0, foreign, &mut random));
     stream.serial(Origin::Channel(1), secret[half..].to_vec());
@@ -183,7 +183,8 @@ fn a_match_reaches_over_a_gap_as_far_as_deflate_does_and_no_farther() {
     for level in 1..=9 {
         for by_run in [false, true] {
             for foreign in [1, 258, 3000, 20_000] {
-                // 300 bytes of their own and the others stand between a byte and itself.
+                // 300 bytes of the channel and the other channel's bytes are between a byte and its
+                // repetition.
                 let farthest = MOST - 300 - foreign;
                 let lengths = |own: usize| again(level, by_run, own, foreign);
                 let near = lengths(farthest - 400);
@@ -194,7 +195,7 @@ fn a_match_reaches_over_a_gap_as_far_as_deflate_does_and_no_farther() {
                 for own in [farthest - 1, farthest + 150, farthest + foreign - 1] {
                     lengths(own);
                 }
-                // Out of reach: as long as random bytes are.
+                // Out of reach: as long as for random bytes.
                 let far = lengths(farthest + foreign + 300);
                 assert!(far >= 300, "level {level}, {foreign} foreign: {far}");
             }
@@ -202,7 +203,7 @@ fn a_match_reaches_over_a_gap_as_far_as_deflate_does_and_no_farther() {
     }
 }
 
-/// What a connection does: data of a channel, in one or several payloads, or something else.
+/// A step of a connection: a message, a run, freed memory, a new stream or another level.
 enum Step {
     Send(Origin, Vec<u8>),
     Run(u64, Vec<Vec<u8>>),
@@ -211,7 +212,7 @@ enum Step {
     Level(u8),
 }
 
-/// Steps of 12 channels; what other channels than the first one send is made from `others`.
+/// Steps of 12 channels; the data of all channels but the first depend on `others`.
 fn steps(seed: u64, others: u64) -> Vec<Step> {
     let mut random = Random::new(seed);
     let pool = pool(&mut random);
@@ -289,7 +290,7 @@ fn first_channel(settings: Settings, steps: &[Step]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The same by zstd, which makes no runs.
+/// Like the packets by zlib, but by zstd, which has no runs.
 fn first_channel_by_zstd(settings: Settings, steps: &[Step]) -> Vec<Vec<u8>> {
     let mut compressor = ZstdCompressor::new(settings);
     let mut packets = Vec::new();
@@ -319,8 +320,8 @@ fn first_channel_by_zstd(settings: Settings, steps: &[Step]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Whatever as many bytes the other channels send: with more channels than are remembered, runs
-/// beside payloads in place, memory given back and new streams in the middle.
+/// The first channel's packets do not depend on the other channels' data of the same lengths: with
+/// more channels than histories, runs and single payloads, freed memory and new streams in between.
 #[test]
 fn what_eleven_other_channels_send_changes_no_packet_of_the_first() {
     for seed in 0..18 {

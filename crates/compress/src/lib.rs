@@ -1,28 +1,28 @@
 //! Compression of packet payloads for `zlib@openssh.com` (RFC 4253 §6.2, RFC 1950, RFC 1951).
 //!
-//! One [`Compressor`] or [`Decompressor`] serves one direction for one epoch: its history
-//! passes from packet to packet, and NEWKEYS of its direction resets it (RFC 4253 §6.2; OpenSSH
-//! does the same). Every payload ends with a flush, so that the peer can inflate it at once.
-//! What enters is the whole payload, message number included, in wire order: compress before
-//! the packet is stamped, inflate after it was opened.
+//! One [`Compressor`] or [`Decompressor`] serves one direction for one epoch: its history extends
+//! across packets, and NEWKEYS of its direction resets it (RFC 4253 §6.2, as in OpenSSH). Every
+//! payload ends with a flush, so that the peer can inflate it at once. The input is the whole
+//! payload, including the message number, in wire order: compress before the packet is stamped,
+//! inflate after it is opened.
 //!
-//! Each payload has an [`Origin`]. A channel's data are matched with that channel's earlier data
-//! alone (`history`), and nothing that one channel has sent has an influence on what stands for
-//! another one's payloads: else whoever feeds one channel could find out another's bytes from the
-//! lengths of packets ("Crossing the Streams", arXiv 2609.07709). The tests for that are in
-//! `separation_tests`.
+//! Each payload has an [`Origin`]. A channel's data are matched only with earlier data of the same
+//! channel (`history`), and data of one channel do not influence the encoding of another channel's
+//! payloads. Otherwise an attacker who feeds one channel could learn another channel's bytes from
+//! packet lengths ("Crossing the Streams", arXiv 2609.07709). `separation_tests` checks this.
 //!
-//! A payload is compressed in place by [`Compressor::compress_around`], or several of one channel as
-//! a [`RunJob`] on any thread: a run refers to its channel's bytes in the 32 KiB of plaintext before
-//! it, which are known when it is begun, and ends on a byte, so that runs made side by side
-//! concatenate to the stream that a serial sender would have made. The codec is in `deflate`, other
-//! engines plug into `provider`, what is not worth it is found by `adaptive`, and `zlib` reads
-//! streams that go another way.
+//! [`Compressor::compress_around`] compresses a single payload; a [`RunJob`] compresses several
+//! payloads of one channel, on any thread. A run may refer to its channel's bytes in the previous
+//! 32 KiB of plaintext, which are known when it begins, and ends on a byte boundary, so that runs
+//! compressed in parallel concatenate to the stream of a serial sender. `deflate` has the codec,
+//! `provider` the interface for other engines, `adaptive` detects incompressible payloads, and
+//! `resumable` inflates streams with other packet boundaries.
 //!
-//! Between two of us `zstd` may take its place, which shares only `adaptive`.
+//! Two Fulmar peers may use `zstd` instead, which shares only `adaptive`.
 //!
-//! `zlib@openssh.com` starts after authentication; plain `zlib`, which inflates what strangers
-//! send, is not offered. When it starts is `proto`'s business; packets are in `packet`.
+//! `zlib@openssh.com` starts after authentication. Plain `zlib`, which would inflate data of
+//! unauthenticated peers, is not offered. `proto` decides when compression starts; packets are in
+//! `packet`.
 #![deny(unsafe_code)]
 
 mod adaptive;
@@ -35,8 +35,8 @@ mod form;
 mod history;
 mod origin;
 pub mod provider;
+mod resumable;
 mod run;
-mod zlib;
 mod zstd;
 
 #[cfg(test)]
@@ -54,26 +54,26 @@ pub use origin::Origin;
 pub use run::{RunDone, RunJob};
 pub use zstd::{ZstdCompressor, ZstdDecompressor, zstd_level, zstd_version};
 
-/// The most that one packet's payload may inflate to, in bytes: the largest packet, and what a
-/// sender may have put around it. A packet of 256 KiB could otherwise claim 264 MB.
+/// Maximum size of an inflated payload in bytes: the largest packet, plus overhead that a sender
+/// may have added. A packet of 256 KiB could otherwise inflate to 264 MB.
 pub const MAX_INFLATED_BYTES: usize = 256 * 1024 + 1024;
 
-/// The effort that OpenSSH fixes, and the default.
+/// Default compression level; OpenSSH always uses it.
 pub const DEFAULT_LEVEL: u8 = 6;
 
-/// Bytes before and after compression since the connection began (a reset does not touch it).
+/// Sizes before and after compression since the connection began; a reset does not clear them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Payloads.
+    /// Number of payloads.
     pub packets: u64,
-    /// Bytes of the payloads themselves.
+    /// Number of bytes before compression.
     pub raw_bytes: u64,
-    /// Bytes of their compressed form.
+    /// Number of bytes after compression.
     pub compressed_bytes: u64,
 }
 
 impl Totals {
-    /// What `ssh -v` says of a direction, as OpenSSH words it: bytes before and after.
+    /// The line that `ssh -v` prints for a direction, in OpenSSH's words: bytes before and after.
     #[must_use]
     pub fn line(&self, direction: &str) -> String {
         format!(
@@ -97,27 +97,27 @@ impl Totals {
     }
 }
 
-/// What a sending direction has done since the connection began.
+/// Statistics of a sending direction since the connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Bytes before and after.
+    /// Sizes before and after compression.
     pub totals: Totals,
-    /// Payloads deflated by our own engine.
+    /// Number of payloads deflated by the built-in engine.
     pub internal: u64,
-    /// Payloads deflated by a [`Provider`](provider::Provider).
+    /// Number of payloads deflated by a [`Provider`](provider::Provider).
     pub hardware: u64,
-    /// Payloads compressed by zstd; none where it is not the engine.
+    /// Number of payloads compressed by zstd; `None` if zstd is not the engine.
     pub zstd: Option<u64>,
-    /// Payloads stored as they were.
+    /// Number of payloads stored without compression.
     pub stored: u64,
-    /// The least and the highest level that there were; 0 stores what is not small.
+    /// Lowest and highest level used; level 0 stores all but small payloads.
     pub levels: Option<(u8, u8)>,
     /// CPU time in engines, nanoseconds.
     pub cpu_ns: u64,
 }
 
 impl Report {
-    /// Who compressed what was sent, for `ssh -v`.
+    /// A line of statistics for `ssh -v`.
     #[must_use]
     pub fn line(&self) -> String {
         let level = match self.levels {
@@ -157,7 +157,7 @@ impl Report {
     }
 }
 
-/// `part` of `whole`, 0 of nothing.
+/// `part` divided by `whole`; 0 if `whole` is 0.
 #[allow(clippy::cast_precision_loss)] // Shown with two digits.
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 {

@@ -1,7 +1,8 @@
-//! Runs: payloads that are compressed together, away from the stream that they belong to.
+//! Runs: payloads of one channel that are compressed together, possibly on another thread than the
+//! stream's.
 //!
-//! A run's output depends on its payloads, their history and its settings alone, so that runs can
-//! be made on any thread in any order. Each ends on a byte.
+//! A run's output depends only on its payloads, their history and its settings, so runs can be
+//! compressed on any thread in any order. Each ends on a byte boundary.
 
 use std::fmt;
 use std::mem;
@@ -11,25 +12,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::Report;
 use crate::adaptive::Policy;
 use crate::compressor::{cpu_ns, effort_for};
-use crate::deflate::{Carry, Engine, Gaps, Piece, Source, Window, flush_behind, store};
+use crate::deflate::{Carry, EncodeOutcome, Engine, Gaps, Source, Window, append_flush, store};
 use crate::error::DeflateError;
 use crate::form::{Encoded, Form};
 use crate::provider::{Flush, Provider, Run, RunEncoder, RunError};
 
-/// Windows and engines that are kept for the next runs: no more threads compress.
-const MAX_KEPT: usize = 8;
+/// Maximum number of windows and of engines kept for reuse; no more threads compress.
+const MAX_FREE: usize = 8;
 
-/// What a run needs beside its bytes, shared by all runs of a connection. Memory of runs that are
-/// done serves the next.
+/// Resources shared by all runs of a connection. Memory of finished runs is reused.
 pub(crate) struct Engines {
-    kept: Mutex<Kept>,
+    free_lists: Mutex<FreeLists>,
     provider: Option<Arc<dyn Provider>>,
     /// The provider failed once, or was dismissed.
-    fallen: AtomicBool,
+    disabled: AtomicBool,
 }
 
 #[derive(Default)]
-struct Kept {
+struct FreeLists {
     engines: Vec<Engine>,
     windows: Vec<Vec<u8>>,
     failure: Option<RunError>,
@@ -39,9 +39,9 @@ struct Kept {
 impl Engines {
     pub(crate) fn internal() -> Self {
         Self {
-            kept: Mutex::default(),
+            free_lists: Mutex::default(),
             provider: None,
-            fallen: AtomicBool::new(false),
+            disabled: AtomicBool::new(false),
         }
     }
 
@@ -52,27 +52,29 @@ impl Engines {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // A panic elsewhere leaves lists of memory as they are.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn free_lists(&self) -> MutexGuard<'_, FreeLists> {
+        // A panic elsewhere leaves the free lists valid.
+        self.free_lists
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn window(&self) -> Window {
-        Window::reusing(self.kept().windows.pop().unwrap_or_default())
+        Window::reusing(self.free_lists().windows.pop().unwrap_or_default())
     }
 
     fn give_window(&self, window: Window) {
-        let mut kept = self.kept();
-        if kept.windows.len() < MAX_KEPT {
-            kept.windows.push(window.into_bytes());
+        let mut free_lists = self.free_lists();
+        if free_lists.windows.len() < MAX_FREE {
+            free_lists.windows.push(window.into_bytes());
         }
     }
 
-    /// An engine that knows nothing: a run must not depend on what ran before it, which may have
+    /// Returns an engine with empty tables: a run must not depend on earlier runs, which may have
     /// been another channel's.
     pub(crate) fn engine(&self) -> Engine {
-        let kept = self.kept().engines.pop();
-        match kept {
+        let free_lists = self.free_lists().engines.pop();
+        match free_lists {
             Some(mut engine) => {
                 engine.clear();
                 engine
@@ -82,40 +84,40 @@ impl Engines {
     }
 
     pub(crate) fn give_engine(&self, engine: Engine) {
-        let mut kept = self.kept();
-        if kept.engines.len() < MAX_KEPT {
-            kept.engines.push(engine);
+        let mut free_lists = self.free_lists();
+        if free_lists.engines.len() < MAX_FREE {
+            free_lists.engines.push(engine);
         }
     }
 
-    /// The provider's encoder, while it is trusted: for one run each, as there may be fewer than
-    /// threads that compress, and who keeps one lets the others wait.
+    /// An encoder of the provider, while it is trusted. To be dropped after each run, because there
+    /// may be fewer encoders than compressing threads.
     fn encoder(&self) -> Option<Result<Box<dyn RunEncoder>, RunError>> {
         Some(self.provider()?.encoder())
     }
 
-    fn fall(&self, why: RunError) {
-        self.fallen.store(true, Ordering::Relaxed);
-        self.kept().failure.get_or_insert(why);
+    fn disable(&self, why: RunError) {
+        self.disabled.store(true, Ordering::Relaxed);
+        self.free_lists().failure.get_or_insert(why);
     }
 
-    /// A second channel has data, and nobody can see whether a provider keeps them apart: our own
-    /// engine does.
+    /// Stops using the provider, because a second channel has data and it cannot be verified that a
+    /// provider keeps channels apart; the built-in engine does.
     pub(crate) fn dismiss(&self) {
         if let Some(provider) = self.provider() {
-            self.kept().dismissed = Some(provider.name());
-            self.fallen.store(true, Ordering::Relaxed);
+            self.free_lists().dismissed = Some(provider.name());
+            self.disabled.store(true, Ordering::Relaxed);
         }
     }
 
     /// The name of the provider that was dismissed.
     pub(crate) fn dismissed(&self) -> Option<String> {
-        self.kept().dismissed.clone()
+        self.free_lists().dismissed.clone()
     }
 
-    /// Why the provider is not used any more, said once.
+    /// Returns the provider's failure, once.
     pub(crate) fn take_failure(&self) -> Option<RunError> {
-        self.kept().failure.take()
+        self.free_lists().failure.take()
     }
 
     pub(crate) fn has_provider(&self) -> bool {
@@ -124,49 +126,49 @@ impl Engines {
 
     /// The provider, while it is trusted.
     pub(crate) fn provider(&self) -> Option<&Arc<dyn Provider>> {
-        let fallen = self.fallen.load(Ordering::Relaxed);
-        self.provider.as_ref().filter(|_| !fallen)
+        let disabled = self.disabled.load(Ordering::Relaxed);
+        self.provider.as_ref().filter(|_| !disabled)
     }
 
     pub(crate) fn has_spare(&self) -> bool {
-        let kept = self.kept();
-        !(kept.engines.is_empty() && kept.windows.is_empty())
+        let free_lists = self.free_lists();
+        !(free_lists.engines.is_empty() && free_lists.windows.is_empty())
             || self.provider.as_ref().is_some_and(|it| it.has_spare())
     }
 
     pub(crate) fn shed(&self) {
-        let mut kept = self.kept();
-        kept.engines = Vec::new();
-        kept.windows = Vec::new();
+        let mut free_lists = self.free_lists();
+        free_lists.engines = Vec::new();
+        free_lists.windows = Vec::new();
         if let Some(provider) = &self.provider {
             provider.shed();
         }
     }
 }
 
-/// Payloads that are compressed together. See the module's head.
+/// Payloads of one channel that are compressed together, on any thread.
 pub struct RunJob {
     engines: Arc<Engines>,
     channel: u64,
-    /// History and payloads, all of one channel.
+    /// History and payloads of the channel.
     window: Window,
-    /// Where other bytes stand in the stream between those of the history.
+    /// Positions of other channels' bytes in the stream between those of the history.
     gaps: Gaps,
     history_bytes: usize,
     ends: Vec<usize>,
-    start: Start,
+    start: RunStart,
 }
 
-/// How the stream stands where a run begins.
-pub(crate) struct Start {
-    /// What precedes the run's own bytes: the stream's header, where it begins.
+/// State of the stream at the start of a run.
+pub(crate) struct RunStart {
+    /// Bytes to send before the run's own: the stream's header, if it begins here.
     pub(crate) lead: Vec<u8>,
     pub(crate) carry: Carry,
     pub(crate) level: u8,
     pub(crate) policy: Option<Policy>,
 }
 
-/// What a run has come to, for [`Compressor::finish_run`](crate::Compressor::finish_run).
+/// The results of a run, for [`Compressor::finish_run`](crate::Compressor::finish_run).
 #[derive(Debug, Clone)]
 #[must_use = "the stream's figures and its policy depend on it"]
 pub struct RunDone {
@@ -182,7 +184,7 @@ impl RunJob {
         history: &[u8],
         gaps: Gaps,
         payloads: impl Iterator<Item = &'p [u8]> + Clone,
-        start: Start,
+        start: RunStart,
     ) -> Self {
         let mut window = engines.window();
         let bytes: usize = payloads.clone().map(<[u8]>::len).sum();
@@ -205,16 +207,16 @@ impl RunJob {
         }
     }
 
-    /// Plaintext of all payloads, bytes.
+    /// Number of plaintext bytes of all payloads.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.window.len() - self.history_bytes
     }
 
-    /// Compresses, and gives `take` what stands for each payload, in order.
+    /// Compresses the payloads and passes the encoding of each to `take`, in order.
     ///
     /// # Errors
-    /// [`DeflateError`]: the stream cannot go on then.
+    /// [`DeflateError`]; the stream cannot continue then.
     pub fn run(mut self, mut take: impl FnMut(Encoded<'_>)) -> Result<RunDone, DeflateError> {
         let mut report = Report::default();
         let begun = cpu_ns();
@@ -243,35 +245,35 @@ impl RunJob {
             window,
             gaps: &self.gaps,
         };
-        let begins = &mut self.start;
-        let mut out = mem::take(&mut begins.lead);
+        let run_start = &mut self.start;
+        let mut out = mem::take(&mut run_start.lead);
         let mut start = self.history_bytes;
         for end in mem::take(&mut self.ends) {
             let payload = window.bytes().get(start..end).ok_or(DeflateError)?;
-            let mut piece = Piece::Stored;
-            if let Some(effort) = effort_for(begins.policy.as_mut(), begins.level, payload) {
+            let mut outcome = EncodeOutcome::Stored;
+            if let Some(effort) = effort_for(run_start.policy.as_mut(), run_start.level, payload) {
                 let engines = &self.engines;
                 let engine = engine.get_or_insert_with(|| engines.engine());
-                let level = effort.level(begins.level, || engine.gains(source, start, end));
+                let level = effort.level(run_start.level, || engine.gains(source, start, end));
                 if let Some(level) = level {
-                    let (carry, out) = (&mut begins.carry, &mut out);
-                    piece =
+                    let (carry, out) = (&mut run_start.carry, &mut out);
+                    outcome =
                         engine.encode_span(source, start, end, level, Flush::Sync, carry, out)?;
                     report.note_level(level);
                 }
-                if let Some(policy) = &mut begins.policy {
-                    let deflated = (piece == Piece::Deflated).then_some(out.len());
+                if let Some(policy) = &mut run_start.policy {
+                    let deflated = (outcome == EncodeOutcome::Deflated).then_some(out.len());
                     policy.note(payload.len(), deflated);
                 }
             }
-            let form = match piece {
-                Piece::Deflated => {
+            let form = match outcome {
+                EncodeOutcome::Deflated => {
                     report.internal += 1;
                     Form::Compressed
                 }
-                Piece::Stored => {
+                EncodeOutcome::Stored => {
                     report.stored += 1;
-                    store(payload, &mut begins.carry, &mut out)
+                    store(payload, &mut run_start.carry, &mut out)
                 }
             };
             let whole = form.whole_bytes(out.len(), payload.len());
@@ -286,7 +288,7 @@ impl RunJob {
         Ok(())
     }
 
-    /// False when the run is still to be done: nothing has been taken then.
+    /// Returns false if the run must still be compressed; nothing has been passed to `take` then.
     fn run_by_provider(
         &mut self,
         window: &Window,
@@ -297,11 +299,12 @@ impl RunJob {
             None => return false,
             Some(Ok(encoder)) => encoder,
             Some(Err(why)) => {
-                self.engines.fall(why);
+                self.engines.disable(why);
                 return false;
             }
         };
-        // A dictionary stands in the stream directly before the run: what is before a gap is left out.
+        // A dictionary must directly precede the run in the stream, so bytes before the last gap
+        // are left out.
         let contiguous = self.gaps.last().min(self.history_bytes);
         let run_ends: Vec<usize> = self.ends.iter().map(|end| end - contiguous).collect();
         let run = Run {
@@ -316,7 +319,7 @@ impl RunJob {
             .encode_run(&run, &mut out, &mut ends)
             .and_then(|()| check(&run, &out, &ends));
         if let Err(why) = result {
-            self.engines.fall(why);
+            self.engines.disable(why);
             return false;
         }
         drop(encoder);
@@ -326,7 +329,7 @@ impl RunJob {
             let bytes = out.get(start..end).unwrap_or_default();
             start = end;
             if !self.start.carry.is_empty() {
-                flush_behind(Flush::Sync, &mut self.start.carry, &mut lead);
+                append_flush(Flush::Sync, &mut self.start.carry, &mut lead);
             }
             if lead.is_empty() {
                 take(Encoded::Deflated(bytes));
@@ -344,8 +347,8 @@ impl RunJob {
     }
 }
 
-/// What can be seen of a run without inflating it: a piece for each payload, none empty, and
-/// none longer than a peer takes.
+/// Checks a provider's output without inflating it: there is a piece for each payload, none is
+/// empty, and none is longer than a peer accepts.
 fn check(run: &Run<'_>, out: &[u8], ends: &[usize]) -> Result<(), RunError> {
     if ends.len() != run.ends.len() || ends.last() != Some(&out.len()) {
         return Err(RunError("bytes are missing in its output".into()));

@@ -1,8 +1,8 @@
-//! What the packets of one channel tell about the bytes of another one: nothing.
+//! The packets of one channel reveal nothing about the bytes of another.
 //!
-//! The harness is an attacker's: one channel carries a secret, another carries guesses, and the
-//! lengths of all packets are seen ("Crossing the Streams", arXiv 2609.07709). It must find the
-//! leak where all channels share one history, or it would prove nothing.
+//! The tests simulate an attacker: one channel carries a secret, another carries guesses, and the
+//! lengths of all packets are visible ("Crossing the Streams", arXiv 2609.07709). They must find
+//! the leak if all channels share one history, to prove that they can.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 
 use crate::deflate::tests::{Random, data};
-use crate::deflate::{Carry, Engine, Piece};
+use crate::deflate::{Carry, EncodeOutcome, Engine};
 use crate::history::Histories;
 use crate::provider::{Flush, Library, LibraryEncoder, Provider, Run, RunEncoder, RunError};
 use crate::run::Engines;
@@ -22,11 +22,11 @@ use crate::{
 const SECRETS: Origin = Origin::Channel(1);
 const GUESSES: Origin = Origin::Channel(2);
 
-/// Something that turns payloads into packets of one stream.
+/// An encoder of payloads to packets of one stream.
 trait Sender {
     fn send(&mut self, origin: Origin, payload: &[u8]) -> Vec<u8>;
 
-    /// The level follows the line.
+    /// The level adapts to the link.
     fn set_level(&mut self, _: u8) {}
 }
 
@@ -86,7 +86,7 @@ impl Sender for Zstd {
     }
 }
 
-/// All channels in one history: our own engine as it was, by any of the senders.
+/// All channels in one history: the built-in engine before separation, with any of the senders.
 struct Joined<S>(S);
 
 impl<S: Sender> Sender for Joined<S> {
@@ -121,10 +121,10 @@ fn stock() -> Box<dyn Sender> {
     Box::new(Stock(Deflate::new(6, true, 15)))
 }
 
-/// What begins a connection.
+/// The first messages of a connection.
 type Make = Box<dyn Fn() -> Box<dyn Sender>>;
 
-/// All that make streams without the leak, by name.
+/// All encoders without the leak, by name.
 fn separate() -> Vec<(String, Make)> {
     let mut all: Vec<(String, Make)> = Vec::new();
     for level in 1..=9 {
@@ -174,7 +174,7 @@ fn installed() -> Option<Arc<Library>> {
     .find_map(|path| Library::load(Path::new(path)).ok().map(Arc::new))
 }
 
-/// A library of this machine; `seen` holds all that it was given.
+/// A library on this machine; `seen` records all of its input.
 struct Installed {
     library: Arc<Library>,
     seen: Arc<Mutex<Vec<u8>>>,
@@ -210,8 +210,8 @@ impl RunEncoder for Watched {
     }
 }
 
-/// A connection on which a secret and a guess are sent, several times and among other things;
-/// the lengths of the secret's packets, and of all others.
+/// A connection on which a secret and a guess are sent several times among other data; returns the
+/// lengths of the secret's packets, and of all others.
 fn lengths(sender: &mut dyn Sender, secret: &[u8], guess: &[u8]) -> (Vec<usize>, Vec<usize>) {
     let of = |name: &str, value: &[u8]| [name.as_bytes(), value, b"; path=/\r\n"].concat();
     let cookie = of("GET / HTTP/1.1\r\nCookie: session=", secret);
@@ -245,8 +245,8 @@ fn value(last: u8) -> Vec<u8> {
     [&b"5f2a9c47d1e8"[..], &[last]].concat()
 }
 
-/// Whether the lengths of the guesses' packets depend on the secret, or those of the secret's on
-/// the guess: all guesses of a byte, each with the secret itself and with others.
+/// Returns true if the lengths of the guesses' packets depend on the secret, or those of the
+/// secret's on the guess: all guesses of a byte, each with the secret itself and with others.
 fn leaks(make: &dyn Fn() -> Box<dyn Sender>, step: usize) -> bool {
     (0..=255_u8).step_by(step).any(|guess| {
         let secrets = [guess, guess ^ 1, guess ^ 0x80, b'a', b'\n'];
@@ -293,8 +293,8 @@ fn t_of(one: &[usize], other: &[usize]) -> f64 {
     (mean - other_mean) / (error + other_error).sqrt()
 }
 
-/// The t between the bytes sent for right guesses and for wrong ones, on one connection: guesses
-/// of 12 characters, right by the toss of a coin.
+/// Welch's t between the bytes sent for right and for wrong guesses on one connection: guesses of
+/// 12 characters, right with probability 1/2.
 fn t_over(sender: &mut dyn Sender, runs: usize) -> f64 {
     let mut random = Random::new(7);
     let token = |random: &mut Random| -> Vec<u8> {
@@ -335,7 +335,8 @@ fn ten_thousand_guesses_cannot_be_told_from_chance() {
     }
 }
 
-/// Payloads of three channels and of none, alike enough that each would gain by the others.
+/// Payloads of three channels and of no channel, similar enough that each would gain from the
+/// others' history.
 fn traffic(seed: u64, payloads: usize, bulk: bool) -> Vec<(Origin, Vec<u8>)> {
     let mut random = Random::new(seed);
     let common: Vec<Vec<u8>> = (2..8).map(|kind| data(kind, 40_000, &mut random)).collect();
@@ -362,8 +363,8 @@ fn traffic(seed: u64, payloads: usize, bulk: bool) -> Vec<(Origin, Vec<u8>)> {
     all
 }
 
-/// Stronger than lengths: whatever the other channels send instead, as long as it is as long, one
-/// channel's packets are the same bytes.
+/// Stronger than lengths: one channel's packets have the same bytes, whatever data of the same
+/// lengths the other channels send.
 #[test]
 fn no_byte_of_another_channel_changes_a_packet() {
     for (name, make) in separate() {
@@ -397,7 +398,7 @@ fn no_byte_of_another_channel_changes_a_packet() {
     }
 }
 
-/// The same where a channel has ended: a channel under its number is another one.
+/// The same after a channel has ended: a later channel with its number is a different one.
 #[test]
 fn more_channels_than_are_remembered_stay_apart() {
     for zstd in [false, true] {
@@ -416,7 +417,7 @@ fn more_channels_than_are_remembered_stay_apart() {
             if channel < 20 {
                 first.push(packet.len());
             } else {
-                // Forgotten by now: nothing refers to what nobody remembers, or to another's.
+                // Forgotten by now: nothing refers to forgotten bytes or to another channel's.
                 assert!(
                     packet.len() + 9 >= first[1],
                     "{} for {}",
@@ -428,8 +429,7 @@ fn more_channels_than_are_remembered_stay_apart() {
     }
 }
 
-/// Tables are a hint, but which hints there are shows in the output: none of another channel's are
-/// left.
+/// Table contents are hints, but hints affect the output: none of another channel's may remain.
 #[test]
 fn tables_are_emptied_before_another_channel_has_them() {
     let text = data(2, 9000, &mut Random::new(3));
@@ -441,7 +441,7 @@ fn tables_are_emptied_before_another_channel_has_them() {
         let made = engine
             .unwrap()
             .encode(source, start, 6, Flush::Sync, &mut carry, &mut out);
-        assert_eq!(made.unwrap(), Piece::Deflated);
+        assert_eq!(made.unwrap(), EncodeOutcome::Deflated);
     }
     let taken = histories.free_engine();
     assert!(taken.is_clear());
@@ -458,7 +458,7 @@ fn tables_are_emptied_before_another_channel_has_them() {
     assert!(engines.engine().is_clear());
 }
 
-/// Takes packets as zlib-rs does, as one stream, and as we do.
+/// Decodes packets with zlib-rs, as one stream, and with this crate.
 struct Receiver {
     oracle: Inflate,
     ours: Decompressor,
@@ -546,7 +546,7 @@ fn zstd_reads_what_several_channels_send() {
     }
 }
 
-/// Matches do cross what others have sent, in the middle of a source too.
+/// Matches may span other channels' data, also in the middle of a source.
 #[test]
 fn bulk_beside_a_shell_is_as_small_as_bulk_alone() {
     let mut random = Random::new(4);

@@ -1,4 +1,4 @@
-//! Round trips, stock zlib's bytes, and what a peer may send to hurt.
+//! Round trips, streams of stock zlib, and malicious input from a peer.
 
 use crate::{Compressor, Decompressor, InflateError, MAX_INFLATED_BYTES, Settings};
 
@@ -335,7 +335,7 @@ fn damaged_streams_never_panic_and_the_first_error_stays() {
     for seed in 0..2000 {
         let _ = inflate(&mut Decompressor::new(), &noise(200, seed));
     }
-    // A preset dictionary (FDICT) is nothing that SSH has.
+    // SSH has no preset dictionary (FDICT).
     assert_eq!(
         inflate(&mut Decompressor::new(), &[0x78, 0xbb, 0, 0, 0, 1, 2, 3]),
         Err(InflateError::Corrupt)
@@ -350,7 +350,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::provider::{Provider, Run, RunEncoder, RunError};
 use crate::{Encoded, RunJob};
 
-/// What a run makes of its payloads.
+/// The encodings of a run's payloads.
 fn packets_of(job: RunJob, payloads: &[Vec<u8>]) -> (Vec<Vec<u8>>, crate::RunDone) {
     let mut packets = Vec::new();
     let done = job
@@ -441,10 +441,10 @@ fn what_does_not_compress_costs_little_and_is_stored() {
     assert_eq!(report.totals.packets, 100);
 }
 
-/// What goes wrong with a run's bytes and their ends.
+/// Defects of a run's bytes and ends.
 type Wrong = fn(&mut Vec<u8>, &mut Vec<usize>) -> Result<(), RunError>;
 
-/// A foreign engine that goes wrong in one of several ways from its `after`th run on.
+/// An external engine that fails in one of several ways from its `after`th run.
 struct Fake {
     wrong: Wrong,
     after: Arc<AtomicUsize>,

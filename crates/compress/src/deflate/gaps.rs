@@ -1,8 +1,8 @@
-//! [`Gaps`]: where payloads of other origins stand in the stream between the bytes of a window.
+//! [`Gaps`]: positions of other origins' payloads in the stream between the bytes of a window.
 //!
-//! A channel's window holds that channel's bytes alone, one after another. The peer's window holds
-//! the whole stream. The gaps translate from the one to the other: a place in the window, and the
-//! number of foreign bytes that the stream has there.
+//! A channel's window holds only that channel's bytes, contiguously; the peer's window holds the
+//! whole stream. Gaps translate between the two: each is a position in the window, and the number
+//! of foreign bytes that the stream has there.
 
 use std::collections::VecDeque;
 
@@ -12,27 +12,28 @@ use crate::provider::HISTORY_BYTES;
 #[derive(Debug, Clone, Copy)]
 struct Gap {
     at: usize,
-    /// Foreign bytes up to here, those of this gap included.
+    /// Number of foreign bytes up to here, including those of this gap.
     total: u64,
 }
 
-/// See the module's head. There is at most one gap for each payload of the last
-/// [`HISTORY_BYTES`] bytes of the window.
+/// The gaps of a window: at most one for each payload of the last [`HISTORY_BYTES`] bytes of the
+/// window.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gaps {
     /// Ascending by `at`.
     list: VecDeque<Gap>,
-    /// Foreign bytes before the first gap that is still listed.
+    /// Number of foreign bytes before the first listed gap.
     before: u64,
 }
 
 impl Gaps {
-    /// True if the window's bytes are contiguous in the stream, as far as a match can reach.
+    /// Returns true if the window's bytes are contiguous in the stream, as far as a match can
+    /// reach.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// `bytes` foreign bytes were sent after the window's first `at` bytes, which are all of it.
+    /// Records that `bytes` foreign bytes were sent after the window's `at` bytes.
     pub(crate) fn push(&mut self, at: usize, bytes: u64) {
         let total = self.total().saturating_add(bytes);
         match self.list.back_mut() {
@@ -45,8 +46,8 @@ impl Gaps {
         self.list.back().map_or(self.before, |gap| gap.total)
     }
 
-    /// The number of foreign bytes between the window's byte at `at` and its end, and the place of
-    /// the next gap after `at`.
+    /// Returns the number of foreign bytes between the window's byte at `at` and its end, and the
+    /// position of the next gap after `at`.
     pub(crate) fn beyond(&self, at: usize) -> (usize, Option<usize>) {
         let index = self.list.partition_point(|gap| gap.at <= at);
         let seen = match index.checked_sub(1) {
@@ -58,13 +59,14 @@ impl Gaps {
         (usize::try_from(foreign).unwrap_or(usize::MAX), next)
     }
 
-    /// The place of the last gap: what follows it is contiguous in the stream. 0 without a gap.
+    /// Position of the last gap, after which the window is contiguous in the stream; 0 without a
+    /// gap.
     pub(crate) fn last(&self) -> usize {
         self.list.back().map_or(0, |gap| gap.at)
     }
 
-    /// The first of the window's `end` bytes that is no farther from its end than a match reaches,
-    /// foreign bytes counted.
+    /// Position of the first of the window's `end` bytes that a match at the end can reach,
+    /// counting foreign bytes.
     pub(crate) fn reach(&self, end: usize) -> usize {
         let (mut left, mut at) = (HISTORY_BYTES, end);
         for (index, gap) in self.list.iter().enumerate().rev() {
@@ -85,7 +87,7 @@ impl Gaps {
         at.saturating_sub(left)
     }
 
-    /// Forgets the gaps up to `at`, before which no match begins.
+    /// Removes the gaps up to `at`, before which no match begins.
     pub(crate) fn prune(&mut self, at: usize) {
         while let Some(gap) = self.list.front()
             && gap.at <= at
@@ -95,7 +97,7 @@ impl Gaps {
         }
     }
 
-    /// The window lost `cut` bytes at its front.
+    /// Adjusts the positions after `cut` bytes were removed from the window's front.
     pub(crate) fn shift(&mut self, cut: usize) {
         if cut > 0 {
             self.prune(cut);
@@ -105,7 +107,7 @@ impl Gaps {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all gaps.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,19 +1,20 @@
 //! The alphabets of RFC 1951 §3.2.5 and §3.2.6.
 
-/// The shortest match that can be written.
+/// Minimum length of a match.
 pub(super) const MIN_MATCH: usize = 3;
-/// The longest.
+/// Maximum length of a match.
 pub(super) const MAX_MATCH: usize = 258;
 
-/// Symbols of literals, end of block and lengths; two more have codes in static blocks alone.
+/// Number of symbols for literals, end of block and lengths; two more have codes only in static
+/// blocks.
 pub(super) const LITLEN_SYMBOLS: usize = 286;
 /// The symbol that ends a block.
 pub(super) const END_OF_BLOCK: usize = 256;
 /// The first of the lengths' symbols.
 pub(super) const FIRST_LENGTH: usize = 257;
-/// Symbols of distances.
+/// Number of distance symbols.
 pub(super) const DISTANCE_SYMBOLS: usize = 30;
-/// Symbols of the code of code lengths.
+/// Number of symbols of the precode, the code of code lengths.
 pub(super) const PRECODE_SYMBOLS: usize = 19;
 
 pub(super) const LENGTH_BASE: [u16; 29] = [
@@ -32,7 +33,7 @@ pub(super) const DISTANCE_EXTRA: [u8; 30] = [
     13,
 ];
 
-/// The order in which the lengths of the precode are written.
+/// The order in which the code lengths of the precode are sent.
 pub(super) const PRECODE_ORDER: [u8; PRECODE_SYMBOLS] = [
     16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
 ];
@@ -40,15 +41,15 @@ pub(super) const PRECODE_ORDER: [u8; PRECODE_SYMBOLS] = [
 pub(super) const PRECODE_EXTRA: [u8; PRECODE_SYMBOLS] =
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 3, 7];
 
-/// Number of a length's symbol, counted from [`FIRST_LENGTH`], by the length. Longer than needed,
-/// so that nine bits are always an index.
+/// The symbol of each match length, counted from [`FIRST_LENGTH`]. The table is longer than
+/// necessary, so that any nine bits are a valid index.
 pub(super) static LENGTH_SLOT: [u8; 512] = {
     let mut slots = [0; 512];
     let mut slot = 0;
     while slot < LENGTH_BASE.len() {
         let mut length = LENGTH_BASE[slot] as usize;
         while length <= MAX_MATCH {
-            // A later slot that begins at or below it overwrites this.
+            // A later slot that begins at or below this length overwrites the entry.
             slots[length] = slot as u8;
             length += 1;
         }
@@ -57,7 +58,7 @@ pub(super) static LENGTH_SLOT: [u8; 512] = {
     slots
 };
 
-/// The distance's symbol, by distance - 1 up to 255, and behind that by (distance - 1) / 128.
+/// The distance symbol, indexed by distance - 1 up to 255, and after that by (distance - 1) / 128.
 static DISTANCE_SLOT: [u8; 512] = {
     let mut slots = [0; 512];
     let mut slot = 0;
@@ -94,7 +95,7 @@ pub(super) fn distance_slot(distance: usize) -> usize {
     DISTANCE_SLOT[index & 511] as usize
 }
 
-/// Code lengths of static blocks (RFC 1951 §3.2.6), the two symbols included that never occur.
+/// Code lengths of static blocks (RFC 1951 §3.2.6), including the two symbols that never occur.
 pub(super) const STATIC_LITLEN_BITS: [u8; 288] = {
     let mut bits = [8; 288];
     let mut symbol = 144;

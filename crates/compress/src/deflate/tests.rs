@@ -1,8 +1,8 @@
-//! Both halves against zlib-rs, the oracle: every level, every flush, data of every kind.
+//! Encoder and decoder compared with zlib-rs: every level, every flush, data of every kind.
 
 use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 
-use super::{Carry, Engine, Gaps, PacketDecoder, Piece, Source, Window, store};
+use super::{Carry, EncodeOutcome, Engine, Gaps, PacketDecoder, Source, Window, store};
 use crate::error::InflateError;
 use crate::provider::Flush;
 
@@ -48,14 +48,14 @@ pub(crate) fn data(kind: usize, len: usize, random: &mut Random) -> Vec<u8> {
                 out.push(b' ');
             }
             3 => out.push(b'0' + random.below(4) as u8),
-            // Runs and noise by turns.
+            // Alternating runs and noise.
             4 => {
                 let byte = random.next() as u8;
                 let run = random.below(600);
                 out.extend(std::iter::repeat_n(byte, run));
                 out.extend((0..random.below(30)).map(|_| random.next() as u8));
             }
-            // Pieces of itself, from anywhere.
+            // Copies of earlier parts, from random positions.
             5 => {
                 if out.len() < 50 || random.below(4) == 0 {
                     out.extend((0..20).map(|_| random.next() as u8));
@@ -121,7 +121,7 @@ fn payloads(seed: u64) -> Vec<Vec<u8>> {
     all
 }
 
-/// A serial sender without its header.
+/// A serial sender, without the stream header.
 struct Sender {
     engine: Engine,
     window: Window,
@@ -151,7 +151,7 @@ impl Sender {
             .engine
             .encode(source, start, level, flush, &mut self.carry, &mut out)
             .unwrap();
-        if piece == Piece::Stored {
+        if piece == EncodeOutcome::Stored {
             assert!(out.is_empty());
             store(payload, &mut self.carry, &mut out).complete(payload, &mut out);
         }
@@ -385,8 +385,8 @@ fn damaged_packets_are_refused_as_the_oracle_refuses_them() {
                 (Ok(Status::Ok), Ok(())) => {
                     assert!(theirs.starts_with(&ours), "round {round}");
                 }
-                // Where they differ in what a packet may be: the end of a stream, nothing in it,
-                // the limit, and that they may begin to write before they see an error.
+                // Allowed differences: the end of a stream, an empty packet, the limit, and that
+                // they may write output before they detect an error.
                 (_, Err(_)) => {
                     refused += 1;
                     break;
@@ -426,7 +426,8 @@ fn long_runs_and_far_matches_keep_their_bytes() {
     }
 }
 
-/// Each piece is the two before it: nothing repeats evenly, and everything repeats.
+/// Each part is the concatenation of the two before it (a Fibonacci word): no period, but
+/// everything repeats.
 fn fibonacci(len: usize) -> Vec<u8> {
     let (mut shorter, mut longer) = (b"a".to_vec(), b"ab".to_vec());
     while longer.len() < len {
@@ -437,7 +438,7 @@ fn fibonacci(len: usize) -> Vec<u8> {
     longer
 }
 
-/// Places by the hundred with the same beginning and end, of which each is longer by a byte.
+/// Hundreds of positions with the same beginning and end, each one byte longer than the last.
 fn ladder(len: usize, random: &mut Random) -> Vec<u8> {
     let unit = data(0, 300, random);
     let mut out = Vec::with_capacity(len + 600);
@@ -472,7 +473,7 @@ fn plans_keep_their_bytes_and_their_memory() {
             }
             let packet = sender.send(bytes, level, Flush::Partial);
             oracle_takes(&mut oracle, &packet, bytes);
-            assert!(sender.engine.is_spread());
+            assert!(sender.engine.has_spare());
             assert!(sender.engine.plan_bytes() <= 900 * 1024);
             sender.engine.shed();
             assert_eq!(sender.engine.plan_bytes(), 0);
@@ -499,7 +500,7 @@ fn more_effort_makes_less_and_the_most_less_than_the_oracle_can() {
             .sum();
         let (quick, usual, much, most) = (made(1), made(6), made(8), made(9));
         assert!(most <= much && much < usual && usual < quick, "kind {kind}");
-        // Of copies of copies there are so many that who looks at more of them wins.
+        // There are enough copies of copies that examining more of them pays.
         let part = if kind == 5 { 104 } else { 99 };
         assert!(most * 100 < theirs * part, "kind {kind}: {most}, {theirs}");
     }
@@ -519,7 +520,7 @@ fn plans_go_on_where_other_levels_have_been() {
     }
 }
 
-/// What a channel's tables held must not be seen by the channel that has them next.
+/// The previous content of tables must not influence the next channel that gets them.
 #[test]
 fn tables_that_change_hands_are_as_new() {
     for level in 1..=9 {
@@ -532,7 +533,7 @@ fn tables_that_change_hands_are_as_new() {
         assert!(!sender.engine.is_clear(), "level {level}");
         sender.engine.clear();
         assert!(sender.engine.is_clear(), "level {level}");
-        // What is left of them has no influence.
+        // The remaining content has no influence.
         let mut fresh = Sender::new();
         sender.window.clear();
         for kind in 0..8 {

@@ -1,23 +1,23 @@
-//! [`Window`]: plaintext in one piece, the payload at hand behind the history that it may refer
-//! to, and [`SLACK_BYTES`] behind it that may be read.
+//! [`Window`]: contiguous plaintext: the history, the current payload after it, and [`SLACK_BYTES`]
+//! readable bytes after that.
 
 use super::SLACK_BYTES;
 use crate::provider::HISTORY_BYTES;
 
-/// Bytes up to which a window grows before what lies behind the history's reach is cut off.
-/// Longer means fewer moves of 32 KiB, and more memory.
+/// Maximum window size before history that is out of reach is cut off. A larger value means fewer
+/// moves of 32 KiB, and more memory.
 const WINDOW_BYTES: usize = 160 * 1024;
 
-/// See the module's head.
+/// A window of plaintext with slack.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    /// `end` bytes that count, then slack.
+    /// `end` valid bytes, then slack.
     bytes: Vec<u8>,
     end: usize,
 }
 
 impl Window {
-    /// An empty one with room for `bytes`, which may hold another stream's: nothing is cleared.
+    /// An empty window that reuses the memory of `bytes`, without clearing it.
     pub(crate) fn reusing(bytes: Vec<u8>) -> Self {
         Self { bytes, end: 0 }
     }
@@ -27,33 +27,34 @@ impl Window {
         self.bytes
     }
 
-    /// Bytes that count.
+    /// Number of valid bytes.
     pub(crate) fn len(&self) -> usize {
         self.end
     }
 
-    /// All bytes that count and at least [`SLACK_BYTES`] behind them.
+    /// The valid bytes and at least [`SLACK_BYTES`] after them.
     pub(crate) fn with_slack(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes that count.
+    /// The valid bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.end).unwrap_or_default()
     }
 
-    /// The last bytes, as far as a match can reach back.
+    /// The last bytes, as far as a match can reach.
     pub(crate) fn history(&self) -> &[u8] {
         let start = self.end.saturating_sub(HISTORY_BYTES);
         self.bytes.get(start..self.end).unwrap_or_default()
     }
 
-    /// Makes room for `more` bytes: what no match can reach is cut off where it would get long.
-    /// Says how many bytes were cut off the front.
+    /// Makes room for `more` bytes; cuts off bytes that no match can reach if the window would
+    /// become too long. Returns the number of bytes cut off the front.
     pub(crate) fn make_room(&mut self, more: usize) -> usize {
         let mut cut = 0;
-        // Whatever its length has become: a decoder's grows past this for a payload that is
-        // longer than it seemed, and that must not raise the bound for the next.
+        // The bound holds regardless of the current memory size: a decoder's window grows beyond it
+        // for a payload that is longer than estimated, and that must not raise the bound for the
+        // next.
         if self.end + more > WINDOW_BYTES && self.end > HISTORY_BYTES {
             cut = self.end - HISTORY_BYTES;
             self.bytes.copy_within(cut..self.end, 0);
@@ -61,15 +62,15 @@ impl Window {
         }
         let needed = self.end + more + SLACK_BYTES;
         if self.bytes.len() < needed {
-            // In few steps, as a session may stay with small payloads.
+            // Grows in few steps, because a session may have only small payloads.
             let size = needed.next_power_of_two().min(WINDOW_BYTES + SLACK_BYTES);
             self.bytes.resize(size.max(needed), 0);
         }
         cut
     }
 
-    /// Appends `payload`, for which there is [room](Window::make_room), and zeros as slack: what an
-    /// encoder reads there must not depend on what the memory held before.
+    /// Appends `payload`, for which there must be [room](Window::make_room), and zeros as slack: an
+    /// encoder's output must not depend on previous content of the memory.
     pub(crate) fn push(&mut self, payload: &[u8]) {
         let end = self.end + payload.len();
         self.bytes[self.end..end].copy_from_slice(payload);
@@ -86,7 +87,7 @@ impl Window {
         self.end -= cut;
     }
 
-    /// Appends `payload`, of which no more than a match can reach is needed.
+    /// Appends the part of `payload` that a match can reach.
     pub(crate) fn remember(&mut self, payload: &[u8]) {
         let beyond = payload.len().saturating_sub(HISTORY_BYTES);
         if payload.len() >= HISTORY_BYTES {
@@ -97,12 +98,12 @@ impl Window {
         self.push(reached);
     }
 
-    /// The space behind what counts, for a decoder to write to, with what counts before it.
+    /// The whole memory, for a decoder to write to, and the number of valid bytes at its start.
     pub(crate) fn space(&mut self) -> (&mut [u8], usize) {
         (&mut self.bytes, self.end)
     }
 
-    /// Makes space for `more` bytes behind what counts, without moving anything.
+    /// Makes space for `more` bytes after the valid ones, without moving anything.
     pub(crate) fn extend_space(&mut self, more: usize) {
         let needed = self.end + more + SLACK_BYTES;
         if self.bytes.len() < needed {
@@ -110,22 +111,22 @@ impl Window {
         }
     }
 
-    /// `more` bytes have been written behind what counted.
+    /// Marks `more` bytes after the valid ones as valid.
     pub(crate) fn grew(&mut self, more: usize) {
         self.end = (self.end + more).min(self.bytes.len());
     }
 
-    /// Forgets everything; the memory stays.
+    /// Empties the window; keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.end = 0;
     }
 
-    /// Whether [`Window::shed`] would free anything worth it.
-    pub(crate) fn is_spread(&self) -> bool {
+    /// Returns true if [`Window::shed`] would free considerable memory.
+    pub(crate) fn has_spare(&self) -> bool {
         self.bytes.len() > 2 * HISTORY_BYTES
     }
 
-    /// Keeps the history and frees what is beyond it.
+    /// Frees all memory beyond the history. Returns the number of bytes cut off the front.
     pub(crate) fn shed(&mut self) -> usize {
         let cut = self.end.saturating_sub(HISTORY_BYTES);
         self.bytes = self.history().to_vec();

@@ -1,12 +1,13 @@
-//! A shared library that speaks zlib's ABI, loaded into this process.
+//! A shared library with zlib's ABI, loaded into this process.
 //!
-//! Nothing that it says is believed that can be seen: every output is bounded by its buffer, every
-//! pointer and length that it leaves behind is compared with what went in. But it runs here, so a
-//! process that holds anything of value does not load one; `accelerator` does it in a process of
-//! its own. How it is loaded is in `loader`.
+//! The library is not trusted as far as its results can be checked: every output is bounded by its
+//! buffer, and every pointer and length that it returns is compared with the input. But it runs in
+//! this process, so a process that holds anything of value must not load one; `accelerator` uses a
+//! separate process. `loader` loads it.
 //!
-//! Needed are `deflateInit2_`, `deflate` and `deflateEnd`. `deflateReset`, `deflateParams`,
-//! `deflateSetDictionary` and `zlibVersion` are used where they are (ISA-L's has only the third).
+//! `deflateInit2_`, `deflate` and `deflateEnd` are required. `deflateReset`, `deflateParams`,
+//! `deflateSetDictionary` and `zlibVersion` are used if present (ISA-L's library has only the
+//! third).
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
@@ -19,7 +20,8 @@ use std::sync::Arc;
 use super::loader::{Handle, LibraryError, clear_errno, file_of, system_error, text_at};
 use super::{MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
 
-/// The version of zlib's headers whose layout we use. Implementations compare the first character.
+/// The version of zlib's headers that define the layout. Implementations compare the first
+/// character.
 const ABI_VERSION: &CStr = c"1.2.11";
 /// zlib.h's `Z_OK`.
 const Z_OK: c_int = 0;
@@ -29,13 +31,13 @@ const Z_SYNC_FLUSH: c_int = 2;
 const Z_DEFLATED: c_int = 8;
 /// Raw deflate with a window of 32 KiB.
 const RAW_WINDOW_BITS: c_int = -15;
-/// Space for a payload beyond what static codes take.
+/// Output space for a payload beyond the maximum of static codes, in bytes.
 const SPARE_BYTES: usize = 128;
-/// What a sync flush ends with: an empty stored block's length and its complement.
+/// The end of a sync flush: the length of an empty stored block and its complement.
 const SYNC_END: [u8; 4] = [0, 0, 0xff, 0xff];
-/// The longest stored block, bytes.
+/// Maximum length of a stored block in bytes.
 const BLOCK_BYTES: usize = 65535;
-/// zlib's default use of memory.
+/// zlib's default memory level.
 const MEMORY_LEVEL: c_int = 8;
 
 /// `z_stream` as zlib.h lays it out on LP64.
@@ -115,13 +117,13 @@ impl Library {
         let handle = Handle::open(path)?;
         let need = |name| handle.need(name);
         let deflate = need(c"deflate")?;
-        // The loader looks for names in the libraries that this one depends on, too: QATzip depends
-        // on a zlib, whose software would pass for the accelerator.
+        // dlsym also searches the libraries that this one depends on: QATzip depends on a zlib,
+        // whose software would be taken for the accelerator.
         if !file_of(deflate).is_some_and(|file| is_same_file(&file, path)) {
             return Err(LibraryError::Missing("deflate"));
         }
-        // SAFETY: by the library's claim, a library by the name of zlib's functions, these have
-        // zlib.h's types; function pointers and data pointers have one size here.
+        // SAFETY: a library that exports zlib's function names claims zlib.h's types for them;
+        // function pointers and data pointers have the same size here.
         let mut library = unsafe {
             use std::mem::transmute;
             Self {
@@ -152,19 +154,19 @@ impl Library {
         Ok(library)
     }
 
-    /// The file that it was loaded from.
+    /// The file that the library was loaded from.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says of its version.
+    /// The version that the library reports.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// Functions that it does not have and we can do without.
+    /// Names of optional functions that the library lacks.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let all = [
@@ -199,16 +201,16 @@ impl fmt::Debug for Library {
     }
 }
 
-/// One stream of a library, begun anew for each run.
+/// A deflate stream of a library, restarted for each run.
 pub struct LibraryEncoder {
     library: Arc<Library>,
-    /// In a box, for its state points back at it.
+    /// Boxed, because the library's state points back to it.
     stream: Box<ZStream>,
-    /// The effort that it was initialised with; none before.
+    /// The level that it was initialised with; `None` before.
     level: Option<u8>,
 }
 
-// SAFETY: a zlib stream belongs to no thread, and this one is used by one at a time.
+// SAFETY: a zlib stream has no thread affinity, and this one is used by one thread at a time.
 unsafe impl Send for LibraryEncoder {}
 
 impl LibraryEncoder {
@@ -226,7 +228,7 @@ impl LibraryEncoder {
                 && let Some(params) = library.params
             {
                 self.offer(&[], &mut []);
-                // SAFETY: as above; nothing is to be read or written.
+                // SAFETY: as above; input and output are empty.
                 let code = unsafe { params(&raw mut *self.stream, c_int::from(level), 0) };
                 self.expect("deflateParams", code)?;
                 self.level = Some(level);
@@ -261,7 +263,7 @@ impl LibraryEncoder {
         }
     }
 
-    /// Lays input and space before the stream.
+    /// Sets the stream's input and output space.
     fn offer(&mut self, input: &[u8], space: &mut [u8]) {
         self.stream.next_in = input.as_ptr();
         self.stream.avail_in = c_uint::try_from(input.len()).unwrap_or(0);
@@ -270,7 +272,7 @@ impl LibraryEncoder {
     }
 
     fn remember(&mut self, history: &[u8]) -> Result<(), RunError> {
-        // Without it the run refers to itself alone: longer, but right.
+        // Without a dictionary the run refers only to itself: longer, but correct.
         let Some(set) = self.library.set_dictionary.filter(|_| !history.is_empty()) else {
             return Ok(());
         };
@@ -280,7 +282,7 @@ impl LibraryEncoder {
         self.expect("deflateSetDictionary", code)
     }
 
-    /// Deflates one payload into `space`; returns how many bytes it took.
+    /// Deflates one payload into `space`; returns the number of bytes written.
     fn deflate(&mut self, payload: &[u8], space: &mut [u8]) -> Result<usize, RunError> {
         self.offer(payload, space);
         let (input, output) = (self.stream.next_in, self.stream.next_out);
@@ -303,7 +305,7 @@ impl LibraryEncoder {
         if !end.ends_with(&SYNC_END) {
             return Err(fault("deflate's output does not end with a flush"));
         }
-        // What was offered is not ours to lend any longer.
+        // The borrows end here, so the pointers are cleared.
         self.offer(&[], &mut []);
         Ok(made)
     }
@@ -312,7 +314,7 @@ impl LibraryEncoder {
         if code == Z_OK {
             return Ok(());
         }
-        // A failing library's `msg` is a pointer of its making: not followed.
+        // The library's `msg` pointer is not trusted and not dereferenced.
         let mut text = format!("{function} failed with {code}");
         if let Some(system) = system_error() {
             text.push_str(&format!(" ({system})"));
@@ -338,7 +340,7 @@ impl LibraryEncoder {
 }
 
 impl RunEncoder for LibraryEncoder {
-    /// Every payload ends with a sync flush, whatever `run.flush` would allow: so any of them can
+    /// Every payload ends with a sync flush, whatever `run.flush` allows, so that any of them can
     /// be replaced by stored blocks.
     fn encode_run(
         &mut self,
@@ -347,7 +349,7 @@ impl RunEncoder for LibraryEncoder {
         ends: &mut Vec<usize>,
     ) -> Result<(), RunError> {
         let result = self.encode(run, out, ends);
-        // What state it is in is nobody's guess.
+        // The stream's state is unknown after an error.
         result.inspect_err(|_| self.end())
     }
 }

@@ -1,5 +1,5 @@
-//! The loader of shared libraries: dlopen, dlsym and dladdr, for whoever knows what types the
-//! symbols have.
+//! Loading of shared libraries: dlopen, dlsym and dladdr. The caller knows the types of the
+//! symbols.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -8,14 +8,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Why a library cannot be used.
+/// Reason why a library cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LibraryError {
-    /// The path is not absolute: what would be loaded depends on the loader's settings.
+    /// The path is not absolute: the loader's settings would decide which file is loaded.
     NotAbsolute,
-    /// The loader's words.
+    /// The loader's error message.
     Load(String),
-    /// It lacks this function of zlib's.
+    /// A required function of zlib's interface is missing.
     Missing(&'static str),
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for LibraryError {
 
 impl std::error::Error for LibraryError {}
 
-/// A library in this process. It stays loaded until the process ends.
+/// A loaded library. It stays loaded until the process ends.
 #[derive(Clone, Copy)]
 pub(super) struct Handle(NonNull<c_void>);
 
@@ -43,23 +43,23 @@ impl Handle {
         }
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| LibraryError::Load("a NUL byte in the path".to_owned()))?;
-        // Its own symbols before all others': a process that also had another zlib crashed in a
-        // library that found the wrong one.
+        // The library's own symbols have precedence: a process that also had another zlib crashed
+        // in a library that found the wrong one.
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
-        // SAFETY: a terminated string. What the library's constructors do is the reason why
-        // this runs in a process that holds nothing.
+        // SAFETY: a terminated string. The library's constructors may do anything; therefore this
+        // runs in a process that holds nothing of value.
         let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
         let handle = NonNull::new(handle).ok_or_else(|| LibraryError::Load(loader_error()))?;
         Ok(Self(handle))
     }
 
-    /// Where the library, or one that it depends on, has `name`.
+    /// Address of `name` in the library or in one that it depends on.
     pub(super) fn symbol(self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the handle came from dlopen and is never closed.
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }
 
-    /// As [`Handle::symbol`], where nothing works without.
+    /// Like [`Handle::symbol`], for a required symbol.
     pub(super) fn need(self, name: &'static CStr) -> Result<NonNull<c_void>, LibraryError> {
         self.symbol(name)
             .ok_or(LibraryError::Missing(name.to_str().unwrap_or_default()))
@@ -86,12 +86,12 @@ pub(super) unsafe fn text_at(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
     Some(escape::escape_at_most(bytes, escape::Style::Line, 200))
 }
 
-/// Forgets the last system call's error, so that what is found later is the library's.
+/// Clears errno, so that a later error is the library's.
 pub(super) fn clear_errno() {
     // SAFETY: the location is this thread's own.
     unsafe {
@@ -99,8 +99,7 @@ pub(super) fn clear_errno() {
     }
 }
 
-/// The last system call's error, where there was one: what a library of others fails with often
-/// says nothing else.
+/// The current errno, if it is set: libraries often give no other reason for a failure.
 pub(super) fn system_error() -> Option<std::io::Error> {
     let error = std::io::Error::last_os_error();
     error

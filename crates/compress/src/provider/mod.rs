@@ -1,13 +1,13 @@
-//! What compresses a run of payloads: the seam at which engines are exchanged.
+//! The interface for engines that compress runs of payloads.
 //!
-//! A run is one to [`MAX_RUN_PAYLOADS`] payloads, one after another, behind the plaintext that
-//! went before them. Whoever encodes it knows nothing else of the stream: what comes out are raw
-//! deflate blocks (RFC 1951) that begin and end on a byte, so that runs made by different engines
-//! in any order concatenate to one stream. A run that fails is encoded again by our own engine
-//! (`deflate`); the bytes of a failed attempt reach nobody.
+//! A run is one to [`MAX_RUN_PAYLOADS`] consecutive payloads, with the plaintext before them as
+//! history. An encoder needs no other knowledge of the stream: its output is raw deflate blocks
+//! (RFC 1951) that begin and end on a byte, so that runs of different engines, in any order of
+//! execution, concatenate to one stream. A failed run is encoded again by the built-in engine
+//! (`deflate`); the output of a failed attempt is discarded.
 //!
-//! The zlib header before a stream's first run, the carrying of bits between small payloads and
-//! the choice of what is stored instead are the caller's (`lib.rs`), not the engine's.
+//! The caller (`run`, `compressor`), not the engine, handles the zlib header before a stream's
+//! first run, the carrying of bits between small payloads, and the decision to store payloads.
 //!
 //! [`Library`] is a foreign shared library with zlib's ABI, in the process that loads it.
 //! `accelerator` makes a [`Provider`] of a process that does so. [`self_test`] is what an engine
@@ -31,50 +31,50 @@ pub use loader::LibraryError;
 pub use selftest::{SELF_TEST_LIMIT, self_test, software_time};
 pub use verify::Verifier;
 
-/// The most payloads in one run. More would gain nothing: with eight, indexing the history anew
-/// for each run costs 2 to 4 % of the time.
+/// Maximum number of payloads in a run. With eight, indexing the history anew for each run costs 2
+/// to 4 % of the time, so more would gain little.
 pub const MAX_RUN_PAYLOADS: usize = 8;
 
-/// The most plaintext before a run that it may refer to, in bytes: deflate's window.
+/// Maximum history of a run, in bytes: deflate's window.
 pub const HISTORY_BYTES: usize = 32 * 1024;
 
-/// Bytes by which a payload may grow at most; Dropbear takes 21.
+/// Maximum number of bytes by which a payload may grow; Dropbear accepts 21.
 pub const MAX_GROWTH_BYTES: usize = 15;
 
-/// How a payload's piece of the stream ends. Either way the peer can inflate all of it at once.
+/// How the encoding of a payload ends. In both cases the peer can inflate all of it at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// An empty static block (`Z_PARTIAL_FLUSH`): short, but it need not end on a byte. Allowed
-    /// for payloads inside a run alone.
+    /// An empty static block (`Z_PARTIAL_FLUSH`): short, but may not end on a byte. Allowed only
+    /// for payloads inside a run.
     Partial,
     /// An empty stored block (`Z_SYNC_FLUSH`), which ends on a byte.
     Sync,
 }
 
-/// Payloads to be encoded together, and what went before them.
+/// Payloads to be encoded together, and the history before them.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// The history, then the payloads, without anything between them.
+    /// The history, followed directly by the payloads.
     pub window: &'a [u8],
     /// Length of the history at the beginning of `window`: at most [`HISTORY_BYTES`], and none
     /// at the beginning of a stream.
     pub history_bytes: usize,
-    /// Where in `window` each payload ends, ascending; the last is the length of `window`.
+    /// The end of each payload in `window`, ascending; the last is the length of `window`.
     pub ends: &'a [usize],
-    /// Effort, 1 to 9.
+    /// Compression level, 1 to 9.
     pub level: u8,
-    /// How the payloads before the last end; the last always ends with [`Flush::Sync`].
+    /// How the payloads before the last one end; the last one always ends with [`Flush::Sync`].
     pub flush: Flush,
 }
 
 impl<'a> Run<'a> {
-    /// What went before.
+    /// The history before the payloads.
     #[must_use]
     pub fn history(&self) -> &'a [u8] {
         self.window.get(..self.history_bytes).unwrap_or_default()
     }
 
-    /// The payloads in their order.
+    /// The payloads, in order.
     pub fn payloads(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (window, mut start) = (self.window, self.history_bytes);
         self.ends.iter().map(move |end| {
@@ -85,8 +85,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Why a run was not encoded. It is encoded again in software, and the engine is not asked
-/// again on this connection.
+/// Error of encoding a run, as text for the user. The run is encoded again in software, and the
+/// engine is not used again on this connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunError(pub String);
 
@@ -98,14 +98,14 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Encodes runs, one at a time, on one thread at a time.
+/// An encoder of runs, one at a time, used by one thread at a time.
 pub trait RunEncoder: Send {
-    /// Appends to `out` each payload's raw deflate bytes, and to `ends` the length of `out`
-    /// behind each. The bytes begin on a byte, never hold BFINAL, refer to nothing before
-    /// `run.window`, and end as `run` says.
+    /// Appends to `out` each payload's raw deflate bytes, and to `ends` the length of `out` after
+    /// each. The bytes begin on a byte, never contain BFINAL, refer to nothing before `run.window`,
+    /// and end as `run` requires.
     ///
     /// # Errors
-    /// [`RunError`], with a text for the user; `out` and `ends` may hold anything then.
+    /// [`RunError`], with a text for the user; the content of `out` and `ends` is then undefined.
     fn encode_run(
         &mut self,
         run: &Run<'_>,
@@ -114,22 +114,22 @@ pub trait RunEncoder: Send {
     ) -> Result<(), RunError>;
 }
 
-/// An engine: where encoders come from.
+/// An engine that creates encoders.
 pub trait Provider: Send + Sync {
-    /// How it is named to users: a path and a version, a device.
+    /// Name for users: a path and a version, or a device.
     fn name(&self) -> String;
 
-    /// An encoder for the use of one thread; a connection asks for as many as it has threads.
+    /// Creates an encoder for one thread; a connection requests one for each compressing thread.
     ///
     /// # Errors
-    /// [`RunError`] when there is none to be had.
+    /// [`RunError`] if no encoder is available.
     fn encoder(&self) -> Result<Box<dyn RunEncoder>, RunError>;
 
-    /// Whether [`Provider::shed`] would free anything worth it.
+    /// Returns true if [`Provider::shed`] would free considerable memory.
     fn has_spare(&self) -> bool {
         false
     }
 
-    /// Frees what bulk data needed: nothing has been encoded for a while.
+    /// Frees memory that only bulk data needs; called after a pause.
     fn shed(&self) {}
 }

@@ -1,6 +1,6 @@
 //! Data for the tests of libraries.
 
-/// `len` bytes, half words and half noise by turns.
+/// `len` bytes, alternating words and noise every 4 KiB.
 pub(super) fn sample(len: usize) -> Vec<u8> {
     let mut state = 7_u32;
     (0..len)

@@ -1,4 +1,4 @@
-//! What an engine has to show before it is used: runs that are inflated and compared.
+//! Self-test of an engine before use: its runs are inflated and compared.
 
 use std::time::{Duration, Instant};
 
@@ -6,31 +6,31 @@ use super::verify::Verifier;
 use super::{Flush, HISTORY_BYTES, MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
 use crate::Compressor;
 
-/// How long all of the self-test may take; whoever asks for it sees to that, since an engine
-/// that hangs does not come back.
+/// Time limit of the whole self-test. The caller must enforce it, because an engine that hangs does
+/// not return.
 pub const SELF_TEST_LIMIT: Duration = Duration::from_secs(2);
 
-/// A payload's size in the self-test, as most packets' in bulk, bytes.
+/// Size of a payload in the self-test, in bytes; that of most bulk packets.
 const PAYLOAD_BYTES: usize = 32 * 1024;
 
-/// Makes `encoder` encode text, the same again behind itself (its history must be used or at
-/// least do no harm), and what cannot be compressed; compares all of it. Returns how long
-/// 32 KiB of text took at `level`.
+/// Lets `encoder` encode text, the same text again after itself (its history must be used, or at
+/// least cause no error), and incompressible data; verifies all output. Returns the time for 32 KiB
+/// of text at `level`.
 ///
 /// # Errors
-/// [`RunError`]: the encoder's, or what is wrong with its output.
+/// [`RunError`]: that of the encoder, or the defect of its output.
 pub fn self_test(encoder: &mut dyn RunEncoder, level: u8) -> Result<Duration, RunError> {
     let (text, noise) = (text(), noise());
     let (half, rest) = text.split_at(HISTORY_BYTES);
-    let mut behind = half.to_vec();
-    behind.extend_from_slice(rest);
+    let mut continued = half.to_vec();
+    continued.extend_from_slice(rest);
     let mut unlike = rest.to_vec();
     unlike.extend_from_slice(&noise);
     let mut verifier = Verifier::new();
     let mut took = Duration::MAX;
     for (what, window, history_bytes, pieces) in [
         ("text", half, 0, 1),
-        ("text behind its history", &behind, HISTORY_BYTES, 4),
+        ("text after its history", &continued, HISTORY_BYTES, 4),
         ("random data", &unlike, HISTORY_BYTES, 2),
         ("text again", half, 0, 1),
     ] {
@@ -55,7 +55,7 @@ pub fn self_test(encoder: &mut dyn RunEncoder, level: u8) -> Result<Duration, Ru
     Ok(took)
 }
 
-/// How long our own engine takes for the 32 KiB of text that [`self_test`] times.
+/// Time of the built-in engine for the 32 KiB of text of [`self_test`].
 #[must_use]
 pub fn software_time(level: u8) -> Duration {
     let text = text();
@@ -84,7 +84,7 @@ fn check(
     Ok(())
 }
 
-/// Twice [`PAYLOAD_BYTES`] of lines that resemble each other.
+/// Twice [`PAYLOAD_BYTES`] of similar lines.
 fn text() -> Vec<u8> {
     const WORDS: &[&str] = &[
         "compression",
@@ -122,7 +122,7 @@ fn noise() -> Vec<u8> {
         .collect()
 }
 
-/// xorshift (Marsaglia 2003): the same bytes each time, which no engine finds a pattern in.
+/// xorshift (Marsaglia 2003): reproducible bytes without a pattern that an engine could find.
 fn next(state: &mut u32) -> u32 {
     *state ^= *state << 13;
     *state ^= *state >> 17;

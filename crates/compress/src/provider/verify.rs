@@ -1,26 +1,26 @@
-//! What an engine that is not ours has made is inflated and compared before it is used.
+//! Verification of an external engine's output: it is inflated and compared before it is used.
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use super::{Run, RunError};
 
-/// log2 of the window, bytes.
+/// log2 of the window size in bytes.
 const WINDOW_BITS: u8 = 15;
 
-/// What the next run could begin with: an empty stored block, and one that holds [`PROBE`]. It is
-/// inflated to that by a stream that is between two blocks, on a byte, and by no other.
+/// A possible continuation: an empty stored block, and one that holds [`PROBE`]. Only a stream that
+/// is between two blocks and on a byte inflates it to that.
 const BEHIND: &[u8] = &[0, 0, 0, 0xff, 0xff, 0, 1, 0, 0xfe, 0xff, PROBE[0]];
 const PROBE: &[u8] = &[0x5a];
 
-/// Inflates runs again, one at a time.
+/// Verifies runs by inflating them, one at a time.
 pub struct Verifier {
-    /// None before the first use, and after what did not inflate.
+    /// `None` before the first use, and after an error.
     stream: Option<Inflate>,
     plain: Vec<u8>,
 }
 
 impl Verifier {
-    /// Takes its memory with the first run.
+    /// Creates a verifier; memory is allocated at the first run.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -29,12 +29,13 @@ impl Verifier {
         }
     }
 
-    /// Whether `out`, in pieces that end at `ends`, is `run` in raw deflate: each piece inflates
-    /// to its payload by itself, all of it is used, and the stream goes on behind it, after the last
-    /// one on a byte and between blocks, where any other engine can take it up.
+    /// Checks that `out`, in pieces that end at `ends`, is `run` in raw deflate: each piece
+    /// inflates to its payload alone and is fully consumed, the stream continues after it, and
+    /// after the last piece it is on a byte and between blocks, where any other engine can
+    /// continue.
     ///
     /// # Errors
-    /// [`RunError`] with what is wrong.
+    /// [`RunError`] with the defect.
     pub fn verify(&mut self, run: &Run<'_>, out: &[u8], ends: &[usize]) -> Result<(), RunError> {
         if ends.len() != run.ends.len() || ends.last() != Some(&out.len()) {
             return Err(wrong("has pieces missing"));
@@ -68,7 +69,7 @@ impl Verifier {
         mut piece: &[u8],
         payload: &[u8],
     ) -> Result<(), RunError> {
-        // One byte more than is right shows that there is more.
+        // One byte more than expected reveals excess output.
         self.plain.clear();
         self.plain.resize(payload.len() + 1, 0);
         let mut made = 0;
@@ -96,7 +97,7 @@ impl Verifier {
         }
     }
 
-    /// Frees what the next run can make again.
+    /// Frees all memory; the next run allocates it again.
     pub fn shed(&mut self) {
         *self = Self::new();
     }

@@ -1,4 +1,4 @@
-//! [`ZstdCompressor`]: one direction's payloads into frames of zstd.
+//! [`ZstdCompressor`]: compresses the payloads of one direction into zstd frames.
 
 use std::fmt;
 
@@ -14,31 +14,31 @@ use crate::error::DeflateError;
 use crate::form::Form;
 use crate::origin::Origin;
 
-/// What has gone into a frame from which on it is worth it to give its memory back, bytes.
+/// Number of bytes in a frame from which on freeing its memory is worthwhile.
 const SHED_BYTES: u64 = 256 * 1024;
-/// Shorter payloads are sent as they are, bytes: a block's header alone takes more than what they
-/// repeat. So a keystroke is as long as the ping that stands for one.
+/// Shorter payloads, in bytes, are stored: a block's header alone takes more than compression could
+/// save. A keystroke therefore has the same length as a ping that imitates one.
 const LEAST_BYTES: usize = 16;
-/// What a packet may need beyond zstd's bound: its first byte and a frame's header.
+/// Bytes that a packet may need beyond zstd's bound: its first byte and a frame's header.
 const LEAD_BYTES: usize = 64;
 
-/// The frame that the peer has the beginning of.
+/// The current frame.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
-    /// zstd's own.
+    /// zstd's level.
     level: i32,
-    /// Plaintext that went into it.
+    /// Number of plaintext bytes in the frame.
     bytes: u64,
 }
 
-/// What one channel has sent, and what it has shown about what is worth the effort.
+/// State of the channel that uses this context.
 struct Context {
     channel: u64,
-    /// The packet that used it last, by its number.
+    /// Number of the packet that used it last.
     used: u64,
-    /// Made for the first payload that needs it, at [`zstd_level`].
+    /// Created for the first payload that needs it, at [`zstd_level`].
     zstd: Option<CCtx<'static>>,
-    /// None when the next payload begins one.
+    /// `None` if the next payload starts a frame.
     frame: Option<Frame>,
     policy: Policy,
 }
@@ -59,7 +59,7 @@ impl Context {
         self.zstd.is_some() && !small
     }
 
-    /// The next payload begins a frame at zstd's `level`.
+    /// Starts a new frame at zstd's `level` with the next payload.
     fn begin(&mut self, level: i32) -> Result<(), DeflateError> {
         let context = match &mut self.zstd {
             Some(context) => context,
@@ -73,18 +73,18 @@ impl Context {
     }
 }
 
-/// The sending direction.
+/// Compression of the sending direction with zstd.
 pub struct ZstdCompressor {
     settings: Settings,
-    /// The effort for what comes next, as `CompressionLevel` counts it; 0 stores.
+    /// `CompressionLevel` for the next payload; 0 stores.
     level: u8,
-    /// At most [`CONTEXTS`], by their numbers.
+    /// The contexts by number, at most [`CONTEXTS`].
     contexts: Vec<Context>,
     report: Report,
 }
 
 impl ZstdCompressor {
-    /// Starts a stream.
+    /// Starts a new stream.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let settings = Settings {
@@ -102,24 +102,25 @@ impl ZstdCompressor {
         }
     }
 
-    /// As [`ZstdCompressor::compress_around`] and [`Form::complete`], for a stream that carries the
-    /// data of one channel and nothing else.
+    /// Like [`ZstdCompressor::compress_around`] and [`Form::complete`], for a stream with the data
+    /// of a single channel and nothing else.
     ///
     /// # Errors
-    /// [`DeflateError`]; the stream cannot go on then.
+    /// [`DeflateError`]; the stream cannot continue then.
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
         let form = self.compress_around(Origin::Channel(0), payload, out)?;
         form.complete(payload, out);
         Ok(())
     }
 
-    /// Appends to `out` what stands for `payload`, flushed so that the peer can inflate all of it.
-    /// A payload that is stored is not copied: the form says that it follows `out`.
+    /// Appends the encoding of `payload` to `out`, flushed so that the peer can inflate all of it.
+    /// A stored payload is not copied: the caller sends it after `out` if the returned form says
+    /// so.
     ///
-    /// Data of a channel may refer to that channel's earlier data; everything else is stored.
+    /// Data of a channel may refer to earlier data of that channel; other messages are stored.
     ///
     /// # Errors
-    /// [`DeflateError`]; the stream cannot go on then.
+    /// [`DeflateError`]; the stream cannot continue then.
     pub fn compress_around(
         &mut self,
         origin: Origin,
@@ -129,7 +130,7 @@ impl ZstdCompressor {
         let start = out.len();
         let context = match origin {
             Origin::Channel(channel) if payload.len() >= LEAST_BYTES => {
-                self.worthwhile(channel, payload)
+                self.context_for(channel, payload)
             }
             Origin::Channel(_) | Origin::Opening | Origin::Ping | Origin::Other => None,
         };
@@ -155,8 +156,8 @@ impl ZstdCompressor {
         Ok(form)
     }
 
-    /// The number of `channel`'s context: its own, a free one, or the one that has been idle
-    /// longest, of which nothing is kept.
+    /// Returns the number of a context for `channel`: its own, a new one, or the one that has been
+    /// idle longest, without its history.
     fn context_of(&mut self, channel: u64) -> usize {
         let its_own = self.contexts.iter().position(|one| one.channel == channel);
         let number = match its_own {
@@ -181,11 +182,12 @@ impl ZstdCompressor {
         number
     }
 
-    /// The number of the context that compresses `payload`; `None` if it is to be stored.
-    fn worthwhile(&mut self, channel: u64, payload: &[u8]) -> Option<usize> {
+    /// Returns the number of the context that compresses `payload`; `None` if the payload is to be
+    /// stored.
+    fn context_for(&mut self, channel: u64, payload: &[u8]) -> Option<usize> {
         let number = self.context_of(channel);
         let context = self.contexts.get_mut(number)?;
-        // An attempt is a payload like any other: zstd itself soon gives up on what is random.
+        // A test needs no special treatment: zstd itself soon gives up on random data.
         let policy = self.settings.adaptive.then_some(&mut context.policy);
         effort_for(policy, self.level, payload).map(|_| number)
     }
@@ -199,7 +201,7 @@ impl ZstdCompressor {
         let start = out.len();
         let context = self.contexts.get_mut(number).ok_or(DeflateError)?;
         let level = match (self.level, context.frame) {
-            // What is small while the rest is stored.
+            // Small payloads are compressed even if larger ones are stored.
             (0, Some(frame)) => frame.level,
             (level, _) => {
                 self.report.note_level(level.max(1));
@@ -228,35 +230,36 @@ impl ZstdCompressor {
         Ok(())
     }
 
-    /// NEWKEYS was sent: a new stream begins.
+    /// Starts a new stream, to be called when NEWKEYS is sent.
     pub fn reset(&mut self) {
         for context in &mut self.contexts {
             context.frame = None;
         }
     }
 
-    /// The effort for what comes next, as `CompressionLevel` counts it.
+    /// `CompressionLevel` for the next payload.
     #[must_use]
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// Sets the effort for what comes next, 0 to 9 and never above the level asked for; 0 stores.
-    /// Only an adaptive stream takes it. Another level of zstd's begins another frame, without
-    /// what was sent before as history.
+    /// Sets the `CompressionLevel` for the next payload, from 0 to [`Settings::level`]; 0 stores.
+    /// Ignored unless the stream is adaptive. A change of zstd's level starts a new frame without
+    /// history.
     pub fn set_level(&mut self, level: u8) {
         if self.settings.adaptive {
             self.level = level.min(self.settings.level);
         }
     }
 
-    /// Whether [`ZstdCompressor::shed`] would free anything worth it.
+    /// Returns true if [`ZstdCompressor::shed`] would free considerable memory.
     #[must_use]
     pub fn has_spare(&self) -> bool {
         self.contexts.iter().any(Context::has_spare)
     }
 
-    /// Frees what bulk data needed, the history with it: what comes next begins a frame.
+    /// Frees memory that only bulk data needs, including the history; the next payload then starts
+    /// a frame.
     pub fn shed(&mut self) {
         for context in &mut self.contexts {
             if context.has_spare() {
@@ -266,13 +269,13 @@ impl ZstdCompressor {
         }
     }
 
-    /// What was done since the connection began.
+    /// Statistics since the connection began.
     #[must_use]
     pub fn report(&self) -> Report {
         self.report
     }
 
-    /// Memory that zstd holds, bytes.
+    /// Size of zstd's memory in bytes.
     #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.contexts
@@ -290,7 +293,7 @@ fn flush(
 ) -> Result<(), DeflateError> {
     let mut input = InBuffer::around(payload);
     loop {
-        // Enough at once, as a rule.
+        // Usually enough space for all output.
         out.reserve(zstd_safe::compress_bound(payload.len()) + LEAD_BYTES);
         let at = out.len();
         let mut output = OutBuffer::around_pos(out, at);
@@ -308,7 +311,7 @@ fn compressing() -> Result<CCtx<'static>, DeflateError> {
     let mut context = CCtx::try_create().ok_or(DeflateError)?;
     for parameter in [
         CParameter::WindowLog(u32::from(WINDOW_LOG)),
-        // The packet's MAC is better than a checksum, and no frame knows its end.
+        // The packet's MAC replaces the checksum, and the content size of a frame is unknown.
         CParameter::ChecksumFlag(false),
         CParameter::ContentSizeFlag(false),
     ] {

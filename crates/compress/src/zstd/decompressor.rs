@@ -1,4 +1,4 @@
-//! [`ZstdDecompressor`]: frames of zstd back into payloads.
+//! [`ZstdDecompressor`]: inflates zstd frames to payloads.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,8 +10,8 @@ use super::{CONTEXTS, WINDOW_LOG};
 use crate::Totals;
 use crate::error::InflateError;
 
-/// The first output space for what is inflated, bytes, for each byte of the packet and within
-/// limits: a channel's usual data, with its header, of what compresses well. What is more doubles.
+/// Initial output space: this many bytes for each byte of the packet, within the limits below;
+/// enough for a channel's usual packet with well-compressible data. The space then doubles.
 const SPACE_TIMES: usize = 4;
 const LEAST_SPACE: usize = 1024;
 const MOST_SPACE: usize = 33 * 1024;
@@ -19,20 +19,20 @@ const MOST_SPACE: usize = 33 * 1024;
 /// One of the peer's contexts.
 #[derive(Default)]
 struct Context {
-    /// Made for the first frame.
+    /// Created for the first frame.
     zstd: Option<DCtx<'static>>,
     /// A frame has begun.
     begun: bool,
 }
 
-/// The receiving direction.
+/// Decompression of the receiving direction with zstd.
 pub struct ZstdDecompressor {
     contexts: [Context; CONTEXTS],
     totals: Totals,
 }
 
 impl ZstdDecompressor {
-    /// Expects a stream's beginning.
+    /// Starts at the beginning of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -41,12 +41,12 @@ impl ZstdDecompressor {
         }
     }
 
-    /// Appends to `out` what `input`, one packet's payload, inflates to. `out` grows with what
-    /// really comes out, never past the limit.
+    /// Appends to `out` the plaintext of `input`, the payload of one packet. `out` grows with the
+    /// actual output, never beyond the limit.
     ///
     /// # Errors
-    /// [`InflateError`], at once when more than `limit_bytes` come out; the connection cannot go on
-    /// then. `Corrupt` also stands for a packet that is cut, a window that is larger than ours, a
+    /// [`InflateError`], as soon as the output exceeds `limit_bytes`; the connection cannot
+    /// continue then. `Corrupt` includes a truncated packet, a window larger than 1 MiB, a
     /// dictionary and a checksum.
     pub fn decompress(
         &mut self,
@@ -69,9 +69,9 @@ impl ZstdDecompressor {
         result
     }
 
-    /// The place of the payload in `input`, one packet's, where it is stored there as it is: it is
-    /// taken as received then, and nothing has to be copied. None: it is still to be
-    /// [decompressed](ZstdDecompressor::decompress).
+    /// Returns the range of the payload in `input`, the payload of one packet, if it is stored
+    /// there without compression; it is then recorded as received, and need not be copied. `None`
+    /// if `input` must be [decompressed](ZstdDecompressor::decompress).
     pub fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
         let (kind, body) = input.split_first()?;
         if *kind != STORED || body.is_empty() || body.len() > limit_bytes {
@@ -103,7 +103,7 @@ impl ZstdDecompressor {
                 context.inflate(body, out, limit_bytes)
             }
             FRAME => {
-                frame::check_blocks(frame::behind_header(body)?, limit_bytes)?;
+                frame::check_blocks(frame::after_header(body)?, limit_bytes)?;
                 context.begin()?;
                 context.inflate(body, out, limit_bytes)
             }
@@ -111,20 +111,20 @@ impl ZstdDecompressor {
         }
     }
 
-    /// NEWKEYS was received: a new stream begins.
+    /// Starts a new stream, to be called when NEWKEYS is received.
     pub fn reset(&mut self) {
         for context in &mut self.contexts {
             context.begun = false;
         }
     }
 
-    /// Payload bytes before (compressed) and after (raw).
+    /// Sizes of payloads before (compressed) and after (raw) decompression.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Memory that zstd holds, bytes.
+    /// Size of zstd's memory in bytes.
     #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.contexts
@@ -148,7 +148,7 @@ impl Context {
         Ok(())
     }
 
-    /// `input` is whole blocks, behind a frame's header if it begins one.
+    /// Inflates `input`, which is whole blocks, after a frame's header if it begins one.
     fn inflate(
         &mut self,
         input: &[u8],
@@ -164,7 +164,7 @@ impl Context {
             .clamp(LEAST_SPACE, MOST_SPACE);
         loop {
             let at = out.len();
-            // One byte past the limit shows that there is more.
+            // One byte past the limit reveals excess output.
             let most = (limit_bytes - (at - start)).saturating_add(1);
             out.reserve(space.min(most));
             let mut output = OutBuffer::around_pos(out, at);
@@ -179,7 +179,7 @@ impl Context {
                 return Err(InflateError::StreamEnded);
             }
             if out.len() < out.capacity() {
-                // Space was left, so that the input is at its end.
+                // Output space is left, so all input is consumed.
                 break;
             }
             space = produced;

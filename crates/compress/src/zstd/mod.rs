@@ -1,17 +1,18 @@
-//! zstd by packets (RFC 8878), between two of us: [`ZstdCompressor`] and [`ZstdDecompressor`], one
-//! direction each. The name on the wire and what it promises are in docs/PROTOCOL.md.
+//! zstd for packets (RFC 8878), between two Fulmar peers: [`ZstdCompressor`] and
+//! [`ZstdDecompressor`], one for each direction. The name on the wire and the format are in
+//! docs/PROTOCOL.md.
 //!
-//! The first byte of a packet says what it holds: a payload as it is, which no history knows;
-//! blocks of the frame at hand; or a new frame and its first blocks; and of which of
-//! [`CONTEXTS`] contexts. No frame ends: each payload ends with a flush, so that the peer can
-//! inflate all of it, and a new frame begins where the level changes, behind NEWKEYS, where the
-//! sender has given its memory back, and where a context is given to another channel.
+//! The first byte of a packet defines its content: a stored payload, which is not added to any
+//! history; blocks of the current frame; or a new frame with its first blocks; and it names one of
+//! [`CONTEXTS`] contexts. Frames never end: each payload ends with a flush, so that the peer can
+//! inflate all of it. A new frame begins when the level changes, after NEWKEYS, when the sender has
+//! freed its memory, and when a context is assigned to another channel.
 //!
-//! Each context serves one channel at a time, so that no payload is compared with another
-//! channel's. What is no channel's data is sent as it is.
+//! Each context serves one channel at a time, so that no payload is matched with another channel's.
+//! Messages other than channel data are stored.
 //!
-//! What can be judged of a packet without inflating it is in `frame`, in safe code; the zstd
-//! library sees whole blocks only, of a size that was counted.
+//! `frame` checks all that can be checked without inflating, in safe code; the zstd library
+//! receives only whole blocks of a verified size.
 
 mod compressor;
 mod decompressor;
@@ -23,26 +24,26 @@ mod tests;
 pub use compressor::ZstdCompressor;
 pub use decompressor::ZstdDecompressor;
 
-/// log2 of the window, bytes: what both sides keep, and the most that a peer may ask for.
+/// log2 of the window in bytes, which both sides keep; the maximum that a peer may request.
 const WINDOW_LOG: u8 = 20;
 
-/// Histories that both sides keep: channels that can send by turns without beginning a frame each
-/// time. Each costs the receiver up to 1.5 MiB.
+/// Number of histories on both sides: as many channels can send in turn without starting a new
+/// frame each time. Each costs the receiver up to 1.5 MiB.
 pub(crate) const CONTEXTS: usize = 4;
 
-/// zstd's own level for each `CompressionLevel` from 1 to 9. Those that the level falls to where the
-/// line is faster, 6, 3 and 1, are about one and a half times and twice as fast as the one before.
-/// Behind 8 the sender's tables double for a thousandth of the ratio.
+/// zstd's level for each `CompressionLevel` from 1 to 9. The levels 6, 3 and 1, to which the sender
+/// falls back on faster links, are about one and a half times and twice as fast as the previous
+/// one. Beyond zstd's level 8 the sender's tables double in size for a thousandth of the ratio.
 const LEVELS: [i8; 9] = [-1, 1, 1, 2, 2, 3, 5, 6, 8];
 
-/// zstd's own level for a `CompressionLevel`, which is brought inside 1 to 9.
+/// zstd's level for a `CompressionLevel`, which is clamped to 1 to 9.
 #[must_use]
 pub fn zstd_level(level: u8) -> i32 {
     let index = usize::from(level.clamp(1, 9) - 1);
     LEVELS.get(index).copied().map_or(3, i32::from)
 }
 
-/// The library's version.
+/// Version of the zstd library.
 #[must_use]
 pub fn zstd_version() -> &'static str {
     zstd_safe::version_string()

@@ -50,7 +50,7 @@ fn plain(level: u8) -> ZstdCompressor {
 fn packet(compressor: &mut ZstdCompressor, payload: &[u8]) -> Vec<u8> {
     let mut out = b"x".to_vec();
     compressor.compress(payload, &mut out).unwrap();
-    // Behind what says what it is: a block for each 128 KiB, and the beginning of a frame.
+    // After the first byte: a block for each 128 KiB, and the beginning of a frame.
     assert!(out.len() <= 2 + payload.len() + 6 + 9, "{}", out.len());
     assert_eq!(out[0], b'x');
     out.split_off(1)
@@ -102,14 +102,14 @@ fn every_payload_comes_back_with_its_own_packet() {
             assert_eq!(report.totals.compressed_bytes, totals.compressed_bytes);
             assert!(totals.compressed_bytes < totals.raw_bytes * 7 / 10);
             assert_eq!(report.levels, Some((level, level)));
-            // What is shorter than a block's header and something in it is stored in any case.
+            // Payloads shorter than a block's header with content are always stored.
             let short = 3 * payloads().iter().filter(|each| each.len() < 16).count() as u64;
             assert_eq!(report.stored > short, adaptive, "{report:?}");
         }
     }
 }
 
-/// What another program of zstd's makes of our frames is what we make of them.
+/// Another zstd implementation decodes these frames to the same plaintext.
 #[test]
 fn the_frames_are_what_zstd_itself_reads() {
     for level in [1, 3, 6, 9] {
@@ -143,7 +143,7 @@ fn a_repeated_payload_refers_to_the_one_before() {
     let second = packet(&mut compressor, &payload);
     assert!(first.len() > payload.len());
     assert!(second.len() < 100, "{}", second.len());
-    // Behind a reset it must not: the peer has forgotten.
+    // Not after a reset: the peer has no history.
     compressor.reset();
     let third = packet(&mut compressor, &payload);
     assert_eq!(third[0], FRAME);
@@ -164,7 +164,7 @@ fn what_is_random_is_stored_and_costs_a_byte() {
     let report = compressor.report();
     assert!(report.stored >= 85, "{report:?}");
     assert!(bytes < 300, "{bytes}");
-    // What does not look random is compressed all the same, and what was before is known still.
+    // Data that does not look random is compressed all the same, with the earlier history.
     let line = text(32 * 1024);
     for _ in 0..2 {
         let packet = packet(&mut compressor, &line);
@@ -191,7 +191,7 @@ fn a_level_that_changes_begins_a_frame_and_zero_stores() {
     ];
     assert_eq!(kinds, expected);
     assert_eq!(compressor.report().levels, Some((0, 6)));
-    // What is small is compressed whatever the line does, by the frame that there is.
+    // Small payloads are compressed at any link speed, in the current frame.
     compressor.set_level(0);
     let small = packet(&mut compressor, &payload[..500]);
     assert_eq!(small[0], BLOCKS);
@@ -200,7 +200,7 @@ fn a_level_that_changes_begins_a_frame_and_zero_stores() {
     fresh.set_level(0);
     assert_eq!(packet(&mut fresh, &payload)[0], STORED);
     assert_eq!(packet(&mut fresh, &payload[..500])[0], FRAME);
-    // Who asked for a level whatever comes of it has it.
+    // A fixed level is always used.
     let mut fixed = plain(6);
     fixed.set_level(0);
     assert_eq!(fixed.level(), 6);
@@ -234,7 +234,7 @@ fn memory_is_bounded_and_given_back() {
     }
 }
 
-/// Of any level.
+/// A compressor at any level.
 const MOST_SENDER_BYTES: usize = 7 << 20;
 
 /// A peer that fills all contexts, begins frames anew and changes keys.
@@ -309,7 +309,7 @@ fn begun(blocks: &[u8]) -> Vec<u8> {
     [&[FRAME, 0x28, 0xb5, 0x2f, 0xfd, 0, 0x50], blocks].concat()
 }
 
-/// A bomb is told before it has gone off.
+/// A decompression bomb is detected before it is inflated.
 #[test]
 fn what_inflates_past_the_limit_ends_at_once() {
     let too_long = Err(InflateError::TooLong { limit_bytes: LIMIT });
@@ -321,7 +321,7 @@ fn what_inflates_past_the_limit_ends_at_once() {
     }
     let just = frame(&[], &vec![0; LIMIT], ZSTD_e_flush);
     assert_eq!(inflate(&just).unwrap().len(), LIMIT);
-    // Blocks that say it themselves: one byte 128 Ki times, over and over.
+    // Blocks that declare their size: one byte 128 Ki times, repeatedly.
     let one = [&block(1, 128 * 1024)[..], b"x"].concat();
     assert_eq!(inflate(&begun(&one.repeat(60_000))), too_long);
     assert_eq!(inflate(&begun(&one.repeat(2))).unwrap().len(), 256 * 1024);
@@ -342,7 +342,7 @@ fn only_our_own_form_of_frame_is_taken() {
         let wide = flushed(&[WindowLog(window)]);
         assert_eq!(inflate(&wide), Err(InflateError::Corrupt), "{window}");
     }
-    // Nor one between: an eighth more.
+    // A window in between, an eighth larger, is rejected too.
     let mut wide = flushed(&[]);
     wide[6] += 1;
     assert_eq!(inflate(&wide), Err(InflateError::Corrupt));
@@ -360,14 +360,14 @@ fn only_our_own_form_of_frame_is_taken() {
         inflate(&frame(&[], &text, ZSTD_e_end)),
         Err(InflateError::StreamEnded)
     );
-    // Each bit of the descriptor by itself: a dictionary's number, a checksum, a size, and the two
-    // that mean nothing.
+    // Each single bit of the descriptor: a dictionary's number, a checksum, a size, and the two
+    // meaningless ones.
     for bit in 0..8 {
         let mut odd = flushed(&[]);
         odd[5] |= 1 << bit;
         assert_eq!(inflate(&odd), Err(InflateError::Corrupt), "bit {bit}");
     }
-    // A dictionary that we have not got, by its number.
+    // An unknown dictionary, by its number.
     let known = [
         &[FRAME, 0x28, 0xb5, 0x2f, 0xfd, 0x01, 0x50, 77],
         &block(0, 1)[..],
@@ -384,7 +384,7 @@ fn what_is_no_packet_of_ours_ends_the_stream() {
     assert_eq!(inflate(&[FRAME]), corrupt);
     assert_eq!(inflate(&begun(b"")), Err(InflateError::Empty));
     assert_eq!(inflate(b"no zstd at all"), corrupt);
-    // Blocks of a frame that has not begun, or was forgotten behind NEWKEYS.
+    // Blocks of a frame that has not begun, or was dropped by NEWKEYS.
     let raw = [&[BLOCKS], &block(0, 4)[..], b"text"].concat();
     assert_eq!(inflate(&raw), corrupt);
     let mut decompressor = ZstdDecompressor::new();
@@ -402,7 +402,7 @@ fn what_is_no_packet_of_ours_ends_the_stream() {
         let packet = [lead, 0x28, 0xb5, 0x2f, 0xfd, 0, 0x50];
         assert_eq!(inflate(&packet), expected, "{lead}");
     }
-    // Frames to be skipped, and zstd's older forms, hold nothing that is ours.
+    // Skippable frames and zstd's legacy formats are rejected.
     for magic in [0x50, 0x5f] {
         let skipped = [FRAME, magic, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
         assert_eq!(inflate(&skipped), corrupt);
@@ -411,7 +411,7 @@ fn what_is_no_packet_of_ours_ends_the_stream() {
         let old = [FRAME, magic, 0xb5, 0x2f, 0xfd, 0, 0x50, 0, 0, 0];
         assert_eq!(inflate(&old), corrupt);
     }
-    // Neither may they stand behind a frame of ours, in the place of a block.
+    // They are rejected after a valid frame too, in place of a block.
     let skipped = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0];
     assert!(inflate(&[&first[..], &skipped].concat()).is_err());
 }
@@ -435,7 +435,7 @@ fn odd_blocks_end_the_stream() {
         .concat();
         assert_eq!(inflate(&small(&block)), corrupt, "{kind}");
     }
-    // Nothing, over and over: no packet of ours, and soon at its end.
+    // Empty blocks, repeatedly: not a valid packet, and soon at its end.
     let nothing = block(0, 0).repeat(80_000);
     assert_eq!(inflate(&begun(&nothing)), Err(InflateError::Empty));
     // The last block of a frame, empty or not.
@@ -464,13 +464,13 @@ fn a_packet_that_is_cut_anywhere_ends_the_stream() {
             let result = inflate(&whole[..cut]);
             assert!(result.is_err(), "{cut} of {}: {result:?}", whole.len());
         }
-        // Nor does a rest belong to anything.
+        // Remaining bytes are rejected too.
         for rest in [&[0][..], &[1, 2], &[0; 7]] {
             let longer = [&whole[..], rest].concat();
             assert!(inflate(&longer).is_err(), "{rest:?}");
         }
     }
-    // The same behind a packet that was whole.
+    // The same after a complete packet.
     let mut compressor = plain(6);
     let first = packet(&mut compressor, &text(2000));
     let second = packet(&mut compressor, &[noise(200), text(300)].concat());
@@ -481,7 +481,7 @@ fn a_packet_that_is_cut_anywhere_ends_the_stream() {
     }
 }
 
-/// Whatever comes out is bounded, and packets behind it are, too.
+/// The output is bounded, also that of later packets.
 #[test]
 fn damaged_streams_never_run_on() {
     let behind = packet(&mut plain(6), &text(100));
@@ -499,8 +499,8 @@ fn damaged_streams_never_run_on() {
     }
 }
 
-/// A stream cannot reach behind its own beginning: what an earlier one has left in memory stays
-/// there.
+/// A stream cannot refer to bytes before its own start: memory of an earlier stream is not
+/// accessible.
 #[test]
 fn a_stream_does_not_see_the_one_before() {
     let secret = noise(4096);
@@ -510,11 +510,11 @@ fn a_stream_does_not_see_the_one_before() {
     assert!(second.len() < 100);
     let mut decompressor = ZstdDecompressor::new();
     back(&mut decompressor, &first).unwrap();
-    // NEWKEYS, and a frame of the peer's that refers to what was before it.
+    // After NEWKEYS, a frame of the peer that refers to bytes before it.
     decompressor.reset();
     let forged = [&[FRAME, 0x28, 0xb5, 0x2f, 0xfd, 0, 0x50], &second[1..]].concat();
     assert_eq!(back(&mut decompressor, &forged), Err(InflateError::Corrupt));
-    // Nor without NEWKEYS: each frame begins with nothing.
+    // Nor without NEWKEYS: each frame begins without history.
     let mut decompressor = ZstdDecompressor::new();
     back(&mut decompressor, &first).unwrap();
     assert_eq!(back(&mut decompressor, &forged), Err(InflateError::Corrupt));

@@ -1,17 +1,18 @@
-//! The symbols of a block while input and output are far from their ends: words are read and
-//! written whole, and checked once a turn.
+//! Decodes the symbols of a block while input and output are far from their ends: whole words are
+//! read and written, with one bounds check per iteration.
 
 use super::inflate::{Input, Stop, Tables};
 use super::tables::{DISTANCE_BITS, END, INVALID, LITERAL, LITLEN_BITS, SECOND, SPECIAL};
 use crate::deflate::SLACK_BYTES;
 use crate::deflate::symbols::MAX_MATCH;
 
-/// Input that one turn may read, bytes: two words.
+/// Maximum input of one iteration in bytes: two words.
 const INPUT_MARGIN: usize = 16;
-/// Output that it may write: three literals, a match, and a copy's last words.
+/// Maximum output of one iteration in bytes: three literals, a match, and the excess of a copy's
+/// last words.
 const OUTPUT_MARGIN: usize = 3 + MAX_MATCH + SLACK_BYTES;
 
-/// `None`: the end of something is near.
+/// Returns `None` when input or output is near its end.
 pub(super) fn fast(
     tables: &Tables,
     input: &mut Input<'_>,
@@ -58,8 +59,8 @@ fn fast_body(
     let mut stop = None;
     macro_rules! refill {
         () => {
-            // SAFETY: a turn begins with `from <= in_last`, 16 bytes before the input's end, and
-            // refills twice, by at most 8 bytes each.
+            // SAFETY: an iteration begins with `from <= in_last`, 16 bytes before the input's end,
+            // and refills twice, by at most 8 bytes each.
             let word = unsafe { bytes.add(from).cast::<u64>().read_unaligned() }.to_le();
             bits |= word << (count & 63);
             from = from.wrapping_add(((63_u32.wrapping_sub(count)) >> 3) as usize);
@@ -73,7 +74,7 @@ fn fast_body(
             count = count.wrapping_sub(used);
         };
     }
-    // What a length's or a distance's entry stands for, with the extra bits behind its code.
+    // The value of a length or distance entry, with the extra bits after its code.
     macro_rules! value {
         ($entry:expr) => {{
             let saved = bits;
@@ -83,8 +84,8 @@ fn fast_body(
             ($entry >> 16) as usize + extra as usize
         }};
     }
-    // The entry in the second table that this one leads to. Its place is within the array, as
-    // `tables` made it, which is checked all the same.
+    // The entry of the second table that this entry refers to. Its index is within the array as
+    // `tables` built it, which is checked all the same.
     macro_rules! second {
         ($table:expr, $entry:expr) => {{
             take!($entry);
@@ -101,8 +102,8 @@ fn fast_body(
     macro_rules! literal {
         ($entry:expr) => {
             take!($entry);
-            // SAFETY: a turn begins with `at <= out_last`, OUTPUT_MARGIN before the slack's end,
-            // and writes three literals at most before its match.
+            // SAFETY: an iteration begins with `at <= out_last`, OUTPUT_MARGIN before the slack's
+            // end, and writes at most three literals before its match.
             unsafe { to.add(at).write(($entry >> 16) as u8) };
             at = at.wrapping_add(1);
         };
@@ -122,7 +123,7 @@ fn fast_body(
                 }
             }
         }
-        // Two literals took at most 22 bits: 34 are left for a length's 20.
+        // Two literals took at most 22 bits, so at least 34 are left for a length's 20.
         if entry & SPECIAL != 0 {
             if entry & SECOND != 0 {
                 entry = second!(tables.litlen, entry);
@@ -159,30 +160,31 @@ fn fast_body(
             break 'turns;
         }
         debug_assert!(length <= MAX_MATCH && distance >= 1);
-        // SAFETY: `1 <= distance <= at`, so that the source begins inside the window. The copy
-        // writes less than SLACK_BYTES past `at + length`, and `at` is at most three literals
-        // past `out_last`, so all is before the slack's end.
+        // SAFETY: `1 <= distance <= at`, so the source begins inside the window. The copy writes
+        // less than SLACK_BYTES past `at + length`, and `at` is at most three literals past
+        // `out_last`, so all writes end before the slack's end.
         unsafe { copy(to, at, distance, length) };
         at = at.wrapping_add(length);
     }
     *out = at;
-    // Whole bytes among the bits go back. All of them came from the input: bits that a packet
-    // brought with it are fewer than ten, and its block's header took three.
+    // Returns whole bytes of the bit buffer to the input. All of them came from this input: the
+    // carry of the previous packet has fewer than ten bits, of which the block's header took three.
     input.at = from.wrapping_sub((count >> 3) as usize);
     input.count = count & 7;
     input.bits = bits & ((1 << input.count) - 1);
     stop
 }
 
-/// Copies `length` bytes from `distance` before `at` to `at`, each as it is when its turn comes,
-/// and writes up to 31 bytes more behind them.
+/// Copies `length` bytes from `distance` before `at` to `at`, in ascending order, so that copied
+/// bytes may be copied again; writes up to 31 further bytes after them.
 ///
 /// # Safety
 /// `1 <= distance <= at`, and `window` may be written to up to `at + length + 31`.
 #[inline(always)]
 pub(super) unsafe fn copy(window: *mut u8, at: usize, distance: usize, length: usize) {
-    // SAFETY: the caller's promise. Words overlap only where the source is at least a word's
-    // length behind: `read` comes before `write`, and what is read has been written.
+    // SAFETY: guaranteed by the caller. The source is at least a word's length before the
+    // destination wherever words are copied: each `read` precedes its `write`, and all bytes read
+    // have been written.
     unsafe {
         let mut to = window.add(at);
         let end = to.add(length);

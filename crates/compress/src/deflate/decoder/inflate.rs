@@ -1,5 +1,5 @@
-//! The symbols of a block into the window: the [`fast`] loop while input and output are far from
-//! their ends, and a careful one for what is left.
+//! Decodes the symbols of a block into the window: with the [`fast`] loop while input and output
+//! are far from their ends, and a careful one for the rest.
 
 use super::fast::{copy, fast};
 use super::tables::{
@@ -8,13 +8,13 @@ use super::tables::{
 };
 use crate::deflate::SLACK_BYTES;
 
-/// Tables of a block.
+/// Decoding tables of a block.
 pub(super) struct Tables {
     pub(super) litlen: [Entry; LITLEN_ENTRIES],
     pub(super) distance: [Entry; DISTANCE_ENTRIES],
 }
 
-/// Bits that were read and not used, the next one the lowest, and the input behind them.
+/// The bit buffer, with the next bit lowest, and the input after it.
 #[derive(Clone, Copy)]
 pub(super) struct Input<'a> {
     pub(super) bytes: &'a [u8],
@@ -27,20 +27,20 @@ pub(super) struct Input<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     EndOfBlock,
-    /// The input ends inside a symbol: nothing of it was used.
+    /// The input ends within a symbol, of which nothing was consumed.
     InputEnded,
-    /// The next symbol does not fit: nothing of it was used.
+    /// The next symbol does not fit into the output; nothing of it was consumed.
     OutputFull,
     Corrupt,
 }
 
 impl Input<'_> {
-    /// Bits that are left in all, as far as that matters.
+    /// Number of unused bits in total.
     pub(super) fn left(&self) -> usize {
         self.count as usize + (self.bytes.len() - self.at) * 8
     }
 
-    /// Reads bytes until there are 56 bits or more, but fewer than 64, or no more bytes.
+    /// Reads bytes until the buffer has 56 to 63 bits, or the input ends.
     #[inline(always)]
     pub(super) fn refill_carefully(&mut self) {
         while self.count < 56
@@ -52,7 +52,7 @@ impl Input<'_> {
         }
     }
 
-    /// The next bits, as a number; they must be there.
+    /// Returns the next bits without consuming them.
     #[inline(always)]
     pub(super) fn peek(&self, count: u32) -> u32 {
         (self.bits & ((1 << count) - 1)) as u32
@@ -65,11 +65,11 @@ impl Input<'_> {
     }
 }
 
-/// Decodes symbols into `window` from `at` on, up to `end`, and moves `at`. Behind `end`,
-/// [`SLACK_BYTES`] may be overwritten.
+/// Decodes symbols into `window` from `at` up to `end`, and advances `at`. Up to [`SLACK_BYTES`]
+/// after `end` may be overwritten.
 ///
 /// # Panics
-/// When there is no slack behind `end`.
+/// If fewer than [`SLACK_BYTES`] follow `end`.
 pub(super) fn symbols(
     tables: &Tables,
     input: &mut Input<'_>,
@@ -84,7 +84,7 @@ pub(super) fn symbols(
     careful(tables, input, window, at, end)
 }
 
-/// One symbol at a time, by the bits that there really are.
+/// Decodes one symbol at a time, checking the number of available bits.
 fn careful(
     tables: &Tables,
     input: &mut Input<'_>,
@@ -132,16 +132,16 @@ fn careful(
             return Stop::OutputFull;
         }
         debug_assert!(distance >= 1);
-        // SAFETY: `1 <= distance <= at`; `at + length <= end`, and `symbols` made sure of
-        // SLACK_BYTES (32) behind `end`.
+        // SAFETY: `1 <= distance <= at`; `at + length <= end`, and `symbols` checked that
+        // SLACK_BYTES (32) follow `end`.
         unsafe { copy(window.as_mut_ptr(), *at, distance, length) };
         *at += length;
         *input = symbol;
     }
 }
 
-/// The entry for the next bits, and how many of them its code has. Those that led to a second
-/// table are gone.
+/// Returns the table entry for the next bits, and the length of its code. Bits that led to a second
+/// table are consumed.
 #[inline(always)]
 fn code(input: &mut Input<'_>, table: &[Entry], index_bits: u32) -> Result<(Entry, u32), Stop> {
     let first = |entry: Option<&Entry>| entry.copied().unwrap_or(INVALID);
@@ -154,7 +154,7 @@ fn code(input: &mut Input<'_>, table: &[Entry], index_bits: u32) -> Result<(Entr
         let index = input.peek((entry >> 8) & 15) as usize;
         entry = first(table.get((entry >> 16) as usize + index));
     }
-    // All bits of the code must be there: those that are not read as zeros.
+    // All bits of the code must be present: missing bits read as zeros.
     let bits = if entry & (LITERAL | SPECIAL) != 0 {
         entry & 63
     } else {
@@ -169,7 +169,8 @@ fn code(input: &mut Input<'_>, table: &[Entry], index_bits: u32) -> Result<(Entr
     Ok((entry, bits))
 }
 
-/// Base and extra bits of a length or distance; uses them up with their code.
+/// Returns base plus extra bits of a length or distance, and consumes them with their code; `None`
+/// if bits are missing.
 #[inline(always)]
 fn value(input: &mut Input<'_>, entry: Entry) -> Option<usize> {
     let all = entry & 63;

@@ -1,12 +1,12 @@
-//! [`PacketDecoder`]: one packet's piece of a zlib stream in, its payload out.
+//! [`PacketDecoder`]: decodes a zlib stream packet by packet.
 //!
-//! A sender flushes behind each payload, so that a packet ends where a block does. What may stand
-//! behind that block are fewer than ten bits of the next: zlib's partial flush leaves the end of
-//! an empty static block to the next packet, and PuTTY the header of the static block that it
-//! goes on with. Either is a beginning of `010 0000000`, and is kept as bits, not as a state.
+//! A sender flushes after each payload, so that a packet ends at the end of a block. After that
+//! block, fewer than ten bits of the next one may follow: zlib's partial flush leaves the end of an
+//! empty static block to the next packet, and PuTTY sends the header of the static block with which
+//! it continues. Both are prefixes of `010 0000000`, and are kept as bits, not as decoder state.
 //!
-//! A sender that does anything else is right, too: from the packet on that ends elsewhere, a
-//! resumable inflate takes over until NEWKEYS.
+//! Other senders are valid too: from the first packet that ends elsewhere, a resumable inflate
+//! decodes the stream until NEWKEYS.
 
 mod fast;
 mod inflate;
@@ -25,15 +25,15 @@ use super::SLACK_BYTES;
 use super::symbols::{PRECODE_ORDER, STATIC_LITLEN_BITS};
 use super::window::Window;
 use crate::error::InflateError;
-use crate::zlib::Resumable;
+use crate::resumable::Resumable;
 
-/// Bits of an empty static block, and its value with the first bit lowest.
+/// Length in bits of an empty static block, and its value with the first bit lowest.
 const EMPTY_STATIC_BITS: usize = 10;
 const EMPTY_STATIC: u64 = 0b010;
-/// What comes before a stored block's bytes where it begins a packet behind one that ended on a
-/// byte: its type, its length and that again inverted (RFC 1951 §3.2.4).
+/// Length in bytes of the header of a stored block at the start of a packet, if the previous packet
+/// ended on a byte: its type, its length and the inverted length (RFC 1951 §3.2.4).
 const STORED_HEADER_BYTES: usize = 5;
-/// The least space that is made for a payload, bytes.
+/// Minimum output space for a payload, in bytes.
 const LEAST_SPACE: usize = 1024;
 
 /// Bits at the end of a packet that begin the next block: fewer than ten.
@@ -43,78 +43,78 @@ struct Bits {
     count: u32,
 }
 
-/// See the module's head.
+/// Decodes one direction's zlib stream, packet by packet.
 pub(crate) struct PacketDecoder {
-    state: State,
+    state: DecoderState,
 }
 
-enum State {
-    /// The two bytes of RFC 1950 §2.2 come first.
-    Begins,
+enum DecoderState {
+    /// The next packet begins with the two-byte header of RFC 1950 §2.2.
+    Header,
     Packets(Box<Packets>),
     Resumable(Box<Resumable>),
-    /// The first error is the last.
+    /// Decoding has failed permanently.
     Failed(InflateError),
 }
 
-/// A stream that has kept to packets so far.
+/// A stream whose packets have so far ended at block boundaries.
 struct Packets {
     window: Window,
     carry: Bits,
     tables: Tables,
 }
 
-/// Why a packet was not decoded.
-enum Trouble {
-    /// It ends inside a block.
-    Unfinished,
+/// Reason for not decoding a packet.
+enum DecodeFailure {
+    /// The packet ends within a block.
+    Truncated,
     Error(InflateError),
 }
 
-impl From<InflateError> for Trouble {
+impl From<InflateError> for DecodeFailure {
     fn from(error: InflateError) -> Self {
         Self::Error(error)
     }
 }
 
-const CORRUPT: Trouble = Trouble::Error(InflateError::Corrupt);
+const CORRUPT: DecodeFailure = DecodeFailure::Error(InflateError::Corrupt);
 
 impl PacketDecoder {
     pub(crate) fn new() -> Self {
         Self {
-            state: State::Begins,
+            state: DecoderState::Header,
         }
     }
 
     /// Expects a new stream.
     pub(crate) fn reset(&mut self) {
-        self.state = State::Begins;
+        self.state = DecoderState::Header;
     }
 
-    /// Whether the stream has left the packets' way, so that it is decoded more slowly.
+    /// Returns true if the resumable inflate decodes the stream, which is slower.
     pub(crate) fn is_resumable(&self) -> bool {
-        matches!(self.state, State::Resumable(_))
+        matches!(self.state, DecoderState::Resumable(_))
     }
 
-    /// Frees what bulk data needed; the history stays.
+    /// Frees memory that only bulk data needs; keeps the history.
     pub(crate) fn shed(&mut self) {
-        if let State::Packets(packets) = &mut self.state {
+        if let DecoderState::Packets(packets) = &mut self.state {
             packets.window.shed();
         }
     }
 
-    /// Bytes of the output window.
+    /// Size of the output window in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         match &self.state {
-            State::Packets(packets) => packets.window.with_slack().len(),
+            DecoderState::Packets(packets) => packets.window.with_slack().len(),
             _ => 0,
         }
     }
 
-    /// The place of the payload in `input`, where that is one stored block of at most
-    /// `limit_bytes`: it is taken as received then. None: it is still to be decoded.
+    /// Returns the range of the payload in `input`, if `input` is one stored block of at most
+    /// `limit_bytes`; the payload is then added to the history. `None` if `input` must be decoded.
     pub(crate) fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
-        let State::Packets(packets) = &mut self.state else {
+        let DecoderState::Packets(packets) = &mut self.state else {
             return None;
         };
         let (&[kind, a, b, c, d], payload) = input.split_first_chunk::<STORED_HEADER_BYTES>()?;
@@ -130,10 +130,10 @@ impl PacketDecoder {
         Some(STORED_HEADER_BYTES..input.len())
     }
 
-    /// Appends to `out` what `input` inflates to.
+    /// Appends the plaintext of `input` to `out`.
     ///
     /// # Errors
-    /// [`InflateError`]; `out` is as before and every later call fails in the same way.
+    /// [`InflateError`]; `out` is then unchanged and every later call fails with the same error.
     pub(crate) fn decode(
         &mut self,
         input: &[u8],
@@ -144,7 +144,7 @@ impl PacketDecoder {
         let result = self.try_decode(input, out, limit_bytes);
         if let Err(error) = result {
             out.truncate(before);
-            self.state = State::Failed(error);
+            self.state = DecoderState::Failed(error);
         }
         result
     }
@@ -156,36 +156,36 @@ impl PacketDecoder {
         limit_bytes: usize,
     ) -> Result<(), InflateError> {
         let input = match self.state {
-            State::Failed(error) => return Err(error),
-            State::Begins => {
-                self.state = State::Packets(Packets::new());
+            DecoderState::Failed(error) => return Err(error),
+            DecoderState::Header => {
+                self.state = DecoderState::Packets(Packets::new());
                 without_header(input)?
             }
             _ => input,
         };
-        if let State::Packets(packets) = &mut self.state {
+        if let DecoderState::Packets(packets) = &mut self.state {
             match packets.decode(input, limit_bytes) {
                 Ok([]) => return Err(InflateError::Empty),
                 Ok(payload) => {
                     out.extend_from_slice(payload);
                     return Ok(());
                 }
-                Err(Trouble::Error(error)) => return Err(error),
-                Err(Trouble::Unfinished) => {
+                Err(DecodeFailure::Error(error)) => return Err(error),
+                Err(DecodeFailure::Truncated) => {
                     let carry = (packets.carry.bits, packets.carry.count);
-                    let resumable = Resumable::behind(packets.window.history(), carry)?;
-                    self.state = State::Resumable(Box::new(resumable));
+                    let resumable = Resumable::resume(packets.window.history(), carry)?;
+                    self.state = DecoderState::Resumable(Box::new(resumable));
                 }
             }
         }
         match &mut self.state {
-            State::Resumable(stream) => stream.decode(input, out, limit_bytes),
+            DecoderState::Resumable(stream) => stream.decode(input, out, limit_bytes),
             _ => Err(InflateError::Corrupt),
         }
     }
 }
 
-/// RFC 1950 §2.2.
+/// Checks and removes the stream header (RFC 1950 §2.2).
 fn without_header(input: &[u8]) -> Result<&[u8], InflateError> {
     let Some((&[method, flags], rest)) = input.split_first_chunk::<2>() else {
         return Err(InflateError::Empty);
@@ -210,9 +210,9 @@ impl Packets {
         })
     }
 
-    /// The payload, at the window's end. On failure window and carry are as before, but for what
-    /// is out of a match's reach.
-    fn decode(&mut self, input: &[u8], limit_bytes: usize) -> Result<&[u8], Trouble> {
+    /// Decodes a packet to the window's end and returns the payload. On failure window and carry
+    /// are unchanged, except for bytes out of a match's reach.
+    fn decode(&mut self, input: &[u8], limit_bytes: usize) -> Result<&[u8], DecodeFailure> {
         let guess = input.len().saturating_mul(4).max(LEAST_SPACE);
         self.window.make_room(guess.min(limit_bytes));
         let mut packet = Packet {
@@ -239,17 +239,17 @@ impl Packets {
     }
 }
 
-/// A packet on its way through the window.
+/// A packet being decoded into the window.
 struct Packet<'a> {
     input: Input<'a>,
-    /// Where in the window the payload begins, and how far it has come.
+    /// Start of the payload in the window, and the current position.
     start: usize,
     at: usize,
     limit_bytes: usize,
 }
 
 impl Packet<'_> {
-    /// Between two blocks: the bits that are left, if the packet ends here.
+    /// Between two blocks: returns the remaining bits if the packet ends here.
     fn ends(&mut self) -> Option<Bits> {
         if self.input.left() >= EMPTY_STATIC_BITS {
             return None;
@@ -260,18 +260,18 @@ impl Packet<'_> {
         begins.then_some(Bits { bits, count })
     }
 
-    /// Bits that must be there.
-    fn take(&mut self, count: u32) -> Result<u32, Trouble> {
+    /// Consumes `count` bits, which must be present.
+    fn take(&mut self, count: u32) -> Result<u32, DecodeFailure> {
         self.input.refill_carefully();
         if self.input.count < count {
-            return Err(Trouble::Unfinished);
+            return Err(DecodeFailure::Truncated);
         }
         let value = self.input.peek(count);
         self.input.skip(count);
         Ok(value)
     }
 
-    fn block(&mut self, window: &mut Window, tables: &mut Tables) -> Result<(), Trouble> {
+    fn block(&mut self, window: &mut Window, tables: &mut Tables) -> Result<(), DecodeFailure> {
         if self.take(1)? == 1 {
             return Err(InflateError::StreamEnded.into());
         }
@@ -285,28 +285,28 @@ impl Packet<'_> {
         self.symbols(window, tables)
     }
 
-    fn symbols(&mut self, window: &mut Window, tables: &Tables) -> Result<(), Trouble> {
+    fn symbols(&mut self, window: &mut Window, tables: &Tables) -> Result<(), DecodeFailure> {
         loop {
             let end = self.end_of_space(window);
             let (bytes, _) = window.space();
             match inflate::symbols(tables, &mut self.input, bytes, &mut self.at, end) {
                 Stop::EndOfBlock => return Ok(()),
-                Stop::InputEnded => return Err(Trouble::Unfinished),
+                Stop::InputEnded => return Err(DecodeFailure::Truncated),
                 Stop::Corrupt => return Err(CORRUPT),
                 Stop::OutputFull => self.make_space(window)?,
             }
         }
     }
 
-    /// Where in the window this payload must end, for want of space or by its limit.
+    /// End position of this payload in the window, by its space or its limit.
     fn end_of_space(&self, window: &mut Window) -> usize {
         let (bytes, _) = window.space();
         let limit = self.start.saturating_add(self.limit_bytes);
         limit.min(bytes.len().saturating_sub(SLACK_BYTES))
     }
 
-    /// More space, or the limit is reached: then there is more than may be.
-    fn make_space(&mut self, window: &mut Window) -> Result<(), Trouble> {
+    /// Makes more space; fails if the limit is reached.
+    fn make_space(&mut self, window: &mut Window) -> Result<(), DecodeFailure> {
         let had = self.end_of_space(window);
         let made = had - self.start;
         let more = made
@@ -322,7 +322,7 @@ impl Packet<'_> {
     }
 
     /// RFC 1951 §3.2.4.
-    fn stored(&mut self, window: &mut Window) -> Result<(), Trouble> {
+    fn stored(&mut self, window: &mut Window) -> Result<(), DecodeFailure> {
         let odd = self.input.count & 7;
         self.take(odd)?;
         let length = self.take(16)?;
@@ -330,14 +330,14 @@ impl Packet<'_> {
         if length ^ complement != 0xffff {
             return Err(CORRUPT);
         }
-        // Whole bytes only are left among the bits: back with them.
+        // Only whole bytes remain in the bit buffer: return them to the input.
         let back = (self.input.count / 8) as usize;
         self.input.at = self.input.at.checked_sub(back).ok_or(CORRUPT)?;
         (self.input.bits, self.input.count) = (0, 0);
         let length = length as usize;
         let from = self.input.at;
         let stored = self.input.bytes.get(from..from + length);
-        let stored = stored.ok_or(Trouble::Unfinished)?;
+        let stored = stored.ok_or(DecodeFailure::Truncated)?;
         while length > self.end_of_space(window) - self.at {
             self.make_space(window)?;
         }
@@ -349,8 +349,8 @@ impl Packet<'_> {
         Ok(())
     }
 
-    /// RFC 1951 §3.2.7: the codes of a dynamic block into `tables`.
-    fn codes(&mut self, tables: &mut Tables) -> Result<(), Trouble> {
+    /// Reads the codes of a dynamic block into `tables` (RFC 1951 §3.2.7).
+    fn codes(&mut self, tables: &mut Tables) -> Result<(), DecodeFailure> {
         let litlen_count = self.take(5)? as usize + 257;
         let distance_count = self.take(5)? as usize + 1;
         let precode_count = self.take(4)? as usize + 4;
@@ -369,7 +369,7 @@ impl Packet<'_> {
         self.code_lengths(&table, lengths)?;
         let (litlen, distance) = lengths.split_at(litlen_count);
         if litlen.get(256).is_none_or(|bits| *bits == 0) {
-            // Such a block could not end.
+            // A block without an end-of-block code could not end.
             return Err(CORRUPT);
         }
         tables::fill(&mut tables.litlen, LITLEN_BITS, litlen, Alphabet::Litlen)
@@ -388,7 +388,7 @@ impl Packet<'_> {
         &mut self,
         table: &[tables::Entry; PRECODE_ENTRIES],
         lengths: &mut [u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DecodeFailure> {
         let mut at = 0;
         while at < lengths.len() {
             self.input.refill_carefully();
@@ -419,7 +419,7 @@ fn static_tables() -> &'static Tables {
             litlen: [0; LITLEN_ENTRIES],
             distance: [0; DISTANCE_ENTRIES],
         });
-        // Both are complete: there is nothing to fail.
+        // Both codes are complete, so this cannot fail.
         let litlen = &STATIC_LITLEN_BITS;
         let filled = tables::fill(&mut tables.litlen, LITLEN_BITS, litlen, Alphabet::Litlen);
         let distance = [5; 32];

@@ -1,27 +1,26 @@
-//! Tables that turn the next bits of a block into a symbol, made from code lengths
-//! (RFC 1951 §3.2.2).
+//! Tables that map the next bits of a block to a symbol, built from code lengths (RFC 1951 §3.2.2).
 //!
-//! An entry says what the bits stand for and how many they are. Codes longer than the table's
-//! index lead to a second table behind the first.
+//! An entry gives the meaning of the bits and their number. Codes longer than the table's index
+//! refer to a second table, stored after the first.
 
 use crate::deflate::symbols::{
     DISTANCE_BASE, DISTANCE_EXTRA, END_OF_BLOCK, FIRST_LENGTH, LENGTH_BASE, LENGTH_EXTRA,
 };
 
-/// Bits that index the first table of literals and lengths.
+/// Number of bits that index the first table of literals and lengths.
 pub(super) const LITLEN_BITS: u32 = 11;
-/// Bits that index the first table of distances.
+/// Number of bits that index the first table of distances.
 pub(super) const DISTANCE_BITS: u32 = 8;
-/// Bits that index the table of the precode, whose codes are no longer.
+/// Number of bits that index the table of the precode, whose codes are no longer.
 pub(super) const PRECODE_BITS: u32 = 7;
 
-/// The most entries that tables of 288 symbols with 11 bits, and of 32 with 8, can need
-/// (zlib's examples/enough.c counts them).
+/// Maximum number of entries of tables for 288 symbols with 11 bits, and for 32 with 8 (counted by
+/// zlib's examples/enough.c).
 pub(super) const LITLEN_ENTRIES: usize = 2342;
 pub(super) const DISTANCE_ENTRIES: usize = 402;
 pub(super) const PRECODE_ENTRIES: usize = 1 << PRECODE_BITS;
 
-/// What bits stand for.
+/// Meaning of the next bits.
 ///
 /// | bits | of a literal | of a length or distance | of the end | of a second table |
 /// | --- | --- | --- | --- | --- |
@@ -33,13 +32,13 @@ pub(super) const PRECODE_ENTRIES: usize = 1 << PRECODE_BITS;
 pub(super) type Entry = u32;
 
 pub(super) const LITERAL: Entry = 1 << 31;
-/// One of these is set where the entry is none of a literal, length or distance.
+/// One of these bits is set if the entry is not a literal, length or distance.
 pub(super) const SPECIAL: Entry = SECOND | INVALID | END;
 pub(super) const SECOND: Entry = 1 << 12;
 pub(super) const INVALID: Entry = 1 << 13;
 pub(super) const END: Entry = 1 << 14;
 
-/// Which symbols codes stand for.
+/// The alphabet of a code.
 #[derive(Clone, Copy)]
 pub(super) enum Alphabet {
     Litlen,
@@ -48,7 +47,7 @@ pub(super) enum Alphabet {
 }
 
 impl Alphabet {
-    /// The entry of a symbol, without the bits of its code.
+    /// The entry of a symbol, without the length of its code.
     fn entry(self, symbol: usize) -> Entry {
         match self {
             Self::Precode => (symbol as u32) << 16,
@@ -66,7 +65,7 @@ impl Alphabet {
 fn value(base: Option<&u16>, extra: Option<&u8>) -> Entry {
     match (base, extra) {
         (Some(base), Some(extra)) => u32::from(*base) << 16 | u32::from(*extra),
-        // Symbols that static blocks have a code for and no meaning.
+        // Symbols that have a code in static blocks, but no meaning.
         _ => INVALID,
     }
 }
@@ -75,13 +74,13 @@ fn value(base: Option<&u16>, extra: Option<&u8>) -> Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BadCode;
 
-/// Most symbols of an alphabet.
+/// Maximum number of symbols of an alphabet.
 const MAX_SYMBOLS: usize = 288;
 
-/// Fills `table`, indexed by `index_bits` bits, for codes of these lengths.
+/// Fills `table`, indexed by `index_bits` bits, for codes with these lengths.
 ///
-/// As every inflate does, takes an incomplete code only if it has one word of one bit or none
-/// (a block without matches, or with one distance alone).
+/// Like other inflate implementations, accepts an incomplete code only if it has one word of one
+/// bit, or none (a block without matches, or with a single distance).
 pub(super) fn fill(
     table: &mut [Entry],
     index_bits: u32,
@@ -104,7 +103,7 @@ pub(super) fn fill(
     if left > 0 && (longest > 1 || matches!(alphabet, Alphabet::Precode)) {
         return Err(BadCode);
     }
-    // Symbols by the length of their code, and among those of one length by their number.
+    // Symbols sorted by code length, and for equal lengths by number.
     let mut starts = [0_usize; 17];
     for bits in 1..16 {
         starts[bits + 1] = starts[bits] + counts[bits] as usize;
@@ -147,19 +146,19 @@ pub(super) fn fill(
 struct Filler<'a> {
     table: &'a mut [Entry],
     index_bits: u32,
-    /// Codes of each length that have not been put yet.
+    /// Number of codes of each length that have not been entered yet.
     counts: [u32; 16],
-    /// The next code, its first bit the lowest.
+    /// The next code, with its first bit lowest.
     code: u32,
-    /// The second table at hand: the first bits of its codes, its place, the bits of its index.
+    /// The current second table: the first bits of its codes, its position, and its index bits.
     second: Option<(u32, usize, u32)>,
-    /// Entries in use.
+    /// Number of entries in use.
     end: usize,
 }
 
 impl Filler<'_> {
-    /// So far codes shorter than `bits` are in the first half: they mean the same with a 1
-    /// behind them.
+    /// Codes shorter than `bits` are in the first half; duplicates them, because they mean the same
+    /// with a 1 after them.
     fn double(&mut self, bits: u32) {
         if bits > 1 {
             let half = 1 << (bits - 1);
@@ -167,7 +166,7 @@ impl Filler<'_> {
         }
     }
 
-    /// No code is longer than `longest`.
+    /// Completes the table; no code is longer than `longest`.
     fn double_to_end(&mut self, longest: u32) {
         for bits in longest.max(1) + 1..=self.index_bits {
             self.double(bits);
@@ -181,8 +180,8 @@ impl Filler<'_> {
         } else {
             self.put_second(bits, entry);
         }
-        // The next code of this length, in order of its reversed bits; the next longer one has a
-        // 0 behind it, which changes nothing here.
+        // The next code of this length, in order of its reversed bits; a longer code has an
+        // additional 0 at its end, which does not change this value.
         let mask = (1_u32 << bits) - 1;
         let zeros = code ^ mask;
         if zeros == 0 {
@@ -198,7 +197,7 @@ impl Filler<'_> {
         let (place, index_bits) = match self.second {
             Some((of, place, index_bits)) if of == first => (place, index_bits),
             _ => {
-                // As large as the codes that begin like this need.
+                // Large enough for all codes with this prefix.
                 let mut index_bits = rest;
                 let mut left = 1_i32 << rest;
                 while let Some(count) = self.counts.get((self.index_bits + index_bits) as usize) {
@@ -226,7 +225,7 @@ impl Filler<'_> {
     }
 }
 
-/// Adds the bits of the code to those of the extra bits, and by themselves.
+/// Adds the code length to the total bits, and stores it separately for lengths and distances.
 fn with_bits(entry: Entry, bits: u32) -> Entry {
     if entry & (LITERAL | SPECIAL) != 0 {
         entry + bits

@@ -1,6 +1,6 @@
-//! Bits in the order of RFC 1951 §3.1.1: the first is the lowest of the first byte.
+//! Bit output in the order of RFC 1951 §3.1.1: the first bit is the lowest of the first byte.
 
-/// Bits at the end of a stream so far that make no byte yet: fewer than eight.
+/// Fewer than eight bits at the end of a stream that do not fill a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Carry {
     pub(super) bits: u8,
@@ -8,14 +8,14 @@ pub(crate) struct Carry {
 }
 
 impl Carry {
-    /// Whether the stream so far ends on a byte.
+    /// Returns true if the stream so far ends on a byte.
     pub(crate) fn is_empty(self) -> bool {
         self.count == 0
     }
 }
 
-/// Writes bits to memory whose size was reckoned before. What does not fit is dropped and
-/// [noticed](BitWriter::finish): that is a defect, and not one of memory.
+/// Writes bits to memory of a precomputed size. Bits that do not fit are dropped, which is a bug
+/// that [`BitWriter::finish`] reports.
 pub(super) struct BitWriter<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -23,7 +23,7 @@ pub(super) struct BitWriter<'a> {
     count: u32,
 }
 
-/// Memory for `bits` bits behind a carry, in bytes: whole words are written.
+/// Memory in bytes for `bits` bits after a carry; whole words are written.
 pub(super) fn space_for(bits: usize) -> usize {
     bits / 8 + 16
 }
@@ -38,7 +38,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// The writer itself; nothing can be written to what is left in its place.
+    /// Moves the writer out; its place is left with an empty buffer.
     pub(super) fn take(&mut self) -> Self {
         Self {
             bytes: core::mem::take(&mut self.bytes),
@@ -46,8 +46,8 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Adds the low `count` bits of `bits`, above which there are none. Between two flushes at
-    /// most 56.
+    /// Adds the low `count` bits of `bits`; higher bits must be 0. At most 56 bits between two
+    /// flushes.
     #[inline(always)]
     pub(super) fn add(&mut self, bits: u64, count: u32) {
         debug_assert!(self.count + count < 64 && bits >> count == 0);
@@ -55,7 +55,7 @@ impl<'a> BitWriter<'a> {
         self.count = self.count.wrapping_add(count);
     }
 
-    /// Writes whole bytes out; fewer than eight bits are left.
+    /// Writes out whole bytes; fewer than eight bits remain.
     #[inline(always)]
     pub(super) fn flush(&mut self) {
         if let Some(place) = self.bytes.get_mut(self.at..self.at.wrapping_add(8)) {
@@ -67,7 +67,7 @@ impl<'a> BitWriter<'a> {
         self.count &= 7;
     }
 
-    /// The bytes that were written and the bits behind them; `None` if there was no space.
+    /// Returns the bytes written and the remaining bits; `None` if the space was too small.
     pub(super) fn finish(mut self) -> Option<(&'a [u8], Carry)> {
         self.flush();
         let carry = Carry {

@@ -1,5 +1,5 @@
-//! One block: what was chosen for it, how often each symbol occurs, and the cheapest of the three
-//! ways to write it down (RFC 1951 §3.2.4 to §3.2.7).
+//! One block: its chosen sequences, the frequencies of its symbols, and the smallest of the three
+//! block types (RFC 1951 §3.2.4 to §3.2.7).
 
 use core::ops::Range;
 
@@ -13,23 +13,22 @@ use crate::deflate::symbols::{
     LITLEN_SYMBOLS, STATIC_LITLEN_BITS, distance_slot,
 };
 
-/// The most matches in a block.
+/// Maximum number of matches in a block.
 pub(super) const MAX_SEQUENCES: usize = 12 * 1024;
-/// The most plaintext in a block, bytes: what one stored block can hold.
+/// Maximum plaintext of a block in bytes: that of a stored block.
 pub(super) const MAX_BLOCK_BYTES: usize = 65_535;
-/// Below this a code of its own never pays for being written down, bytes of plaintext.
+/// Below this size in bytes, a dynamic block is never the smallest.
 const LEAST_DYNAMIC_BYTES: usize = 40;
-/// The longest code of a literal or length: four of them and seven bits that are left over fit
-/// into a word.
+/// Maximum code length of a literal or length: four of them and seven carried bits fit into a word.
 const MAX_LITLEN_BITS: usize = 14;
-/// Fewer literals say nothing of what one takes.
+/// Minimum number of literals for a meaningful average cost.
 const LEAST_LITERALS: u32 = 64;
 const STORED_HEADER_BYTES: usize = 5;
 
-/// Literals and the match behind them.
+/// Literals and the match after them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sequence {
-    /// Number of literals, and in the low nine bits the length of the match; 0 for none.
+    /// Number of literals, and in the low nine bits the length of the match.
     literals_and_length: u32,
     distance: u16,
     slot: u16,
@@ -46,20 +45,20 @@ impl Sequence {
         (self.literals_and_length & 511) as usize
     }
 
-    /// 32768 is 0.
+    /// The distance; 0 means 32768.
     #[inline(always)]
     pub(super) fn distance(self) -> u16 {
         self.distance
     }
 
-    /// The distance's symbol.
+    /// The distance symbol.
     #[inline(always)]
     pub(super) fn slot(self) -> usize {
         usize::from(self.slot)
     }
 }
 
-/// How often each symbol occurs. The arrays are as long as their indices can be.
+/// Frequency of each symbol. The arrays are as long as their indices can be.
 #[derive(Clone)]
 pub(super) struct Frequencies {
     pub(super) litlen: [u32; 320],
@@ -81,7 +80,7 @@ pub(super) struct Codes {
     pub(super) distance_bits: [u8; 32],
 }
 
-/// What has been chosen for the block at hand.
+/// Sequences and frequencies of the current block.
 pub(super) struct Block {
     pub(super) sequences: Vec<Sequence>,
     pub(super) frequencies: Frequencies,
@@ -100,15 +99,15 @@ impl Block {
         }
     }
 
-    /// Begins the next block. The memory stays.
+    /// Starts the next block; keeps the memory.
     pub(super) fn clear(&mut self) {
         self.sequences.clear();
         self.frequencies = Frequencies::new();
         self.literal_bits = None;
     }
 
-    /// Eighths of a bit that a literal took on average, where the block had codes of its own and
-    /// some literals.
+    /// Average cost of a literal in eighths of a bit, if the block had codes of its own and enough
+    /// literals.
     pub(super) fn literal_bits(&self) -> Option<usize> {
         self.literal_bits
     }
@@ -117,14 +116,14 @@ impl Block {
         self.sequences.len() >= MAX_SEQUENCES
     }
 
-    /// A literal occurs so many times.
+    /// Counts `times` occurrences of a literal.
     #[inline(always)]
     pub(super) fn literal(&mut self, byte: u8, times: u32) {
         let place = &mut self.frequencies.litlen[usize::from(byte)];
         *place = place.wrapping_add(times);
     }
 
-    /// Each of `bytes` is a literal.
+    /// Counts each of `bytes` as a literal.
     #[inline(always)]
     pub(super) fn literals(&mut self, bytes: &[u8]) {
         for byte in bytes {
@@ -132,8 +131,8 @@ impl Block {
         }
     }
 
-    /// A match of 3 to 258 bytes, 1 to 32768 back, with `literals` before it, which have been
-    /// counted by themselves.
+    /// Adds a match of 3 to 258 bytes at a distance of 1 to 32768, after `literals` literals, which
+    /// the caller counts separately.
     #[inline(always)]
     pub(super) fn repeat(&mut self, literals: usize, length: usize, distance: usize) {
         let slot = distance_slot(distance);
@@ -144,14 +143,14 @@ impl Block {
         *place = place.wrapping_add(1);
         self.sequences.push(Sequence {
             literals_and_length: (literals << 9 | (length & 511)) as u32,
-            // 32768 is 0 here and again 32768 where it is written.
+            // 32768 becomes 0 here, and 32768 again when it is written.
             distance: (distance & 0x7fff) as u16,
             slot: slot as u16,
         });
     }
 
-    /// Writes `plain` of `view`, the bytes of this block, to `scratch` behind `carry` in the
-    /// cheapest way; returns the bytes and the carry behind them. `None` is a defect of ours.
+    /// Writes `plain` of `view`, the bytes of this block, to `scratch` after `carry`, as the
+    /// smallest block type; returns the bytes and the new carry. `None` means a bug.
     pub(super) fn write<'a>(
         &mut self,
         view: View<'_>,
@@ -244,7 +243,7 @@ impl Block {
         (count >= LEAST_LITERALS).then(|| (bits * 8 / count) as usize)
     }
 
-    /// Bits that all symbols and their extra bits take, the end of the block included.
+    /// Size in bits of all symbols and their extra bits, including the end of the block.
     fn symbol_bits(&self, codes: &Codes) -> usize {
         let sum = |frequencies: &[u32], bits: &[u8]| -> u32 {
             let products = frequencies.iter().zip(bits);
@@ -259,24 +258,24 @@ impl Block {
     }
 }
 
-/// Appends `plain` as stored blocks behind `carry`: at most six bytes more for each 65535. Ends
-/// on a byte.
+/// Appends `plain` as stored blocks after `carry`: at most six bytes more for each 65535. Ends on a
+/// byte.
 pub(super) fn store(plain: &[u8], carry: Carry, out: &mut Vec<u8>) {
     let mut carry = carry;
     let mut rest = plain;
     loop {
-        let (block, behind) = rest.split_at(rest.len().min(MAX_BLOCK_BYTES));
+        let (block, following) = rest.split_at(rest.len().min(MAX_BLOCK_BYTES));
         store_header(block.len(), carry, out);
         out.extend_from_slice(block);
         carry = Carry::default();
-        rest = behind;
+        rest = following;
         if rest.is_empty() {
             return;
         }
     }
 }
 
-/// Appends the beginning of a stored block of `length` bytes, at most 65535.
+/// Appends the header of a stored block of `length` bytes, at most 65535.
 pub(super) fn store_header(length: usize, carry: Carry, out: &mut Vec<u8>) {
     out.push(carry.bits);
     if carry.count > 5 {

@@ -1,4 +1,4 @@
-//! What the symbols of a block are expected to take, by how often they occurred before.
+//! Estimated costs of a block's symbols, from their previous frequencies.
 
 use super::block::Frequencies;
 use crate::deflate::symbols::{
@@ -6,13 +6,13 @@ use crate::deflate::symbols::{
     MAX_MATCH, MIN_MATCH,
 };
 
-/// Parts of a bit.
+/// Cost units per bit.
 const BIT: u32 = 32;
-/// What a symbol takes at least and at most, bits.
+/// Minimum and maximum cost of a symbol in bits.
 const LEAST_SYMBOL_BITS: f32 = 0.25;
 const MAX_SYMBOL_BITS: f32 = 13.0;
 
-/// What each symbol is expected to take with its extra bits, in parts of a bit.
+/// Estimated cost of each symbol with its extra bits, in cost units.
 pub(super) struct Costs {
     pub(super) literal: [u32; 256],
     pub(super) length: [u32; MAX_MATCH + 1],
@@ -20,7 +20,7 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// What symbols take that are as frequent as these.
+    /// Estimates the costs of symbols with these frequencies.
     pub(super) fn new(of: &Frequencies) -> Self {
         let litlen = symbol_costs(&of.litlen);
         let distances = symbol_costs(&of.distance);
@@ -42,7 +42,7 @@ impl Costs {
     }
 }
 
-/// Symbols that did not occur are taken for half as frequent as those that did once.
+/// Symbols that did not occur count as half as frequent as those that occurred once.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)]
 fn symbol_costs<const N: usize>(frequencies: &[u32; N]) -> [u32; N] {
     let bits_of_all = log2(frequencies.iter().sum::<u32>().max(1));
@@ -56,8 +56,8 @@ fn symbol_costs<const N: usize>(frequencies: &[u32; N]) -> [u32; N] {
     })
 }
 
-/// Logarithm of `number`, at least 1, to base 2, to within a hundredth. The standard library's would
-/// bind the binary to another library than the C library.
+/// Binary logarithm of `number`, at least 1, with an error below 0.01. The standard library's would
+/// link another library than the C library.
 #[allow(clippy::cast_precision_loss)]
 fn log2(number: u32) -> f32 {
     let whole = number.ilog2();

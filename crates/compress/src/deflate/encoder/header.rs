@@ -1,4 +1,4 @@
-//! The description of a dynamic block's codes, RFC 1951 §3.2.7.
+//! Encoding of a dynamic block's codes (RFC 1951 §3.2.7).
 
 use super::bits::BitWriter;
 use super::block::Codes;
@@ -9,13 +9,13 @@ use crate::deflate::symbols::{
 
 const MAX_PRECODE_BITS: usize = 7;
 
-/// See the module's head.
+/// The encoded code lengths of a dynamic block.
 pub(super) struct Header {
     litlen_count: usize,
     distance_count: usize,
     precode_count: usize,
     precode_bits: [u8; PRECODE_SYMBOLS],
-    /// Symbol of the precode in the low five bits, its extra bits above.
+    /// Precode symbols in the low five bits, with their extra bits above.
     items: [u16; LITLEN_SYMBOLS + DISTANCE_SYMBOLS],
     item_count: usize,
     item_bits: usize,
@@ -59,7 +59,7 @@ impl Header {
         header
     }
 
-    /// Turns code lengths into items: runs are said once.
+    /// Converts code lengths to items with run-length coding.
     fn gather(&mut self, lengths: &[u8], frequencies: &mut [u32; PRECODE_SYMBOLS]) {
         let mut at = 0;
         while at < lengths.len() {
@@ -73,7 +73,7 @@ impl Header {
             if length == 0 {
                 while left >= 3 {
                     let said = left.min(138);
-                    // 17 says 3 to 10, 18 says 11 to 138.
+                    // Symbol 17 means 3 to 10 zeros, 18 means 11 to 138.
                     let (symbol, above) = if said < 11 {
                         (17, said - 3)
                     } else {
@@ -103,7 +103,7 @@ impl Header {
         self.item_count += 1;
     }
 
-    /// Bits that it takes, the block's first three included.
+    /// Size in bits, including the block's first three.
     pub(super) fn bits(&self) -> usize {
         3 + 5 + 5 + 4 + 3 * self.precode_count + self.item_bits
     }

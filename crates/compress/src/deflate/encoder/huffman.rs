@@ -1,12 +1,12 @@
-//! Prefix codes of least length for given frequencies, none longer than a limit.
+//! Length-limited optimal prefix codes for given frequencies.
 
-/// The longest code that a symbol may have (RFC 1951 §3.2.7).
+/// Maximum code length (RFC 1951 §3.2.7).
 pub(super) const MAX_BITS: usize = 15;
 
-/// Symbols of the largest alphabet, rounded up.
+/// Number of symbols of the largest alphabet, rounded up.
 const MAX_SYMBOLS: usize = 288;
 
-/// A symbol's code, its first bit the lowest, in 24 bits; above them how many it has.
+/// A symbol's code, with its first bit lowest, in the low 24 bits; its length above.
 pub(super) type Word = u32;
 
 #[inline(always)]
@@ -24,10 +24,10 @@ pub(super) fn word_count(word: Word) -> u32 {
     word >> 24
 }
 
-/// Gives each symbol that occurs the length of its code, at most `max_bits`, and 0 to the others.
+/// Sets the code length of each symbol that occurs, at most `max_bits`, and 0 for the others.
 ///
-/// At least two symbols get a code, whether they occur or not: every inflate takes a code of two
-/// words, and not every one a code of one or none.
+/// At least two symbols get a code, whether they occur or not: all inflate implementations accept a
+/// code of two words, but not all accept a code of one or none.
 pub(super) fn lengths(frequencies: &[u32], max_bits: usize, lengths: &mut [u8]) {
     debug_assert!(frequencies.len() <= MAX_SYMBOLS && lengths.len() == frequencies.len());
     lengths.fill(0);
@@ -46,7 +46,7 @@ pub(super) fn lengths(frequencies: &[u32], max_bits: usize, lengths: &mut [u8]) 
         *key >>= 9;
     }
     let counts = depth_counts(keys, max_bits);
-    // The rarest symbols are first and get the longest codes.
+    // The rarest symbols come first and get the longest codes.
     let mut next = 0;
     for bits in (1..=max_bits).rev() {
         for _ in 0..counts[bits] {
@@ -56,11 +56,11 @@ pub(super) fn lengths(frequencies: &[u32], max_bits: usize, lengths: &mut [u8]) 
     }
 }
 
-/// Puts the symbols that occur into `keys`, sorted by frequency and then by number: the frequency
-/// above, the symbol in the low nine bits. Returns how many they are; keys of 0 stand behind them.
+/// Fills `keys` with the symbols that occur, sorted by frequency and then by number: the frequency
+/// in the high bits, the symbol in the low nine. Returns their number; the remaining keys are 0.
 fn sort(frequencies: &[u32], keys: &mut [u32; MAX_SYMBOLS]) -> usize {
-    // Where those of each frequency begin. The last takes all that are as frequent or more, which
-    // are few; those that do not occur come behind.
+    // Start of each frequency's bucket. The last bucket takes all higher frequencies, which are
+    // few; symbols that do not occur come after it.
     let mut starts = [0_u32; MAX_SYMBOLS];
     let bucket = |frequency: u32| (frequency as usize).min(MAX_SYMBOLS - 1);
     for frequency in frequencies {
@@ -84,12 +84,12 @@ fn sort(frequencies: &[u32], keys: &mut [u32; MAX_SYMBOLS]) -> usize {
     used
 }
 
-/// How many leaves a tree for these frequencies (at least two, ascending, overwritten) has at
-/// each depth, none below `max_bits`. Moffat and Katajainen, In-Place Calculation of
+/// Returns the number of leaves at each depth of a tree for these frequencies (at least two,
+/// ascending, overwritten), none below `max_bits`. Moffat and Katajainen, In-Place Calculation of
 /// Minimum-Redundancy Codes, WADS 1995.
 fn depth_counts(tree: &mut [u32], max_bits: usize) -> [u32; MAX_BITS + 1] {
     let count = tree.len();
-    // Each inner node takes the place of a leaf that is used up; its children point to it.
+    // Each inner node replaces a leaf that has been used; its children point to it.
     let (mut root, mut leaf) = (0, 0);
     for next in 0..count - 1 {
         let mut sum = 0_u32;
@@ -105,15 +105,15 @@ fn depth_counts(tree: &mut [u32], max_bits: usize) -> [u32; MAX_BITS + 1] {
         }
         tree[next] = sum;
     }
-    // From parents to depths, and from the inner nodes of a depth to its leaves.
+    // Converts parents to depths, and the inner nodes of a depth to its leaves.
     tree[count - 2] = 0;
     let mut counts = [0_u32; MAX_BITS + 1];
     counts[1] = 2;
     for next in (0..count - 2).rev() {
         let depth = tree[tree[next] as usize] as usize + 1;
         tree[next] = depth as u32;
-        // An inner node takes a leaf's place at its depth and has two below it. What would be
-        // deeper than the limit is put where there is room above it.
+        // An inner node replaces a leaf at its depth and has two leaves below it. Leaves deeper
+        // than the limit are moved to where there is room above it.
         let mut depth = depth;
         if depth >= max_bits {
             depth = max_bits - 1;
@@ -127,7 +127,7 @@ fn depth_counts(tree: &mut [u32], max_bits: usize) -> [u32; MAX_BITS + 1] {
     counts
 }
 
-/// The codes for these lengths (RFC 1951 §3.2.2).
+/// Returns the codes for these lengths (RFC 1951 §3.2.2).
 pub(super) const fn words<const N: usize>(lengths: &[u8; N]) -> [Word; N] {
     let mut counts = [0_u32; MAX_BITS + 1];
     let mut symbol = 0;

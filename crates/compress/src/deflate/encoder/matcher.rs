@@ -1,68 +1,69 @@
-//! Where in the window the bytes at hand have stood before: chains of positions with the same
-//! hash of four or of five bytes, newest first, and the last position for each hash of three.
-//! Level 1 has [`pairs`](super::pairs) in the place of the chains' heads, levels 2 to 6 have
-//! [`rows`](super::rows) there.
+//! Finds earlier occurrences of the current bytes in the window: chains of positions with the same
+//! hash of four or five bytes, newest first, and the last position for each hash of three bytes.
+//! Level 1 uses [`pairs`](super::pairs), and levels 2 to 6 [`rows`](super::rows), in the memory of
+//! the chain heads.
 //!
-//! The tables hold numbers of positions that go on from payload to payload, and nothing is ever
-//! cleared or rebased while a window moves: what a table says is a hint. A position is used only
-//! if it lies in the window at hand, before the bytes at hand, and a match counts only as far as
-//! the bytes there are the same. So nothing that a table may hold, not even another stream's
-//! positions, can make the output wrong or the memory accesses stray.
+//! The tables hold position numbers that continue from payload to payload, and are not cleared or
+//! rebased while a window moves: every table entry is only a hint. A position is used only if it is
+//! in the current window, before the current bytes, and a match counts only as far as the bytes
+//! there are equal. So no table content, not even positions of another stream, can cause wrong
+//! output or invalid memory accesses.
 
 use crate::deflate::SLACK_BYTES;
 
-/// Which lists positions are entered into and found by: chains by four bytes;
+/// Kinds of lists in which positions are indexed and found: chains by four bytes;
 pub(super) const FOURS: u8 = 4;
-/// those and the last position by three bytes;
+/// chains by four bytes and the last position by three bytes;
 pub(super) const THREES: u8 = 3;
-/// or chains by five bytes, which are shorter, where nothing shorter pays.
+/// or chains by five bytes, which are shorter, if shorter matches do not pay.
 pub(super) const FIVES: u8 = 5;
 
 pub(super) const HASH_BITS: u32 = 16;
 const HASH3_BITS: u32 = 14;
-/// Positions whose predecessor is known.
+/// Number of positions whose predecessor is stored.
 const CHAINED: usize = 32 * 1024;
-/// The farthest that a match may be. One less than deflate's: the place in `before` at that
-/// distance is the one of the position at hand.
+/// Maximum distance of a match. One less than deflate's, because the entry of `before` at that
+/// distance is the current position's.
 pub(super) const MOST_BACK: usize = CHAINED - 1;
-/// Above this, numbers of positions begin again.
+/// Above this, position numbers restart.
 const LAST_NUMBER: u32 = 0xf000_0000;
-/// A number that is out of reach of the place where an empty table points.
+/// A number out of reach of 0, the content of an empty table.
 const FIRST_NUMBER: u32 = 1 << 17;
 
-/// The most matches that are kept of one position.
+/// Maximum number of matches kept for one position.
 const MAX_CANDIDATES: usize = 64;
-/// A comparison of so many bytes is as much work as going to another place.
+/// A comparison of this many bytes counts as examining one position.
 const COMPARED_AS_PLACE: u32 = 128;
 
-/// The newest position of each chain, or what else a level has in its place.
+/// The newest position of each chain, or another table of the same size.
 #[repr(C, align(64))]
 pub(super) struct Heads(pub(super) [u32; 1 << HASH_BITS]);
 
-/// 352 KiB.
+/// The tables, 352 KiB.
 struct Tables {
     newest: Heads,
-    /// 16 bits of the number of the last position for each three bytes: only near ones pay.
+    /// The low 16 bits of the number of the last position for each hash of three bytes: only near
+    /// ones pay.
     newest3: [u16; 1 << HASH3_BITS],
-    /// How far behind its position the one before it in its chain lies; u16::MAX for too far.
+    /// Distance from each position to its predecessor in its chain; u16::MAX if too far.
     before: [u16; CHAINED],
 }
 
-/// See the module's head.
+/// Finds matches in a window.
 pub(super) struct Matcher {
     tables: Box<Tables>,
     /// The number of the window's first position.
     first_number: u32,
 }
 
-/// A match, or none when the distance is 0.
+/// A match; none if the distance is 0.
 #[derive(Clone, Copy)]
 pub(super) struct Match {
     pub(super) length: usize,
     pub(super) distance: usize,
 }
 
-/// A match that may be taken: the length in the low nine bits, the distance above.
+/// A possible match: the length in the low nine bits, the distance above.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate(u32);
 
@@ -83,22 +84,22 @@ impl Candidate {
     }
 }
 
-/// How far to search.
+/// Limits of a search.
 #[derive(Clone, Copy)]
 pub(super) struct Search {
-    /// Only what is longer counts.
+    /// Only longer matches count.
     pub(super) longer_than: usize,
-    /// The most that may be matched.
+    /// Maximum length of a match.
     pub(super) most: usize,
-    /// Long enough to stop the search.
-    pub(super) enough: usize,
-    /// Positions to look at.
+    /// A match of this length ends the search.
+    pub(super) nice_length: usize,
+    /// Maximum number of positions to examine.
     pub(super) depth: u32,
 }
 
-/// A window whose bytes are read without asking for its length each time.
+/// A window whose bytes are read without a bounds check.
 ///
-/// Invariant: `bytes` has at least [`SLACK_BYTES`] bytes behind `end`.
+/// Invariant: `bytes` has at least [`SLACK_BYTES`] bytes after `end`.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     bytes: &'a [u8],
@@ -107,7 +108,7 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     /// # Panics
-    /// When there is no slack behind `end`.
+    /// If fewer than [`SLACK_BYTES`] follow `end`.
     pub(super) fn new(bytes: &'a [u8], end: usize) -> Self {
         assert!(end <= bytes.len() && bytes.len() - end >= SLACK_BYTES);
         Self { bytes, end }
@@ -117,41 +118,41 @@ impl<'a> View<'a> {
         self.end
     }
 
-    /// The byte at `at`, which is before the end.
+    /// The byte at `at`, which must be before the end.
     #[inline(always)]
     pub(super) fn byte(self, at: usize) -> u8 {
         debug_assert!(at < self.end);
-        // SAFETY: callers go through positions before `end` only (debug builds check it), and
-        // `end` lies within `bytes` by the type's invariant.
+        // SAFETY: callers use only positions before `end` (debug builds check it), and `end` is
+        // within `bytes` by the type's invariant.
         unsafe { *self.bytes.get_unchecked(at) }
     }
 
-    /// The bytes from `from` to `to`, which are in order and before the end; none where they are not.
+    /// The bytes from `from` to `to`; empty if this is not a valid range.
     #[inline(always)]
     pub(super) fn span(self, from: usize, to: usize) -> &'a [u8] {
         self.bytes.get(from..to).unwrap_or_default()
     }
 
-    /// Four bytes from `at`, which is at most four bytes behind the end.
+    /// Four bytes from `at`, which must be at most four bytes after the end.
     #[inline(always)]
     pub(super) fn four(self, at: usize) -> u32 {
         debug_assert!(at <= self.end + 4);
-        // SAFETY: `at + 4 <= end + 8`, and SLACK_BYTES (32) behind `end` are in `bytes`. The
-        // read needs no alignment.
+        // SAFETY: `at + 4 <= end + 8`, and SLACK_BYTES (32) after `end` are in `bytes`. The read
+        // needs no alignment.
         unsafe { self.bytes.as_ptr().add(at).cast::<u32>().read_unaligned() }.to_le()
     }
 
-    /// Eight bytes from `at`, which is at most 16 bytes behind the end.
+    /// Eight bytes from `at`, which must be at most 16 bytes after the end.
     #[inline(always)]
     pub(super) fn eight(self, at: usize) -> u64 {
         debug_assert!(at <= self.end + 16);
-        // SAFETY: `at + 8 <= end + 24`, and SLACK_BYTES (32) behind `end` are in `bytes`. The
-        // read needs no alignment.
+        // SAFETY: `at + 8 <= end + 24`, and SLACK_BYTES (32) after `end` are in `bytes`. The read
+        // needs no alignment.
         unsafe { self.bytes.as_ptr().add(at).cast::<u64>().read_unaligned() }.to_le()
     }
 
-    /// How many bytes from `at` are the same as from `earlier`, at most `most`, the first
-    /// `known` of which are known to be. `earlier < at`, and `at + most` is at most the end.
+    /// Number of equal bytes from `at` and from `earlier`, at most `most`; the first `known` are
+    /// already known to be equal. `earlier < at`, and `at + most` is at most the end.
     #[inline(always)]
     pub(super) fn same(self, earlier: usize, at: usize, known: usize, most: usize) -> usize {
         debug_assert!(earlier < at && at + most <= self.end);
@@ -200,20 +201,21 @@ impl Matcher {
         }
     }
 
-    /// The window lost `cut` bytes at its front.
+    /// Adjusts the numbers after `cut` bytes were removed from the window's front.
     pub(super) fn shift(&mut self, cut: usize) {
         self.renumber(self.first_number.wrapping_add(cut as u32));
     }
 
-    /// Another window comes: none of the positions known lies in it. The last one had `bytes`.
+    /// Prepares for another window, which contains none of the indexed positions. The previous one
+    /// had `bytes` bytes.
     pub(super) fn forget(&mut self, bytes: usize) {
         let apart = bytes + 2 * CHAINED;
         self.renumber(self.first_number.wrapping_add(apart as u32));
     }
 
-    /// Empties the tables, so that nothing depends on what they held. The links of chains may stay:
-    /// a search comes to them from a head, so only to those of positions entered since, and the
-    /// first position of each chain has a link of its own then, which leads out of reach.
+    /// Empties the tables, so that nothing depends on their previous content. The chain links may
+    /// stay: a search reaches them only from a head, so only those of positions entered since, and
+    /// the first position of each chain has a link of its own that leads out of reach.
     pub(super) fn clear(&mut self) {
         self.tables.newest.0.fill(0);
         self.tables.newest3.fill(0);
@@ -241,8 +243,8 @@ impl Matcher {
         self.first_number.wrapping_add(at as u32)
     }
 
-    /// Enters `at`, where these eight bytes are, into its chain; returns how far back the position
-    /// before it is.
+    /// Enters `at`, where the bytes `eight` are, into its chain; returns the distance to its
+    /// predecessor.
     #[inline(always)]
     fn enter_chain<const LISTS: u8>(&mut self, eight: u64, at: usize) -> usize {
         let number = self.number(at);
@@ -253,8 +255,8 @@ impl Matcher {
         back as usize
     }
 
-    /// Enters `at`, where this word is, among the last positions by three bytes; returns how far
-    /// back the one before it is.
+    /// Enters `at`, where the bytes `word` are, as last position by three bytes; returns the
+    /// distance to its predecessor.
     #[inline(always)]
     pub(super) fn enter3(&mut self, word: u32, at: usize) -> usize {
         let number = self.number(at) as u16;
@@ -264,20 +266,20 @@ impl Matcher {
         usize::from(back)
     }
 
-    /// The chains' heads, as other levels use them, and the number of the window's first position.
-    /// None makes sense of another's, which does no harm.
+    /// The chain heads, for use by other levels, and the number of the window's first position.
+    /// Each level misreads the others' content, which is harmless.
     #[inline(always)]
     pub(super) fn heads(&mut self) -> (&mut Heads, u32) {
         (&mut self.tables.newest, self.first_number)
     }
 
-    /// Asks for the last position by these three bytes.
+    /// Prefetches the last position by these three bytes.
     #[inline(always)]
     pub(super) fn touch3(&self, word: u32) {
         touch(&self.tables.newest3[hash3(word)]);
     }
 
-    /// Asks for the lists that the position `at` belongs to.
+    /// Prefetches the lists of position `at`.
     #[inline(always)]
     fn prefetch<const LISTS: u8>(&self, view: View<'_>, at: usize) {
         let eight = view.eight(at);
@@ -287,8 +289,8 @@ impl Matcher {
         }
     }
 
-    /// Enters the positions of `range`, into rows or chains, without looking for matches. The bytes
-    /// of the last few may reach past the end.
+    /// Enters the positions of `range` into rows or chains, without searching matches. The bytes of
+    /// the last few may reach past the end.
     #[inline(always)]
     pub(super) fn enter<const ROWS: bool, const LISTS: u8>(
         &mut self,
@@ -308,8 +310,8 @@ impl Matcher {
         }
     }
 
-    /// What a search in longer lists begins with: a match of the three bytes at `at`, which is entered
-    /// among them, where `LISTS` says so and one so short is wanted; no distance if there is none.
+    /// Start of a search in longer lists: enters `at` by its three bytes and returns their match,
+    /// if `LISTS` includes them and so short a match is wanted; distance 0 if there is none.
     #[inline(always)]
     pub(super) fn by_three<const LISTS: u8>(
         &mut self,
@@ -335,8 +337,8 @@ impl Matcher {
         best
     }
 
-    /// Enters `at` and finds the longest match for the bytes there, of those the nearest.
-    /// `at + search.most` is at most the end, and `search.most` at least 4.
+    /// Enters `at` and finds the longest match, the nearest of equal ones. `at + search.most` is at
+    /// most the end, and `search.most` at least 4.
     #[inline(always)]
     pub(super) fn find<const LISTS: u8>(
         &mut self,
@@ -348,7 +350,7 @@ impl Matcher {
         let word = eight as u32;
         let mut back = self.enter_chain::<LISTS>(eight, at);
         self.prefetch::<LISTS>(view, at + 1);
-        // A position further back is not in the window, or too far away.
+        // Earlier positions are outside the window or too far away.
         let reach = at.min(MOST_BACK);
         let mut best = self.by_three::<LISTS>(view, at, reach, search);
         if best.length >= search.most {
@@ -366,7 +368,7 @@ impl Matcher {
                         length,
                         distance: back,
                     };
-                    if length >= search.enough {
+                    if length >= search.nice_length {
                         break;
                     }
                     tail = view.four(at + best.length - 3);
@@ -382,10 +384,9 @@ impl Matcher {
         best
     }
 
-    /// Enters `at` and appends to `found` the nearest match of each length that there is for the
-    /// bytes there, the shorter before the longer; returns the greatest length, or 0.
-    /// `at + search.most` is at most the end, `search.most` at least 4, and
-    /// `search.longer_than` is not heeded.
+    /// Enters `at` and appends to `found` the nearest match of each length, in ascending order of
+    /// length; returns the greatest length, or 0. `at + search.most` is at most the end,
+    /// `search.most` at least 4, and `search.longer_than` is ignored.
     #[inline(always)]
     pub(super) fn find_all(
         &mut self,
@@ -414,8 +415,8 @@ impl Matcher {
             let earlier = at.wrapping_sub(back);
             if view.four(earlier + known - 3) == tail && view.four(earlier) == word {
                 let length = view.same(earlier, at, 4, search.most);
-                // Long comparisons count as more than one place, so that the effort for a
-                // position is bounded whatever the data.
+                // Long comparisons count as more than one position, so that the effort per position
+                // is bounded for any data.
                 depth = depth.saturating_sub(length as u32 / COMPARED_AS_PLACE);
                 if length > known {
                     if found.len() - before == MAX_CANDIDATES {
@@ -423,7 +424,7 @@ impl Matcher {
                     }
                     found.push(Candidate::new(length, back));
                     (known, longest) = (length, length);
-                    if length >= search.enough {
+                    if length >= search.nice_length {
                         break;
                     }
                     tail = view.four(at + known - 3);
@@ -440,7 +441,7 @@ impl Matcher {
     }
 }
 
-/// Brings a place that will be needed into the nearest cache.
+/// Prefetches `place` into the L1 cache.
 #[inline(always)]
 pub(super) fn touch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]

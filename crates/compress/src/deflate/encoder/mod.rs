@@ -1,4 +1,4 @@
-//! [`Engine`]: a payload in, a piece of the stream out.
+//! [`Engine`]: encodes payloads to pieces of a deflate stream.
 
 mod bits;
 mod block;
@@ -30,78 +30,78 @@ use crate::error::DeflateError;
 use crate::form::Form;
 use crate::provider::{Flush, HISTORY_BYTES};
 
-/// What a literal is expected to take before anything is known, eighths of a bit: enough that matches
-/// of three bytes are looked for. Data that has many of them loses a third without.
+/// Initial estimate of a literal's cost in eighths of a bit: high enough that matches of three
+/// bytes are searched for. Without them, data that has many would become a third larger.
 const USUAL_LITERAL_BITS: usize = 52;
 
-/// What is tried of a payload that does not look worth it, bytes, and by which part of itself it
+/// Number of bytes that a test of compressibility encodes, and the fraction (1/64) by which they
 /// must become smaller.
 const PROBE_BYTES: usize = 8 * 1024;
 const PROBE_GAIN_PART: usize = 64;
 
-/// What became of a payload.
+/// Result of encoding a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum EncodeOutcome {
     /// Appended to the output.
     Deflated,
-    /// Deflate would have lost: nothing was appended, and the caller stores it.
+    /// Deflating would not save anything: nothing was appended, and the caller stores the payload.
     Stored,
 }
 
-/// A payload, what it may refer to, and how far apart their bytes stand in the stream.
+/// A payload with its history, and the gaps between their bytes in the stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) window: &'a Window,
     pub(crate) gaps: &'a Gaps,
 }
 
-/// What the matcher's tables are made of.
+/// Data structure of the matcher's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Kind {
+enum IndexKind {
     /// For level 1.
     #[default]
     Pairs,
-    /// For levels that look at few places.
+    /// For levels that examine few positions.
     Rows,
-    /// For those that look at many.
+    /// For levels that examine many positions.
     Chains,
 }
 
-/// How positions are entered into the matcher's tables.
+/// How positions are indexed in the matcher's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Lists {
-    kind: Kind,
-    /// By five bytes, not by four and three.
+struct IndexConfig {
+    kind: IndexKind,
+    /// Indexed by five bytes instead of four and three.
     fives: bool,
 }
 
-impl Lists {
+impl IndexConfig {
     fn enter(self, matcher: &mut Matcher, view: View<'_>, positions: Range<usize>) {
         match (self.kind, self.fives) {
-            (Kind::Pairs, true) => Pairs::<true>::new(matcher, view).enter_all(positions),
-            (Kind::Pairs, false) => Pairs::<false>::new(matcher, view).enter_all(positions),
-            (Kind::Rows, true) => matcher.enter::<true, FIVES>(view, positions),
-            (Kind::Rows, false) => matcher.enter::<true, THREES>(view, positions),
-            (Kind::Chains, true) => matcher.enter::<false, FIVES>(view, positions),
-            (Kind::Chains, false) => matcher.enter::<false, THREES>(view, positions),
+            (IndexKind::Pairs, true) => Pairs::<true>::new(matcher, view).enter_all(positions),
+            (IndexKind::Pairs, false) => Pairs::<false>::new(matcher, view).enter_all(positions),
+            (IndexKind::Rows, true) => matcher.enter::<true, FIVES>(view, positions),
+            (IndexKind::Rows, false) => matcher.enter::<true, THREES>(view, positions),
+            (IndexKind::Chains, true) => matcher.enter::<false, FIVES>(view, positions),
+            (IndexKind::Chains, false) => matcher.enter::<false, THREES>(view, positions),
         }
     }
 }
 
-/// Tables and memory of one encoder. Belongs to one thread at a time and to no stream: it may
+/// Tables and memory of one encoder. Used by one thread at a time, and bound to no stream: it may
 /// change windows between any two payloads.
 pub(crate) struct Engine {
     matcher: Matcher,
     block: Block,
     planner: Planner,
     scratch: Vec<u8>,
-    /// Positions of the window before this are in the matcher's tables, or not worth it.
-    entered: usize,
-    /// How what is in them was entered.
-    lists: Lists,
-    /// Length of the window when it was last seen.
-    seen: usize,
-    /// Eighths of a bit that a literal took in the last block with codes of its own.
+    /// Positions of the window before this are in the matcher's tables, or were skipped.
+    indexed_to: usize,
+    /// How the positions in the tables were indexed.
+    lists: IndexConfig,
+    /// Length of the window at the last call.
+    window_len: usize,
+    /// Average cost of a literal, in eighths of a bit, in the last block with codes of its own.
     literal_bits: usize,
 }
 
@@ -112,44 +112,45 @@ impl Engine {
             block: Block::new(),
             planner: Planner::default(),
             scratch: Vec::new(),
-            entered: 0,
-            lists: Lists::default(),
-            seen: 0,
+            indexed_to: 0,
+            lists: IndexConfig::default(),
+            window_len: 0,
             literal_bits: USUAL_LITERAL_BITS,
         }
     }
 
-    /// The window lost `cut` bytes at its front.
+    /// Adjusts the positions after `cut` bytes were removed from the window's front.
     pub(crate) fn shift(&mut self, cut: usize) {
         if cut > 0 {
             self.matcher.shift(cut);
-            self.entered = self.entered.saturating_sub(cut);
-            self.seen = self.seen.saturating_sub(cut);
+            self.indexed_to = self.indexed_to.saturating_sub(cut);
+            self.window_len = self.window_len.saturating_sub(cut);
         }
     }
 
-    /// The next payload comes with another window, whose history is entered first.
+    /// Prepares for another window, whose history has to be indexed first.
     pub(crate) fn change_window(&mut self) {
-        self.matcher.forget(self.seen);
-        self.entered = 0;
-        self.seen = 0;
+        self.matcher.forget(self.window_len);
+        self.indexed_to = 0;
+        self.window_len = 0;
         self.literal_bits = USUAL_LITERAL_BITS;
     }
 
-    /// Forgets everything: another channel is next, whose output must not depend on this one.
+    /// Clears everything, before data of another channel, whose encoding must not depend on this
+    /// one.
     pub(crate) fn clear(&mut self) {
         self.matcher.clear();
-        self.lists = Lists::default();
-        self.entered = 0;
-        self.seen = 0;
+        self.lists = IndexConfig::default();
+        self.indexed_to = 0;
+        self.window_len = 0;
         self.literal_bits = USUAL_LITERAL_BITS;
     }
 
-    /// Appends to `out` the deflated form of `source`'s window from `start` on, behind `carry`,
-    /// flushed. What stands before `start` is the history.
+    /// Appends to `out`, after `carry`, the deflated and flushed form of `source`'s window from
+    /// `start`. The bytes before `start` are the history.
     ///
     /// # Errors
-    /// [`DeflateError`] is a defect of ours; `out` and `carry` are then as before.
+    /// [`DeflateError`] means a bug; `out` and `carry` are then unchanged.
     pub(crate) fn encode(
         &mut self,
         source: Source<'_>,
@@ -158,12 +159,12 @@ impl Engine {
         flush: Flush,
         carry: &mut Carry,
         out: &mut Vec<u8>,
-    ) -> Result<Piece, DeflateError> {
+    ) -> Result<EncodeOutcome, DeflateError> {
         let end = source.window.len();
         self.encode_span(source, start, end, level, flush, carry, out)
     }
 
-    /// The same for the bytes from `start` to `end`, behind which others may stand.
+    /// Like [`Engine::encode`], for the bytes from `start` to `end`, after which others may follow.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn encode_span(
         &mut self,
@@ -174,49 +175,49 @@ impl Engine {
         flush: Flush,
         carry: &mut Carry,
         out: &mut Vec<u8>,
-    ) -> Result<Piece, DeflateError> {
+    ) -> Result<EncodeOutcome, DeflateError> {
         let (before, carried) = (out.len(), *carry);
         let view = View::new(source.window.with_slack(), end);
-        let effort = parse::effort(level);
-        let lists = Lists {
+        let effort = parse::search_params(level);
+        let lists = IndexConfig {
             kind: match level {
-                ..=1 => Kind::Pairs,
-                2..=parse::MOST_BY_ROWS => Kind::Rows,
-                _ => Kind::Chains,
+                ..=1 => IndexKind::Pairs,
+                2..=parse::MOST_BY_ROWS => IndexKind::Rows,
+                _ => IndexKind::Chains,
             },
             fives: effort.passes == 0 && parse::only_fives_pay(self.literal_bits, self.lists.fives),
         };
         if lists != self.lists {
             self.lists = lists;
-            self.entered = 0;
+            self.indexed_to = 0;
         }
-        self.seen = end;
-        let history = self.entered.max(start.saturating_sub(HISTORY_BYTES));
+        self.window_len = end;
+        let history = self.indexed_to.max(start.saturating_sub(HISTORY_BYTES));
         let known = start.min(end.saturating_sub(3));
         if history < known {
             lists.enter(&mut self.matcher, view, history..known);
         }
-        self.entered = self.entered.max(known);
+        self.indexed_to = self.indexed_to.max(known);
         let stored = stored_bytes(end - start, carried);
         let mut at = start;
         while at < end {
             self.block.clear();
             let matcher = &mut self.matcher;
-            let entered = &mut self.entered;
+            let indexed_to = &mut self.indexed_to;
             let (literal_bits, block) = (self.literal_bits, &mut self.block);
-            let behind = if lists.kind == Kind::Pairs {
+            let block_end = if lists.kind == IndexKind::Pairs {
                 let fives = lists.fives;
-                quick::parse(matcher, view, at, entered, fives, literal_bits, block)
+                quick::parse(matcher, view, at, indexed_to, fives, literal_bits, block)
             } else if plan::is_worth(view, at, &effort) {
                 let planner = &mut self.planner;
-                planner.parse(matcher, view, at, entered, &effort, literal_bits, block)
+                planner.parse(matcher, view, at, indexed_to, &effort, literal_bits, block)
             } else {
                 let effort = &effort;
                 parse::parse(
                     matcher,
                     view,
                     at,
-                    entered,
+                    indexed_to,
                     effort,
                     lists,
                     literal_bits,
@@ -224,12 +225,12 @@ impl Engine {
                 )
             };
             if !source.gaps.is_empty() {
-                self.block.translate(view, at..behind, source.gaps);
+                self.block.translate(view, at..block_end, source.gaps);
             }
             let written = self
                 .block
-                .write(view, at..behind, *carry, &mut self.scratch);
-            let Some((bytes, behind_it)) = written else {
+                .write(view, at..block_end, *carry, &mut self.scratch);
+            let Some((bytes, next_carry)) = written else {
                 out.truncate(before);
                 *carry = carried;
                 return Err(DeflateError);
@@ -238,35 +239,35 @@ impl Engine {
             if let Some(bits) = self.block.literal_bits() {
                 self.literal_bits = bits;
             }
-            *carry = behind_it;
-            at = behind;
+            *carry = next_carry;
+            at = block_end;
         }
-        flush_behind(flush, carry, out);
+        append_flush(flush, carry, out);
         if start < end && out.len() - before >= stored {
             out.truncate(before);
             *carry = carried;
-            return Ok(Piece::Stored);
+            return Ok(EncodeOutcome::Stored);
         }
-        Ok(Piece::Deflated)
+        Ok(EncodeOutcome::Deflated)
     }
 }
 
 impl Engine {
-    /// Frees what only large payloads at a high level need.
+    /// Frees memory that only large payloads at high levels need.
     pub(crate) fn shed(&mut self) {
         self.planner.shed();
     }
 
-    /// Whether [`Engine::shed`] would free anything.
-    pub(crate) fn is_spread(&self) -> bool {
-        self.planner.is_spread()
+    /// Returns true if [`Engine::shed`] would free anything.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.planner.has_spare()
     }
 
     #[cfg(test)]
     pub(crate) fn is_clear(&self) -> bool {
         self.matcher.is_clear()
-            && (self.lists, self.literal_bits) == (Lists::default(), USUAL_LITERAL_BITS)
-            && (self.entered, self.seen) == (0, 0)
+            && (self.lists, self.literal_bits) == (IndexConfig::default(), USUAL_LITERAL_BITS)
+            && (self.indexed_to, self.window_len) == (0, 0)
     }
 
     #[cfg(test)]
@@ -274,26 +275,28 @@ impl Engine {
         self.planner.bytes()
     }
 
-    /// Whether the beginning of what stands from `start` to `end` becomes smaller with little
-    /// effort. Its bytes are then in the tables already, and match worse than they could.
+    /// Returns true if the beginning of the bytes from `start` to `end` becomes smaller with little
+    /// effort. These bytes are then already in the tables, which makes later matches slightly
+    /// worse.
     pub(crate) fn gains(&mut self, source: Source<'_>, start: usize, end: usize) -> bool {
         let end = end.min(start + PROBE_BYTES);
         let mut out = Vec::new();
         let carry = &mut Carry::default();
-        let piece = self.encode_span(source, start, end, 1, Flush::Sync, carry, &mut out);
+        let outcome = self.encode_span(source, start, end, 1, Flush::Sync, carry, &mut out);
         let length = end - start;
-        matches!(piece, Ok(Piece::Deflated)) && out.len() < length - length / PROBE_GAIN_PART
+        matches!(outcome, Ok(EncodeOutcome::Deflated))
+            && out.len() < length - length / PROBE_GAIN_PART
     }
 }
 
-/// Bytes that stored blocks for `length` bytes take behind `carry`.
+/// Size of stored blocks for `length` bytes after `carry`.
 fn stored_bytes(length: usize, carry: Carry) -> usize {
     let blocks = length.div_ceil(block::MAX_BLOCK_BYTES).max(1);
     length + 5 * blocks + usize::from(carry.count > 5)
 }
 
-/// Appends `plain` in stored blocks, or only what comes before it where one block holds all of it;
-/// the stream ends on a byte behind it.
+/// Appends `plain` in stored blocks, or only the header if one block suffices. The stream then ends
+/// on a byte.
 pub(crate) fn store(plain: &[u8], carry: &mut Carry, out: &mut Vec<u8>) -> Form {
     let carry = core::mem::take(carry);
     if plain.len() <= block::MAX_BLOCK_BYTES {
@@ -305,8 +308,8 @@ pub(crate) fn store(plain: &[u8], carry: &mut Carry, out: &mut Vec<u8>) -> Form 
     }
 }
 
-/// Appends an empty block behind which the peer can inflate all that went before.
-pub(crate) fn flush_behind(flush: Flush, carry: &mut Carry, out: &mut Vec<u8>) {
+/// Appends an empty block, so that the peer can inflate everything before it.
+pub(crate) fn append_flush(flush: Flush, carry: &mut Carry, out: &mut Vec<u8>) {
     match flush {
         Flush::Sync => {
             block::store_header(0, *carry, out);
@@ -317,9 +320,9 @@ pub(crate) fn flush_behind(flush: Flush, carry: &mut Carry, out: &mut Vec<u8>) {
             debug_assert!(space.len() >= space_for(10));
             let mut bits = BitWriter::new(&mut space, *carry);
             bits.add(0b010, 10);
-            if let Some((bytes, behind)) = bits.finish() {
+            if let Some((bytes, next_carry)) = bits.finish() {
                 out.extend_from_slice(bytes);
-                *carry = behind;
+                *carry = next_carry;
             }
         }
     }

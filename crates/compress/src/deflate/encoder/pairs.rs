@@ -1,8 +1,9 @@
-//! For level 1: the last two positions for each hash of four bytes, or of five where nothing
-//! shorter pays.
+//! Matcher table for level 1: the last two positions for each hash of four bytes, or of five where
+//! shorter matches save nothing.
 //!
-//! A position is 16 bits of its number, the two of a hash are one word: entering a position is one
-//! load and one store. Whatever the table holds, it is a hint, as in [`matcher`](super::matcher).
+//! A position is stored as the low 16 bits of its number; the two positions of a hash share one
+//! word, so that entering a position is one load and one store. Table contents are only hints, as
+//! in [`matcher`](super::matcher).
 
 use core::ops::Range;
 
@@ -10,26 +11,26 @@ use super::matcher::{HASH_BITS, MOST_BACK, Matcher, View, hash, touch};
 
 const PAIR_BITS: u32 = 15;
 
-/// The table, and the window that it is asked for.
+/// The table, and the window that it is used with.
 pub(super) struct Pairs<'t, 'v, const FIVES: bool> {
     pairs: &'t mut [u32; 1 << HASH_BITS],
     first_number: u32,
     view: View<'v>,
 }
 
-/// What the table knows of a position.
+/// Result of a table lookup.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
-    /// Bytes that are the same, of [`LOOKED_AT`].
+    /// Number of equal bytes, up to [`COMPARED`].
     pub(super) length: usize,
-    /// How far back; of no meaning where `length` is 0.
+    /// Distance; meaningless if `length` is 0.
     pub(super) distance: usize,
-    /// How far back the other position is, where both have all bytes the same; else 0.
+    /// Distance of the other position if all bytes of both are equal; else 0.
     pub(super) other: usize,
 }
 
-/// Bytes that are compared at first.
-pub(super) const LOOKED_AT: usize = 8;
+/// Number of bytes that a lookup compares.
+pub(super) const COMPARED: usize = 8;
 
 impl<'t, 'v, const FIVES: bool> Pairs<'t, 'v, FIVES> {
     #[inline(always)]
@@ -42,7 +43,7 @@ impl<'t, 'v, const FIVES: bool> Pairs<'t, 'v, FIVES> {
         }
     }
 
-    /// Enters `at`, where these eight bytes are; returns the pair before it.
+    /// Enters `at`, where the bytes `eight` are; returns the previous pair.
     #[inline(always)]
     fn enter(&mut self, eight: u64, at: usize) -> u32 {
         let number = self.number(at) & 0xffff;
@@ -65,8 +66,8 @@ impl<'t, 'v, const FIVES: bool> Pairs<'t, 'v, FIVES> {
         }
     }
 
-    /// Enters `at`, which is at least four bytes before the end, and looks at the two positions
-    /// before it. Which of them is better is no branch: nobody could foretell it.
+    /// Enters `at`, which must be at least four bytes before the end, and compares the two previous
+    /// positions. Selects the better one without a branch, which would be unpredictable.
     #[inline(always)]
     pub(super) fn look(&mut self, at: usize) -> Seen {
         let eight = self.view.eight(at);
@@ -77,14 +78,14 @@ impl<'t, 'v, const FIVES: bool> Pairs<'t, 'v, FIVES> {
         let (near, far) = (back(before), back(before >> 16));
         let reach = at.min(MOST_BACK);
         let same = |back: usize| {
-            // Where the position cannot be, nothing is the same.
+            // An impossible position has no equal bytes.
             let outside = u64::from(back.wrapping_sub(1) >= reach);
             let differ = (self.view.eight(at.saturating_sub(back)) ^ eight) | outside;
             differ.trailing_zeros() as usize / 8
         };
         let (same_near, same_far) = (same(near), same(far));
         let is_far = same_far > same_near;
-        let both = same_near & same_far & LOOKED_AT != 0;
+        let both = same_near & same_far & COMPARED != 0;
         Seen {
             length: if is_far { same_far } else { same_near },
             distance: if is_far { far } else { near },

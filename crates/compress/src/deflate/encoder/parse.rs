@@ -1,54 +1,55 @@
-//! Which matches are taken: the first that is found, or one that a position or two further is
-//! better.
+//! Chooses matches: the first one found, or a better one at the next or second next position (lazy
+//! matching).
 
 use super::block::{Block, MAX_BLOCK_BYTES};
 use super::matcher::{FIVES, FOURS, Match, Matcher, Search, THREES, View};
-use super::split::Splitter;
-use super::{Kind, Lists};
+use super::split::BlockSplitter;
+use super::{IndexConfig, IndexKind};
 use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
 
-/// What a match takes beside the bits of its distance, in eighths of a bit: its length's symbol,
-/// and its distance's without what is as much as the distance's own bits.
+/// Estimated cost of a match without the bits of its distance, in eighths of a bit: its length
+/// symbol, and the part of its distance symbol beyond the distance's own bits.
 const MATCH_BITS: usize = 8 * 10;
-/// A length is looked for if it pays from as far away as this, as the logarithm to base 2.
+/// Matches of a length are searched if they pay at this distance, as a binary logarithm.
 const WORTH_SEARCH: usize = 9;
-/// Literals that take less, eighths of a bit, make matches of four bytes not worth searching, from
-/// as far away as [`WORTH_SEARCH`].
+/// If literals cost less than this, in eighths of a bit, matches of four bytes are not searched:
+/// they would not pay at the distance of [`WORTH_SEARCH`].
 const FIVES_FROM_BITS: usize = 38;
-/// What they must take for that to end.
+/// Literals must cost at least this to end that.
 const FIVES_TO_BITS: usize = 42;
-/// Matches of this length always pay.
+/// Matches of at least this length always pay.
 const LONG_MATCH: usize = 8;
-/// Positions at the end of a long run that are entered; those before them are like these.
+/// Number of positions at the end of a long run that are indexed; earlier ones are equivalent.
 pub(super) const RUN_TAIL: usize = 16;
 
-/// The most positions that are left out where nothing has repeated for long.
+/// Maximum number of positions that are skipped after a long stretch without matches.
 const MOST_LEFT_OUT: usize = 7;
 
-/// What a level does.
+/// Search parameters of a level.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Effort {
-    /// Positions further on that are looked at before a match is taken: 0 to 2.
-    pub(super) patience: u8,
-    /// Places that are looked at.
+pub(super) struct SearchParams {
+    /// Number of following positions that are examined before a match is taken: 0 to 2.
+    pub(super) lazy_positions: u8,
+    /// Maximum number of positions to examine.
     pub(super) depth: u32,
-    /// The same at the position behind a match, where only a longer one counts.
-    pub(super) later_depth: u32,
-    /// A match of so many bytes is taken at once.
-    pub(super) enough: usize,
-    /// How often [`plan`](super::plan) goes over a block; 0: what is found is taken at once.
+    /// Maximum number of positions to examine at a following position, where only a longer match
+    /// counts.
+    pub(super) lazy_depth: u32,
+    /// A match of this length is taken at once.
+    pub(super) nice_length: usize,
+    /// Number of passes of [`plan`](super::plan) over a block; 0 takes matches immediately.
     pub(super) passes: u8,
-    /// Literals in a row, as the logarithm to base 2, after which one more position is left out
-    /// each time, up to [`MOST_LEFT_OUT`].
-    pub(super) persistence: u8,
+    /// Binary logarithm of the number of consecutive literals after which one more position is
+    /// skipped each time, up to [`MOST_LEFT_OUT`].
+    pub(super) skip_shift: u8,
 }
 
-/// The highest level that searches in [`rows`](super::rows).
+/// The highest level that uses [`rows`](super::rows).
 pub(super) const MOST_BY_ROWS: u8 = 6;
 
-/// The effort of a level, 2 to 9; [`quick`](super::quick) is level 1.
-pub(super) fn effort(level: u8) -> Effort {
-    let (patience, depth, later_depth, enough, passes) = match level {
+/// The parameters of a level, 2 to 9; [`quick`](super::quick) is level 1.
+pub(super) fn search_params(level: u8) -> SearchParams {
+    let (lazy_positions, depth, lazy_depth, nice_length, passes) = match level {
         ..=2 => (0, 6, 0, 16, 0),
         3 => (0, 12, 0, 24, 0),
         4 => (1, 8, 3, 24, 0),
@@ -58,18 +59,19 @@ pub(super) fn effort(level: u8) -> Effort {
         8 => (2, 24, 12, 64, 1),
         _ => (2, 250, 125, 258, 3),
     };
-    Effort {
-        patience,
+    SearchParams {
+        lazy_positions,
         depth,
-        later_depth,
-        enough,
+        lazy_depth,
+        nice_length,
         passes,
-        persistence: if level <= MOST_BY_ROWS { 9 } else { 16 },
+        skip_shift: if level <= MOST_BY_ROWS { 9 } else { 16 },
     }
 }
 
-/// Whether only matches of five bytes and more pay, where literals take so many eighths of a bit.
-/// Tables change rarely, as that costs entering the history again: `before` is what was said last.
+/// Returns true if only matches of at least five bytes pay, for literals that cost `literal_bits`
+/// eighths of a bit. `before` is the last result: a change requires indexing the history again, so
+/// there is hysteresis.
 pub(super) fn only_fives_pay(literal_bits: usize, before: bool) -> bool {
     literal_bits
         < if before {
@@ -79,15 +81,15 @@ pub(super) fn only_fives_pay(literal_bits: usize, before: bool) -> bool {
         }
 }
 
-/// How far away a match of each length may be to pay, where a literal takes so many bits.
-pub(super) struct Worth {
+/// Maximum distance at which a match of each length pays, for a given cost of literals.
+pub(super) struct MatchThresholds {
     farthest: [usize; LONG_MATCH],
-    /// Shorter ones are not looked for.
+    /// Shorter matches are not searched.
     least: usize,
 }
 
-impl Worth {
-    /// `literal_bits` is in eighths.
+impl MatchThresholds {
+    /// `literal_bits` is in eighths of a bit.
     pub(super) fn new(literal_bits: usize) -> Self {
         let mut farthest = [0; LONG_MATCH];
         let mut least = LONG_MATCH;
@@ -101,7 +103,8 @@ impl Worth {
         Self { farthest, least }
     }
 
-    /// The same by the length's low four bits, of which more than [`LONG_MATCH`] do not occur.
+    /// The distances indexed by the low four bits of the length; longer matches than 15 do not
+    /// occur here.
     pub(super) fn by_length(&self) -> [usize; 16] {
         let mut farthest = [usize::MAX; 16];
         farthest[..LONG_MATCH].copy_from_slice(&self.farthest);
@@ -115,31 +118,30 @@ impl Worth {
     }
 }
 
-/// Chooses what stands for the bytes from `start`, up to where a block should end; returns that
-/// place. The bytes before `entered` are in the matcher's tables; it moves with what is entered.
-/// Literals are expected to take `literal_bits` eighths of a bit. The tables are `lists`, which are
-/// not pairs.
+/// Chooses the symbols for the bytes from `start` to the position where the block should end, which
+/// it returns. The bytes before `entered` are in the matcher's tables; advances `entered`.
+/// `literal_bits` is the expected cost of a literal in eighths of a bit. `lists` must not be pairs.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn parse(
     matcher: &mut Matcher,
     view: View<'_>,
     start: usize,
     entered: &mut usize,
-    effort: &Effort,
-    lists: Lists,
+    search_params: &SearchParams,
+    lists: IndexConfig,
     literal_bits: usize,
     block: &mut Block,
 ) -> usize {
-    let worth = Worth::new(literal_bits);
+    let worth = MatchThresholds::new(literal_bits);
     let threes = worth.least == MIN_MATCH;
     let mut parser = Parser {
         matcher,
         view,
         start,
-        effort,
+        search_params,
         worth,
         block,
-        splitter: Splitter::new(),
+        splitter: BlockSplitter::new(),
         literals_from: start,
     };
     let end = choose(&mut parser, lists, threes);
@@ -147,7 +149,7 @@ pub(super) fn parse(
     end
 }
 
-fn choose(parser: &mut Parser<'_, '_>, lists: Lists, threes: bool) -> usize {
+fn choose(parser: &mut Parser<'_, '_>, lists: IndexConfig, threes: bool) -> usize {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
@@ -161,15 +163,15 @@ fn choose(parser: &mut Parser<'_, '_>, lists: Lists, threes: bool) -> usize {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "bmi1,bmi2,lzcnt")]
-fn choose_bmi2(parser: &mut Parser<'_, '_>, lists: Lists, threes: bool) -> usize {
+fn choose_bmi2(parser: &mut Parser<'_, '_>, lists: IndexConfig, threes: bool) -> usize {
     choose_body(parser, lists, threes)
 }
 
 #[inline(always)]
-fn choose_body(parser: &mut Parser<'_, '_>, lists: Lists, threes: bool) -> usize {
-    match (parser.effort.patience, lists.kind) {
+fn choose_body(parser: &mut Parser<'_, '_>, lists: IndexConfig, threes: bool) -> usize {
+    match (parser.search_params.lazy_positions, lists.kind) {
         (0, _) => parser.run_by::<0, true>(lists.fives, threes),
-        (1, Kind::Rows) => parser.run_by::<1, true>(lists.fives, threes),
+        (1, IndexKind::Rows) => parser.run_by::<1, true>(lists.fives, threes),
         (1, _) => parser.run_by::<1, false>(lists.fives, threes),
         _ => parser.run_by::<2, false>(lists.fives, threes),
     }
@@ -179,17 +181,17 @@ struct Parser<'a, 'v> {
     matcher: &'a mut Matcher,
     view: View<'v>,
     start: usize,
-    effort: &'a Effort,
-    worth: Worth,
+    search_params: &'a SearchParams,
+    worth: MatchThresholds,
     block: &'a mut Block,
-    splitter: Splitter,
-    /// What is from here up to where the next match is found are literals.
+    splitter: BlockSplitter,
+    /// The bytes from here to the next match are literals.
     literals_from: usize,
 }
 
 impl Parser<'_, '_> {
-    /// Positions from here on have fewer than four bytes before the end: they are entered when
-    /// it is known what follows.
+    /// Positions from here have fewer than four bytes before the end: they are indexed when the
+    /// following bytes are known.
     fn last_entry(&self) -> usize {
         self.view.end().saturating_sub(3)
     }
@@ -200,17 +202,17 @@ impl Parser<'_, '_> {
         Search {
             longer_than,
             most,
-            enough: self.effort.enough.min(most),
+            nice_length: self.search_params.nice_length.min(most),
             depth,
         }
     }
 
     #[inline(always)]
-    fn run_by<const PATIENCE: u8, const ROWS: bool>(&mut self, fives: bool, threes: bool) -> usize {
+    fn run_by<const LAZY: u8, const ROWS: bool>(&mut self, fives: bool, threes: bool) -> usize {
         match (fives, threes) {
-            (true, _) => self.run::<PATIENCE, ROWS, FIVES>(),
-            (_, true) => self.run::<PATIENCE, ROWS, THREES>(),
-            _ => self.run::<PATIENCE, ROWS, FOURS>(),
+            (true, _) => self.run::<LAZY, ROWS, FIVES>(),
+            (_, true) => self.run::<LAZY, ROWS, THREES>(),
+            _ => self.run::<LAZY, ROWS, FOURS>(),
         }
     }
 
@@ -224,7 +226,7 @@ impl Parser<'_, '_> {
     }
 
     #[inline(always)]
-    fn run<const PATIENCE: u8, const ROWS: bool, const LISTS: u8>(&mut self) -> usize {
+    fn run<const LAZY: u8, const ROWS: bool, const LISTS: u8>(&mut self) -> usize {
         let end = self.view.end().min(self.start + MAX_BLOCK_BYTES);
         let last_entry = self.last_entry().min(end);
         let mut at = self.start;
@@ -242,11 +244,11 @@ impl Parser<'_, '_> {
                 symbols = self.splitter.next_check();
             }
             symbols -= 1;
-            let search = self.search(at, least - 1, self.effort.depth);
+            let search = self.search(at, least - 1, self.search_params.depth);
             let mut found = self.find::<ROWS, LISTS>(at, search);
             if !self.worth.pays(found) {
                 let more =
-                    ((at - self.literals_from) >> self.effort.persistence).min(MOST_LEFT_OUT);
+                    ((at - self.literals_from) >> self.search_params.skip_shift).min(MOST_LEFT_OUT);
                 if more == 0 {
                     self.block.literal(self.view.byte(at), 1);
                     at += 1;
@@ -258,10 +260,10 @@ impl Parser<'_, '_> {
                 continue;
             }
             let mut entered = at + 1;
-            if PATIENCE > 0 {
-                (at, found, entered) = self.wait::<PATIENCE, ROWS, LISTS>(at, found, last_entry);
+            if LAZY > 0 {
+                (at, found, entered) = self.try_lazy::<LAZY, ROWS, LISTS>(at, found, last_entry);
             }
-            // Nothing of a block may lie behind its end.
+            // A match must not exceed the block.
             let length = found.length.min(end - at);
             if length < MIN_MATCH {
                 break;
@@ -269,13 +271,13 @@ impl Parser<'_, '_> {
             let literals = at - self.literals_from;
             self.block.repeat(literals, length, found.distance);
             at += length;
-            let behind = at.min(last_entry);
+            let index_end = at.min(last_entry);
             if ROWS {
-                self.matcher.touch_row::<LISTS>(self.view, behind);
+                self.matcher.touch_row::<LISTS>(self.view, index_end);
             }
-            if entered < behind {
+            if entered < index_end {
                 let matcher = &mut self.matcher;
-                matcher.enter::<ROWS, LISTS>(self.view, entered..behind);
+                matcher.enter::<ROWS, LISTS>(self.view, entered..index_end);
             }
             if length == MAX_MATCH {
                 at = self.repeat_on::<ROWS, LISTS>(at, found.distance, end);
@@ -283,25 +285,26 @@ impl Parser<'_, '_> {
             self.literals_from = at;
         }
         if at >= last_entry {
-            // Too few for a match.
+            // Too few bytes for a match.
             self.block.literals(self.view.span(at, end));
             return end;
         }
         at
     }
 
-    /// Looks whether a match one or two positions on is so much better that literals before it
-    /// pay. Returns where a match is taken, which, and up to where positions are entered.
+    /// Checks whether a match at the next or second next position is good enough to pay for the
+    /// literals before it. Returns the position and match to take, and the end of the indexed
+    /// positions.
     #[inline(always)]
-    fn wait<const PATIENCE: u8, const ROWS: bool, const LISTS: u8>(
+    fn try_lazy<const LAZY: u8, const ROWS: bool, const LISTS: u8>(
         &mut self,
         mut at: usize,
         mut found: Match,
         last_entry: usize,
     ) -> (usize, Match, usize) {
         let mut entered = at + 1;
-        while found.length < self.effort.enough && at + 2 < last_entry {
-            let search = self.search(at + 1, found.length - 1, self.effort.later_depth);
+        while found.length < self.search_params.nice_length && at + 2 < last_entry {
+            let search = self.search(at + 1, found.length - 1, self.search_params.lazy_depth);
             let next = self.find::<ROWS, LISTS>(at + 1, search);
             entered = at + 2;
             if next.distance > 0 && next.length >= found.length && gain(next, found) > 2 {
@@ -310,10 +313,10 @@ impl Parser<'_, '_> {
                 found = next;
                 continue;
             }
-            if PATIENCE < 2 || at + 3 >= last_entry {
+            if LAZY < 2 || at + 3 >= last_entry {
                 break;
             }
-            let search = self.search(at + 2, found.length - 1, self.effort.later_depth / 2);
+            let search = self.search(at + 2, found.length - 1, self.search_params.lazy_depth / 2);
             let next = self.find::<ROWS, LISTS>(at + 2, search);
             entered = at + 3;
             if next.distance > 0 && next.length >= found.length && gain(next, found) > 6 {
@@ -328,8 +331,8 @@ impl Parser<'_, '_> {
         (at, found, entered)
     }
 
-    /// Behind a longest match: goes on at the same distance as long as the bytes do, without
-    /// searching or entering what is all the same.
+    /// After a match of maximum length: continues at the same distance as long as the bytes repeat,
+    /// without searching or indexing equivalent positions.
     #[inline(always)]
     fn repeat_on<const ROWS: bool, const LISTS: u8>(
         &mut self,
@@ -338,16 +341,16 @@ impl Parser<'_, '_> {
         end: usize,
     ) -> usize {
         let at = repeat(self.view, start, end, distance, self.block);
-        let behind = at.min(self.last_entry());
-        let tail = behind.saturating_sub(RUN_TAIL).max(start.min(behind));
+        let index_end = at.min(self.last_entry());
+        let tail = index_end.saturating_sub(RUN_TAIL).max(start.min(index_end));
         let matcher = &mut self.matcher;
-        matcher.enter::<ROWS, LISTS>(self.view, tail..behind);
+        matcher.enter::<ROWS, LISTS>(self.view, tail..index_end);
         at
     }
 }
 
-/// Behind a longest match: puts into `block` what goes on at the same distance, up to `end` at most;
-/// returns where that ends.
+/// After a match of maximum length: adds matches at the same distance to `block`, at most up to
+/// `end`; returns the position after them.
 #[cold]
 pub(super) fn repeat(
     view: View<'_>,
@@ -367,8 +370,8 @@ pub(super) fn repeat(
     at
 }
 
-/// About how many bits `next` saves against `now`: four for each byte more, and what its
-/// distance takes less.
+/// Estimated number of bits that `next` saves compared with `now`: four per additional byte, and
+/// the difference of the distances' bits.
 #[inline(always)]
 fn gain(next: Match, now: Match) -> i32 {
     let longer = next.length as i32 - now.length as i32;

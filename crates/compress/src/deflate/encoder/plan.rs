@@ -1,16 +1,14 @@
-//! Levels 8 and 9: what takes the fewest bits, of all ways to write a block with the matches that
-//! are known.
+//! Optimal parsing for levels 8 and 9: the cheapest encoding of a block with the known matches.
 //!
-//! The matches of every position are found first. Then, from the block's end to its beginning,
-//! the cheapest way from each position to the end is found, by what each symbol is expected to
-//! take: at first by the symbols of a hasty choice, then by those of the choice before. A match
-//! may be taken shorter than it is.
+//! First the matches of every position are found. Then, from the block's end to its beginning, the
+//! cheapest path from each position to the end is computed from estimated symbol costs: at first
+//! those of a greedy choice, then those of the previous pass. A match may be shortened.
 //!
-//! The effort for a position is bounded: by the places that are looked at, by the matches that
-//! are kept, and by the longest match. What repeats for as long as [`Effort::enough`] is not
-//! searched again inside, and what repeats for much longer is no matter of choice at all: it is
-//! written in the longest matches. The memory is bounded, too: for a block of [`MAX_SPAN`] 320 KiB of
-//! nodes, 40 KiB of numbers and [`MAX_FOUND`] matches in 512 KiB.
+//! The effort per position is bounded by the number of positions examined, of matches kept, and by
+//! the maximum match length. Inside a match of [`SearchParams::nice_length`] bytes nothing is
+//! searched, and repetitions that are much longer are written as matches of maximum length without
+//! a choice. Memory is bounded too: for a block of [`MAX_SPAN`] bytes 320 KiB of nodes, 40 KiB of
+//! counts and [`MAX_FOUND`] matches in 512 KiB.
 
 use core::mem;
 use core::ops::Range;
@@ -18,33 +16,33 @@ use core::ops::Range;
 use super::block::{Block, Frequencies};
 use super::costs::Costs;
 use super::matcher::{Candidate, Match, Matcher, Search, THREES, View};
-use super::parse::{Effort, RUN_TAIL, Worth};
-use super::split::Splitter;
+use super::parse::{MatchThresholds, RUN_TAIL, SearchParams};
+use super::split::BlockSplitter;
 use crate::deflate::symbols::{FIRST_LENGTH, LENGTH_SLOT, MAX_MATCH, MIN_MATCH, distance_slot};
 
-/// Bytes of a block, where more than a quarter of it comes behind.
+/// Size of a block in bytes, if more than [`MAX_SPAN`] bytes are left.
 const SPAN: usize = 32 * 1024;
-/// The most bytes of a block.
+/// Maximum size of a block in bytes.
 const MAX_SPAN: usize = SPAN + SPAN / 4;
-/// The most matches that are known of a block.
+/// Maximum number of matches kept for a block.
 const MAX_FOUND: usize = 128 * 1024;
-/// Room for those of one position.
+/// Room for the matches of one position.
 const FOUND_MARGIN: usize = 64;
-/// Less is not worth a plan, bytes: a code of its own would hardly pay.
+/// Minimum size in bytes for optimal parsing: below it, dynamic codes rarely pay.
 const LEAST_SPAN: usize = 512;
 
-/// A match may be taken with each length up to this, and with all of its own.
+/// A match may be shortened to each length up to this one.
 const EVERY_LENGTH: usize = 20;
 
-/// So many longest matches, one behind the other and from as far away, are a [`Stretch`].
-const LEAST_STRETCH: usize = 4;
-/// More than any way costs.
+/// Number of consecutive matches of maximum length, at the same distance, that make a [`LongRun`].
+const MIN_LONG_RUN: usize = 4;
+/// A cost above that of any path.
 const UNREACHABLE: Node = Node {
     cost: u32::MAX >> 2,
     step: 1,
 };
 
-/// How the cheapest way to the end begins here, and what it takes.
+/// First step of the cheapest path to the end, and the cost of the path.
 #[derive(Clone, Copy, Default)]
 struct Node {
     cost: u32,
@@ -52,39 +50,39 @@ struct Node {
     step: u32,
 }
 
-/// What repeats itself for so long that it is written as `matches` of the greatest length.
+/// A repetition so long that it is written as `matches` matches of maximum length.
 #[derive(Clone, Copy)]
-struct Stretch {
-    /// Counted from the block's beginning.
+struct LongRun {
+    /// Position relative to the block's start.
     start: usize,
     matches: usize,
     distance: usize,
 }
 
-impl Stretch {
+impl LongRun {
     fn end(self) -> usize {
         self.start + self.matches * MAX_MATCH
     }
 }
 
-/// Memory for plans, kept from block to block.
+/// The optimal parser, with memory reused between blocks.
 #[derive(Default)]
 pub(super) struct Planner {
     found: Vec<Candidate>,
-    /// How many of them each position has.
+    /// Number of matches of each position.
     counts: Vec<u8>,
-    /// In their order; at their positions nothing is found.
-    stretches: Vec<Stretch>,
+    /// In order; positions inside have no matches.
+    long_runs: Vec<LongRun>,
     nodes: Vec<Node>,
 }
 
-/// Whether a plan is made for what stands from `start` on.
-pub(super) fn is_worth(view: View<'_>, start: usize, effort: &Effort) -> bool {
-    effort.passes > 0 && view.end() - start >= LEAST_SPAN
+/// Returns true if the bytes from `start` are to be parsed optimally.
+pub(super) fn is_worth(view: View<'_>, start: usize, search_params: &SearchParams) -> bool {
+    search_params.passes > 0 && view.end() - start >= LEAST_SPAN
 }
 
 impl Planner {
-    /// As [`parse`](super::parse::parse), with more effort.
+    /// Like [`parse`](super::parse::parse), with more effort.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn parse(
         &mut self,
@@ -92,14 +90,21 @@ impl Planner {
         view: View<'_>,
         start: usize,
         entered: &mut usize,
-        effort: &Effort,
+        search_params: &SearchParams,
         literal_bits: usize,
         block: &mut Block,
     ) -> usize {
-        let worth = Worth::new(literal_bits);
-        let end = self.find(matcher, view, start, effort, &worth, &mut block.frequencies);
+        let worth = MatchThresholds::new(literal_bits);
+        let end = self.find(
+            matcher,
+            view,
+            start,
+            search_params,
+            &worth,
+            &mut block.frequencies,
+        );
         *entered = end.min(view.end().saturating_sub(3));
-        for _ in 0..effort.passes {
+        for _ in 0..search_params.passes {
             let costs = Costs::new(&block.frequencies);
             self.plan(view.span(start, end), &costs);
             block.clear();
@@ -108,34 +113,34 @@ impl Planner {
         end
     }
 
-    /// Finds the matches from `start` to where the block should end, which is returned, and counts
-    /// in `hasty` the symbols of taking the longest match at once.
+    /// Finds the matches from `start` to the position where the block should end, which it returns,
+    /// and counts in `greedy` the symbols of a greedy choice.
     fn find(
         &mut self,
         matcher: &mut Matcher,
         view: View<'_>,
         start: usize,
-        effort: &Effort,
-        worth: &Worth,
-        hasty: &mut Frequencies,
+        search_params: &SearchParams,
+        worth: &MatchThresholds,
+        greedy: &mut Frequencies,
     ) -> usize {
         self.found.clear();
         self.counts.clear();
-        self.stretches.clear();
+        self.long_runs.clear();
         let left = view.end() - start;
         let end = start + if left <= MAX_SPAN { left } else { SPAN };
         self.counts.reserve_exact(end - start);
         let last_entry = view.end().saturating_sub(3).min(end);
-        let mut splitter = Splitter::new();
+        let mut splitter = BlockSplitter::new();
         let mut symbols = splitter.next_check();
         let mut at = start;
-        // Up to here the hasty choice has come.
+        // The greedy choice has reached this position.
         let mut chosen = start;
         while at < last_entry {
             if at >= chosen {
                 chosen = at;
                 if symbols == 0 {
-                    if splitter.ends_block(hasty, at - start, view.end() - at) {
+                    if splitter.ends_block(greedy, at - start, view.end() - at) {
                         return at;
                     }
                     symbols = splitter.next_check();
@@ -149,25 +154,25 @@ impl Planner {
             let search = Search {
                 longer_than: 0,
                 most,
-                enough: effort.enough.min(most),
-                depth: effort.depth,
+                nice_length: search_params.nice_length.min(most),
+                depth: search_params.depth,
             };
             let before = self.found.len();
             let length = matcher.find_all(view, at, search, &mut self.found);
             if length == MAX_MATCH
                 && at == chosen
-                && let Some(stretch) = self.stretch(view, start, at, end)
+                && let Some(long_run) = self.long_run(view, start, at, end)
             {
                 self.found.truncate(before);
-                at = start + stretch.end();
+                at = start + long_run.end();
                 chosen = at;
-                let times = stretch.matches as u32;
-                hasty.litlen[length_symbol(MAX_MATCH)] += times;
-                hasty.distance[distance_slot(stretch.distance) & 31] += times;
-                let behind = at.min(last_entry);
-                matcher.enter::<false, THREES>(view, behind.saturating_sub(RUN_TAIL)..behind);
+                let times = long_run.matches as u32;
+                greedy.litlen[length_symbol(MAX_MATCH)] += times;
+                greedy.distance[distance_slot(long_run.distance) & 31] += times;
+                let index_end = at.min(last_entry);
+                matcher.enter::<false, THREES>(view, index_end.saturating_sub(RUN_TAIL)..index_end);
                 self.counts.resize(at - start, 0);
-                self.stretches.push(stretch);
+                self.long_runs.push(long_run);
                 continue;
             }
             self.counts.push((self.found.len() - before) as u8);
@@ -180,41 +185,41 @@ impl Planner {
                                 distance: found.distance(),
                             }) =>
                     {
-                        hasty.litlen[length_symbol(length)] += 1;
-                        hasty.distance[distance_slot(found.distance()) & 31] += 1;
+                        greedy.litlen[length_symbol(length)] += 1;
+                        greedy.distance[distance_slot(found.distance()) & 31] += 1;
                         length
                     }
                     _ => {
-                        hasty.litlen[usize::from(view.byte(at))] += 1;
+                        greedy.litlen[usize::from(view.byte(at))] += 1;
                         1
                     }
                 };
             }
             at += 1;
-            if length >= search.enough && length > MIN_MATCH {
-                // Nothing inside will be better than going on.
-                let behind = (at + length - 1).min(last_entry);
-                matcher.enter::<false, THREES>(view, at..behind);
-                self.counts.resize(self.counts.len() + behind - at, 0);
-                at = behind;
+            if length >= search.nice_length && length > MIN_MATCH {
+                // No match inside is better than continuing.
+                let index_end = (at + length - 1).min(last_entry);
+                matcher.enter::<false, THREES>(view, at..index_end);
+                self.counts.resize(self.counts.len() + index_end - at, 0);
+                at = index_end;
             }
         }
         self.counts.resize(end - start, 0);
         end
     }
 
-    /// The stretch that the last match that was found, at `at`, is the beginning of.
-    fn stretch(&self, view: View<'_>, start: usize, at: usize, end: usize) -> Option<Stretch> {
+    /// The long run that begins with the last match found, at `at`.
+    fn long_run(&self, view: View<'_>, start: usize, at: usize, end: usize) -> Option<LongRun> {
         let distance = self.found.last()?.distance();
         let matches = view.same(at - distance, at, MAX_MATCH, end - at) / MAX_MATCH;
-        (matches >= LEAST_STRETCH).then_some(Stretch {
+        (matches >= MIN_LONG_RUN).then_some(LongRun {
             start: at - start,
             matches,
             distance,
         })
     }
 
-    /// Finds the cheapest way from each position of `plain` to its end.
+    /// Computes the cheapest path from each position of `plain` to its end.
     fn plan(&mut self, plain: &[u8], costs: &Costs) {
         self.nodes.clear();
         self.nodes.reserve_exact(plain.len() + 1);
@@ -225,26 +230,26 @@ impl Planner {
             costs,
         };
         let mut end = plain.len();
-        for stretch in self.stretches.iter().rev() {
-            let behind = stretch.end().min(end);
-            planned.plan(plain, &self.counts, behind..end);
-            planned.pass(*stretch, behind);
-            end = stretch.start.min(behind);
+        for long_run in self.long_runs.iter().rev() {
+            let long_run_end = long_run.end().min(end);
+            planned.plan(plain, &self.counts, long_run_end..end);
+            planned.pass(*long_run, long_run_end);
+            end = long_run.start.min(long_run_end);
         }
         planned.plan(plain, &self.counts, 0..end);
     }
 
-    /// Puts what was planned for `plain` into `block`.
+    /// Adds the cheapest path through `plain` to `block`.
     fn take(&self, plain: &[u8], block: &mut Block) {
-        let mut stretches = self.stretches.iter().peekable();
+        let mut long_runs = self.long_runs.iter().peekable();
         let (mut at, mut literals) = (0, 0);
         while let Some((byte, node)) = plain.get(at).zip(self.nodes.get(at)) {
             let length = (node.step & 511) as usize;
-            if let Some(stretch) = stretches.next_if(|stretch| stretch.start == at) {
-                for _ in 0..stretch.matches {
-                    block.repeat(mem::take(&mut literals), MAX_MATCH, stretch.distance);
+            if let Some(long_run) = long_runs.next_if(|long_run| long_run.start == at) {
+                for _ in 0..long_run.matches {
+                    block.repeat(mem::take(&mut literals), MAX_MATCH, long_run.distance);
                 }
-                at = stretch.end();
+                at = long_run.end();
             } else if length < MIN_MATCH {
                 block.literal(*byte, 1);
                 literals += 1;
@@ -261,7 +266,7 @@ impl Planner {
         *self = Self::default();
     }
 
-    pub(super) fn is_spread(&self) -> bool {
+    pub(super) fn has_spare(&self) -> bool {
         self.nodes.capacity() > 0
     }
 
@@ -269,12 +274,12 @@ impl Planner {
     pub(super) fn bytes(&self) -> usize {
         self.found.capacity() * size_of::<Candidate>()
             + self.counts.capacity()
-            + self.stretches.capacity() * size_of::<Stretch>()
+            + self.long_runs.capacity() * size_of::<LongRun>()
             + self.nodes.capacity() * size_of::<Node>()
     }
 }
 
-/// The cheapest ways from a position on, and the matches of those before it.
+/// The cheapest paths from a position, and the matches of the positions before it.
 struct Planned<'p> {
     nodes: &'p mut [Node],
     found: &'p [Candidate],
@@ -282,19 +287,19 @@ struct Planned<'p> {
 }
 
 impl Planned<'_> {
-    /// Finds the cheapest way from each of `positions` of `plain`, at which so many matches as
-    /// `counts` says are known.
+    /// Computes the cheapest path from each of `positions` of `plain`; `counts` gives the number of
+    /// matches at each.
     fn plan(&mut self, plain: &[u8], counts: &[u8], positions: Range<usize>) {
         let costs = self.costs;
         let first = positions.start;
         let plain = plain.get(positions.clone()).unwrap_or_default();
         let counts = counts.get(positions).unwrap_or_default();
         for (at, (byte, count)) in plain.iter().zip(counts).enumerate().rev() {
-            let (here, behind) = self.nodes.split_at_mut(first + at + 1);
+            let (here, following) = self.nodes.split_at_mut(first + at + 1);
             let Some(node) = here.last_mut() else {
                 return;
             };
-            let after = behind.first().map_or(0, |node| node.cost);
+            let after = following.first().map_or(0, |node| node.cost);
             let mut best = Node {
                 cost: costs.literal[usize::from(*byte)] + after,
                 step: 1,
@@ -305,7 +310,7 @@ impl Planned<'_> {
             for candidate in candidates {
                 let distance = candidate.distance();
                 let base = costs.distance[distance_slot(distance) & 31];
-                let longest = candidate.length().min(behind.len());
+                let longest = candidate.length().min(following.len());
                 let mut consider = |length: usize, end: &Node, of_length: u32| {
                     let cost = end.cost + base + of_length;
                     if cost < best.cost {
@@ -314,13 +319,13 @@ impl Planned<'_> {
                     }
                 };
                 let every = longest.min(EVERY_LENGTH);
-                let ends = behind.get(shortest - 1..every).unwrap_or_default();
+                let ends = following.get(shortest - 1..every).unwrap_or_default();
                 let lengths = costs.length.get(shortest..=every).unwrap_or_default();
                 for (more, (end, of_length)) in ends.iter().zip(lengths).enumerate() {
                     consider(shortest + more, end, *of_length);
                 }
                 if longest > every {
-                    consider(longest, &behind[longest - 1], costs.length[longest]);
+                    consider(longest, &following[longest - 1], costs.length[longest]);
                 }
                 shortest = shortest.max(every + 1);
             }
@@ -328,12 +333,12 @@ impl Planned<'_> {
         }
     }
 
-    /// What leads into `stretch`, which ends before `behind`, leads to its beginning.
-    fn pass(&mut self, stretch: Stretch, behind: usize) {
-        let slot = distance_slot(stretch.distance) & 31;
+    /// Lets paths use only the start of `long_run`, which ends before `long_run_end`.
+    fn pass(&mut self, long_run: LongRun, long_run_end: usize) {
+        let slot = distance_slot(long_run.distance) & 31;
         let cost = self.costs.length[MAX_MATCH] + self.costs.distance[slot];
-        let all = self.nodes[behind].cost + cost * stretch.matches as u32;
-        let nodes = self.nodes.get_mut(stretch.start..behind);
+        let all = self.nodes[long_run_end].cost + cost * long_run.matches as u32;
+        let nodes = self.nodes.get_mut(long_run.start..long_run_end);
         let nodes = nodes.unwrap_or_default();
         nodes.fill(UNREACHABLE);
         if let Some(first) = nodes.first_mut() {

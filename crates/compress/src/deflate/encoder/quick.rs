@@ -1,25 +1,26 @@
-//! Level 1: the better of the two last places with the same four bytes.
+//! Parser for level 1: takes the better of the last two positions with the same four bytes.
 //!
-//! A branch that cannot be foretold costs as much as looking at two places, so there are few: for
-//! a position whether anything is taken there, for a match whether it is longer than eight bytes.
-//! Where nothing has repeated for a while, positions are left out.
+//! An unpredictable branch costs as much as examining two positions, so there are few: per position
+//! whether a match is taken, per match whether it is longer than eight bytes. After a long stretch
+//! without matches, positions are skipped.
 
 use super::block::{Block, MAX_BLOCK_BYTES};
 use super::matcher::{Matcher, View};
-use super::pairs::{LOOKED_AT, Pairs, Seen};
-use super::parse::{RUN_TAIL, Worth, repeat};
-use super::split::Splitter;
+use super::pairs::{COMPARED, Pairs, Seen};
+use super::parse::{MatchThresholds, RUN_TAIL, repeat};
+use super::split::BlockSplitter;
 use crate::deflate::symbols::{MAX_MATCH, MIN_MATCH};
 
-/// A match of so many bytes ends the search for a better one.
+/// A match of this length ends the search for a better one.
 const ENOUGH: usize = 128;
-/// How much more a match of the next position must [`gain`], for the literal before it.
+/// By how much the [`gain`] of a match at the next position must be larger, to pay for the literal
+/// before it.
 const ONE_MORE: i32 = 3;
-/// Positions without a match, as the logarithm to base 2, after which one more of them is left
-/// out each time.
+/// Binary logarithm of the number of positions without a match after which one more position is
+/// skipped each time.
 const PATIENCE_BITS: u32 = 8;
 
-/// As [`parse`](super::parse::parse), with less effort.
+/// Like [`parse`](super::parse::parse), with less effort.
 pub(super) fn parse(
     matcher: &mut Matcher,
     view: View<'_>,
@@ -29,7 +30,7 @@ pub(super) fn parse(
     literal_bits: usize,
     block: &mut Block,
 ) -> usize {
-    let worth = Worth::new(literal_bits);
+    let worth = MatchThresholds::new(literal_bits);
     let end = if fives {
         choose::<true>(Pairs::new(matcher, view), view, start, &worth, block)
     } else {
@@ -43,7 +44,7 @@ fn choose<const FIVES: bool>(
     pairs: Pairs<'_, '_, FIVES>,
     view: View<'_>,
     start: usize,
-    worth: &Worth,
+    worth: &MatchThresholds,
     block: &mut Block,
 ) -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -63,7 +64,7 @@ fn choose_bmi2<const FIVES: bool>(
     pairs: Pairs<'_, '_, FIVES>,
     view: View<'_>,
     start: usize,
-    worth: &Worth,
+    worth: &MatchThresholds,
     block: &mut Block,
 ) -> usize {
     choose_body(pairs, view, start, worth, block)
@@ -74,16 +75,16 @@ fn choose_body<const FIVES: bool>(
     mut pairs: Pairs<'_, '_, FIVES>,
     view: View<'_>,
     start: usize,
-    worth: &Worth,
+    worth: &MatchThresholds,
     block: &mut Block,
 ) -> usize {
     let end = view.end().min(start + MAX_BLOCK_BYTES);
     let last_entry = view.end().saturating_sub(3).min(end);
     let farthest = worth.by_length();
-    let mut splitter = Splitter::new();
+    let mut splitter = BlockSplitter::new();
     let mut symbols = 0;
     let mut at = start;
-    // What is before this is in the block.
+    // Everything before this position is in the block.
     let mut literals_from = start;
     while at < last_entry {
         let mut seen = pairs.look(at);
@@ -100,7 +101,7 @@ fn choose_body<const FIVES: bool>(
             continue;
         }
         let mut entered = at + 1;
-        if seen.length < LOOKED_AT && entered < last_entry {
+        if seen.length < COMPARED && entered < last_entry {
             let next = pairs.look(entered);
             entered += 1;
             let better = next.length > MIN_MATCH && gain(next) > gain(seen) + ONE_MORE;
@@ -117,8 +118,8 @@ fn choose_body<const FIVES: bool>(
         at += length;
         if length == MAX_MATCH {
             at = repeat(view, at, end, distance, block);
-            let behind = at.min(last_entry);
-            entered = entered.max(behind.saturating_sub(RUN_TAIL));
+            let index_end = at.min(last_entry);
+            entered = entered.max(index_end.saturating_sub(RUN_TAIL));
         }
         pairs.enter_all(entered..at.min(last_entry));
         literals_from = at;
@@ -140,22 +141,22 @@ fn pays(farthest: &[usize; 16], seen: Seen) -> bool {
     seen.distance.wrapping_sub(1) < farthest[seen.length & 15]
 }
 
-/// About how many bits a match saves: four for each byte, less what its distance takes.
+/// Estimated number of bits that a match saves: four per byte, less the bits of its distance.
 #[inline(always)]
 fn gain(seen: Seen) -> i32 {
     4 * seen.length as i32 - (seen.distance | 1).ilog2() as i32
 }
 
-/// How long the match is, and from where, which is before `end`.
+/// Extends the match; returns its length and distance. The match ends before `end`.
 #[inline(always)]
 fn lengthen(view: View<'_>, at: usize, end: usize, seen: Seen) -> (usize, usize) {
     let most = (end - at).min(MAX_MATCH);
-    if seen.length < LOOKED_AT {
+    if seen.length < COMPARED {
         return (seen.length.min(most), seen.distance);
     }
-    let length = view.same(at - seen.distance, at, LOOKED_AT, most);
+    let length = view.same(at - seen.distance, at, COMPARED, most);
     if seen.other > 0 && length < ENOUGH.min(most) {
-        let other = view.same(at - seen.other, at, LOOKED_AT, most);
+        let other = view.same(at - seen.other, at, COMPARED, most);
         if other > length {
             return (other, seen.other);
         }

@@ -1,27 +1,27 @@
-//! For levels 2 to 6: the last [`WAYS`] positions for each hash, in a row of two cache lines.
+//! Matcher table for levels 2 to 6: the last [`WAYS`] positions for each hash, in a row of two
+//! cache lines.
 //!
-//! A byte of the hash stands beside each position, and all of a row are compared with that of
-//! the bytes at hand in one step. What is left are places that have these bytes, with few
-//! exceptions, and none of them has to be found by way of another, as in a chain.
+//! Each position has a tag, a byte of its hash, and all tags of a row are compared with the current
+//! one in one step. The remaining positions have the right bytes, with few exceptions, and can be
+//! visited independently, unlike those of a chain.
 //!
-//! A position is 16 bits of its number. Whatever a row holds, it is a hint, as in
-//! [`matcher`](super::matcher), which lends the memory of its chains' heads.
+//! A position is stored as the low 16 bits of its number. Row contents are only hints, as in
+//! [`matcher`](super::matcher), whose memory for chain heads is used.
 
 use super::matcher::{
     FIVES, HASH_BITS, Heads, MOST_BACK, Match, Matcher, Search, THREES, View, hash, touch,
 };
 
-/// Positions of a row.
+/// Number of positions in a row.
 const WAYS: usize = 32;
 const ROW_BITS: u32 = 11;
 const TAG_BITS: u32 = 8;
 
-/// Any bits are a value of it.
+/// Every bit pattern is a valid value.
 #[repr(C, align(64))]
 struct Row {
     tags: [u8; WAYS],
-    /// Where the newest position stands; those behind it, and then from the beginning on, are ever
-    /// older.
+    /// Index of the newest position; the following ones, wrapping around, are ever older.
     newest: u8,
     rest: [u8; 31],
     numbers: [u16; WAYS],
@@ -42,28 +42,28 @@ impl Row {
         self.newest = newest as u8;
     }
 
-    /// A bit for each position with this tag, the lowest for the newest position.
+    /// A bit mask of the positions with this tag; the lowest bit is for the newest position.
     #[inline(always)]
     fn tagged(&self, tag: u8) -> u32 {
         equal(&self.tags, tag).rotate_right(u32::from(self.newest))
     }
 
-    /// The number of the position that is so many before the one at `newest`.
+    /// The number of the position that is `older` places before the one at `newest`.
     #[inline(always)]
     fn number(&self, newest: u32, older: u32) -> u16 {
         self.numbers[newest.wrapping_add(older) as usize & (WAYS - 1)]
     }
 }
 
-/// The rows in the place of the chains' heads.
+/// The memory of the chain heads as rows.
 #[inline(always)]
 fn rows(heads: &mut Heads) -> &mut Rows {
-    // SAFETY: the memory has the size and the alignment of the rows, as is asserted above, and
-    // any bits are a value of either.
+    // SAFETY: the memory has the size and alignment of the rows, as asserted above, and every bit
+    // pattern is valid for both types.
     unsafe { &mut *core::ptr::from_mut(heads).cast() }
 }
 
-/// The row and the tag of a position with these eight bytes.
+/// The row index and tag of a position with these eight bytes.
 #[inline(always)]
 fn place<const LISTS: u8>(eight: u64) -> (usize, u8) {
     let hash = if LISTS == FIVES {
@@ -75,7 +75,7 @@ fn place<const LISTS: u8>(eight: u64) -> (usize, u8) {
 }
 
 impl Matcher {
-    /// Asks for the row of the position `at`.
+    /// Prefetches the row of position `at`.
     #[inline(always)]
     pub(super) fn touch_row<const LISTS: u8>(&mut self, view: View<'_>, at: usize) {
         let eight = view.eight(at);
@@ -87,7 +87,7 @@ impl Matcher {
         }
     }
 
-    /// Enters `at`, where these eight bytes are, into its row.
+    /// Enters `at`, where the bytes `eight` are, into its row.
     #[inline(always)]
     pub(super) fn enter_row<const LISTS: u8>(&mut self, eight: u64, at: usize) {
         let (row, tag) = place::<LISTS>(eight);
@@ -95,7 +95,7 @@ impl Matcher {
         rows(self.heads().0)[row].enter(tag, number);
     }
 
-    /// As [`Matcher::find`], in rows.
+    /// Like [`Matcher::find`], in rows.
     #[inline(always)]
     pub(super) fn find_in_row<const LISTS: u8>(
         &mut self,
@@ -135,7 +135,7 @@ impl Matcher {
                         length,
                         distance: back,
                     };
-                    if length >= search.enough {
+                    if length >= search.nice_length {
                         break;
                     }
                     tail = view.four(at.wrapping_add(length.wrapping_sub(3)));
@@ -147,7 +147,7 @@ impl Matcher {
     }
 }
 
-/// A bit for each byte of `tags` that is `tag`.
+/// A bit mask of the bytes of `tags` that equal `tag`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn equal(tags: &[u8; WAYS], tag: u8) -> u32 {
@@ -170,7 +170,7 @@ fn equal(tags: &[u8; WAYS], tag: u8) -> u32 {
     equal_by_words(tags, tag)
 }
 
-/// The same where there are no vectors to reckon with.
+/// Like `equal`, without vector instructions.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
 fn equal_by_words(tags: &[u8; WAYS], tag: u8) -> u32 {
@@ -180,7 +180,7 @@ fn equal_by_words(tags: &[u8; WAYS], tag: u8) -> u32 {
     let mut bits = 0;
     for word in words.iter().rev() {
         let differ = u64::from_le_bytes(*word) ^ all;
-        // The highest bit of each byte that is zero, and from there to eight bits.
+        // Sets the highest bit of each zero byte, then packs these to eight bits.
         let zeros = !(((differ & LOW).wrapping_add(LOW)) | differ | LOW);
         bits = bits << 8 | ((zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32;
     }

@@ -1,31 +1,32 @@
-//! Where a block ends: where what comes is so unlike what came that a code of its own pays.
+//! Decides where a block ends: where the following symbols differ from the previous ones so
+//! strongly that separate codes are smaller.
 //!
-//! Every some hundred symbols the latest are compared with those of the block before them, in
+//! Every [`SYMBOLS`] symbols, the latest ones are compared with the earlier ones of the block, in
 //! ten classes: literals by their three highest bits, short and long matches.
 
 use super::block::Frequencies;
 use crate::deflate::symbols::FIRST_LENGTH;
 
-/// Symbols between two looks.
+/// Number of symbols between two comparisons.
 const SYMBOLS: u32 = 1024;
-/// Bytes that a block must have, and that must be left behind it.
+/// Minimum number of bytes in the block, and of bytes left after it.
 const LEAST_BYTES: usize = 4096;
 const LITERAL_CLASSES: usize = 8;
 const CLASSES: usize = LITERAL_CLASSES + 2;
-/// Lengths' symbols that count as short: 3 to 8.
+/// Number of length symbols that count as short: lengths 3 to 8.
 const SHORT_SLOTS: usize = 6;
-/// How unlike ends a block: of 256, the share of symbols that would have to change their class,
-/// twice.
+/// Minimum difference that ends a block: twice the share, of 256, of symbols that would have to
+/// change their class.
 const UNLIKE: u32 = 100;
 
-/// See the module's head.
-pub(super) struct Splitter {
-    /// What the block had at the last look.
+/// Detects the ends of blocks.
+pub(super) struct BlockSplitter {
+    /// Symbols of the block at the last comparison, by class.
     before: [u32; CLASSES],
     total: u32,
 }
 
-impl Splitter {
+impl BlockSplitter {
     pub(super) fn new() -> Self {
         Self {
             before: [0; CLASSES],
@@ -33,12 +34,12 @@ impl Splitter {
         }
     }
 
-    /// After so many symbols it wants to look.
+    /// Number of symbols until the next comparison.
     pub(super) fn next_check(&self) -> u32 {
         SYMBOLS
     }
 
-    /// Whether the block, of `bytes` bytes, should end with `left` bytes behind it.
+    /// Returns true if the block, of `bytes` bytes, should end with `left` bytes after it.
     pub(super) fn ends_block(&mut self, now: &Frequencies, bytes: usize, left: usize) -> bool {
         let now = classes(now);
         let total: u32 = now.iter().sum();
@@ -53,7 +54,7 @@ impl Splitter {
         unlike
     }
 
-    /// How far apart the two distributions are, 0 to 512.
+    /// Difference of the two distributions, from 0 to 512.
     fn distance(&self, now: &[u32; CLASSES], latest: u32) -> u32 {
         let pairs = now.iter().zip(&self.before);
         let apart = pairs.map(|(now, before)| {

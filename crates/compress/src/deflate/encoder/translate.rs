@@ -1,9 +1,9 @@
-//! From places in a channel's window to places in the stream: matches that the parser has chosen
-//! are rewritten before a block's codes are made.
+//! Translates positions in a channel's window to positions in the stream: the parser's matches are
+//! rewritten before a block's codes are built.
 //!
-//! The window holds one channel's bytes only, so that the matcher cannot compare with a foreign
-//! byte. In the stream foreign bytes stand between them: a match becomes a match for each piece of
-//! its source that is contiguous there, and literals where a piece is too short or too far away.
+//! The window holds only one channel's bytes, so the matcher cannot compare with a foreign byte. In
+//! the stream, foreign bytes are between them: a match becomes one match for each part of its
+//! source that is contiguous there, and literals where a part is too short or too far away.
 
 use core::ops::Range;
 use std::mem;
@@ -14,11 +14,12 @@ use crate::deflate::Gaps;
 use crate::deflate::symbols::MIN_MATCH;
 use crate::provider::HISTORY_BYTES;
 
-/// A piece of [`MIN_MATCH`] bytes takes more than its literals from farther away than this, bytes.
+/// A match of [`MIN_MATCH`] bytes costs more than its literals at a larger distance than this, in
+/// bytes.
 const FAR_FOR_SHORT: usize = 4096;
 
 impl Block {
-    /// Rewrites the block, which stands for `plain` of `view`, from distances in the window to
+    /// Rewrites the block, which encodes `plain` of `view`, from distances in the window to
     /// distances in the stream.
     pub(super) fn translate(&mut self, view: View<'_>, plain: Range<usize>, gaps: &Gaps) {
         let chosen = mem::take(&mut self.sequences);
@@ -35,7 +36,7 @@ impl Block {
             };
             let mut left = sequence.length();
             while left > 0 {
-                // The parser takes sources from the window alone.
+                // The parser takes sources only from the window.
                 let source = at.saturating_sub(back);
                 let (foreign, next) = gaps.beyond(source);
                 let piece = next.map_or(left, |next| left.min(next - source));

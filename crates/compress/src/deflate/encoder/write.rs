@@ -1,4 +1,4 @@
-//! The symbols of a block as bits.
+//! Writes the symbols of a block as bits.
 
 use core::ops::Range;
 
@@ -10,13 +10,13 @@ use crate::deflate::symbols::{
     DISTANCE_BASE, DISTANCE_EXTRA, END_OF_BLOCK, FIRST_LENGTH, LENGTH_BASE, LENGTH_EXTRA,
 };
 
-/// A block's codes, as they are written.
+/// The codes of a block, ready for writing.
 pub(super) struct Words<'a> {
     pub(super) litlen: &'a [Word; 288],
     pub(super) distance: &'a [Word; 32],
 }
 
-/// A distance's code and what is to be known of its extra bits.
+/// A distance symbol's code, and its base and extra bits.
 #[derive(Clone, Copy, Default)]
 struct DistanceWord {
     code: u16,
@@ -25,7 +25,7 @@ struct DistanceWord {
     extra_bits: u8,
 }
 
-/// Writes `sequences`, the bytes of `plain` that are behind them, and the end of the block.
+/// Writes `sequences`, the bytes of `plain` after them, and the end of the block.
 pub(super) fn symbols(
     sequences: &[Sequence],
     view: View<'_>,
@@ -65,7 +65,7 @@ fn symbols_body(
     let distances = distance_words(words.distance);
     let end = plain.end.min(view.end());
     let mut at = plain.start.min(end);
-    // A copy of its own stays in registers.
+    // A local copy stays in registers.
     let mut out = place.take();
     for sequence in sequences {
         at = literals(
@@ -97,8 +97,8 @@ fn symbols_body(
     *place = out;
 }
 
-/// Writes `count` bytes from `at` on, which are before the end; returns the place behind them.
-/// Leaves fewer than eight bits unwritten.
+/// Writes `count` bytes from `at`, which must be before the end, as literals; returns the position
+/// after them. Leaves fewer than eight bits unwritten.
 #[inline(always)]
 fn literals(
     view: View<'_>,
@@ -116,8 +116,8 @@ fn literals(
         out.flush();
         at += 4;
     }
-    // Up to three, and nothing in the place of those that there are not: how many they are could
-    // not be foretold.
+    // Up to three literals; absent ones are written as zero bits, because a branch on their number
+    // would be unpredictable.
     let left = end - at;
     let [first, second, third, _] = view.four(at).to_le_bytes();
     for (index, byte) in [first, second, third].into_iter().enumerate() {
@@ -129,15 +129,15 @@ fn literals(
     end
 }
 
-/// The code and extra bits of each length.
+/// The code and extra bits of each match length.
 fn length_words(litlen: &[Word; 288]) -> [Word; 512] {
     let mut words = [0; 512];
     let slots = LENGTH_BASE.iter().zip(&LENGTH_EXTRA).enumerate();
     for (slot, (base, extra)) in slots {
         let code = litlen[FIRST_LENGTH + slot];
         let (bits, count) = (word_bits(code), word_count(code));
-        // Slot 27 has room for one length more than it stands for: 258 has a slot of its own,
-        // which comes behind and overwrites it.
+        // Slot 27 could hold one length more than it has: 258 has its own slot, which comes later
+        // and overwrites it.
         for above in 0..1_u32 << extra {
             let place = usize::from(*base) + above as usize;
             words[place & 511] = word(bits | above << count, count + u32::from(*extra));

@@ -1,5 +1,5 @@
-//! The resumable inflate (zlib-rs), for streams whose packets do not end where blocks do: slower,
-//! and able to stop anywhere.
+//! The resumable inflate (zlib-rs), for streams whose packets do not end at block boundaries:
+//! slower, but able to stop anywhere.
 
 use zlib_rs::{Inflate, InflateError as ZlibError, InflateFlush, Status};
 
@@ -7,26 +7,26 @@ use crate::error::InflateError;
 
 /// log2 of the window, in bytes: deflate's largest.
 const WINDOW_BITS: u8 = 15;
-/// The first output space, in bytes; each further one doubles what came out.
+/// Initial output space in bytes; it grows to twice the bytes produced so far.
 const FIRST_BYTES: usize = 4096;
 
-/// One deflate stream being read.
+/// The state of inflating one deflate stream.
 pub(crate) struct Resumable {
     stream: Inflate,
 }
 
 impl Resumable {
-    /// Goes on in a stream of which `history` came out last, and whose next `carry.1` bits are
-    /// `carry.0`, the first lowest.
-    pub(crate) fn behind(history: &[u8], carry: (u64, u32)) -> Result<Self, InflateError> {
+    /// Continues a stream whose last output is `history`, and whose next `carry.1` bits are
+    /// `carry.0`, the first bit lowest.
+    pub(crate) fn resume(history: &[u8], carry: (u64, u32)) -> Result<Self, InflateError> {
         let mut stream = Inflate::new(false, WINDOW_BITS);
         if !history.is_empty() {
             stream.set_dictionary(history).map_err(translate)?;
         }
         let (bits, count) = carry;
         if count > 0 {
-            // Bits cannot be handed over, bytes can: blocks without content before the bits, as
-            // many as make whole bytes of all.
+            // The library accepts only whole bytes: empty blocks before the bits make the total a
+            // whole number of bytes.
             let lead = lead(bits, count);
             let status = stream.decompress(&lead, &mut [0], InflateFlush::SyncFlush);
             let status = status.map_err(translate)?;
@@ -37,7 +37,7 @@ impl Resumable {
         Ok(Self { stream })
     }
 
-    /// Appends what `input` inflates to.
+    /// Appends the plaintext of `input` to `out`.
     pub(crate) fn decode(
         &mut self,
         mut input: &[u8],
@@ -47,7 +47,7 @@ impl Resumable {
         let start = out.len();
         let mut produced: usize = 0;
         loop {
-            // One byte past the limit shows that there is more, and never more than that.
+            // One byte past the limit reveals excess output.
             let size = FIRST_BYTES
                 .max(produced.saturating_mul(2))
                 .min(limit_bytes.saturating_add(1));
@@ -72,7 +72,7 @@ impl Resumable {
                 return Err(InflateError::StreamEnded);
             }
             if made < space_len {
-                // Space was left, so the input is at its end.
+                // Output space is left, so all input is consumed.
                 break;
             }
         }
@@ -85,7 +85,7 @@ impl Resumable {
     }
 }
 
-/// Empty blocks, then the `count` low bits of `bits`: whole bytes.
+/// Returns empty blocks followed by the `count` low bits of `bits`, in whole bytes.
 fn lead(bits: u64, count: u32) -> Vec<u8> {
     let mut bytes = BitVec::default();
     if count % 2 == 1 {
@@ -117,15 +117,15 @@ impl BitVec {
         }
     }
 
-    /// A dynamic block without content, of 91 bits: a static one has ten, and five of them still
-    /// make no odd number.
+    /// Appends an empty dynamic block, of 91 bits: static ones have ten bits, so that no number of
+    /// them gives an odd total.
     fn push_odd_block(&mut self) {
         self.push(0b100, 3);
-        // 257 codes of literals and lengths, 2 of distances, 18 of the precode.
+        // 257 literal and length codes, 2 distance codes, 18 precode codes.
         self.push(0, 5);
         self.push(1, 5);
         self.push(14, 4);
-        // In the order of RFC 1951 §3.2.7 the third is symbol 18 and the last symbol 1: a bit
+        // In the order of RFC 1951 §3.2.7 the third is symbol 18 and the last is symbol 1: one bit
         // each, 0 for symbol 1 and 1 for symbol 18.
         for index in 0..18 {
             self.push(u64::from(index == 2 || index == 17), 3);
