@@ -139,7 +139,8 @@ impl Compressor {
     }
 
     /// Appends the encoding of `payload` to `out`, flushed so that the peer can inflate all of it.
-    /// A stored payload is not copied: the caller sends it after `out` if the returned form says so.
+    /// A stored payload is not copied: the caller sends it after `out` if the returned form says
+    /// so.
     ///
     /// Data of a channel may refer to earlier data of that channel; other messages are stored.
     ///

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::awslc::digest::Context;
+use crate::awslc::digest::HashContext;
 
 /// A hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -105,7 +105,7 @@ impl fmt::Debug for Digest {
 #[derive(Clone)]
 pub struct Hasher {
     algorithm: HashAlgorithm,
-    context: Context,
+    context: HashContext,
 }
 
 impl Hasher {
@@ -114,7 +114,7 @@ impl Hasher {
     pub fn new(algorithm: HashAlgorithm) -> Self {
         Self {
             algorithm,
-            context: Context::new(algorithm),
+            context: HashContext::new(algorithm),
         }
     }
 

@@ -88,8 +88,8 @@ impl BufPool {
         self
     }
 
-    /// Returns an empty buffer with room for at least `capacity` bytes of payload. Larger requests
-    /// than a bulk buffer are allocated and not recycled.
+    /// Returns an empty buffer with room for at least `capacity` bytes of payload. A request larger
+    /// than a bulk buffer is always allocated.
     pub fn take(&mut self, capacity: usize) -> PacketBuf {
         let (list, size) = if capacity <= SMALL_PAYLOAD_BYTES {
             (&mut self.small, SMALL_PAYLOAD_BYTES)

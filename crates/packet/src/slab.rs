@@ -17,8 +17,8 @@ pub(crate) const READ_BYTES: usize = 256 * 1024;
 /// Size of a slab in bytes: the beginning of a packet of maximum size, and a read after it.
 const SLAB_BYTES: usize = 2 * READ_BYTES + 4096;
 
-/// Minimum size of a read at the end of a slab, in bytes: moving the beginning of an average
-/// packet, 16 KiB, costs less than a system call for a few more bytes.
+/// Minimum size of a read at the end of a slab, in bytes: moving the beginning of a packet, 16 KiB
+/// on average, costs less than a system call for a few more bytes.
 const LAST_READ_BYTES: usize = 64 * 1024;
 
 /// Number of slabs, besides the current one, that kept payloads may pin.

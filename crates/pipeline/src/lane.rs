@@ -23,7 +23,7 @@ pub struct Tally {
 }
 
 /// The part of a lane that workers share.
-struct Shared<W: Work> {
+struct LaneShared<W: Work> {
     ring: Ring<Batch<W>>,
     wake_owner: Box<dyn Fn() + Send + Sync>,
     /// The results of queued batches are not needed any more; workers skip them.
@@ -31,7 +31,7 @@ struct Shared<W: Work> {
     by_workers: AtomicU64,
 }
 
-impl<W: Work> Shared<W> {
+impl<W: Work> LaneShared<W> {
     fn take_one(&self) -> Ran {
         self.ring.run_one(|batch| {
             if !self.abandoned.load(Ordering::Relaxed) {
@@ -41,7 +41,7 @@ impl<W: Work> Shared<W> {
     }
 }
 
-impl<W: Work> Tasks for Shared<W> {
+impl<W: Work> Tasks for LaneShared<W> {
     fn has_ready(&self) -> bool {
         self.ring.has_ready()
     }
@@ -65,7 +65,7 @@ impl<W: Work> Tasks for Shared<W> {
 /// [`Lane::advance`] to fetch results and to start the pushed jobs. Before it sleeps it runs the
 /// remaining batches ([`Lane::help`]), then announces itself ([`Lane::owner_sleeps`]).
 pub struct Lane<W: Work> {
-    shared: Arc<Shared<W>>,
+    shared: Arc<LaneShared<W>>,
     /// Pushed jobs that are not in the ring yet.
     gathered: Batch<W>,
     /// Numbers of the oldest batch in the ring and of the next one to be queued.
@@ -84,7 +84,7 @@ impl<W: Work> Lane<W> {
     #[must_use]
     pub fn new(batch_bytes: usize, wake_owner: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(LaneShared {
                 ring: Ring::new(RING_BATCHES, Batch::new),
                 wake_owner: Box::new(wake_owner),
                 abandoned: AtomicBool::new(false),

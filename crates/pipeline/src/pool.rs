@@ -34,7 +34,7 @@ pub trait Tasks: Send + Sync {
 /// worker has started. A thread inherits the signal mask of the thread that starts it.
 pub type StartGuard = fn() -> Box<dyn Any>;
 
-struct Shared {
+struct PoolShared {
     lanes: Vec<Arc<dyn Tasks>>,
     parkers: Vec<Parker>,
     /// Workers with a smaller index may take batches.
@@ -42,7 +42,7 @@ struct Shared {
     ending: AtomicBool,
 }
 
-impl Shared {
+impl PoolShared {
     fn has_work(&self, worker: usize) -> bool {
         self.ending.load(Ordering::Relaxed)
             || (worker < self.allowed.load(Ordering::Relaxed)
@@ -95,7 +95,7 @@ impl Shared {
 
 /// Worker threads for a fixed set of lanes. Ends its threads when dropped.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     threads: Vec<Option<JoinHandle<()>>>,
     guard: StartGuard,
     /// The system refused to start a thread; no further start is attempted.
@@ -108,7 +108,7 @@ impl Pool {
     #[must_use]
     pub fn new(limit: usize, lanes: Vec<Arc<dyn Tasks>>, guard: StartGuard) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PoolShared {
                 lanes,
                 parkers: (0..limit).map(|_| Parker::new()).collect(),
                 allowed: AtomicUsize::new(0),

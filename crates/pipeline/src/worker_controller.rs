@@ -61,7 +61,7 @@ pub struct Sample {
 
 /// Sum of the samples of a window.
 #[derive(Debug, Clone, Copy, Default)]
-struct Window {
+struct SampleWindow {
     start_us: u64,
     bytes: u64,
     jobs_us: u64,
@@ -70,7 +70,7 @@ struct Window {
 
 /// Averages of a finished window: `rate` in bytes per µs, `jobs` and `asleep` as shares of the
 /// owner's time.
-struct Measured {
+struct WindowAverages {
     wall_us: f64,
     rate: f64,
     jobs: f64,
@@ -103,7 +103,7 @@ pub struct Gauge {
     /// Number of workers now; differs from `kept` during a trial.
     now: usize,
     state: ControllerState,
-    window: Window,
+    window: SampleWindow,
     /// Earliest time of the next trial, µs.
     next_trial_us: u64,
     trial_wait_us: u64,
@@ -125,7 +125,7 @@ impl Gauge {
             kept: 0,
             now: 0,
             state: ControllerState::Keep,
-            window: Window::default(),
+            window: SampleWindow::default(),
             next_trial_us: 0,
             trial_wait_us: FIRST_WAIT_US,
             idle_unknown: false,
@@ -183,7 +183,7 @@ impl Gauge {
             return;
         }
         let wall = to_f64(wall_us);
-        let measured = Measured {
+        let measured = WindowAverages {
             wall_us: wall,
             rate: to_f64(window.bytes) / wall,
             jobs: to_f64(window.jobs_us) / wall,
@@ -192,9 +192,9 @@ impl Gauge {
         let before = self.now;
         self.on_window_end(&measured, sample.now_us, idle_us);
         let settle = if self.now == before { 0 } else { SETTLE_US };
-        self.window = Window {
+        self.window = SampleWindow {
             start_us: sample.now_us + settle,
-            ..Window::default()
+            ..SampleWindow::default()
         };
     }
 
@@ -210,7 +210,7 @@ impl Gauge {
 
     fn on_window_end(
         &mut self,
-        window: &Measured,
+        window: &WindowAverages,
         now_us: u64,
         idle_us: &mut dyn FnMut() -> Option<u64>,
     ) {
@@ -276,7 +276,7 @@ impl Gauge {
     /// Handles a window with `kept` workers: starts a comparison or a trial if one is due.
     fn on_kept_window(
         &mut self,
-        window: &Measured,
+        window: &WindowAverages,
         now_us: u64,
         idle_us: &mut dyn FnMut() -> Option<u64>,
     ) {
@@ -298,7 +298,7 @@ impl Gauge {
         }
     }
 
-    fn is_worth_a_trial(&self, window: &Measured) -> bool {
+    fn is_worth_a_trial(&self, window: &WindowAverages) -> bool {
         // An owner with workers may be waiting for them.
         self.kept > 0 || (window.asleep <= BOUND_SLEEP && window.jobs >= WORTH_JOBS)
     }

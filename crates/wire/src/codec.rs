@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// `byte`.
+    /// Consumes a `byte`.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         Ok(u8::from_be_bytes(self.array()?))
     }
 
-    /// `boolean`: any non-zero value is true.
+    /// Consumes a `boolean`: any non-zero value is true.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         Ok(self.u8()? != 0)
     }
 
-    /// `uint32`.
+    /// Consumes a `uint32`.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// `uint64`.
+    /// Consumes a `uint64`.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// `string`: a four-byte length and as many bytes.
+    /// Consumes a `string`: a four-byte length and as many bytes.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         self.bytes(len)
     }
 
-    /// `string` of at most `limit_bytes`.
+    /// Consumes a `string` of at most `limit_bytes`.
     ///
     /// # Errors
     /// [`DecodeError::TooLong`], [`DecodeError::Truncated`].
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// `string` that must be UTF-8.
+    /// Consumes a `string` that must be UTF-8.
     ///
     /// # Errors
     /// [`DecodeError::Malformed`], [`DecodeError::Truncated`].
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
             .map_err(|_| DecodeError::Malformed("text is not UTF-8"))
     }
 
-    /// `mpint`, which must not be negative.
+    /// Consumes an `mpint`, which must not be negative.
     ///
     /// # Errors
     /// [`DecodeError::Malformed`], [`DecodeError::Truncated`]; [`DecodeError::TooLong`] if the
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         Mpint::from_field(self.string()?)
     }
 
-    /// `name-list`.
+    /// Consumes a `name-list`.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -292,19 +292,19 @@ pub struct Rest<'a>(pub &'a [u8]);
 
 /// Appends RFC 4251 §5 types to a buffer.
 pub trait Put {
-    /// `byte`.
+    /// Appends a `byte`.
     fn put_u8(&mut self, value: u8);
-    /// `boolean`.
+    /// Appends a `boolean`.
     fn put_bool(&mut self, value: bool);
-    /// `uint32`.
+    /// Appends a `uint32`.
     fn put_u32(&mut self, value: u32);
-    /// `uint64`.
+    /// Appends a `uint64`.
     fn put_u64(&mut self, value: u64);
-    /// `string`.
+    /// Appends a `string`.
     fn put_string(&mut self, value: &[u8]);
-    /// `mpint` from an unsigned big-endian magnitude.
+    /// Appends an `mpint` with an unsigned big-endian magnitude.
     fn put_mpint(&mut self, magnitude: &[u8]);
-    /// `name-list`.
+    /// Appends a `name-list`.
     fn put_names<'n>(&mut self, names: impl IntoIterator<Item = &'n str>);
 }
 

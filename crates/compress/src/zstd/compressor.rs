@@ -32,7 +32,7 @@ struct Frame {
 }
 
 /// State of the channel that uses this context.
-struct Context {
+struct SendContext {
     channel: u64,
     /// Number of the packet that used it last.
     used: u64,
@@ -43,7 +43,7 @@ struct Context {
     policy: Policy,
 }
 
-impl Context {
+impl SendContext {
     fn new(channel: u64) -> Self {
         Self {
             channel,
@@ -79,7 +79,7 @@ pub struct ZstdCompressor {
     /// `CompressionLevel` for the next payload; 0 stores.
     level: u8,
     /// The contexts by number, at most [`CONTEXTS`].
-    contexts: Vec<Context>,
+    contexts: Vec<SendContext>,
     report: Report,
 }
 
@@ -163,7 +163,7 @@ impl ZstdCompressor {
         let number = match its_own {
             Some(number) => number,
             None if self.contexts.len() < CONTEXTS => {
-                self.contexts.push(Context::new(channel));
+                self.contexts.push(SendContext::new(channel));
                 self.contexts.len() - 1
             }
             None => {
@@ -171,7 +171,7 @@ impl ZstdCompressor {
                 let idle = idle.min_by_key(|(_, one)| one.used);
                 let number = idle.map_or(0, |(number, _)| number);
                 if let Some(place) = self.contexts.get_mut(number) {
-                    *place = Context::new(channel);
+                    *place = SendContext::new(channel);
                 }
                 number
             }
@@ -255,7 +255,7 @@ impl ZstdCompressor {
     /// Returns true if [`ZstdCompressor::shed`] would free considerable memory.
     #[must_use]
     pub fn has_spare(&self) -> bool {
-        self.contexts.iter().any(Context::has_spare)
+        self.contexts.iter().any(SendContext::has_spare)
     }
 
     /// Frees memory that only bulk data needs, including the history; the next payload then starts

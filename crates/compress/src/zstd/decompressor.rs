@@ -18,7 +18,7 @@ const MOST_SPACE: usize = 33 * 1024;
 
 /// One of the peer's contexts.
 #[derive(Default)]
-struct Context {
+struct ReceiveContext {
     /// Created for the first frame.
     zstd: Option<DCtx<'static>>,
     /// A frame has begun.
@@ -27,7 +27,7 @@ struct Context {
 
 /// Decompression of the receiving direction with zstd.
 pub struct ZstdDecompressor {
-    contexts: [Context; CONTEXTS],
+    contexts: [ReceiveContext; CONTEXTS],
     totals: Totals,
 }
 
@@ -135,7 +135,7 @@ impl ZstdDecompressor {
     }
 }
 
-impl Context {
+impl ReceiveContext {
     fn begin(&mut self) -> Result<(), InflateError> {
         match &mut self.zstd {
             Some(context) => context

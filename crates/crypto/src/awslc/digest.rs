@@ -9,7 +9,7 @@ use crate::hash::HashAlgorithm;
 
 /// The state of a hash on the stack.
 #[derive(Clone)]
-pub(crate) enum Context {
+pub(crate) enum HashContext {
     Md5(ffi::MD5_CTX),
     Sha1(ffi::SHA_CTX),
     Sha256(ffi::SHA256_CTX),
@@ -31,7 +31,7 @@ macro_rules! each_context {
     };
 }
 
-impl Context {
+impl HashContext {
     pub(crate) fn new(algorithm: HashAlgorithm) -> Self {
         let mut this = match algorithm {
             HashAlgorithm::Md5 => Self::Md5(zeroed()),
@@ -75,7 +75,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for HashContext {
     fn drop(&mut self) {
         // SAFETY: each context is plain old data of the size given, owned by
         // `self`, and all-zero is a valid value of it.

@@ -13,8 +13,8 @@ pub(crate) struct RsaKey(NonNull<ffi::RSA>);
 
 // SAFETY: an RSA has no thread affinity.
 unsafe impl Send for RsaKey {}
-// SAFETY: signing and verifying may run on one RSA from several threads: its
-// lazily made tables and blindings are behind a lock of its own.
+// SAFETY: signing and verifying may run on one RSA from several threads: a lock inside protects its
+// lazily built tables and blindings.
 unsafe impl Sync for RsaKey {}
 
 impl RsaKey {

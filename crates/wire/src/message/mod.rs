@@ -96,7 +96,7 @@ fn start(payload: &[u8], expected: u8) -> Result<Reader<'_>, DecodeError> {
 }
 
 messages! {
-    /// RFC 4253 §11.1.
+    /// SSH_MSG_DISCONNECT (RFC 4253 §11.1).
     Disconnect<'a> = 1 {
         /// One of [`reason`].
         reason: u32,
@@ -105,11 +105,11 @@ messages! {
         /// RFC 3066 language tag.
         language: &'a [u8],
     }
-    /// RFC 4253 §11.2.
+    /// SSH_MSG_IGNORE (RFC 4253 §11.2).
     Ignore<'a> = 2 { /** Ignored by the receiver. */ data: &'a [u8] }
-    /// RFC 4253 §11.4.
+    /// SSH_MSG_UNIMPLEMENTED (RFC 4253 §11.4).
     Unimplemented = 3 { /** Sequence number of the packet that was not understood. */ sequence: u32 }
-    /// RFC 4253 §11.3.
+    /// SSH_MSG_DEBUG (RFC 4253 §11.3).
     Debug<'a> = 4 {
         /// Whether to show the message to the user.
         always_display: bool,
@@ -118,18 +118,18 @@ messages! {
         /// RFC 3066 language tag.
         language: &'a [u8],
     }
-    /// RFC 4253 §10.
+    /// SSH_MSG_SERVICE_REQUEST (RFC 4253 §10).
     ServiceRequest<'a> = 5 { /** `ssh-userauth` or `ssh-connection`. */ service: &'a [u8] }
-    /// RFC 4253 §10.
+    /// SSH_MSG_SERVICE_ACCEPT (RFC 4253 §10).
     ServiceAccept<'a> = 6 { /** The requested service. */ service: &'a [u8] }
-    /// RFC 8308 §2.3. `extensions` holds `count` pairs of strings.
+    /// SSH_MSG_EXT_INFO (RFC 8308 §2.3). `extensions` holds `count` pairs of strings.
     ExtInfo<'a> = 7 {
         /// Number of pairs that follow.
         count: u32,
         /// The pairs.
         extensions: Rest<'a>,
     }
-    /// RFC 4253 §7.1.
+    /// SSH_MSG_KEXINIT (RFC 4253 §7.1).
     KexInit<'a> = 20 {
         /// Random bytes.
         cookie: [u8; 16],
@@ -158,11 +158,12 @@ messages! {
         /// Reserved, zero.
         reserved: u32,
     }
-    /// RFC 4253 §7.3.
+    /// SSH_MSG_NEWKEYS (RFC 4253 §7.3).
     NewKeys = 21 {}
-    /// RFC 5656 §4, RFC 8731 and the hybrids: the client's public value as a string.
+    /// SSH_MSG_KEX_ECDH_INIT (RFC 5656 §4, RFC 8731, and the hybrids): the client's public value as
+    /// a string.
     KexEcdhInit<'a> = 30 { /** Q_C or C_INIT. */ public: &'a [u8] }
-    /// RFC 5656 §4: the server's answer.
+    /// SSH_MSG_KEX_ECDH_REPLY (RFC 5656 §4): the server's public value and signature.
     KexEcdhReply<'a> = 31 {
         /// K_S, the host key blob.
         host_key: &'a [u8],
@@ -171,9 +172,9 @@ messages! {
         /// Signature blob over the exchange hash.
         signature: &'a [u8],
     }
-    /// RFC 4253 §8.
+    /// SSH_MSG_KEXDH_INIT (RFC 4253 §8).
     KexDhInit<'a> = 30 { /** e. */ public: Mpint<'a> }
-    /// RFC 4253 §8.
+    /// SSH_MSG_KEXDH_REPLY (RFC 4253 §8).
     KexDhReply<'a> = 31 {
         /// K_S, the host key blob.
         host_key: &'a [u8],
@@ -182,7 +183,7 @@ messages! {
         /// Signature blob over the exchange hash.
         signature: &'a [u8],
     }
-    /// RFC 4419 §3.
+    /// SSH_MSG_KEX_DH_GEX_REQUEST (RFC 4419 §3).
     KexGexRequest = 34 {
         /// Smallest acceptable size, bits.
         min: u32,
@@ -191,16 +192,16 @@ messages! {
         /// Largest acceptable size, bits.
         max: u32,
     }
-    /// RFC 4419 §3.
+    /// SSH_MSG_KEX_DH_GEX_GROUP (RFC 4419 §3).
     KexGexGroup<'a> = 31 {
         /// Safe prime.
         p: Mpint<'a>,
         /// Generator.
         g: Mpint<'a>,
     }
-    /// RFC 4419 §3.
+    /// SSH_MSG_KEX_DH_GEX_INIT (RFC 4419 §3).
     KexGexInit<'a> = 32 { /** e. */ public: Mpint<'a> }
-    /// RFC 4419 §3.
+    /// SSH_MSG_KEX_DH_GEX_REPLY (RFC 4419 §3).
     KexGexReply<'a> = 33 {
         /// K_S, the host key blob.
         host_key: &'a [u8],
@@ -209,7 +210,7 @@ messages! {
         /// Signature blob over the exchange hash.
         signature: &'a [u8],
     }
-    /// RFC 4252 §5. `method_fields` depends on `method`.
+    /// SSH_MSG_USERAUTH_REQUEST (RFC 4252 §5). `method_fields` depends on `method`.
     UserauthRequest<'a> = 50 {
         /// User name; UTF-8 by RFC 4252, but not checked.
         user: &'a [u8],
@@ -220,37 +221,37 @@ messages! {
         /// Fields of the method.
         method_fields: Rest<'a>,
     }
-    /// RFC 4252 §5.1.
+    /// SSH_MSG_USERAUTH_FAILURE (RFC 4252 §5.1).
     UserauthFailure<'a> = 51 {
         /// Methods that can continue.
         methods: NameList<'a>,
         /// Whether the request succeeded and another method is required.
         partial_success: bool,
     }
-    /// RFC 4252 §5.1.
+    /// SSH_MSG_USERAUTH_SUCCESS (RFC 4252 §5.1).
     UserauthSuccess = 52 {}
-    /// RFC 4252 §5.4.
+    /// SSH_MSG_USERAUTH_BANNER (RFC 4252 §5.4).
     UserauthBanner<'a> = 53 {
         /// Human-readable text; may contain arbitrary bytes.
         text: &'a [u8],
         /// RFC 3066 language tag.
         language: &'a [u8],
     }
-    /// RFC 4252 §7.
+    /// SSH_MSG_USERAUTH_PK_OK (RFC 4252 §7).
     UserauthPkOk<'a> = 60 {
         /// Public key algorithm name from the request.
         algorithm: &'a [u8],
         /// Public key blob from the request.
         key: &'a [u8],
     }
-    /// RFC 4252 §8.
+    /// SSH_MSG_USERAUTH_PASSWD_CHANGEREQ (RFC 4252 §8).
     UserauthPasswdChangereq<'a> = 60 {
         /// Human-readable text; may contain arbitrary bytes.
         prompt: &'a [u8],
         /// RFC 3066 language tag.
         language: &'a [u8],
     }
-    /// RFC 4256 §3.2. `prompts` holds `count` pairs of string and boolean.
+    /// SSH_MSG_USERAUTH_INFO_REQUEST (RFC 4256 §3.2). `prompts` holds `count` pairs of string and boolean.
     UserauthInfoRequest<'a> = 60 {
         /// Title of the dialogue.
         name: &'a [u8],
@@ -263,14 +264,14 @@ messages! {
         /// The prompts.
         prompts: Rest<'a>,
     }
-    /// RFC 4256 §3.4. `responses` holds `count` strings.
+    /// SSH_MSG_USERAUTH_INFO_RESPONSE (RFC 4256 §3.4). `responses` holds `count` strings.
     UserauthInfoResponse<'a> = 61 {
         /// Number of responses that follow.
         count: u32,
         /// The responses.
         responses: Rest<'a>,
     }
-    /// RFC 4254 §4. `fields` depends on `name`.
+    /// SSH_MSG_GLOBAL_REQUEST (RFC 4254 §4). `fields` depends on `name`.
     GlobalRequest<'a> = 80 {
         /// Request name.
         name: &'a [u8],
@@ -279,11 +280,11 @@ messages! {
         /// Fields of the request.
         fields: Rest<'a>,
     }
-    /// RFC 4254 §4.
+    /// SSH_MSG_REQUEST_SUCCESS (RFC 4254 §4).
     RequestSuccess<'a> = 81 { /** Fields of the reply. */ fields: Rest<'a> }
-    /// RFC 4254 §4.
+    /// SSH_MSG_REQUEST_FAILURE (RFC 4254 §4).
     RequestFailure = 82 {}
-    /// RFC 4254 §5.1. `fields` depends on `kind`.
+    /// SSH_MSG_CHANNEL_OPEN (RFC 4254 §5.1). `fields` depends on `kind`.
     ChannelOpen<'a> = 90 {
         /// Channel type.
         kind: &'a [u8],
@@ -296,7 +297,7 @@ messages! {
         /// Fields of the channel type.
         fields: Rest<'a>,
     }
-    /// RFC 4254 §5.1.
+    /// SSH_MSG_CHANNEL_OPEN_CONFIRMATION (RFC 4254 §5.1).
     ChannelOpenConfirmation<'a> = 91 {
         /// The opener's number for the channel.
         recipient_channel: u32,
@@ -309,7 +310,7 @@ messages! {
         /// Fields of the channel type.
         fields: Rest<'a>,
     }
-    /// RFC 4254 §5.1.
+    /// SSH_MSG_CHANNEL_OPEN_FAILURE (RFC 4254 §5.1).
     ChannelOpenFailure<'a> = 92 {
         /// The opener's number for the channel.
         recipient_channel: u32,
@@ -320,21 +321,21 @@ messages! {
         /// RFC 3066 language tag.
         language: &'a [u8],
     }
-    /// RFC 4254 §5.2.
+    /// SSH_MSG_CHANNEL_WINDOW_ADJUST (RFC 4254 §5.2).
     ChannelWindowAdjust = 93 {
         /// The receiver's number for the channel.
         recipient_channel: u32,
         /// Number of bytes added to the window.
         bytes: u32,
     }
-    /// RFC 4254 §5.2.
+    /// SSH_MSG_CHANNEL_DATA (RFC 4254 §5.2).
     ChannelData<'a> = 94 {
         /// The receiver's number for the channel.
         recipient_channel: u32,
         /// The data.
         data: &'a [u8],
     }
-    /// RFC 4254 §5.2.
+    /// SSH_MSG_CHANNEL_EXTENDED_DATA (RFC 4254 §5.2).
     ChannelExtendedData<'a> = 95 {
         /// The receiver's number for the channel.
         recipient_channel: u32,
@@ -343,11 +344,11 @@ messages! {
         /// The data.
         data: &'a [u8],
     }
-    /// RFC 4254 §5.3.
+    /// SSH_MSG_CHANNEL_EOF (RFC 4254 §5.3).
     ChannelEof = 96 { /** The receiver's number for the channel. */ recipient_channel: u32 }
-    /// RFC 4254 §5.3.
+    /// SSH_MSG_CHANNEL_CLOSE (RFC 4254 §5.3).
     ChannelClose = 97 { /** The receiver's number for the channel. */ recipient_channel: u32 }
-    /// RFC 4254 §5.4. `fields` depends on `name`.
+    /// SSH_MSG_CHANNEL_REQUEST (RFC 4254 §5.4). `fields` depends on `name`.
     ChannelRequest<'a> = 98 {
         /// The receiver's number for the channel.
         recipient_channel: u32,
@@ -358,13 +359,13 @@ messages! {
         /// Fields of the request.
         fields: Rest<'a>,
     }
-    /// RFC 4254 §5.4.
+    /// SSH_MSG_CHANNEL_SUCCESS (RFC 4254 §5.4).
     ChannelSuccess = 99 { /** The receiver's number for the channel. */ recipient_channel: u32 }
-    /// RFC 4254 §5.4.
+    /// SSH_MSG_CHANNEL_FAILURE (RFC 4254 §5.4).
     ChannelFailure = 100 { /** The receiver's number for the channel. */ recipient_channel: u32 }
-    /// OpenSSH's `ping@openssh.com` (its PROTOCOL §1.8).
+    /// SSH2_MSG_PING of OpenSSH's `ping@openssh.com` (its PROTOCOL §1.8).
     Ping<'a> = 192 { /** Data for the reply. */ data: &'a [u8] }
-    /// OpenSSH's answer to [`Ping`].
+    /// SSH2_MSG_PONG, the reply to [`Ping`].
     Pong<'a> = 193 { /** The data of the ping. */ data: &'a [u8] }
 }
 

@@ -74,7 +74,7 @@ struct Powers {
     /// Of r^2, r^4, r^6 and r^8.
     limbs: [uint32x4_t; 5],
     folded: [uint32x4_t; 4],
-    /// r^2 and r: what the last block of a lane is multiplied by.
+    /// r^2 and r: the factors of each lane's last block.
     last: Factors,
 }
 

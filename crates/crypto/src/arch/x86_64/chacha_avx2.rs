@@ -403,7 +403,7 @@ pub(super) fn add_rows(sets: &mut [Rows], initial: &[Rows]) {
     }
 }
 
-/// All rounds.
+/// Applies all rounds.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn rows<const SETS: usize>(initial: [Rows; SETS]) -> [Rows; SETS] {

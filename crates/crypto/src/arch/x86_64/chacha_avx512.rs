@@ -131,8 +131,8 @@ fn double_round(v: &mut Columns) {
     round::<1>(v);
 }
 
-/// What a pass computed: each group holds four words of the state for sixteen
-/// blocks, as they come or, after [`transpose_words`], in order within 128 bits.
+/// The result of a pass: each group holds four words of the state for sixteen blocks, as computed
+/// or, after [`transpose_words`], in order within 128 bits.
 #[repr(C, align(64))]
 struct Computed([[__m512i; 4]; 4]);
 
@@ -179,7 +179,7 @@ fn blocks_of(computed: &Computed, j: usize) -> [__m512i; 4] {
     transpose_lanes([a[j], b[j], c[j], d[j]])
 }
 
-/// XORs `stream` into the block at `offset` of `data`, as far as `data` goes.
+/// XORs `stream` into the block at `offset` of `data`, or into as much of it as `data` has.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn xor_block(data: &mut [u8], offset: usize, stream: __m512i) {
@@ -207,7 +207,7 @@ fn xor_blocks(computed: &Computed, j: usize, data: &mut [u8]) {
     }
 }
 
-/// XORs what the last pass computed into `data`.
+/// XORs the result of the last pass into `data`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn xor_all(computed: &mut Computed, data: &mut [u8]) {
@@ -219,11 +219,11 @@ fn xor_all(computed: &mut Computed, data: &mut [u8]) {
     }
 }
 
-/// Computes the sixteen blocks from `counter` on and, between the rounds, XORs
-/// those of the pass before into `before`.
+/// Computes sixteen blocks from `counter` and, between the rounds, XORs those of the previous pass
+/// into `before`.
 ///
-/// A function of its own, not inlined: else the compiler keeps the broadcast
-/// state in memory and copies it for every pass.
+/// Not inlined, because the compiler would otherwise keep the broadcast state in memory and copy it
+/// for every pass.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pass(state: &State, counter: u32, computed: &mut Computed, before: Option<&mut [u8; PASS_LEN]>) {
@@ -231,7 +231,7 @@ fn pass(state: &State, counter: u32, computed: &mut Computed, before: Option<&mu
         broadcast(counter),
         _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
     );
-    // What is left of the first round: column 0 after the first addition.
+    // The rest of the first round: column 0 after the first addition.
     let mut v = broadcast_all(&state.first_round);
     v[COUNTER] = _mm512_rol_epi32::<16>(_mm512_xor_si512(counters, v[0]));
     step::<12, 16>(&mut v, 8, 12, 4);
@@ -349,8 +349,8 @@ fn rows<const SETS: usize>(
     for _ in 0..10 {
         row_round(&mut sets);
         for set in &mut sets {
-            // The diagonals become columns. Row 1 is ready last: it stays, and
-            // the others move against it.
+            // Converts diagonals to columns. Row 1 is ready last, so it stays and the other rows
+            // are rotated.
             set[0] = _mm512_shuffle_epi32::<0x93>(set[0]);
             set[2] = _mm512_shuffle_epi32::<0x39>(set[2]);
             set[3] = _mm512_shuffle_epi32::<0x4e>(set[3]);
@@ -413,21 +413,21 @@ fn front_of_eight(keys: &Keys, nonce: Nonce) -> [Block; 8] {
     out
 }
 
-/// The front of a short packet, on vectors of half the length: such packets mostly
-/// come alone, and the other halves would have to be woken for each.
+/// The front of a short packet, on vectors of half the length: short packets mostly come alone, and
+/// the upper vector halves would have to be powered up for each.
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
 fn front_of_four(keys: &Keys, nonce: Nonce) -> [Block; 4] {
     chacha_avx2::blocks_of(&half_rows(chacha_avx2::front_rows::<2>(keys, nonce)))
 }
 
-/// The first word of block 0, on half vectors, too.
+/// The first word of block 0, also on vectors of half the length.
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
 fn first_word(key: &[u8; 32], nonce: Nonce) -> u32 {
     let [[row, ..]] = half_rows(chacha_avx2::first_rows(key, nonce));
     _mm256_cvtsi256_si32(row).cast_unsigned()
 }
 
-/// All rounds.
+/// Applies all rounds.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
 fn half_rows<const SETS: usize>(initial: [Rows; SETS]) -> [Rows; SETS] {
