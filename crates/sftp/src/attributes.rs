@@ -91,6 +91,8 @@ pub mod mode {
     pub const REGULAR: u32 = 0o100_000;
     /// Symbolic link.
     pub const SYMLINK: u32 = 0o120_000;
+    /// What a copy keeps of a directory's mode, as OpenSSH's: setuid and setgid are none of it.
+    pub const KEPT_OF_DIRECTORY: u32 = 0o1777;
 
     /// A mode in the ten letters of `ls -l`; one without a type counts as a regular file.
     #[must_use]

@@ -15,6 +15,7 @@ use sftp::server::Permits;
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::get::{Get, Item};
 use transfer::options::{Options, Resume};
+use transfer::put::{self, Put};
 use transfer::remote::Remote;
 use transfer::serve::Serve;
 
@@ -226,6 +227,49 @@ fn a_stream_brings_what_the_plain_way_brings() {
         // Requests for a few files, and not for each.
         assert!(direct.sent < 3000, "{}", direct.sent);
         assert!(asked.sent > 10_000, "{}", asked.sent);
+    }
+}
+
+fn put(from: &Path, to: &Path, options: &Options) -> usize {
+    let mut remote = Remote::new(Direct::new(Permits::everything())).unwrap();
+    let items = vec![put::Item {
+        from: from.to_path_buf(),
+        to: to.as_os_str().as_bytes().to_vec(),
+        fresh: false,
+    }];
+    let mut heard = Heard::default();
+    let mut work = Put::new(options.clone(), items, 1, &mut heard);
+    remote.engine().run(&mut work).unwrap();
+    work.failures()
+}
+
+/// As OpenSSH: who may remove a file is part of a directory's mode, whose group it has is not.
+#[test]
+fn a_directory_s_sticky_bit_is_kept_and_setgid_is_not() {
+    let place = Place::new("sticky");
+    let from = place.join("from");
+    fs::create_dir_all(from.join("sticky")).unwrap();
+    fs::create_dir(from.join("setgid")).unwrap();
+    for (name, mode) in [("sticky", 0o1755), ("setgid", 0o2755)] {
+        fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for preserve in [false, true] {
+        let options = Options {
+            preserve,
+            ..recursive()
+        };
+        let to = |way: &str| place.join(format!("{way}-{preserve}"));
+        assert_eq!(
+            get(Permits::everything(), &from, &to("stream"), &options).1,
+            0
+        );
+        assert_eq!(get(without_walk(), &from, &to("plain"), &options).1, 0);
+        assert_eq!(put(&from, &to("put"), &options), 0);
+        for way in ["stream", "plain", "put"] {
+            let bits = |name: &str| fs::metadata(to(way).join(name)).unwrap().mode() & 0o7000;
+            let found = (bits("sticky"), bits("setgid"));
+            assert_eq!(found, (0o1000, 0), "{way}, preserve {preserve}");
+        }
     }
 }
 

@@ -311,6 +311,48 @@ fn those_that_are_quiet_say_why_a_connection_was_lost() {
     }
 }
 
+/// Whatever is the last that comes: a file is told as copied and the status is 0, or neither.
+#[test]
+fn a_small_file_is_good_where_the_status_says_so() {
+    for (server, subsystem) in servers() {
+        let place = Place::new(server, &subsystem);
+        for up in [true, false] {
+            let scratch = Scratch::new();
+            let content = noise(100);
+            let from = scratch.write("from", &content);
+            let to = scratch.join("to");
+            let copy = || place.copy_with(&["--json"], How::Scp, up, false, &from, &to);
+            let most = u64::MAX - 1;
+            place.relay.cut_behind(most);
+            let whole = copy();
+            place.site.running.daemon.comes_to_rest();
+            let passed = most - place.relay.left.load(Ordering::SeqCst);
+            assert_eq!(whole.status, 0, "{}", whole.summary());
+            // The file's content and all behind it, byte by byte of what a cut can do to it.
+            let mut goods = [0, 0];
+            for at in (passed.saturating_sub(700)..passed).step_by(23) {
+                let _ = fs::remove_file(&to);
+                place.relay.cut_behind(at);
+                let outcome = copy();
+                place.relay.never_cut();
+                place.site.running.daemon.comes_to_rest();
+                let is_whole = fs::read(&to).is_ok_and(|there| there == content);
+                let said = outcome.stdout.text();
+                let results = said.split("\"results\":").nth(1).unwrap_or_default();
+                let is_good = results.contains("\"ok\":true");
+                let what = format!("up {up}, cut {} before the end: {said}", passed - at);
+                assert_eq!(is_good, outcome.status == 0, "{what} {}", outcome.summary());
+                assert!(is_whole || !is_good, "{what} {}", outcome.summary());
+                goods[usize::from(is_good)] += 1;
+            }
+            say(&format!(
+                "up {up}: {} failed and {} good",
+                goods[0], goods[1]
+            ));
+        }
+    }
+}
+
 /// The servers that can be had, ours first.
 fn servers() -> Vec<(Kind, String)> {
     let mut servers = vec![(Kind::Fulmar, "Subsystem sftp internal-sftp\n".to_owned())];

@@ -167,12 +167,20 @@ fn download(pair: &mut Pair, id: proto::ChannelId, mut bytes: usize) {
     }
 }
 
+/// The client asks whether what it sent was taken, and hears that it was.
+fn taken(pair: &mut Pair) {
+    pair.now = pair.client.connection.poll_deadline().expect("a question");
+    tick(&mut pair.client.connection, pair.now).unwrap();
+    pair.settle(usize::MAX).unwrap();
+}
+
 #[test]
 fn memory_of_bulk_data_is_given_back_once_when_it_is_over() {
     let mut pair = Pair::new(config(), config());
     pair.login(usize::MAX).unwrap();
     let id = pair.open_session().unwrap();
-    for start in [10_000, 20_000] {
+    taken(&mut pair);
+    for start in [20_000, 40_000] {
         for now in [start, start + 900] {
             pair.now = now;
             download(&mut pair, id, 4 << 20);
@@ -184,12 +192,14 @@ fn memory_of_bulk_data_is_given_back_once_when_it_is_over() {
         assert_eq!(client.poll_deadline(), Some(start + 1900));
         assert_eq!(tick(client, start + 1899).unwrap(), 0);
         assert_eq!(tick(client, start + 1900).unwrap(), 1);
-        assert_eq!(client.poll_deadline(), None);
+        let question = Some(start + 10_000);
+        assert_eq!(client.poll_deadline(), question);
         // A keystroke's echo is no reason to wake up again.
         pair.now = start + 3000;
         download(&mut pair, id, 1);
-        assert_eq!(pair.client.connection.poll_deadline(), None);
+        assert_eq!(pair.client.connection.poll_deadline(), question);
         assert_eq!(pair.server.connection.poll_deadline(), None);
+        taken(&mut pair);
     }
 }
 
@@ -222,7 +232,8 @@ fn memory_that_a_slow_sink_holds_is_given_back_once_it_lets_go() {
     let mut pair = Pair::new(config(), config());
     pair.login(usize::MAX).unwrap();
     let id = pair.open_session().unwrap();
-    pair.now = 10_000;
+    taken(&mut pair);
+    pair.now = 12_000;
     let server = &mut pair.server.connection;
     let sent = server.channel_send_slice(id, Stream::Data, &[1; 400_000]);
     assert_eq!(sent.unwrap(), 400_000);
@@ -233,13 +244,14 @@ fn memory_that_a_slow_sink_holds_is_given_back_once_it_lets_go() {
     pair.now = 20_000;
     let client = &mut pair.client.connection;
     assert_eq!(tick(client, pair.now).unwrap(), 1);
-    assert_eq!(client.poll_deadline(), None, "waits for no sink");
+    let question = Some(22_000);
+    assert_eq!(client.poll_deadline(), question, "waits for no sink");
     drop(kept);
     // Too little for an adjust of the window.
     client.channel_consumed(id, 100).unwrap();
     assert_eq!(client.poll_deadline(), Some(21_000));
     assert_eq!(tick(client, 21_000).unwrap(), 1);
-    assert_eq!(client.poll_deadline(), None);
+    assert_eq!(client.poll_deadline(), question);
 }
 
 /// Whatever bit of a length is changed on its way: the end comes with the bytes or with the answers
@@ -264,8 +276,8 @@ fn a_packet_whose_length_was_changed_ends_the_connection() {
             let mut rounds = 0;
             while result.is_ok() {
                 rounds += 1;
-                assert!(rounds <= 5, "bit {bit}, to the server {to_server}");
-                now += 10_000;
+                assert!(rounds <= 10, "bit {bit}, to the server {to_server}");
+                now += 5_000;
                 result = tick(&mut to.connection, now).map(drop);
                 to.transmit();
                 let asked: Vec<u8> = to.wire.drain(..).collect();
@@ -331,4 +343,152 @@ fn a_packet_that_comes_slowly_is_waited_for() {
         pair.server.receive(piece, now).unwrap();
     }
     assert_eq!(pair.server.connection.poll_deadline(), None);
+}
+
+/// Forty bytes a second behind a pause: that is the packet, and no answer.
+#[test]
+fn a_packet_that_goes_on_slowly_behind_a_pause_is_waited_for() {
+    let (mut pair, bytes) = with_data_on_its_way();
+    let (first, rest) = bytes.split_at(1000);
+    pair.server.receive(first, pair.now).unwrap();
+    let mut now = pair.now;
+    // The pause, in which it is asked.
+    for _ in 0..60 {
+        now += 1000;
+        tick(&mut pair.server.connection, now).unwrap();
+    }
+    for piece in rest.chunks(40) {
+        now += 1000;
+        pair.server.receive(piece, now).unwrap();
+        tick(&mut pair.server.connection, now).unwrap();
+    }
+    assert_eq!(pair.server.connection.poll_deadline(), None);
+}
+
+/// ClientAliveInterval counts what comes of a packet as life, as OpenSSH does.
+#[test]
+fn a_packet_that_comes_slowly_is_a_sign_of_life() {
+    let mut strict = config();
+    strict.alive_interval_ms = Some(5000);
+    strict.alive_count_max = 3;
+    let mut pair = Pair::new(config(), strict);
+    pair.login(usize::MAX).unwrap();
+    let id = pair.open_session().unwrap();
+    let client = &mut pair.client.connection;
+    client
+        .channel_send_slice(id, Stream::Data, &[1; 30_000])
+        .unwrap();
+    pair.client.transmit();
+    let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
+    let mut now = pair.now;
+    for piece in bytes.chunks(40) {
+        now += 1000;
+        pair.server.receive(piece, now).unwrap();
+        tick(&mut pair.server.connection, now).unwrap();
+    }
+    // It stops: that is a peer that is gone.
+    pair.client
+        .connection
+        .channel_send_slice(id, Stream::Data, &[1; 30_000])
+        .unwrap();
+    pair.client.transmit();
+    let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
+    pair.server.receive(&bytes[..1000], now).unwrap();
+    // What answers bring to a packet whose length was changed is no life.
+    let gone = (0..60).any(|_| {
+        now += 1000;
+        let asked = tick(&mut pair.server.connection, now);
+        pair.server.transmit();
+        if pair.server.wire.drain(..).count() > 0 {
+            pair.server.receive(&[0; 64], now).unwrap();
+        }
+        asked.is_err()
+    });
+    assert!(gone, "a peer that is gone was waited for");
+}
+
+/// Whatever it waits for then: OpenSSH's server waits for the end of a false packet for ever.
+#[test]
+fn a_server_that_does_not_answer_is_sent_the_end_of_any_packet() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.open_session().unwrap();
+    let client = &mut pair.client;
+    let sent = client
+        .connection
+        .channel_send_slice(id, Stream::Data, b"lost");
+    assert_eq!(sent.unwrap(), 4);
+    client.transmit();
+    client.wire.clear();
+    let start = client.connection.poll_deadline().expect("a question") - 10_000;
+    let mut sent = Vec::new();
+    for at in [9_999, 10_000, 19_999, 20_000, 30_000] {
+        let now = start + at;
+        // As a driver that knows that all was delivered, from the third question on.
+        if at > 20_000 && client.connection.doubts_silence(now) {
+            client.connection.fill_packet().unwrap();
+        }
+        tick(&mut client.connection, now).unwrap();
+        client.transmit();
+        sent.push(client.wire.drain(..).count());
+    }
+    let [0, question @ 1..200, 0, 0, filler] = sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert!(
+        question < 200 && filler > wire::MAX_PACKET_BYTES,
+        "{sent:?}"
+    );
+    assert_eq!(client.connection.poll_deadline(), None);
+}
+
+/// Its answer stands behind much else on a thin line: that is no silence.
+#[test]
+fn a_server_whose_answer_is_late_is_not_sent_more() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    pair.open_session().unwrap();
+    let mut now = pair.client.connection.poll_deadline().expect("a question");
+    tick(&mut pair.client.connection, now).unwrap();
+    pair.client.transmit();
+    for _ in 0..10 {
+        let server = &mut pair.server;
+        server
+            .connection
+            .send_ignore(b"data that is on its way")
+            .unwrap();
+        server.transmit();
+        let bytes: Vec<u8> = server.wire.drain(..).collect();
+        pair.client.receive(&bytes, now + 5000).unwrap();
+        now += 10_000;
+        assert!(!pair.client.connection.doubts_silence(now));
+        tick(&mut pair.client.connection, now).unwrap();
+    }
+    now += 10_000;
+    assert!(pair.client.connection.doubts_silence(now), "silent now");
+}
+
+/// The server says much by itself and has not taken what was sent: that is asked about all the same.
+#[test]
+fn a_client_asks_once_whether_what_it_sent_was_taken() {
+    let mut pair = Pair::new(config(), config());
+    pair.login(usize::MAX).unwrap();
+    let id = pair.open_session().unwrap();
+    let mut asked = 0;
+    for round in 0..100 {
+        if round == 50 {
+            let client = &mut pair.client.connection;
+            client
+                .channel_send_slice(id, Stream::Data, b"data")
+                .unwrap();
+        }
+        pair.settle(usize::MAX).unwrap();
+        pair.now += 10_000;
+        asked += tick(&mut pair.client.connection, pair.now).unwrap();
+        let server = &mut pair.server.connection;
+        server.send_ignore(b"noise").unwrap();
+        pair.settle(usize::MAX).unwrap();
+    }
+    assert_eq!(asked, 2, "once behind the login, and once behind the data");
+    assert_eq!(pair.client.connection.poll_deadline(), None);
 }

@@ -257,6 +257,12 @@ impl Link {
         }
     }
 
+    /// The peer's system has acknowledged all that was written; unknown counts as not.
+    pub(super) fn is_delivered(&self) -> bool {
+        let socket = self.write.as_ref().unwrap_or(&self.read);
+        self.is_tcp && sys::socket::unacked_bytes(socket).is_ok_and(|bytes| bytes == 0)
+    }
+
     fn may_run_dry(&self) -> bool {
         self.is_tcp && self.effort.as_ref().is_some_and(Effort::may_run_dry)
     }

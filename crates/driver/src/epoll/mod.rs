@@ -650,6 +650,13 @@ impl Driver {
             .poll_deadline()
             .is_some_and(|deadline| deadline <= now)
         {
+            // What we do not read is no silence.
+            if self.connection.doubts_silence(now)
+                && endpoint::held_back(&self.endpoints, &self.connection, now).is_none()
+                && self.link.is_delivered()
+            {
+                self.connection.fill_packet()?;
+            }
             let freed = self.connection.handle_timeout(now)?;
             if freed && self.trims_memory {
                 sys::memory::rest();

@@ -192,6 +192,11 @@ impl Globals {
         }
     }
 
+    /// A request's answer has not come.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// The peer did not understand something. Where a sign of life is awaited that is one: some
     /// servers know no global request at all.
     pub(crate) fn handle_unimplemented(&mut self) {

@@ -33,7 +33,7 @@ mod compression;
 mod ping;
 
 pub use crate::transport::{CompressJob, Compressed, Output};
-use alive::Alive;
+use alive::{Alive, Taken};
 
 /// Events that may wait for the owner before no more input is taken.
 const MAX_EVENTS: usize = 1024;
@@ -72,6 +72,7 @@ pub struct Connection {
     channels: Channels,
     globals: Globals,
     alive: Alive,
+    taken: Taken,
 }
 
 impl core::fmt::Debug for Connection {
@@ -121,6 +122,7 @@ impl Connection {
             channels,
             globals: Globals::default(),
             alive,
+            taken: Taken::Sure,
         }
     }
 }
@@ -319,7 +321,10 @@ impl Connection {
     fn handle_unimplemented(&mut self, sequence: u32) {
         match self.transport.sent_ahead.take(sequence) {
             Some(kind) => self.channels.unheard(&mut self.transport, kind),
-            None => self.globals.handle_unimplemented(),
+            None => {
+                self.globals.handle_unimplemented();
+                self.note_answer();
+            }
         }
     }
 
@@ -356,7 +361,11 @@ impl Connection {
                 }
                 Ok(())
             }
-            (80..=82, _) => self.globals.handle(transport, payload),
+            (80..=82, _) => {
+                self.globals.handle(transport, payload)?;
+                self.note_answer();
+                Ok(())
+            }
             (192, _) => {
                 let ping = Ping::decode(payload)?;
                 transport.send_message(&Pong { data: ping.data })
@@ -407,7 +416,11 @@ impl Connection {
 impl Connection {
     /// The next thing to write; packets are sealed by running their job.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.transport.poll_output()
+        let output = self.transport.poll_output();
+        if output.is_some() && self.stage == Stage::Connected {
+            self.taken.left(self.transport.now);
+        }
+        output
     }
 
     /// Payloads that wait to be compressed, at most `most_payloads` and only if they are
@@ -439,20 +452,6 @@ impl Connection {
     #[must_use]
     pub fn awaits_word(&self) -> bool {
         self.alive.is_awaited() || self.transport.is_exchanging()
-    }
-
-    /// When [`Connection::handle_timeout`] wants to be called.
-    #[must_use]
-    pub fn poll_deadline(&self) -> Option<Millis> {
-        let alive = match self.stage {
-            Stage::Connected => self.alive.deadline(&self.transport.config),
-            _ => None,
-        };
-        let doubts = self.unfinished_bytes().map(|_| self.alive.doubts_at());
-        [self.transport.deadline(), alive, doubts]
-            .into_iter()
-            .flatten()
-            .min()
     }
 
     /// Gives a written packet's buffer back to the pool.

@@ -876,6 +876,13 @@ impl Transport {
             .is_some_and(version::takes_guesses)
     }
 
+    /// The peer is known to answer when it is asked whether it lives.
+    pub(crate) fn peer_answers_questions(&self) -> bool {
+        self.peer_version
+            .as_deref()
+            .is_some_and(version::answers_questions)
+    }
+
     pub(crate) fn is_fulmar_peer(&self) -> bool {
         self.peer_version.as_deref().is_some_and(|line| {
             line.strip_prefix("SSH-2.0-")

@@ -61,14 +61,20 @@ pub(super) fn piles_up_input(line: &str) -> bool {
 /// Whether `line` is that of a server that was seen to take `first_kex_packet_follows` at a rekey:
 /// ours, OpenSSH, dropbear. Some others end the connection where they read a guess as wrong.
 pub(super) fn takes_guesses(line: &str) -> bool {
+    is_one_of(line, &[crate::SOFTWARE_NAME, "OpenSSH_", "dropbear_"])
+}
+
+/// Whether `line` is that of a server that answers each question whether it lives: ours and OpenSSH.
+/// Some others do not, and some end the connection.
+pub(super) fn answers_questions(line: &str) -> bool {
+    is_one_of(line, &[crate::SOFTWARE_NAME, "OpenSSH_"])
+}
+
+fn is_one_of(line: &str, names: &[&str]) -> bool {
     let software = line
         .strip_prefix("SSH-2.0-")
         .or_else(|| line.strip_prefix("SSH-1.99-"));
-    software.is_some_and(|software| {
-        [crate::SOFTWARE_NAME, "OpenSSH_", "dropbear_"]
-            .iter()
-            .any(|name| software.starts_with(name))
-    })
+    software.is_some_and(|software| names.iter().any(|name| software.starts_with(name)))
 }
 
 /// The number at the front, and what stands behind it.

@@ -449,7 +449,7 @@ impl Place {
     }
 
     /// Makes `path` absolute and resolves `.`, `..` and symbolic links. The last component need not
-    /// exist.
+    /// exist, unless the path ends in a slash.
     ///
     /// # Errors
     /// The kernel's error; `ELOOP` for too many links.

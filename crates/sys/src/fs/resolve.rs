@@ -43,6 +43,8 @@ pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
     let mut resolved = Vec::new();
     // Components still to be resolved, the next one last.
     let mut pending = components(&path);
+    // A path that ends in a slash names an existing directory.
+    let may_be_missing = path.last() != Some(&b'/');
     let mut links = 0;
     while let Some(component) = pending.pop() {
         match component.as_slice() {
@@ -80,7 +82,8 @@ pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
             Ok(_) => {}
             // The last component may be missing: clients ask for the path before they create the
             // file.
-            Err(error) if info::is(&error, Errno::NOENT) && pending.is_empty() => {}
+            Err(error)
+                if info::is(&error, Errno::NOENT) && pending.is_empty() && may_be_missing => {}
             Err(error) => return Err(error),
         }
     }

@@ -169,7 +169,15 @@ fn a_real_path_has_no_links_and_its_last_component_may_be_missing() {
     assert_eq!(real(b"").unwrap(), bytes(&root));
     assert_eq!(real(b".//./file").unwrap(), bytes(&root.join("file")));
     assert_eq!(real(b"to-dir/new").unwrap(), bytes(&root.join("dir/new")));
-    assert!(real(b"missing/new").is_err());
+    assert_eq!(real(b"to-dir/").unwrap(), bytes(&root.join("dir")));
+    for missing in [b"missing/new".as_slice(), b"missing/", b"to-dir/new//"] {
+        assert_eq!(
+            real(missing).unwrap_err().kind(),
+            io::ErrorKind::NotFound,
+            "{}",
+            missing.escape_ascii()
+        );
+    }
     assert!(real(b"file/x").is_err());
     assert_eq!(
         real(b"loop").unwrap_err().raw_os_error(),

@@ -119,7 +119,7 @@ impl Walk<'_> {
     /// Makes a directory, or finds it there; false where neither is so, which was said.
     fn make_directory(&mut self, path: &[u8], mode: u32) -> Result<bool, Fatal> {
         self.remote.use_link(1);
-        let made = self.remote.mkdir(path, mode & 0o777 | 0o700);
+        let made = self.remote.mkdir(path, mode | 0o700);
         let there = match made {
             Ok(()) => true,
             Err(RemoteError::Engine(error)) => return Err(lost(&error)),
@@ -197,7 +197,7 @@ impl Walk<'_> {
             ));
             return Ok(());
         }
-        let mode = attributes.permissions.unwrap_or(0o777) & 0o777;
+        let mode = attributes.permissions.unwrap_or(0o777) & mode::KEPT_OF_DIRECTORY;
         if !self.make_directory(to, mode)? {
             return Ok(());
         }

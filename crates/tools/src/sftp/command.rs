@@ -225,7 +225,8 @@ fn ls_flags(found: &[u8]) -> LsFlags {
 /// # Errors
 /// What is wrong with it, in OpenSSH's words.
 pub(super) fn parse(line: &[u8]) -> Result<Option<Command>, String> {
-    let trimmed = line.trim_ascii();
+    // A blank at the end may belong to a name: `trail\ `.
+    let trimmed = line.trim_ascii_start();
     if let Some(rest) = trimmed.strip_prefix(b"!") {
         return Ok(Some(Command::Shell(rest.trim_ascii().to_vec())));
     }
@@ -358,6 +359,14 @@ mod tests {
         assert_eq!(
             read("reget -r a \"b c\""),
             Some(Command::Get(flags, b"a".to_vec(), Some(b"b c".to_vec())))
+        );
+        assert_eq!(
+            read("get a trail\\ \r"),
+            Some(Command::Get(
+                CopyFlags::default(),
+                b"a".to_vec(),
+                Some(b"trail ".to_vec())
+            ))
         );
     }
 

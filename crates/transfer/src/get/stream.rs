@@ -469,7 +469,7 @@ impl Get<'_> {
 fn made(above: &Parent, entry: &own::Entry<'_>) -> io::Result<(Parent, bool)> {
     let (_, name) = split(entry.path);
     // Its owner must be able to fill it.
-    let mode = entry.attributes.permissions.unwrap_or(0o777) & 0o777 | 0o700;
+    let mode = entry.attributes.permissions.unwrap_or(0o777) & mode::KEPT_OF_DIRECTORY | 0o700;
     match above.make_directory(name, mode) {
         Ok(()) => Ok((above.below(name)?, true)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match above.below(name) {

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 
 use sftp::Attributes;
+use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 
 use super::{DIR, Found, Get, Item, MAX_FOUND, number};
@@ -97,7 +98,7 @@ impl Get<'_> {
             self.child_done(found.parent);
             return;
         }
-        let mode = attributes.permissions.unwrap_or(0o777) & 0o777;
+        let mode = attributes.permissions.unwrap_or(0o777) & mode::KEPT_OF_DIRECTORY;
         let made = std::fs::DirBuilder::new()
             .mode(mode | 0o700)
             .create(&found.item.to);
@@ -313,7 +314,8 @@ impl Get<'_> {
     }
 
     fn settle(&mut self, dir: &Dir) {
-        let mode = dir.attributes.permissions.map(|mode| mode & 0o777);
+        let mode = dir.attributes.permissions;
+        let mode = mode.map(|mode| mode & mode::KEPT_OF_DIRECTORY);
         let closed_to_owner = dir.fresh && mode.is_some_and(|mode| mode & 0o700 != 0o700);
         if !self.options.preserve && !closed_to_owner {
             return;

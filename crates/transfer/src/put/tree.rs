@@ -110,7 +110,8 @@ impl Put<'_> {
         match dir.stage {
             Stage::Making => {
                 // Its owner must be able to fill it.
-                let attributes = Attributes::with_permissions(dir.mode & 0o777 | 0o700);
+                let attributes =
+                    Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY | 0o700);
                 let path = &dir.to;
                 let request = Request::Mkdir(request::Mkdir { path, attributes });
                 session.send(token(Op::Mkdir), &request);
@@ -120,7 +121,8 @@ impl Put<'_> {
                 session.send(token(Op::Stat), &request);
             }
             Stage::Settling => {
-                let mut attributes = Attributes::with_permissions(dir.mode & 0o777);
+                let mut attributes =
+                    Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY);
                 if self.options.preserve {
                     attributes.times = Some(dir.times.into());
                     let exact = session.server().has(own::EXACT_TIMES, "1");

@@ -58,7 +58,7 @@ impl Serve {
                 self.place.remove_file(request.path)?;
             }
             Request::Mkdir(request) => {
-                let mode = request.attributes.permissions.unwrap_or(0o777) & 0o777;
+                let mode = request.attributes.permissions.unwrap_or(0o777) & 0o7777;
                 let name = shown(request.path);
                 self.log.line(
                     Level::Info,

@@ -186,8 +186,11 @@ fn tree(random: &mut Random, pieces: &mut Vec<Piece>, path: Vec<u8>, depth: usiz
         _ => What::File(3),
     };
     // A link to its own folder has no end.
+    let is_recursive = pieces.contains(&Piece::Flag("-r"));
     let what = match what {
-        What::Link(to) if depth > 0 && to.starts_with('.') => What::Link("nowhere"),
+        What::Link(to) if (depth > 0 || is_recursive) && to.starts_with('.') => {
+            What::Link("nowhere")
+        }
         what => what,
     };
     let modes: &[u32] = if what == What::Folder {

@@ -1,7 +1,7 @@
 //! Where a copy comes to something else, with the reason. `*` of a pattern is any text.
 
 use crate::list::Listed;
-use crate::list::Why::{self, Defect, Said, Theirs};
+use crate::list::Why::{self, Said, Theirs};
 
 const SPECIAL: Why = Said("`scp -O` receiving with `-p` keeps 0777 of a mode");
 const UMASK: Why = Said("mkdir of `put -r`/`scp -r` obeys the server's umask for a source of 0777");
@@ -9,35 +9,48 @@ const MISSING: Why = Said("A missing local source: the sources after it are copi
 const NEWLINES: Why = Theirs(
     "scp -O of OpenSSH does not find what lies below a name with a newline, or loses the protocol",
 );
-const STICKY: Why = Defect(
-    "get -r over SFTP: setgid and the sticky bit of a folder are not kept; OpenSSH keeps them",
+const KEPT: Why = Said(
+    "`get -r -p` and `scp -r -p` give a folder the mode of its source, whatever the umask, also one that was there",
 );
-const LAST_OF_OLD: Why = Defect(
-    "scp -O get of several sources: exit 1 if any of them failed; OpenSSH exits as the last one did (docs say it of copies between servers)",
+const LAST_OF_OLD: Why = Said(
+    "`scp -O` with several sources on servers exits 1 if any of them failed (OpenSSH forgets all but the last and exits 0)",
 );
 const DANGLING: Why = Theirs(
     "get -r of an empty folder onto a link that leads nowhere: OpenSSH makes nothing and says success",
 );
-const REALPATH: Why = Defect(
-    "sftp-server: REALPATH of a name that is not there with a slash behind it answers; OpenSSH's says that there is no such file",
+const IN_THE_WAY: Why =
+    Theirs("get -r -p of a folder onto a file: OpenSSH gives the file the times of the folder");
+const CLOSED: Why = Theirs(
+    "get -r onto a folder that is there: OpenSSH gives it the source's mode only where that denies its owner something",
 );
-
-const SLASH: Why = Defect(
-    "put -r of a folder to a new name with a slash behind it: ours makes it, OpenSSH 9.2 refuses",
-);
+const FOLLOWED: Why = Said("`scp -r` follows links to folders within a tree, as `-O` does");
+const SLASH: Why =
+    Said("`put -r`/`scp -r` of a folder to a new name with a slash behind it makes the folder");
 
 /// All of them.
 pub(crate) const LISTED: &[Listed] = &[
     one("*folder * not folder *", "scp -O*", SPECIAL),
     one("*file * not file *", "scp -O*-p*", SPECIAL),
     one("*folder * not folder *", "* put *", UMASK),
-    one("*folder * not folder *", "* get *", STICKY),
+    one("*folder * not folder *", "*-p* get *", KEPT),
+    one(
+        "into/*: folder * not folder *",
+        "*-r get *into/*: folder *",
+        CLOSED,
+    ),
     one("into/*: * not nothing", "scp* put *", MISSING),
     one("exits 1 not 0", "scp -O* get *", LAST_OF_OLD),
+    one("exits 1 not 0", "scp -O* put *a:b*", LAST_OF_OLD),
     one("*", "scp -O*new?nline*", NEWLINES),
     one("exits 1 not 0", "*get *link to elsewhere*", DANGLING),
+    one(
+        "into/*: file * of 9* not file * of 1*",
+        "*-p get *from/*: folder*into/*: file*",
+        IN_THE_WAY,
+    ),
+    one("*", "scp -r*from/*/*: link to *", FOLLOWED),
     one("exits 0 not 1", "*-r*put * -> '*/'*", SLASH),
-    one("* not nothing", "sftp *put *", REALPATH),
+    one("into/*: * not nothing", "*-r*put * -> '*/'*", SLASH),
 ];
 
 const fn one(how: &'static str, pattern: &'static str, why: Why) -> Listed {
