@@ -11,8 +11,6 @@ pub(crate) enum Why {
     Theirs(&'static str),
     /// OpenSSH itself does as ours since this version.
     Since(&'static str),
-    /// A defect of ours that is known and not mended yet.
-    Defect(&'static str),
 }
 
 /// One line of a list: cases whose smallest form fits `pattern` may differ in this way.

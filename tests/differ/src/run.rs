@@ -171,7 +171,6 @@ impl Tally {
         for (index, listed) in S::LISTED.iter().enumerate() {
             let count = self.met.get(&index).copied().unwrap_or_default();
             match listed.why {
-                Why::Defect(what) if count > 0 => println!("known defect, {count} times: {what}"),
                 Why::Since(version) if is_older(version, &newest) => {}
                 _ if count == 0 && cases >= LONG => println!("listed and not seen: {listed:?}"),
                 _ => {}

@@ -41,14 +41,6 @@ const COMPRESSION: Kind = Kind::Choice(&[
     ("no", "no"),
     ("zstd", "zstd"),
 ]);
-// "no-pq-kex" turns one warning off, and there is no other.
-const WARN_WEAK: Kind = Kind::Choice(&[
-    ("yes", "yes"),
-    ("true", "yes"),
-    ("no", "no"),
-    ("false", "no"),
-    ("no-pq-kex", "no"),
-]);
 const GATEWAY: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("no", "no"),
