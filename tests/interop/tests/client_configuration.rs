@@ -177,11 +177,6 @@ const CASES: &[Case] = &[
         &[],
         Say("domain name \".a\" starts with invalid character"),
     ),
-    (
-        "CanonicalDomains _a\n",
-        &[],
-        Say("domain name \"_a\" starts with invalid character"),
-    ),
     ("KnownHostsCommand NONE\n", &[], Print(&[])),
     ("RemoteCommand none\n", &[], Print(&[])),
     ("RevokedHostKeys NONE\n", &[], Print(&[])),
