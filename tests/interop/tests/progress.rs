@@ -141,7 +141,7 @@ fn a_slow_network_is_told() {
 
 /// The fields of `--json` as the document has them: their kinds.
 fn documented() -> BTreeMap<String, String> {
-    let part = DOCUMENT.split("### What `--json` tells").nth(1);
+    let part = DOCUMENT.split("### The output of `--json`").nth(1);
     let part = part.expect("the part of the document");
     let part = part.split("\n#").next().unwrap_or_default();
     let rows = part.lines().filter_map(|line| {
