@@ -47,6 +47,7 @@ const FOR_AUTH: &[Row] = &[
     Row::RekeyLimit,
     Row::ModuliFile,
     Row::IPQoS,
+    Row::WarnWeakCrypto,
 ];
 
 impl ServerConfig {

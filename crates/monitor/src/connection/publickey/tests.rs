@@ -125,7 +125,7 @@ fn a_listed_key_logs_in_with_its_options_and_another_does_not() {
     assert!(!grants.permit_pty && grants.permit_user_rc);
     assert!(home.ask_key("", &key(2)).is_none());
     home.write("none", &line(&key(1)));
-    for none in ["none", "none nowhere", "nowhere NONE none"] {
+    for none in ["none", "NONE"] {
         let config = format!("AuthorizedKeysFile {none}");
         assert!(home.ask_key(&config, &key(1)).is_none(), "{none}");
     }
@@ -716,7 +716,7 @@ fn a_command_can_name_principals() {
 
     home.account.name = "ops".into();
     assert!(
-        home.ask_certificate(&config("/usr/bin/echo"), &certificate)
+        home.ask_certificate(&config("/usr/bin/echo %u"), &certificate)
             .is_some()
     );
 }
