@@ -12,7 +12,7 @@ impl Files for Text {
     fn read(&self, _path: &Path) -> io::Result<Vec<u8>> {
         Ok(self.0.clone().into_bytes())
     }
-    fn list(&self, _directory: &Path) -> Vec<String> {
+    fn list(&self, _directory: &Path) -> Vec<std::ffi::OsString> {
         Vec::new()
     }
     fn exists(&self, _path: &Path) -> bool {

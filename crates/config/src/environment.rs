@@ -2,6 +2,7 @@
 //! room starts no process, looks up no name and opens nothing but configuration files.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ pub trait Files {
     /// As the system gives them; `NotFound` is told apart by the callers.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Names in a directory, unsorted; empty when it cannot be read.
-    fn list(&self, directory: &Path) -> Vec<String>;
+    fn list(&self, directory: &Path) -> Vec<OsString>;
     /// Whether a path exists.
     fn exists(&self, path: &Path) -> bool;
     /// For files of the user: refuses one that others could have written.
@@ -86,12 +87,12 @@ impl Files for SystemFiles {
         Ok(bytes)
     }
 
-    fn list(&self, directory: &Path) -> Vec<String> {
+    fn list(&self, directory: &Path) -> Vec<OsString> {
         let Ok(entries) = std::fs::read_dir(directory) else {
             return Vec::new();
         };
         entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter_map(|entry| Some(entry.ok()?.file_name()))
             .collect()
     }
 
@@ -136,13 +137,13 @@ impl Files for MemoryFiles {
             .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    fn list(&self, directory: &Path) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
+    fn list(&self, directory: &Path) -> Vec<OsString> {
+        let mut names: Vec<OsString> = Vec::new();
         for path in self.files.keys() {
             let Ok(below) = path.strip_prefix(directory) else {
                 continue;
             };
-            if let Some(name) = below.iter().next().and_then(|n| n.to_str()) {
+            if let Some(name) = below.iter().next() {
                 names.push(name.to_owned());
             }
         }

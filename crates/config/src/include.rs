@@ -1,11 +1,13 @@
 //! `Include`: which files a pattern names, and how much may be read in all.
 //!
-//! Patterns are those of glob(7): `*`, `?` and `[…]` within a path component; names that start with a dot need
-//! a literal dot. Matches come sorted, as glob(3) gives them.
+//! Patterns stand within a path component ([`crate::glob`]). Matches come sorted, as glob(3) gives them.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::environment::Files;
+use crate::glob::Pattern;
 
 /// Files may include one another this deep.
 pub const MAX_DEPTH: usize = 16;
@@ -42,130 +44,42 @@ impl Budget {
 }
 
 /// The files that an absolute pattern names, sorted. A pattern without wildcards names itself when it exists.
-#[must_use]
-pub fn expand(pattern: &str, files: &dyn Files) -> Vec<PathBuf> {
+///
+/// # Errors
+/// The sentence for the user where they are too many: whatever was left out may have restricted something.
+pub fn expand(pattern: &str, files: &dyn Files) -> Result<Vec<PathBuf>, String> {
     let mut found = vec![PathBuf::from("/")];
     for component in pattern.split('/').filter(|c| !c.is_empty()) {
-        if !component.contains(['*', '?', '[']) {
+        let Some(component) = Pattern::read(component) else {
+            return Ok(Vec::new());
+        };
+        if let Some(name) = component.name() {
+            let name = OsString::from_vec(name);
             for path in &mut found {
-                path.push(component);
+                path.push(&name);
             }
             continue;
         }
         let mut next = Vec::new();
         for directory in &found {
             let mut names = files.list(directory);
-            names.retain(|name| {
-                (!name.starts_with('.') || component.starts_with('.'))
-                    && matches_component(name.as_bytes(), component.as_bytes())
-            });
+            names.retain(|name| component.matches(name.as_bytes()));
             names.sort();
             next.extend(names.iter().map(|name| directory.join(name)));
             if next.len() > MAX_MATCHES {
-                next.truncate(MAX_MATCHES);
-                break;
+                return Err(format!("more than {MAX_MATCHES} names for one pattern"));
             }
         }
         found = next;
     }
     found.retain(|path| path != Path::new("/") && files.exists(path));
-    found
-}
-
-/// glob(7) within one component, without ever backing up past the last star.
-fn matches_component(name: &[u8], pattern: &[u8]) -> bool {
-    let (mut n, mut p) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        let step = match (name.get(n), pattern.get(p)) {
-            (_, Some(b'*')) => {
-                star = Some((n, p + 1));
-                p += 1;
-                continue;
-            }
-            (None, None) => return true,
-            (Some(byte), Some(b'[')) => {
-                match bracket(*byte, pattern.get(p + 1..).unwrap_or_default()) {
-                    Some((true, used)) => Some(1 + used),
-                    Some((false, _)) => None,
-                    None => (*byte == b'[').then_some(1),
-                }
-            }
-            (Some(_), Some(b'?')) => Some(1),
-            (Some(a), Some(b)) if a == b => Some(1),
-            _ => None,
-        };
-        match (step, star) {
-            (Some(used), _) => {
-                n += 1;
-                p += used;
-            }
-            (None, Some((from, after))) if from < name.len() => {
-                star = Some((from + 1, after));
-                n = from + 1;
-                p = after;
-            }
-            _ => return false,
-        }
-    }
-}
-
-/// Evaluates `…]` against a byte: whether it is inside, and how many bytes the set takes. `None` without a `]`.
-fn bracket(byte: u8, set: &[u8]) -> Option<(bool, usize)> {
-    let negated = matches!(set.first(), Some(b'!' | b'^'));
-    let start = usize::from(negated);
-    // A `]` that stands first is an ordinary member.
-    let end = set.iter().skip(start + 1).position(|b| *b == b']')? + start + 1;
-    let members = set.get(start..end)?;
-    let mut inside = false;
-    let mut at = 0;
-    while let Some(low) = members.get(at) {
-        match (members.get(at + 1), members.get(at + 2)) {
-            (Some(b'-'), Some(high)) => {
-                inside |= (low..=high).contains(&&byte);
-                at += 3;
-            }
-            _ => {
-                inside |= *low == byte;
-                at += 1;
-            }
-        }
-    }
-    Some((inside != negated, end + 1))
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::environment::MemoryFiles;
-
-    #[test]
-    fn components() {
-        for (name, pattern, expected) in [
-            ("a.conf", "*.conf", true),
-            ("a.conf", "*", true),
-            ("a.conf", "?.conf", true),
-            ("10-x.conf", "[0-9][0-9]-*.conf", true),
-            ("x0-x.conf", "[0-9][0-9]-*.conf", false),
-            ("b", "[!a]", true),
-            ("a", "[!a]", false),
-            ("]", "[]]", true),
-            ("[", "[", true),
-            ("a[b", "a[b", true),
-            ("a", "", false),
-            ("", "*", true),
-        ] {
-            assert_eq!(
-                matches_component(name.as_bytes(), pattern.as_bytes()),
-                expected,
-                "{name} {pattern}"
-            );
-        }
-        assert!(!matches_component(
-            &[b'a'; 4096],
-            format!("{}b", "*a".repeat(1000)).as_bytes()
-        ));
-    }
 
     #[test]
     fn patterns_name_sorted_files() {
@@ -176,6 +90,7 @@ mod tests {
             .with("/etc/ssh/e/x.conf", "");
         let names = |pattern| {
             expand(pattern, &files)
+                .unwrap()
                 .iter()
                 .map(|p| p.to_string_lossy().into_owned())
                 .collect::<Vec<_>>()
@@ -188,5 +103,23 @@ mod tests {
         assert_eq!(names("/etc/ssh/d/.h*"), ["/etc/ssh/d/.hidden.conf"]);
         assert!(names("/etc/ssh/none").is_empty());
         assert!(names("").is_empty());
+        assert_eq!(
+            names("/etc/ssh/d/[[:digit:]]0-a.c\\onf"),
+            ["/etc/ssh/d/10-a.conf"]
+        );
+        assert_eq!(names("/etc/s\\sh/e/x.conf"), ["/etc/ssh/e/x.conf"]);
+        assert!(names("/etc/ssh/d/[[:none:]]*").is_empty());
+    }
+
+    /// Names that are no UTF-8 are files as well.
+    #[test]
+    fn no_file_is_left_out_in_silence() {
+        let name = OsString::from_vec(b"/d/caf\xe9.conf".to_vec());
+        let mut files = MemoryFiles::default().with(PathBuf::from(&name), "");
+        assert_eq!(expand("/d/*.conf", &files), Ok(vec![PathBuf::from(name)]));
+        for number in 0..MAX_MATCHES {
+            files = files.with(format!("/d/{number}/x"), "");
+        }
+        assert!(expand("/d/*/y", &files).is_err());
     }
 }

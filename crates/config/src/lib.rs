@@ -19,6 +19,7 @@ pub mod destination;
 pub mod environment;
 pub mod error;
 mod forms;
+pub mod glob;
 pub mod hardware;
 pub mod include;
 pub mod lexer;

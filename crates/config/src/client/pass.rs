@@ -410,8 +410,13 @@ impl Pass<'_> {
             } else {
                 format!("/etc/ssh/{expanded}")
             };
-            for path in include::expand(&absolute, self.config.files.as_ref()) {
-                self.included(&path, place, context, active);
+            match include::expand(&absolute, self.config.files.as_ref()) {
+                Ok(found) => {
+                    for path in found {
+                        self.included(&path, place, context, active);
+                    }
+                }
+                Err(text) => self.complain(format!("{place}: include: {text}")),
             }
         }
         Ok(())

@@ -765,7 +765,7 @@ fn a_file_that_others_could_have_written_is_refused() {
         fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
             self.0.read(path)
         }
-        fn list(&self, directory: &Path) -> Vec<String> {
+        fn list(&self, directory: &Path) -> Vec<std::ffi::OsString> {
             self.0.list(directory)
         }
         fn exists(&self, path: &Path) -> bool {

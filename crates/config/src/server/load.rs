@@ -372,7 +372,11 @@ impl Loader<'_> {
                 Some(_) => pattern.clone(),
                 None => format!("{INCLUDE_DIRECTORY}{pattern}"),
             };
-            for path in include::expand(&absolute, self.files) {
+            let found = match include::expand(&absolute, self.files) {
+                Ok(found) => found,
+                Err(text) => return self.complain(format!("{place}: include {pattern}: {text}")),
+            };
+            for path in found {
                 let name = path.to_string_lossy().into_owned();
                 let mut inner = Conditions {
                     outer: scope.all(),

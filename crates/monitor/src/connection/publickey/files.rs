@@ -10,7 +10,7 @@ use keys::authorized_keys::KeyOptions;
 use sys::file::Links;
 use sys::process::AsUser;
 
-use super::{Account, Candidate, Lookup};
+use super::{Candidate, Lookup};
 
 /// Longest file of keys or principals, in bytes; far above any real one.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -31,31 +31,29 @@ impl Lookup<'_> {
 
     /// The files that a template names: one, or those that its wildcards match, sorted.
     pub(super) fn places(&self, template: &str) -> Vec<PathBuf> {
-        self.expand(template)
-            .and_then(|path| match template.contains(WILDCARDS) {
-                true => self.matches(&path),
-                false => Ok(vec![path]),
-            })
-            .unwrap_or_else(|reason| {
-                self.log.error(&format!("{template}: {reason}"));
-                Vec::new()
-            })
+        let found = match template.contains(WILDCARDS) {
+            // Names and homes are no patterns.
+            true => self
+                .expand(template, config::glob::escaped)
+                .and_then(|path| self.matches(&path)),
+            false => self
+                .expand(template, str::to_owned)
+                .map(|path| vec![path.into()]),
+        };
+        found.unwrap_or_else(|reason| {
+            self.log.error(&format!("{template}: {reason}"));
+            Vec::new()
+        })
     }
 
-    /// What the user sees there. Names and homes are no patterns: one that looks like it names nothing.
-    fn matches(&self, pattern: &Path) -> Result<Vec<PathBuf>, String> {
-        let Account { name, home, .. } = self.account;
-        if name.contains(WILDCARDS) || home.contains(WILDCARDS) {
-            return Err("name or home of the user has a wildcard in it".to_owned());
-        }
-        let text = pattern.to_str().ok_or("not UTF-8")?;
+    /// What the user sees there.
+    fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
         let as_user = self.as_user().map_err(|error| error.to_string())?;
-        let mut found = config::include::expand(text, &config::SystemFiles::default());
+        let mut found = config::include::expand(pattern, &config::SystemFiles::default())?;
         drop(as_user);
         if found.len() > MAX_FILES {
             self.log.error(&format!(
-                "{}: more than {MAX_FILES} files; the keys of the others let nobody in",
-                pattern.display()
+                "{pattern}: more than {MAX_FILES} files; the keys of the others let nobody in"
             ));
             found.truncate(MAX_FILES);
         }
@@ -77,20 +75,25 @@ impl Lookup<'_> {
         }
     }
 
-    /// The template with `%h %u %U %%`; a relative path starts at the home directory.
-    fn expand(&self, template: &str) -> Result<PathBuf, String> {
+    /// The template with `%h %u %U %%`, of which `put` writes the user's; a relative path starts at the home
+    /// directory.
+    fn expand(&self, template: &str, put: fn(&str) -> String) -> Result<String, String> {
         let name = &self.account.name;
         // A name like `../x` would lead out of the directory that the template means.
         if !super::super::accounts::is_plain_name(name) {
             return Err("user name does not fit into a path".to_owned());
         }
+        let home = put(&self.account.home);
         let text = Tokens::new()
-            .with('h', &self.account.home)
-            .with('u', name)
+            .with('h', &home)
+            .with('u', put(name))
             .with('U', self.account.uid.to_string())
             .expand(template, Purpose::Plain)
             .map_err(|error| error.to_string())?;
-        Ok(Path::new(&self.account.home).join(text))
+        Ok(match text.starts_with('/') {
+            true => text,
+            false => format!("{home}/{text}"),
+        })
     }
 
     /// Without privilege the kernel holds us to our own rights anyway.

@@ -361,7 +361,11 @@ fn files_of_keys_and_principals_may_be_patterns() {
     home.write(".ssh/keys.d/two.pub", &line(&key(2)));
     home.write(".ssh/keys.d/.hidden.pub", &line(&key(3)));
     home.write(".ssh/keys.d/four", &line(&key(4)));
-    for template in [".ssh/keys.d/*.pub", "%h/.ssh/key[r-t].d/???.pub"] {
+    for template in [
+        ".ssh/keys.d/*.pub",
+        "%h/.ssh/key[r-t].d/???.pub",
+        ".ssh/keys.d/[[:lower:]]*.pub",
+    ] {
         let config = format!("AuthorizedKeysFile {template}");
         let allowed = [1, 2, 3, 4].map(|seed| home.ask_key(&config, &key(seed)).is_some());
         assert_eq!(allowed, [true, true, false, false], "{template}");
@@ -389,6 +393,14 @@ fn files_of_keys_and_principals_may_be_patterns() {
         home.directory.path().display()
     );
     assert!(home.ask_key(&config, &key(2)).is_none());
+    // But the file of that name is the user's.
+    for name in ["*", "a\\b"] {
+        home.account.name = name.to_owned();
+        let file = format!(".ssh/keys.d/{name}.pub");
+        home.write(&file, &line(&key(5)));
+        assert!(home.ask_key(&config, &key(5)).is_some(), "{name}");
+        std::fs::remove_file(home.directory.path().join(file)).unwrap();
+    }
 }
 
 #[test]
@@ -671,8 +683,9 @@ fn a_command_can_name_principals() {
     for (command, allowed) in [
         ("/usr/bin/printf 'web\\nops\\n'", true),
         ("/usr/bin/printf web", false),
-        // The user's name does not count any more, and is the argument where none is given.
+        // The user's name does not count any more, and is no argument unless it is asked for.
         ("/usr/bin/echo", false),
+        ("/usr/bin/echo %u", false),
         ("/usr/bin/false", false),
         ("/nonexistent", false),
         // Both ends of the connection, and no routing domain.
