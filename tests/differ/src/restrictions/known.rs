@@ -16,6 +16,11 @@ pub(crate) const LISTED: &[Listed] = &[
         "*match *: subsystem *",
         Since("9.5"),
     ),
+    one(
+        "start: \"-\" not \"no\"",
+        "subsystem *; subsystem *",
+        Since("9.5"),
+    ),
 ];
 
 const fn one(how: &'static str, pattern: &'static str, why: Why) -> Listed {
