@@ -46,6 +46,10 @@ pub struct LocalUser {
 /// Most bytes of one configuration file: far above any real one, low enough to read into memory.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
 
+/// Most names of one directory that patterns are compared with: users have directories of their own, and could fill
+/// the memory of who looks for their keys there.
+pub const MAX_NAMES: usize = 1 << 14;
+
 /// How configuration files are read.
 pub trait Files {
     /// The whole file, at most [`MAX_FILE_BYTES`].
@@ -53,7 +57,7 @@ pub trait Files {
     /// # Errors
     /// As the system gives them; `NotFound` is told apart by the callers.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Names in a directory, unsorted; empty when it cannot be read.
+    /// Names in a directory, unsorted, one more than [`MAX_NAMES`] at most; empty when it cannot be read.
     fn list(&self, directory: &Path) -> Vec<OsString>;
     /// Whether a path exists.
     fn exists(&self, path: &Path) -> bool;
@@ -92,6 +96,7 @@ impl Files for SystemFiles {
             return Vec::new();
         };
         entries
+            .take(MAX_NAMES + 1)
             .filter_map(|entry| Some(entry.ok()?.file_name()))
             .collect()
     }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::environment::Files;
+use crate::environment::{Files, MAX_NAMES};
 use crate::glob::Pattern;
 
 /// Files may include one another this deep.
@@ -63,6 +63,10 @@ pub fn expand(pattern: &str, files: &dyn Files) -> Result<Vec<PathBuf>, String> 
         let mut next = Vec::new();
         for directory in &found {
             let mut names = files.list(directory);
+            if names.len() > MAX_NAMES {
+                let directory = directory.display();
+                return Err(format!("{directory}: more than {MAX_NAMES} names"));
+            }
             names.retain(|name| component.matches(name.as_bytes()));
             names.sort();
             next.extend(names.iter().map(|name| directory.join(name)));
@@ -79,7 +83,7 @@ pub fn expand(pattern: &str, files: &dyn Files) -> Result<Vec<PathBuf>, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::environment::MemoryFiles;
+    use crate::environment::{MemoryFiles, SystemFiles};
 
     #[test]
     fn patterns_name_sorted_files() {
@@ -121,5 +125,22 @@ mod tests {
             files = files.with(format!("/d/{number}/x"), "");
         }
         assert!(expand("/d/*/y", &files).is_err());
+    }
+
+    #[test]
+    fn a_full_directory_is_an_error_and_fills_no_memory() {
+        let directory = std::env::temp_dir().join(format!("config-names-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        for number in 0..MAX_NAMES + 10 {
+            std::fs::write(directory.join(number.to_string()), "").unwrap();
+        }
+        let files = SystemFiles::default();
+        let listed = files.list(&directory).len();
+        let found = expand(&format!("{}/1", directory.display()), &files);
+        let refused = expand(&format!("{}/none*", directory.display()), &files);
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(listed, MAX_NAMES + 1);
+        assert_eq!(found.unwrap().len(), 1);
+        assert!(refused.unwrap_err().contains("more than"));
     }
 }
