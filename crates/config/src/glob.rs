@@ -55,7 +55,7 @@ const CLASSES: &[(&str, Class)] = &[
 pub(crate) struct Pattern(Vec<Part>);
 
 impl Pattern {
-    /// Reads a component; `None` where nothing can match it, for it names an unknown class.
+    /// Reads a component; `None` where it names an unknown class, and where a set ends within one.
     pub(crate) fn read(component: &str) -> Option<Pattern> {
         let letters = letters(component);
         let mut rest = letters.as_slice();

@@ -46,13 +46,12 @@ impl Budget {
 /// The files that an absolute pattern names, sorted. A pattern without wildcards names itself when it exists.
 ///
 /// # Errors
-/// The sentence for the user where they are too many: whatever was left out may have restricted something.
+/// The sentence for the user where a class is unknown or they are too many: whatever is left out may restrict.
 pub fn expand(pattern: &str, files: &dyn Files) -> Result<Vec<PathBuf>, String> {
     let mut found = vec![PathBuf::from("/")];
     for component in pattern.split('/').filter(|c| !c.is_empty()) {
-        let Some(component) = Pattern::read(component) else {
-            return Ok(Vec::new());
-        };
+        let component = Pattern::read(component)
+            .ok_or_else(|| format!("no pattern: {}", escape::one_line(component)))?;
         if let Some(name) = component.name() {
             let name = OsString::from_vec(name);
             for path in &mut found {
@@ -112,7 +111,9 @@ mod tests {
             ["/etc/ssh/d/10-a.conf"]
         );
         assert_eq!(names("/etc/s\\sh/e/x.conf"), ["/etc/ssh/e/x.conf"]);
-        assert!(names("/etc/ssh/d/[[:none:]]*").is_empty());
+        for bad in ["[[:none:]]*", "x[[:alpha:]"] {
+            assert!(expand(&format!("/etc/ssh/d/{bad}"), &files).is_err());
+        }
     }
 
     /// Names that are no UTF-8 are files as well.
