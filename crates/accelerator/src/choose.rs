@@ -1,4 +1,4 @@
-//! Which libraries are tried, and whose they must be.
+//! Which libraries are tried, and the conditions they must meet.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,49 +11,51 @@ use crate::lane::RUN_LIMIT;
 use crate::process::{Accelerator, Starting};
 use crate::trials::first_that_works;
 
-/// The most libraries that a configuration may name.
+/// Maximum number of libraries that are tried; later ones in a configuration are ignored.
 pub const MAX_LIBRARIES: usize = 16;
 
-/// Lanes of a connection: as many threads compress at most.
+/// Maximum number of lanes of a connection, that is, of threads that compress at once.
 const MOST_LANES: usize = 4;
 
-/// What a configuration asks for.
+/// The libraries to try and their limits, as the configuration sets them.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Absolute paths in the order of trying; none is an error of [`Accelerator::open`].
+    /// Absolute paths in the order of trying; [`Accelerator::open`] fails if there are none.
     pub libraries: Vec<PathBuf>,
-    /// Each must belong to root, with every folder above it, and be writable by nobody else.
+    /// If true, each library and all directories above it must belong to root and be writable by
+    /// nobody else.
     pub root_owned: bool,
-    /// Every run is inflated and compared before it is used.
+    /// If true, every run is inflated and compared before it is used.
     pub verify: bool,
-    /// The effort of the self-test, 1 to 9.
+    /// Compression level of the self-test, 1 to 9.
     pub level: u8,
-    /// Threads that encode at once.
+    /// Number of lanes, that is, of threads that encode at once; clamped to 1 to 16.
     pub lanes: usize,
-    /// Who loads it; none is who asks.
+    /// User that the library's process runs as; `None` for the user of this process.
     pub user: Option<Credentials>,
-    /// The process is killed when the thread that starts it ends, whatever the library does. Not
-    /// for who goes to the background by a fork: then it ends by itself when it hears of the end.
+    /// If true, the kernel kills the library's process when the thread that started it ends. Must
+    /// be false for a program that forks into the background; then the library's process exits when
+    /// its control socket closes.
     pub ends_with_starter: bool,
-    /// How long loading and the self-test of a library may take together.
+    /// Time limit for loading and self-test of one library together.
     pub start_limit: Duration,
-    /// How long a run may take.
+    /// Time limit of one run.
     pub run_limit: Duration,
 }
 
-/// Whether nobody but root can have put the library there.
+/// Checks that nobody but root can have created or changed the library.
 ///
 /// # Errors
-/// [`InsecurePath`]: what breaks the rule.
+/// [`InsecurePath`]: the rule that the path breaks.
 pub fn secure_library(path: &Path) -> Result<(), InsecurePath> {
-    // The folders as named, and then what the name leads to.
+    // Check the directories of the path as given, then the file that the path resolves to.
     sys::file::secure_chroot(path.parent().unwrap_or(path))?;
     let file = std::fs::File::open(path)?;
     sys::file::secure_path(&file, path, Path::new("/"), 0)
 }
 
 impl Request {
-    /// For a connection of this process.
+    /// The request for a connection of this process, with the default limits.
     #[must_use]
     pub fn new(libraries: &[String], verify: bool, level: u8) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -72,11 +74,11 @@ impl Request {
 }
 
 impl Accelerator {
-    /// Loads the first library that works, in a process of its own, and tests it. It takes as long as
-    /// one library may, or little more: those that hang do so side by side.
+    /// Loads the first library that works, in a process of its own, and tests it. Takes little
+    /// longer than the start limit of one library: libraries that hang are tried concurrently.
     ///
     /// # Errors
-    /// Why none works, in one line for a user: each path with its reason.
+    /// One line for the user: each path with the reason why it does not work.
     pub fn open(request: &Request, binary: &SelfExe) -> Result<Self, String> {
         if request.libraries.is_empty() {
             return Err("no library is named by HwCompressionLibrary".to_owned());
@@ -86,7 +88,7 @@ impl Accelerator {
         let begin = |path: &Path| begin(request, path, binary);
         first_that_works(libraries, begin).map_err(|reasons| {
             let told = libraries.iter().zip(reasons).map(|(path, why)| {
-                // The loader's own words begin with the path.
+                // The dynamic loader's messages begin with the path.
                 let shown = path.display().to_string();
                 let why = why.strip_prefix(&format!("{shown}: ")).unwrap_or(&why);
                 format!("{shown}: {why}")

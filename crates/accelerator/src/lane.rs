@@ -1,4 +1,5 @@
-//! A lane from the connection's side: a run is laid into its memory, and what comes back judged.
+//! The connection's end of a lane: writes a run into the shared memory, and checks and copies the
+//! output.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,18 +10,18 @@ use sys::shared::SharedMemory;
 
 use crate::layout::{LANE_BYTES, MESSAGE_BYTES, Reply, RunRequest, WINDOW_BYTES};
 
-/// How long one run may take. 256 KiB take the slowest zlib 30 ms at its highest level; the rest is
-/// for machines that are busy with other things.
+/// Time limit of one run. The slowest zlib takes 30 ms for 256 KiB at its highest level; the rest
+/// allows for a busy machine.
 pub(crate) const RUN_LIMIT: Duration = Duration::from_secs(1);
 
-/// Why a lane gave nothing.
+/// Why a lane returned no output.
 #[derive(Debug)]
 pub(crate) enum LaneFault {
-    /// The process has ended: whoever holds it knows how.
+    /// The process has ended; its owner ([`crate::process`]) reads its exit status.
     Ended,
-    /// It did not answer in time.
+    /// The process did not answer within this limit.
     Late(Duration),
-    /// What it answered, or what is wrong with it.
+    /// The error that the process reported, or the fault found in its answer.
     Wrong(String),
 }
 
@@ -39,19 +40,19 @@ impl From<io::Error> for LaneFault {
     }
 }
 
-/// Our end of a lane.
+/// The connection's end of a lane.
 pub(crate) struct Lane {
     socket: OwnedFd,
     memory: SharedMemory,
     verifier: Verifier,
-    /// Of the last run: its answer carries it, and no other is taken for it.
+    /// Number of the last run; only an answer with this number is accepted.
     number: u32,
-    /// The memory holds pages.
+    /// True if pages of the shared memory may be allocated.
     used: bool,
 }
 
 impl Lane {
-    /// A lane, and the process's ends of socket and memory.
+    /// Creates a lane; returns it with the socket and memory descriptors for the library's process.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd, OwnedFd)> {
         let (socket, theirs) = sys::socket::seqpacket_pair()?;
         let memory = SharedMemory::new("compress-lane", LANE_BYTES)?;
@@ -67,7 +68,7 @@ impl Lane {
         Ok((lane, theirs, copy))
     }
 
-    /// As `RunEncoder::encode_run`, waiting no longer than `limit`.
+    /// As `RunEncoder::encode_run`, but fails after `limit`.
     pub(crate) fn encode(
         &mut self,
         run: &Run<'_>,
@@ -94,7 +95,7 @@ impl Lane {
             Reply::Failed(why) => return Err(LaneFault::Wrong(why)),
             Reply::Says(_) => return Err(LaneFault::Wrong("its answer makes no sense".into())),
         };
-        // The process can still write to the memory: what is copied out is what is judged and used.
+        // The process can still write to the memory, so only the copy is checked and used.
         let start = out.len();
         let len = made.last().copied().unwrap_or_default();
         self.memory.read_into(WINDOW_BYTES, len, out)?;
@@ -106,12 +107,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Whether [`Lane::shed`] would free anything.
+    /// True if [`Lane::shed`] would free memory.
     pub(crate) fn has_spare(&self) -> bool {
         self.used
     }
 
-    /// Gives the pages of the memory back, on both sides; the next run brings its own.
+    /// Frees the pages of the shared memory in both processes; the next run allocates them again.
     pub(crate) fn shed(&mut self) {
         if std::mem::take(&mut self.used) {
             self.memory.discard();
@@ -120,7 +121,7 @@ impl Lane {
     }
 }
 
-/// Waits for the answer to the question by this number; what answers another is dropped.
+/// Waits for the answer to the question `number`; drops answers to other questions.
 pub(crate) fn answer(socket: &OwnedFd, number: u32, limit: Duration) -> Result<Reply, LaneFault> {
     let deadline = Instant::now() + limit;
     let mut message = [0; MESSAGE_BYTES];
@@ -135,7 +136,8 @@ pub(crate) fn answer(socket: &OwnedFd, number: u32, limit: Duration) -> Result<R
         }
         match Reply::decode(message.get(..len).unwrap_or_default()) {
             Some((answered, reply)) if answered == number => return Ok(reply),
-            // To a run that was given up, or to none. One that says nothing else is late.
+            // An answer to an abandoned run or to none. Without the limit here, a process that
+            // sends nothing else would never count as late.
             Some(_) if left.is_zero() => return Err(LaneFault::Late(limit)),
             Some(_) => {}
             None => return Err(LaneFault::Wrong("its answer makes no sense".to_owned())),
@@ -164,7 +166,8 @@ mod tests {
         Ok(out)
     }
 
-    /// Plays the process: answers each question with what `replies` makes of its number.
+    /// Acts as the library's process: answers each question with the replies that `replies` makes
+    /// from its number.
     fn process(
         socket: OwnedFd,
         memory: OwnedFd,
@@ -178,7 +181,7 @@ mod tests {
                 memory.write(WINDOW_BYTES, b"output").unwrap();
                 for (number, bytes) in replies(asked) {
                     let reply = Reply::Done(vec![bytes]).encode(number);
-                    // Nobody hears it where the lane was given up before it came.
+                    // Fails if the lane was dropped before.
                     let _ = sys::socket::send_with_fds(&socket, &reply, &[]);
                 }
             }
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     fn an_answer_to_another_run_is_taken_for_none() {
         let (mut lane, socket, memory) = Lane::new().unwrap();
-        // The answer to the run before comes late, each time; so does one from nowhere.
+        // A late answer to the previous run, one to a run that does not exist, then the right one.
         let stale = |asked: u32| vec![(asked.wrapping_sub(1), 1), (asked + 40, 2), (asked, 6)];
         let process = process(socket, memory, stale);
         for _ in 0..3 {

@@ -1,37 +1,37 @@
-//! What passes between a connection's process and the one that has loaded a library: the memory
-//! of a lane, and the messages on its socket.
+//! Layout of a lane's shared memory, and the messages on the sockets between a connection's process
+//! and the process that has loaded a library.
 
 use compress::MAX_INFLATED_BYTES;
 use compress::provider::{HISTORY_BYTES, MAX_GROWTH_BYTES, MAX_RUN_PAYLOADS};
 
-/// Where a run's window lies in a lane's memory: at the beginning, and so many bytes at most.
+/// Maximum length of a run's window, bytes. It lies at the beginning of a lane's memory.
 pub(crate) const WINDOW_BYTES: usize = HISTORY_BYTES + MAX_RUN_PAYLOADS * MAX_INFLATED_BYTES;
-/// Where its output lies: behind, and so many bytes at most.
+/// Maximum length of a run's output, bytes. It lies at offset [`WINDOW_BYTES`].
 pub(crate) const OUTPUT_BYTES: usize = MAX_RUN_PAYLOADS * (MAX_INFLATED_BYTES + MAX_GROWTH_BYTES);
-/// A lane's memory, bytes.
+/// Length of a lane's memory, bytes.
 pub(crate) const LANE_BYTES: usize = WINDOW_BYTES + OUTPUT_BYTES;
 
-/// The socket on which the process says what it has loaded.
+/// The control socket: the process reports on it the library that it has loaded.
 pub(crate) const CONTROL_FD: i32 = 3;
-/// The first lane's socket; its memory follows, then the next lane's.
+/// The socket of the first lane; its memory has the next number, then the next lane follows.
 pub(crate) const FIRST_LANE_FD: i32 = 4;
-/// Lanes of one process: more threads than anybody compresses with.
+/// Maximum number of lanes of one process; more than any caller asks for.
 pub(crate) const MAX_LANES: usize = 16;
 
-/// The longest message, bytes.
+/// Maximum length of a message, bytes.
 pub(crate) const MESSAGE_BYTES: usize = 4096;
-/// The longest text in one, bytes.
+/// Maximum length of a text within a message, bytes.
 const TEXT_BYTES: usize = 1000;
 
-/// The number of what the process says by itself when it has loaded the library.
+/// Number of the unasked message that the process sends once it has loaded the library.
 pub(crate) const HELLO: u32 = 0;
-/// The number of the question for devices that are open.
+/// Number of the question for open devices.
 pub(crate) const DEVICES: u32 = 1;
 
-/// The numbers that describe a run whose window lies in the lane's memory.
+/// A run whose window lies in the lane's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunRequest {
-    /// What its answer carries again.
+    /// Repeated in the answer.
     pub(crate) number: u32,
     pub(crate) level: u8,
     pub(crate) history_bytes: usize,
@@ -47,7 +47,7 @@ impl RunRequest {
         out
     }
 
-    /// `None` for what no run is.
+    /// Returns `None` unless the message describes a run within the lane's memory.
     pub(crate) fn decode(message: &[u8]) -> Option<Self> {
         let (number_bytes, rest) = message.split_first_chunk()?;
         let (level, rest) = rest.split_first()?;
@@ -64,26 +64,26 @@ impl RunRequest {
     }
 }
 
-/// The number of a question, with which each begins; [`HELLO`] of what is too short for one.
+/// Returns the number that a question begins with; [`HELLO`] if the message is too short for one.
 pub(crate) fn question(message: &[u8]) -> u32 {
     message
         .first_chunk()
         .map_or(HELLO, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// What the process answers.
+/// An answer of the library's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Where in the output each payload ends.
+    /// End of each payload in the output.
     Done(Vec<usize>),
-    /// Texts, in an order that the question gives.
+    /// Texts; their meaning depends on the question.
     Says(Vec<String>),
-    /// It did not work, for this reason.
+    /// The request failed for this reason.
     Failed(String),
 }
 
 impl Reply {
-    /// As the answer to the question by this number.
+    /// Encodes the answer to the question `number`.
     pub(crate) fn encode(&self, number: u32) -> Vec<u8> {
         let mut out = number.to_le_bytes().to_vec();
         match self {
@@ -109,8 +109,8 @@ impl Reply {
         out
     }
 
-    /// With the number of the question; `None` for what is none of these: the process is not what
-    /// it was.
+    /// Returns the number of the question and the answer; `None` for a malformed message, as from a
+    /// process that the library has damaged.
     pub(crate) fn decode(message: &[u8]) -> Option<(u32, Self)> {
         let (number, rest) = message.split_first_chunk()?;
         let number = u32::from_le_bytes(*number);
@@ -131,7 +131,7 @@ impl Reply {
     }
 }
 
-/// A text of another process, fit for a line of a log.
+/// Escapes a text of another process for one line of a log, at most [`TEXT_BYTES`] long.
 pub(crate) fn text(bytes: &[u8]) -> String {
     escape::escape_at_most(bytes, escape::Style::Line, TEXT_BYTES)
 }

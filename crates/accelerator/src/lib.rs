@@ -1,17 +1,18 @@
-//! Compression by a library of others: an accelerator's, or another zlib.
+//! Compression by an external library: that of an accelerator, or another zlib.
 //!
-//! Such a library may crash, hang, or write where it should not, and it is never loaded by a
-//! process that holds a connection. [`Accelerator`] starts a process that does ([`main`], a role
-//! of our own binary), caged by `sys::sandbox`, and gives it runs through shared memory; what comes
-//! back is copied out and, normally, inflated and compared before it is used. So all that a
-//! library can do is to cost one run, which is encoded again in software.
+//! Such a library may crash, hang or write outside its buffers, so a process that holds a
+//! connection never loads it. [`Accelerator`] starts a separate process ([`main`], a role of
+//! Fulmar's own binary) in the sandbox of `sys::sandbox`; that process loads the library and gets
+//! runs through shared memory. The connection's process copies the output out and, unless the
+//! configuration says otherwise, inflates and compares it before use. The worst that a faulty
+//! library causes is one lost run, which software encodes again.
 //!
-//! [`Request`] says which libraries may be tried, and by whom; [`Accelerator::open`] tries them.
-//! What a library must be able to do is in `compress::provider`; when an engine is used, and what
-//! happens to a run that failed, in `compress`.
+//! [`Request`] names the libraries to try and the conditions they must meet; [`Accelerator::open`]
+//! tries them. The functions that a library must have are listed in `compress::provider`.
+//! `compress` decides when the library is used, and handles a run that failed.
 #![forbid(unsafe_code)]
 
-// What is printed is nothing to panic about.
+// Output macros that do not panic if writing fails.
 #[macro_use]
 extern crate sys;
 
@@ -30,5 +31,5 @@ pub use role::main;
 
 /// First argument of the process that loads a library.
 pub const ROLE: &str = "compress-provider";
-/// First argument of the process that tries libraries for the listener.
+/// First argument of the process that tests libraries for the server's listener.
 pub const PROBE_ROLE: &str = "compress-probe";

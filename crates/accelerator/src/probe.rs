@@ -1,4 +1,4 @@
-//! A trial for who asks from outside: the listener, before it serves anybody.
+//! The role that tests libraries for the server's listener before it accepts connections.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,9 +7,10 @@ use sys::process::SelfExe;
 
 use crate::{Accelerator, Request};
 
-/// The program of the role [`PROBE_ROLE`](crate::PROBE_ROLE): `arguments` are `root` (nobody else
-/// may own a library) or `user`, then libraries. One line on standard output: `works ` and what is
-/// in use, or `fails ` and why nothing is. Returns the exit status, 0 for the former.
+/// Main function of the role [`PROBE_ROLE`](crate::PROBE_ROLE). `arguments`: `root` (each library
+/// must belong to root) or `user`, then the libraries. Writes one line to standard output: `works `
+/// and the library's description, or `fails ` and the reason. Returns the exit status: 0 if a
+/// library works, else 1.
 #[must_use]
 pub fn probe_main(arguments: Vec<OsString>) -> i32 {
     let mut arguments = arguments.into_iter();

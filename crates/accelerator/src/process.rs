@@ -15,25 +15,26 @@ use crate::choose::Request;
 use crate::lane::{Lane, LaneFault, answer};
 use crate::layout::{CONTROL_FD, DEVICES, FIRST_LANE_FD, HELLO, MAX_LANES, Reply, text};
 
-/// Variables of the environment that libraries look at. All others stay here.
+/// Prefixes of the environment variables that libraries read; no other variables reach the process.
 const ENVIRONMENT: &[&str] = &["ZLIB_", "QAT_"];
 
-/// How long a process that has closed its socket may take until it can be asked how it has ended.
+/// Time limit for the exit of a process that has closed its socket, before it is killed without a
+/// known exit status.
 const ENDING_LIMIT: Duration = Duration::from_millis(500);
-/// How long a killed process is waited for. One that is stuck in a device's driver may take as long
-/// as it likes: it is left to the system then, and nobody waits.
+/// Time limit for the end of a killed process. One that is blocked in a device driver may take any
+/// time; it is then left to the system.
 const KILLED_LIMIT: Duration = Duration::from_millis(20);
 
-/// How much of what a library has printed is passed on when it fails, bytes.
+/// Maximum length of the library's own output that is added to an error message, bytes.
 const PRINTED_BYTES: usize = 300;
 
-/// A library in use. The process ends when the last of it and its encoders is dropped.
+/// A loaded library. Its process ends when this value and all its encoders are dropped.
 pub struct Accelerator {
     shared: Arc<Shared>,
     description: Description,
 }
 
-/// What is told about it.
+/// The properties of a loaded library, for logs.
 #[derive(Debug, Clone, Default)]
 struct Description {
     path: PathBuf,
@@ -48,19 +49,19 @@ struct Description {
 
 struct Shared {
     child: Mutex<Child>,
-    /// The library's messages, or what it prints instead.
+    /// Read end of the process's standard error, to which libraries print.
     printed: OwnedFd,
-    /// Closed, it ends the process.
+    /// The control socket; the process exits when it closes.
     control: OwnedFd,
     lanes: Mutex<Vec<Lane>>,
     returned: Condvar,
-    /// It failed once.
+    /// Set at the first failure; the library is not used again.
     over: AtomicBool,
     verify: bool,
     run_limit: Duration,
 }
 
-/// A process that has been started, and has not yet shown what it has loaded.
+/// A process that has been started and has not yet reported its library.
 pub(crate) struct Starting {
     shared: Arc<Shared>,
     level: u8,
@@ -68,7 +69,7 @@ pub(crate) struct Starting {
 }
 
 impl Starting {
-    /// Starts the process for `library`. Its limit begins here.
+    /// Starts the process for `library`; the start limit counts from here.
     pub(crate) fn new(request: &Request, library: &Path, binary: &SelfExe) -> Result<Self, String> {
         let deadline = Instant::now() + request.start_limit;
         Ok(Self {
@@ -78,12 +79,12 @@ impl Starting {
         })
     }
 
-    /// By which [`Starting::finish`] can be cut short from elsewhere.
+    /// Returns a handle that makes [`Starting::finish`] fail at once, from any thread.
     pub(crate) fn canceller(&self) -> Canceller {
         Canceller(Arc::clone(&self.shared))
     }
 
-    /// Waits until it has loaded the library, and tests that.
+    /// Waits until the process has loaded the library, then runs the self-test.
     pub(crate) fn finish(self) -> Result<Accelerator, String> {
         let Self {
             shared,
@@ -118,7 +119,7 @@ impl Starting {
     }
 }
 
-/// Ends a process that is not wanted any more.
+/// Kills a process whose library is no longer wanted.
 pub(crate) struct Canceller(Arc<Shared>);
 
 impl Canceller {
@@ -129,25 +130,26 @@ impl Canceller {
 }
 
 impl Accelerator {
-    /// The library's file.
+    /// Returns the path of the library.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.description.path
     }
 
-    /// Devices that it has opened; none says that it is software, or uses an instruction.
+    /// Returns the devices that the library has opened. Empty for a library that works in software
+    /// or with CPU instructions.
     #[must_use]
     pub fn devices(&self) -> &[String] {
         &self.description.devices
     }
 
-    /// How long 32 KiB of text took in the self-test.
+    /// Returns the time that the self-test took for 32 KiB of text.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.description.took
     }
 
-    /// All that is known of it, in one line: file, version, devices, self-test, cage.
+    /// Describes the library in one line: file, version, devices, self-test, sandbox.
     #[must_use]
     pub fn describe(&self) -> String {
         let Description {
@@ -200,7 +202,7 @@ impl Provider for Accelerator {
     }
 
     fn shed(&self) {
-        // Those that are in use are not here.
+        // Lanes in use are not in this list.
         self.shared.lanes().iter_mut().for_each(Lane::shed);
     }
 }
@@ -233,7 +235,7 @@ fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shar
     let failed = |error: std::io::Error| format!("cannot start its process: {error}");
     let (control, theirs) = sys::socket::seqpacket_pair().map_err(failed)?;
     let (printed, prints) = sys::io::pipe().map_err(failed)?;
-    // A library that prints more than anybody reads waits for nobody.
+    // Nonblocking, so that a library whose output fills the pipe does not hang.
     sys::io::set_nonblocking(&prints, true).map_err(failed)?;
     sys::io::set_nonblocking(&printed, true).map_err(failed)?;
     let mut command = binary.command().map_err(failed)?;
@@ -277,7 +279,7 @@ fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shar
     }))
 }
 
-/// What libraries read of the environment.
+/// Sets the environment variables that libraries read.
 fn environment(command: &mut sys::process::Command) {
     command.env("LC_ALL", "C");
     for (name, value) in std::env::vars_os() {
@@ -295,7 +297,7 @@ impl Shared {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lane that nobody uses. All are in use for no longer than a run takes.
+    /// Takes a free lane; waits for one if all are in use, at most as long as a run takes.
     fn take_lane(&self) -> Result<Lane, String> {
         let mut lanes = self.lanes();
         loop {
@@ -314,7 +316,7 @@ impl Shared {
 
     fn give_lane(&self, lane: Lane) {
         let mut lanes = self.lanes();
-        // Behind a failure nobody takes one any more.
+        // After a failure no lane is taken again.
         if !self.over.load(Ordering::Acquire) {
             lanes.push(lane);
         }
@@ -322,10 +324,10 @@ impl Shared {
         self.returned.notify_one();
     }
 
-    /// Ends the process for good and says why, in words for a user.
+    /// Marks the library as failed, ends its process and returns the reason for the user.
     fn explain(&self, fault: LaneFault) -> String {
         let first = !self.over.swap(true, Ordering::AcqRel);
-        // Who waits for a lane must see it; and their memory is of no use any more.
+        // Frees the lanes' memory and wakes the threads that wait for a lane.
         self.lanes().clear();
         self.returned.notify_all();
         match fault {
@@ -338,7 +340,7 @@ impl Shared {
                 let limit = format!("no answer within {} ms", limit.as_millis());
                 self.with_printed(limit)
             }
-            // Somebody else has stopped it meanwhile.
+            // Another thread has stopped the process in the meantime.
             LaneFault::Ended if !first => "it has failed before".to_owned(),
             LaneFault::Ended => {
                 let ended = collect(&mut self.child(), ENDING_LIMIT);
@@ -363,7 +365,7 @@ impl Shared {
         kill(&mut self.child());
     }
 
-    /// Adds the last line that the library printed, which is often the only reason it gives.
+    /// Appends the last line that the library printed, often the only reason it gives.
     fn with_printed(&self, why: String) -> String {
         let mut printed = vec![0; 4096];
         let len = sys::io::read(&self.printed, &mut printed).unwrap_or(0);
@@ -383,8 +385,8 @@ impl Drop for Shared {
     }
 }
 
-/// How the process has ended, if it does within `limit`. It may be another's child by now
-/// (`ssh -f`): then nobody knows.
+/// Returns the exit status of the process if it ends within `limit`. `None` also if it is by now
+/// the child of another process (`ssh -f`), which makes the status unknown.
 fn collect(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let ended = sys::io::wait_readable(child.pidfd(), Some(limit)).unwrap_or(false);
     ended.then(|| child.try_wait().ok().flatten()).flatten()
@@ -395,13 +397,13 @@ fn kill(child: &mut Child) {
     let _ = collect(child, KILLED_LIMIT);
 }
 
-/// A lane on loan.
+/// An encoder that holds a lane until it is dropped.
 struct RemoteEncoder {
     shared: Arc<Shared>,
-    /// None once it has failed.
+    /// `None` after a failure.
     lane: Option<Lane>,
     verify: bool,
-    /// The end of all runs together, where there is one.
+    /// Deadline of all runs together, if any; otherwise each run has the run limit.
     deadline: Option<Instant>,
 }
 
@@ -457,7 +459,7 @@ mod tests {
             command.fd(sys::io::null().unwrap(), number);
         }
         let mut child = command.spawn().unwrap();
-        // As one that is stuck in a driver: nothing that is sent has reached it.
+        // Stands for a process blocked in a driver, which no signal has reached.
         assert_eq!(collect(&mut child, KILLED_LIMIT), None);
         child.signal(Signal::KILL).unwrap();
         let ended = collect(&mut child, Duration::from_secs(60));
@@ -466,7 +468,7 @@ mod tests {
             core_dumped: false,
         };
         assert_eq!(ended, Some(killed));
-        // Twice does no harm.
+        // A second kill is harmless.
         kill(&mut child);
     }
 }

@@ -1,5 +1,5 @@
-//! The process that loads the library: it has lanes, a thread for each, a thread that waits for its
-//! owner's end, and nothing else.
+//! The process that loads the library: one thread per lane, one thread that waits for the end of
+//! the process's owner, and nothing else.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,9 +17,9 @@ use crate::layout::{
     RunRequest, WINDOW_BYTES, question,
 };
 
-/// The program of the role: `arguments` are the number of lanes and the library's path. Returns
-/// its exit status; where a library was loaded it ends here, since what such a library has asked
-/// for at the end of a process need not come back.
+/// Main function of the role; `arguments` are the number of lanes and the library's path. Returns
+/// the exit status. If a library was loaded, the process exits here instead: exit handlers of such
+/// a library might hang.
 #[must_use]
 pub fn main(arguments: Vec<std::ffi::OsString>) -> i32 {
     let Ok(control) = sys::io::inherited(CONTROL_FD) else {
@@ -28,7 +28,7 @@ pub fn main(arguments: Vec<std::ffi::OsString>) -> i32 {
     };
     let control = Arc::new(control);
     let Err(why) = serve(&control, &arguments);
-    // Nobody listens any more when this fails.
+    // Fails only if the other end is closed.
     let _ = say(&control, HELLO, &Reply::Failed(why));
     sys::process::exit_at_once(1)
 }
@@ -51,8 +51,8 @@ fn serve(control: &Arc<OwnedFd>, arguments: &[std::ffi::OsString]) -> Result<Inf
     let cage = cage(wall)?;
     let failed = |error: io::Error| format!("cannot start a thread: {error}");
     let listener = Arc::clone(control);
-    // Before the library has a word: it may never come back from being loaded. A thread that
-    // begins meanwhile waits for the loader's lock, so it has to have begun.
+    // Start this thread before the library is loaded, since loading may hang. A thread that starts
+    // during loading waits for the dynamic loader's lock, so wait until this one runs.
     let begun = Arc::new(Barrier::new(2));
     let begins = Arc::clone(&begun);
     let listens = std::thread::Builder::new().spawn(move || {
@@ -82,8 +82,8 @@ fn serve(control: &Arc<OwnedFd>, arguments: &[std::ffi::OsString]) -> Result<Inf
     }
 }
 
-/// Answers what the process is asked beside runs. Whatever the lanes and the library do or do
-/// not, it ends with who started it.
+/// Answers the questions on the control socket, and exits the process when its owner closes that
+/// socket, whatever the lanes and the library do.
 fn listen(control: &OwnedFd) -> ! {
     let mut message = [0; MESSAGE_BYTES];
     while let Ok(len @ 1..) = sys::io::read(control, &mut message) {
@@ -93,8 +93,8 @@ fn listen(control: &OwnedFd) -> ! {
     sys::process::exit_at_once(0)
 }
 
-/// What the cage consists of. Calls are filtered on every kernel, or there is no cage; without
-/// Landlock nothing would keep the library from the user's files.
+/// Describes the sandbox, or fails without Landlock, since nothing else would keep the library from
+/// the user's files. The seccomp filter is always installed.
 fn cage(wall: Wall) -> Result<&'static str, String> {
     match wall {
         Wall::Whole => Ok("seccomp and Landlock"),
@@ -111,10 +111,10 @@ fn say(socket: &OwnedFd, number: u32, reply: &Reply) -> io::Result<()> {
     sys::socket::send_with_fds(socket, &reply.encode(number), &[]).map(drop)
 }
 
-/// Devices that the library has opened: what tells an accelerator from software.
+/// Returns the devices that the library has opened, which distinguish an accelerator from software.
 fn devices() -> Vec<String> {
     let mut found = Vec::new();
-    // The folder itself need not be readable here, its links are.
+    // /proc/self/fd may be unreadable here as a directory; its links are readable.
     for number in 0..256 {
         let Ok(target) = std::fs::read_link(format!("/proc/self/fd/{number}")) else {
             continue;
@@ -133,7 +133,7 @@ fn devices() -> Vec<String> {
     found
 }
 
-/// One run at a time: its memory, and the socket that says what lies there.
+/// One lane: encodes one run at a time from its memory, as requests on its socket ask.
 struct Lane {
     socket: OwnedFd,
     memory: SharedMemory,
@@ -205,7 +205,7 @@ impl Lane {
     }
 }
 
-/// Kept from run to run, and freed in an idle second.
+/// Buffers reused from run to run, and freed after an idle second.
 #[derive(Default)]
 struct Buffers {
     window: Vec<u8>,

@@ -1,6 +1,6 @@
-//! Libraries that are tried for the first that works: one after the other while they answer, and all
-//! that are left at once as soon as one lets itself be waited for. So any number that hang take as
-//! long as one does.
+//! Tries libraries for the first that works: one after the other as long as each answers promptly,
+//! and all the others at once as soon as one does not answer within [`PATIENCE`]. Any number of
+//! hanging libraries thus take as long as one.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use crate::process::{Accelerator, Starting};
 
-/// How long a library is waited for before the others are begun as well. One that works has loaded
-/// and shown what it makes in a tenth of that.
+/// Waiting time for one library before the others are started too. A working library loads and
+/// passes its self-test in a tenth of it.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// What is known of each library that was begun, in their order.
+/// Result of each started library, in the order of the configuration; `None` while it runs.
 type Outcomes<T> = [Option<Result<T, String>>];
 
-/// The first of `libraries` that works; or why each does not. `begin` is called here and not on
-/// another thread: a process may have been told to end with the thread that started it.
+/// Returns the first of `libraries` that works, or the reason of each. `begin` is called on this
+/// thread: the kernel may end a process with the thread that started it.
 pub(crate) fn first_that_works(
     libraries: &[PathBuf],
     begin: impl Fn(&Path) -> Result<Starting, String>,
@@ -28,8 +28,8 @@ pub(crate) fn first_that_works(
     let mut outcomes: Vec<Option<Result<Accelerator, String>>> = Vec::new();
     let mut cancellers = Vec::new();
     let mut all_at_once = false;
-    // All threads have ended when this is left: whoever asks may be about to change its user, which
-    // is the business of each thread of a process.
+    // The scope ends only after its threads: the caller may change its user next, which affects
+    // each thread separately.
     std::thread::scope(|scope| {
         let (sender, heard) = mpsc::channel();
         loop {
@@ -71,7 +71,7 @@ pub(crate) fn first_that_works(
             }
         }
     });
-    // All before the one that was chosen have failed.
+    // All libraries before the chosen one have failed.
     let mut reasons = Vec::new();
     for outcome in outcomes.into_iter().flatten() {
         match outcome {
@@ -86,11 +86,11 @@ pub(crate) fn first_that_works(
 enum Step<'a> {
     Begin(&'a Path),
     Wait,
-    /// By this one, or none of them.
+    /// The choice is final: this library, or none.
     Settled(Option<usize>),
 }
 
-/// A library counts for nothing before those that are named before it have failed.
+/// Returns the next step. A library is chosen only after all that precede it have failed.
 fn next<'a, T>(outcomes: &Outcomes<T>, libraries: &'a [PathBuf], all_at_once: bool) -> Step<'a> {
     let has_failed = |outcome: &Option<_>| matches!(outcome, Some(Err(_)));
     let left = libraries.get(outcomes.len());

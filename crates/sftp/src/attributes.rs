@@ -1,4 +1,4 @@
-//! ATTRS (draft §5): what is known of a file, or to be set on it.
+//! ATTRS (draft §5): the attributes of a file, or those to be set.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ const PERMISSIONS: u32 = 0x4;
 const TIMES: u32 = 0x8;
 const EXTENDED: u32 = 0x8000_0000;
 
-/// Numbers of user and group.
+/// Numeric ids of the owning user and group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Owner {
     /// User.
@@ -21,35 +21,36 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// Seconds since 1970, as version 3 knows them.
+/// Access and modification time in whole seconds since 1970, as version 3 encodes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Times {
     /// Last access.
     pub accessed: u32,
-    /// Last change of the content.
+    /// Last modification of the content.
     pub modified: u32,
 }
 
-/// A time to the nanosecond.
+/// A time with nanosecond resolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Timestamp {
-    /// Since 1970.
+    /// Seconds since 1970; negative before.
     pub seconds: i64,
-    /// Below a thousand million.
+    /// Nanoseconds within the second, 0 to 999,999,999.
     pub nanoseconds: u32,
 }
 
-/// Times to the nanosecond: an extended attribute of our own.
+/// Access and modification time with nanosecond resolution: the extended attribute
+/// [`own::EXACT_TIMES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExactTimes {
     /// Last access.
     pub accessed: Timestamp,
-    /// Last change of the content.
+    /// Last modification of the content.
     pub modified: Timestamp,
 }
 
 impl From<ExactTimes> for Times {
-    /// Cut to whole seconds from 1970 to 2106.
+    /// Drops the nanoseconds and clamps the seconds to the range 1970 to 2106.
     fn from(exact: ExactTimes) -> Self {
         let cut = |at: Timestamp| {
             let seconds = at.seconds.clamp(0, i64::from(u32::MAX));
@@ -62,28 +63,29 @@ impl From<ExactTimes> for Times {
     }
 }
 
-/// ATTRS. Extended attributes that are not ours are passed over.
+/// ATTRS: `None` fields are absent from the message. Extended attributes of other vendors are
+/// ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attributes {
-    /// Bytes.
+    /// Length of the file, bytes.
     pub size: Option<u64>,
-    /// User and group.
+    /// Owning user and group.
     pub owner: Option<Owner>,
-    /// Type and mode bits, as `st_mode`.
+    /// File type and permission bits, as in `st_mode`.
     pub permissions: Option<u32>,
-    /// Whole seconds.
+    /// Times in whole seconds.
     pub times: Option<Times>,
-    /// Nanoseconds; sent only to a peer that has [`own::EXACT_TIMES`].
+    /// Times in nanoseconds; sent only to a peer that has [`own::EXACT_TIMES`].
     pub exact_times: Option<ExactTimes>,
-    /// With OPEN: [`own::SOLE_WRITER`].
+    /// True if OPEN carries [`own::SOLE_WRITER`].
     pub sole_writer: bool,
 }
 
-/// `S_IFMT` and its values in [`Attributes::permissions`].
+/// `S_IFMT` and its values, for [`Attributes::permissions`].
 pub mod mode {
     use alloc::string::String;
 
-    /// Bits of the type.
+    /// Mask of the file type.
     pub const TYPE: u32 = 0o170_000;
     /// Directory.
     pub const DIRECTORY: u32 = 0o040_000;
@@ -91,10 +93,11 @@ pub mod mode {
     pub const REGULAR: u32 = 0o100_000;
     /// Symbolic link.
     pub const SYMLINK: u32 = 0o120_000;
-    /// What a copy keeps of a directory's mode, as OpenSSH's: setuid and setgid are none of it.
+    /// The mode bits that a copy keeps of a directory, as OpenSSH: setuid and setgid are dropped.
     pub const KEPT_OF_DIRECTORY: u32 = 0o1777;
 
-    /// A mode in the ten letters of `ls -l`; one without a type counts as a regular file.
+    /// Formats `mode` as the ten letters of `ls -l`. A mode without a file type is shown as a
+    /// regular file.
     #[must_use]
     pub fn letters(mode: u32) -> String {
         let mut letters = String::from(match mode & TYPE {
@@ -127,7 +130,7 @@ pub mod mode {
 }
 
 impl Attributes {
-    /// Nothing known, nothing to be set.
+    /// No attribute present.
     pub const NONE: Self = Self {
         size: None,
         owner: None,
@@ -137,7 +140,7 @@ impl Attributes {
         sole_writer: false,
     };
 
-    /// Only mode bits.
+    /// Attributes with `permissions` only.
     #[must_use]
     pub fn with_permissions(permissions: u32) -> Self {
         Self {
@@ -146,14 +149,15 @@ impl Attributes {
         }
     }
 
-    /// Whether the type is known to be `kind`, one of [`mode`].
+    /// Returns true if `permissions` are present and their file type is `kind`, a constant of
+    /// [`mode`].
     #[must_use]
     pub fn is(&self, kind: u32) -> bool {
         self.permissions
             .is_some_and(|permissions| permissions & mode::TYPE == kind)
     }
 
-    /// The best that is known of the times.
+    /// Returns the exact times if present, else the whole seconds.
     #[must_use]
     pub fn best_times(&self) -> Option<ExactTimes> {
         let whole = |seconds: u32| Timestamp {
@@ -190,7 +194,8 @@ impl<'a> Field<'a> for Attributes {
             });
         }
         if flags & EXTENDED != 0 {
-            // Each pair takes eight bytes at least, so that a false count ends with the message.
+            // Each pair takes at least eight bytes, so a false count fails at the end of the
+            // message.
             for _ in 0..reader.u32()? {
                 let name = reader.string()?;
                 let data = reader.string()?;

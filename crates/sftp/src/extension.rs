@@ -1,5 +1,5 @@
-//! EXTENDED requests: OpenSSH's (PROTOCOL §4.2 to §4.12) and, from [`crate::own`], ours; and what
-//! answers those of them that are not answered by STATUS.
+//! EXTENDED requests of OpenSSH (PROTOCOL §4.2 to §4.12) and of Fulmar ([`crate::own`]), and the
+//! EXTENDED_REPLY fields that answer them.
 
 use alloc::vec::Vec;
 
@@ -34,14 +34,14 @@ macro_rules! extended {
         }
 
         impl<'a> Extended<'a> {
-            /// Writes the message behind what is in `out`.
+            /// Appends the encoded message to `out`.
             pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
                 match self {
                     $( Self::$name(request) => request.encode_into(id, out), )*
                 }
             }
 
-            /// The extension's name.
+            /// Returns the extension's name on the wire.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {
@@ -49,7 +49,7 @@ macro_rules! extended {
                 }
             }
 
-            /// Reads the fields behind the name; none for a name that is not known.
+            /// Reads the fields that follow the name; `None` for an unknown name.
             pub(crate) fn read(
                 name: &[u8],
                 reader: &mut Reader<'a>,
@@ -63,12 +63,12 @@ macro_rules! extended {
             }
         }
 
-        /// Every extension that is known here, with the version that is spoken.
+        /// Name and version of every extension in this table.
         pub const EXTENSIONS: &[(&str, &str)] = &[ $( ($text, $version), )* ];
     };
     (@encode $name:ident [$($life:lifetime)?] $text:expr, { $($field:ident),* }) => {
         impl $(<$life>)? $name $(<$life>)? {
-            /// Writes the message behind what is in `out`.
+            /// Appends the encoded message to `out`.
             pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
                 framed_with_id(out, number::EXTENDED, id, |out| {
                     out.put_string($text.as_bytes());
@@ -103,146 +103,150 @@ pub const HOME_DIRECTORY: &str = "home-directory";
 pub const USERS_GROUPS_BY_ID: &str = "users-groups-by-id@openssh.com";
 
 extended! {
-    /// rename(2): what has the new name is replaced.
+    /// rename(2): replaces an existing file of the new name.
     PosixRename<'a> = POSIX_RENAME, "1" {
-        /// What it is called.
+        /// The current path.
         old: &'a [u8],
-        /// What it will be called.
+        /// The new path.
         new: &'a [u8],
     }
-    /// statvfs(2): answered by [`FileSystem`].
-    Statvfs<'a> = STATVFS, "2" { /** Any file there. */ path: &'a [u8] }
-    /// fstatvfs(2): answered by [`FileSystem`].
-    Fstatvfs<'a> = FSTATVFS, "2" { /** From HANDLE. */ handle: &'a [u8] }
+    /// statvfs(2), answered by [`FileSystem`].
+    Statvfs<'a> = STATVFS, "2" { /** Any file of the file system. */ path: &'a [u8] }
+    /// fstatvfs(2), answered by [`FileSystem`].
+    Fstatvfs<'a> = FSTATVFS, "2" { /** The handle, from HANDLE. */ handle: &'a [u8] }
     /// link(2).
     Hardlink<'a> = HARDLINK, "1" {
-        /// The file.
+        /// The existing path.
         old: &'a [u8],
-        /// Its further name.
+        /// The path of the new link.
         new: &'a [u8],
     }
     /// fsync(2).
-    Fsync<'a> = FSYNC, "1" { /** From HANDLE. */ handle: &'a [u8] }
-    /// SETSTAT of a link itself.
+    Fsync<'a> = FSYNC, "1" { /** The handle, from HANDLE. */ handle: &'a [u8] }
+    /// SETSTAT that does not follow a symbolic link.
     Lsetstat<'a> = LSETSTAT, "1" {
-        /// The file.
+        /// The path.
         path: &'a [u8],
-        /// What to set.
+        /// The attributes to set.
         attributes: Attributes,
     }
-    /// Answered by [`Limits`].
+    /// Asks for the server's limits; answered by [`Limits`].
     GetLimits = LIMITS, "1" {}
-    /// REALPATH with a leading `~` or `~user` expanded: answered by NAME.
-    ExpandPath<'a> = EXPAND_PATH, "1" { /** Any path. */ path: &'a [u8] }
-    /// Copies within the server.
+    /// REALPATH that also expands a leading `~` or `~user`; answered by NAME.
+    ExpandPath<'a> = EXPAND_PATH, "1" { /** The path to expand. */ path: &'a [u8] }
+    /// Copies a range between two open files on the server.
     CopyData<'a> = COPY_DATA, "1" {
-        /// From HANDLE.
+        /// The handle to read from.
         from: &'a [u8],
-        /// First byte.
+        /// Offset of the first byte.
         from_offset: u64,
-        /// Bytes; 0 for all up to the end of the file.
+        /// Number of bytes; 0 for all up to the end of the file.
         len: u64,
-        /// From HANDLE; another file, or a range that does not overlap.
+        /// The handle to write to: of another file, or of the same one if the ranges do not
+        /// overlap.
         to: &'a [u8],
-        /// Where they go.
+        /// Offset of the first byte written.
         to_offset: u64,
     }
-    /// A user's home: answered by NAME.
-    HomeDirectory<'a> = HOME_DIRECTORY, "1" { /** The user; empty for the own. */ user: &'a [u8] }
-    /// Names for numbers: answered by [`UserGroupNames`].
+    /// Asks for a user's home directory; answered by NAME.
+    HomeDirectory<'a> = HOME_DIRECTORY, "1" { /** Empty: the session's user. */ user: &'a [u8] }
+    /// Asks for the names of user and group ids; answered by [`UserGroupNames`].
     UsersGroupsById<'a> = USERS_GROUPS_BY_ID, "1" {
-        /// `uint32` after `uint32`.
+        /// User ids, a sequence of `uint32`.
         uids: &'a [u8],
-        /// `uint32` after `uint32`.
+        /// Group ids, a sequence of `uint32`.
         gids: &'a [u8],
     }
     /// See [`own::EXACT_TIMES`].
-    SetExactTimes = own::EXACT_TIMES, "1" { /** Whether attributes carry them from here on. */ on: bool }
+    SetExactTimes = own::EXACT_TIMES, "1" { /** True if later ATTRS carry exact times. */ on: bool }
     /// See [`own::CANCEL`].
-    Cancel = own::CANCEL, "1" { /** The request that is to end. */ request: u32 }
+    Cancel = own::CANCEL, "1" { /** Id of the request to end. */ request: u32 }
     /// See [`own::HASH_RANGE`].
     HashRange<'a> = own::HASH_RANGE, "1" {
-        /// From HANDLE, open for reading.
+        /// The handle of a file open for reading.
         handle: &'a [u8],
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes; those behind the end of the file are not there.
+        /// Number of bytes; a range that passes the end of the file is cut there.
         len: u64,
-        /// Bytes in a block, at least [`own::MIN_HASH_BLOCK_BYTES`]; 0 for one hash over all.
+        /// Bytes per hashed block, at least [`own::MIN_HASH_BLOCK_BYTES`]; 0 for one hash over the
+        /// whole range.
         block_len: u64,
     }
     /// See [`own::READ_RANGE`].
     ReadRange<'a> = own::READ_RANGE, "1" {
-        /// From HANDLE, open for reading.
+        /// The handle of a file open for reading.
         handle: &'a [u8],
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes; those behind the end of the file are not there.
+        /// Number of bytes; a range that passes the end of the file is cut there.
         len: u64,
-        /// Of [`own::read_flag`].
+        /// Flags of [`own::read_flag`].
         flags: u32,
     }
     /// See [`own::OPEN_READ`].
     OpenRead<'a> = own::OPEN_READ, "1" {
-        /// The file.
+        /// The path.
         path: &'a [u8],
-        /// None is known: 0.
+        /// Must be 0: no flag is defined.
         flags: u32,
-        /// Bytes; those behind the end of the file are not there.
+        /// Number of bytes; a range that passes the end of the file is cut there.
         len: u64,
     }
     /// See [`own::PUT_FILE`].
     PutFile<'a> = own::PUT_FILE, "1" {
-        /// The file.
+        /// The path.
         path: &'a [u8],
-        /// Of [`own::put_flag`].
+        /// Flags of [`own::put_flag`].
         flags: u32,
-        /// Its mode, and with [`own::put_flag::EXACT`] everything else that is set.
+        /// Mode of the new file; with [`own::put_flag::EXACT`], all attributes to set after the
+        /// write.
         attributes: Attributes,
         /// The whole content.
         data: &'a [u8],
     }
     /// See [`own::GET_FILE`].
     GetFile<'a> = own::GET_FILE, "1" {
-        /// The file.
+        /// The path.
         path: &'a [u8],
-        /// Of [`own::get_flag`].
+        /// Flags of [`own::get_flag`].
         flags: u32,
-        /// A longer file's content is not sent, bytes.
+        /// Maximum length, bytes; the content of a longer file is not sent.
         max_len: u32,
     }
     /// See [`own::WALK`].
     Walk<'a> = own::WALK, "2" {
         /// The directory.
         path: &'a [u8],
-        /// Of [`own::walk_flag`].
+        /// Flags of [`own::walk_flag`].
         flags: u32,
-        /// A longer file's content does not come along, bytes.
+        /// Maximum length of included content, bytes; a longer file is listed without content.
         max_len: u32,
-        /// So much may be sent before [`WalkOn`] asks for more: the lengths of the answers'
-        /// fields, and [`own::ENTRY_CHARGE_BYTES`] for each entry without content. The last answer
-        /// may exceed it; that is taken from what is granted next.
+        /// Window of the answer, bytes: the server may send this much before [`WalkOn`] grants
+        /// more. Each EXTENDED_REPLY counts with the length of its fields, and each entry without
+        /// content with [`own::ENTRY_CHARGE_BYTES`] more. The last answer may exceed the window;
+        /// the excess is deducted from the next grant.
         window: u64,
     }
     /// See [`own::WALK_ON`].
     WalkOn = own::WALK_ON, "1" {
-        /// The [`Walk`] that may go on.
+        /// Id of the [`Walk`] request.
         request: u32,
-        /// How much more it may send, counted as its window is.
+        /// Bytes added to the window of the [`Walk`].
         more: u64,
     }
 }
 
-/// The answer to `limits@openssh.com`. Zero: no limit that the server could name.
+/// The answer to `limits@openssh.com`. 0 means that the server states no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest message, bytes.
+    /// Maximum length of a message, bytes.
     pub max_message_bytes: u64,
-    /// Most bytes that a READ brings.
+    /// Maximum length of a READ, bytes.
     pub max_read_bytes: u64,
-    /// Most bytes that a WRITE takes.
+    /// Maximum length of a WRITE, bytes.
     pub max_write_bytes: u64,
-    /// Most handles open at once.
+    /// Maximum number of open handles.
     pub max_handles: u64,
 }
 
@@ -265,21 +269,21 @@ pub struct FileSystem {
 
 /// Flags of [`FileSystem::flags`].
 pub mod file_system_flag {
-    /// Read-only.
+    /// The file system is mounted read-only.
     pub const READ_ONLY: u64 = 1;
-    /// No setuid.
+    /// setuid and setgid bits have no effect.
     pub const NO_SETUID: u64 = 2;
 }
 
 macro_rules! numbers {
     ($name:ident { $($field:ident),* }) => {
         impl $name {
-            /// Writes the fields behind what is in `out`.
+            /// Appends the fields to `out`.
             pub fn write(&self, out: &mut Vec<u8>) {
                 $( out.put_u64(self.$field); )*
             }
 
-            /// Reads what stands in an EXTENDED_REPLY.
+            /// Reads the fields of an EXTENDED_REPLY.
             ///
             /// # Errors
             /// [`DecodeError`].
@@ -311,24 +315,24 @@ numbers!(FileSystem {
     name_max
 });
 
-/// The answer to `users-groups-by-id@openssh.com`: `string` after `string` in each, in the order
-/// of the numbers, empty where there is no name.
+/// The answer to `users-groups-by-id@openssh.com`: two sequences of `string`, in the order of the
+/// ids asked for; an id without a name gives an empty string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserGroupNames<'a> {
-    /// Of users.
+    /// Names of users.
     pub users: &'a [u8],
-    /// Of groups.
+    /// Names of groups.
     pub groups: &'a [u8],
 }
 
 impl<'a> UserGroupNames<'a> {
-    /// Writes the fields behind what is in `out`.
+    /// Appends the fields to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_string(self.users);
         out.put_string(self.groups);
     }
 
-    /// Reads what stands in an EXTENDED_REPLY.
+    /// Reads the fields of an EXTENDED_REPLY.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -341,7 +345,7 @@ impl<'a> UserGroupNames<'a> {
     }
 }
 
-/// The strings that a list holds, up to the first that cannot be read.
+/// Iterates over the strings of `list`, up to the first that cannot be read.
 pub fn strings(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(list);
     core::iter::from_fn(move || reader.string().ok())

@@ -1,6 +1,6 @@
-//! Cuts a stream of bytes into messages, in the pieces in which they came: a message that lies in
-//! one piece is not copied, and the data of a WRITE (DATA, for a client) are handed on as they
-//! come, so that they need not be there as a whole.
+//! Splits a byte stream into SFTP messages. A message that lies in one received chunk is not
+//! copied. The data of a WRITE (for a client: of a DATA) is passed on chunk by chunk as it arrives,
+//! so that no whole message has to be collected.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,55 +11,55 @@ use wire::Reader;
 use crate::message::number;
 use crate::{MAX_HANDLE_BYTES, MAX_MESSAGE_BYTES};
 
-/// Which messages' data are handed on as they come.
+/// The side that reads the stream; it decides which message's data is passed on as it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Reads answers: DATA's.
+    /// Reads replies: streams the data of DATA.
     Client,
-    /// Reads requests: WRITE's.
+    /// Reads requests: streams the data of WRITE.
     Server,
 }
 
-/// What comes next in the stream.
+/// The next part of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     /// A whole message without its length field.
     Message(Bytes),
-    /// A WRITE begins; `len` bytes of [`Piece::Data`] follow.
+    /// The fields of a WRITE; [`Piece::Payload`] with `len` bytes in all follow.
     Write {
         /// Request id.
         id: u32,
-        /// As the client gave it.
+        /// The handle as the client sent it.
         handle: Bytes,
-        /// Where the data go.
+        /// Offset in the file.
         offset: u64,
-        /// Bytes that follow.
+        /// Number of data bytes that follow.
         len: u32,
     },
-    /// A DATA begins; `len` bytes of [`Piece::Data`] follow.
+    /// The fields of a DATA; [`Piece::Payload`] with `len` bytes in all follow.
     Data {
         /// Request id.
         id: u32,
-        /// Bytes that follow.
+        /// Number of data bytes that follow.
         len: u32,
     },
-    /// Some of the data; never empty.
+    /// A part of the data of the WRITE or DATA; never empty.
     Payload {
-        /// The bytes.
+        /// The data.
         bytes: Bytes,
-        /// Bytes of the same message that are still to come.
+        /// Data bytes of the same message that have not arrived yet.
         left: u32,
     },
 }
 
-/// Why a stream cannot be cut any further.
+/// Why the rest of a stream cannot be split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
-    /// A message of this many bytes is longer than any may be.
+    /// The length field holds this value, which exceeds [`MAX_MESSAGE_BYTES`].
     TooLong(u32),
-    /// A message without a number.
+    /// The length field is 0: the message has no message number.
     Empty,
-    /// A WRITE or DATA whose parts do not fit in its length.
+    /// The lengths within a WRITE or DATA exceed that of the message, or the handle is too long.
     BadPayload,
 }
 
@@ -79,27 +79,28 @@ impl core::fmt::Display for FrameError {
 impl core::error::Error for FrameError {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FrameState {
     /// Before a length field.
     Between,
-    /// Within a message of which so many bytes are missing: its data, then bytes of no meaning.
+    /// Within a WRITE or DATA: `data` bytes of data are missing, then `skip` bytes after the data,
+    /// which are ignored.
     Payload { data: u32, skip: u32 },
 }
 
-/// The splitter. See the module's head.
+/// Splits a stream of SFTP messages as the module's documentation describes.
 #[derive(Debug)]
 pub struct Splitter {
     side: Side,
     pieces: VecDeque<Bytes>,
-    /// Bytes in `pieces`.
+    /// Number of bytes in `pieces`.
     held: usize,
-    /// Bytes handed on since the caller asked last.
+    /// Bytes consumed since the last [`Splitter::take_consumed`].
     taken: usize,
-    state: State,
+    state: FrameState,
 }
 
 impl Splitter {
-    /// A splitter at the stream's first byte.
+    /// Creates a splitter at the first byte of a stream.
     #[must_use]
     pub fn new(side: Side) -> Self {
         Self {
@@ -107,12 +108,12 @@ impl Splitter {
             pieces: VecDeque::new(),
             held: 0,
             taken: 0,
-            state: State::Between,
+            state: FrameState::Between,
         }
     }
 
-    /// Puts bytes behind the rest. How many may wait here is the caller's business: the window
-    /// of a channel, the size of a read.
+    /// Appends received bytes. The caller limits the number of bytes held here, by a channel's
+    /// window or the size of a read.
     pub fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.held += bytes.len();
@@ -120,41 +121,42 @@ impl Splitter {
         }
     }
 
-    /// Bytes that wait.
+    /// Number of bytes received and not yet consumed.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Bytes that left since this was asked last: what a channel's window opens by.
+    /// Returns and resets the number of bytes consumed since the last call: the amount by which the
+    /// caller opens its receive window.
     pub fn take_consumed(&mut self) -> usize {
         core::mem::take(&mut self.taken)
     }
 
-    /// In the middle of a message: the stream must not end here.
+    /// True within a message, where the stream must not end.
     #[must_use]
     pub fn is_inside(&self) -> bool {
-        self.held > 0 || self.state != State::Between
+        self.held > 0 || self.state != FrameState::Between
     }
 
-    /// What comes next; none until more bytes are there.
+    /// Returns the next part, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// [`FrameError`], each time from then on.
+    /// [`FrameError`]; every later call returns it too.
     pub fn next_piece(&mut self) -> Result<Option<Piece>, FrameError> {
-        if let State::Payload { data: 0, skip } = self.state {
+        if let FrameState::Payload { data: 0, skip } = self.state {
             let skipped = self.held.min(usize::try_from(skip).unwrap_or(usize::MAX));
             self.drop_front(skipped);
             let skip = skip - u32::try_from(skipped).unwrap_or(skip);
             if skip > 0 {
-                self.state = State::Payload { data: 0, skip };
+                self.state = FrameState::Payload { data: 0, skip };
                 return Ok(None);
             }
-            self.state = State::Between;
+            self.state = FrameState::Between;
         }
         match self.state {
-            State::Payload { data, skip } => Ok(self.payload(data, skip)),
-            State::Between => self.message(),
+            FrameState::Payload { data, skip } => Ok(self.payload(data, skip)),
+            FrameState::Between => self.message(),
         }
     }
 
@@ -168,7 +170,7 @@ impl Splitter {
         self.held -= bytes.len();
         self.taken += bytes.len();
         let left = data - u32::try_from(bytes.len()).unwrap_or(data);
-        self.state = State::Payload { data: left, skip };
+        self.state = FrameState::Payload { data: left, skip };
         Some(Piece::Payload { bytes, left })
     }
 
@@ -208,7 +210,7 @@ impl Splitter {
         };
         let skip = rest.checked_sub(data).ok_or(FrameError::BadPayload)?;
         self.drop_front(4 + 9);
-        self.state = State::Payload { data, skip };
+        self.state = FrameState::Payload { data, skip };
         Ok(Some(Piece::Data { id, len: data }))
     }
 
@@ -220,7 +222,7 @@ impl Splitter {
         let (Ok(id), Ok(handle_len)) = (reader.u32(), reader.u32()) else {
             return Err(FrameError::BadPayload);
         };
-        // A longer handle is none of ours: nothing is gathered for it.
+        // A longer handle cannot be one that this server issued: reject it before collecting it.
         let handle_bytes = usize::try_from(handle_len).unwrap_or(usize::MAX);
         if handle_bytes > MAX_HANDLE_BYTES {
             return Err(FrameError::BadPayload);
@@ -238,7 +240,7 @@ impl Splitter {
         self.drop_front(13);
         let handle = self.take_front(handle_bytes);
         self.drop_front(12);
-        self.state = State::Payload { data, skip };
+        self.state = FrameState::Payload { data, skip };
         Ok(Some(Piece::Write {
             id,
             handle,
@@ -247,7 +249,8 @@ impl Splitter {
         }))
     }
 
-    /// `N` bytes that stand `at` bytes from the front.
+    /// Returns `N` bytes at offset `at`, without consuming them; `None` if they have not all
+    /// arrived.
     fn peek<const N: usize>(&self, mut at: usize) -> Option<[u8; N]> {
         if self.held < at + N {
             return None;
@@ -288,7 +291,7 @@ impl Splitter {
         }
     }
 
-    /// Takes `count` bytes, which are there: in place where they lie in one piece.
+    /// Consumes `count` bytes, which must be held; copies them only if they span several chunks.
     fn take_front(&mut self, count: usize) -> Bytes {
         self.held -= count;
         self.taken += count;

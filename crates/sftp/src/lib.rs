@@ -1,14 +1,15 @@
-//! SFTP version 3 (draft-ietf-secsh-filexfer-02), OpenSSH's extensions to it (PROTOCOL §4) and
-//! our own (docs/PROTOCOL.md), without I/O.
+//! SFTP version 3 (draft-ietf-secsh-filexfer-02), OpenSSH's extensions (PROTOCOL §4) and Fulmar's
+//! vendor extensions (docs/PROTOCOL.md), without I/O.
 //!
-//! [`message`] holds one struct for each message, [`frame`] cuts a stream into them and lets the
-//! data of WRITE and DATA pass without being gathered, [`requests`] is a client's memory of what
-//! it has asked for, [`server`] what a server must know before it carries a request out. Files
-//! are touched elsewhere: in `transfer`.
+//! [`message`] has one struct per message. [`frame`] splits a byte stream into messages and passes
+//! the data of WRITE and DATA on without collecting it. [`requests`] maps a client's request ids to
+//! its unanswered requests. [`server`] decides which requests a server accepts. File access is in
+//! the crate `transfer`.
 //!
-//! Foreign lengths and counts are believed only as far as the bytes reach. Bytes behind the last
-//! field of a message are passed over, as OpenSSH does: later versions of the protocol put
-//! fields there, and some clients send them whatever version was agreed on.
+//! A length or count from the peer is checked against the bytes received; no memory is reserved for
+//! it in advance. Bytes after the last field of a message are ignored, as OpenSSH ignores them:
+//! later versions of the protocol add fields there, and some clients send them whatever version was
+//! negotiated.
 #![forbid(unsafe_code)]
 #![no_std]
 
@@ -30,20 +31,20 @@ pub use attributes::{Attributes, ExactTimes, Owner, Times, Timestamp};
 pub use message::{Reply, Request};
 pub use status::Code;
 
-/// The version of the protocol.
+/// The SFTP version that client and server speak.
 pub const VERSION: u32 = 3;
 
-/// Most payload bytes in one WRITE or DATA that a peer is told of (`limits@openssh.com`), as
-/// OpenSSH's.
+/// Maximum number of bytes of one READ or WRITE, as announced in `limits@openssh.com`: OpenSSH's
+/// value.
 pub const MAX_DATA_BYTES: u32 = 255 * 1024;
 
-/// Longest message that is accepted, in bytes without its length field: 256 KiB of data and a
-/// head.
+/// Maximum length of an accepted message, in bytes without its length field: 256 KiB of data plus
+/// the other fields.
 pub const MAX_MESSAGE_BYTES: usize = 257 * 1024;
 
-/// Longest handle (draft §6.2), bytes.
+/// Maximum length of a handle (draft §6.2), bytes.
 pub const MAX_HANDLE_BYTES: usize = 256;
 
-/// What WRITE and DATA may carry to or from a peer that announces no limits: every
-/// implementation must take packets of 34,000 bytes (draft §3).
+/// Number of data bytes that every peer accepts in one WRITE or DATA, whether or not it announces
+/// limits: every implementation must accept packets of 34,000 bytes (draft §3).
 pub const SAFE_DATA_BYTES: u32 = 32 * 1024;

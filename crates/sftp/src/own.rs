@@ -1,9 +1,9 @@
-//! Our own extensions, under [`wire::EXTENSION_DOMAIN`]; docs/PROTOCOL.md describes them. A server
-//! that has them names them in VERSION with their version.
+//! Fulmar's vendor extensions, under [`wire::EXTENSION_DOMAIN`]; docs/PROTOCOL.md specifies them. A
+//! server announces each that it has in VERSION, with its version.
 //!
-//! Three of them are answered by more than one message with the same id: [`READ_RANGE`],
-//! [`OPEN_READ`] and [`WALK`]. STATUS is the last one always, with OK when everything was sent. Others' answers may
-//! come between. [`CANCEL`] ends them.
+//! [`READ_RANGE`], [`OPEN_READ`] and [`WALK`] are answered by several messages with the same id.
+//! The last of them is always STATUS, with OK if everything was sent. Answers to other requests may
+//! come between. [`CANCEL`] ends such a request early.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use wire::{DecodeError, EXTENSION_DOMAIN, Field, Put, Reader};
 use crate::attributes::Attributes;
 use crate::status::Code;
 
-/// `name@domain` as bytes.
+/// Returns `name@domain` as bytes; `N` must be the length of the result.
 const fn joined<const N: usize>(name: &str) -> [u8; N] {
     let (name, domain) = (name.as_bytes(), EXTENSION_DOMAIN.as_bytes());
     let mut out = [b'@'; N];
@@ -43,97 +43,99 @@ macro_rules! names {
 }
 
 names! {
-    /// Times to the nanosecond: the name of an attribute (two times, each an `int64` of seconds
-    /// and a `uint32` of nanoseconds: access, modification), and of the request that makes the
-    /// server send it. It is understood in what a client sets without that.
+    /// Times with nanosecond resolution. The name of an extended attribute (access, then
+    /// modification time, each an `int64` of seconds and a `uint32` of nanoseconds) and of the
+    /// request that makes the server send that attribute. A server accepts the attribute in
+    /// requests without that request.
     EXACT_TIMES = "exact-times";
-    /// The name of an attribute of OPEN, without data: nobody else is to write the file until CLOSE. If
-    /// somebody does, WRITE, FSETSTAT and CLOSE of this handle fail.
+    /// The name of an extended attribute of OPEN, with empty data: nobody else may write the file
+    /// until CLOSE. If somebody does, WRITE, FSETSTAT and CLOSE of this handle fail.
     SOLE_WRITER = "sole-writer";
-    /// Ends a request that is answered by many messages: its STATUS comes soon, then this one's.
+    /// Ends a request that is answered by several messages: its STATUS follows soon, then the
+    /// STATUS of CANCEL.
     CANCEL = "cancel";
-    /// BLAKE3 of a range of a file: answered by EXTENDED_REPLY ([`super::own::Hashes`]).
+    /// BLAKE3 hash of a range of a file, answered by EXTENDED_REPLY ([`Hashes`]).
     HASH_RANGE = "hash-range";
-    /// A range of a file as DATA after DATA, and [`Hole`] in EXTENDED_REPLY where the client
-    /// wants to know of holes; each begins where the one before ended.
+    /// Reads a range of a file. The answers are DATA in ascending order without gaps, with [`Hole`]
+    /// in EXTENDED_REPLY in place of a hole if [`read_flag::HOLES`] is set.
     READ_RANGE = "read-range";
-    /// Opens a file and reads it from its beginning: [`Opened`] in EXTENDED_REPLY, then its bytes
-    /// as [`READ_RANGE`] sends them. It stays open.
+    /// Opens a file and reads it from its beginning: answered by [`Opened`] in EXTENDED_REPLY, then
+    /// by the content as for [`READ_RANGE`]. The handle remains open.
     OPEN_READ = "open-read";
-    /// Makes a file, writes it and closes it: answered by STATUS.
+    /// Creates a file, writes it and closes it; answered by STATUS.
     PUT_FILE = "put-file";
-    /// Opens a file, reads it and closes it: answered by EXTENDED_REPLY ([`File`]).
+    /// Opens a file, reads it and closes it; answered by EXTENDED_REPLY ([`File`]).
     GET_FILE = "get-file";
-    /// A directory and all that is below it, as [`Entry`] after [`Entry`] in EXTENDED_REPLY after
-    /// EXTENDED_REPLY; a directory stands before what is in it, and all of that before what is
-    /// beside it.
+    /// Lists a directory tree as a sequence of [`Entry`] in one or more EXTENDED_REPLY, in
+    /// depth-first order: a directory, its contents, then its next sibling.
     WALK = "walk";
-    /// Lets a [`WALK`] send more: answered by STATUS.
+    /// Enlarges the window of a [`WALK`]; answered by STATUS.
     WALK_ON = "walk-on";
 }
 
-/// Length of a hash, bytes.
+/// Length of a BLAKE3 hash, bytes.
 pub const HASH_BYTES: usize = 32;
-/// Shortest block that is hashed by itself, bytes.
+/// Minimum length of a separately hashed block, bytes.
 pub const MIN_HASH_BLOCK_BYTES: u64 = 64 * 1024;
-/// Most blocks in one request: what fits in a message.
+/// Maximum number of blocks of one request; their hashes fit into one message.
 pub const MAX_HASH_BLOCKS: u64 = 8000;
 
 /// Flags of [`READ_RANGE`].
 pub mod read_flag {
-    /// Holes are told, not sent as zeros.
+    /// The server reports holes as [`Hole`](super::Hole) instead of sending zeros.
     pub const HOLES: u32 = 1;
 }
 
 /// Flags of [`PUT_FILE`].
 pub mod put_flag {
-    /// There must be no file of this name.
+    /// Fail if a file of this name exists.
     pub const EXCLUSIVE: u32 = 1;
-    /// Behind the content, the attributes are set as FSETSTAT does, whatever the umask.
+    /// After the write, set the attributes as FSETSTAT does, whatever the umask.
     pub const EXACT: u32 = 2;
-    /// The content is on the disk before the answer is sent.
+    /// Flush the content to the disk before the answer is sent.
     pub const SYNC: u32 = 4;
 }
 
 /// Flags of [`GET_FILE`].
 pub mod get_flag {
-    /// A link is not followed, but refused.
+    /// Fail if the path is a symbolic link.
     pub const NO_FOLLOW: u32 = 1;
 }
 
 /// Flags of [`WALK`].
 pub mod walk_flag {
-    /// What links point to stands in their place; a directory that is on the way already is not
-    /// entered again.
+    /// List the targets of symbolic links in place of the links. A directory that is its own
+    /// ancestor is not entered again.
     pub const FOLLOW: u32 = 1;
-    /// What regular files hold comes with them.
+    /// Include the content of regular files up to `max_len` bytes.
     pub const CONTENT: u32 = 2;
 }
 
-/// Directories within directories that [`WALK`] enters; deeper ones are told only.
+/// Maximum nesting of directories that [`WALK`] enters; a deeper directory is listed without its
+/// contents.
 pub const WALK_DEPTH: usize = 64;
 
-/// What an entry whose content does not come with it is counted for besides its own length, bytes:
-/// whoever takes it in has to remember it.
+/// Bytes of window that an entry without content uses in addition to its own length: the receiver
+/// has to remember such an entry.
 pub const ENTRY_CHARGE_BYTES: u64 = 1024;
 
 /// The answer to [`HASH_RANGE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hashes<'a> {
-    /// Bytes that were there and are hashed.
+    /// Number of bytes hashed; less than the range asked for if the file ends before.
     pub len: u64,
-    /// [`HASH_BYTES`] for each block, of which the last may be short; at least one.
+    /// One hash of [`HASH_BYTES`] per block, at least one; the last block may be short.
     pub hashes: &'a [u8],
 }
 
 impl<'a> Hashes<'a> {
-    /// Writes the fields behind what is in `out`.
+    /// Appends the fields to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_u64(self.len);
         out.put_string(self.hashes);
     }
 
-    /// Reads what stands in an EXTENDED_REPLY.
+    /// Reads the fields of an EXTENDED_REPLY.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -150,20 +152,20 @@ impl<'a> Hashes<'a> {
     }
 }
 
-/// A hole in what [`READ_RANGE`] sends.
+/// A hole in the range that [`READ_RANGE`] reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hole {
-    /// Bytes.
+    /// Length of the hole, bytes.
     pub len: u64,
 }
 
 impl Hole {
-    /// Writes the fields behind what is in `out`.
+    /// Appends the fields to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_u64(self.len);
     }
 
-    /// Reads what stands in an EXTENDED_REPLY.
+    /// Reads the fields of an EXTENDED_REPLY.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -177,15 +179,15 @@ impl Hole {
 /// The first answer to [`OPEN_READ`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened<'a> {
-    /// As FSTAT would tell them, or STAT of what is no regular file.
+    /// The attributes as FSTAT returns them; for anything but a regular file, as STAT does.
     pub attributes: Attributes,
-    /// From here on as from HANDLE. Empty for what is no regular file: that was not opened, and no
-    /// DATA follow.
+    /// The open handle, as HANDLE would carry it. Empty for anything but a regular file: the server
+    /// has not opened that, and no DATA follow.
     pub handle: &'a [u8],
 }
 
 impl<'a> Opened<'a> {
-    /// Reads what stands in an EXTENDED_REPLY.
+    /// Reads the fields of an EXTENDED_REPLY.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -197,7 +199,7 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// Writes the fields behind what is in `out`.
+    /// Appends the fields to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.attributes.write(out);
         out.put_string(self.handle);
@@ -207,17 +209,17 @@ impl<'a> Opened<'a> {
 /// The answer to [`GET_FILE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct File<'a> {
-    /// As FSTAT would tell them.
+    /// The attributes as FSTAT returns them.
     pub attributes: Attributes,
-    /// The whole content was sent. If not, the file is longer than what was asked for, or no
+    /// True if `data` is the whole content. Otherwise the file is longer than `max_len` or not a
     /// regular file, and `data` is empty.
     pub is_whole: bool,
-    /// The content.
+    /// The content of the file.
     pub data: &'a [u8],
 }
 
 impl<'a> File<'a> {
-    /// Reads what stands in an EXTENDED_REPLY.
+    /// Reads the fields of an EXTENDED_REPLY.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -230,7 +232,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// Writes the fields behind what is in `out`.
+    /// Appends the fields to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.attributes.write(out);
         out.put_bool(self.is_whole);
@@ -238,25 +240,27 @@ impl<'a> File<'a> {
     }
 }
 
-/// One of what [`WALK`] finds.
+/// One entry of a directory tree listed by [`WALK`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// OK, or why nothing more is known of it, or of what is in it.
+    /// OK, or the error that kept the server from reading this entry or the contents of this
+    /// directory.
     pub code: Code,
-    /// From the directory that was asked for: names parted by `/`, empty for itself.
+    /// Path relative to the listed directory, with `/` between names; empty for the directory
+    /// itself.
     pub path: &'a [u8],
-    /// As LSTAT (with [`walk_flag::FOLLOW`], STAT) would tell them.
+    /// The attributes as LSTAT returns them; with [`walk_flag::FOLLOW`], as STAT does.
     pub attributes: Attributes,
-    /// Bytes that the file takes on the disk; less than its size where it has holes.
+    /// Bytes allocated on the disk; less than the size if the file has holes.
     pub allocated: u64,
-    /// What a link says; for an error, its text; else empty.
+    /// The target of a symbolic link, or the text of an error; otherwise empty.
     pub text: &'a [u8],
-    /// All that a regular file holds, if it comes along.
+    /// The whole content of a regular file, if included.
     pub content: Option<&'a [u8]>,
 }
 
 impl Entry<'_> {
-    /// Writes the entry behind what is in `out`.
+    /// Appends the entry to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_u32(self.code.0);
         out.put_string(self.path);
@@ -270,7 +274,8 @@ impl Entry<'_> {
     }
 }
 
-/// The entries in an EXTENDED_REPLY to [`WALK`], up to the first that cannot be read.
+/// Iterates over the entries of an EXTENDED_REPLY to [`WALK`]; the first that cannot be read ends
+/// the iteration with its error.
 pub fn entries(fields: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, DecodeError>> {
     let mut reader = Reader::new(fields);
     let mut failed = false;

@@ -1,8 +1,8 @@
-//! A client's memory of what it has asked: by id, in the order of sending.
+//! A client's unanswered requests by id.
 
 use alloc::collections::BTreeMap;
 
-/// Requests without an answer.
+/// Unanswered requests of a client, with data of type `T` for each.
 #[derive(Debug)]
 pub struct Requests<T> {
     next: u32,
@@ -19,21 +19,21 @@ impl<T> Default for Requests<T> {
 }
 
 impl<T> Requests<T> {
-    /// Without an answer.
+    /// Number of unanswered requests.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Everything was answered.
+    /// True if every request was answered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Remembers a request that is about to be sent; gives its id.
+    /// Records a request about to be sent and returns its id.
     pub fn insert(&mut self, request: T) -> u32 {
-        // One that was asked 2^32 requests ago and has no answer keeps its id.
+        // The id may still be in use by an unanswered request, 2^32 requests ago.
         while self.waiting.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -43,20 +43,21 @@ impl<T> Requests<T> {
         id
     }
 
-    /// The request of this id, which stays: for those that are answered by many messages.
+    /// Returns the request of this id without removing it: for requests that are answered by
+    /// several messages.
     pub fn find(&mut self, id: u32) -> Option<&mut T> {
         self.waiting.get_mut(&id)
     }
 
-    /// Takes the request of this id; none for one that was not asked or was answered before.
+    /// Removes and returns the request of this id; `None` if no unanswered request has it.
     pub fn answered(&mut self, id: u32) -> Option<T> {
         self.waiting.remove(&id)
     }
 
-    /// Those that wait, with their ids, oldest first.
+    /// Iterates over the unanswered requests with their ids, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let behind = self.waiting.range(self.next..);
-        let before = self.waiting.range(..self.next);
-        behind.chain(before).map(|(id, request)| (*id, request))
+        let older = self.waiting.range(self.next..);
+        let newer = self.waiting.range(..self.next);
+        older.chain(newer).map(|(id, request)| (*id, request))
     }
 }

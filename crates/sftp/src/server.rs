@@ -1,5 +1,5 @@
-//! What a server must know of a request before it carries it out: whether the client may ask it
-//! at all now, and by which name it is told and refused.
+//! Which requests a server accepts: the table of requests with their names, the permitted requests,
+//! and the start of a session with INIT.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,23 +8,24 @@ use crate::extension::{self, Extended};
 use crate::message::{Init, Request, Version, open_flag};
 use crate::{VERSION, own};
 
-/// A request as administrators name it (sftp-server(8), -p and -P).
+/// A request by the name that administrators use (sftp-server(8), -p and -P).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// The name.
+    /// The name of the request.
     pub name: &'static str,
-    /// The extension that it is, with its version.
+    /// Name and version of the extension; `None` for a request of the protocol itself.
     pub extension: Option<(&'static str, &'static str)>,
-    /// It changes files, which a read-only server refuses. OPEN may, as its flags say.
+    /// True if the request changes files; a read-only server refuses it. OPEN is false here: its
+    /// flags decide.
     pub changes: bool,
-    /// The requests whose work an extension does, or what they reveal it reveals, with any of its
-    /// flags: where one of them is denied, so is the extension. Empty for a request of the
-    /// protocol itself, and for an extension that does what no other request does.
+    /// The requests whose work this extension does, or whose information it reveals, with any of
+    /// its flags. If one of them is denied, the extension is denied too. Empty for a request of the
+    /// protocol itself, and for an extension that does the work of no other request.
     pub stands_for: &'static [&'static str],
 }
 
 impl RequestInfo {
-    /// Whether this is an extension of ours, and not of OpenSSH's or of a draft.
+    /// Returns true for a vendor extension of Fulmar, false for one of OpenSSH or of a draft.
     #[must_use]
     pub fn is_vendor(&self) -> bool {
         self.extension
@@ -41,7 +42,7 @@ const fn plain(name: &'static str, changes: bool) -> RequestInfo {
     }
 }
 
-/// An extension that changes nothing.
+/// An extension that does not change files.
 const fn reads(
     name: &'static str,
     extension: &'static str,
@@ -69,13 +70,13 @@ const fn writes(
     }
 }
 
-/// What [`own::WALK`] and what lets it go on do: they list, tell attributes of names, of what links
-/// lead to and of open files, and read.
+/// [`own::WALK`] and [`own::WALK_ON`] list directories, report the attributes of names, link
+/// targets and open files, and read files.
 const WALKS: &[&str] = &[
     "opendir", "readdir", "lstat", "stat", "fstat", "readlink", "open", "read", "close",
 ];
 
-/// THE table of requests, in the order of `sftp-server -Q requests`.
+/// The table of requests, in the order of `sftp-server -Q requests`.
 pub const REQUESTS: &[RequestInfo] = &[
     plain("open", false),
     plain("close", false),
@@ -116,13 +117,13 @@ pub const REQUESTS: &[RequestInfo] = &[
         "1",
         &[],
     ),
-    // It changes how attributes are written that other requests tell.
+    // It only changes how the replies to other requests encode attributes.
     reads("exact-times", own::EXACT_TIMES, "1", &[]),
     reads("cancel", own::CANCEL, "1", &[]),
-    // Its answer tells a file's length, and that of read-range where its holes are.
+    // Its answer reveals the length of a file, and that of read-range where the holes are.
     reads("hash-range", own::HASH_RANGE, "1", &["read", "fstat"]),
     reads("read-range", own::READ_RANGE, "1", &["read", "fstat"]),
-    // It tells what a path leads to without opening it, and "cancel" alone ends it.
+    // It reveals the attributes of a path without opening it, and only "cancel" ends it.
     reads(
         "open-read",
         own::OPEN_READ,
@@ -145,7 +146,7 @@ pub const REQUESTS: &[RequestInfo] = &[
     reads("walk-on", own::WALK_ON, "1", WALKS),
 ];
 
-/// The request's name in [`REQUESTS`]; none for those that are unknown.
+/// Returns the request's name in [`REQUESTS`]; `None` for an unknown request.
 #[must_use]
 pub fn name(request: &Request<'_>) -> Option<&'static str> {
     Some(match request {
@@ -180,33 +181,36 @@ fn extended_name(extended: &Extended<'_>) -> Option<&'static str> {
     found.map(|info| info.name)
 }
 
-/// Why a request is refused.
+/// Why a server refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The server is read-only, and it would change a file.
+    /// The server is read-only, and the request would change a file.
     ReadOnly,
-    /// It is denied, or not among those that are allowed.
+    /// The request is on the list of denied requests, or not on that of allowed ones.
     NotPermitted,
 }
 
-/// Which requests may be asked. A request that stands for others ([`RequestInfo::stands_for`]) is
-/// refused where one of these is denied, and not announced.
+/// The requests that a client may send. A request that stands for others
+/// ([`RequestInfo::stands_for`]) is refused, and not announced, if one of these is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permits {
     read_only: bool,
-    /// Names of [`REQUESTS`] that are refused, by either list or for what they stand for.
+    /// Names of [`REQUESTS`] that are refused: by one of the lists, or because a request they stand
+    /// for is.
     refused: Vec<&'static str>,
 }
 
 impl Permits {
-    /// Everything, or everything that changes nothing, but for what `denied` names; of `allowed`,
-    /// when there is such a list, only what it names (init is not subject to it).
+    /// Permits every request, or with `read_only` every request that changes no file, except for
+    /// those that `denied` names. If `allowed` is given, only the requests that it names (INIT is
+    /// always permitted).
     ///
-    /// An extension of OpenSSH's that `allowed` names needs no other request in that list, as in
-    /// OpenSSH; one of ours needs all that it stands for. What `denied` names counts for both.
+    /// An OpenSSH extension that `allowed` names needs no other request in that list, as with
+    /// OpenSSH; a vendor extension of Fulmar needs every request that it stands for. A name in
+    /// `denied` denies both kinds.
     ///
     /// # Errors
-    /// The name that is no request's.
+    /// The first name that is not in [`REQUESTS`].
     pub fn new<'n>(
         read_only: bool,
         allowed: Option<impl IntoIterator<Item = &'n str>>,
@@ -241,7 +245,7 @@ impl Permits {
         })
     }
 
-    /// Nothing is refused.
+    /// Permits every request.
     #[must_use]
     pub fn everything() -> Self {
         Self {
@@ -250,7 +254,7 @@ impl Permits {
         }
     }
 
-    /// Files may not be changed.
+    /// Returns true if the server refuses requests that change files.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.read_only
@@ -269,7 +273,7 @@ impl Permits {
         Ok(())
     }
 
-    /// Whether this WRITE, of which only the head is known, may be carried out.
+    /// Checks a WRITE, whose data [`crate::frame`] passes on separately.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -277,7 +281,8 @@ impl Permits {
         self.by_name("write")
     }
 
-    /// Whether this request may be carried out.
+    /// Checks whether a request may be carried out. An unknown request passes: the server answers
+    /// it as unsupported.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -294,7 +299,8 @@ impl Permits {
         }
     }
 
-    /// Extensions for VERSION: those that are known and would be carried out.
+    /// Iterates over the extensions to announce in VERSION, with their versions: those that are
+    /// permitted.
     pub fn extensions(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         REQUESTS.iter().filter_map(move |info| {
             let extension = info.extension?;
@@ -307,20 +313,20 @@ fn opens_for_change(flags: u32) -> bool {
     flags & (open_flag::WRITE | open_flag::APPEND | open_flag::CREATE | open_flag::TRUNCATE) != 0
 }
 
-/// Where a server's conversation stands: INIT comes first, and once.
+/// Phase of a session on the server: INIT comes first, and only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
-    /// Nothing but INIT may come.
+    /// The server waits for INIT.
     #[default]
     Beginning,
-    /// Requests.
+    /// The server accepts requests.
     Serving {
-        /// What the client said it has.
+        /// The highest version that the client supports.
         client_version: u32,
     },
 }
 
-/// A conversation that began otherwise than with INIT.
+/// Error: the first message of a session is not INIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotInit;
 
@@ -333,7 +339,7 @@ impl core::fmt::Display for NotInit {
 impl core::error::Error for NotInit {}
 
 impl Phase {
-    /// Takes INIT and answers it with VERSION.
+    /// Reads INIT and appends the VERSION that answers it to `out`.
     ///
     /// # Errors
     /// [`NotInit`].

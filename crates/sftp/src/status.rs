@@ -1,6 +1,6 @@
 //! Results of requests: SSH_FX_* (draft §7).
 
-/// SSH_FX_*; numbers that are not the draft's are kept.
+/// SSH_FX_*; numbers that the draft does not define are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(pub u32);
 
@@ -24,7 +24,7 @@ impl Code {
     /// SSH_FX_OP_UNSUPPORTED
     pub const OP_UNSUPPORTED: Self = Self(8);
 
-    /// OpenSSH's words for it (fx2txt).
+    /// OpenSSH's text for the code (fx2txt).
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Code {
         }
     }
 
-    /// SSH_FX_OK.
+    /// Returns true for SSH_FX_OK.
     #[must_use]
     pub fn is_ok(self) -> bool {
         self == Self::OK

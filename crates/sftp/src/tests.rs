@@ -1,4 +1,4 @@
-//! What is written can be read, and what cannot be read ends nothing but itself.
+//! Tests: encoding and decoding, framing, request ids and permits.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -102,7 +102,7 @@ fn requests_are_read_as_they_were_written() {
         let len = u32::try_from(out.len() - 4).unwrap();
         assert_eq!(out[..4], len.to_be_bytes());
         assert_eq!(Request::decode(&out[4..]), Ok((id, asked)));
-        // Fields of later versions behind the last are passed over.
+        // Fields after the last are ignored.
         out.extend_from_slice(b"\0\0\0\x01");
         assert_eq!(Request::decode(&out[4..]), Ok((id, asked)));
     }
@@ -117,7 +117,7 @@ fn a_request_that_ends_too_soon_is_refused_with_its_id() {
             match Request::decode(&out[4..end]) {
                 Err(refused) if end < 9 => assert_eq!(refused.id, None),
                 Err(refused) => assert_eq!(refused.id, Some(77)),
-                // Without its name it is another extension's.
+                // A message cut within the name is another extension's.
                 Ok((_, read)) => panic!("{read:?} from {end} of {} bytes", out.len()),
             }
         }
@@ -178,7 +178,7 @@ fn a_false_count_ends_with_the_message() {
     };
     assert_eq!(names.iter().count(), 1);
     assert!(names.iter().next().unwrap().is_err());
-    // As many extended attributes as a number can say.
+    // The highest possible count of extended attributes.
     let mut attributes = vec![0x80, 0, 0, 0];
     attributes.put_u32(u32::MAX);
     assert!(Attributes::read(&mut wire::Reader::new(&attributes)).is_err());
@@ -195,7 +195,7 @@ fn a_second_has_no_more_nanoseconds_than_fit() {
     assert!(Attributes::read(&mut wire::Reader::new(&out)).is_err());
 }
 
-/// Everything that a splitter gives for these bytes, pushed in pieces of `step`, with data joined.
+/// Splits a stream pushed in chunks of `step` bytes and joins adjacent payload.
 #[test]
 fn modes_are_written_as_ls_writes_them() {
     for (bits, letters) in [
@@ -266,7 +266,7 @@ fn a_stream_is_cut_alike_whatever_its_pieces() {
             "{step}"
         );
     }
-    // To a client a WRITE is a message like others, and DATA is not.
+    // For a client, WRITE is an ordinary message and DATA is streamed.
     let mut answers = Vec::new();
     answers.extend_from_slice(&data_head(8, 5));
     answers.extend_from_slice(b"12345");
@@ -300,7 +300,7 @@ fn nothing_is_gathered_for_a_length_that_cannot_be() {
     ] {
         assert_eq!(cut(Side::Server, &stream, 1), Err(error));
     }
-    // More data than the message holds.
+    // The data length exceeds the message.
     let mut head = data_head(1, 10);
     head[12] = 11;
     assert_eq!(cut(Side::Client, &head, 3), Err(FrameError::BadPayload));
@@ -358,7 +358,7 @@ fn a_conversation_begins_with_init() {
             .is_err()
     );
     assert!(out.is_empty() && phase == Phase::Beginning);
-    // With extensions behind it, as the draft allows.
+    // INIT with extensions, which the draft allows.
     let init = [&[number::INIT, 0, 0, 0, 6][..], b"\0\0\0\x01x"].concat();
     assert_eq!(phase.begin(&init, &permits, &mut out), Ok(()));
     assert_eq!(phase, Phase::Serving { client_version: 6 });
@@ -417,7 +417,7 @@ fn lists_of_requests_name_what_is_refused() {
     );
 }
 
-/// A request of an extension, with every field empty or zero.
+/// Decodes a request of the extension `name` with every field empty or zero.
 fn asked_by_name<'m>(message: &'m mut Vec<u8>, name: &str) -> Request<'m> {
     message.push(number::EXTENDED);
     message.put_u32(1);
@@ -444,7 +444,7 @@ fn what_an_extension_stands_for_denies_it_in_every_way() {
         let mut message = Vec::new();
         let asked = asked_by_name(&mut message, extension);
         assert_eq!(crate::server::name(&asked), Some(info.name));
-        // What is denied is neither carried out nor announced.
+        // A denied extension is neither carried out nor announced.
         let is_open = |permits: &Permits| {
             let announced = permits.extensions().any(|(name, _)| name == *extension);
             assert_eq!(permits.request(&asked).is_ok(), announced, "{extension}");
@@ -459,11 +459,12 @@ fn what_an_extension_stands_for_denies_it_in_every_way() {
         assert!(!is_open(&denying(info.name)));
         for base in info.stands_for {
             let base_row = row(base).unwrap_or_else(|| panic!("{base} is no request"));
-            // "cancel" is ours, and nothing but what ends other answers.
+            // "cancel" is a vendor extension, but only ends the answers to other requests.
             let is_base = !base_row.is_vendor() || *base == "cancel";
             assert!(is_base, "{base} of {extension} is ours");
             assert!(!is_open(&denying(base)), "{extension} in spite of {base}");
-            // Not named is as good as denied for ours; OpenSSH's need not more than their own name.
+            // A base request missing from the list of allowed ones denies a vendor extension, not
+            // one of OpenSSH.
             let others = everything().filter(|name| name != base);
             let without = Permits::new(false, Some(others), []).unwrap();
             assert_eq!(is_open(&without), !info.is_vendor(), "{extension} {base}");
@@ -475,7 +476,7 @@ fn what_an_extension_stands_for_denies_it_in_every_way() {
         }
         let read_only = Permits::new(true, None::<[&str; 0]>, []).unwrap();
         assert_eq!(is_open(&read_only), !info.changes, "{extension}");
-        // One of ours that stands for nothing reveals nothing and does nothing to a file.
+        // A vendor extension that stands for no request neither reveals nor changes anything.
         let harmless = [own::EXACT_TIMES, own::CANCEL].contains(extension);
         assert_eq!(
             info.is_vendor() && info.stands_for.is_empty(),
@@ -483,7 +484,7 @@ fn what_an_extension_stands_for_denies_it_in_every_way() {
             "{extension}"
         );
     }
-    // What tells attributes is denied with what tells attributes.
+    // Requests that reveal attributes need the permits of stat and fstat.
     for tells in ["get-file", "open-read", "walk"] {
         let stands_for = row(tells).unwrap().stands_for;
         assert!(stands_for.contains(&"stat") && stands_for.contains(&"fstat"));

@@ -1,7 +1,7 @@
-//! One struct for each message. Structs borrow from the message that they were decoded from.
+//! One struct per message. A decoded struct borrows from its message.
 //!
-//! `encode_into` writes the whole message with its length field and request id; `decode` reads
-//! it without the length field, which [`crate::frame`] has taken off.
+//! `encode_into` writes the whole message with its length field and request id. `decode` reads it
+//! without the length field, which [`crate::frame`] has removed.
 
 use alloc::vec::Vec;
 
@@ -51,24 +51,24 @@ pub mod open_flag {
     pub const READ: u32 = 0x1;
     /// Open for writing.
     pub const WRITE: u32 = 0x2;
-    /// Each write goes to the end.
+    /// Append each write to the file.
     pub const APPEND: u32 = 0x4;
-    /// Make the file if there is none.
+    /// Create the file if it does not exist.
     pub const CREATE: u32 = 0x8;
-    /// Cut an existing file to nothing.
+    /// Truncate an existing file to length 0.
     pub const TRUNCATE: u32 = 0x10;
-    /// With [`CREATE`]: there must be none.
+    /// With [`CREATE`]: fail if the file exists.
     pub const EXCLUSIVE: u32 = 0x20;
 }
 
-/// Why a message could not be read, and whom to tell.
+/// Why a message could not be decoded, with its request id for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Undecodable {
-    /// Its request id, when it reached so far.
+    /// The request id, if the message is long enough to hold one.
     pub id: Option<u32>,
-    /// Its number.
+    /// The message number; 0 for an empty message.
     pub number: u8,
-    /// What is wrong.
+    /// The error.
     pub error: DecodeError,
 }
 
@@ -80,20 +80,20 @@ impl core::fmt::Display for Undecodable {
 
 impl core::error::Error for Undecodable {}
 
-/// Writes a message: the length field, its number, and what `fields` adds.
+/// Writes a message: length field, message number, and the fields that `fields` appends.
 pub(crate) fn framed(out: &mut Vec<u8>, number: u8, fields: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.put_u32(0);
     out.put_u8(number);
     fields(out);
-    // Nothing that we write comes near 4 GiB: the caller hands in what one message may hold.
+    // The callers limit the data of one message far below 4 GiB.
     let len = u32::try_from(out.len() - at - 4).expect("own message under 4 GiB");
     if let Some(field) = out.get_mut(at..at + 4) {
         field.copy_from_slice(&len.to_be_bytes());
     }
 }
 
-/// Writes a message that has a request id: every one but INIT and VERSION.
+/// Writes a message with a request id: every message but INIT and VERSION.
 pub(crate) fn framed_with_id(
     out: &mut Vec<u8>,
     number: u8,
@@ -106,8 +106,8 @@ pub(crate) fn framed_with_id(
     });
 }
 
-/// Reads a message that has a request id, without its length field: its id, and what `read`
-/// makes of its number and fields.
+/// Reads a message with a request id but without its length field. Returns the id and the result of
+/// `read`, which gets the message number and the fields.
 fn decode_with_id<'a, M>(
     message: &'a [u8],
     read: impl FnOnce(u8, &mut Reader<'a>) -> Result<M, DecodeError>,
@@ -120,10 +120,10 @@ fn decode_with_id<'a, M>(
     Ok((id, read))
 }
 
-/// INIT: a client's first message, the only one without an id beside its answer.
+/// INIT: a client's first message. INIT and VERSION alone have no request id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Init {
-    /// The highest version that the client has.
+    /// The highest version that the client supports.
     pub version: u32,
 }
 
@@ -133,7 +133,7 @@ impl Init {
         framed(out, number::INIT, |out| out.put_u32(self.version));
     }
 
-    /// Reads the message; extensions that a client may name are passed over, as there are none.
+    /// Reads the message and ignores extensions after the version: none are defined for clients.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -154,14 +154,14 @@ impl Init {
 /// VERSION: the answer to INIT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// The version that is spoken.
+    /// The version of the session.
     pub version: u32,
-    /// Extensions by name, each with its own data.
+    /// Extensions: name and data (usually a version number).
     pub extensions: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Version {
-    /// Most extensions that are taken in.
+    /// Maximum number of extensions kept; later ones are ignored.
     const MAX_EXTENSIONS: usize = 256;
 
     /// Writes a VERSION with these extensions.
@@ -205,7 +205,7 @@ impl Version {
         })
     }
 
-    /// Whether the server has the extension in this version.
+    /// Returns true if the server announced this extension in this version.
     #[must_use]
     pub fn has(&self, name: &str, version: &str) -> bool {
         self.extensions

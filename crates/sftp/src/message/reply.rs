@@ -1,4 +1,4 @@
-//! What a server answers (draft §7).
+//! Replies of a server (draft §7).
 
 use alloc::vec::Vec;
 
@@ -13,12 +13,12 @@ use crate::status::Code;
 pub struct Status<'a> {
     /// The result.
     pub code: Code,
-    /// For people; any bytes can stand here. Empty where the server sends none.
+    /// Text for the user, any bytes; empty if the server sends none.
     pub message: &'a [u8],
 }
 
 impl Status<'_> {
-    /// Writes the message behind what is in `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
         framed_with_id(out, number::STATUS, id, |out| {
             out.put_u32(self.code.0);
@@ -31,12 +31,12 @@ impl Status<'_> {
 /// HANDLE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle<'a> {
-    /// Opaque, 256 bytes at most.
+    /// Opaque; at most 256 bytes.
     pub handle: &'a [u8],
 }
 
 impl Handle<'_> {
-    /// Writes the message behind what is in `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
         framed_with_id(out, number::HANDLE, id, |out| {
             out.put_string(self.handle);
@@ -44,10 +44,10 @@ impl Handle<'_> {
     }
 }
 
-/// Length of a DATA's head, its length field included.
+/// Length of a DATA up to its data, with the length field, bytes.
 pub const DATA_HEAD_BYTES: usize = 13;
 
-/// A DATA up to its data, of which exactly `data_len` bytes must follow.
+/// Returns the bytes of a DATA up to its data; exactly `data_len` bytes must follow.
 #[must_use]
 pub fn data_head(id: u32, data_len: u32) -> [u8; DATA_HEAD_BYTES] {
     let mut head = [0; DATA_HEAD_BYTES];
@@ -66,14 +66,14 @@ pub fn data_head(id: u32, data_len: u32) -> [u8; DATA_HEAD_BYTES] {
 pub struct NameEntry<'a> {
     /// A name in a directory, or a path.
     pub name: &'a [u8],
-    /// The line that `ls -l` would print; foreign text.
+    /// The line that `ls -l` would print; text from the peer.
     pub long_name: &'a [u8],
-    /// What is known of the file.
+    /// The attributes of the file.
     pub attributes: Attributes,
 }
 
 impl NameEntry<'_> {
-    /// Writes the entry behind what is in `out`.
+    /// Appends the entry to `out`.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.put_string(self.name);
         out.put_string(self.long_name);
@@ -81,7 +81,7 @@ impl NameEntry<'_> {
     }
 }
 
-/// NAME: entries are read as they are asked for.
+/// NAME; [`Names::iter`] decodes its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Names<'a> {
     count: u32,
@@ -89,7 +89,7 @@ pub struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Writes a NAME with the entries that `encoded` holds, made by [`NameEntry::encode_into`].
+    /// Appends a NAME whose entries [`NameEntry::encode_into`] has written to `encoded`.
     pub fn encode_into(id: u32, count: u32, encoded: &[u8], out: &mut Vec<u8>) {
         framed_with_id(out, number::NAME, id, |out| {
             out.put_u32(count);
@@ -97,13 +97,13 @@ impl<'a> Names<'a> {
         });
     }
 
-    /// What the server says it sends; the entries may be fewer.
+    /// Number of entries that the server states; the message may hold fewer.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The entries, up to the first that cannot be read.
+    /// Iterates over the entries; the first that cannot be read ends the iteration with its error.
     pub fn iter(&self) -> impl Iterator<Item = Result<NameEntry<'a>, DecodeError>> + use<'a> {
         let mut reader = Reader::new(self.reader);
         let mut left = self.count;
@@ -126,40 +126,42 @@ fn read_entry<'a>(reader: &mut Reader<'a>) -> Result<NameEntry<'a>, DecodeError>
     })
 }
 
-/// ATTRS.
+/// Appends an ATTRS to `out`.
 pub fn encode_attrs(id: u32, attributes: &Attributes, out: &mut Vec<u8>) {
     framed_with_id(out, number::ATTRS, id, |out| {
         attributes.write(out);
     });
 }
 
-/// EXTENDED_REPLY with what `fields` adds.
+/// Appends an EXTENDED_REPLY with the fields that `fields` appends.
 pub fn encode_extended(id: u32, out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>)) {
     framed_with_id(out, number::EXTENDED_REPLY, id, fields);
 }
 
-/// An answer.
+/// A reply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// STATUS.
     Status(Status<'a>),
     /// HANDLE.
     Handle(Handle<'a>),
-    /// DATA. A stream's are cut by [`crate::frame`], which does not gather their data.
+    /// DATA as one message; [`crate::frame`] passes the data in a stream on without collecting it.
     Data(&'a [u8]),
     /// NAME.
     Names(Names<'a>),
     /// ATTRS.
     Attrs(Attributes),
-    /// EXTENDED_REPLY: what the request says it is, see [`crate::extension`] and [`crate::own`].
+    /// EXTENDED_REPLY: its fields, whose form depends on the request ([`crate::extension`],
+    /// [`crate::own`]).
     Extended(&'a [u8]),
 }
 
 impl<'a> Reply<'a> {
-    /// Reads a message without its length field; its id comes first. VERSION is no reply.
+    /// Reads a message without its length field and returns its request id and content. VERSION is
+    /// not a reply.
     ///
     /// # Errors
-    /// [`Undecodable`], also for a number that is no reply's.
+    /// [`Undecodable`], also for a message number that is not a reply's.
     pub fn decode(message: &'a [u8]) -> Result<(u32, Self), Undecodable> {
         decode_with_id(message, Self::read)
     }
@@ -168,7 +170,7 @@ impl<'a> Reply<'a> {
         Ok(match number {
             number::STATUS => {
                 let code = Code(reader.u32()?);
-                // Servers of versions before 3 send no text.
+                // Servers before version 3 send no text.
                 let message = if reader.is_empty() {
                     b"".as_slice()
                 } else {

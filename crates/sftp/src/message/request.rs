@@ -1,4 +1,4 @@
-//! What a client asks (draft §6).
+//! Requests of a client (draft §6).
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ macro_rules! requests {
             pub struct $name<'a> { $( $(#[$fdoc])* pub $field: $type, )* }
 
             impl $name<'_> {
-                /// Writes the message behind what is in `out`.
+                /// Appends the encoded message to `out`.
                 pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
                     framed_with_id(out, number::$number, id, |out| {
                         $( Field::write(&self.$field, out); )*
@@ -31,23 +31,22 @@ macro_rules! requests {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Request<'a> {
             $( $(#[$doc])* $name($name<'a>), )*
-            /// EXTENDED with a name that is known here.
+            /// EXTENDED with a known name.
             Extended(Extended<'a>),
-            /// EXTENDED with another name.
+            /// EXTENDED with an unknown name.
             UnknownExtension {
-                /// The name, any bytes.
+                /// The name; any bytes.
                 name: &'a [u8],
             },
-            /// A number that is no request's.
+            /// A message number that is not a request's.
             Unknown {
-                /// The number.
+                /// The message number.
                 number: u8,
             },
         }
 
         impl<'a> Request<'a> {
-            /// Writes the message behind what is in `out`; those that are unknown are not
-            /// written.
+            /// Appends the encoded message to `out`; nothing for an unknown request.
             pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
                 match self {
                     $( Self::$name(request) => request.encode_into(id, out), )*
@@ -76,105 +75,106 @@ macro_rules! requests {
 }
 
 requests! {
-    /// OPEN: answered by HANDLE.
+    /// OPEN, answered by HANDLE.
     Open = OPEN {
-        /// The file.
+        /// The path.
         path: &'a [u8],
-        /// Of [`super::open_flag`].
+        /// Flags of [`super::open_flag`].
         flags: u32,
-        /// For a file that is made.
+        /// Attributes of a file that the request creates.
         attributes: Attributes,
     }
     /// CLOSE.
-    Close = CLOSE { /** From HANDLE. */ handle: &'a [u8] }
-    /// READ: answered by DATA, or STATUS with EOF.
+    Close = CLOSE { /** The handle. */ handle: &'a [u8] }
+    /// READ, answered by DATA, or by STATUS with EOF.
     Read = READ {
-        /// From HANDLE.
+        /// The handle.
         handle: &'a [u8],
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Most bytes that are wanted.
+        /// Maximum number of bytes to return.
         len: u32,
     }
-    /// WRITE. A stream's are cut by [`crate::frame`], which does not gather their data.
+    /// WRITE as one message; [`crate::frame`] passes the data in a stream on without collecting it.
     Write = WRITE {
-        /// From HANDLE.
+        /// The handle.
         handle: &'a [u8],
-        /// Where the data go.
+        /// Offset of the first byte.
         offset: u64,
         /// The data.
         data: &'a [u8],
     }
-    /// LSTAT: answered by ATTRS, of a link itself.
-    Lstat = LSTAT { /** The file. */ path: &'a [u8] }
-    /// FSTAT: answered by ATTRS.
-    Fstat = FSTAT { /** From HANDLE. */ handle: &'a [u8] }
+    /// LSTAT, answered by ATTRS; symbolic links are not followed.
+    Lstat = LSTAT { /** The path. */ path: &'a [u8] }
+    /// FSTAT, answered by ATTRS.
+    Fstat = FSTAT { /** The handle. */ handle: &'a [u8] }
     /// SETSTAT.
     Setstat = SETSTAT {
-        /// The file; a link is followed.
+        /// The path; a symbolic link is followed.
         path: &'a [u8],
-        /// What to set.
+        /// The attributes to set.
         attributes: Attributes,
     }
     /// FSETSTAT.
     Fsetstat = FSETSTAT {
-        /// From HANDLE.
+        /// The handle.
         handle: &'a [u8],
-        /// What to set.
+        /// The attributes to set.
         attributes: Attributes,
     }
-    /// OPENDIR: answered by HANDLE.
+    /// OPENDIR, answered by HANDLE.
     Opendir = OPENDIR { /** The directory. */ path: &'a [u8] }
-    /// READDIR: answered by NAME, or STATUS with EOF behind the last.
-    Readdir = READDIR { /** From HANDLE. */ handle: &'a [u8] }
-    /// REMOVE: not for directories.
-    Remove = REMOVE { /** The file. */ path: &'a [u8] }
+    /// READDIR, answered by NAME; after the last entry by STATUS with EOF.
+    Readdir = READDIR { /** The handle. */ handle: &'a [u8] }
+    /// REMOVE; fails for a directory.
+    Remove = REMOVE { /** The path. */ path: &'a [u8] }
     /// MKDIR.
     Mkdir = MKDIR {
         /// The directory.
         path: &'a [u8],
-        /// Its mode.
+        /// Its attributes.
         attributes: Attributes,
     }
     /// RMDIR.
     Rmdir = RMDIR { /** The directory, which must be empty. */ path: &'a [u8] }
-    /// REALPATH: answered by NAME with one name.
-    Realpath = REALPATH { /** Any path. */ path: &'a [u8] }
-    /// STAT: answered by ATTRS; links are followed.
-    Stat = STAT { /** The file. */ path: &'a [u8] }
-    /// RENAME: refused where the new name exists (with OpenSSH and with us).
+    /// REALPATH, answered by NAME with one entry.
+    Realpath = REALPATH { /** The path to resolve. */ path: &'a [u8] }
+    /// STAT, answered by ATTRS; symbolic links are followed.
+    Stat = STAT { /** The path. */ path: &'a [u8] }
+    /// RENAME; OpenSSH and Fulmar refuse it if the new path exists.
     Rename = RENAME {
-        /// What it is called.
+        /// The current path.
         old: &'a [u8],
-        /// What it will be called.
+        /// The new path.
         new: &'a [u8],
     }
-    /// READLINK: answered by NAME with one name.
+    /// READLINK, answered by NAME with one entry.
     Readlink = READLINK { /** The link. */ path: &'a [u8] }
-    /// SYMLINK, in OpenSSH's order of fields, which is not the draft's (PROTOCOL §4.1) and is
-    /// what everybody sends and expects.
+    /// SYMLINK with OpenSSH's order of fields, which is the reverse of the draft's (PROTOCOL §4.1);
+    /// other implementations follow OpenSSH.
     Symlink = SYMLINK {
-        /// What the link says.
+        /// The target of the link.
         target: &'a [u8],
-        /// Where it is made.
+        /// The path of the link.
         link: &'a [u8],
     }
 }
 
 impl<'a> Request<'a> {
-    /// Reads a message without its length field; its id comes first. INIT is no request.
+    /// Reads a message without its length field and returns its request id and content. INIT is not
+    /// a request.
     ///
     /// # Errors
-    /// [`Undecodable`], with the id where there was one.
+    /// [`Undecodable`], with the request id if the message holds one.
     pub fn decode(message: &'a [u8]) -> Result<(u32, Self), Undecodable> {
         decode_with_id(message, Self::read)
     }
 }
 
-/// Longest head of a WRITE, bytes, its length field included.
+/// Maximum length of a WRITE up to its data, with the length field, bytes.
 pub const MAX_WRITE_HEAD_BYTES: usize = 4 + 1 + 4 + 4 + crate::MAX_HANDLE_BYTES + 8 + 4;
 
-/// Writes a WRITE up to its data, of which exactly `data_len` bytes must follow.
+/// Appends a WRITE up to its data to `out`; exactly `data_len` bytes must follow.
 pub fn write_head(id: u32, handle: &[u8], offset: u64, data_len: u32, out: &mut Vec<u8>) {
     let handle_len = u32::try_from(handle.len()).expect("a handle has at most 256 bytes");
     out.put_u32(1 + 4 + 4 + handle_len + 8 + 4 + data_len);
