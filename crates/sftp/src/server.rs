@@ -195,8 +195,8 @@ pub enum Refusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permits {
     read_only: bool,
-    /// Names of [`REQUESTS`] that are refused: by one of the lists, or because a request they stand
-    /// for is.
+    /// Refused names of [`REQUESTS`]: those that the lists refuse, and those whose base requests
+    /// they refuse.
     refused: Vec<&'static str>,
 }
 

@@ -1,15 +1,15 @@
-//! Movement of files over SFTP and the old scp protocol.
+//! Copies files over SFTP and the legacy scp protocol.
 //!
-//! [`engine`] holds the protocol's running: requests and answers over one or more connections,
-//! as state machines that are fed and asked. [`put`] and [`get`] are what it does: a list of
-//! files and trees, up or down. [`source`] and [`sink`] are the local ends, [`plan`] which files
-//! there are and what they may be called, [`remote`] single requests for those who wait for the
-//! answer, [`connect`] the way to a server through a child that is `ssh`. What a copy
-//! does, a [`report::Report`] hears. [`serve`] is the server's side: it carries out what an SFTP
-//! client asks.
+//! [`engine`] exchanges requests and answers over one or more connections; it consists of state
+//! machines without I/O toward the server. [`put`] and [`get`] upload and download a list of files
+//! and directory trees; [`relay`] copies between two servers. [`source`] and [`sink`] read and
+//! write local files, [`plan`] handles names and the work in progress, [`remote`] sends single
+//! requests and waits for the answer, [`connect`] reaches a server through an `ssh` child process.
+//! Copies report their progress to a [`report::Report`]. [`serve`] is the server: it carries out
+//! the requests of an SFTP client.
 //!
-//! Invariants: the other side holds a prefix of our bytes or nothing, whatever fails; names from
-//! a server never lead out of the target; memory is bounded, whatever the tree.
+//! Invariants: after any failure the target holds a prefix of the source or nothing; names from a
+//! server never lead out of the target; memory is bounded for every tree.
 #![forbid(unsafe_code)]
 
 pub mod connect;

@@ -1,44 +1,45 @@
-//! What a copy should be like.
+//! Options of a copy.
 
-/// What is done with a part that is there already.
+/// What to do with a part of the target that exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resume {
-    /// The copy begins anew.
+    /// Copy from the beginning.
     #[default]
     Never,
-    /// What is there is taken for the beginning, on the word of its size (sftp's `-a`).
+    /// Append to the existing part, trusting its size (sftp's `-a`).
     BySize,
-    /// What is there is compared first: by hashes where the server can, else by its last bytes.
+    /// Compare the existing part first: by hashes if the server supports them, else by its last
+    /// bytes.
     Proven,
 }
 
-/// What a copy should be like.
+/// Options of a copy.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Directories, with all that is in them.
+    /// Copy directories with their contents.
     pub recursive: bool,
-    /// Times and modes are kept.
+    /// Preserve times and modes.
     pub preserve: bool,
-    /// Links below a directory are followed; else they are passed over.
+    /// Follow symbolic links within directories; otherwise skip them.
     pub follow_links: bool,
-    /// What is done with a part that is there already.
+    /// What to do with a part of the target that exists already.
     pub resume: Resume,
-    /// The content is on the disk before the copy counts as done.
+    /// Flush the content to the disk before the copy of a file counts as complete.
     pub sync: bool,
-    /// Holes stay holes.
+    /// Preserve holes.
     pub sparse: bool,
-    /// The target appears whole or not at all.
+    /// Write to a part file and rename it, so that the target appears complete or not at all.
     pub atomic: bool,
-    /// Both ends' content is compared at the end.
+    /// Compare the content of both ends after the copy.
     pub verify: bool,
-    /// Most bytes a second; 0 for no limit.
+    /// Maximum rate in bytes per second; 0 for no limit.
     pub limit_bytes: u64,
 }
 
 impl Options {
-    /// Those of one file that goes over so many connections. A part that several have written, or
-    /// may have written under the same name, can have gaps: its size says nothing, and it must be
-    /// proven.
+    /// The options for one file that is copied over `links` connections. A part that several
+    /// connections have written, or may have written under the same name, can have gaps; its size
+    /// proves nothing, so its content must be compared.
     pub(crate) fn for_one(&self, links: usize) -> Self {
         let mut options = self.clone();
         if options.resume == Resume::BySize && (links > 1 || options.atomic) {
@@ -48,6 +49,5 @@ impl Options {
     }
 }
 
-/// Directories within directories, at most: what is deeper is a loop, most likely (OpenSSH's
-/// limit).
+/// Maximum nesting of directories, OpenSSH's limit; a deeper tree is probably a loop.
 pub const MAX_DEPTH: usize = 64;

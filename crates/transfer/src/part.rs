@@ -1,17 +1,17 @@
-//! Names of part files: what `--atomic` and several connections write beside a target until it is
-//! whole.
+//! Names of part files, which `--atomic` and copies over several connections write next to the
+//! target until it is complete.
 //!
-//! `.NAME.TAG.fulmar-part`, or `.NAME.TAG-RANDOM.fulmar-part` where that name is taken. TAG is a
-//! hash of the source's identity and the target's name, so that a copy of the same source to the
-//! same target finds the part that a cut left (`-Z`), and no other. Whoever makes a part makes it
-//! with `O_EXCL`: what is there already is never followed, cut or written to, unless the copy
-//! resumes and has seen that it is a regular file of its own user.
+//! `.NAME.TAG.fulmar-part`, or `.NAME.TAG-RANDOM.fulmar-part` if that name is taken. TAG is a hash
+//! of the source's identity and the target's name, so that a copy of the same source to the same
+//! target finds the part that an interrupted copy left (`-Z`), and no other. Parts are created with
+//! `O_EXCL`: an existing file is never followed, truncated or written to, unless the copy resumes
+//! and has checked that it is a regular file owned by the same user.
 
 use sftp::Attributes;
 
 use crate::source::Source;
 
-/// How every part's name ends.
+/// Suffix of the name of every part.
 pub const SUFFIX: &[u8] = b".fulmar-part";
 /// `NAME_MAX` of Linux file systems, bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -26,8 +26,8 @@ pub struct PartNames {
 }
 
 impl PartNames {
-    /// For a local source that is to be `target`. The time of the last change of its inode is part
-    /// of its identity: whoever writes to a part with this name writes the same bytes.
+    /// For a local source that is copied to `target`. The change time of its inode is part of its
+    /// identity, so every copy that writes to a part of this name writes the same bytes.
     #[must_use]
     pub(crate) fn of_local(source: &Source, target: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -37,8 +37,9 @@ impl PartNames {
         Self::with(hasher, target)
     }
 
-    /// For a server's file that is to be `target`, with its attributes as they were read. Two
-    /// files of one path, size and time may share the name: what a part holds has to be proven.
+    /// For a server's file with these attributes that is copied to `target`. Two files of the same
+    /// path, size and time may share the name: the content of a part must be compared before it is
+    /// used.
     #[must_use]
     pub fn of_remote(path: &[u8], attributes: &Attributes, target: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -62,13 +63,13 @@ impl PartNames {
         Self { stem }
     }
 
-    /// The name under which a later copy of the same source looks for the part.
+    /// Returns the name under which a later copy of the same source looks for the part.
     #[must_use]
     pub fn first(&self) -> Vec<u8> {
         [&self.stem, SUFFIX].concat()
     }
 
-    /// A name that nobody can foresee and nobody looks for.
+    /// Returns an unpredictable name, which no later copy looks for.
     #[must_use]
     pub fn another(&self) -> Vec<u8> {
         let random = u64::from_le_bytes(crypto::random::bytes());
@@ -77,11 +78,11 @@ impl PartNames {
     }
 }
 
-/// `name` without its end, at most `max` bytes of it, cut between characters of UTF-8.
+/// Truncates `name` to at most `max` bytes, between characters of UTF-8.
 fn shortened(name: &[u8], max: usize) -> &[u8] {
     let mut end = name.len().min(max);
     if end < name.len() {
-        // A byte 0b10xx_xxxx continues a character; there are three at most.
+        // A byte 0b10xx_xxxx continues a character; a character has at most three of them.
         let begins = |at: usize| name.get(at).is_none_or(|byte| byte & 0xc0 != 0x80);
         end = (end.saturating_sub(3)..=end)
             .rev()
@@ -91,7 +92,7 @@ fn shortened(name: &[u8], max: usize) -> &[u8] {
     name.get(..end).unwrap_or(name)
 }
 
-/// `name` in the directory of `target`.
+/// Returns the path of `name` in the directory of `target`.
 #[must_use]
 pub fn beside(target: &[u8], name: &[u8]) -> Vec<u8> {
     let at = target

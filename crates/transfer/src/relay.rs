@@ -1,5 +1,5 @@
-//! Files from one server to another, through us: link 0 is where they come from, link 1 where
-//! they go.
+//! Copies files from one server to another through the local machine: link 0 leads to the source,
+//! link 1 to the target.
 
 use std::collections::VecDeque;
 
@@ -15,19 +15,19 @@ use crate::report::{FileResult, Report, Times};
 use crate::step::{impossible_size, may_be_same};
 use crate::text;
 
-/// Files under way at once.
+/// Maximum number of files in progress.
 const MAX_FILES: usize = 32;
-/// Bytes that have come and are not sent on, at most.
+/// Maximum number of bytes received and not sent on.
 const MAX_HELD_BYTES: usize = 16 << 20;
 
-/// One file.
+/// A file to copy.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// Where it is on the first server.
+    /// Path on the first server.
     pub from: Vec<u8>,
-    /// What it is to be called on the second.
+    /// Path on the second server.
     pub to: Vec<u8>,
-    /// As the first server told them.
+    /// Attributes on the first server.
     pub attributes: Attributes,
 }
 
@@ -40,18 +40,18 @@ struct Job {
     asked: [bool; 2],
     /// STAT of the target was sent.
     looked: bool,
-    /// Its answer, with what is there.
+    /// The answer to STAT: the target's attributes, if it exists.
     there: Option<Option<Attributes>>,
     /// The target may be the source.
     in_place: bool,
     closing: [bool; 2],
     next: u64,
     at_end: bool,
-    /// What has come of the READs under way, by offset.
+    /// Data received of unfinished READs, by offset.
     arriving: Vec<(u64, Vec<u8>)>,
     to_write: VecDeque<(u64, Vec<u8>)>,
     waiting: u32,
-    /// The first byte that the target does not hold for sure.
+    /// Offset of the first byte that the target may not hold.
     bad_from: u64,
     written_to: u64,
     moved: u64,
@@ -59,7 +59,7 @@ struct Job {
     error: Option<String>,
 }
 
-/// The work. See the module's head.
+/// The work that copies the items.
 pub struct Relay<'r> {
     items: VecDeque<Item>,
     jobs: Slab<Job>,
@@ -72,8 +72,8 @@ pub struct Relay<'r> {
 }
 
 impl<'r> Relay<'r> {
-    /// A work that carries `items` over; with `preserve`, modes and times too. What cannot be a
-    /// file has failed at once.
+    /// Creates a work that copies `items`; with `preserve`, modes and times too. Items that cannot
+    /// be regular files fail at once.
     pub fn new(
         items: Vec<Item>,
         preserve: bool,
@@ -112,13 +112,13 @@ impl<'r> Relay<'r> {
         });
     }
 
-    /// How many files failed.
+    /// Number of files that failed.
     #[must_use]
     pub fn failures(&self) -> usize {
         self.failures
     }
 
-    /// Whether a file is being written where the next one goes.
+    /// True if another file is being written to the next item's target.
     fn next_is_written(&self) -> bool {
         let Some(next) = self.items.front() else {
             return false;
@@ -169,7 +169,7 @@ impl Job {
             && (self.reads_done())
     }
 
-    /// Asks the first server.
+    /// Sends the next request to the first server.
     fn read(&mut self, index: usize, session: &mut Session, held: usize, pace: &mut Pace) -> bool {
         if !self.asked[0] {
             if !session.takes_handle() {
@@ -202,7 +202,7 @@ impl Job {
             session.send(Token::new(index, Op::Close), &request);
             return true;
         }
-        // The target must be there, or its refusal.
+        // Read only once the target is open or refused.
         if self.target.is_none()
             || held >= MAX_HELD_BYTES
             || !session.takes_read()
@@ -229,7 +229,7 @@ impl Job {
         true
     }
 
-    /// Tells the second server.
+    /// Sends the next request to the second server.
     fn write(
         &mut self,
         index: usize,
@@ -251,7 +251,7 @@ impl Job {
             return true;
         }
         if !self.asked[1] {
-            // Opening cuts what is there: not before there is something to put in its place.
+            // OPEN truncates the target: not before the source is open.
             let Some(there) = self.there.filter(|_| self.source.is_some()) else {
                 return false;
             };
@@ -308,7 +308,7 @@ impl Job {
         if !std::mem::replace(&mut self.settled, true) {
             let mut attributes = Attributes::NONE;
             if self.error.is_some() && self.in_place {
-                // What is there may be all there is.
+                // The target may be the only copy: keep it.
             } else if self.error.is_some() {
                 attributes.size = Some(self.bad_from.min(self.written_to));
             } else if preserve {
@@ -415,7 +415,7 @@ impl Work for Relay<'_> {
                     _ => format!("dest open \"{to}\": {why}"),
                 };
                 job.fail(error);
-                // Without a source the target stays as it is.
+                // Without a source the target is not touched.
                 job.asked = [true; 2];
                 job.looked = true;
                 job.bad_from = 0;

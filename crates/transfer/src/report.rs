@@ -1,26 +1,26 @@
-//! What a copy tells while it runs.
+//! Progress and results that a copy reports.
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// What became of one file.
+/// Result of copying one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileResult {
-    /// Where it came from.
+    /// Path of the source.
     pub from: Vec<u8>,
-    /// Where it went.
+    /// Path of the target.
     pub to: Vec<u8>,
-    /// Bytes that were moved; less than the file's size where a part was there.
+    /// Number of bytes transferred; less than the file's size if a part of the target existed.
     pub bytes: u64,
-    /// Bytes that were there already.
+    /// Number of bytes of the target that existed before and were kept.
     pub resumed_bytes: u64,
-    /// How the content was compared at the end, if it was.
+    /// How the content was compared after the copy; `None` if it was not.
     pub verified: Option<&'static str>,
-    /// Why it failed: file, operation and cause. None when the other side holds our bytes.
+    /// The error: file, operation and cause. `None` if the copy is complete.
     pub error: Option<String>,
 }
 
-/// What a copy waits for most.
+/// What limits the speed of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Limit {
     /// Not known yet.
@@ -30,28 +30,28 @@ pub enum Limit {
     Source,
     /// Writing local files.
     Target,
-    /// The processor at this side: time on it, or until there was one.
+    /// The local processor: time running on it or waiting for it.
     Cpu,
-    /// The network takes no more.
+    /// The network accepts no more data.
     Network,
-    /// The peer takes no more: its window is shut, its host's is, or as much as may be is in flight
-    /// without an answer.
+    /// The peer accepts no more data: its channel window or its TCP window is full, or the maximum
+    /// number of unanswered bytes is in flight.
     Peer,
-    /// Something is to come from the peer, and which of the two keeps it is not known.
+    /// Data from the peer is awaited, and it is unknown whether the network or the peer delays it.
     NetworkOrPeer,
-    /// What was asked for (`--limit`).
+    /// The rate that the user set (`--limit`).
     Asked,
 }
 
-/// Where the time of a copy went. Connections work beside the files: the sum may be more than the
-/// time that has passed.
+/// Where the time of a copy went. Connections have their own threads, so the sum may exceed the
+/// elapsed time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Times {
     /// See [`Limit::Source`].
     pub source: Duration,
     /// See [`Limit::Target`].
     pub target: Duration,
-    /// See [`Limit::Cpu`]: of the thread that is busiest.
+    /// See [`Limit::Cpu`]: the time of the busiest thread.
     pub cpu: Duration,
     /// See [`Limit::Network`].
     pub network: Duration,
@@ -64,7 +64,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Each with what it is the time of.
+    /// Returns each time with its [`Limit`].
     #[must_use]
     pub fn each(&self) -> [(Limit, Duration); 7] {
         [
@@ -78,7 +78,7 @@ impl Times {
         ]
     }
 
-    /// What took the most of it.
+    /// Returns the limit with the largest time.
     #[must_use]
     pub fn limit(&self) -> Limit {
         let each = self.each().into_iter();
@@ -100,41 +100,44 @@ impl AddAssign for Times {
     }
 }
 
-/// Hears what a copy does. Names are foreign bytes: they are to be escaped.
+/// Receives the progress of a copy. Names come from the peer or the file system unescaped; the
+/// implementation must escape them.
 ///
-/// Many files may be under way at once. Each has a number, which no other has meanwhile.
+/// Many files may be in progress at once. Each has a number, which is reused only after
+/// [`Report::leaves`].
 pub trait Report {
-    /// A file begins.
+    /// The copy of a file begins.
     fn begins(&mut self, file: usize, name: &[u8], size: Option<u64>) {
         let _ = (file, name, size);
     }
 
-    /// So many more bytes of a file are at the other end.
+    /// `bytes` more bytes of the file have reached the other end.
     fn moved(&mut self, file: usize, bytes: u64) {
         let _ = (file, bytes);
     }
 
-    /// So many bytes of a file need not move: they are there already, or are a hole.
+    /// `bytes` bytes of the file need not be transferred: they exist at the other end or are a
+    /// hole.
     fn skipped(&mut self, file: usize, bytes: u64) {
         let _ = (file, bytes);
     }
 
-    /// A file that has begun is done, or failed; [`Report::ends`] follows.
+    /// A file that has begun is complete or has failed; [`Report::ends`] follows.
     fn leaves(&mut self, file: usize) {
         let _ = file;
     }
 
-    /// A file is done, or failed, perhaps before it could begin.
+    /// A file is complete or has failed, possibly before it began.
     fn ends(&mut self, result: &FileResult);
 
-    /// A directory or something else failed; one line.
+    /// The copy of a directory or another operation failed; `line` is one line.
     fn fails(&mut self, line: &str);
 
-    /// Something that is no failure; one line.
+    /// A notice that is not an error; `line` is one line.
     fn says(&mut self, line: &str);
 
-    /// Called now and then, several times a second while there is something to do: where the time
-    /// since the last call went.
+    /// Called several times a second while the copy is active, with the distribution of the time
+    /// since the last call.
     fn tick(&mut self, times: &Times) {
         let _ = times;
     }

@@ -1,48 +1,51 @@
-//! Room for what is still to come of a large file, set aside before it is written.
+//! Preallocation: reserves disk space for the rest of a large file before it is written.
 //!
-//! Where the file system notes extents (ext4, XFS) that costs next to nothing, and a write into them a
-//! quarter less (measured on ext4). Where it takes pages of memory (tmpfs), it is half of
-//! the work of writing, and is done while nothing else is to be done: over a long path nearly a second
-//! goes by before data come at full speed. Elsewhere nothing is set aside: a file system over a
-//! network would be asked, and one that compresses would stop that.
+//! On file systems with extents (ext4, XFS) preallocation costs almost nothing and makes the writes
+//! a quarter cheaper (measured on ext4). On tmpfs it allocates pages, which is half of the work of
+//! writing; it is then done while the copy is idle: over a long path nearly a second passes before
+//! data arrives at full speed. Other file systems get no preallocation: one on the network would
+//! have to be asked, and one that compresses would stop compressing.
 //!
-//! What is set aside is behind the file's end, and nobody sees it there. A copy that ends, well or not,
-//! gives back what it did not use; one that is killed leaves it: [`STEP_BYTES`], or a part of
-//! [`LEAD_BYTES`], which go with the file or when it is cut. Where room cannot be had, nothing is said: the
-//! write that needs it will say why. A server's word for a length is worth little at first: how far
-//! ahead memory is taken follows what has come.
+//! The reserved space lies after the end of the file, where readers do not see it. A copy that
+//! ends, successfully or not, releases the unused part. A killed copy leaves up to [`STEP_BYTES`],
+//! or a part of [`LEAD_BYTES`], which are freed when the file is removed or truncated. A failed
+//! reservation is not reported: the write that needs the space will fail with its own error. A
+//! server may claim any length, so the amount of memory reserved grows with the bytes received.
 
 use std::os::fd::AsFd;
 
 use sys::fs::content::{self, Keeping};
 use sys::process::Resource;
 
-/// A file of which less is to come gets none, bytes.
+/// Minimum number of bytes left for which space is reserved.
 const LEAST_BYTES: u64 = 16 << 20;
-/// What is noted ahead of the writes at once, bytes.
+/// Step of a reservation on file systems with extents, bytes.
 const STEP_BYTES: u64 = 64 << 20;
-/// Memory that is taken at once, bytes: half a millisecond.
+/// Step of a reservation in memory, bytes: half a millisecond of work.
 const SLICE_BYTES: u64 = 2 << 20;
-/// And ahead of the writes: so much at first, bytes, so many times what is written, and at most, bytes.
+/// Limit of the memory reserved beyond the bytes written, in bytes: [`FIRST_LEAD_BYTES`] plus
+/// [`LEAD_PARTS`] times the bytes written, at most [`LEAD_BYTES`].
 const FIRST_LEAD_BYTES: u64 = 256 << 20;
 const LEAD_PARTS: u64 = 8;
 const LEAD_BYTES: u64 = 1 << 30;
 
-/// One file's. See the module's head.
+/// Preallocation state of one file.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Where the file will end, as far as room is still worth setting aside.
+    /// End of the range worth reserving: the expected length, or 0 after a failed reservation.
     end: u64,
-    /// What is before it has room.
+    /// End of the reserved range.
     to: u64,
-    /// The file system, once it was asked.
+    /// Kind of the file system, once determined.
     keeping: Option<Keeping>,
 }
 
 impl Room {
-    /// For a file that will have `end` bytes, of which those before `front` are there.
+    /// Creates the state for a file of `end` bytes, of which the first `front` are written; `None`
+    /// if too few are left.
     pub(crate) fn new(front: u64, end: u64) -> Option<Self> {
-        // Beyond this limit comes a signal; it is to come with the write.
+        // A write beyond this limit raises SIGXFSZ; do not reserve beyond it, so that the write
+        // raises it.
         let limit = sys::process::limit(Resource::FileSize).map_or(0, |limit| limit.soft);
         let end = end.min(limit);
         (end.saturating_sub(front) >= LEAST_BYTES).then_some(Self {
@@ -52,7 +55,8 @@ impl Room {
         })
     }
 
-    /// What is before `front` is written, and more will be: sets aside what costs nothing.
+    /// Reserves the next step on a file system with extents; all before `front` is written and more
+    /// will be.
     pub(crate) fn advance(&mut self, file: impl AsFd, front: u64) {
         if self.keeping(&file) == Keeping::Extents && front.saturating_add(STEP_BYTES / 2) > self.to
         {
@@ -60,25 +64,25 @@ impl Room {
         }
     }
 
-    /// It takes memory for what is still to come.
+    /// True if the file system allocates memory and the rest of the file is not reserved yet.
     pub(crate) fn takes_memory(&self, front: u64) -> bool {
         self.keeping == Some(Keeping::Pages) && self.to.max(front) < self.end
     }
 
-    /// There is something to be done while nothing else is.
+    /// True if more memory should be reserved while the copy is idle.
     pub(crate) fn has_work(&self, front: u64) -> bool {
         let lead = FIRST_LEAD_BYTES.saturating_add(front.saturating_mul(LEAD_PARTS));
         self.takes_memory(front) && self.to < front.saturating_add(lead.min(LEAD_BYTES))
     }
 
-    /// Does a little of it: half a millisecond.
+    /// Reserves one step of memory, which takes half a millisecond.
     pub(crate) fn work(&mut self, file: impl AsFd, front: u64) {
         if self.has_work(front) {
             self.set_aside(file, front, SLICE_BYTES);
         }
     }
 
-    /// Some of it was not used.
+    /// True if reserved space after `front` is unused.
     pub(crate) fn is_left(&self, front: u64) -> bool {
         self.to > front
     }
@@ -97,7 +101,7 @@ impl Room {
         }
         match content::set_aside(file, from, to - from) {
             Ok(()) => self.to = to,
-            // What was had before it failed is given back with the rest.
+            // Whatever was reserved before the failure is released with the rest.
             Err(_) => (self.to, self.end) = (to, 0),
         }
     }
@@ -113,12 +117,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// What the file takes of its file system, bytes.
+    /// Number of bytes that the file occupies on its file system.
     fn taken(file: &File) -> u64 {
         file.metadata().unwrap().blocks() * 512
     }
 
-    /// An empty file on each kind of file system that is at hand, with the kind.
+    /// An empty file on each available kind of file system, with the kind.
     fn files() -> Vec<(Scratch, File, Keeping)> {
         let here = [Some(Scratch::new()), Scratch::in_memory()];
         let files = here.into_iter().flatten().map(|scratch| {
@@ -158,14 +162,14 @@ mod tests {
                 Keeping::Pages => assert_eq!((turns, taken(&file)), (100, 200 * MIB)),
                 Keeping::Extents | Keeping::Other => assert_eq!(turns, 0),
             }
-            // To the end and no further.
+            // Up to the end of the file, not beyond.
             for front in [100, 150, 190, 200] {
                 room.advance(&file, front * MIB);
             }
             assert!(taken(&file) <= 201 * MIB);
             assert_eq!(room.is_left(0), keeping != Keeping::Other);
             assert!(!room.is_left(200 * MIB));
-            // Its own length gives it back.
+            // Truncating the file releases the space.
             file.set_len(0).unwrap();
             assert_eq!(taken(&file), 0, "{keeping:?}");
         }
@@ -188,7 +192,7 @@ mod tests {
     fn a_file_that_is_all_there_has_no_work_left() {
         let mut room = Room::new(0, 200 * MIB).unwrap();
         room.keeping = Some(Keeping::Pages);
-        // It came so fast that nothing was ever set aside.
+        // The data arrived before anything was reserved.
         for front in [200 * MIB, 300 * MIB] {
             assert!(!room.has_work(front) && !room.takes_memory(front));
         }
@@ -197,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_not_asked_for_again() {
-        // Nothing can be set aside for what is only read.
+        // Reserving fails for a file open only for reading.
         let scratch = Scratch::in_memory().unwrap_or_else(Scratch::new);
         std::fs::write(scratch.join("file"), b"content").unwrap();
         let file = File::open(scratch.join("file")).unwrap();

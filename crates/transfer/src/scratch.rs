@@ -1,10 +1,10 @@
-//! A folder that a test has for itself.
+//! Temporary directories for tests.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An empty folder; it goes with all that is in it when this does, whatever becomes of the test.
+/// An empty directory; dropping it removes it with its contents, also when the test fails.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
@@ -13,7 +13,7 @@ impl Scratch {
         Self::within(&std::env::temp_dir())
     }
 
-    /// In memory, where this machine has such a folder.
+    /// In memory, if this machine has /dev/shm.
     pub(crate) fn in_memory() -> Option<Self> {
         let memory = Path::new("/dev/shm");
         memory.is_dir().then(|| Self::within(memory))

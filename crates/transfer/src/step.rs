@@ -1,45 +1,46 @@
-//! One file's way, what is the same in both directions: what a step came to, the sizes that decide
-//! how a file goes, and how a part that is there is proven.
+//! What uploads and downloads of one file share: the result of a step, the size thresholds, and the
+//! comparison of an existing part.
 
 use sftp::attributes::mode;
 use sftp::{Attributes, own};
 
-/// Files of this size and more go over all connections, bytes.
+/// Minimum size of a file that is copied over all connections, bytes.
 pub(crate) const SPREAD_BYTES: u64 = 16 << 20;
-/// With less than this left of a file, bytes, no further connection opens it: that takes a round
-/// trip, and so does closing it.
+/// Minimum number of bytes left for which another connection opens the file: opening and closing
+/// take a round trip each.
 pub(crate) const JOINING_BYTES: u64 = 4 << 20;
-/// Files up to this size go as a whole, in one message where the server has that, bytes.
+/// Maximum size of a file that is sent as a whole, in one message if the server supports it, bytes.
 pub(crate) const SMALL_BYTES: u64 = 64 << 10;
-/// What is compared of a part where the server has no hashes: its end, bytes.
+/// Number of bytes at the end of a part that are compared if the server cannot hash.
 pub(crate) const TAIL_BYTES: u64 = 32 << 10;
-/// Blocks by which a part that is there is proven, bytes.
+/// Minimum length of the blocks in which a part is compared, bytes.
 const PROOF_BLOCK_BYTES: u64 = 4 << 20;
-/// No file is larger, bytes: offsets of files are signed here and there.
+/// Maximum size of a file, bytes: some systems use signed offsets.
 const MAX_BYTES: u64 = i64::MAX.unsigned_abs();
 
-/// What became of an opportunity to send.
+/// Result of an attempt to send for a file.
 pub(crate) enum Step {
-    /// Something was sent.
+    /// A request was sent.
     Sent {
-        /// More could follow at once.
+        /// True if another request can follow at once.
         more: bool,
     },
-    /// There is something, and no room for it now.
+    /// A request is due, but the limits on requests or bytes in flight do not permit it now.
     Full,
-    /// Answers are waited for.
+    /// Nothing to send until an answer arrives.
     Nothing,
-    /// The file is done, or failed.
+    /// The file is complete or has failed.
     Over,
 }
 
-/// What is wrong with a size that no file has.
+/// Returns an error text if the size exceeds that of any file.
 pub(crate) fn impossible_size(attributes: &Attributes) -> Option<String> {
     let size = attributes.size.filter(|size| *size > MAX_BYTES)?;
     Some(format!("the server says that it has {size} bytes"))
 }
 
-/// A file copied onto itself has its own size and time: cutting it would lose it.
+/// Returns true if `target` may be the source itself, by size and modification time. Truncating it
+/// would then lose the content.
 pub(crate) fn may_be_same(source: &Attributes, target: Option<&Attributes>) -> bool {
     let Some(target) = target else { return false };
     let modified = |attributes: &Attributes| attributes.times.map(|times| times.modified);
@@ -53,13 +54,15 @@ pub(crate) fn may_be_same(source: &Attributes, target: Option<&Attributes>) -> b
         && same_time
 }
 
-/// Length of the blocks by which so many bytes are proven.
+/// Returns the block length for comparing `len` bytes: at least 4 MiB, and enough that the hashes
+/// of all blocks fit in one message.
 pub(crate) fn proof_block(len: u64) -> u64 {
     PROOF_BLOCK_BYTES.max(len.div_ceil(own::MAX_HASH_BLOCKS).next_multiple_of(4096))
 }
 
-/// How many of the first `len` bytes are the same on both sides: `theirs` is the answer to a
-/// request for hashes of them, `ours` are the hashes of their blocks here.
+/// Returns how many of the first `len` bytes are equal on both sides, rounded down to whole blocks:
+/// `theirs` is the server's answer to a hash request for them, `ours` has the hashes of the local
+/// blocks.
 pub(crate) fn proven_len(theirs: &[u8], ours: &[u8], len: u64) -> u64 {
     let Ok(theirs) = own::Hashes::decode(theirs) else {
         return 0;

@@ -1,4 +1,5 @@
-//! Both ends' content compared: by hashes where the server has them, else by reading it all back.
+//! Compares the content of both ends: by hashes if the server supports them, else by reading the
+//! server's file back.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,12 +18,12 @@ use crate::source::hash::{self, Hashing};
 use crate::step::SMALL_BYTES;
 use crate::text;
 
-/// A pair to compare.
+/// A local file and the server's file to compare with it.
 #[derive(Debug, Clone)]
 pub struct Pair {
-    /// Here.
+    /// Path of the local file.
     pub local: PathBuf,
-    /// At the server.
+    /// Path at the server.
     pub remote: Vec<u8>,
 }
 
@@ -40,19 +41,19 @@ struct Current {
     error: Option<String>,
 }
 
-/// Compares pair after pair, in the order given.
+/// Compares the pairs one by one, in the order given.
 #[derive(Debug, Default)]
 pub struct Compare {
     pairs: VecDeque<Pair>,
     current: Option<Current>,
     by_hash: bool,
-    /// What differs, or could not be compared: one line each.
+    /// Pairs that differ or could not be compared: one line each.
     pub failures: Vec<String>,
     lost: bool,
 }
 
 impl Compare {
-    /// A work that compares `pairs`.
+    /// Creates a work that compares `pairs`.
     #[must_use]
     pub fn new(pairs: Vec<Pair>) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl Compare {
         }
     }
 
-    /// How it was compared.
+    /// Returns the method of comparison, for the user.
     #[must_use]
     pub fn how(&self) -> &'static str {
         match self.by_hash {
@@ -100,7 +101,8 @@ impl Compare {
     }
 }
 
-/// How much a file holds. One of sysfs says that it has a page, and has less.
+/// Returns the number of bytes that can be read. For a file in sysfs the system reports the size of
+/// a page, although it has less.
 fn length(file: &File) -> io::Result<u64> {
     let len = file.metadata()?.len();
     if len > SMALL_BYTES {
@@ -164,7 +166,7 @@ impl Current {
             let request = Extended::HashRange(extension::HashRange {
                 handle: &handle,
                 offset: 0,
-                // A file that is longer is told by its length.
+                // One byte more than expected: the answer's length then shows a longer file.
                 len: self.len + 1,
                 block_len: 0,
             });
@@ -177,7 +179,7 @@ impl Current {
         if !session.takes_read() {
             return false;
         }
-        // One byte more than there should be.
+        // One byte more than expected, to detect a longer file.
         let left = self.len + 1 - self.next;
         let len = u32::try_from(left)
             .unwrap_or(u32::MAX)
@@ -274,7 +276,7 @@ impl Work for Compare {
             current.waiting = current.waiting.saturating_sub(1);
             let until = token.offset + u64::from(len);
             if len < token.len && until < current.len {
-                // What came short is asked for again, with all behind it.
+                // After a short answer, request the missing bytes and all that follow again.
                 current.next = current.next.min(until);
             }
         }

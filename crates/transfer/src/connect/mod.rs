@@ -1,4 +1,4 @@
-//! The way to a server: a child that is `ssh`, with our ends of its pipes.
+//! Connections to a server through an `ssh` child process and its pipes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,25 +16,25 @@ mod stream;
 pub(crate) use stream::LOOK;
 pub use stream::{SignalNoted, Watched, settle};
 
-/// Bytes that are gathered for one write, and read at once.
+/// Size of one write and one read, bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Room that a pipe is asked for, bytes.
+/// Requested capacity of a pipe, bytes.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// One child and its pipes.
+/// One child process and its pipes.
 #[derive(Debug)]
 struct Link {
     child: Child,
     input: Option<OwnedFd>,
     output: OwnedFd,
-    /// Gathered, and how much of it is written.
+    /// Output buffer: `filled` bytes are valid, `written` of them are written.
     out: Vec<u8>,
     filled: usize,
     written: usize,
     received: BytesMut,
 }
 
-/// Children that carry SFTP; each is a connection.
+/// Child processes that carry SFTP, one per connection.
 #[derive(Debug, Default)]
 pub struct Children {
     links: Vec<Link>,
@@ -42,30 +42,30 @@ pub struct Children {
     deaf: bool,
 }
 
-/// Starts a program with pipes as its input and output, and gives our ends: what it reads, and
-/// what it writes. Its errors go where ours go.
+/// Starts a program with pipes as its standard input and output, and returns the parent's ends: the
+/// program's input and its output. Its standard error is inherited.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd, OwnedFd)> {
     let (their_input, input) = sys::io::pipe()?;
     let (output, their_output) = sys::io::pipe()?;
     for pipe in [&input, &their_output] {
-        // A system that grants no more goes on as it is.
+        // The default capacity also works.
         let _ = sys::io::set_pipe_size(pipe, PIPE_BYTES);
     }
     command.stdin(Stdio::from(their_input));
     command.stdout(Stdio::from(their_output));
     let child = command.spawn()?;
-    // The command holds the child's ends until it is dropped or told otherwise.
+    // The command holds the child's ends until it is dropped or gets other ones.
     command.stdin(Stdio::null());
     command.stdout(Stdio::null());
     Ok((child, input, output))
 }
 
 impl Children {
-    /// Children that do not hear the terminal's interrupt: it is for what they are used for at
-    /// the time, and not for the connection.
+    /// Creates a set of children that ignore SIGINT, for a caller that handles the terminal's
+    /// interrupt itself and keeps the connections.
     #[must_use]
     pub fn deaf() -> Self {
         Self {
@@ -74,14 +74,14 @@ impl Children {
         }
     }
 
-    /// Starts one more.
+    /// Starts another child.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn add(&mut self, command: &mut Command) -> io::Result<()> {
         let spawned = match self.deaf {
             true => {
-                // What is ignored stays so in a program that is executed.
+                // An ignored signal stays ignored in the executed program.
                 sys::signals::ignore(Signal::INT)?;
                 let spawned = spawn(command);
                 sys::signals::note(Signal::INT)?;
@@ -104,8 +104,8 @@ impl Children {
         Ok(())
     }
 
-    /// Ends all of them: their input ends, and they are waited for. Gives the first status that
-    /// is no success.
+    /// Closes the input of all children and waits for their end. Returns the first exit status that
+    /// is not a success.
     pub fn finish(&mut self) -> Option<ExitStatus> {
         let mut worst = None;
         for link in &mut self.links {
@@ -122,7 +122,7 @@ impl Children {
         worst
     }
 
-    /// Ends all of them at once, whatever they are at.
+    /// Kills all children at once.
     pub fn kill(&mut self) {
         for link in &mut self.links {
             let _ = link.child.kill();
@@ -134,11 +134,11 @@ impl Children {
 
 impl Drop for Children {
     fn drop(&mut self) {
-        // Their input ends with us, and so they do; nobody waits for one that hangs.
+        // The children end when their input closes; do not wait for one that hangs.
         for link in &mut self.links {
             link.input = None;
             let ended = link.child.try_wait();
-            // One that is deaf may be asking for a password.
+            // A child that ignores SIGINT may be asking for a password.
             if self.deaf
                 && matches!(ended, Ok(None))
                 && let Ok(pid) = i32::try_from(link.child.id())
@@ -161,7 +161,7 @@ impl Link {
         self.written < self.filled
     }
 
-    /// Writes what can be written; true when that was something.
+    /// Writes as much as the pipe accepts; returns true if anything was written.
     fn write(&mut self, index: usize, exchange: &mut dyn Exchange) -> Result<bool, EngineError> {
         let mut moved = false;
         loop {
@@ -180,7 +180,7 @@ impl Link {
                 Ok(count) => {
                     self.written += count;
                     moved |= count > 0;
-                    // Answers are as urgent as what is left.
+                    // Read answers before writing the rest.
                     if self.has_output() {
                         return Ok(moved);
                     }

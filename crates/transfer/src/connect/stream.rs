@@ -1,5 +1,5 @@
-//! Our ends of a child's pipes for those who read and write in turn, and its end. A peer that is
-//! silent is waited for only as long as no signal says otherwise.
+//! Blocking reads and writes on the pipes of a child process, which end when a signal is noted, and
+//! waiting for the child's end.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use sys::signals::{self, Signal};
 
-/// How long a wait lasts before signals are looked at again.
+/// Interval at which a wait checks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
-/// How long a child has to end once it was told to.
+/// Time limit for a child to end after SIGTERM.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A signal that ends the program was noted ([`sys::signals::noted`]).
@@ -25,15 +25,15 @@ impl std::fmt::Display for SignalNoted {
 
 impl std::error::Error for SignalNoted {}
 
-/// A pipe. Reading and writing fail with [`SignalNoted`] once that is so.
+/// One end of a pipe. Reads and writes fail with [`SignalNoted`] once such a signal is noted.
 #[derive(Debug)]
 pub struct Watched(OwnedFd);
 
 impl Watched {
-    /// Our end, which does not block from here on.
+    /// Wraps the parent's end of a pipe and makes it nonblocking.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         sys::io::set_nonblocking(&fd, true)?;
         Ok(Self(fd))
@@ -46,7 +46,7 @@ impl Watched {
     ) -> io::Result<usize> {
         loop {
             if signals::noted() {
-                // No `Interrupted`: that would be tried again.
+                // Not `Interrupted`: callers would try again.
                 return Err(io::Error::other(SignalNoted));
             }
             match step(&self.0) {
@@ -81,8 +81,8 @@ impl Write for Watched {
     }
 }
 
-/// Waits for a child, without end or so long. Behind that, or once a signal is noted, it is told
-/// to end, and killed if it does not.
+/// Waits for a child to end, without limit or for `patience`. After that, or once a signal is
+/// noted, sends SIGTERM, and SIGKILL if the child has not ended two seconds later.
 pub fn settle(child: &mut Child, patience: Option<Duration>) -> Option<ExitStatus> {
     let until = patience.map(|patience| Instant::now() + patience);
     let patient = || !signals::noted() && until.is_none_or(|until| Instant::now() < until);
@@ -90,7 +90,7 @@ pub fn settle(child: &mut Child, patience: Option<Duration>) -> Option<ExitStatu
         return Some(status);
     }
     if let Ok(pid) = i32::try_from(child.id()) {
-        // It may be gone already.
+        // The child may have ended already.
         let _ = signals::send(pid, Signal::TERM);
     }
     let until = Instant::now() + LAST_WORDS;
@@ -154,7 +154,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Behind this line it does not hear the signal.
+        // From this line on it ignores the signal.
         let said = deaf.stdout.take().unwrap();
         BufReader::new(said).read_line(&mut String::new()).unwrap();
         let status = settle(&mut deaf, Some(Duration::ZERO)).unwrap();

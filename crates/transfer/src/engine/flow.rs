@@ -1,38 +1,38 @@
-//! How many bytes READs and WRITEs may be about that have no answer yet.
+//! Limits the number of bytes covered by unanswered READ and WRITE requests.
 //!
-//! Too few do not fill a long path. Too many cost as well where they wait at the server: OpenSSH
-//! carries READs out as fast as they come, and keeps what it cannot send in buffers that it makes
-//! larger in small steps, of which each copies and clears all that is in them. So of such a server
-//! no more is asked for than came of late in a round trip, and as much beside it as lets its TCP
-//! go faster.
+//! Too few bytes do not fill a long path. Too many cost time if they queue at the server: OpenSSH
+//! carries out READs as fast as they arrive and keeps the unsent data in buffers that it enlarges
+//! in small steps, copying and clearing the whole content each time. From such a server, no more is
+//! requested than arrived recently in a round trip, plus a margin that lets its TCP accelerate.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// In flight at the beginning, and the most that it grows to while nothing is said against it,
-/// bytes.
+/// Initial limit of the bytes in flight, and the maximum that it grows to for servers without a
+/// growing queue.
 const FIRST_BYTES: u64 = 16 << 20;
 const MOST_BYTES: u64 = 64 << 20;
-/// What is asked for beyond what comes in a round trip, of a server where it piles up, bytes. The
-/// speed may grow by so much in a round trip; what OpenSSH's buffer costs grows with its square.
-const AHEAD_BYTES: u64 = 4 << 20;
-/// The most of such a server, bytes.
+/// Margin beyond the bytes that arrive in a round trip, for servers with a growing queue, bytes.
+/// The rate may grow by this much per round trip; the cost of OpenSSH's buffer grows with the
+/// square of the margin.
+const MARGIN_BYTES: u64 = 4 << 20;
+/// Maximum number of bytes in flight for such a server.
 const MOST_FOLLOWING_BYTES: u64 = 256 << 20;
-/// A round trip is looked at in so many parts.
+/// Number of sampling intervals per round trip.
 const PARTS: u32 = 8;
-/// The shortest part.
+/// Minimum sampling interval.
 const LEAST_PART: Duration = Duration::from_millis(1);
-/// How long a speed counts once it was reached: TCP pauses now and then (BBR: for 200 ms).
+/// Minimum time for which a measured rate counts: TCP pauses now and then (BBR: for 200 ms).
 const COUNTS: Duration = Duration::from_secs(1);
 
-/// The flow of one connection. See the module's head.
+/// Flow control of one connection, as the module's documentation describes.
 #[derive(Debug)]
 pub(super) struct Flow {
     bytes: u64,
     limit: u64,
     was_full: bool,
     arrivals: Option<Arrivals>,
-    /// The shortest time that an answer has taken.
+    /// Minimum time measured from a request to its answer.
     round_trip: Option<Duration>,
 }
 
@@ -49,56 +49,57 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// What READs bring piles up at the server.
+    /// Selects the limit for a server whose answers to READs queue up.
     pub(super) fn piles_up(&mut self) {
         self.arrivals.get_or_insert_default();
     }
 
-    /// Bytes without an answer.
+    /// Number of bytes covered by unanswered requests.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// An answer came so long after its request had left.
+    /// Records the time from sending a request to its answer.
     pub(super) fn took(&mut self, time: Duration) {
         self.round_trip = Some(self.round_trip.map_or(time, |least| least.min(time)));
     }
 
-    /// A request about so many bytes is sent.
+    /// Records that a request for `len` bytes is sent.
     pub(super) fn goes(&mut self, len: u32) {
         self.bytes += u64::from(len);
     }
 
-    /// As much is in flight as may be of any server; where that follows what comes, it binds all
-    /// the time and says nothing.
+    /// True if the bytes in flight have reached the limit for ordinary servers. For a server with a
+    /// growing queue, its own limit always binds and says nothing about waiting.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= self.limit
     }
 
-    /// Another WRITE may go out.
+    /// Returns true if another WRITE may be sent.
     pub(super) fn takes_write(&mut self) -> bool {
         let takes = !self.is_full();
         self.was_full |= !takes;
         takes
     }
 
-    /// Another READ may go out.
+    /// Returns true if another READ may be sent.
     pub(super) fn takes_read(&mut self) -> bool {
         match &self.arrivals {
             Some(arrivals) => {
-                let most = arrivals.high().saturating_add(AHEAD_BYTES);
+                let most = arrivals.high().saturating_add(MARGIN_BYTES);
                 self.bytes < most.min(MOST_FOLLOWING_BYTES)
             }
             None => self.takes_write(),
         }
     }
 
-    /// A request about so many bytes was answered; the clock is asked only where it matters when.
+    /// Records that a request for `len` bytes was answered; `now` is called only if the time
+    /// matters.
     pub(super) fn answered(&mut self, len: u32, now: impl FnOnce() -> Instant) {
         let len = u64::from(len);
         self.bytes = self.bytes.saturating_sub(len);
         if self.was_full && self.limit < MOST_BYTES {
-            // What is in flight doubles in a round trip while it is what binds.
+            // The limit doubles per round trip as long as it binds.
             self.limit += len;
             self.was_full = self.bytes >= self.limit;
         }
@@ -107,20 +108,21 @@ impl Flow {
         }
     }
 
-    /// There will be no answers.
+    /// Forgets all unanswered requests.
     pub(super) fn forget(&mut self) {
         self.bytes = 0;
     }
 }
 
-/// What came, and when.
+/// Number and times of received bytes.
 #[derive(Debug, Default)]
 struct Arrivals {
     all: u64,
-    /// All that had come at some moments of the last round trip, oldest first; the first is the
-    /// last one before it.
+    /// Total bytes received at sampled times of the last round trip, oldest first; the first sample
+    /// is the last one before that round trip.
     marks: VecDeque<(Instant, u64)>,
-    /// The most that came in a round trip, in this stretch of [`COUNTS`] and in the one before.
+    /// Maximum number of bytes received in a round trip, in the current period of [`COUNTS`] and in
+    /// the one before.
     highs: [u64; 2],
     since: Option<Instant>,
 }
@@ -160,8 +162,8 @@ impl Arrivals {
     }
 }
 
-/// What comes in a round trip where so much came in a longer time; in a shorter one no more than
-/// that is known.
+/// Scales `came` bytes in a time longer than a round trip to one round trip; returns `came` for a
+/// shorter time.
 fn in_round_trip(came: u64, elapsed: Duration, round_trip: Duration) -> u64 {
     if elapsed <= round_trip {
         return came;
@@ -177,14 +179,14 @@ mod tests {
     const BLOCK: u32 = 255 << 10;
     const ROUND_TRIP: Duration = Duration::from_millis(50);
 
-    /// A server at the end of a path, whose TCP gives so many bytes a millisecond; what it is
-    /// asked for waits there until they have left.
+    /// Simulates a server at the end of a path whose TCP carries a number of bytes per millisecond;
+    /// requested data queues there until it is sent.
     struct Far {
         flow: Flow,
         now: Instant,
-        /// When the requests that are on their way reach it.
+        /// Arrival times at the server of requests in flight.
         asked: VecDeque<Instant>,
-        /// When the answers that are on their way reach us.
+        /// Arrival times at the client of answers in flight.
         comes: VecDeque<Instant>,
         credit: u64,
         piled: usize,
@@ -208,7 +210,7 @@ mod tests {
             }
         }
 
-        /// A millisecond; gives how many bytes wait at the server.
+        /// Advances by a millisecond; returns the number of bytes queued at the server.
         fn tick(&mut self, speed: u64) -> u64 {
             self.now += Duration::from_millis(1);
             while self.comes.front().is_some_and(|at| *at <= self.now) {
@@ -230,14 +232,14 @@ mod tests {
                 self.piled -= 1;
                 self.comes.push_back(self.now + ROUND_TRIP / 2);
             }
-            // What could not be used is gone.
+            // Unused capacity is lost.
             self.credit = self.credit.min(u64::from(BLOCK));
             self.piled as u64 * u64::from(BLOCK)
         }
     }
 
-    /// A TCP whose speed doubles in each round trip, up to a limit: it is never held up for long,
-    /// and little waits at the server.
+    /// A TCP whose rate doubles in each round trip up to a limit: it is never starved for long, and
+    /// little data queues at the server.
     #[test]
     fn a_server_that_piles_up_is_asked_for_what_its_path_takes() {
         let mut far = Far::new();
@@ -250,18 +252,18 @@ mod tests {
             }
             most = most.max(far.tick(speed));
         }
-        assert!(most <= AHEAD_BYTES + (2 << 20), "{most} bytes wait");
+        assert!(most <= MARGIN_BYTES + (2 << 20), "{most} bytes wait");
         let passed = far.passed;
         for _ in 0..500 {
             far.tick(limit);
         }
-        // In the end it takes all that the path gives.
+        // In the end the transfer uses the whole capacity of the path.
         assert!((far.passed - passed) * 100 > 500 * limit * 95);
-        // A path that gives less leaves what was asked for, and no more.
+        // When the capacity of the path drops, no more data queues than was requested.
         for _ in 0..4_000 {
             most = far.tick(limit / 10);
         }
-        assert!(most <= AHEAD_BYTES + (2 << 20), "{most} bytes wait");
+        assert!(most <= MARGIN_BYTES + (2 << 20), "{most} bytes wait");
     }
 
     #[test]
@@ -283,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Without an answer there is no round trip yet: what may be ahead may go.
+    /// Before the first answer no round trip is known: only the margin is requested.
     #[test]
     fn before_anything_is_known_a_little_may_go() {
         let mut flow = Flow::default();
@@ -291,7 +293,7 @@ mod tests {
         while flow.takes_read() {
             flow.goes(BLOCK);
         }
-        let little = AHEAD_BYTES..AHEAD_BYTES + u64::from(BLOCK);
+        let little = MARGIN_BYTES..MARGIN_BYTES + u64::from(BLOCK);
         assert!(little.contains(&flow.bytes()), "{}", flow.bytes());
         flow.answered(BLOCK, Instant::now);
         assert!(flow.takes_read() && flow.takes_write());

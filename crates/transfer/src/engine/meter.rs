@@ -1,12 +1,13 @@
-//! Where the time of a copy goes: what the line of progress says that it waits for.
+//! Measures where the time of a copy goes, for the progress line.
 //!
-//! The engine's thread counts for itself only how long it waits for connections. The rest of its
-//! time it was at work, ready without a processor, both of which the kernel counts, or held up in a
-//! system call: on a thread that does nothing else, by a disk. So neither a file's bytes nor a
-//! packet's cost a look at a clock; the kernel is asked ten times a second. Where it does not tell
-//! for how long a thread was ready ([`sys::thread::ReadyTime`]), that counts as the disk's.
+//! The engine's thread measures only how long it waits for connections. The rest of its time it was
+//! running or waiting for a processor, both of which the kernel counts, or blocked in a system
+//! call: for a thread that does nothing else, by a disk. Neither the bytes of a file nor a packet
+//! thus costs a clock call; the kernel is asked ten times a second. If the kernel does not report
+//! the time a thread waited for a processor ([`sys::thread::ReadyTime`]), that time counts as the
+//! disk's.
 //!
-//! Connections have threads of their own, which tell what they wait for ([`LinkTimes`]).
+//! Connections have threads of their own, which report their waiting times ([`LinkTimes`]).
 
 use std::ops::Sub;
 use std::time::{Duration, Instant};
@@ -15,30 +16,30 @@ use sys::thread::{ReadyTime, processor_time};
 
 use crate::report::Times;
 
-/// How often the time is shared out.
+/// Length of a measured span.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// Which local files a work moves.
+/// The local files that a work reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disk {
-    /// It reads them.
+    /// The work reads local files.
     Source,
-    /// It writes them.
+    /// The work writes local files.
     Target,
-    /// None: from server to server.
+    /// None: the work copies from server to server.
     Neither,
 }
 
-/// Where the time of connections went so far: the mean of all. What is left is idle.
+/// Where the time of connections went so far: the mean of all connections. The rest is idle time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkTimes {
-    /// At work.
+    /// Running.
     pub work: Duration,
     /// Waiting for the network to take more.
     pub network: Duration,
     /// Waiting for the peer to take more.
     pub peer: Duration,
-    /// Waiting for what does not tell which of these two it was.
+    /// Waiting, for the network or the peer.
     pub network_or_peer: Duration,
 }
 
@@ -55,22 +56,22 @@ impl Sub for LinkTimes {
     }
 }
 
-/// What the engine waits for when it waits for its connections.
+/// The reason why the engine waits for its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// That it may go on, at the rate that was asked for.
+    /// The rate limit that the user set.
     Asked,
-    /// Answers, with as much in flight as may be.
+    /// Answers, with the maximum number of bytes in flight.
     Full,
-    /// Answers, or room for more.
+    /// Answers, or permission to send more.
     Answers,
 }
 
-/// What was counted in a span.
+/// The times measured in a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Span {
     wall: Duration,
-    /// Of the engine's thread.
+    /// Running time of the engine's thread.
     processor: Duration,
     ready: Duration,
     asked: Duration,
@@ -96,7 +97,7 @@ impl Span {
             Disk::Neither => {}
         }
         let Some(links) = self.links else {
-            // A child: what it waits for is its own matter.
+            // A child process: its waiting times are unknown.
             times.network_or_peer = far;
             return times;
         };
@@ -104,7 +105,7 @@ impl Span {
         times.network = links.network;
         times.peer = links.peer;
         times.network_or_peer = links.network_or_peer;
-        // Only while nobody has anything to do here, it is the other side that does.
+        // Only while both the engine and the connections are idle is the other side the cause.
         let known = links.work + links.network + links.peer + links.network_or_peer;
         let idle = far.min(self.wall.saturating_sub(known));
         let full = idle.min(self.full);
@@ -114,13 +115,13 @@ impl Span {
     }
 }
 
-/// Counts for one work. See the module's head.
+/// Measures the times of one work, as the module's documentation describes.
 #[derive(Debug)]
 pub(crate) struct Meter {
     disk: Disk,
     ready: ReadyTime,
     begun: Instant,
-    /// Totals at the beginning of the span.
+    /// Totals at the start of the span.
     processor_before: Duration,
     ready_before: Option<Duration>,
     links_before: Option<LinkTimes>,
@@ -128,7 +129,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Begins; to be used on this thread only.
+    /// Starts measuring; use only on this thread.
     pub(crate) fn begin(disk: Disk, links: Option<LinkTimes>) -> Self {
         let ready = ReadyTime::of_this_thread();
         Self {
@@ -142,7 +143,7 @@ impl Meter {
         }
     }
 
-    /// The engine has waited for so long.
+    /// Records that the engine waited for `time`.
     pub(crate) fn waited(&mut self, why: Waits, time: Duration) {
         let total = match why {
             Waits::Asked => &mut self.span.asked,
@@ -152,12 +153,12 @@ impl Meter {
         *total += time;
     }
 
-    /// A span is over.
+    /// True if the span is over.
     pub(crate) fn is_due(&self) -> bool {
         self.begun.elapsed() >= SPAN
     }
 
-    /// Where the time of the span went; `links` is what connections tell now. The next begins.
+    /// Ends the span and returns where its time went; `links` has the connections' current totals.
     pub(crate) fn take(&mut self, links: Option<LinkTimes>) -> Times {
         let (now, processor, ready) = (Instant::now(), processor_time(), self.ready.total());
         let mut span = std::mem::take(&mut self.span);
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(times.limit(), Limit::Source);
         assert_eq!(span.times(Disk::Target).limit(), Limit::Target);
         assert_eq!(times.network_or_peer, ms(5));
-        // A thread that had no processor waited for no disk.
+        // A thread that waited for a processor did not wait for a disk.
         let starved = Span {
             ready: ms(85),
             ..span

@@ -1,14 +1,15 @@
-//! The engine: requests and answers over one or more connections, without I/O of its own toward
-//! the server.
+//! The engine: requests and answers over one or more connections, without I/O of its own toward the
+//! server.
 //!
-//! A [`Transport`] moves bytes: it asks an [`Exchange`] for what is to go out ([`Exchange::fill`]
-//! writes straight into its packets) and hands in what came ([`Exchange::feed`]). Between them
-//! stand a [`Session`] for each connection, which knows the protocol, and one [`Work`], which
-//! knows what is wanted: a tree to put, a tree to get, or a single request.
+//! A [`Transport`] moves bytes: it asks an [`Exchange`] for bytes to send ([`Exchange::fill`]
+//! writes straight into its packets) and passes received bytes to [`Exchange::feed`]. The exchange
+//! connects it with one [`Session`] per connection, which implements the protocol, and one
+//! [`Work`], which decides the requests: to upload a tree, download a tree, or a single request.
 //!
-//! Invariants: a server's answer is believed only if its id was asked for and its data are no
-//! more than was asked for; requests, handles and bytes in flight are bounded; a work that is
-//! neither done nor waiting for anything ends with an error instead of waiting for ever.
+//! Invariants: an answer is accepted only if its id belongs to an unanswered request and its data
+//! does not exceed the length asked for; the numbers of requests, handles and bytes in flight are
+//! bounded; a work that is neither done nor waiting for anything ends with an error instead of
+//! waiting forever.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -31,20 +32,20 @@ pub(crate) use meter::{Meter, Waits};
 pub use outgoing::{Body, Spoiled};
 pub use session::{Server, Session, attributes_of, status_text};
 
-/// What an open request is for.
+/// The purpose of an unanswered request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// `limits@openssh.com`, asked by the session itself.
+    /// `limits@openssh.com`, sent by the session itself.
     Limits,
     /// OPEN of a file.
     Open,
     /// READ.
     Read,
-    /// READ_RANGE: DATA after DATA.
+    /// READ_RANGE, answered by several DATA.
     ReadRange,
-    /// OPEN_READ: what was opened, then DATA after DATA.
+    /// OPEN_READ, answered by the attributes and handle, then several DATA.
     OpenRead,
-    /// WALK: a part of a tree after the other.
+    /// WALK, answered by several parts of a tree.
     Walk,
     /// PUT_FILE.
     PutFile,
@@ -54,11 +55,11 @@ pub enum Op {
     Write,
     /// CLOSE.
     Close,
-    /// CLOSE of what was read, by the session itself.
+    /// CLOSE of a file that was only read, sent by the session itself.
     CloseRead,
-    /// CANCEL, by the session itself.
+    /// CANCEL, sent by the session itself.
     Cancel,
-    /// FSETSTAT that cuts a file to its length.
+    /// FSETSTAT that truncates a file to its length.
     Truncate,
     /// FSETSTAT or SETSTAT of mode and times.
     Attributes,
@@ -66,7 +67,7 @@ pub enum Op {
     Stat,
     /// FSTAT.
     Fstat,
-    /// FSTAT for the owner of what was just made.
+    /// FSTAT for the owner of a newly created file.
     Owner,
     /// MKDIR.
     Mkdir,
@@ -80,37 +81,37 @@ pub enum Op {
     Remove,
     /// fsync@openssh.com
     Sync,
-    /// statvfs of a full disk.
+    /// statvfs, after a write failed for lack of space.
     Space,
-    /// A hash of a range.
+    /// HASH_RANGE.
     Hash,
-    /// A single request of a caller who waits for it.
+    /// A single request whose caller waits for the answer.
     Plain,
 }
 
 impl Op {
-    /// Answered by many messages, of which STATUS is the last.
+    /// Returns true for requests answered by several messages, the last of which is STATUS.
     #[must_use]
     pub fn has_many(self) -> bool {
         matches!(self, Self::ReadRange | Self::OpenRead | Self::Walk)
     }
 }
 
-/// What an answer is recognized by.
+/// Identifies the request that an answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
-    /// The work's own number.
+    /// Number that the work chose, for example that of a file.
     pub job: usize,
-    /// What was asked.
+    /// Purpose of the request.
     pub op: Op,
-    /// Where in the file, for READ and WRITE.
+    /// Offset in the file, for READ and WRITE.
     pub offset: u64,
-    /// Bytes that it is about, for READ and WRITE; 0 else.
+    /// Number of bytes read or written, for READ and WRITE; otherwise 0.
     pub len: u32,
 }
 
 impl Token {
-    /// A request without data.
+    /// Token of a request without data.
     #[must_use]
     pub fn new(job: usize, op: Op) -> Self {
         Self {
@@ -121,7 +122,7 @@ impl Token {
         }
     }
 
-    /// A READ or WRITE.
+    /// Token of a READ or WRITE.
     #[must_use]
     pub fn data(job: usize, op: Op, offset: u64, len: u32) -> Self {
         Self {
@@ -133,23 +134,23 @@ impl Token {
     }
 }
 
-/// How a server broke the protocol.
+/// A violation of the protocol by the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Broken {
-    /// What is no message.
+    /// The stream cannot be split into messages.
     Frame(FrameError),
-    /// A message that cannot be read.
+    /// A message cannot be decoded.
     Undecodable(DecodeError),
-    /// An older version of the protocol.
+    /// The server speaks an older version of the protocol.
     Version(u32),
-    /// A rule, in words.
+    /// Another rule, named by the text.
     Rule(&'static str),
 }
 
 impl std::fmt::Display for Broken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            // A shell that greets ends up here: its first letters are the length.
+            // Output of a login shell ends here: its first four bytes are read as the length.
             Self::Frame(FrameError::TooLong(len)) => write!(
                 f,
                 "Received message too long {len}\nEnsure the remote shell produces no output for \
@@ -163,18 +164,18 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Why a run ended early.
+/// Why a run of the engine ended early.
 #[derive(Debug)]
 pub enum EngineError {
     /// A connection ended.
     Closed,
     /// The server broke the protocol.
     Broken(Broken),
-    /// Moving bytes failed.
+    /// I/O on a connection failed.
     Io(io::Error),
-    /// A signal ended it.
+    /// A signal ended the run.
     Interrupted,
-    /// A defect of ours: nothing is open and the work is not done.
+    /// A bug in Fulmar: the work is not done, but no request is unanswered.
     Stuck,
 }
 
@@ -207,125 +208,132 @@ impl From<io::Error> for EngineError {
     }
 }
 
-/// What is wanted of the servers.
+/// A task that sends requests and processes their answers.
 pub trait Work {
-    /// Sends more on this connection, if there is something to send now; false when not.
+    /// Sends another request on this connection if one can be sent now; returns false if not.
     fn poll(&mut self, link: usize, session: &mut Session) -> bool;
 
-    /// It has a request for a server that has not told what it can ([`Session::takes_early`]):
-    /// [`Work::poll`] is called then, too.
+    /// Returns true if the work has a request for a server that has not sent VERSION yet
+    /// ([`Session::takes_early`]); [`Work::poll`] is then called for such a server.
     fn is_early(&self) -> bool {
         false
     }
 
-    /// An answer that is no DATA.
+    /// Processes an answer other than DATA.
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>);
 
-    /// Bytes of a READ's answer, `at` bytes behind its first. Kept, they pin what they came in.
+    /// Processes data of an answer, `at` bytes after the first byte of its DATA. Keeping `bytes`
+    /// pins the receive buffer.
     fn data(&mut self, link: usize, token: Token, at: u32, bytes: &Bytes) {
         let _ = (link, token, at, bytes);
     }
 
-    /// A READ's answer is whole: so many bytes.
+    /// A DATA has been received completely; it had `len` bytes.
     fn data_ends(&mut self, link: usize, session: &mut Session, token: Token, len: u32) {
         let _ = (link, session, token, len);
     }
 
-    /// A file gave other than a WRITE promised.
+    /// Reading a local file for a WRITE failed or came up short.
     fn spoiled(&mut self, spoiled: Spoiled) {
         let _ = spoiled;
     }
 
-    /// All of it is done.
+    /// Returns true when the work is complete.
     fn is_done(&self) -> bool;
 
-    /// When [`Work::poll`] will have something although nothing comes in.
+    /// Returns the time at which [`Work::poll`] will have a request without further input.
     fn wakes_at(&self) -> Option<Instant> {
         None
     }
 
-    /// There is something that is best done while nothing comes and nothing can be sent.
+    /// Returns true if there is work best done while nothing is received and nothing can be sent.
     fn has_idle_work(&self) -> bool {
         false
     }
 
-    /// Does a little of it, no longer than half a millisecond.
+    /// Does a part of the idle work; takes at most half a millisecond.
     fn work_idly(&mut self) {}
 
-    /// Which local files it moves; none where nobody wants to know what it waits for.
+    /// Returns whether the work reads or writes local files; `None` if nobody asks where the time
+    /// goes.
     fn disk(&self) -> Option<Disk> {
         None
     }
 
-    /// Called several times a second, where [`Work::disk`] is known: where the time went since.
+    /// Called several times a second if [`Work::disk`] is known, with the distribution of the time
+    /// since the last call.
     fn tick(&mut self, times: &Times) {
         let _ = times;
     }
 
-    /// An interrupt: nothing more begins, what is open is brought to an end that leaves the
-    /// connections fit for the next work, and what was not done has failed. A work that does not
-    /// know how goes on.
+    /// Stops the work after an interrupt: it begins nothing more, ends open requests in a way that
+    /// leaves the connections usable for the next work, and reports unfinished parts as failed. The
+    /// default ignores the interrupt.
     fn stop(&mut self) {}
 
-    /// The connections are gone: what was not done has failed.
+    /// The connections are lost; the work reports unfinished parts as failed.
     fn lost(&mut self, why: &EngineError) {
         let _ = why;
     }
 }
 
-/// The inner side of a transport.
+/// The protocol side of a transport: its source and destination of bytes.
 pub trait Exchange {
-    /// Writes what is to go out on the connection into `room`; 0 when there is nothing now.
+    /// Writes bytes to send on the connection into `room` and returns their number; 0 if there are
+    /// none now.
     fn fill(&mut self, link: usize, room: &mut [u8]) -> usize;
 
-    /// Takes in what came on the connection.
+    /// Processes bytes received on the connection.
     ///
     /// # Errors
-    /// [`Broken`]: the connection is of no more use.
+    /// [`Broken`]: the connection is unusable from now on.
     fn feed(&mut self, link: usize, bytes: Bytes) -> Result<(), Broken>;
 
-    /// The transport has waited for so long.
+    /// Records that the transport waited for `time`.
     fn waited(&mut self, time: Duration) {
         let _ = time;
     }
 
-    /// Nothing is wanted any more: a transport need not wait. A work can be done without anything
-    /// having moved, when it was only asked for more.
+    /// Returns true if the work is complete, so that a transport need not wait. A work can complete
+    /// in `fill`, without any bytes moved.
     fn is_over(&self) -> bool;
 }
 
-/// The outer side: what moves bytes to servers and back.
+/// Moves bytes to servers and back.
 pub trait Transport {
-    /// How many connections there are; they are numbered from 0.
+    /// Number of connections; they are numbered from 0.
     fn links(&self) -> usize;
 
-    /// Whether this connection's server is known to take requests before it has greeted. Asked
-    /// until something was sent on it: some connections are made while others carry a copy.
+    /// Returns true if this connection's server is known to accept requests before it has sent
+    /// VERSION. Asked until something was sent on the connection: some connections are opened while
+    /// others already carry a copy.
     fn reads_on(&self, link: usize) -> bool {
         let _ = link;
         false
     }
 
-    /// Whether this connection leads to a Fulmar, as far as that is known before the server of the
-    /// files has told what it can: that may be another. Asked where [`Transport::reads_on`] says so.
+    /// Returns true if the SSH server of this connection is Fulmar. Its SFTP server may be another;
+    /// VERSION shows that later. Asked only if [`Transport::reads_on`] returns true.
     fn is_fulmar(&self, link: usize) -> bool {
         let _ = link;
         false
     }
 
-    /// Moves what can be moved, and waits for at most `wait` if that is nothing and the exchange is
-    /// not over; how long that was it [tells](Exchange::waited). True when something was moved.
+    /// Moves all bytes that can be moved now. If there are none and the exchange is not over, waits
+    /// for at most `wait` and reports the time waited ([`Exchange::waited`]). Returns true if bytes
+    /// were moved.
     ///
     /// # Errors
     /// [`EngineError`], also when any of the connections has ended.
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError>;
 
-    /// Where the time of its connections went so far; none where they do not tell.
+    /// Returns where the time of the connections went so far; `None` if the transport does not
+    /// measure it.
     fn times(&self) -> Option<LinkTimes> {
         None
     }
 
-    /// Where more waits for the work to be done, one line for `-v`.
+    /// Returns a line for `-v` about waiting input, if the transport has one.
     fn report(&self) -> Option<String> {
         None
     }
@@ -334,12 +342,12 @@ pub trait Transport {
 struct Pairing<'e> {
     sessions: &'e mut [Session],
     work: &'e mut dyn Work,
-    /// The work was stopped: answers on their way are not the next work's.
+    /// The work was stopped: wait for the answers on their way, which the next work must not get.
     stopped: bool,
     waited: Duration,
 }
 
-/// The work is done, and its answers have come where it was stopped.
+/// True if the work is done and, after a stop, all its answers have arrived.
 fn is_over(work: &dyn Work, sessions: &[Session], stopped: bool) -> bool {
     work.is_done() && (!stopped || sessions.iter().all(Session::is_at_rest))
 }
@@ -380,14 +388,15 @@ impl Exchange for Pairing<'_> {
     }
 }
 
-/// How long a work that was stopped has for clearing up before the engine does without.
+/// Time limit for a stopped work to clean up.
 const STOPS: Duration = Duration::from_secs(1);
-/// How long a turn waits when nothing else says so: what is shown is brought up to date.
+/// Maximum waiting time of a turn: progress is shown at this interval.
 const TURN: Duration = Duration::from_millis(200);
-/// Turns in which nothing is open and nothing happens before that is called a defect.
+/// Number of turns without unanswered requests and without progress after which the run ends with
+/// [`EngineError::Stuck`].
 const MAX_IDLE_TURNS: u32 = 50;
 
-/// Connections with their sessions.
+/// Runs works over the connections of a transport, with a session for each.
 #[derive(Debug)]
 pub struct Engine<T> {
     transport: T,
@@ -395,7 +404,7 @@ pub struct Engine<T> {
 }
 
 impl<T: Transport> Engine<T> {
-    /// Greets the servers of all connections with the first run.
+    /// Creates the engine; the first run sends INIT on all connections.
     pub fn new(transport: T) -> Self {
         let sessions = (0..transport.links()).map(|_| Session::default()).collect();
         Self {
@@ -404,33 +413,35 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// What a connection's server told; meaningful once something was asked.
+    /// Returns the capabilities of a connection's server; the defaults until the server has sent
+    /// them.
     pub fn server(&self, link: usize) -> Option<&Server> {
         self.sessions.get(link).map(Session::server)
     }
 
-    /// Whether a connection's server has told all that it tells of itself.
+    /// Returns true if the limits of a connection's server are known.
     pub fn is_ready(&self, link: usize) -> bool {
         self.sessions.get(link).is_some_and(Session::is_ready)
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn links(&self) -> usize {
         self.sessions.len()
     }
 
-    /// The transport.
+    /// Returns the transport.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
 
-    /// Runs `work` to its end. Where interrupts are counted ([`sys::signals::interrupts`]), the
-    /// first one stops it, and the engine can run the next; another one, a second later, does not
-    /// wait for the server. A signal that ends the program ([`sys::signals::noted`]) stops it as
-    /// well, so that part files are removed, and ends it after a second at most.
+    /// Runs `work` to its end. If interrupts are counted ([`sys::signals::interrupts`]), the first
+    /// one stops the work and leaves the engine usable; a second one, at least a second later, ends
+    /// the run without waiting for the server. A signal that ends the program
+    /// ([`sys::signals::noted`]) stops the work too, so that part files are removed, and ends the
+    /// run after at most a second.
     ///
     /// # Errors
-    /// [`EngineError`]; `work` has heard of it.
+    /// [`EngineError`], after [`Work::lost`] was called with it.
     pub fn run(&mut self, work: &mut dyn Work) -> Result<(), EngineError> {
         let links = self.transport.times();
         let mut meter = work.disk().map(|disk| Meter::begin(disk, links));
@@ -467,7 +478,7 @@ impl<T: Transport> Engine<T> {
                     stopped = Some(Instant::now());
                     work.stop();
                 }
-                // The server has as long to take what clears up.
+                // The server has the same time to carry out the cleanup.
                 (_, None) if ends => {
                     stopped = Some(Instant::now());
                     work.stop();
@@ -532,7 +543,7 @@ impl<T: Transport> Engine<T> {
 mod tests {
     use super::*;
 
-    /// A connection on which something moves in every so many turns; it never sleeps.
+    /// A connection on which bytes move in every `moves_in`-th turn; it never sleeps.
     #[derive(Default)]
     struct Now {
         moves_in: Option<usize>,
@@ -554,7 +565,7 @@ mod tests {
         }
     }
 
-    /// It has so many pieces of idle work left, and is done behind the last.
+    /// A work with this many pieces of idle work, done after the last.
     struct Idle(u32);
 
     impl Work for Idle {

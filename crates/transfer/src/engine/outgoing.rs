@@ -1,36 +1,36 @@
-//! Requests on their way out: heads in memory, and behind a WRITE's head the part of a file that
-//! is read straight into the packet that carries it.
+//! Outgoing requests: encoded heads in memory, and after the head of a WRITE the range of a file
+//! that is read straight into the packet that carries it.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Heads gathered in one piece before the next is begun, bytes.
+/// Size at which a new piece is started for encoded requests, bytes.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// A part of a file that goes out as the data of a WRITE.
+/// A range of a file that is sent as the data of a WRITE.
 #[derive(Debug, Clone)]
 pub struct Body {
-    /// The file.
+    /// The file to read.
     pub file: Arc<File>,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes; as many go out, whatever the file holds by then.
+    /// Number of bytes; exactly this many are sent, even if the file is shorter by then.
     pub len: u32,
-    /// Whose it is.
+    /// Number of the job that sends it.
     pub job: usize,
 }
 
-/// A file gave other than it promised. Its message went out whole, with zeros behind what there
-/// was.
+/// Reading a file failed or came up short. Its WRITE was sent with its full length, with zeros in
+/// place of the missing bytes.
 #[derive(Debug)]
 pub struct Spoiled {
-    /// Whose it was.
+    /// Number of the job that sent it.
     pub job: usize,
-    /// The first byte that the file did not give.
+    /// Offset of the first byte that could not be read.
     pub at: u64,
-    /// What reading said; nothing where the file has ended.
+    /// The error; `None` if the file ended.
     pub error: Option<io::Error>,
 }
 
@@ -43,7 +43,7 @@ struct Piece {
     spoiled: bool,
 }
 
-/// A queue of requests, given out as bytes.
+/// A queue of requests, output as bytes.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     queue: VecDeque<Piece>,
@@ -52,7 +52,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Lets `write` add whole messages.
+    /// Appends the whole messages that `write` writes.
     pub(super) fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let begin = self
             .queue
@@ -70,7 +70,7 @@ impl Outgoing {
         }
     }
 
-    /// Adds a message whose head `write` adds and whose data are `body`.
+    /// Appends a message whose head `write` writes and whose data is `body`.
     pub(super) fn add_with_body(&mut self, body: Body, write: impl FnOnce(&mut Vec<u8>)) {
         self.add(write);
         if let Some(last) = self.queue.back_mut() {
@@ -82,7 +82,7 @@ impl Outgoing {
         self.queue.is_empty()
     }
 
-    /// Fills `room` as far as there is something; gives the number of bytes.
+    /// Fills `room` with the queued bytes and returns their number.
     pub(super) fn fill(&mut self, room: &mut [u8]) -> usize {
         let mut filled = 0;
         while let Some(first) = self.queue.front_mut() {
@@ -103,7 +103,7 @@ impl Outgoing {
         filled
     }
 
-    /// Files that gave other than they promised.
+    /// Returns and clears the files whose reading failed.
     pub(super) fn take_spoiled(&mut self) -> Vec<Spoiled> {
         std::mem::take(&mut self.spoiled)
     }
@@ -152,7 +152,8 @@ impl Piece {
     }
 }
 
-/// Reads until `room` is full or the file ends or fails.
+/// Reads until `room` is full, the file ends or reading fails; returns the number of bytes and the
+/// error.
 fn read_at(file: &File, mut at: u64, room: &mut [u8]) -> (usize, Option<io::Error>) {
     use std::os::unix::fs::FileExt;
     let mut read = 0;

@@ -1,4 +1,4 @@
-//! One connection to an SFTP server: versions, what the server can, which requests are open.
+//! One connection to an SFTP server: version, capabilities and unanswered requests.
 
 use std::time::Instant;
 
@@ -13,28 +13,29 @@ use super::flow::Flow;
 use super::outgoing::{Body, Outgoing, Spoiled};
 use super::{Broken, Op, Token, Work};
 
-/// Requests that may be open on a connection. Servers get slow past 10,000 (HPN).
+/// Maximum distance of the oldest unanswered request from the newest. Servers get slow past 10,000
+/// (HPN).
 const MAX_OPEN_REQUESTS: u32 = 4096;
-/// Handles that a server gives which says nothing of its limits.
+/// Number of handles assumed for a server that states no limit.
 const SAFE_HANDLES: usize = 96;
-/// Handles that are used, however many a server gives.
+/// Maximum number of handles used, whatever the server permits.
 const MAX_HANDLES: usize = 512;
 
-/// What a server tells of itself.
+/// Capabilities of a server.
 #[derive(Debug, Clone)]
 pub struct Server {
-    /// Extensions by name, each with its version.
+    /// Extensions: name and version.
     pub extensions: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Most data in one READ, bytes.
+    /// Maximum length of a READ, bytes.
     pub max_read: u32,
-    /// Most data in one WRITE, bytes.
+    /// Maximum length of a WRITE, bytes.
     pub max_write: u32,
-    /// Handles that may be open at once.
+    /// Maximum number of open handles.
     pub max_handles: usize,
 }
 
 impl Server {
-    /// Whether it has this extension in this version.
+    /// Returns true if the server announced this extension in this version.
     #[must_use]
     pub fn has(&self, name: &str, version: &str) -> bool {
         self.extensions
@@ -45,14 +46,14 @@ impl Server {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// VERSION has not come.
+    /// VERSION has not arrived.
     Greeting,
-    /// The limits have not come; small requests may go.
+    /// The limits have not arrived; small requests may be sent.
     Asking,
     Ready,
 }
 
-/// A connection. See the module's head.
+/// The protocol state of one connection.
 #[derive(Debug)]
 pub struct Session {
     splitter: Splitter,
@@ -61,17 +62,17 @@ pub struct Session {
     server: Server,
     open: Requests<Token>,
     last_id: u32,
-    /// The DATA that is coming in: whose, and its whole length.
+    /// The DATA being received: its token and total length.
     arriving: Option<(Token, u32)>,
     flow: Flow,
-    /// A request whose answer is timed, and when it left.
+    /// Id of the request whose answer time is measured, and when it was sent.
     timed: Option<(u32, Option<Instant>)>,
     handles: usize,
-    /// The server takes requests behind INIT: they need not wait for VERSION.
+    /// The server accepts requests before it has sent VERSION.
     reads_on: bool,
-    /// It is taken for one of ours until it tells what it can.
+    /// The server is assumed to be Fulmar's until VERSION arrives.
     is_fulmar: bool,
-    /// Something has gone out.
+    /// Bytes have been sent.
     begun: bool,
 }
 
@@ -108,26 +109,27 @@ impl Default for Session {
 }
 
 impl Session {
-    /// Nothing has gone out, and the server is not known to read on.
+    /// True if nothing was sent, and the server is not known to accept requests before VERSION.
     pub(super) fn is_unmet(&self) -> bool {
         !self.begun && !self.reads_on
     }
 
-    /// Its server is known to read on behind INIT: what limits it has is asked in the same flight.
-    /// One that has none says so. Only for one that [`Session::is_unmet`].
+    /// Records that the server accepts requests before VERSION, and asks for its limits in the same
+    /// flight; a server without limits refuses that request. Only for a session that
+    /// [`Session::is_unmet`].
     pub(super) fn read_on(&mut self, is_fulmar: bool) {
         (self.reads_on, self.is_fulmar) = (true, is_fulmar);
         self.ask_limits();
     }
 
-    /// A request that every server knows may go, although VERSION has not come.
+    /// True if a request that every server knows may be sent before VERSION has arrived.
     #[must_use]
     pub fn takes_early(&self) -> bool {
         self.reads_on && self.phase != Phase::Ready
     }
 
-    /// A request of this extension of ours may go where any may: the server has it, or may have it
-    /// and will say if not.
+    /// True if a request of this vendor extension may be sent: the server has announced it, or is
+    /// assumed to have it and refuses it if not.
     #[must_use]
     pub fn may_know(&self, name: &str, version: &str) -> bool {
         match self.phase {
@@ -136,8 +138,9 @@ impl Session {
         }
     }
 
-    /// The attributes of an OPEN for a copy that alone writes the file. A server that has our attributes
-    /// fails it where somebody else does; others pass over those that they do not know.
+    /// Returns the attributes of an OPEN for a copy that must be the only writer. A server with
+    /// Fulmar's extensions fails the copy if another process writes the file; other servers ignore
+    /// unknown attributes.
     pub(crate) fn sole_writer(&self, attributes: Attributes) -> Attributes {
         Attributes {
             sole_writer: self.may_know(own::EXACT_TIMES, "1"),
@@ -145,80 +148,81 @@ impl Session {
         }
     }
 
-    /// Requests may go.
+    /// True once VERSION has arrived.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.phase != Phase::Greeting
     }
 
-    /// The server's limits are known.
+    /// True once the server's limits are known.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Ready
     }
 
-    /// What the server told.
+    /// Returns the server's capabilities.
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Requests without an answer.
+    /// Number of unanswered requests.
     #[must_use]
     pub fn open_requests(&self) -> usize {
         self.open.len()
     }
 
-    /// Everything was sent and answered, or nothing was sent: the connection is not there yet.
+    /// True if everything was sent and answered, or nothing was sent because the connection does
+    /// not exist yet.
     pub(super) fn is_at_rest(&self) -> bool {
         !self.begun || self.open_requests() == 0 && !self.has_output()
     }
 
-    /// Bytes that READs and WRITEs without an answer are about.
+    /// Number of bytes covered by unanswered READs and WRITEs.
     #[must_use]
     pub fn flight_bytes(&self) -> u64 {
         self.flow.bytes()
     }
 
-    /// Another request may go out.
+    /// True if another request may be sent.
     #[must_use]
     pub fn takes_request(&self) -> bool {
-        // What is answered by many messages stays open as long as it lasts.
+        // Requests answered by several messages may stay open for long and do not count.
         let mut passing = self.open.iter().filter(|(_, token)| !token.op.has_many());
         let oldest = passing.next();
         let span = oldest.map_or(0, |(first, _)| self.last_id.wrapping_sub(first));
         self.is_open() && span < MAX_OPEN_REQUESTS
     }
 
-    /// Another WRITE may go out.
+    /// True if another WRITE may be sent.
     #[must_use]
     pub fn takes_write(&mut self) -> bool {
         self.flow.takes_write() && self.is_ready() && self.takes_request()
     }
 
-    /// Another READ may go out.
+    /// True if another READ may be sent.
     #[must_use]
     pub fn takes_read(&mut self) -> bool {
         self.flow.takes_read() && self.is_ready() && self.takes_request()
     }
 
-    /// As much is in flight as may be.
+    /// True if the maximum number of bytes is in flight.
     pub(super) fn is_full(&self) -> bool {
         self.flow.is_full()
     }
 
-    /// Another file or directory may be opened.
+    /// True if another file or directory may be opened.
     #[must_use]
     pub fn takes_handle(&self) -> bool {
         self.handles < self.server.max_handles && self.takes_request()
     }
 
-    /// A handle is asked for, and so counts.
+    /// Counts a handle; to be called when it is requested.
     pub fn handle_begins(&mut self) {
         self.handles += 1;
     }
 
-    /// A handle is closed, or was not given.
+    /// Ends the count of a handle that is closed or was refused.
     pub fn handle_ends(&mut self) {
         self.handles = self.handles.saturating_sub(1);
     }
@@ -226,28 +230,28 @@ impl Session {
     fn next_id(&mut self, token: Token) -> u32 {
         self.flow.goes(token.len);
         self.last_id = self.open.insert(token);
-        // One that is answered by many messages is answered late.
+        // The answer to a request with several messages comes late.
         if self.timed.is_none() && !token.op.has_many() {
             self.timed = Some((self.last_id, None));
         }
         self.last_id
     }
 
-    /// Sends a request; its answer comes with `token`. Gives its id, which only another request
-    /// about this one needs.
+    /// Sends a request, whose answer is passed on with `token`. Returns its id, which only CANCEL
+    /// and WALK_ON need.
     pub fn send(&mut self, token: Token, request: &Request<'_>) -> u32 {
         let id = self.next_id(token);
         self.outgoing.add(|out| request.encode_into(id, out));
         id
     }
 
-    /// Sends a request that is written by `write`, which gets the id.
+    /// Sends a request that `write` encodes with the id it gets.
     pub fn send_with(&mut self, token: Token, write: impl FnOnce(u32, &mut Vec<u8>)) {
         let id = self.next_id(token);
         self.outgoing.add(|out| write(id, out));
     }
 
-    /// Sends a WRITE whose data are a part of a file.
+    /// Sends a WRITE whose data is a range of a file.
     pub fn send_file(&mut self, token: Token, handle: &[u8], at: u64, body: Body) {
         let id = self.next_id(token);
         let len = body.len;
@@ -256,7 +260,7 @@ impl Session {
         });
     }
 
-    /// Something waits to go out.
+    /// True if bytes wait to be sent.
     #[must_use]
     pub fn has_output(&self) -> bool {
         !self.outgoing.is_empty()
@@ -277,13 +281,13 @@ impl Session {
         self.outgoing.take_spoiled()
     }
 
-    /// Closes what was read: nothing depends on the answer, and nobody waits for it.
+    /// Closes a file that was only read; no caller waits for the answer.
     pub fn close_read(&mut self, handle: &[u8]) {
         let request = Request::Close(sftp::message::request::Close { handle });
         self.send(Token::new(usize::MAX, Op::CloseRead), &request);
     }
 
-    /// Ends a request that is answered by many messages; its STATUS comes soon.
+    /// Ends a request that is answered by several messages; its STATUS follows soon.
     pub fn cancel(&mut self, request: u32) {
         let cancel = Extended::Cancel(Cancel { request });
         self.send(
@@ -292,7 +296,7 @@ impl Session {
         );
     }
 
-    /// Forgets the requests without an answer: there will be none.
+    /// Forgets the unanswered requests, whose answers will not arrive.
     pub(super) fn forget(&mut self) {
         self.open = Requests::default();
         self.flow.forget();
@@ -300,7 +304,7 @@ impl Session {
         self.arriving = None;
     }
 
-    /// Takes in what the server sent.
+    /// Processes bytes from the server.
     pub(super) fn feed(
         &mut self,
         link: usize,
@@ -321,7 +325,7 @@ impl Session {
             Piece::Message(message) => {
                 let (id, reply) =
                     Reply::decode(&message).map_err(|error| Broken::Undecodable(error.error))?;
-                // What is answered by many messages ends with STATUS.
+                // A request with several answers remains until STATUS.
                 let stays = matches!(reply, Reply::Extended(_))
                     && self.open.find(id).is_some_and(|token| token.op.has_many());
                 let token = self.answered(id, stays)?;
@@ -378,7 +382,8 @@ impl Session {
             return Err(Broken::Version(version.version));
         }
         self.server.extensions = version.extensions;
-        // OpenSSH's, and those that take after it. Ours reads no more than it can send.
+        // OpenSSH's server and its derivatives queue the answers to READs. Fulmar's server reads no
+        // more than it can send.
         if self.server.has(FSTATVFS, "2") && !self.server.has(own::READ_RANGE, "1") {
             self.flow.piles_up();
         }
@@ -410,7 +415,7 @@ impl Session {
                 .unwrap_or(u32::MAX)
                 .clamp(1024, sftp::MAX_DATA_BYTES)
         };
-        // 0 means that the server does not know.
+        // 0 means that the server states no limit.
         if limits.max_read_bytes > 0 {
             self.server.max_read = bounded(limits.max_read_bytes);
         }
@@ -419,12 +424,12 @@ impl Session {
         }
         if limits.max_handles > 0 {
             let handles = usize::try_from(limits.max_handles).unwrap_or(usize::MAX);
-            // The server's own descriptors count, too.
+            // Leave some for the server's own file descriptors.
             self.server.max_handles = handles.saturating_sub(16).clamp(2, MAX_HANDLES);
         }
     }
 
-    /// Finds whose answer it is; the request is forgotten unless it `stays`.
+    /// Returns the token of the request that is answered; removes the request unless it `stays`.
     fn answered(&mut self, id: u32, stays: bool) -> Result<Token, Broken> {
         const UNKNOWN: Broken = Broken::Rule("an answer to nothing that was asked");
         if stays {
@@ -443,13 +448,14 @@ impl Session {
     }
 }
 
-/// What a STATUS says, for people: the code's words, and what the server adds to them.
+/// Returns the text of a STATUS for the user: the text of the code, and the server's message if it
+/// adds to that.
 #[must_use]
 pub fn status_text(code: Code, message: &[u8]) -> String {
     let words = words_of(code);
     let said = String::from_utf8_lossy(message);
     let said = said.trim().trim_end_matches('.');
-    // OpenSSH and others repeat the code's words, some in other letters.
+    // OpenSSH and others repeat the text of the code, some in different case.
     let repeats = said.is_empty()
         || said.eq_ignore_ascii_case(words)
         || said.eq_ignore_ascii_case(code.text())
@@ -468,7 +474,7 @@ pub fn status_text(code: Code, message: &[u8]) -> String {
     }
 }
 
-/// OpenSSH's client says one of them in more words than its server.
+/// OpenSSH's client has a longer text for one code than its server.
 fn words_of(code: Code) -> &'static str {
     match code {
         Code::NO_SUCH_FILE => "No such file or directory",
@@ -476,7 +482,7 @@ fn words_of(code: Code) -> &'static str {
     }
 }
 
-/// The attributes of an answer that should hold them.
+/// Returns the attributes of an ATTRS answer; `None` for any other.
 #[must_use]
 pub fn attributes_of(reply: &Reply<'_>) -> Option<Attributes> {
     match reply {
@@ -501,8 +507,8 @@ mod tests {
         }
     }
 
-    /// How much may be asked for of a server with these extensions, and how much sent to it, before
-    /// it answers.
+    /// Returns how many bytes may be requested from, and sent to, a server with these extensions
+    /// before it answers.
     fn flights(extensions: &[(&str, &str)]) -> [u64; 2] {
         [Op::Read, Op::Write].map(|op| {
             let mut session = Session::default();

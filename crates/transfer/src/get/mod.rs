@@ -1,13 +1,14 @@
-//! Files and trees from a server.
+//! Downloads files and directory trees.
 //!
-//! Trees come as one [`stream`] where the server has that. Else a [`Get`] walks ahead: directories
-//! are read while files of others are on their way, small files are opened, read and closed in one
-//! flight behind their handle, large ones are asked for block by block as far as what is in flight
-//! allows. [`file`] is one file's way, [`tree`] the directories', and [`Source`] what a single name
-//! is asked and read by in one flight.
+//! A tree is received as one `stream` if the server supports that. Otherwise a [`Get`] pipelines:
+//! it reads directories while files of others are transferred, opens, reads and closes small files
+//! in one flight once their handle has arrived, and requests large ones block by block within the
+//! limit of bytes in flight. `file` downloads one file, `tree` handles directories, and
+//! [`Source`] looks up and reads a single file in one flight.
 //!
-//! Invariants: nothing is written outside the target, whatever names come; what a failed file
-//! leaves is cut to what has come without a gap; no two files are written to one target at once.
+//! Invariants: nothing is written outside the target, whatever names the server sends; a file that
+//! failed is truncated to the bytes received without a gap; no two files are written to one target
+//! at once.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -41,21 +42,21 @@ use source::Reading;
 use stream::Stream;
 use tree::Dir;
 
-/// Entries of directories that are read and not begun, at most: further reading waits.
+/// Maximum number of entries read and not yet begun; with more, directories wait.
 const MAX_FOUND: usize = 8192;
 
-/// One thing to get.
+/// A file or directory to download.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// The server's file or directory.
+    /// Path at the server.
     pub from: Vec<u8>,
-    /// What it is to be called here: a path of its own, not the directory to put it in.
+    /// Local path of the copy itself, not of the directory to put it in.
     pub to: PathBuf,
-    /// What is known of it, as STAT told; none when that is to be asked.
+    /// Attributes as STAT returns them; `None` if they are not known yet.
     pub attributes: Option<Attributes>,
 }
 
-/// Something that was found and is to begin.
+/// An item that was found and has not begun.
 #[derive(Debug)]
 struct Found {
     item: Item,
@@ -63,7 +64,8 @@ struct Found {
     depth: usize,
 }
 
-/// Numbers of jobs, directories and questions share the tokens' numbers.
+/// The numbers in tokens encode the kind, as the remainder, and the index of a job, a directory or
+/// a STAT.
 const KINDS: usize = 3;
 const JOB: usize = 0;
 const DIR: usize = 1;
@@ -77,39 +79,39 @@ fn target(item: &Item) -> Vec<u8> {
     plain(item.to.as_os_str().as_encoded_bytes())
 }
 
-/// The work. See the module's head.
+/// The work that downloads the items, as the module's documentation describes.
 pub struct Get<'r> {
     options: Options,
     report: &'r mut dyn Report,
     found: VecDeque<Found>,
     jobs: Jobs<Job>,
-    /// What the server reads to us already, until its job begins.
+    /// The file that the server already streams, until its job begins.
     ahead: Option<Reading>,
     dirs: Slab<Dir>,
-    /// What a link leads to is asked for.
+    /// Items whose STAT is unanswered.
     looks: Slab<Found>,
-    /// Directories that are open, or asked for, by link.
+    /// Number of directories open or being opened, by link.
     open_dirs: Vec<usize>,
-    /// The tree that comes as a stream, and those that will behind it.
+    /// The tree that is received as a stream, and the trees that wait for it.
     stream: Option<Stream>,
     later: VecDeque<Found>,
-    /// The server refused one.
+    /// The server refused a stream.
     without_streams: bool,
-    /// Files whose target another is written to.
+    /// Files that wait because another file is being written to their target.
     held: VecDeque<Found>,
-    /// The targets of all jobs, where two may have the same: of several items.
+    /// The targets of all jobs, if two may be equal: with several items.
     targets: Option<HashSet<Vec<u8>>>,
     ready: Ready,
     links: usize,
     pace: Pace,
     failures: usize,
-    /// It was interrupted: nothing more begins.
+    /// An interrupt stopped the work: nothing more begins.
     stopped: bool,
     lost: bool,
 }
 
 impl<'r> Get<'r> {
-    /// A work that gets `items` over `links` connections.
+    /// Creates a work that downloads `items` over `links` connections.
     pub fn new(
         options: Options,
         items: Vec<Item>,
@@ -146,14 +148,15 @@ impl<'r> Get<'r> {
         }
     }
 
-    /// Goes on with what was asked ahead for the one item that there is, over the same connection.
+    /// Continues with the file that `source` has opened, for a work with one item over the same
+    /// connection.
     #[must_use]
     pub fn with_source(mut self, source: Source) -> Self {
         self.ahead = source.into_reading();
         self
     }
 
-    /// How many files and directories failed.
+    /// Number of files and directories that failed.
     #[must_use]
     pub fn failures(&self) -> usize {
         self.failures
@@ -168,7 +171,7 @@ impl<'r> Get<'r> {
         self.ready.add(link, number);
     }
 
-    /// Lets the first that is ready send; false when none can.
+    /// Lets the first ready job that can send a request do so; returns false if none can.
     fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
         for _ in 0..self.ready.len(link) {
             let Some(this) = self.ready.next(link) else {
@@ -211,7 +214,8 @@ impl<'r> Get<'r> {
         false
     }
 
-    /// Begins another file or directory; false when there is none, or no room for it.
+    /// Begins another file or directory; returns false if there is none, or if the limits do not
+    /// permit it.
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
         if !self.jobs.takes_more() || !session.takes_handle() || !session.is_ready() {
             return false;
@@ -234,14 +238,14 @@ impl<'r> Get<'r> {
         true
     }
 
-    /// Ends what was asked ahead where nobody wants it; false when there is nothing to send for
-    /// that.
+    /// Ends the stream of a file that no item needs; returns false if there is nothing to send for
+    /// it.
     fn leave_ahead(&mut self, link: usize, session: &mut Session) -> bool {
         let Some(ahead) = self.ahead.as_mut() else {
             return false;
         };
         if self.found.is_empty() {
-            // Nothing that was found was that file.
+            // No item is the streamed file.
             ahead.give_up();
         }
         let left = link == 0 && ahead.leave(session);
@@ -249,7 +253,7 @@ impl<'r> Get<'r> {
         left
     }
 
-    /// Whether a file is being written where this one goes.
+    /// Returns true if another file is being written to this target.
     fn is_written(&self, item: &Item) -> bool {
         let targets = self.targets.as_ref();
         targets.is_some_and(|targets| targets.contains(&target(item)))
@@ -281,7 +285,7 @@ impl<'r> Get<'r> {
             return;
         }
         let regular = attributes.permissions.is_none_or(|permissions| {
-            // Some servers tell no type.
+            // Some servers send no file type.
             matches!(permissions & mode::TYPE, mode::REGULAR | 0)
         });
         if !regular {
@@ -356,7 +360,7 @@ impl<'r> Get<'r> {
         self.child_done(parent);
     }
 
-    /// What a link leads to is known.
+    /// Processes the answer to a STAT.
     fn looked(&mut self, link: usize, session: &mut Session, index: usize, reply: &Reply<'_>) {
         let Some(mut found) = self.looks.remove(index).filter(|_| !self.stopped) else {
             return;
@@ -364,7 +368,8 @@ impl<'r> Get<'r> {
         match reply {
             Reply::Attrs(attributes) => {
                 found.item.attributes = Some(*attributes);
-                // A link to itself is what STAT never gives, so that this comes to an end.
+                // STAT follows links, so a link here is an error; without this check, the file
+                // might be looked up forever.
                 let is_link = attributes.is(mode::SYMLINK);
                 if is_link {
                     let shown = text::name(&found.item.from);
@@ -388,14 +393,14 @@ impl<'r> Get<'r> {
         }
     }
 
-    /// Lets something happen to a job, and what follows from it.
+    /// Calls `how` with a job and handles the consequences.
     fn change<R>(&mut self, index: usize, how: impl FnOnce(&mut Job) -> R) -> Option<R> {
         let result = self.jobs.change(index, how);
         self.after(index);
         result
     }
 
-    /// Something happened to a job: its links are woken, or it is over.
+    /// After a change of a job: wakes its links, or ends it.
     fn after(&mut self, index: usize) {
         let told = |job: &mut Job| (job.is_over(), job.take_wakes());
         match self.jobs.change(index, told) {
@@ -426,7 +431,7 @@ impl Work for Get<'_> {
         let index = token.job / KINDS;
         match token.job % KINDS {
             DIR if token.op == Op::Walk => self.stream_reply(link, reply),
-            // That a stream may go on or is to end.
+            // Answers to WALK_ON and CANCEL.
             DIR if token.op == Op::Plain => {}
             DIR => self.directory_reply(link, session, index, token, reply),
             LOOK => self.looked(link, session, index, reply),
@@ -488,7 +493,7 @@ impl Work for Get<'_> {
         self.pace.wakes_at()
     }
 
-    // For one file at a time: each may take as much memory ahead.
+    // For one file at a time, since each may reserve the maximum of memory.
     fn has_idle_work(&self) -> bool {
         let first = self.jobs.find(Job::takes_memory);
         first.is_some_and(|(_, job)| job.has_idle_work())
@@ -526,7 +531,7 @@ impl Work for Get<'_> {
         for index in self.jobs.indexes() {
             self.change(index, |job| job.lose(why));
         }
-        // What a tree still held, or never began, is named with it.
+        // Report the roots of unfinished trees and the items that never began.
         let trees = self.dirs.iter().filter_map(Dir::root);
         let mut left: Vec<Vec<u8>> = trees.map(<[u8]>::to_vec).collect();
         let found = self.found.iter().chain(&self.later).chain(&self.held);

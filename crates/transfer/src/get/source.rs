@@ -1,14 +1,15 @@
-//! A file that was asked for by its name, opened and read in the flight in which it is asked what
-//! is there: over a long path each question costs as much as many bytes.
+//! A single file that is looked up, opened and read in one flight: over a long path each round trip
+//! costs as much as many bytes.
 //!
-//! The server reads all of it without being asked for each block (`open-read`, docs/PROTOCOL.md).
-//! What comes before the local file is open is kept in the pieces in which it came: no more than
-//! comes in a turn or two, and the channel's window bounds that. A server that lacks it says so,
-//! and what is there is known by then as ever.
+//! The server sends the whole file without a request per block (`open-read`, docs/PROTOCOL.md).
+//! Data that arrives before the local file is open is kept in the received buffers; the channel's
+//! window bounds it. A server without the extension refuses the request, and the attributes are
+//! known by then as usual.
 //!
-//! The local file is not touched before something has come. Of a small one, which is in one flight
-//! anyway, all of it is waited for: its length is what came, whatever its attributes say (a file of
-//! sysfs claims a page, a log grows), and what fails on its way leaves the local file as it was.
+//! The local file is not touched before data has arrived. A small file, which fits in one flight
+//! anyway, is received completely first: its length is that of the received data, whatever its
+//! attributes say (a sysfs file claims a page, a log grows), and a failure on the way leaves the
+//! local file unchanged.
 
 use bytes::Bytes;
 use sftp::extension::{Extended, OpenRead};
@@ -21,47 +22,48 @@ use crate::options::{Options, Resume};
 use crate::plan::glob::{self, Match};
 use crate::step::SMALL_BYTES;
 
-/// Most that is kept, bytes: with more the server is told to end, and the file goes as others do.
+/// Maximum number of bytes kept; beyond it the stream is ended, and the file is downloaded in the
+/// ordinary way.
 const MOST_KEPT_BYTES: usize = 32 << 20;
-/// A piece that is shorter is copied: it would keep the packet that it came in, most of which may be
-/// something else.
+/// Minimum length of a piece kept in its receive buffer, bytes. A shorter one is copied, since it
+/// would pin a buffer that may mostly hold other data.
 const WORTH_KEEPING_BYTES: usize = 16 << 10;
-/// What a piece takes besides its bytes.
+/// Memory counted per piece in addition to its bytes.
 const PIECE_BYTES: usize = 128;
 
-/// The question. See the module's head.
+/// The work that looks up and opens one file, as the module's documentation describes.
 #[derive(Debug)]
 pub struct Source {
     path: Vec<u8>,
     there: Option<Attributes>,
-    /// STAT was answered, or need not be asked.
+    /// STAT was answered, or is not needed.
     looked: bool,
     reading: Option<Reading>,
     sent: bool,
-    /// An interrupt: nothing is to be opened.
+    /// An interrupt: open nothing.
     stopped: bool,
     lost: bool,
 }
 
-/// A file that the server reads to us.
+/// A file that the server streams.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) path: Vec<u8>,
     pub(super) id: u32,
-    /// As long as it is open.
+    /// The handle, while the file is open.
     pub(super) handle: Option<Vec<u8>>,
     attributes: Option<Attributes>,
-    /// What has come.
+    /// The data received.
     pub(super) pieces: Vec<Bytes>,
     kept: usize,
-    /// It is over, and why it is if it failed.
+    /// The stream has ended, with the error if it failed.
     pub(super) ended: Option<Option<String>>,
-    /// The server sent what does not belong there.
+    /// The server sent an answer of the wrong kind.
     pub(super) is_odd: bool,
-    /// It was opened.
+    /// The file was opened, so its handle is counted.
     counts: bool,
     unwanted: bool,
-    /// The server was told that.
+    /// The stream was cancelled or the handle closed.
     left: bool,
 }
 
@@ -82,12 +84,12 @@ impl Reading {
         }
     }
 
-    /// What its answers are recognized by: they are those of a copy's first file.
+    /// The token of the stream: that of a download's first file.
     fn token() -> Token {
         Token::new(number(JOB, 0), Op::OpenRead)
     }
 
-    /// Takes an answer in.
+    /// Processes an answer.
     pub(super) fn reply(&mut self, session: &mut Session, reply: &Reply<'_>) {
         match reply {
             Reply::Extended(fields) => {
@@ -127,7 +129,7 @@ impl Reading {
         }
     }
 
-    /// This does not belong there: where nothing is open, the usual way may be better.
+    /// Handles an answer of the wrong kind: unless a file is open, the ordinary way may work.
     fn surprises(&mut self) {
         self.is_odd = true;
         if self.handle.is_none() {
@@ -135,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// Takes the next bytes in.
+    /// Processes the next data.
     pub(super) fn data(&mut self, bytes: &Bytes) {
         if self.unwanted {
             return;
@@ -155,37 +157,38 @@ impl Reading {
         }
     }
 
-    /// It says that it is small, and no more has come. One of length 0 may have any.
+    /// True if the attributes give a small size and no more data has arrived. A file of size 0 may
+    /// have any length.
     fn is_small(&self) -> bool {
         let size = self.attributes.and_then(|attributes| attributes.size);
         size.is_some_and(|size| (1..=SMALL_BYTES).contains(&size))
             && u64::try_from(self.kept).is_ok_and(|kept| kept <= SMALL_BYTES)
     }
 
-    /// Enough has come to tell whether the local file is to be touched.
+    /// True if the received data suffices to decide whether the local file is touched.
     fn is_told(&self) -> bool {
         let goes_on = self.kept > 0 && !self.is_small();
         self.handle.is_some() && (self.is_odd || self.ended.is_some() || goes_on)
     }
 
-    /// It failed with nothing that is worth touching the local file.
+    /// True if the stream failed without data worth writing to the local file.
     pub(super) fn is_spoiled(&self) -> bool {
         let failed = matches!(self.ended, Some(Some(_)));
         self.is_odd || failed && (self.kept == 0 || self.is_small())
     }
 
-    /// Nobody wants it.
+    /// Marks the stream as not needed.
     pub(super) fn give_up(&mut self) {
         self.unwanted = true;
         self.pieces = Vec::new();
     }
 
-    /// Whether somebody wants it.
+    /// True if the stream is needed.
     pub(super) fn is_wanted(&self) -> bool {
         !self.unwanted
     }
 
-    /// Tells the server that nobody wants it, if that is so and new.
+    /// Ends a stream that is not needed, once; returns true if a request was sent.
     pub(super) fn leave(&mut self, session: &mut Session) -> bool {
         if !self.unwanted || std::mem::replace(&mut self.left, true) {
             return false;
@@ -199,15 +202,15 @@ impl Reading {
         true
     }
 
-    /// Nothing of it is left.
+    /// True if the stream is ended and its handle closed.
     pub(super) fn is_left(&self) -> bool {
         self.left && self.ended.is_some()
     }
 }
 
 impl Source {
-    /// For what `word` names; none where it is a pattern, or the copy is not to be one of whole
-    /// files from their beginning, as fast as they come, over the one connection that there is.
+    /// Creates the work for the file that `word` names. `None` for a pattern, and for a copy that
+    /// resumes, preserves holes, has a rate limit or uses several connections.
     #[must_use]
     pub fn new(word: &[u8], options: &Options, links: usize) -> Option<Self> {
         let whole = options.resume == Resume::Never
@@ -226,7 +229,7 @@ impl Source {
         })
     }
 
-    /// What the word came to; none where nothing is there, or it could not be seen.
+    /// Returns the path and attributes of the file; `None` if there is none or STAT failed.
     #[must_use]
     pub fn found(&self) -> Option<Match> {
         self.there.map(|there| Match {
@@ -252,12 +255,12 @@ impl Work for Source {
             return reading.is_some_and(|reading| reading.leave(session));
         }
         let path = self.path.as_slice();
-        // Where it has not, nothing is open yet.
+        // Otherwise nothing is open yet.
         let has_told = session.is_open();
         let opens = !self.stopped
             && session.may_know(own::OPEN_READ, "1")
             && (!has_told || session.takes_handle());
-        // One that has told of it answers it: then that says what is there.
+        // A server that announced the extension answers with the attributes, which replace STAT's.
         self.looked = opens && has_told;
         if !self.looked {
             let stat = Request::Stat(request::Stat { path });
@@ -292,7 +295,7 @@ impl Work for Source {
             return;
         };
         reading.reply(session, reply);
-        // What was opened is what will be copied.
+        // The opened file is the one that is copied.
         self.there = reading.attributes.or(self.there);
         if reading.ended.is_some() && reading.handle.is_none() {
             self.reading = None;

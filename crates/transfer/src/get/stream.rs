@@ -1,10 +1,11 @@
-//! A tree as one stream (`walk`, docs/PROTOCOL.md): the server tells directories, files and what
-//! small files hold, one behind the other, and each is made here when it is told. What does not
-//! come along is found, and goes its own way like everything else that is found.
+//! A tree received as one stream (`walk`, docs/PROTOCOL.md): the server sends directories, files
+//! and the content of small files one after another, and each is created as its entry arrives.
+//! Files without content are queued and downloaded like any other item.
 //!
-//! Invariants: a path that is told is one name in a directory that was told and not left, and is
-//! made by that name in that directory, so that it cannot be anywhere else; the server may send
-//! what was granted and no more, and nothing is granted while much is found and has not begun.
+//! Invariants: a path in the stream is one name in a directory that was sent before and not yet
+//! left; it is created by that name relative to that directory, so that it cannot lie elsewhere.
+//! The server may send only the bytes granted to it, and nothing is granted while many files are
+//! queued.
 
 use std::ffi::OsStr;
 use std::io;
@@ -28,54 +29,54 @@ use crate::sink::Sink;
 use crate::step::SMALL_BYTES;
 use crate::text;
 
-/// What the server may send before it is granted more, bytes. What is under way to us lies in it,
-/// so that it bounds the speed over a long way.
+/// Window of the stream, bytes. Data in flight counts, so the window limits the speed over a long
+/// path.
 const WINDOW_BYTES: u64 = 32 << 20;
-/// The number of each file whose content is told: it is over before the next.
+/// The number under which files with content are reported: each ends before the next begins.
 const TOLD: usize = usize::MAX;
-/// So much is granted at a time.
+/// Number of bytes granted at a time.
 const GRANT_BYTES: u64 = WINDOW_BYTES / 4;
 
-/// The tree that is being told. See the module's head.
+/// The tree being received, as the module's documentation describes.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The request.
+    /// Id of the request.
     id: u32,
-    /// The directory that it is about, in [`Get::dirs`].
+    /// The root directory, in [`Get::dirs`].
     pub(super) root: usize,
     from: Vec<u8>,
     depth: usize,
-    /// The directories on the way to what was told last, the root first.
+    /// The directories above the last entry, the root first.
     levels: Vec<Level>,
-    /// Something was told.
+    /// An entry has arrived.
     has_begun: bool,
-    /// What the server may still send, bytes; less than nothing where an answer exceeded it.
+    /// Number of bytes the server may still send; negative if an answer exceeded the window.
     left: i64,
-    /// What has come and was not granted again, bytes.
+    /// Number of bytes received and not granted again.
     owed: u64,
-    /// It is to be ended.
+    /// The stream is to be cancelled.
     unwanted: bool,
     cancelled: bool,
 }
 
-/// A directory that was told and not left.
+/// A directory that was sent and not yet left.
 #[derive(Debug)]
 struct Level {
-    /// From the root.
+    /// Path relative to the root.
     path: Vec<u8>,
-    /// None where it could not be made: what is in it is passed over.
+    /// `None` if the directory could not be created: its contents are skipped.
     here: Option<Here>,
 }
 
 #[derive(Debug)]
 struct Here {
-    /// In [`Get::dirs`].
+    /// Index in [`Get::dirs`].
     dir: usize,
     to: PathBuf,
     parent: Parent,
 }
 
-/// The directory that a path is in, and its name there.
+/// Splits a path into its directory and its last name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (
@@ -87,8 +88,8 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 impl Get<'_> {
-    /// Whether trees come as streams here: what is there is not looked at first, and one
-    /// connection carries everything.
+    /// True if trees are received as streams: the copy does not resume, has no rate limit and uses
+    /// one connection, and the server supports them.
     pub(super) fn streams(&self, session: &Session) -> bool {
         self.links == 1
             && !self.without_streams
@@ -97,7 +98,7 @@ impl Get<'_> {
             && session.server().has(own::WALK, "2")
     }
 
-    /// Asks for the tree of a directory that is there by now.
+    /// Requests the tree of a directory that exists locally by now.
     pub(super) fn begin_stream(&mut self, index: usize, session: &mut Session) {
         let Some(dir) = self.dirs.get(index) else {
             return;
@@ -149,7 +150,8 @@ impl Get<'_> {
         });
     }
 
-    /// Grants more, or ends it; false when there is no room for that now.
+    /// Grants more of the window, or cancels the stream; returns false if the limits do not permit
+    /// it now.
     pub(super) fn send_stream(&mut self, session: &mut Session) -> bool {
         let crowded = self.found.len() >= MAX_FOUND;
         let Some(stream) = &mut self.stream else {
@@ -184,7 +186,7 @@ impl Get<'_> {
         true
     }
 
-    /// An interrupt: no more of it is wanted.
+    /// After an interrupt: cancels the stream.
     pub(super) fn stop_stream(&mut self) {
         self.later.clear();
         if let Some(stream) = &mut self.stream {
@@ -201,8 +203,8 @@ impl Get<'_> {
             reply => {
                 let Some(stream) = &self.stream else { return };
                 if !stream.has_begun && !self.stopped {
-                    // It will not do it: directory by directory, then, which says why if that is
-                    // no better.
+                    // The server refuses: read directory by directory, which reports the error if
+                    // that fails too.
                     let root = stream.root;
                     self.stream = None;
                     self.without_streams = true;
@@ -219,7 +221,7 @@ impl Get<'_> {
         }
     }
 
-    /// The server has told everything: the directories that are on the way are left.
+    /// The stream is complete: leaves the open directories.
     fn stream_ends(&mut self) {
         let Some(stream) = self.stream.take() else {
             return;
@@ -240,7 +242,7 @@ impl Get<'_> {
         if let Some(stream) = self.stream.as_mut().filter(|stream| !stream.unwanted)
             && stream.left <= 0
         {
-            // There is no end to what such a one would have remembered here.
+            // Without this check, the memory for such entries would be unbounded.
             let (root, from) = (stream.root, text::name(&stream.from));
             stream.unwanted = true;
             self.fail(&format!(
@@ -279,13 +281,13 @@ impl Get<'_> {
         }
     }
 
-    /// One of what the server tells.
+    /// Processes an entry.
     fn entry(&mut self, entry: &own::Entry<'_>) {
         let Some(stream) = &mut self.stream else {
             return;
         };
         if entry.path.is_empty() {
-            // The root, which was begun.
+            // The root, which has begun.
             if !entry.code.is_ok() {
                 let from = text::name(&stream.from);
                 let why = status_text(entry.code, entry.text);
@@ -302,7 +304,7 @@ impl Get<'_> {
             ));
             return;
         };
-        // What lies deeper is left.
+        // Leave the deeper directories.
         let mut was_entered = false;
         while self
             .stream
@@ -345,7 +347,7 @@ impl Get<'_> {
     }
 
     fn passed_over(&mut self, path: &[u8]) {
-        // A server enters no deeper ones.
+        // A server does not enter deeper directories.
         if let Some(stream) = &mut self.stream
             && stream.levels.len() <= own::WALK_DEPTH
         {
@@ -356,7 +358,7 @@ impl Get<'_> {
         }
     }
 
-    /// A directory in that of level `at`: it is made.
+    /// Processes a directory in the one of level `at`: creates it.
     fn directory_told(&mut self, entry: &own::Entry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
         let Some(stream) = &self.stream else { return };
         let depth = stream.depth + at + 1;
@@ -406,7 +408,7 @@ impl Get<'_> {
         }
     }
 
-    /// What is no directory, in that of level `at`.
+    /// Processes anything but a directory, in the directory of level `at`.
     fn file_told(&mut self, entry: &own::Entry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
         let Some(stream) = &self.stream else { return };
         let depth = stream.depth + at + 1;
@@ -417,7 +419,7 @@ impl Get<'_> {
         let item = Item {
             from,
             to,
-            // Some servers tell nothing.
+            // Some servers send no attributes.
             attributes: entry.attributes.permissions.map(|_| entry.attributes),
         };
         let content = entry.content.filter(|_| {
@@ -451,7 +453,7 @@ impl Get<'_> {
         self.file_ends(item.from, &item.to, moved, written.err());
     }
 
-    /// A file that never was a job is done, or failed.
+    /// Reports a file that never was a job as complete or failed.
     fn file_ends(&mut self, from: Vec<u8>, to: &Path, bytes: u64, error: Option<String>) {
         self.failures += usize::from(error.is_some());
         self.report.ends(&FileResult {
@@ -465,10 +467,10 @@ impl Get<'_> {
     }
 }
 
-/// Makes a directory, or opens the one that is there; says whether it was made.
+/// Creates a directory or opens the existing one; returns whether it was created.
 fn made(above: &Parent, entry: &own::Entry<'_>) -> io::Result<(Parent, bool)> {
     let (_, name) = split(entry.path);
-    // Its owner must be able to fill it.
+    // The owner must be able to write into it.
     let mode = entry.attributes.permissions.unwrap_or(0o777) & mode::KEPT_OF_DIRECTORY | 0o700;
     match above.make_directory(name, mode) {
         Ok(()) => Ok((above.below(name)?, true)),
@@ -480,7 +482,7 @@ fn made(above: &Parent, entry: &own::Entry<'_>) -> io::Result<(Parent, bool)> {
     }
 }
 
-/// Writes a whole small file.
+/// Writes a small file completely.
 fn write(
     above: &Parent,
     item: &Item,
@@ -493,12 +495,12 @@ fn write(
     let mode = attributes.permissions.unwrap_or(0o666) & 0o777 | 0o200;
     let fresh = match options.atomic {
         true => None,
-        // Most are not there yet.
+        // Most files do not exist yet.
         false => above.make_file(name.as_bytes(), mode).ok(),
     };
     let mut sink = match fresh {
         Some(file) => Sink::made(file, to.to_path_buf(), options.sparse),
-        // What is there is looked at first, and what is wrong told.
+        // An existing file is checked first, and errors are reported.
         None => open_sink(&item.from, to, attributes, options, options.atomic)?.0,
     };
     if !content.is_empty()

@@ -1,5 +1,5 @@
-//! Directories: read at the server, made here, and given their mode and times when everything in
-//! them is done.
+//! Directories of a download: read at the server, created here, and given their mode and times when
+//! everything in them is done.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -17,10 +17,10 @@ use crate::options::MAX_DEPTH;
 use crate::plan::{joined, names, shown};
 use crate::text;
 
-/// READDIRs of one directory without an answer.
-const READS_AHEAD: u32 = 2;
+/// Maximum number of unanswered READDIRs of one directory.
+const MAX_OPEN_READS: u32 = 2;
 
-/// A directory under way.
+/// A directory in progress.
 #[derive(Debug)]
 pub(super) struct Dir {
     pub(super) from: Vec<u8>,
@@ -28,15 +28,15 @@ pub(super) struct Dir {
     parent: Option<usize>,
     pub(super) depth: usize,
     attributes: Attributes,
-    /// It was made here and now.
+    /// True if this copy created the directory.
     fresh: bool,
     asked: bool,
     handle: Option<Vec<u8>>,
-    /// READDIRs without an answer.
+    /// Number of unanswered READDIRs.
     reading: u32,
     at_end: bool,
     closing: bool,
-    /// What is not done in it, its own reading included.
+    /// Number of unfinished entries, plus one while the directory itself is read.
     pub(super) left: usize,
 }
 
@@ -58,7 +58,7 @@ impl Dir {
         }
     }
 
-    /// One of a tree that comes as a stream.
+    /// A directory of a tree that is received as a stream.
     pub(super) fn told(found: Found, attributes: &Attributes, fresh: bool) -> Self {
         Self {
             asked: true,
@@ -67,7 +67,7 @@ impl Dir {
         }
     }
 
-    /// Where it comes from, if it lies in no other that is copied.
+    /// Path at the server, if the directory is the root of a tree.
     pub(super) fn root(&self) -> Option<&[u8]> {
         self.parent.is_none().then_some(&self.from)
     }
@@ -119,7 +119,7 @@ impl Get<'_> {
         }
     }
 
-    /// Sends what a directory needs next; false when there is no room for it now.
+    /// Sends the next request for a directory; returns false if the limits do not permit it now.
     pub(super) fn send_directory(
         &mut self,
         link: usize,
@@ -141,7 +141,8 @@ impl Get<'_> {
         };
         let token = |op| Token::new(number(DIR, index), op);
         if !dir.asked {
-            // The other half is for files: directories wait for these when much is found.
+            // The other half of the handles is for files: directories wait for files when many are
+            // found.
             let room = *open < (session.server().max_handles / 2).max(1);
             if !room || !session.takes_handle() {
                 return false;
@@ -166,7 +167,7 @@ impl Get<'_> {
         if crowded || !session.takes_request() {
             return false;
         }
-        while dir.reading < READS_AHEAD {
+        while dir.reading < MAX_OPEN_READS {
             dir.reading += 1;
             let request = Request::Readdir(request::Readdir { handle });
             session.send(token(Op::Readdir), &request);
@@ -198,7 +199,7 @@ impl Get<'_> {
             }
             (Op::Readdir, Reply::Names(entries)) => {
                 dir.reading = dir.reading.saturating_sub(1);
-                // A server that sends nothing for ever is told from one that has ended.
+                // An empty NAME counts as the end, so that a server cannot send empty ones forever.
                 dir.at_end |= entries.count() == 0;
                 let entries = *entries;
                 self.entries(index, &entries);
@@ -250,7 +251,7 @@ impl Get<'_> {
                 item: Item {
                     from: joined(&from, entry.name),
                     to: to.join(std::ffi::OsStr::from_bytes(entry.name)),
-                    // Some servers tell nothing in listings.
+                    // Some servers send no attributes in listings.
                     attributes: entry.attributes.permissions.map(|_| entry.attributes),
                 },
                 parent: Some(index),
@@ -274,7 +275,7 @@ impl Get<'_> {
         }
     }
 
-    /// An interrupt: directories that are open are closed, and the others stay as they are.
+    /// After an interrupt: closes open directories and leaves the others as they are.
     pub(super) fn stop_directories(&mut self) {
         let all: Vec<usize> = self.dirs.indexes().collect();
         for index in all {
@@ -285,16 +286,17 @@ impl Get<'_> {
         }
     }
 
-    /// A directory's own reading is over.
+    /// The directory has been read.
     fn directory_read(&mut self, index: usize) {
         match self.stopped {
-            // What is in it is not waited for.
+            // After an interrupt, do not wait for its entries.
             true => drop(self.dirs.remove(index)),
             false => self.child_done(Some(index)),
         }
     }
 
-    /// Something in a directory is done; the last of it settles the directory.
+    /// Counts a finished entry; the last one sets the directory's mode and times, and finishes it
+    /// in its parent.
     pub(super) fn child_done(&mut self, parent: Option<usize>) {
         let mut parent = parent.filter(|_| !self.stopped);
         while let Some(index) = parent {

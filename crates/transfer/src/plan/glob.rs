@@ -1,5 +1,5 @@
-//! Patterns of names, `*`, `?` and `[…]`, as glob(7) has them: they match the server's names
-//! here, so that no shell there sees them.
+//! Patterns of file names (`*`, `?` and `[…]`, as in glob(7)), matched here against the server's
+//! names, so that no shell at the server expands them.
 
 use sftp::Attributes;
 use sftp::attributes::mode;
@@ -8,22 +8,22 @@ use super::{joined, names};
 use crate::engine::{EngineError, Transport};
 use crate::remote::{Remote, RemoteError};
 
-/// Paths that one pattern may come to.
+/// Maximum number of paths that one pattern matches.
 const MAX_MATCHES: usize = 100_000;
 
-/// What a pattern came to.
+/// A path that matches a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Match {
     /// The path.
     pub path: Vec<u8>,
-    /// What is there, as STAT tells it: a link is followed. None where it leads nowhere.
+    /// Attributes as from STAT, which follows links. `None` for a link whose target does not exist.
     pub attributes: Option<Attributes>,
-    /// What its directory told of the name itself, where it was found in one.
+    /// Attributes of the name itself from the listing of its directory, if it was found in one.
     pub listed: Option<Attributes>,
 }
 
 impl Match {
-    /// Whether it is a directory, or a link to one.
+    /// Returns true for a directory or a link to one.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         self.attributes
@@ -31,7 +31,7 @@ impl Match {
     }
 }
 
-/// Whether a word holds what a pattern is made of.
+/// Returns true if `word` contains an unescaped `*`, `?` or `[`.
 #[must_use]
 pub fn is_pattern(word: &[u8]) -> bool {
     let mut bytes = word.iter();
@@ -47,7 +47,7 @@ pub fn is_pattern(word: &[u8]) -> bool {
     false
 }
 
-/// A word without the backslashes that keep bytes from being a pattern.
+/// Returns the word without the backslashes that escape pattern characters.
 #[must_use]
 pub fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
@@ -61,7 +61,7 @@ pub fn unescaped(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A word in which nothing is a pattern.
+/// Escapes the pattern characters of a word with backslashes.
 #[must_use]
 pub fn escaped(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
@@ -74,7 +74,8 @@ pub fn escaped(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The path that a word in which nothing is a pattern comes to, as [`expand`] gives it.
+/// Returns the path of a word that is not a pattern, as [`expand`] returns it; `None` for a
+/// pattern.
 #[must_use]
 pub fn plain_path(word: &[u8]) -> Option<Vec<u8>> {
     if is_pattern(word) {
@@ -92,10 +93,11 @@ pub fn plain_path(word: &[u8]) -> Option<Vec<u8>> {
     Some(path)
 }
 
-/// Whether a name fits a pattern. Time is at most the product of both lengths.
+/// Returns true if the name matches the pattern. The time is at most proportional to the product of
+/// both lengths.
 #[must_use]
 pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    // A leading dot must be asked for.
+    // Only an explicit dot in the pattern matches a leading dot.
     let asks_dot = matches!(pattern, [b'.', ..] | [b'\\', b'.', ..]);
     if name.first() == Some(&b'.') && !asks_dot {
         return false;
@@ -120,19 +122,19 @@ pub fn fits(pattern: &[u8], name: &[u8]) -> bool {
                 }
             }
         }
-        // The last star takes one byte more.
+        // Let the last star match one byte more.
         match star {
-            Some((behind, from)) => {
-                of = behind;
+            Some((after, from)) => {
+                of = after;
                 at = from + 1;
-                star = Some((behind, at));
+                star = Some((after, at));
             }
             None => return false,
         }
     }
 }
 
-/// The length of the pattern's first part, if the byte fits it.
+/// Returns the length of the first element of the pattern if it matches `byte`.
 fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -141,14 +143,15 @@ fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
         [b'[', class @ ..] => match class_of(class, byte) {
             Some((true, used)) => Some(used + 1),
             Some((false, _)) => None,
-            // Without its end it stands for itself.
+            // Without a closing bracket, `[` matches itself.
             None => (byte == b'[').then_some(1),
         },
         [first, ..] => (*first == byte).then_some(1),
     }
 }
 
-/// Whether the byte is in the class, and the class's length with its `]`.
+/// Returns whether the class contains `byte`, and the length of the class with its `]`; `None`
+/// without a `]`.
 fn class_of(class: &[u8], byte: u8) -> Option<(bool, usize)> {
     let mut at = 0;
     let negated = matches!(class.first(), Some(b'!' | b'^'));
@@ -178,12 +181,12 @@ fn class_of(class: &[u8], byte: u8) -> Option<(bool, usize)> {
     }
 }
 
-/// What a pattern comes to at the server, sorted; empty when nothing is there. Names that lead
-/// elsewhere are left out, and `suspect` hears of them.
+/// Returns the server's paths that match the pattern, sorted; empty if there are none. Names that
+/// are not a single component are skipped and passed to `suspect`.
 ///
 /// # Errors
-/// [`EngineError`]; directories that cannot be read hold nothing. Behind an interrupt that is
-/// counted, it is what was found so far.
+/// [`EngineError`]. A directory that cannot be read counts as empty. After an interrupt that is
+/// counted, returns the matches found so far.
 pub fn expand<T: Transport>(
     remote: &mut Remote<T>,
     pattern: &[u8],
@@ -245,7 +248,7 @@ pub fn expand<T: Transport>(
             None => match remote.stat(asked) {
                 Ok(attributes) => Some(attributes),
                 Err(RemoteError::Engine(error)) => return Err(error),
-                // A link that leads nowhere is there.
+                // A link whose target does not exist counts as a match.
                 Err(_) => match remote.lstat(asked) {
                     Ok(_) => None,
                     Err(RemoteError::Engine(error)) => return Err(error),
@@ -263,8 +266,8 @@ pub fn expand<T: Transport>(
     Ok(matches)
 }
 
-/// What STAT would tell of a name, where its directory has told it: a question for each of many
-/// names takes a round trip for each.
+/// Returns the attributes that STAT would return, if the listing already has them. This saves a
+/// round trip per name.
 fn known(listed: Option<Attributes>) -> Option<Attributes> {
     listed.filter(|listed| {
         let kind = listed.permissions.unwrap_or(0) & mode::TYPE;

@@ -1,21 +1,21 @@
-//! Files that have begun, and how many of their bytes are still to go.
+//! Files in progress, and how many of their bytes are still to be transferred.
 
 use super::slab::Slab;
 
-/// Bytes of files that have begun and are still to go, at most: further files wait.
+/// Maximum number of outstanding bytes of all files in progress; further files wait.
 const MAX_BYTES: u64 = 32 << 20;
-/// Files at most that have begun.
+/// Maximum number of files in progress.
 const MAX_FILES: usize = 2048;
 
-/// A file under way.
+/// A file in progress.
 pub(crate) trait Left {
-    /// Bytes that are still to be sent, or to be asked for.
+    /// Number of bytes still to be sent or requested.
     fn left(&self) -> u64;
 }
 
-/// Files by number. A file is changed through [`Jobs::change`] and no other way, so that what is
-/// counted of it is what is left of it: bytes that stayed counted behind their file would keep
-/// every further file from beginning.
+/// Files by number. A file is changed only through [`Jobs::change`], so that the count of
+/// outstanding bytes stays exact: bytes counted for a file that is gone would keep every further
+/// file from beginning.
 #[derive(Debug)]
 pub(crate) struct Jobs<J> {
     slab: Slab<J>,
@@ -32,25 +32,26 @@ impl<J> Default for Jobs<J> {
 }
 
 impl<J: Left> Jobs<J> {
-    /// Another file may begin.
+    /// True if another file may begin.
     pub(crate) fn takes_more(&self) -> bool {
         self.bytes < MAX_BYTES && self.slab.len() < MAX_FILES
     }
 
-    /// Puts a file in; gives its number.
+    /// Inserts a file and returns its number.
     pub(crate) fn insert(&mut self, job: J) -> usize {
         self.bytes = self.bytes.saturating_add(job.left());
         self.slab.insert(job)
     }
 
-    /// Takes a file out.
+    /// Removes and returns a file.
     pub(crate) fn remove(&mut self, index: usize) -> Option<J> {
         let job = self.slab.remove(index)?;
         self.bytes = self.bytes.saturating_sub(job.left());
         Some(job)
     }
 
-    /// Lets something happen to a file; none where there is none of this number.
+    /// Calls `how` with a file and updates the count of outstanding bytes; `None` if the number is
+    /// not in use.
     pub(crate) fn change<R>(&mut self, index: usize, how: impl FnOnce(&mut J) -> R) -> Option<R> {
         let job = self.slab.get_mut(index)?;
         let before = job.left();
@@ -60,12 +61,12 @@ impl<J: Left> Jobs<J> {
         Some(result)
     }
 
-    /// There is none.
+    /// True if there are no files.
     pub(crate) fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
-    /// The first of which this is true, and its number.
+    /// Returns the first file for which `is_it` returns true, with its number.
     pub(crate) fn find(&self, is_it: impl Fn(&J) -> bool) -> Option<(usize, &J)> {
         let mut jobs = self
             .slab
@@ -74,7 +75,7 @@ impl<J: Left> Jobs<J> {
         jobs.find(|(_, job)| is_it(job))
     }
 
-    /// The numbers of all.
+    /// Numbers of all files.
     pub(crate) fn indexes(&self) -> Vec<usize> {
         self.slab.indexes().collect()
     }

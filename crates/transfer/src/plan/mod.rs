@@ -1,4 +1,4 @@
-//! Which files there are and what they may be called.
+//! Names, patterns and queues of the files to copy.
 
 pub mod glob;
 pub(crate) mod jobs;
@@ -9,13 +9,13 @@ pub mod slab;
 
 use std::path::Path;
 
-/// A local path for people.
+/// Escapes a local path for one line of output.
 #[must_use]
 pub fn shown(path: &Path) -> String {
     crate::text::name(path.as_os_str().as_encoded_bytes())
 }
 
-/// `name` in the directory `parent`, as OpenSSH joins them.
+/// Returns the path of `name` in the directory `parent`, joined as OpenSSH does.
 #[must_use]
 pub fn joined(parent: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = parent.to_vec();
@@ -26,7 +26,8 @@ pub fn joined(parent: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// A path without what leads nowhere else, `.` and second slashes: to tell equal targets by.
+/// Returns the path without `.` components and repeated slashes, so that equal targets compare
+/// equal.
 #[must_use]
 pub fn plain(path: &[u8]) -> Vec<u8> {
     let mut out = match path.first() {
@@ -41,7 +42,7 @@ pub fn plain(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The last name of a path; slashes behind it do not count.
+/// Returns the last component of a path; trailing slashes are ignored.
 #[must_use]
 pub fn base_name(path: &[u8]) -> &[u8] {
     let end = path

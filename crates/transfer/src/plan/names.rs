@@ -1,13 +1,14 @@
-//! Names that a server gives.
+//! Checks of names from a server.
 
-/// Whether a name from a listing may become one of ours: one component, and none that leads
-/// elsewhere.
+/// Returns true if a name from a listing is safe as a local name: a single component other than `.`
+/// and `..`, without NUL.
 #[must_use]
 pub fn is_plain(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
 
-/// Whether a path from a server's tree, names parted by `/`, stays below where it is put.
+/// Returns true if a path from a server's tree (names separated by `/`) stays below the directory
+/// it is written to.
 #[must_use]
 pub fn is_plain_path(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').all(is_plain)

@@ -1,20 +1,20 @@
-//! A limit on bytes a second.
+//! A limit on the rate of transfer.
 
 use std::time::{Duration, Instant};
 
-/// How far ahead of the limit a burst may be.
+/// Length of the burst that is permitted beyond the limit, as time at the limited rate.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Lets bytes go at a rate. See the module's head.
+/// Limits transfers to a number of bytes per second, with bursts of 100 ms.
 #[derive(Debug)]
 pub struct Pace {
     bytes_per_second: u64,
-    /// When all that has gone would have gone at the rate.
+    /// The time at which all bytes sent so far would have been sent at the limited rate.
     paid_until: Option<Instant>,
 }
 
 impl Pace {
-    /// A limit; 0 for none.
+    /// Creates a limit; 0 for none.
     #[must_use]
     pub fn new(bytes_per_second: u64) -> Self {
         Self {
@@ -23,13 +23,13 @@ impl Pace {
         }
     }
 
-    /// Whether more may go now.
+    /// Returns true if more may be sent now.
     #[must_use]
     pub fn lets_go(&self) -> bool {
         self.wakes_at().is_none()
     }
 
-    /// So many bytes go.
+    /// Records that `bytes` bytes were sent.
     pub fn went(&mut self, bytes: u64) {
         if self.bytes_per_second == 0 {
             return;
@@ -41,7 +41,7 @@ impl Pace {
         self.paid_until = from.checked_add(Duration::from_nanos(nanoseconds));
     }
 
-    /// When more may go; none when now.
+    /// Returns the time at which more may be sent; `None` if that is now.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Instant> {
         let at = self.paid_until?.checked_sub(BURST)?;

@@ -1,6 +1,6 @@
-//! Things by number; a number is given again once its thing is gone.
+//! A collection of values by number; the number of a removed value is reused.
 
-/// See the module's head.
+/// Values by number; the number of a removed value is reused.
 #[derive(Debug)]
 pub struct Slab<T> {
     slots: Vec<Option<T>>,
@@ -17,7 +17,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts a thing in; gives its number.
+    /// Inserts a value and returns its number.
     pub fn insert(&mut self, thing: T) -> usize {
         if let Some(index) = self.free.pop()
             && let Some(slot) = self.slots.get_mut(index)
@@ -29,47 +29,47 @@ impl<T> Slab<T> {
         self.slots.len() - 1
     }
 
-    /// The thing of this number.
+    /// Returns the value of this number.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.slots.get_mut(index)?.as_mut()
     }
 
-    /// The thing of this number.
+    /// Returns the value of this number.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.slots.get(index)?.as_ref()
     }
 
-    /// Takes the thing out.
+    /// Removes and returns the value of this number.
     pub fn remove(&mut self, index: usize) -> Option<T> {
         let thing = self.slots.get_mut(index)?.take()?;
         self.free.push(index);
         Some(thing)
     }
 
-    /// How many there are.
+    /// Number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// There is none.
+    /// True if there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All things.
+    /// Iterates over all values.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()
     }
 
-    /// All things.
+    /// Iterates over all values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().flatten()
     }
 
-    /// The numbers that have a thing.
+    /// Iterates over the numbers in use.
     pub fn indexes(&self) -> impl Iterator<Item = usize> + '_ {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(index, slot)| slot.as_ref().map(|_| index))

@@ -1,12 +1,12 @@
-//! Files and trees to a server.
+//! Uploads files and directory trees.
 //!
-//! A [`Put`] walks ahead: directories are made as they are found, files begin while the link has
-//! room and the server has handles, and what is small goes as OPEN, then WRITE and CLOSE in one
-//! flight, many files at once. [`file`] is one file's way, [`tree`] the directories'.
+//! A [`Put`] pipelines: it creates directories as they are found, begins files while the link
+//! accepts data and the server has handles, and sends small files as OPEN, then WRITE and CLOSE in
+//! one flight, many files at once. `file` uploads one file, `tree` handles directories.
 //!
-//! Invariants: a large file's bytes go out in order of their offset, so that what has arrived at
-//! a cut is a prefix; where the server refuses one, the target is cut to the bytes before it; no
-//! two files are written to one target at once.
+//! Invariants: the bytes of a large file are sent in ascending order, so that the bytes that
+//! arrived before an interruption are a prefix; if the server refuses some, the target is truncated
+//! to the bytes before them; no two files are written to one target at once.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -37,18 +37,18 @@ use file::Job;
 use target::Known;
 use tree::{Dir, Listing};
 
-/// One thing to be put.
+/// A file or directory to upload.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// The local file or directory.
     pub from: PathBuf,
-    /// What it is to be called at the server: a path of its own, not the directory to put it in.
+    /// Path of the copy itself at the server, not of the directory to put it in.
     pub to: Vec<u8>,
-    /// Nothing of this name is there.
+    /// True if the target is known not to exist.
     pub fresh: bool,
 }
 
-/// Numbers of jobs and directories share the tokens' numbers: directories are odd.
+/// The numbers in tokens are even for jobs and odd for directories.
 fn job_number(index: usize) -> usize {
     index * 2
 }
@@ -57,22 +57,23 @@ fn dir_number(index: usize) -> usize {
     index * 2 + 1
 }
 
-/// The work. See the module's head.
+/// The work that uploads the items, as the module's documentation describes.
 pub struct Put<'r> {
     options: Options,
     report: &'r mut dyn Report,
     items: VecDeque<Item>,
-    /// Of the first item's target.
+    /// State of the first item's target.
     known: Option<Known>,
-    /// A file whose target another is written to, with its directory and depth.
+    /// A file that waits because another is being written to its target, with its directory and
+    /// depth.
     held: Option<(Item, Option<usize>, usize)>,
-    /// The targets of all jobs, where two may have the same: of several items.
+    /// The targets of all jobs, if two may be equal: with several items.
     targets: Option<HashSet<Vec<u8>>>,
     jobs: Jobs<Job>,
     dirs: Slab<Dir>,
     /// The directory that is being read.
     listing: Option<Listing>,
-    /// Directories that are there and not read yet; the last is next.
+    /// Directories that exist at the server and are not read yet; the last is next.
     to_list: Vec<usize>,
     /// Jobs (even) and directories (odd) that have something to send, by link.
     ready: Ready,
@@ -83,7 +84,7 @@ pub struct Put<'r> {
 }
 
 impl<'r> Put<'r> {
-    /// A work that puts `items` over `links` connections.
+    /// Creates a work that uploads `items` over `links` connections.
     pub fn new(
         options: Options,
         items: Vec<Item>,
@@ -111,14 +112,14 @@ impl<'r> Put<'r> {
         }
     }
 
-    /// With what was found at the target of its one item, which is a file.
+    /// Uses the answers that `target` got, for a work with one item, which is a file.
     #[must_use]
     pub fn with_target(mut self, target: Target) -> Self {
         self.known = target.into_known();
         self
     }
 
-    /// How many files and directories failed.
+    /// Number of files and directories that failed.
     #[must_use]
     pub fn failures(&self) -> usize {
         self.failures
@@ -133,7 +134,7 @@ impl<'r> Put<'r> {
         self.ready.add(link, number);
     }
 
-    /// Lets the first that is ready send; false when none can.
+    /// Lets the first ready job that can send a request do so; returns false if none can.
     fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
         for _ in 0..self.ready.len(link) {
             let Some(number) = self.ready.next(link) else {
@@ -161,7 +162,7 @@ impl<'r> Put<'r> {
             match step {
                 Step::Sent { more } => {
                     if more {
-                        // At the front: one file's bytes go out in a row.
+                        // At the front, so that a file's data is sent in a row.
                         self.ready.keep(link, number);
                     }
                     return true;
@@ -177,7 +178,8 @@ impl<'r> Put<'r> {
         false
     }
 
-    /// Begins another file or directory; false when there is none, or no room for it.
+    /// Begins another file or directory; returns false if there is none, or if the limits do not
+    /// permit it.
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
         if !self.jobs.takes_more() || !session.takes_handle() || !session.is_ready() {
             return false;
@@ -196,8 +198,8 @@ impl<'r> Put<'r> {
         true
     }
 
-    /// Whether a file of which its directory tells that it is a regular one is opened as soon as it
-    /// is found: that tells the rest. What waits for something before it is read must not be open
+    /// True if a file that its directory lists as regular is opened as soon as it is found, which
+    /// also returns its attributes. A file that has to wait before it is read must not be open
     /// meanwhile.
     fn opens_early(&self) -> bool {
         self.targets.is_none() && !self.options.atomic
@@ -257,7 +259,7 @@ impl<'r> Put<'r> {
         let name = item.from.clone();
         let spread = self.links > 1 && len >= step::SPREAD_BYTES;
         let links = match spread {
-            // The first opens, and so makes, the file.
+            // The first link opens and thereby creates the file.
             true => std::iter::once(link)
                 .chain((0..self.links).filter(|other| *other != link))
                 .collect(),
@@ -275,7 +277,7 @@ impl<'r> Put<'r> {
         self.wake(link, job_number(index));
     }
 
-    /// Something that never became a job failed.
+    /// Reports the failure of an item that never became a job.
     fn fail_item(&mut self, item: &Item, parent: Option<usize>, error: String) {
         self.failures += 1;
         self.report.ends(&FileResult {
@@ -289,14 +291,14 @@ impl<'r> Put<'r> {
         self.child_done(parent);
     }
 
-    /// Lets something happen to a job, and what follows from it.
+    /// Calls `how` with a job and handles the consequences.
     fn change<R>(&mut self, index: usize, how: impl FnOnce(&mut Job) -> R) -> Option<R> {
         let result = self.jobs.change(index, how);
         self.after(index);
         result
     }
 
-    /// Something happened to a job: its links are woken, or it is over.
+    /// After a change of a job: wakes its links, or ends it.
     fn after(&mut self, index: usize) {
         let told = |job: &mut Job| (job.is_over(), job.take_wakes());
         match self.jobs.change(index, told) {
@@ -310,7 +312,7 @@ impl<'r> Put<'r> {
         }
     }
 
-    /// A job is over.
+    /// Ends a job and reports its result.
     fn end(&mut self, index: usize) {
         let Some(job) = self.jobs.remove(index) else {
             return;
@@ -387,7 +389,7 @@ impl Work for Put<'_> {
         self.items.clear();
         (self.held, self.listing) = (None, None);
         self.to_list.clear();
-        // No handle belongs to them, and their answers may come to nothing.
+        // Directories have no handles, and the answers to their requests may be dropped.
         self.dirs = Slab::default();
         for index in self.jobs.indexes() {
             self.change(index, Job::stop);
@@ -399,7 +401,7 @@ impl Work for Put<'_> {
         for index in self.jobs.indexes() {
             self.change(index, |job| job.lose(why));
         }
-        // What a tree still held, or never began, is named with it.
+        // Report the roots of unfinished trees and the items that never began.
         let trees = self.dirs.iter().filter(|dir| dir.is_root());
         let trees: Vec<String> = trees.map(|dir| text::name(dir.target())).collect();
         for to in trees {

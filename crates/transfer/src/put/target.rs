@@ -1,9 +1,9 @@
-//! What is where a file is to go, asked for and opened in one flight, before it is known whether
-//! that is a directory: over a long path each question costs as much as many bytes.
+//! Looks up and opens the target of a file in one flight, before it is known whether the path is a
+//! directory: over a long path each round trip costs as much as many bytes.
 //!
-//! A path that may be the file's own or that of a directory for it is opened as both. One of the
-//! two is refused by every server, for a directory cannot be written to, and nothing lies below a
-//! file. Nothing is cut by it: the target may be the source itself.
+//! A path that may be the file's own or that of a directory for it is opened as both. Every server
+//! refuses one of the two, for a directory cannot be written to, and nothing lies below a file. The
+//! OPEN does not truncate: the target may be the source itself.
 
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, open_flag, request};
@@ -12,45 +12,45 @@ use sftp::{Attributes, Code};
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::step::SMALL_BYTES;
 
-/// What was found of a path.
+/// The answers for one path.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     pub(super) path: Vec<u8>,
-    /// Behind links.
+    /// Attributes from STAT, which follows links.
     pub(super) there: Option<Attributes>,
-    /// A link itself.
+    /// Attributes from LSTAT.
     pub(super) itself: Option<Attributes>,
-    /// Its handle, or why there is none.
+    /// The handle, or the error of OPEN.
     pub(super) opened: Option<Result<Vec<u8>, String>>,
 }
 
-/// The question. See the module's head.
+/// The work that looks up and opens the target, as the module's documentation describes.
 #[derive(Debug)]
 pub struct Target {
     places: Vec<Place>,
-    /// The mode of a file that is made.
+    /// The mode for a new file, if the target is to be opened.
     opens: Option<u32>,
     waiting: usize,
     sent: bool,
     lost: bool,
 }
 
-/// What is known of a file's target.
+/// The answers for the target of a file.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// Where the file is to be.
+    /// The path that the file is written to.
     pub(super) place: Place,
-    /// What was opened in vain.
+    /// The handle of the other path, if that was opened, to be closed.
     pub(super) other: Option<Vec<u8>>,
 }
 
 impl Target {
-    /// A file of no more bytes goes as a whole, and needs none of it.
+    /// Maximum size of a file that is sent as a whole and does not need this work.
     pub const WORTH_BYTES: u64 = SMALL_BYTES;
 
-    /// For a file that is to be at `path`, or at `below` where `path` is a directory. With `opens`
-    /// it is opened, and made with that mode; for that it must go over the first connection and no
-    /// other.
+    /// For a file that is written to `path`, or to `below` if `path` is a directory. With `opens`
+    /// the target is opened, and created with that mode; the copy must then use the first
+    /// connection only.
     #[must_use]
     pub fn new(path: Vec<u8>, below: Vec<u8>, opens: Option<u32>) -> Self {
         let place = |path| Place {
@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// The first path is a directory.
+    /// True if the first path is a directory.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         let there = self.places.first().and_then(|place| place.there.as_ref());

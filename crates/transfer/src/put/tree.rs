@@ -1,5 +1,5 @@
-//! Directories: made at the server as they are found, read ahead here, and given their mode and
-//! times when everything in them is done.
+//! Directories of an upload: created at the server as they are found, read here while files are
+//! sent, and given their mode and times when everything in them is done.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -21,17 +21,17 @@ use crate::text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// MKDIR is to be sent, or was.
+    /// MKDIR is due or was sent.
     Making,
-    /// It may be there: STAT is to be sent, or was.
+    /// The directory may exist: STAT is due or was sent.
     Looking,
-    /// Files go into it.
+    /// The directory exists; files are copied into it.
     There,
-    /// Mode and times are to be set, or were.
+    /// Setting mode and times is due or was sent.
     Settling,
 }
 
-/// A directory under way.
+/// A directory in progress.
 #[derive(Debug)]
 pub(super) struct Dir {
     from: PathBuf,
@@ -41,29 +41,29 @@ pub(super) struct Dir {
     mode: u32,
     times: ExactTimes,
     stage: Stage,
-    /// It was made here and now.
+    /// True if this copy created the directory.
     fresh: bool,
-    /// What is not done in it, its own reading included.
+    /// Number of unfinished entries, plus one while the directory itself is read.
     left: usize,
-    /// Why MKDIR failed.
+    /// The error of MKDIR.
     refused: String,
 }
 
-/// A directory that is being read.
+/// The directory being read.
 #[derive(Debug)]
 pub(super) struct Listing {
     dir: usize,
-    /// Kept open: its files are opened by their names in it.
+    /// Kept open, since its files are opened by name relative to it.
     entries: Directory,
 }
 
 impl Dir {
-    /// It lies in no other that is copied.
+    /// True for the root of a tree.
     pub(super) fn is_root(&self) -> bool {
         self.parent.is_none()
     }
 
-    /// Where it is to be.
+    /// Path at the server.
     pub(super) fn target(&self) -> &[u8] {
         &self.to
     }
@@ -101,7 +101,7 @@ impl Put<'_> {
         self.wake(link, dir_number(index));
     }
 
-    /// Sends what a directory needs next.
+    /// Sends the next request for a directory.
     pub(super) fn send_directory(&mut self, index: usize, session: &mut Session) {
         let Some(dir) = self.dirs.get(index) else {
             return;
@@ -109,7 +109,7 @@ impl Put<'_> {
         let token = |op| Token::new(dir_number(index), op);
         match dir.stage {
             Stage::Making => {
-                // Its owner must be able to fill it.
+                // The owner must be able to write into it.
                 let attributes =
                     Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY | 0o700);
                 let path = &dir.to;
@@ -159,7 +159,7 @@ impl Put<'_> {
                 dir.stage = Stage::There;
                 self.to_list.push(index);
             }
-            // Version 3 has no code for "it is there already".
+            // Version 3 has no status code for "already exists".
             (Op::Mkdir, Some(why), _) => {
                 dir.refused = why;
                 dir.stage = Stage::Looking;
@@ -194,7 +194,7 @@ impl Put<'_> {
         }
     }
 
-    /// Something in a directory is done; the last of it settles the directory.
+    /// Counts a finished entry; the last one sets the directory's mode and times.
     pub(super) fn child_done(&mut self, parent: Option<usize>) {
         let Some(index) = parent else { return };
         let preserve = self.options.preserve;
@@ -214,7 +214,7 @@ impl Put<'_> {
         }
     }
 
-    /// Begins the next entry of the directory that is being read, or reads another; none when
+    /// Begins the next entry of the directory being read, or opens the next directory; `None` if
     /// there is no directory to read now.
     pub(super) fn next_in_tree(&mut self, link: usize) -> Option<bool> {
         if self.listing.is_none() {
@@ -255,7 +255,7 @@ impl Put<'_> {
                     Some(Ok(source)) => {
                         self.begin_job(link, item, Some(index), source.len, Some(source));
                     }
-                    // Another look says what is wrong.
+                    // `begin` looks at it again and reports the error.
                     _ => self.begin(link, item, Some(index), depth),
                 }
             }

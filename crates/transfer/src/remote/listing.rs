@@ -1,4 +1,4 @@
-//! A directory's entries.
+//! Reads the entries of a directory.
 
 use sftp::message::{Reply, Request, request};
 use sftp::{Attributes, Code};
@@ -6,19 +6,19 @@ use sftp::{Attributes, Code};
 use super::RemoteError;
 use crate::engine::{Engine, EngineError, Op, Session, Token, Transport, Work, status_text};
 
-/// READDIRs without an answer.
-const READS_AHEAD: u32 = 4;
-/// Entries that are kept of one directory.
+/// Maximum number of unanswered READDIRs.
+const MAX_OPEN_READS: u32 = 4;
+/// Maximum number of entries kept of one directory.
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// One entry.
+/// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
-    /// The line that the server would show; foreign text.
+    /// The line of `ls -l` as the server formats it; text from the peer.
     pub long_name: Vec<u8>,
-    /// As LSTAT would tell them.
+    /// The attributes as LSTAT returns them.
     pub attributes: Attributes,
 }
 
@@ -35,7 +35,7 @@ struct Listing<'p> {
     error: Option<RemoteError>,
 }
 
-/// Reads the directory.
+/// Reads the entries of the directory at `path`.
 pub(super) fn read<T: Transport>(
     engine: &mut Engine<T>,
     link: usize,
@@ -96,7 +96,7 @@ impl Work for Listing<'_> {
             session.send(Token::new(0, Op::Close), &request);
             return true;
         }
-        if self.reading >= READS_AHEAD {
+        if self.reading >= MAX_OPEN_READS {
             return false;
         }
         self.reading += 1;

@@ -1,4 +1,4 @@
-//! Single requests, for those who wait for the answer.
+//! Single requests whose caller waits for the answer.
 
 use sftp::attributes::mode;
 use sftp::extension::{self, Extended, FileSystem};
@@ -17,24 +17,24 @@ mod listing;
 
 pub use listing::Entry;
 
-/// Longest chain of answers that is taken for one path, in bytes of names.
+/// Maximum length of a path in an answer, bytes.
 const MAX_PATH_BYTES: usize = 64 << 10;
 
 /// Why a request failed.
 #[derive(Debug)]
 pub enum RemoteError {
-    /// The server refused it.
+    /// The server refused the request.
     Status {
-        /// Its code.
+        /// The status code.
         code: Code,
-        /// Code and message, for people.
+        /// Code and message, for the user.
         text: String,
     },
-    /// The server lacks an extension.
+    /// The server lacks this extension.
     Unsupported(&'static str),
-    /// The answer does not fit the question.
+    /// The answer is of the wrong kind or malformed.
     Unexpected,
-    /// The connection is of no more use.
+    /// The connection failed.
     Engine(EngineError),
 }
 
@@ -57,7 +57,7 @@ impl From<EngineError> for RemoteError {
     }
 }
 
-/// An answer, kept.
+/// A copy of an answer.
 #[derive(Debug)]
 enum Kept {
     Status(Code, String),
@@ -91,7 +91,7 @@ impl Kept {
     }
 }
 
-/// One request as a work.
+/// A single request as a [`Work`].
 struct Single<'q> {
     request: Option<Request<'q>>,
     answer: Option<Option<Kept>>,
@@ -137,10 +137,10 @@ impl Work for Single<'_> {
     }
 }
 
-/// The number of a user (`false`) or a group (`true`).
+/// The id of a user (`false`) or a group (`true`).
 pub type Id = (u32, bool);
 
-/// A server that can be asked.
+/// A server that answers single requests.
 #[derive(Debug)]
 pub struct Remote<T> {
     engine: Engine<T>,
@@ -148,7 +148,7 @@ pub struct Remote<T> {
 }
 
 impl<T: Transport> Remote<T> {
-    /// Greets the server.
+    /// Sends INIT and waits for the server's capabilities.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -158,8 +158,8 @@ impl<T: Transport> Remote<T> {
         Ok(remote)
     }
 
-    /// Greets the server with the first request, which does not wait for it where the transport
-    /// knows that it need not ([`Transport::reads_on`]).
+    /// Creates a server that is greeted with the first request. The request does not wait for
+    /// VERSION if the transport permits that ([`Transport::reads_on`]).
     pub fn unmet(transport: T) -> Self {
         Self {
             engine: Engine::new(transport),
@@ -167,12 +167,12 @@ impl<T: Transport> Remote<T> {
         }
     }
 
-    /// A server that was greeted before.
+    /// Uses the engine of a server that was greeted before.
     pub fn with(engine: Engine<T>) -> Self {
         Self { engine, link: 0 }
     }
 
-    /// Waits until the server has told what it can, if it has not.
+    /// Waits for the server's capabilities, unless they are known.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -190,25 +190,24 @@ impl<T: Transport> Remote<T> {
         self.engine.run(&mut work)
     }
 
-    /// From here on, requests go over this connection: for those of which each leads to another
-    /// server.
+    /// Sends later requests over this connection, for connections that lead to different servers.
     pub fn use_link(&mut self, link: usize) {
         self.link = link;
     }
 
-    /// The engine, for copies.
+    /// Returns the engine, for copies.
     pub fn engine(&mut self) -> &mut Engine<T> {
         &mut self.engine
     }
 
-    /// Whether the server has told of this extension in this version.
+    /// Returns true if the server announced this extension in this version.
     #[must_use]
     pub fn has(&self, name: &str, version: &str) -> bool {
         self.server()
             .is_some_and(|server| server.has(name, version))
     }
 
-    /// What the server told of itself.
+    /// Returns the server's capabilities.
     #[must_use]
     pub fn server(&self) -> Option<&Server> {
         self.engine.server(self.link)
@@ -226,7 +225,7 @@ impl<T: Transport> Remote<T> {
         work.answer.flatten().ok_or(RemoteError::Unexpected)
     }
 
-    /// A request that is answered by STATUS.
+    /// Sends a request that is answered by STATUS.
     fn tell(&mut self, request: Request<'_>) -> Result<(), RemoteError> {
         match self.ask(request)? {
             Kept::Status(code, _) if code.is_ok() => Ok(()),
@@ -266,7 +265,7 @@ impl<T: Transport> Remote<T> {
         }
     }
 
-    /// STAT: a link is followed.
+    /// STAT: symbolic links are followed.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -282,10 +281,10 @@ impl<T: Transport> Remote<T> {
         self.attributes(Request::Lstat(request::Lstat { path }))
     }
 
-    /// Whether there is a directory.
+    /// Returns true if the path is a directory or a link to one.
     ///
     /// # Errors
-    /// [`EngineError`] only: what is refused is none.
+    /// [`EngineError`] only; a refused STAT counts as no directory.
     pub fn is_directory(&mut self, path: &[u8]) -> Result<bool, EngineError> {
         match self.stat(path) {
             Ok(attributes) => Ok(attributes.is(mode::DIRECTORY)),
@@ -323,7 +322,7 @@ impl<T: Transport> Remote<T> {
         self.path(Request::Readlink(request::Readlink { path }))
     }
 
-    /// SETSTAT, or `lsetstat@openssh.com` of a link itself.
+    /// SETSTAT, or `lsetstat@openssh.com` if symbolic links are not to be followed.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -368,7 +367,7 @@ impl<T: Transport> Remote<T> {
         self.tell(Request::Remove(request::Remove { path }))
     }
 
-    /// `posix-rename@openssh.com` where the server has it and `plain` is false, else RENAME.
+    /// `posix-rename@openssh.com` if the server has it and `plain` is false, else RENAME.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -419,8 +418,8 @@ impl<T: Transport> Remote<T> {
         }
     }
 
-    /// Names of users (`false`) and groups (`true`) by number (`users-groups-by-id@openssh.com`);
-    /// numbers without a name are left out.
+    /// Returns the names of users (`false`) and groups (`true`) by id
+    /// (`users-groups-by-id@openssh.com`); ids without a name are left out.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -473,12 +472,12 @@ impl<T: Transport> Remote<T> {
         self.tell(Request::Close(request::Close { handle }))
     }
 
-    /// Copies a file within the server (`copy-data`). A file is not copied onto itself, and what
-    /// may be the source by another name (a hard link: the same size and time) is written to
-    /// without being cut first.
+    /// Copies a file within the server (`copy-data`). A file is not copied onto itself. A target
+    /// that may be the source under another name (a hard link: equal size and time) is not
+    /// truncated before the copy.
     ///
     /// # Errors
-    /// What failed, in OpenSSH's words.
+    /// The error in OpenSSH's wording.
     pub fn copy(&mut self, from: &[u8], to: &[u8]) -> Result<(), String> {
         use sftp::message::open_flag;
         self.meet().map_err(|error| error.to_string())?;
@@ -535,7 +534,7 @@ impl<T: Transport> Remote<T> {
         Ok(())
     }
 
-    /// Whether the server says that both paths lead to one place.
+    /// Returns true if the server resolves both paths to the same one.
     fn leads_to_same(&mut self, one: &[u8], other: &[u8]) -> bool {
         match (self.realpath(one), self.realpath(other)) {
             (Ok(one), Ok(other)) => one == other,
@@ -543,7 +542,7 @@ impl<T: Transport> Remote<T> {
         }
     }
 
-    /// Lets the server send times to the nanosecond, where it can.
+    /// Asks the server for times with nanosecond resolution, if it has the extension.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -555,16 +554,16 @@ impl<T: Transport> Remote<T> {
         let request = Extended::SetExactTimes(extension::SetExactTimes { on: true });
         match self.tell(Request::Extended(request)) {
             Err(RemoteError::Engine(error)) => Err(error),
-            // Then they come in whole seconds.
+            // If refused, times have whole seconds.
             _ => Ok(()),
         }
     }
 
-    /// The entries of a directory, without `.` and `..` unless `dots`.
+    /// Returns the entries of a directory, without `.` and `..` unless `dots`. Names that are not a
+    /// single component are left out and passed to `suspect`.
     ///
     /// # Errors
-    /// [`RemoteError`]; and in the list, names that lead elsewhere are left out, and `suspect`
-    /// hears of them.
+    /// [`RemoteError`].
     pub fn list(
         &mut self,
         path: &[u8],

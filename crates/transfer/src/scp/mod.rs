@@ -1,12 +1,12 @@
-//! The old scp protocol, both roles.
+//! The legacy scp protocol, both roles.
 //!
-//! One side sends records, the other answers each with a byte: 0, or 1 and a line that says what
-//! is wrong (2 ends everything). `T` are times, `C` a file, `D` and `E` begin and end a
-//! directory. Neither side learns of anything ahead of time: a file costs two round trips.
+//! One side sends records; the other answers each with a byte: 0, or 1 and a line with the error (2
+//! ends the session). `T` has times, `C` a file, `D` and `E` begin and end a directory. Neither
+//! side can pipeline: a file costs two round trips.
 //!
-//! Invariants: names that come are one plain component, and at the top what was asked for; modes
-//! that come are cut to 0777; each file gets exactly one answer after its content, whatever the
-//! sender said of it; what a target holds is not cut before the sender has confirmed its file.
+//! Invariants: received names are a single component, and at the top level one that was asked for;
+//! received modes are masked with 0777; each file gets exactly one answer after its content,
+//! whatever the sender reports; a target is not truncated before the sender has confirmed its file.
 
 use std::io::{self, BufRead, Write};
 use std::time::Instant;
@@ -24,14 +24,14 @@ mod target;
 
 pub use patterns::Patterns;
 
-/// Longest record or answer, bytes.
+/// Maximum length of a record or an answer, bytes.
 const MAX_LINE_BYTES: usize = 8 << 10;
 
-/// Directories within directories, at most: as many as a path has room for (PATH_MAX is 4096
-/// bytes, and each level takes a byte and a slash).
+/// Maximum nesting of directories: as many as fit in a path (PATH_MAX is 4096 bytes, and each level
+/// takes at least a byte and a slash).
 const MAX_LEVELS: usize = 2048;
 
-/// What both roles need to know.
+/// Options of both roles.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
     /// `-p`
@@ -40,24 +40,25 @@ pub struct Terms {
     pub recursive: bool,
     /// `-d`: the target must be a directory.
     pub target_is_directory: bool,
-    /// We were started by the other side: it tells the person, not we.
+    /// True for the process started by the other side, which leaves messages for the user to that
+    /// side.
     pub is_remote: bool,
-    /// What names at the top may be; none when anything may.
+    /// Names permitted at the top level; `None` permits any.
     pub patterns: Option<Patterns>,
-    /// Most bytes a second; 0 for no limit.
+    /// Maximum rate in bytes per second; 0 for no limit.
     pub limit_bytes: u64,
 }
 
-/// Why the conversation ended.
+/// Why a session ended early.
 #[derive(Debug)]
 pub enum OldError {
-    /// The other side is gone.
+    /// The other side closed the connection.
     Lost,
-    /// A signal ended it.
+    /// A signal ended the session.
     Interrupted,
-    /// The other side said that all is over; it was told.
+    /// The other side sent a fatal error, which was reported.
     Over,
-    /// It broke the protocol, or what it wants cannot be.
+    /// The other side broke the protocol or sent an impossible request.
     Protocol(String),
 }
 
@@ -83,20 +84,20 @@ impl From<io::Error> for OldError {
     }
 }
 
-/// A conversation. See the module's head.
+/// A session of the legacy scp protocol.
 pub struct Conversation<'c> {
     input: &'c mut dyn BufRead,
     output: &'c mut dyn Write,
     terms: Terms,
     report: &'c mut dyn Report,
     pace: Pace,
-    /// Where the time goes, for the person.
+    /// Measures where the time goes, for the progress line.
     meter: Option<Meter>,
     failures: usize,
 }
 
 impl<'c> Conversation<'c> {
-    /// Over what the other side writes and what it reads.
+    /// Creates a session over the other side's output (`input`) and input (`output`).
     pub fn new(
         input: &'c mut dyn BufRead,
         output: &'c mut dyn Write,
@@ -114,25 +115,25 @@ impl<'c> Conversation<'c> {
         }
     }
 
-    /// How much failed.
+    /// Number of failures.
     #[must_use]
     pub fn failures(&self) -> usize {
         self.failures
     }
 
-    /// Files begin to move.
+    /// Starts the measurement when files begin to be transferred.
     fn begin_meter(&mut self, disk: Disk) {
         self.meter = (!self.terms.is_remote).then(|| Meter::begin(disk, None));
     }
 
-    /// What was done since `begun` was a wait.
+    /// Records the time since `begun` as waiting time.
     fn waited(&mut self, why: Waits, begun: Instant) {
         if let Some(meter) = &mut self.meter {
             meter.waited(why, begun.elapsed());
         }
     }
 
-    /// Tells where the time went, if that is due or this is the end.
+    /// Reports where the time went, if that is due or this is the end.
     fn tell_times(&mut self, last: bool) {
         if let Some(meter) = &mut self.meter
             && (last || meter.is_due())
@@ -153,7 +154,7 @@ impl<'c> Conversation<'c> {
         Ok(self.output.flush()?)
     }
 
-    /// Waits until the limit lets more go.
+    /// Waits until the rate limit permits more.
     fn keep_pace(&mut self) -> Result<(), OldError> {
         let begun = Instant::now();
         let result = self.wait_for_pace();
@@ -171,7 +172,7 @@ impl<'c> Conversation<'c> {
         Ok(())
     }
 
-    /// Tells the other side what is wrong here, and the person, if that is our part.
+    /// Reports an error to the other side, and to the user unless the other side does that.
     fn complain(&mut self, what: &str) -> Result<(), OldError> {
         self.failures += 1;
         if !self.terms.is_remote {
@@ -180,7 +181,7 @@ impl<'c> Conversation<'c> {
         self.tell(format!("\x01scp: {what}\n").as_bytes())
     }
 
-    /// A file failed: told to both.
+    /// Reports the failure of a file to the other side and to the user.
     fn complain_of(
         &mut self,
         from: &[u8],
@@ -207,7 +208,7 @@ impl<'c> Conversation<'c> {
         });
     }
 
-    /// A byte; none at the end of the stream.
+    /// Reads a byte; `None` at the end of the stream.
     fn byte(&mut self) -> Result<Option<u8>, OldError> {
         let begun = Instant::now();
         let first = self.input.fill_buf()?.first().copied();
@@ -218,7 +219,7 @@ impl<'c> Conversation<'c> {
         Ok(first)
     }
 
-    /// Bytes up to a line's end, which goes.
+    /// Reads a line without its newline.
     fn line(&mut self) -> Result<Vec<u8>, OldError> {
         let mut line = Vec::new();
         loop {
@@ -232,7 +233,7 @@ impl<'c> Conversation<'c> {
         }
     }
 
-    /// What the other side says to a record: nothing when it is content.
+    /// Reads the answer to a record: `None` for success, else the error.
     fn answer(&mut self) -> Result<Option<String>, OldError> {
         let kind = self.byte()?.ok_or(OldError::Lost)?;
         if kind == 0 {
@@ -240,7 +241,7 @@ impl<'c> Conversation<'c> {
         }
         let mut line = self.line()?;
         if kind > 2 {
-            // No kind, but a letter of what a shell or a profile said.
+            // Not an answer, but the first letter of a message of a shell or a profile.
             line.insert(0, kind);
         }
         self.failures += 1;

@@ -1,25 +1,25 @@
-//! Which names a server of the old protocol may send: its shell expands what was asked for, and
-//! the names come from it.
+//! The names that a server of the legacy scp protocol may send: its shell expands the requested
+//! path, and the names come from there.
 //!
-//! What was asked for is read here as that shell reads it: quotes, words, braces and patterns. A
-//! word of which only that shell knows what it comes to, a variable, a command or a home, may
-//! bring one thing of any name that does not begin with a dot.
+//! The requested path is parsed here as that shell parses it: quotes, words, braces and patterns. A
+//! word that only that shell can expand (a variable, a command, a home directory) permits one item
+//! of any name that does not begin with a dot.
 
 use crate::plan::glob;
 
-/// Alternatives that braces may come to.
+/// Maximum number of alternatives from brace expansion.
 const MAX_PATTERNS: usize = 1024;
 
-/// The last components of what was asked for.
+/// The last components of the requested paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patterns {
     names: Vec<Vec<u8>>,
-    /// Things that may still come whatever they are called.
+    /// Number of items still permitted under any name.
     unknown: usize,
 }
 
 impl Patterns {
-    /// Of a path as it was asked for.
+    /// Parses a requested path.
     #[must_use]
     pub fn of(path: &[u8]) -> Self {
         let mut all = words(path);
@@ -63,7 +63,7 @@ impl Patterns {
         }
     }
 
-    /// Whether something of this name may come now.
+    /// Returns true if an item of this name is permitted now, and counts it.
     #[must_use]
     pub fn allow(&mut self, name: &[u8]) -> bool {
         let asked = self
@@ -81,7 +81,7 @@ impl Patterns {
     }
 }
 
-/// Whether a shell puts something in the place of a part of a name.
+/// Returns true if a shell would expand a part of the name.
 fn is_expanded(name: &[u8]) -> bool {
     let mut bytes = name.iter();
     while let Some(byte) = bytes.next() {
@@ -96,8 +96,8 @@ fn is_expanded(name: &[u8]) -> bool {
     false
 }
 
-/// The words of a command line, without their quotes: a backslash stands before each byte that
-/// was quoted.
+/// Splits a command line into words and removes the quotes; each quoted byte gets a backslash in
+/// front.
 fn words(line: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
@@ -124,12 +124,12 @@ fn words(line: &[u8]) -> Vec<Vec<u8>> {
         let kept = match (quote, byte, bytes.peek()) {
             (None, b'\\', Some(_)) => bytes.next(),
             (Some(b'"'), b'\\', Some(b'$' | b'`' | b'"' | b'\\')) => bytes.next(),
-            // What stands for something else does so within these quotes as well.
+            // Expansions also happen within double quotes.
             (Some(b'"'), b'$' | b'`', _) | (None, _, _) => None,
             (Some(_), byte, _) => Some(byte),
         };
         match kept {
-            // It parts names however it is written.
+            // A slash separates components even if quoted.
             Some(b'/') => word.push(b'/'),
             Some(byte) => word.extend([b'\\', *byte]),
             None => word.push(*byte),
@@ -139,7 +139,7 @@ fn words(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// The alternatives of the first braces of a path.
+/// Expands the first braces of a path.
 fn first_braces(path: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut depth = 0_usize;
     let mut cuts = Vec::new();

@@ -17,7 +17,7 @@ use crate::plan::{names, shown};
 use crate::sink;
 use crate::text;
 
-/// A record that names something.
+/// A record with a name.
 struct Record<'l> {
     mode: u32,
     size: u64,
@@ -84,10 +84,10 @@ fn times(line: &[u8]) -> Result<ExactTimes, OldError> {
 }
 
 impl Conversation<'_> {
-    /// Receives into a file or a directory until the other side ends.
+    /// Receives into a file or a directory until the other side ends the session.
     ///
     /// # Errors
-    /// [`OldError`]; a break of the protocol has been told to the other side.
+    /// [`OldError`]; a violation of the protocol was reported to the other side.
     pub fn receive(&mut self, target: &Path) -> Result<(), OldError> {
         if self.terms.target_is_directory && !target.is_dir() {
             let why = match std::fs::metadata(target) {
@@ -103,7 +103,7 @@ impl Conversation<'_> {
         if let Err(OldError::Protocol(why)) = &result {
             let what = format!("protocol error: {why}");
             self.failures += 1;
-            // It may be gone: the break is an error all the same.
+            // The other side may be gone; the violation is an error in any case.
             let _ = self.tell(format!("\x01scp: {what}\n").as_bytes());
         }
         result
@@ -167,7 +167,7 @@ impl Conversation<'_> {
                         _ => self.receive_directory(path, &record, times, depth)?,
                     }
                 }
-                // What a shell or a profile there says stands before the protocol.
+                // Output of a shell or a profile precedes the protocol.
                 other if first => {
                     let mut said = vec![other];
                     said.extend_from_slice(&line);
@@ -212,7 +212,8 @@ impl Conversation<'_> {
         }
         let kept = match self.terms.preserve {
             true => Some(mode),
-            // The umask was applied when it was made, with what its owner needs to fill it.
+            // The umask was applied at creation, with the bits that the owner needs to write into
+            // it added.
             false if fresh && mode & 0o700 != 0o700 => {
                 let there = std::fs::metadata(&path).ok();
                 there.map(|there| there.mode() & mode)
@@ -220,7 +221,7 @@ impl Conversation<'_> {
             false => None,
         };
         if let Some(mode) = kept {
-            // As OpenSSH does, without a word: the content is there.
+            // As OpenSSH, without a message: the content is complete.
             let _ = std::fs::set_permissions(&path, Permissions::from_mode(mode));
         }
         Ok(())
@@ -250,13 +251,13 @@ impl Conversation<'_> {
         self.report.begins(0, record.name, Some(record.size));
         self.tell(b"\0")?;
         let failure = self.receive_content(&mut target, record.size)?;
-        // Whether what came is what the other side has.
+        // The sender's verdict: whether the received bytes are the file's.
         if let Some(said) = self.answer()? {
             target.drop_filler();
             if !self.terms.is_remote {
                 self.ended(record.name, &to, 0, Some(said));
             }
-            // The sender waits for one answer to each file, also to one that it gave up.
+            // The sender waits for one answer per file, even if it gave the file up.
             return self.tell(b"\0");
         }
         let finished = match failure {
@@ -274,8 +275,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Takes so many bytes in; what cannot be written is passed over, so that the conversation
-    /// goes on.
+    /// Receives the content; skips bytes that cannot be written, so that the session can continue.
     fn receive_content(
         &mut self,
         target: &mut Target,

@@ -12,16 +12,16 @@ use crate::plan::{base_name, shown};
 use crate::source::Source;
 use crate::text;
 
-/// Bytes read and sent at once.
+/// Number of bytes per read and write.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Most of a file that says it has no length (one of /proc) and holds something all the same,
-/// bytes: a record names the length first, so that all of it has to be read before.
+/// Maximum content of a file that claims size 0 but has content (in /proc), bytes: a record starts
+/// with the length, so the file has to be read completely before.
 const MAX_UNSIZED_BYTES: u64 = 64 << 20;
-/// Mode bits that a record carries, as OpenSSH's: the sticky bit is none of them.
+/// Mode bits that a record carries, as OpenSSH: without the sticky bit.
 const MODE_BITS: u32 = 0o6777;
 
-/// A name for a record, which a newline would end. A name with one is written as vis(3) with
-/// `VIS_NL` writes it, as OpenSSH does; any other stays as it is.
+/// Encodes a name for a record, which ends at a newline. A name that contains a newline is written
+/// as vis(3) with `VIS_NL` does, as OpenSSH; others are unchanged.
 fn record_name(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.contains(&b'\n') {
         return Cow::Borrowed(name);
@@ -49,7 +49,7 @@ fn record_name(name: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// What a file that says it has no length holds.
+/// Reads the content of a file that claims size 0.
 fn read_unsized(source: &Source) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let mut limited = Read::take(&**source.file(), MAX_UNSIZED_BYTES + 1);
@@ -63,10 +63,10 @@ fn read_unsized(source: &Source) -> io::Result<Vec<u8>> {
 }
 
 impl Conversation<'_> {
-    /// Sends files and, if wanted, directories; what fails is told, and the rest goes on.
+    /// Sends files and, with `-r`, directories; reports failures and continues with the rest.
     ///
     /// # Errors
-    /// [`OldError`] when nothing more can be sent.
+    /// [`OldError`] if the session cannot continue.
     pub fn send(&mut self, paths: &[&Path]) -> Result<(), OldError> {
         self.begin_meter(Disk::Source);
         let result = paths.iter().try_for_each(|path| self.send_one(path, 0));
@@ -74,7 +74,7 @@ impl Conversation<'_> {
         result
     }
 
-    /// Waits for the answer that comes before anything is sent.
+    /// Waits for the answer that precedes the first record.
     ///
     /// # Errors
     /// [`OldError`].
@@ -107,7 +107,7 @@ impl Conversation<'_> {
         self.send_file(path, &source)
     }
 
-    /// Sends the times, if they are kept; whether the other side takes them.
+    /// Sends the times, with `-p`; returns whether the other side accepts them.
     fn send_times(&mut self, metadata: (i64, i64)) -> Result<bool, OldError> {
         if !self.terms.preserve {
             return Ok(true);
@@ -117,7 +117,7 @@ impl Conversation<'_> {
         self.accepted()
     }
 
-    /// Whether the other side accepts the last record; what it says is passed on.
+    /// Returns whether the other side accepts the last record; passes its error on.
     fn accepted(&mut self) -> Result<bool, OldError> {
         match self.answer()? {
             None => Ok(true),
@@ -170,7 +170,7 @@ impl Conversation<'_> {
     fn send_file(&mut self, path: &Path, source: &Source) -> Result<(), OldError> {
         let from = path.as_os_str().as_encoded_bytes();
         let name = base_name(from);
-        // A file with a length is read while it is sent.
+        // A file with a known size is read while it is sent.
         let unsized_content = match source.len {
             0 => match read_unsized(source) {
                 Ok(content) => content,
@@ -214,7 +214,7 @@ impl Conversation<'_> {
             Some(why) => {
                 let what = format!("{}: {why}", shown(path));
                 self.complain_of(from, name, len, &what)?;
-                // The other side answers all the same.
+                // The other side answers in any case.
                 let _ = self.answer()?;
                 return Ok(());
             }
@@ -229,8 +229,8 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Sends as many bytes as were promised: zeros where the file gives none, which is told
-    /// behind them.
+    /// Sends exactly the announced number of bytes, with zeros in place of bytes that could not be
+    /// read; the error is reported after them.
     fn send_content(&mut self, input: &mut dyn Read, len: u64) -> Result<Option<String>, OldError> {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut failure = None;

@@ -1,8 +1,9 @@
-//! The file that a receiver writes.
+//! The target file of a receiver.
 //!
-//! Invariants: where another program writes it as well, the copy fails ([`crate::watch`]); what is there is cut only after the sender has confirmed its file, since it may be
-//! that file; bytes that are there already are not written again, so that a file copied onto
-//! itself never changes; no wait outlasts a signal that ends the program.
+//! Invariants: the copy fails if another program writes the target as well ([`crate::watch`]); the
+//! target is truncated only after the new content is complete; bytes equal to the existing ones are
+//! not written again, so that a file copied onto itself never changes; no wait outlasts a signal
+//! that ends the program.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -15,30 +16,30 @@ use crate::connect::{LOOK, SignalNoted};
 use crate::sink;
 use crate::watch::Watch;
 
-/// What a record says of a file.
+/// The properties of a file in its record.
 pub(super) struct Described {
     /// Permission bits.
     pub(super) mode: u32,
-    /// Bytes.
+    /// Size, bytes.
     pub(super) size: u64,
-    /// With `-p`.
+    /// Times, with `-p`.
     pub(super) times: Option<ExactTimes>,
 }
 
-/// A file that is written from its beginning to its end.
+/// A file written sequentially.
 pub(super) struct Target {
     file: File,
     regular: bool,
-    /// It was not there before.
+    /// This copy created the file.
     fresh: bool,
-    /// It has the source's size (and time), and what was compared so far is the same: it may be
-    /// the source.
+    /// The file has the source's size (and time), and the content compared so far is equal: it may
+    /// be the source.
     is_same: bool,
-    /// The end of what came and is not zero, bytes from the beginning.
+    /// Offset after the last nonzero byte received.
     content_end: u64,
     last_byte: Option<u8>,
     compared: Vec<u8>,
-    /// Of a regular file.
+    /// For a regular file only.
     watch: Option<Watch>,
 }
 
@@ -46,7 +47,7 @@ fn interrupted() -> io::Error {
     io::Error::other(SignalNoted)
 }
 
-/// Opens for writing. A FIFO that nobody reads is waited for.
+/// Opens for writing; waits for the reader of a FIFO.
 fn open_to_write(options: &OpenOptions, path: &Path) -> io::Result<File> {
     loop {
         match options.open(path) {
@@ -70,10 +71,10 @@ fn is_fifo(metadata: &std::fs::Metadata) -> bool {
 }
 
 impl Target {
-    /// Opens the file, or makes it; nothing of what it holds is lost by that.
+    /// Opens or creates the file without changing its content.
     ///
     /// # Errors
-    /// The system's; [`SignalNoted`] inside `Other` if a signal ended the wait for a FIFO's
+    /// The system's error; [`SignalNoted`] inside `Other` if a signal ended the wait for a FIFO's
     /// reader.
     pub(super) fn open(path: &Path, described: &Described) -> io::Result<Self> {
         let there = std::fs::metadata(path).ok();
@@ -92,7 +93,7 @@ impl Target {
                 && described.size > 0
                 && described.times.is_none_or(same_time)
         });
-        // A file that may not be read is not compared, but written.
+        // An unreadable file is written without a comparison.
         let readable = match may_be_source {
             true => options.clone().read(true).open(path).ok(),
             false => None,
@@ -116,7 +117,7 @@ impl Target {
         })
     }
 
-    /// Writes the next bytes, which begin at `offset`.
+    /// Writes the next bytes, at `offset`.
     ///
     /// # Errors
     /// As [`Target::open`].
@@ -159,7 +160,7 @@ impl Target {
         Ok(())
     }
 
-    /// Writes to what has no offsets: a FIFO, a device.
+    /// Writes to a file without offsets: a FIFO or a device.
     fn write_stream(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match (&self.file).write(bytes) {
@@ -198,13 +199,13 @@ impl Target {
         }
         let last = described.size.checked_sub(1).zip(self.last_byte);
         if let Some((offset, byte)) = last.filter(|_| self.is_same) {
-            // The file is as new as any other copy.
+            // A write, so that the file gets a new modification time as any other copy.
             let written = self.write_at(&[byte], offset);
             written.map_err(failed("write"))?;
         }
         let mode = match preserve {
             true => Some(described.mode & 0o777),
-            // The owner was let write; the umask has been applied.
+            // The owner's write permission was added at creation; the umask has been applied.
             false if self.fresh && self.regular && described.mode & 0o200 == 0 => {
                 Some(metadata.permissions().mode() & 0o577)
             }
@@ -220,11 +221,11 @@ impl Target {
         Ok(())
     }
 
-    /// The sender says that it could not read all of its file, and has filled the rest with
-    /// zeros. They are cut from a file that this copy made; a file that was there stays as it is.
+    /// The sender reports that it could not read all of its file and has sent zeros for the rest.
+    /// They are removed from a file that this copy created; an existing file is left unchanged.
     pub(super) fn drop_filler(mut self) {
         if self.fresh && self.regular {
-            // The sender's failure is reported; a second one would say no more.
+            // The sender's failure is reported; a second error would add nothing.
             let _ = self.cut(self.content_end);
         }
     }

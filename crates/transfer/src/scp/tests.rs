@@ -117,7 +117,7 @@ fn a_file_that_its_sender_gives_up_is_answered_and_keeps_what_came() {
     assert_eq!(heard.0, ["scp: a: gone"]);
     assert_eq!(fs::read(place.join("a")).unwrap(), b"one");
     assert_eq!(fs::read(place.join("b")).unwrap(), b"x");
-    // What was there may be the sender's own file: it is not cut.
+    // The existing file may be the sender's own: it is not truncated.
     fs::write(place.join("c"), b"longer than what comes").unwrap();
     let stream = b"C0644 8 c\nLONGER t\x01scp: c: gone\n";
     receive(&place, Terms::default(), stream).0.unwrap();
@@ -128,7 +128,7 @@ fn a_file_that_its_sender_gives_up_is_answered_and_keeps_what_came() {
     assert!(matches!(result, Err(OldError::Lost)));
     let there = fs::read(place.join("c")).unwrap();
     assert_eq!(there, b"loNGER than what comes");
-    // A whole file cuts what is longer.
+    // A complete file truncates a longer one.
     receive(&place, Terms::default(), b"C0644 2 c\nab\0")
         .0
         .unwrap();
@@ -164,7 +164,7 @@ fn copy(from: &Path, to: &Path, terms: &Terms, heard: &mut dyn Report) -> [Vec<S
     [ours.0.0, thread.join().unwrap()]
 }
 
-/// Remembers what is reported, and passes on how far a file is.
+/// Records the reports, and passes on the progress of a file.
 struct Both<'r>(Heard, &'r mut dyn Report);
 
 impl Report for Both<'_> {

@@ -1,5 +1,5 @@
-//! `read-range` and `open-read` (docs/PROTOCOL.md): a range of a file as DATA after DATA, one to a
-//! packet, each read in place.
+//! `read-range` and `open-read` (docs/PROTOCOL.md): a range of a file as a sequence of DATA, one
+//! per packet, each read in place.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use sys::fs::{Info, Kind, Links, content};
 use super::status::Failed;
 use super::{Buffers, Done, Job, Level, Outbox, Serve, Slice, attributes, shown};
 
-/// Most bytes that one slice sends.
+/// Maximum number of bytes sent per slice.
 const SLICE_BYTES: usize = 256 * 1024;
 
-/// A range on its way.
+/// A range being sent.
 pub(super) struct Bulk {
     pub(super) id: u32,
     fd: Arc<OwnedFd>,
     offset: u64,
     left: u64,
     holes: bool,
-    /// Where the data that the next bytes belong to end, when holes are told.
+    /// End of the data range that contains the next byte, when holes are reported.
     data_until: u64,
 }
 
@@ -64,14 +64,15 @@ impl Bulk {
         Ok(Slice::More(sent))
     }
 
-    /// Tells a hole if there is one here; says whether the range goes on behind it.
+    /// Reports a hole if there is one at the current offset; returns whether the range continues
+    /// after it.
     fn hole(&mut self, out: &mut Outbox, buffers: &mut dyn Buffers) -> Result<bool, Failed> {
         let end = content::info(&*self.fd)?.size;
         if self.offset >= end {
             self.data_until = u64::MAX;
             return Ok(false);
         }
-        // A file system that does not tell says that all is data.
+        // A file system without this information reports everything as data.
         let data = content::next_data(&*self.fd, self.offset).unwrap_or(Some(self.offset));
         let data = data.unwrap_or(end).max(self.offset);
         let len = (data - self.offset).min(self.left);
@@ -96,7 +97,7 @@ impl Serve {
         }
         let file = self.handles.file(request.handle)?;
         let fd = file.fd.clone();
-        // What is read in the end is known at its end only; the range says how much was asked.
+        // The number of bytes actually read is known only at the end; count those requested.
         let size = content::info(&*fd)?.size;
         let there = size.saturating_sub(request.offset).min(request.len);
         file.read = file.read.saturating_add(there);
@@ -119,8 +120,9 @@ impl Serve {
         }))
     }
 
-    /// Opens a file, tells what it is, and sends it; what is no regular file is told only. It is
-    /// looked at first: to open a device may do something to it.
+    /// Opens a regular file, sends its attributes and content; for other files it sends only the
+    /// attributes, which are looked up before opening, since opening a device may have side
+    /// effects.
     pub(super) fn open_read(
         &mut self,
         id: u32,
@@ -148,7 +150,7 @@ impl Serve {
         let info = content::info(&*fd);
         let regular = info.as_ref().ok();
         let Some(info) = regular.filter(|info| info.kind() == Kind::Regular) else {
-            // Another has its name meanwhile.
+            // Another file has taken the name meanwhile.
             self.handles.close(&handle, &*self.log)?;
             self.tell_opened(id, &info?, b"", buffers);
             self.ok(id, buffers);

@@ -6,7 +6,8 @@ use sftp::message::reply::{Handle, NameEntry, Names};
 use super::status::Failed;
 use super::{Buffers, Done, Level, Serve, attributes, shown};
 
-/// Bytes of names in one answer: every client takes a message of 34,000 bytes (draft §3).
+/// Maximum number of bytes of entries in one answer: every client accepts a message of 34,000 bytes
+/// (draft §3).
 const ANSWER_BYTES: usize = 32_000;
 
 impl Serve {
@@ -43,7 +44,7 @@ impl Serve {
                     None => break,
                 },
             };
-            // A name that has gone meanwhile is passed over, as OpenSSH does.
+            // A name removed meanwhile is skipped, as OpenSSH does.
             let Ok(info) = directory.entries.info(&name) else {
                 continue;
             };

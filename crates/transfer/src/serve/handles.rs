@@ -1,5 +1,5 @@
-//! What a client has open. A handle's number is used again, but not its serial: a stale one is
-//! nobody's.
+//! The open files and directories of a client. The slot of a handle is reused, but not its serial
+//! number, so a stale handle is invalid.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::watch::Watch;
 /// An open file.
 pub(super) struct File {
     pub(super) path: Vec<u8>,
-    /// Shared with what goes on beside requests.
+    /// Shared with jobs.
     pub(super) fd: Arc<OwnedFd>,
-    /// Bytes.
+    /// Number of bytes read.
     pub(super) read: u64,
-    /// Bytes.
+    /// Number of bytes written.
     pub(super) written: u64,
-    /// The first byte that could not be written, and why. What lies behind it is refused until
-    /// this byte is written: a full disk must not leave a file of full length with holes.
+    /// Offset of the first byte that could not be written, with the error. Writes after it are
+    /// refused until it is written: a full disk must not leave a file of full length with holes.
     pub(super) failed: Option<(u64, Failed)>,
-    /// Of a client that says that it alone writes the file.
+    /// Set for a client that claims to be the only writer.
     pub(super) watch: Option<Watch>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct File {
 pub(super) struct OpenDirectory {
     pub(super) path: Vec<u8>,
     pub(super) entries: Directory,
-    /// A name that did not fit into the last answer.
+    /// A name that did not fit in the last answer.
     pub(super) left: Option<Vec<u8>>,
 }
 
@@ -47,7 +47,7 @@ struct Slot {
     open: Option<Opened>,
 }
 
-/// All of them.
+/// All handles of a client.
 pub(super) struct Handles {
     slots: Vec<Slot>,
     free: Vec<usize>,
@@ -63,12 +63,12 @@ impl Handles {
         }
     }
 
-    /// Open now.
+    /// Number of open handles.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Open at once, at most.
+    /// Maximum number of open handles.
     pub(super) fn max(&self) -> usize {
         self.max
     }
@@ -115,7 +115,7 @@ impl Handles {
             .ok_or_else(Failed::bad_handle)
     }
 
-    /// An open file.
+    /// Returns the open file of a handle.
     pub(super) fn file(&mut self, handle: &[u8]) -> Result<&mut File, Failed> {
         match self.find(handle)? {
             Opened::File(file) => Ok(file),
@@ -123,7 +123,7 @@ impl Handles {
         }
     }
 
-    /// An open directory.
+    /// Returns the open directory of a handle.
     pub(super) fn directory(&mut self, handle: &[u8]) -> Result<&mut OpenDirectory, Failed> {
         match self.find(handle)? {
             Opened::Directory(directory) => Ok(directory),
@@ -131,7 +131,7 @@ impl Handles {
         }
     }
 
-    /// OPEN; gives the handle.
+    /// OPEN; returns the handle.
     pub(super) fn open(
         &mut self,
         place: &Place,
@@ -154,7 +154,7 @@ impl Handles {
         })))
     }
 
-    /// OPENDIR; gives the handle.
+    /// OPENDIR; returns the handle.
     pub(super) fn open_directory(&mut self, place: &Place, path: &[u8]) -> Result<[u8; 8], Failed> {
         self.has_room()?;
         let entries = place.open_directory(path)?;
@@ -179,7 +179,7 @@ impl Handles {
         Ok(())
     }
 
-    /// The client has gone.
+    /// Closes all handles when the client is gone.
     pub(super) fn close_all(&mut self, log: &dyn Log) {
         for slot in self.slots.drain(..) {
             if let Some(open) = slot.open {
@@ -191,7 +191,7 @@ impl Handles {
 }
 
 impl Opened {
-    /// What was written is not another's by now.
+    /// Fails if another process wrote the file.
     fn check(&mut self) -> std::io::Result<()> {
         match self {
             Self::File(File {
@@ -220,7 +220,7 @@ fn log_close(how: &str, open: &Opened, log: &dyn Log) {
     log.line(Level::Info, &line);
 }
 
-/// Opens a file as OPEN's flags say, and says so in the log.
+/// Opens a file with the flags of OPEN and logs it.
 pub(super) fn open(
     place: &Place,
     path: &[u8],

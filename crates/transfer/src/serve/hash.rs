@@ -1,7 +1,7 @@
-//! `hash-range` (docs/PROTOCOL.md): BLAKE3 of a range of a file, as a whole or by blocks.
+//! `hash-range` (docs/PROTOCOL.md): BLAKE3 hashes of a range of a file, as a whole or by blocks.
 //!
-//! The blocks of a long range are taken one by one by whoever is free: this thread, slice by slice
-//! beside the requests, and helpers, where there are processors for them.
+//! The blocks of a long range are hashed by any free thread: the server's thread, slice by slice
+//! between requests, and helper threads, if there are processors for them.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -20,21 +20,22 @@ use super::status::Failed;
 use super::{Buffers, Done, Job, Level, Outbox, STEP_BYTES, Serve, Slice, shown};
 use crate::source::hash::{READ_BYTES, threads};
 
-/// Bytes that are hashed in one slice.
+/// Number of bytes hashed per slice.
 const SLICE_BYTES: usize = 1 << 20;
-/// A shorter range, bytes, has been hashed before a helper is there.
+/// Minimum length of a range for helpers, bytes: a shorter one is hashed before a helper has
+/// started.
 const LEAST_SHARED_BYTES: u64 = 32 << 20;
-/// How long a slice waits for the helpers' last blocks: others have their turn in between.
+/// Time that a slice waits for the helpers' last blocks, before other tasks get their turn.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Helpers at work in this process, whatever the number of its channels and ranges.
+/// Number of helpers running in this process, for all channels and ranges.
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A range that is being hashed.
+/// A range being hashed.
 pub(super) struct Hash {
     pub(super) id: u32,
     range: Arc<Range>,
-    /// What this thread hashes.
+    /// The block that this thread hashes.
     block: Option<Block>,
     buffer: Vec<u8>,
 }
@@ -63,7 +64,7 @@ impl Hash {
     fn answer(&self, out: &mut Outbox, buffers: &mut dyn Buffers) -> Result<Slice, Failed> {
         let mut state = self.range.state();
         let (blocks, hashed) = match state.end.take() {
-            // A block without a byte is none, but for the first.
+            // An empty block does not count, except the first.
             Some(End { index, hashed }) => {
                 let hashed = hashed?;
                 let is_empty = index > 0 && hashed == self.range.begin_of(index);
@@ -84,49 +85,49 @@ impl Hash {
 }
 
 impl Drop for Hash {
-    /// Helpers end behind the read that they are in. They are not waited for: a disk may hang.
+    /// Helpers end after their current read. Do not wait for them: a disk may hang.
     fn drop(&mut self) {
         self.range.over.store(true, Ordering::Relaxed);
     }
 }
 
-/// What all who hash a range share.
+/// State shared by all threads that hash a range.
 struct Range {
     fd: Arc<OwnedFd>,
     offset: u64,
     len: u64,
     block_len: u64,
-    /// One at least.
+    /// Number of blocks, at least 1.
     blocks: usize,
-    /// Nobody wants it any more.
+    /// The hashes are no longer needed.
     over: AtomicBool,
     state: Mutex<State>,
     ended: Condvar,
 }
 
-/// How far they have come.
+/// Progress of a range.
 struct State {
-    /// The next block that nobody has begun; blocks are begun in order.
+    /// The next block to begin; blocks begin in order.
     next: usize,
-    /// Blocks that have begun and not ended.
+    /// Number of blocks begun and not ended.
     under_way: usize,
-    /// One for each block, with zeros for those that have not ended.
+    /// One hash per block; zeros for those that have not ended.
     hashes: Vec<u8>,
-    /// Where the range ends before its last byte.
+    /// The early end of the range, if any.
     end: Option<End>,
 }
 
-/// The first block that cannot be read whole.
+/// The first block that cannot be read completely.
 struct End {
     index: usize,
-    /// Bytes of the range until there, or why they cannot be read.
+    /// Number of bytes of the range hashed up to there, or the error of reading.
     hashed: io::Result<u64>,
 }
 
-/// A block that is being hashed.
+/// A block being hashed.
 struct Block {
     index: usize,
-    /// Of the next byte, in the file.
+    /// Offset of the next byte in the file.
     at: u64,
     left: u64,
     hasher: blake3::Hasher,
@@ -137,14 +138,14 @@ impl Range {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a block begins, bytes from the range's beginning.
+    /// Offset of a block relative to the range.
     fn begin_of(&self, index: usize) -> u64 {
         (index as u64).saturating_mul(self.block_len)
     }
 
     fn begin_block(&self) -> Option<Block> {
         let mut state = self.state();
-        // Behind the first that could not be read whole nothing counts.
+        // Blocks after the first incomplete one do not count.
         if state.next >= self.blocks || state.end.is_some() {
             return None;
         }
@@ -161,8 +162,8 @@ impl Range {
         })
     }
 
-    /// Hashes the next bytes of a block, as many as the buffer holds; gives their number and the
-    /// block, if it goes on.
+    /// Hashes the next bytes of a block, up to the size of the buffer; returns their number and the
+    /// block, if it continues.
     fn go_on(&self, mut block: Block, buffer: &mut [u8]) -> (usize, Option<Block>) {
         let max = usize::try_from(block.left).unwrap_or(usize::MAX);
         let max = max.min(buffer.len());
@@ -194,7 +195,7 @@ impl Range {
         }
     }
 
-    /// A block has ended: whole, or (`Break`) the range ends in it or with an error.
+    /// Ends a block: complete, or (`Break`) with the range's end in it or an error.
     fn end_block(&self, block: &Block, how: ControlFlow<io::Result<u64>>) {
         let hash = block.hasher.finalize();
         let mut state = self.state();
@@ -213,7 +214,7 @@ impl Range {
         self.ended.notify_all();
     }
 
-    /// Waits until all blocks that have begun have ended; false when they have not yet.
+    /// Waits until all begun blocks have ended; returns false if the time is over before.
     fn wait(&self, patience: Duration) -> bool {
         let state = self.state();
         let waited = self
@@ -223,7 +224,7 @@ impl Range {
         state.under_way == 0
     }
 
-    /// What a helper does.
+    /// Main loop of a helper.
     fn help(&self) {
         let mut buffer = vec![0; READ_BYTES];
         let mut begun = None;
@@ -236,11 +237,11 @@ impl Range {
     }
 }
 
-/// One of the process's helpers.
+/// A counted helper of the process.
 struct Helper;
 
 impl Helper {
-    /// None when there are `max` already.
+    /// Counts a helper; `None` if there are `max` already.
     fn begin(max: usize) -> Option<Self> {
         let more = |count: usize| (count < max).then_some(count + 1);
         let counted = HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -254,10 +255,10 @@ impl Drop for Helper {
     }
 }
 
-/// Starts helpers for a long range. Without them it takes longer, and that is all.
+/// Starts helpers for a long range; without them hashing only takes longer.
 fn call_helpers(range: &Arc<Range>, threads: usize) {
     let max = threads.saturating_sub(1);
-    // Threads inherit the mask: signals are the owner's.
+    // Threads inherit the signal mask: signals are for the main thread.
     let _blocked = sys::signals::Blocked::all();
     for _ in 0..max.min(range.blocks.saturating_sub(1)) {
         let Some(helper) = Helper::begin(max) else {

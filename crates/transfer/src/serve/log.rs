@@ -1,17 +1,17 @@
-//! What the server says to the administrator: OpenSSH's lines at OpenSSH's levels.
+//! Log lines for the administrator: OpenSSH's lines at OpenSSH's levels.
 
-/// How much an administrator wants to hear, as LogLevel in sshd_config(5).
+/// Log level, as LogLevel in sshd_config(5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Nothing.
     Quiet,
-    /// What ends the server.
+    /// Errors that end the server.
     Fatal,
-    /// What went wrong.
+    /// Other errors.
     Error,
-    /// Which files were touched.
+    /// The files that were accessed.
     Info,
-    /// What was asked and refused besides.
+    /// Other requests, and refused ones.
     Verbose,
     /// Every request.
     Debug1,
@@ -22,7 +22,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level of a name (any case).
+    /// Returns the level of a name, in any case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let known = [
@@ -43,16 +43,17 @@ impl Level {
     }
 }
 
-/// Where lines go.
+/// A destination of log lines.
 pub trait Log: Send {
-    /// Lines of this level are wanted: making one may be saved otherwise.
+    /// Returns true if lines of this level are logged; otherwise the caller need not format them.
     fn wants(&self, level: Level) -> bool;
 
-    /// Writes a line, if its level is wanted. Foreign names in it are [`shown`] already.
+    /// Writes a line, if its level is logged. Names from the client in it are escaped by [`shown`]
+    /// already.
     fn line(&self, level: Level, text: &str);
 }
 
-/// A foreign name as one line of printable ASCII that can stand between double quotes.
+/// Escapes a name from the client as printable ASCII on one line, for use between double quotes.
 #[must_use]
 pub fn shown(name: &[u8]) -> String {
     escape::escape(name, escape::Style::Quoted)

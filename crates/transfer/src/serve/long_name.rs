@@ -1,5 +1,5 @@
-//! The line of `ls -l` that a NAME carries for each file (OpenSSH's ls_file), with names of users
-//! and groups looked up once.
+//! The `ls -l` line of each entry in a NAME (OpenSSH's ls_file), with a cache of user and group
+//! names.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use sftp::attributes::mode;
 use sys::fs::Info;
 use sys::time::LocalTime;
 
-/// Names that are remembered of each kind.
+/// Maximum number of cached names of each kind.
 const MAX_NAMES: usize = 4096;
-/// A file older than this shows its year, not its time: half a year, in seconds.
+/// Age from which a file is shown with its year instead of the time: half a year, in seconds.
 const RECENT_SECONDS: i64 = 365 * 24 * 3600 / 2;
 
-/// Names for numbers.
+/// A cache of user and group names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     users: BTreeMap<u32, String>,
@@ -20,7 +20,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The user's name, or the number.
+    /// Returns the user's name, or the number.
     pub(super) fn user(&mut self, uid: u32) -> &str {
         if self.users.len() >= MAX_NAMES {
             self.users.clear();
@@ -31,7 +31,7 @@ impl Names {
         })
     }
 
-    /// The group's name, or the number.
+    /// Returns the group's name, or the number.
     pub(super) fn group(&mut self, gid: u32) -> &str {
         if self.groups.len() >= MAX_NAMES {
             self.groups.clear();

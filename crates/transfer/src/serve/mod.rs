@@ -1,14 +1,15 @@
-//! The file server behind one SFTP channel: [`Serve`] takes the client's bytes, does what they ask
-//! with files, and leaves its answers in packet buffers ([`Outbox`]). It neither reads nor writes
-//! the channel, and does what takes long in slices, so that it can live in a connection's process.
+//! The file server of one SFTP channel: [`Serve`] takes the client's bytes, carries out the
+//! requests, and puts the answers into packet buffers ([`Outbox`]). It does not read or write the
+//! channel, and splits long operations into slices, so that it can run in the thread of a
+//! connection.
 //!
-//! The data of a WRITE go to the file from the slabs in which their packets were opened; those of
-//! a READ are read behind the headroom of the packet that carries them. Requests are carried out
-//! in order; what is answered by many messages (`read-range`, `open-read`, `walk`) and what takes
-//! long (`hash-range`) goes on beside them.
+//! The data of a WRITE is written to the file from the slabs in which its packets were decrypted;
+//! that of a READ is read into the packet that carries it, after the headroom. Requests are carried
+//! out in order. Requests with several answers (`read-range`, `open-read`, `walk`) and long ones
+//! (`hash-range`) run concurrently with later requests.
 //!
-//! Words, codes and log lines are those of OpenSSH's sftp-server; where its STATUS says "Failure",
-//! ours says why.
+//! Texts, status codes and log lines are those of OpenSSH's sftp-server, but a STATUS "Failure" has
+//! the reason as its text.
 
 mod bulk;
 mod directories;
@@ -53,22 +54,22 @@ pub use log::{Level, Log, shown};
 pub use options::{Options, OptionsError, Wanted, levels};
 pub use outbox::{Buffers, Outbox};
 
-/// Bytes of answers that may wait before requests have to.
+/// Maximum number of waiting bytes of answers; with more, requests wait.
 pub const OUTBOX_BYTES: usize = 1 << 20;
-/// Requests and slices in one [`Serve::work`], so that others get their turn.
+/// Maximum number of requests and slices per [`Serve::work`], so that other tasks get their turn.
 const STEPS: usize = 256;
-/// Bytes of data in one [`Serve::work`].
+/// Maximum number of data bytes per [`Serve::work`], approximately.
 const STEP_BYTES: usize = 4 << 20;
-/// Answers of many messages that may be under way at once.
+/// Maximum number of concurrent jobs.
 const MAX_JOBS: usize = 64;
 
-/// Descriptors that are left to the rest of the process.
+/// Number of file descriptors reserved for the rest of the process.
 const OTHER_DESCRIPTORS: u64 = 32;
-/// Most handles of one client.
+/// Maximum number of handles of one client.
 const MAX_HANDLES: u64 = 4096;
 
-/// How many handles a client may have open at once in this process: as many as it may have
-/// descriptors, but for some.
+/// Returns the number of handles that a client may have open in this process: the limit on open
+/// files less 32, between 8 and 4096.
 #[must_use]
 pub fn max_handles() -> usize {
     let limit = sys::process::limit(sys::process::Resource::OpenFiles);
@@ -79,25 +80,25 @@ pub fn max_handles() -> usize {
     usize::try_from(handles).unwrap_or(8)
 }
 
-/// How far one [`Serve::work_for`] goes.
+/// Limits of one [`Serve::work_for`].
 #[derive(Debug)]
 pub struct Turn<'t> {
-    /// Bytes of answers that may wait before requests have to.
+    /// Maximum number of waiting bytes of answers; with more, requests wait.
     pub answers: usize,
-    /// Bytes of data that are moved, about.
+    /// Maximum number of data bytes read and written, approximately.
     pub bytes: usize,
-    /// Nothing more is begun when this is set.
+    /// When set, no further request is begun.
     pub stop: &'t AtomicBool,
 }
 
-/// Why a conversation cannot go on.
+/// Why a session cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServeError {
-    /// The stream cannot be cut into messages.
+    /// The stream cannot be split into messages.
     Frame(FrameError),
     /// The client did not begin with INIT.
     NotInit,
-    /// A message has no id that an answer could name.
+    /// A message too short to hold a request id for an answer.
     NoId(Undecodable),
 }
 
@@ -113,18 +114,18 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// What comes of [`Serve::work`].
+/// Result of [`Serve::work`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Nothing can be done until more bytes come, or answers leave.
+    /// Nothing can be done until more bytes arrive or answers are sent.
     Waiting,
     /// There is more to do.
     Busy,
-    /// The client is done, and everything was answered.
+    /// The client has closed its side, and everything was answered.
     Ended,
 }
 
-/// What goes on beside the requests.
+/// A long operation that runs concurrently with later requests.
 enum Job {
     Bulk(bulk::Bulk),
     Hash(Box<hash::Hash>),
@@ -142,7 +143,7 @@ impl Job {
         }
     }
 
-    /// Directories that it has open.
+    /// Number of directories that the job has open.
     fn open_directories(&self) -> usize {
         match self {
             Self::Walk(job) => job.open(),
@@ -151,7 +152,7 @@ impl Job {
     }
 }
 
-/// A file server. See the module's head.
+/// A file server for one channel, as the module's documentation describes.
 pub struct Serve {
     place: Place,
     permits: Permits,
@@ -160,17 +161,17 @@ pub struct Serve {
     splitter: Splitter,
     handles: Handles,
     writing: Option<Writing>,
-    /// For the pieces of the next WRITE.
+    /// Buffer for the pieces of the next WRITE.
     spare_pieces: Vec<Bytes>,
     jobs: VecDeque<Job>,
     names: Names,
     out: Outbox,
-    /// Attributes carry nanoseconds.
+    /// Attributes are sent with nanoseconds.
     exact_times: bool,
-    /// None: as many as the processors allow.
+    /// `None`: as many threads as the processors permit.
     hash_threads: Option<usize>,
     input_ended: bool,
-    /// Bytes moved in this call of [`Serve::work`].
+    /// Number of bytes read and written in this call of [`Serve::work`].
     moved: usize,
     scratch: Vec<u8>,
 }
@@ -185,8 +186,8 @@ impl fmt::Debug for Serve {
 }
 
 impl Serve {
-    /// A server for what is in `place`. At most `max_handles` files and directories are open at
-    /// once.
+    /// Creates a server for the files in `place`; at most `max_handles` files and directories are
+    /// open at once.
     #[must_use]
     pub fn new(place: Place, permits: Permits, max_handles: usize, log: Box<dyn Log>) -> Self {
         Self {
@@ -209,8 +210,8 @@ impl Serve {
         }
     }
 
-    /// Looks up the names of the process's own user and group now, while it can: behind a wall
-    /// (Landlock) others are shown as numbers.
+    /// Looks up the names of the process's own user and group now, before a sandbox (Landlock)
+    /// prevents it; other owners are then shown as numbers.
     pub fn learn_own_names(&mut self) {
         if let Ok(own) = sys::process::own_credentials() {
             self.names.user(own.uid);
@@ -218,43 +219,43 @@ impl Serve {
         }
     }
 
-    /// Where paths are looked up.
+    /// The directory tree in which paths are resolved.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Takes the client's bytes.
+    /// Appends bytes from the client.
     pub fn receive(&mut self, bytes: Bytes) {
         self.splitter.push(bytes);
     }
 
-    /// Nothing more will come.
+    /// Records that the client sends nothing more.
     pub fn end_input(&mut self) {
         self.input_ended = true;
     }
 
-    /// Nobody takes answers any more: what was asked for is still done, but nothing is looked up
-    /// or hashed or read for it.
+    /// Records that nobody takes answers any more: requests received so far are still carried out,
+    /// except for those that only look up, hash or read.
     pub fn end_answers(&mut self) {
         self.input_ended = true;
         self.jobs.retain(|job| matches!(job, Job::Copy(_)));
     }
 
-    /// Bytes of the client's that were used since this was asked last.
+    /// Returns and resets the number of the client's bytes consumed since the last call.
     pub fn take_consumed(&mut self) -> usize {
         self.splitter.take_consumed()
     }
 
-    /// Answers that wait to be sent.
+    /// The answers that wait to be sent.
     pub fn outbox(&mut self) -> &mut Outbox {
         &mut self.out
     }
 
-    /// Carries out what has come, as far as answers have room.
+    /// Carries out the received requests as far as there is room for answers.
     ///
     /// # Errors
-    /// [`ServeError`]: the conversation is over.
+    /// [`ServeError`]: the session is over.
     pub fn work(&mut self, buffers: &mut dyn Buffers) -> Result<Work, ServeError> {
         let turn = Turn {
             answers: OUTBOX_BYTES,
@@ -264,10 +265,10 @@ impl Serve {
         self.work_for(&turn, buffers)
     }
 
-    /// The same, as far as `turn` says.
+    /// As [`Serve::work`], within the limits of `turn`.
     ///
     /// # Errors
-    /// [`ServeError`]: the conversation is over.
+    /// [`ServeError`]: the session is over.
     pub fn work_for(
         &mut self,
         turn: &Turn<'_>,
@@ -297,9 +298,9 @@ impl Serve {
         Ok(Work::Busy)
     }
 
-    /// Deals with the next piece of the stream; false when there is none.
+    /// Processes the next piece of the stream; returns false if there is none.
     fn step(&mut self, buffers: &mut dyn Buffers) -> Result<bool, ServeError> {
-        // A copy is under way, and what comes behind it may need it done.
+        // A copy is in progress, and later requests may depend on it.
         if matches!(self.jobs.front(), Some(Job::Copy(_))) {
             return Ok(false);
         }
@@ -320,7 +321,7 @@ impl Serve {
                 self.begin_write(id, &handle, offset, len, buffers);
             }
             Piece::Payload { bytes, left } => self.write_payload(bytes, left, buffers),
-            // Only a client's splitter makes these.
+            // Only a client's splitter returns these.
             Piece::Data { .. } => {}
         }
         Ok(true)
@@ -386,7 +387,7 @@ impl Serve {
             Request::Open(open) => self.open(id, open, buffers),
             Request::Close(close) => self.close(id, close.handle, buffers),
             Request::Read(read) => self.read(id, read, buffers),
-            // The splitter takes WRITE apart; a whole one comes from nowhere.
+            // The splitter streams WRITE, so a whole one cannot occur.
             Request::Write(_) => Err(Failed::code(Code::BAD_MESSAGE)),
             Request::Opendir(request) => self.open_directory(id, request.path, buffers),
             Request::Readdir(request) => self.read_directory(id, request.handle, buffers),
@@ -492,10 +493,9 @@ impl Serve {
         Ok(())
     }
 
-    /// Lets the first of what goes on beside requests go on; false when there is none, or it
-    /// would have to wait.
+    /// Runs a slice of the first job; returns false if there is none, or if it would have to wait.
     fn slice(&mut self, buffers: &mut dyn Buffers) -> bool {
-        // A walk that may send nothing is passed over.
+        // Skip a walk whose window is used up.
         let goes_on = |job: &Job| !matches!(job, Job::Walk(walk) if walk.is_held());
         let Some(at) = self.jobs.iter().position(goes_on) else {
             return false;
@@ -593,26 +593,26 @@ impl Serve {
 }
 
 impl Drop for Serve {
-    /// What the client left open is told in the log.
+    /// Log the files that the client left open.
     fn drop(&mut self) {
         self.handles.close_all(&*self.log);
     }
 }
 
-/// A request was answered, or will be; or it failed.
+/// Success: the request was answered or will be. Error: it failed.
 type Done = Result<(), Failed>;
 
-/// What comes of a slice of a job.
+/// Result of a slice of a job.
 enum Slice {
-    /// It goes on; so many bytes were moved.
+    /// The job continues; this many bytes were processed.
     More(usize),
-    /// Everything was sent: OK says so.
+    /// The job is complete; a STATUS with OK follows.
     Done,
-    /// It has been answered.
+    /// The job is complete and was answered.
     Answered,
 }
 
-/// What is told of a file.
+/// Converts the information on a file to its attributes.
 fn attributes(info: &Info, exact: bool) -> Attributes {
     let timestamp = |time: sys::fs::Time| Timestamp {
         seconds: time.seconds,

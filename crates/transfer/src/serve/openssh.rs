@@ -11,23 +11,23 @@ use wire::{Put, Reader};
 use super::status::Failed;
 use super::{Buffers, Done, Job, Level, Serve, Slice, shown};
 
-/// Bytes that are copied in one slice.
+/// Number of bytes copied per slice.
 const COPY_BYTES: u64 = 4 << 20;
-/// Most names that one request may ask for.
+/// Maximum number of ids in one request.
 const MAX_IDS: usize = 65_536;
 
-/// `copy-data` under way. What comes behind it waits.
+/// A `copy-data` in progress. Later requests wait for it.
 pub(super) struct Copy {
     pub(super) id: u32,
     from: Arc<OwnedFd>,
     from_offset: u64,
     to: Arc<OwnedFd>,
     to_offset: u64,
-    /// None up to the end of the file.
+    /// Number of bytes left; `None` for all up to the end of the file.
     left: Option<u64>,
-    /// Where the source ended when this began: a file that grows meanwhile is not followed.
+    /// End of the source at the start: a file that grows meanwhile is not followed.
     end: u64,
-    /// The kernel cannot do it for these two files.
+    /// The kernel cannot copy between these two files; copy in user space.
     by_hand: bool,
 }
 
@@ -62,7 +62,7 @@ impl Copy {
             let (from, to) = (&self.from, &self.to);
             match content::copy_range(from, self.from_offset, to, self.to_offset, len) {
                 Ok(count) if count > 0 => return Ok(count as u64),
-                // Some file systems say that there is nothing where there is (/proc).
+                // Some file systems (/proc) report nothing to copy although there is content.
                 Ok(_) | Err(_) => self.by_hand = true,
             }
         }
@@ -130,7 +130,7 @@ impl Serve {
         Ok(())
     }
 
-    /// A leading `~` is the place's start, `~user` that user's home.
+    /// Expands a leading `~` to the starting directory and `~user` to that user's home.
     fn expand(&self, path: &[u8]) -> Result<Vec<u8>, Failed> {
         let Some(rest) = path.strip_prefix(b"~") else {
             return Ok(path.to_vec());
@@ -167,7 +167,7 @@ impl Serve {
                 } else {
                     self.names.group(number)
                 };
-                // A number without a name has an empty one.
+                // An id without a name gets an empty string.
                 let name = if name == number.to_string() { "" } else { name };
                 list.put_string(name.as_bytes());
             }
@@ -192,7 +192,7 @@ impl Serve {
             return Err(Failed::new(Code::FAILURE, "not a regular file"));
         }
         if source.identity == content::info(&*to_fd)?.identity {
-            // Within one file, by whatever handles, what is copied must not be what is written.
+            // Within one file, through any handles, source and target ranges must not overlap.
             let reach = |from: u64| from.saturating_add(request.len);
             let apart = request.len != 0
                 && (reach(request.from_offset) <= request.to_offset
@@ -204,9 +204,9 @@ impl Serve {
                 ));
             }
         }
-        // What it writes besides is not known to be the client's.
+        // The watch cannot tell the bytes that copy-data writes from those of another process.
         self.handles.file(request.to)?.watch = None;
-        // Files that the kernel makes up (/proc) have no size, and an end.
+        // Files in /proc have size 0, but an end.
         let end = match source.size {
             0 => u64::MAX,
             size => size,
@@ -218,7 +218,7 @@ impl Serve {
                 request.from_offset, request.len, request.to_offset
             ),
         );
-        // In front: what comes behind it waits for it.
+        // At the front: later requests wait for it.
         self.jobs.push_front(Job::Copy(Copy {
             id,
             from,

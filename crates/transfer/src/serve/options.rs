@@ -6,24 +6,24 @@ use sftp::server::{Permits, REQUESTS};
 
 use super::Level;
 
-/// How the server is to behave.
+/// Options of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Lines go to standard error (`-e`).
+    /// Log to standard error (`-e`).
     pub to_stderr: bool,
     /// Facility of the system log (`-f`).
     pub facility: String,
-    /// Which lines are written (`-l`).
+    /// Log level (`-l`).
     pub level: Level,
-    /// Where relative paths begin (`-d`), with `%d`, `%u` and `%%` as they stand.
+    /// Starting directory (`-d`), with `%d`, `%u` and `%%` not yet expanded.
     pub start: Option<String>,
-    /// Nothing may be changed (`-R`).
+    /// Refuse requests that change files (`-R`).
     pub read_only: bool,
-    /// Bits that new files do not get (`-u`).
+    /// The umask (`-u`).
     pub umask: Option<u32>,
-    /// Only these requests (`-p`).
+    /// Permit only these requests (`-p`).
     pub allowed: Option<Vec<String>>,
-    /// Not these requests (`-P`).
+    /// Deny these requests (`-P`).
     pub denied: Vec<String>,
 }
 
@@ -42,32 +42,32 @@ impl Default for Options {
     }
 }
 
-/// What the arguments ask for.
+/// The action that the arguments select.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// To serve.
+    /// Run the server.
     Serve(Box<Options>),
-    /// The names of requests (`-Q requests`).
+    /// List the names of requests (`-Q requests`).
     ListRequests,
-    /// The usage (`-h`).
+    /// Print the usage (`-h`).
     Usage,
 }
 
-/// Why arguments cannot be followed.
+/// An error in the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionsError {
-    /// There is no such flag.
+    /// The flag is unknown.
     Unknown(String),
     /// The flag needs a value.
     NoValue(char),
-    /// The value is none that the flag takes.
+    /// The flag does not accept the value.
     BadValue {
         /// The flag.
         flag: char,
-        /// What it was given.
+        /// The value.
         value: String,
     },
-    /// An argument that belongs to no flag.
+    /// An argument that is not a flag's value.
     Extra(String),
 }
 
@@ -116,7 +116,7 @@ pub fn levels() -> &'static [&'static str] {
 }
 
 impl Options {
-    /// Reads the arguments behind the program's name.
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
     /// [`OptionsError`].

@@ -1,4 +1,4 @@
-//! Answers in the packet buffers that will carry them, in order.
+//! A queue of answers in the packet buffers that will carry them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,22 +6,23 @@ use std::io;
 use packet::PacketBuf;
 use sftp::message::reply::{DATA_HEAD_BYTES, data_head};
 
-/// A buffer with less room than this gets no more data of a READ: they begin in a fresh one.
+/// Minimum free space of a buffer for data of a READ, bytes; with less, the data begins in a new
+/// buffer.
 const LEAST_ROOM_BYTES: usize = 4096;
-/// A buffer for short answers grows to this size, bytes: a thousand answers of a client that asks
-/// ahead leave in a few packets, and one alone takes a small buffer.
+/// Size of the buffer for a short answer that is alone in the queue, bytes. Several answers share
+/// large buffers: a thousand answers to a pipelining client take a few packets.
 const SHORT_BYTES: usize = 960;
 
-/// Where buffers come from.
+/// A source of packet buffers.
 pub trait Buffers {
-    /// An empty one with room for `capacity` bytes.
+    /// Returns an empty buffer with room for `capacity` bytes.
     fn take(&mut self, capacity: usize) -> PacketBuf;
 
-    /// Most bytes that one message may carry.
+    /// Maximum number of bytes in one message.
     fn max_bytes(&self) -> usize;
 }
 
-/// What waits to be sent. See the module's head.
+/// The answers that wait to be sent.
 #[derive(Debug, Default)]
 pub struct Outbox {
     queue: VecDeque<PacketBuf>,
@@ -33,27 +34,27 @@ impl Outbox {
         Self::default()
     }
 
-    /// Bytes that wait.
+    /// Number of bytes that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Nothing waits.
+    /// True if nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The next bytes to send, `space` at most (which is not 0): the buffer that holds them where
-    /// it fits, else a copy of its beginning.
+    /// Returns the next bytes to send, at most `space` (not 0): the front buffer if it fits, else a
+    /// copy of its beginning.
     pub fn next(&mut self, space: usize, buffers: &mut dyn Buffers) -> Option<PacketBuf> {
         let front = self.queue.front_mut()?;
         if front.len() <= space {
             self.len -= front.len();
             return self.queue.pop_front();
         }
-        // The peer's window ends within it.
+        // The peer's window ends within this buffer.
         let mut first = buffers.take(space);
         first.extend(front.payload().get(..space).unwrap_or_default());
         let rest = front.payload().get(space..).unwrap_or_default();
@@ -64,14 +65,14 @@ impl Outbox {
         Some(first)
     }
 
-    /// The next buffer, whatever it holds.
+    /// Returns the next buffer, whatever its length.
     pub fn next_whole(&mut self) -> Option<PacketBuf> {
         let front = self.queue.pop_front()?;
         self.len -= front.len();
         Some(front)
     }
 
-    /// Puts bytes behind the rest.
+    /// Appends bytes.
     pub(super) fn put(&mut self, mut bytes: &[u8], buffers: &mut dyn Buffers) {
         let max = buffers.max_bytes().max(1);
         self.len += bytes.len();
@@ -88,7 +89,7 @@ impl Outbox {
                 None => 0,
             };
             if room < bytes.len().min(max) {
-                // One short answer alone takes a small buffer; several in a row take large ones.
+                // A single short answer takes a small buffer; several in a row take large ones.
                 let alone = self.queue.is_empty() && bytes.len() <= SHORT_BYTES;
                 let size = if alone { SHORT_BYTES.min(max) } else { max };
                 self.queue.push_back(buffers.take(size));
@@ -103,9 +104,9 @@ impl Outbox {
         }
     }
 
-    /// Puts a DATA behind the rest, with at most `len` bytes of data that `read` writes in place:
-    /// it is given room and the number of bytes read before, and gives 0 at the end. Gives the
-    /// number of bytes of data; with 0, or an error before the first byte, there is no DATA.
+    /// Appends a DATA with at most `len` bytes, which `read` writes in place: `read` gets the space
+    /// and the number of bytes read before, and returns 0 at the end. Returns the number of data
+    /// bytes; if that is 0, or `read` fails before the first byte, no DATA is appended.
     pub(super) fn data(
         &mut self,
         id: u32,
@@ -156,7 +157,7 @@ impl Outbox {
                 }
             }
         }
-        // The last one may have been taken for nothing.
+        // The last buffer may be unused.
         if self.queue.len() - 1 > first && self.queue.back().is_some_and(PacketBuf::is_empty) {
             self.queue.pop_back();
         }

@@ -1,4 +1,4 @@
-//! Requests about files by name, and what is known of open ones.
+//! Requests on files by name, and the attributes of open ones.
 
 use std::os::fd::OwnedFd;
 
@@ -98,7 +98,7 @@ impl Serve {
         }
     }
 
-    /// A NAME with one path.
+    /// Answers with a NAME of one path.
     pub(super) fn answer_path(&mut self, id: u32, path: &[u8], buffers: &mut dyn Buffers) {
         let mut entry = Vec::new();
         NameEntry {
@@ -110,7 +110,7 @@ impl Serve {
         self.answer(buffers, |out| Names::encode_into(id, 1, &entry, out));
     }
 
-    /// SETSTAT and lsetstat: everything is tried, and the last failure told, as OpenSSH does.
+    /// SETSTAT and lsetstat: tries all attributes and reports the last failure, as OpenSSH does.
     pub(super) fn set(&self, path: &[u8], wanted: &Attributes, links: Links) -> Done {
         self.note_set(path, wanted);
         let place = &self.place;
@@ -172,7 +172,7 @@ impl Serve {
     }
 }
 
-/// The times that are to be set: access, modification.
+/// Returns the access and modification time to set.
 pub(super) fn times(wanted: &Attributes) -> Option<(Time, Time)> {
     let times = wanted.best_times()?;
     let time = |at: sftp::Timestamp| Time {
@@ -182,7 +182,7 @@ pub(super) fn times(wanted: &Attributes) -> Option<(Time, Time)> {
     Some((time(times.accessed), time(times.modified)))
 }
 
-/// FSETSTAT of a file that nobody else is to write.
+/// FSETSTAT of a file with a sole writer.
 fn set_watched(watch: &mut Watch, fd: &OwnedFd, wanted: &Attributes) -> Done {
     watch.check(fd)?;
     let set = set_attributes(fd, wanted);
@@ -194,7 +194,7 @@ fn set_watched(watch: &mut Watch, fd: &OwnedFd, wanted: &Attributes) -> Done {
     set
 }
 
-/// FSETSTAT: everything is tried, and the last failure told, as OpenSSH does.
+/// FSETSTAT: tries all attributes and reports the last failure, as OpenSSH does.
 pub(super) fn set_attributes(fd: impl std::os::fd::AsFd, wanted: &Attributes) -> Done {
     let fd = fd.as_fd();
     let mut last = None;
@@ -204,7 +204,7 @@ pub(super) fn set_attributes(fd: impl std::os::fd::AsFd, wanted: &Attributes) ->
     if let Some(mode) = wanted.permissions {
         last = content::set_mode(fd, mode).err().or(last);
     }
-    // Before the times: a change of owner may be a change of the file.
+    // Before the times: a change of owner may change the file's times.
     if let Some(owner) = wanted.owner {
         last = content::set_owner(fd, owner.uid, owner.gid).err().or(last);
     }

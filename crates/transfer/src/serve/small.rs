@@ -72,7 +72,7 @@ impl Serve {
         }
         let mut known = attributes(&info, self.exact_times);
         if is_whole {
-            // What is sent is what is told, if the file has just changed.
+            // Report the length sent, even if the file has just changed.
             known.size = Some(content.len() as u64);
         }
         self.moved += content.len();
@@ -102,10 +102,10 @@ impl Serve {
 fn write_whole(fd: &OwnedFd, request: &PutFile<'_>) -> Done {
     let has = |flag: u32| request.flags & flag != 0;
     content::write_all_at(fd, request.data, 0)?;
-    // It was cut and written at once: the size tells whether anybody else was at it.
+    // The file was truncated and written at once: its size shows whether another process wrote it.
     Watch::of_empty().wrote(fd, request.data.len() as u64)?;
     if has(put_flag::EXACT) {
-        // Its size is that of its content.
+        // The content determines the size.
         let wanted = Attributes {
             size: None,
             ..request.attributes
@@ -118,7 +118,8 @@ fn write_whole(fd: &OwnedFd, request: &PutFile<'_>) -> Done {
     Ok(())
 }
 
-/// Reads a file of about `size` bytes to its end; false when it is longer than `limit` meanwhile.
+/// Reads up to `size` bytes of a file, at most `limit`. A file that has shrunk or grown meanwhile
+/// counts as whole.
 fn read_whole(fd: &OwnedFd, size: u64, limit: u32, content: &mut Vec<u8>) -> Result<bool, Failed> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let size = usize::try_from(size).map_err(|_| Failed::code(Code::FAILURE))?;
@@ -132,6 +133,6 @@ fn read_whole(fd: &OwnedFd, size: u64, limit: u32, content: &mut Vec<u8>) -> Res
     }
     let shrank = done < content.len();
     content.truncate(done);
-    // A file that grew is read as far as it reached when it was opened: it is as good a moment.
+    // Of a file that grew, the content up to the size at opening is as good as any.
     Ok(shrank || done <= limit)
 }

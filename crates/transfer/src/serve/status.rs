@@ -1,4 +1,4 @@
-//! How a failure is told: OpenSSH's codes (errno_to_portable), and the reason in words.
+//! Errors as STATUS: OpenSSH's codes (errno_to_portable), with the reason as text.
 
 use std::borrow::Cow;
 use std::io;
@@ -13,12 +13,12 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// A code with its own words.
+    /// A code with its own text.
     pub(super) fn code(code: Code) -> Self {
         Self { code, text: None }
     }
 
-    /// A code with other words.
+    /// A code with another text.
     pub(super) fn new(code: Code, text: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -26,12 +26,12 @@ impl Failed {
         }
     }
 
-    /// No handle of this name is open.
+    /// The error for an invalid handle.
     pub(super) fn bad_handle() -> Self {
         Self::new(Code::FAILURE, "no such handle")
     }
 
-    /// For people.
+    /// The text for the user.
     pub(super) fn text(&self) -> &str {
         self.text.as_deref().unwrap_or(self.code.text())
     }
@@ -50,7 +50,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Numbers of errno(3) that are the same on every architecture of Linux.
+/// errno(3) numbers that are equal on all Linux architectures.
 mod errno {
     pub(super) const EPERM: i32 = 1;
     pub(super) const ENOENT: i32 = 2;
@@ -74,7 +74,7 @@ fn code_of(number: i32) -> Code {
     }
 }
 
-/// The code's own words say it as well.
+/// True if the text of the code says the same.
 fn is_plain(number: i32) -> bool {
     matches!(number, errno::ENOENT | errno::EACCES)
 }

@@ -1,4 +1,4 @@
-//! A server on two descriptors: `sftp-server`, as an sshd starts it.
+//! A server on two file descriptors: `sftp-server`, as sshd starts it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,16 +11,16 @@ use sys::io::PollFd;
 
 use super::{Buffers, Serve, ServeError, Work};
 
-/// Bytes of one read.
+/// Maximum number of bytes per read.
 const READ_BYTES: usize = 256 * 1024;
-/// Bytes in one buffer of answers.
+/// Size of an answer buffer, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// Buffers that are kept for the next answers.
+/// Number of buffers kept for reuse.
 const KEPT_BUFFERS: usize = 32;
-/// Pieces in one writev.
+/// Maximum number of buffers per writev.
 const MAX_SLICES: usize = 64;
 
-/// Why a server ended before its client did.
+/// Why a server ended before its client closed the session.
 #[derive(Debug)]
 pub enum StdioError {
     /// Reading or writing failed.
@@ -58,7 +58,7 @@ impl Buffers for Pool {
     }
 }
 
-/// Serves until the client closes `input`. Both descriptors become non-blocking.
+/// Serves until the client closes `input`. Both descriptors become nonblocking.
 ///
 /// # Errors
 /// [`StdioError`].
@@ -83,7 +83,7 @@ pub fn run(serve: &mut Serve, input: impl AsFd, output: impl AsFd) -> Result<(),
         if work == Work::Ended && sending.is_empty() {
             return Ok(());
         }
-        // What has come is dealt with before more is taken: it cannot pile up here.
+        // Read only after the received bytes are processed, so that they cannot accumulate.
         let reads = input_open && held < READ_BYTES && !blocked;
         if reads {
             received.reserve(READ_BYTES);
@@ -102,12 +102,12 @@ pub fn run(serve: &mut Serve, input: impl AsFd, output: impl AsFd) -> Result<(),
                 Err(error) => return Err(error.into()),
             }
         }
-        // Answers may have filled the room that requests need.
+        // Waiting answers may have blocked requests.
         if !blocked && (work == Work::Busy || answered) {
             continue;
         }
         if !blocked && !reads && input_open && work == Work::Waiting {
-            // A whole message must come before anything else can happen.
+            // The received bytes are an incomplete message: read more.
             held = 0;
             continue;
         }
@@ -122,7 +122,7 @@ pub fn run(serve: &mut Serve, input: impl AsFd, output: impl AsFd) -> Result<(),
     }
 }
 
-/// Writes what the descriptor takes; true when it takes no more now.
+/// Writes as much as the descriptor accepts; returns true if it accepts no more now.
 fn send(
     output: impl AsFd,
     sending: &mut VecDeque<PacketBuf>,

@@ -295,7 +295,7 @@ fn a_full_disk_is_named_and_leaves_no_hole() {
     let handle = client.open(b"full", open_flag::WRITE);
     let full = Answer::Status(Code::FAILURE, "No space left on device".to_owned());
     assert_eq!(client.write(&handle, 0, b"abc"), full);
-    // What lies behind the first byte that is missing is refused, even where it would fit.
+    // A write after the first missing byte is refused, even if there is space for it.
     let scratch = Scratch::new();
     let mut client = Client::at(&scratch);
     let handle = client.open(b"file", CREATE);
@@ -535,7 +535,7 @@ fn a_tree_is_told_with_directories_before_what_is_in_them() {
     let at = |path: &str| told.iter().position(|(each, ..)| each == path).unwrap();
     assert!(at("a") < at("a/b") && at("a/b") < at("a/b/c") && at("a/b") < at("a/b/file-7"));
     assert_eq!(told[at("a/b/up")].2, b"../..");
-    // A link that leads back up is told as that, and not entered.
+    // A link to a parent directory is sent as a link and not entered.
     let followed = walk(own::walk_flag::FOLLOW);
     let up = followed
         .iter()
@@ -720,7 +720,7 @@ fn copies_within_the_server_end_even_onto_themselves() {
             to_offset,
         })
     };
-    // What is asked behind it waits for it.
+    // Later requests wait for it.
     client.send(&Request::Extended(copy(&from, 5, 0, &to, 0)));
     client.send(&Request::Fstat(request::Fstat { handle: &to }));
     let answers = client.answers();

@@ -1,9 +1,9 @@
-//! `walk` (docs/PROTOCOL.md): a directory and all that is below it, each directory before what is
-//! in it, and all of that before what is beside it; with what small files hold. Open are the
-//! directories on the way, each looked up by its own name in the one above.
+//! `walk` (docs/PROTOCOL.md): lists a directory tree in depth-first order, with the content of
+//! small files. The directories on the path to the current entry are open; each was opened by its
+//! own name relative to its parent.
 //!
-//! No more is sent than the client has granted, so that it never has to remember more than it
-//! wants to; what waits for the channel is bounded like every answer.
+//! The server sends no more than the client has granted, so that the client bounds its own memory;
+//! the bytes waiting for the channel are bounded as for every answer.
 
 use std::os::fd::AsFd;
 
@@ -16,15 +16,16 @@ use sys::fs::{Directory, How, Info, Kind, Links, Place, content};
 use super::status::Failed;
 use super::{Buffers, Done, Job, Level, Log, Outbox, Serve, Slice, attributes, shown};
 
-/// Bytes before the fields of an EXTENDED_REPLY.
+/// Number of bytes before the fields of an EXTENDED_REPLY.
 const HEAD_BYTES: usize = 9;
-/// Bytes of entries in one answer, about: where a packet holds more or less, as many as it holds.
+/// Minimum and maximum number of bytes of entries per answer, approximately; between them, as many
+/// as a packet holds.
 const MIN_ANSWER_BYTES: usize = 4 * 1024;
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// Most of a file's content that comes with its entry, bytes: an answer must fit in a message.
+/// Maximum length of a file's content in its entry, bytes: an answer must fit in a message.
 const MAX_CONTENT_BYTES: u32 = 128 * 1024;
 
-/// A directory on the way down.
+/// An open directory above the current entry.
 struct Above {
     /// Length of its path, in [`Walk::path`].
     path_len: usize,
@@ -32,46 +33,46 @@ struct Above {
     identity: (u64, u64),
 }
 
-/// What a walk needs of its server in each slice.
+/// The parts of the server that a walk uses in a slice.
 pub(super) struct Around<'s> {
     pub(super) place: &'s Place,
     pub(super) log: &'s dyn Log,
-    /// Attributes carry nanoseconds.
+    /// Attributes are sent with nanoseconds.
     pub(super) exact: bool,
-    /// Directories that may be open, of all that the client has open.
+    /// Maximum number of open directories of this walk, within the client's handles.
     pub(super) room: usize,
 }
 
-/// A tree that is being told.
+/// A walk in progress.
 pub(super) struct Walk {
     pub(super) id: u32,
     root: Vec<u8>,
     follow: bool,
     content: bool,
     max_len: u32,
-    /// What may still be sent; less than nothing where the last answer exceeded it.
+    /// Number of bytes that may still be sent; negative if the last answer exceeded the window.
     window: i64,
-    /// From the root, of what is being told.
+    /// Path of the current entry, relative to the root.
     path: Vec<u8>,
     above: Vec<Above>,
-    /// The root itself, which is told first.
+    /// The root itself, which is sent first.
     told_first: Option<Info>,
-    /// Entries that were not sent yet, with room for the answer's head before them.
+    /// Encoded entries not sent yet, after room for the head of the answer.
     encoded: Vec<u8>,
-    /// Where the last of them begins, and how many are without content, the last one and those
-    /// before it.
+    /// Offset of the last encoded entry; the number of encoded entries without content; and whether
+    /// the last is one of them.
     last_at: usize,
     bare: u64,
     last_is_bare: bool,
 }
 
 impl Walk {
-    /// Nothing can be sent before the client grants more.
+    /// True if nothing can be sent until the client grants more.
     pub(super) fn is_held(&self) -> bool {
         self.window <= 0
     }
 
-    /// Directories that are open.
+    /// Number of open directories.
     pub(super) fn open(&self) -> usize {
         self.above.len()
     }
@@ -99,7 +100,7 @@ impl Walk {
         }
     }
 
-    /// Sends what was gathered; what goes over the limit waits for the next answer.
+    /// Sends the collected entries; those beyond the limit wait for the next answer.
     fn send(
         &mut self,
         limit: usize,
@@ -126,7 +127,7 @@ impl Walk {
         cut
     }
 
-    /// Tells what comes next; false when there is nothing left.
+    /// Encodes the next entry; returns false if there is none left.
     fn next(&mut self, around: &Around<'_>) -> bool {
         let Some(above) = self.above.last_mut() else {
             return false;
@@ -153,7 +154,8 @@ impl Walk {
         true
     }
 
-    /// Tells what can be opened at once; false where it is or must be something else.
+    /// Encodes an entry that can be opened by its kind; returns false if it is, or must be treated
+    /// as, something else.
     fn by_kind(&mut self, kind: Kind, name_at: usize, around: &Around<'_>) -> bool {
         match kind {
             Kind::Regular if self.content => self.file(name_at, around),
@@ -166,8 +168,8 @@ impl Walk {
         self.path.get(name_at..).unwrap_or_default()
     }
 
-    /// Tells a regular file with its content, by its name in the directory that is being read.
-    /// False where it cannot be opened or is another thing by now.
+    /// Encodes a regular file with its content, opened by its name in the current directory.
+    /// Returns false if it cannot be opened or is no longer a regular file.
     fn file(&mut self, name_at: usize, around: &Around<'_>) -> bool {
         let name = self.name(name_at);
         let opened = self
@@ -184,15 +186,15 @@ impl Walk {
         }
     }
 
-    /// Tells an open file; with its content if that is small and stands still.
+    /// Encodes an open file; with its content if the file is small and its length does not change.
     fn tell_file(&mut self, fd: impl AsFd, info: &Info, around: &Around<'_>) {
         let len = u32::try_from(info.size).unwrap_or(u32::MAX);
         if len > self.max_len {
             return self.tell(info, b"", None, around.exact);
         }
         self.note(around, "open", " flags READ mode 0666");
-        // The content is read in place, behind its length. One byte more shows a file that has
-        // grown.
+        // The content is read in place, after its length. Reading one byte more detects a file that
+        // has grown.
         let room = usize::try_from(len).unwrap_or(0);
         self.tell(info, b"", Some(b""), around.exact);
         let content_at = self.encoded.len();
@@ -210,8 +212,8 @@ impl Walk {
                 Ok(0) => break done == room,
                 Ok(count) => {
                     done += count;
-                    // A read that comes short at the end that is known has seen it. (One of /proc
-                    // says that it has nothing.)
+                    // A short read at the known length has reached the end. (Files in /proc report
+                    // size 0.)
                     if done == room && room > 0 {
                         break true;
                     }
@@ -221,7 +223,7 @@ impl Walk {
         };
         self.encoded.pop();
         if !whole {
-            // Whoever asks for it alone sees why.
+            // A separate request for the file reports the error.
             self.encoded.truncate(self.last_at);
             self.bare -= u64::from(self.last_is_bare);
             self.tell(info, b"", None, around.exact);
@@ -238,8 +240,7 @@ impl Walk {
         }
     }
 
-    /// Enters a directory by its name in the one that is being read. False where that cannot be
-    /// opened.
+    /// Enters a directory by its name in the current one. Returns false if it cannot be opened.
     fn directory(&mut self, name_at: usize, around: &Around<'_>) -> bool {
         if !self.may_enter(around) {
             return false;
@@ -280,7 +281,7 @@ impl Walk {
         });
     }
 
-    /// Tells what a name stands for, whatever it is; `known` is what it should have been.
+    /// Encodes the entry of a name, of any kind; `known` is the kind that the directory reported.
     fn anything(&mut self, known: Option<Kind>, name_at: usize, around: &Around<'_>) {
         let Some(above) = self.above.last() else {
             return;
@@ -288,7 +289,8 @@ impl Walk {
         let info = match above.directory.info(self.name(name_at)) {
             Ok(info) => info,
             Err(error) => {
-                // What has gone meanwhile is not there; but who wants the content was promised it.
+                // A file removed meanwhile is skipped, unless content was requested, which promises
+                // an entry.
                 if self.content || error.kind() != std::io::ErrorKind::NotFound {
                     self.tell_failure(&error.into());
                 }
@@ -300,8 +302,8 @@ impl Walk {
         }
         let whole = whole(&self.root, &self.path);
         if info.kind() == Kind::Symlink && self.follow {
-            // By its path, as only the place knows what is outside. A link that leads nowhere is
-            // told as the link.
+            // By its path, since only the place knows what lies outside. A link whose target does
+            // not exist is sent as a link.
             if let Ok(info) = around.place.info(&whole, Links::Follow) {
                 return self.followed(&whole, &info, around);
             }
@@ -316,7 +318,7 @@ impl Walk {
         }
     }
 
-    /// A link, by its path: told is what it leads to.
+    /// Encodes the target of a link, by the link's path.
     fn followed(&mut self, whole: &[u8], info: &Info, around: &Around<'_>) {
         match info.kind() {
             Kind::Regular if self.content => {
@@ -342,10 +344,10 @@ impl Walk {
         }
     }
 
-    /// A directory was told, and what is in it will not be.
+    /// Adds an error entry for a directory that was sent and cannot be entered.
     fn why_not_entered(&mut self, whole: &[u8], links: Links, around: &Around<'_>) {
         if self.above.len() >= WALK_DEPTH {
-            // The client counts, too.
+            // The client counts the depth, too.
             return;
         }
         let failed = if self.above.len() >= around.room {
@@ -366,7 +368,7 @@ impl Walk {
         self.tell_failure(&failed);
     }
 
-    /// Writes an entry, whose content ends it.
+    /// Writes an entry; its content, if any, ends it.
     fn tell(&mut self, info: &Info, text: &[u8], content: Option<&[u8]>, exact: bool) {
         self.begins(content.is_none());
         Entry {
@@ -414,7 +416,7 @@ impl Serve {
             return Err(Failed::new(Code::OP_UNSUPPORTED, "unknown flags"));
         }
         self.note(Level::Info, "walk", request.path);
-        // The root itself may be a link, as it is named.
+        // The root itself may be a link.
         let root = self.place.open_directory(request.path)?;
         let info = root.own_info()?;
         let above = Above {

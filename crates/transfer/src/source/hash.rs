@@ -1,4 +1,4 @@
-//! BLAKE3 of a file's ranges.
+//! BLAKE3 hashes of ranges of a file.
 
 use std::borrow::Borrow;
 use std::fs::File;
@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 
 use sftp::own::HASH_BYTES;
 
-/// Bytes read at once: what fits in a core's cache.
+/// Number of bytes per read; fits in the cache of a core.
 pub(crate) const READ_BYTES: usize = 128 << 10;
-/// Threads that hash one range, at most: more would wait for memory. Half of the processors are
-/// left to others, who may hash as well: the other end may be on this machine.
+/// Maximum number of threads that hash one range; more would be limited by memory bandwidth. Half
+/// of the processors are left for others: the other end may hash on the same machine.
 const MAX_THREADS: usize = 8;
 
-/// A range that is being hashed, beside what goes on.
+/// A range that is hashed on threads of its own.
 #[derive(Debug)]
 pub struct Hashing(io::Result<JoinHandle<io::Result<Vec<u8>>>>);
 
@@ -22,26 +22,26 @@ impl Hashing {
     /// Waits for the hashes.
     ///
     /// # Errors
-    /// As [`blocks`]; that there is no thread to be had.
+    /// As [`blocks`]; also if no thread could be started.
     pub fn join(self) -> io::Result<Vec<u8>> {
         joined(self.0?.join())
     }
 }
 
-/// Begins [`blocks`], on as many threads as may be had.
+/// Starts [`blocks`] on up to [`threads`] threads.
 pub fn begin(file: impl Borrow<File> + Send + Sync + 'static, len: u64, block_len: u64) -> Hashing {
     let thread = std::thread::Builder::new();
     Hashing(thread.spawn(move || by_many(file.borrow(), len, block_len)))
 }
 
-/// On how many threads this process may hash one range.
+/// Number of threads on which this process hashes one range.
 pub(crate) fn threads() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).clamp(1, MAX_THREADS)
 }
 
-/// The hash of each block, as [`blocks`] gives them: each thread takes a part of the range that
-/// begins with a block.
+/// Hashes each block, as [`blocks`] does; each thread hashes a part of the range that starts at a
+/// block.
 fn by_many(file: &File, len: u64, block_len: u64) -> io::Result<Vec<u8>> {
     if block_len == 0 {
         return blocks(file, 0, len, block_len);
@@ -75,11 +75,11 @@ fn joined(done: std::thread::Result<io::Result<Vec<u8>>>) -> io::Result<Vec<u8>>
     done.map_err(|_| io::Error::other("hashing panicked"))?
 }
 
-/// The hash of each block of `block_len` bytes from `offset` to `offset + len` (0: one block),
-/// one behind the other.
+/// Returns the concatenated hashes of the blocks of `block_len` bytes (0: one block) from `offset`
+/// to `offset + len`.
 ///
 /// # Errors
-/// The system's; `UnexpectedEof` where the file is shorter.
+/// The system's error; `UnexpectedEof` if the file is shorter.
 pub fn blocks(file: &File, offset: u64, len: u64, block_len: u64) -> io::Result<Vec<u8>> {
     let block_len = if block_len == 0 {
         len.max(1)

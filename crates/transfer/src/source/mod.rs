@@ -1,4 +1,4 @@
-//! Local files that are read to be sent.
+//! Local files that are read and sent.
 
 pub mod hash;
 
@@ -12,24 +12,24 @@ use sftp::{ExactTimes, Timestamp};
 use sys::file::{Links, open_regular_known};
 use sys::fs::Directory;
 
-/// Bytes read in one step of a file whose length is not known.
+/// Number of bytes per read of a file of unknown length.
 const READ_STEP_BYTES: usize = 65_537;
 
-/// A file that is open to be read, as it was when it was opened.
+/// A file open for reading, with its attributes at the time of opening.
 #[derive(Debug, Clone)]
 pub struct Source {
     file: Arc<File>,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
-    /// Type and mode bits.
+    /// File type and permission bits.
     pub mode: u32,
-    /// Access and modification.
+    /// Access and modification time.
     pub times: ExactTimes,
     changed: (i64, i64),
     identity: [u64; 7],
 }
 
-/// The times of a file.
+/// Returns access and modification time.
 #[must_use]
 pub fn times_of(metadata: &Metadata) -> ExactTimes {
     let at = |seconds: i64, nanoseconds: i64| Timestamp {
@@ -43,10 +43,10 @@ pub fn times_of(metadata: &Metadata) -> ExactTimes {
 }
 
 impl Source {
-    /// Opens a regular file; nothing else is touched.
+    /// Opens a regular file. Does not block on a FIFO and does not read from a device.
     ///
     /// # Errors
-    /// `InvalidInput` for what is no regular file, else the system's.
+    /// `InvalidInput` for anything but a regular file, else the system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let (file, metadata) = open_regular_known(path, Links::Follow)?;
         Ok(Self::known(file, &metadata))
@@ -55,7 +55,7 @@ impl Source {
     /// Opens a regular file by its name in a directory.
     ///
     /// # Errors
-    /// As [`Source::open`]; a link is one.
+    /// As [`Source::open`]; also for a symbolic link.
     pub fn open_in(directory: &Directory, name: &[u8]) -> io::Result<Self> {
         let file = File::from(directory.open_file(name)?);
         let metadata = file.metadata()?;
@@ -84,22 +84,22 @@ impl Source {
         }
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// Device, inode, length in bytes, and the times of the last change of content and inode: two
-    /// files of equal identity have equal content.
+    /// Device, inode, length in bytes, and the modification and change times of content and inode.
+    /// Two files of equal identity have equal content.
     pub(crate) fn identity(&self) -> [u64; 7] {
         self.identity
     }
 
-    /// Reads at most `max` bytes from `offset`: fewer only where the file ends.
+    /// Reads up to `max` bytes from `offset`; fewer only at the end of the file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn read(&self, offset: u64, max: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; max];
         let mut read = 0;
@@ -110,8 +110,8 @@ impl Source {
                 Ok(count) => {
                     let short = count < room.len();
                     read += count;
-                    // A read that comes short where the file should end has seen its end. (One of
-                    // /proc says that it has nothing.)
+                    // A short read that ends at the known length has reached the end. (Files in
+                    // /proc report length 0.)
                     if short && self.len > 0 && at + as_u64(count) == self.len {
                         break;
                     }
@@ -124,11 +124,11 @@ impl Source {
         Ok(bytes)
     }
 
-    /// Reads from the beginning, at most `max` bytes and without taking memory for more than there
-    /// are: fewer only where the file ends.
+    /// Reads up to `max` bytes from the beginning, fewer only at the end of the file; allocates no
+    /// more memory than the file needs.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(crate) fn read_up_to(&self, max: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while as_u64(bytes.len()) < max {
@@ -148,10 +148,10 @@ impl Source {
         Ok(bytes)
     }
 
-    /// Whether it is, by size and (with `times`) time, what it was when it was opened.
+    /// Checks that size and (with `times`) modification time are those at the time of opening.
     ///
     /// # Errors
-    /// What has changed, in words.
+    /// A text that names the change.
     pub fn check_unchanged(&self, times: bool) -> Result<(), String> {
         let now = self
             .file
@@ -170,8 +170,8 @@ impl Source {
         Ok(())
     }
 
-    /// Where the next data lie at or behind `offset`, and how far they reach; none when only a
-    /// hole follows. A file system that knows no holes shows none.
+    /// Returns begin and end of the next data at or after `offset`; `None` if only a hole follows.
+    /// On a file system without holes everything is data.
     #[must_use]
     pub fn data_from(&self, offset: u64) -> Option<(u64, u64)> {
         match sys::file::next_data(&self.file, offset) {

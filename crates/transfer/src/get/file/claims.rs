@@ -1,6 +1,6 @@
-//! Files that claim more bytes than they have, as those of sysfs claim a page: the end that comes
-//! early is theirs if the server still says the same of the file afterwards, and the end is still
-//! there after that. One that was cut, or is being written anew, differs in one of the two.
+//! Files whose size is larger than their content, as those of sysfs claim a page. An early end is
+//! accepted if the server then reports the same size again, and a further READ at that offset again
+//! sees the end. A file that was truncated, or is being rewritten, differs in one of the two.
 
 use sftp::Attributes;
 use sftp::message::{Request, request};
@@ -8,23 +8,23 @@ use sftp::message::{Request, request};
 use super::Job;
 use crate::engine::{Op, Session, Token};
 
-/// Files that claim no more are looked at, bytes: one READ brings them.
+/// Maximum claimed size of a file that is checked this way, bytes: one READ returns it.
 const MAX_CLAIM_BYTES: u64 = 32 << 10;
 
-/// What is known of an end that came early.
+/// State of the check of an early end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Claim {
-    /// None came.
+    /// No early end was seen.
     #[default]
     None,
-    /// One came at this offset, and what the file claims now is asked for.
+    /// The end was seen at this offset; FSTAT was sent.
     Asked(u64),
-    /// It claims the same: the end at this offset has to be seen again.
+    /// The size is the same; the end at this offset must be seen again.
     Same(u64),
 }
 
 impl Job {
-    /// A READ at `offset` has seen the file's end.
+    /// A READ reported the end of the file at its offset.
     pub(super) fn ends(&mut self, asked: Token, session: &mut Session) {
         let offset = asked.offset;
         let early = self
@@ -46,7 +46,7 @@ impl Job {
         }
     }
 
-    /// What the file claims now.
+    /// Processes the answer to FSTAT.
     pub(super) fn claims(&mut self, now: Option<&Attributes>) {
         let Claim::Asked(at) = self.claim else {
             return;

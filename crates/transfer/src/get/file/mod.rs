@@ -1,5 +1,5 @@
-//! One file's way from the server, as a state machine. What comes without a request for each block is
-//! in [`ranges`].
+//! The download of one file as a state machine. Ranges and streams that need no request per block
+//! are in [`ranges`].
 
 use std::path::Path;
 
@@ -29,23 +29,23 @@ mod ranges;
 use claims::Claim;
 use ranges::Range;
 
-/// Most bytes that are gathered to be written in one go, and most pieces.
+/// Maximum number of bytes, and of pieces, collected for one write.
 const GATHER_BYTES: usize = 256 << 10;
 const GATHER_PIECES: usize = 64;
-/// What is asked for at once where the server tells holes, bytes.
+/// Length of one request if the server reports holes, bytes.
 const RANGE_BYTES: u32 = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Begin,
-    /// The whole file was asked for in one request.
+    /// The whole file was requested at once (GET_FILE).
     Whole,
     ToOpen,
     Opening,
     ToProve,
     Proving,
     Reading,
-    /// CLOSE was sent, or is to be.
+    /// CLOSE is due or was sent.
     Closing,
     Over,
 }
@@ -55,12 +55,12 @@ struct Part {
     link: usize,
     handle: Option<Vec<u8>>,
     asked: bool,
-    /// It was told to read.
+    /// Reading on this connection has begun.
     reads: bool,
     closing: bool,
 }
 
-/// Pieces of a file that follow each other and are not written yet.
+/// Consecutive pieces of a file that are not written yet.
 #[derive(Debug, Default)]
 struct Gathered {
     at: u64,
@@ -78,11 +78,11 @@ impl Gathered {
     }
 }
 
-/// Opens what the server's file `from` is written to, or with `beside` a part file in the same
-/// directory; says whether it is a part.
+/// Opens the local target of the server's file `from`, or with `beside` a part file in the same
+/// directory.
 ///
 /// # Errors
-/// One line.
+/// One line that names the file and the cause.
 pub(super) fn open_sink(
     from: &[u8],
     to: &Path,
@@ -98,9 +98,9 @@ pub(super) fn open_sink(
         _ => Opening::GoOn,
     };
     let mode = attributes.permissions.unwrap_or(0o666);
-    // A link or a device is written to, and not replaced.
+    // A symbolic link or a device is written to, not replaced.
     let is_other = || std::fs::symlink_metadata(to).is_ok_and(|there| !there.is_file());
-    // A name with a slash at its end is no file's: the system says so.
+    // A name with a trailing slash cannot be a file's: opening it reports the error.
     let target = to.as_os_str().as_encoded_bytes();
     let beside = beside && !target.ends_with(b"/") && !is_other();
     let names = beside.then(|| PartNames::of_remote(from, attributes, target));
@@ -109,7 +109,7 @@ pub(super) fn open_sink(
         .map_err(|error| format!("open local \"{}\": {}", shown(to), text::reason(&error)))
 }
 
-/// Mode and times that a finished file is given.
+/// Mode and times to set on a finished file.
 pub(super) fn kept(
     attributes: &Attributes,
     options: &Options,
@@ -120,7 +120,7 @@ pub(super) fn kept(
     })
 }
 
-/// One file. See the module's head.
+/// The download of one file.
 #[derive(Debug)]
 pub(super) struct Job {
     item: Item,
@@ -129,25 +129,25 @@ pub(super) struct Job {
     stage: Stage,
     sink: Option<Sink>,
     attributes: Attributes,
-    /// Where the file ends, as far as that is known before it is read.
+    /// Length of the file, if known before it is read.
     end: Option<u64>,
-    /// First byte that was not asked for.
+    /// Offset of the first byte not requested yet.
     next: u64,
     gathered: Gathered,
-    /// Of those that were asked for with their holes.
+    /// Ranges requested with their holes.
     ranges: Vec<Range>,
-    /// Ranges that came short: asked for again first.
+    /// Ranges that arrived incomplete; they are requested again first.
     again: Vec<(u64, u32)>,
-    /// The file's end was seen here.
+    /// Offset at which the server reported the end of the file.
     eof: Option<u64>,
     claim: Claim,
-    /// It is closed in the flight that reads it.
+    /// CLOSE is sent in the same flight as READ.
     closes_early: bool,
-    /// The request by which the server reads all of it to us, while it does.
+    /// Id of the request whose answer streams the file, while it runs.
     streaming: Option<u32>,
     moved: u64,
     resumed: u64,
-    /// What was here and was not told of.
+    /// Bytes present before the copy that were not reported yet.
     skipped: u64,
     waiting: u32,
     error: Option<String>,
@@ -158,7 +158,7 @@ pub(super) struct Job {
 }
 
 impl Left for Job {
-    /// Bytes that are not asked for yet.
+    /// Number of bytes not requested yet.
     fn left(&self) -> u64 {
         match self.stage {
             Stage::Whole | Stage::Closing | Stage::Over => 0,
@@ -190,7 +190,7 @@ impl Job {
             stage: Stage::Begin,
             sink: None,
             attributes,
-            // A file of /proc says that it has nothing.
+            // A file in /proc claims size 0.
             end: attributes.size.filter(|size| *size > 0),
             next: 0,
             gathered: Gathered::default(),
@@ -224,14 +224,14 @@ impl Job {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Bytes that were here and were not told of.
+    /// Returns and resets the number of bytes present before the copy that were not reported yet.
     pub(super) fn take_skipped(&mut self) -> u64 {
         std::mem::take(&mut self.skipped)
     }
 
-    /// Finishes the target, or cuts what has failed.
+    /// Finishes the target, or truncates it after a failure.
     pub(super) fn into_result(mut self) -> FileResult {
-        // A connection that was lost may have left some.
+        // A lost connection may have left unwritten data.
         self.write_gathered();
         if let Some(sink) = self.sink.take() {
             if self.error.is_some() {
@@ -265,13 +265,13 @@ impl Job {
         self.stage = Stage::Over;
     }
 
-    /// An interrupt: what was asked for is waited for, the handles are closed, and that is all.
+    /// After an interrupt: waits for unanswered requests and closes the handles.
     pub(super) fn stop(&mut self) {
         match self.stage {
-            // It is all there with the next answer.
+            // Complete with the next answer.
             Stage::Whole | Stage::Closing | Stage::Over => return,
             Stage::Begin | Stage::ToOpen => self.stage = Stage::Over,
-            // What is here and may be a part stays.
+            // Keep the local file, which may be a part.
             Stage::ToProve => (self.stage, self.sink) = (Stage::Reading, None),
             Stage::Proving => self.sink = None,
             Stage::Opening | Stage::Reading => {}
@@ -280,19 +280,19 @@ impl Job {
         self.wakes.extend(self.parts.first().map(|part| part.link));
     }
 
-    /// Memory is taken for what is still to come of it.
+    /// True if the target reserves memory for the rest of the file.
     pub(super) fn takes_memory(&self) -> bool {
         self.stage == Stage::Reading
             && self.error.is_none()
             && self.sink.as_ref().is_some_and(Sink::takes_memory)
     }
 
-    /// There is something to be done for its target while nothing else is.
+    /// True if the target has idle work.
     pub(super) fn has_idle_work(&self) -> bool {
         self.takes_memory() && self.sink.as_ref().is_some_and(Sink::has_work)
     }
 
-    /// Does a little of it.
+    /// Does a part of the idle work.
     pub(super) fn work_idly(&mut self) {
         if let Some(sink) = &mut self.sink {
             sink.work();
@@ -303,9 +303,9 @@ impl Job {
         self.parts.get(part)?.handle.clone()
     }
 
-    // ---- asking ---------------------------------------------------------------------------
+    // ---- requests -------------------------------------------------------------------------
 
-    /// Asks for what comes next on this link; `job` is its own number in tokens.
+    /// Sends the next request on this link; `job` is the job's number in tokens.
     pub(super) fn step(
         &mut self,
         job: usize,
@@ -388,7 +388,7 @@ impl Job {
                 block_len: proof_block(here),
             });
             session.send(Token::new(job, Op::Hash), &Request::Extended(request));
-            // Both ends read at once.
+            // Both ends hash at the same time.
             let file = self.sink.as_ref().map(|sink| sink.file().try_clone());
             self.proof = file
                 .and_then(Result::ok)
@@ -423,7 +423,7 @@ impl Job {
             return Step::Nothing;
         };
         if !part.asked {
-            // What is left comes faster without it.
+            // The rest arrives faster without another connection.
             return match self.left() < JOINING_BYTES {
                 true => self.left_to_first(),
                 false => self.open(job, link, session),
@@ -459,8 +459,8 @@ impl Job {
         session.send(Token::data(job, Op::Read, offset, len), &request);
         pace.went(u64::from(len));
         self.waiting += 1;
-        // A file that one READ brings is closed in the same flight; should the server give less
-        // than was asked, it is opened again.
+        // A file that fits in one READ is closed in the same flight; if the server returns less
+        // than requested, it is opened again.
         let one = self.end.is_some_and(|end| end < u64::from(max));
         if one && self.parts.len() == 1 && self.closes_early {
             self.close(job, link, session);
@@ -469,8 +469,8 @@ impl Job {
         Step::Sent { more: true }
     }
 
-    /// The first part's handle is none on another connection: what is done with it waits for its
-    /// own, where that has not been woken by an answer.
+    /// The first part's handle is valid only on its own connection: wake that connection, unless an
+    /// answer will.
     fn left_to_first(&mut self) -> Step {
         if self.waiting == 0 {
             self.wakes.extend(self.parts.first().map(|part| part.link));
@@ -478,8 +478,8 @@ impl Job {
         Step::Nothing
     }
 
-    /// The next range to ask for: one byte more than there should be, which shows a file that
-    /// has grown. Of a file whose length is not known one range at a time.
+    /// Returns the next range to request: up to one byte beyond the expected end, which detects a
+    /// file that has grown. If the length is unknown, one range at a time.
     fn next_range(&mut self, max: u32) -> Option<(u64, u32)> {
         if self.eof.is_some() {
             return None;
@@ -498,7 +498,7 @@ impl Job {
         Some(range)
     }
 
-    /// Everything has come, or it failed: CLOSE.
+    /// All data has arrived, or the copy failed: sends CLOSE.
     fn finish(&mut self, job: usize, session: &mut Session) -> Step {
         let end = self.end.or(self.eof);
         let front = self.sink.as_ref().map_or(0, Sink::front);
@@ -513,7 +513,7 @@ impl Job {
             && !part.closing
             && let Some(handle) = part.handle.take()
         {
-            // All of it is here: that it is closed is no news.
+            // All data is here; the result of CLOSE does not matter.
             session.close_read(&handle);
             self.stage = Stage::Over;
             return Step::Over;
@@ -549,7 +549,7 @@ impl Job {
 
     // ---- answers --------------------------------------------------------------------------
 
-    /// Takes an answer in; gives the number of bytes that came with it.
+    /// Processes an answer; returns the number of bytes received with it.
     pub(super) fn reply(
         &mut self,
         link: usize,
@@ -558,7 +558,7 @@ impl Job {
         reply: &Reply<'_>,
     ) -> u64 {
         if let (Op::ReadRange, Reply::Extended(fields)) = (asked.op, reply) {
-            // More of it follows.
+            // More of the range follows.
             return self.hole(asked, fields);
         }
         if let (Op::OpenRead, Reply::Extended(_)) = (asked.op, reply) {
@@ -581,7 +581,7 @@ impl Job {
                     part.handle = Some(handle.handle.to_vec());
                 }
                 match self.stage {
-                    // Without a reason to touch the target.
+                    // Do not touch the target.
                     Stage::Opening if self.error.is_some() => self.stage = Stage::Reading,
                     Stage::Opening => self.opened(),
                     _ => {}
@@ -648,7 +648,7 @@ impl Job {
         ));
     }
 
-    /// What follows from the answers so far.
+    /// Advances the stage after an answer.
     fn go_on(&mut self) {
         match self.stage {
             Stage::Opening if self.waiting == 0 && self.error.is_some() => self.stage = Stage::Over,
@@ -687,7 +687,7 @@ impl Job {
         self.parts.iter().all(|part| part.handle.is_none())
     }
 
-    /// Read and closed in one flight: is it whole?
+    /// Read and closed in one flight: checks that the file is complete.
     fn closed_early(&mut self) {
         let front = self.sink.as_ref().map_or(0, Sink::front);
         if self.error.is_none() && self.end.is_some_and(|end| front < end) && self.eof.is_none() {
@@ -702,7 +702,7 @@ impl Job {
         self.stage = Stage::Over;
     }
 
-    /// The server's file ended here.
+    /// The server reported the end of the file at `offset`.
     fn ends_at(&mut self, offset: u64) {
         let from = self.shown_from();
         match self.end {
@@ -718,7 +718,7 @@ impl Job {
         }
     }
 
-    /// A small file, whole.
+    /// Processes the answer to GET_FILE.
     fn whole(&mut self, fields: &[u8]) -> u64 {
         let from = self.shown_from();
         let Ok(file) = own::File::decode(fields) else {
@@ -734,7 +734,7 @@ impl Job {
                 self.stage = Stage::Over;
                 return 0;
             }
-            // It has become another since the directory was read.
+            // The file has changed since its directory was read.
             self.attributes = file.attributes;
             self.end = file.attributes.size.filter(|size| *size > 0);
             self.stage = Stage::ToOpen;
@@ -764,7 +764,7 @@ impl Job {
         }
     }
 
-    /// The server's file is open.
+    /// The server's file is open: opens the target, if it is not, and resumes or starts.
     fn opened(&mut self) {
         if self.sink.is_none() {
             self.open_sink();
@@ -774,9 +774,9 @@ impl Job {
         let here = self.sink.as_ref().map_or(0, Sink::len_before);
         match self.options.resume {
             Resume::BySize if here > 0 => {
-                // Nothing, too, is smaller.
+                // This includes a size of 0.
                 if self.attributes.size.is_some_and(|size| here > size) {
-                    // In OpenSSH's words.
+                    // OpenSSH's text.
                     let to = shown(&self.item.to);
                     self.fail(format!(
                         "Unable to resume download of \"{to}\": local file is larger than remote"
@@ -797,7 +797,7 @@ impl Job {
         self.wakes.extend(links);
     }
 
-    /// Its target is told how much will come.
+    /// Tells the target the expected length.
     fn expect(&mut self) {
         if self.stage == Stage::Reading
             && let (Some(sink), Some(end)) = (&mut self.sink, self.end)
@@ -806,7 +806,7 @@ impl Job {
         }
     }
 
-    /// What is here up to `offset` is a part of the copy.
+    /// Continues the copy at `offset`; the bytes before it are kept.
     fn go_on_at(&mut self, offset: u64) {
         self.resumed = offset;
         self.skipped = offset;
@@ -823,7 +823,7 @@ impl Job {
         self.wakes.extend(links);
     }
 
-    /// The end of what is equal on both sides.
+    /// Returns the end of the range that is equal on both sides.
     fn equal_hashes(&mut self, reply: &Reply<'_>) -> u64 {
         let here = self.sink.as_ref().map_or(0, Sink::len_before);
         let here = here.min(self.end.unwrap_or(0));
@@ -834,7 +834,7 @@ impl Job {
         }
     }
 
-    /// The end of what is here was sent, so many bytes of it.
+    /// Compares the last bytes of the local file with `len` bytes received from the server.
     fn proven(&mut self, asked: Token, len: u32) {
         use std::os::unix::fs::FileExt;
         let tail = std::mem::take(&mut self.tail);
@@ -844,7 +844,7 @@ impl Job {
             .as_ref()
             .map(|sink| sink.file().read_exact_at(&mut here, asked.offset));
         let equal = len == asked.len && matches!(read, Some(Ok(()))) && here == tail;
-        // A temporary file was perhaps written by many connections: it may have gaps.
+        // A part file may have been written over several connections and may have gaps.
         let temporary = self.options.atomic || self.parts.len() > 1;
         let good = match equal && !temporary {
             true => asked.offset + u64::from(asked.len),
@@ -853,7 +853,7 @@ impl Job {
         self.go_on_at(good);
     }
 
-    /// Bytes of the file, `at` bytes behind the first of a DATA.
+    /// Processes data of the file, `at` bytes after the first byte of a DATA.
     pub(super) fn data(&mut self, asked: Token, at: u32, bytes: &Bytes) {
         if self.stage == Stage::Proving {
             self.tail.extend_from_slice(bytes);
@@ -867,7 +867,7 @@ impl Job {
         let Some(offset) = offset.filter(|_| self.error.is_none()) else {
             return;
         };
-        // What is behind the end that was told is seen by its length, and not written.
+        // Data beyond the expected end is counted, not written.
         let keep = match self.end {
             Some(end) => usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX),
             None => bytes.len(),
@@ -877,13 +877,13 @@ impl Job {
         if let (Op::OpenRead, Some(end)) = (asked.op, self.end)
             && keep < bytes.len()
         {
-            // It would go on as long as the file grows.
+            // Otherwise the copy would continue as long as the file grows.
             let from = self.shown_from();
             self.fail(has_more(&from, end));
         }
     }
 
-    /// Writes bytes of the file, now or with those that follow them.
+    /// Writes data, now or together with the data that follows it.
     fn keep(&mut self, offset: u64, bytes: Bytes) {
         if !self.sink.as_ref().is_some_and(Sink::gathers) {
             self.write(offset, &bytes);
@@ -914,8 +914,8 @@ impl Job {
         }
     }
 
-    /// Writes what has been gathered: a file system works by pages, and a call for each packet
-    /// would touch one page in eight twice.
+    /// Writes the collected pieces. A file system works in pages; one call per packet would touch
+    /// one page in eight twice.
     fn write_gathered(&mut self) {
         if self.gathered.pieces.is_empty() {
             return;
@@ -936,10 +936,10 @@ impl Job {
         self.fail(format!("write local \"{to}\": {}", text::reason(error)));
     }
 
-    /// A READ's answer is whole: so many bytes.
+    /// A DATA has been received completely; it had `len` bytes.
     pub(super) fn data_ends(&mut self, asked: Token, len: u32) {
         if matches!(asked.op, Op::ReadRange | Op::OpenRead) {
-            // STATUS ends it.
+            // STATUS ends the request.
             return;
         }
         self.waiting = self.waiting.saturating_sub(1);
@@ -949,7 +949,7 @@ impl Job {
         }
         self.write_gathered();
         if let Claim::Same(at) = self.claim {
-            // It had ended there: it is being written anew.
+            // The end was there before: the file is being rewritten.
             self.ends_at(at);
         }
         let until = asked.offset + u64::from(len);
@@ -961,7 +961,7 @@ impl Job {
             Some(end) if until < end && len < asked.len => {
                 self.again.push((until, asked.len - len));
             }
-            // Behind the last byte nothing came: that is its end.
+            // No data after the expected end: that is the end of the file.
             Some(_) => {}
             None => self.next = until,
         }

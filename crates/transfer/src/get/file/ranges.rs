@@ -1,5 +1,5 @@
-//! What comes without a request for each block: ranges with their holes, and a file that the server
-//! reads to us from the beginning.
+//! Data without a request per block: ranges with their holes, and a file that the server streams
+//! from the beginning.
 
 use sftp::extension::{self, Extended};
 use sftp::message::Request;
@@ -10,25 +10,25 @@ use crate::engine::{Op, Session, Token};
 use crate::get::source::Reading;
 use crate::sink::Sink;
 
-/// A range that is on its way, data and holes.
+/// A requested range of data and holes.
 #[derive(Debug)]
 pub(super) struct Range {
     pub(super) begin: u64,
-    /// First byte that has not come.
+    /// Offset of the first byte not received.
     at: u64,
     end: u64,
 }
 
 impl Job {
-    /// Goes on with a file that is open, and read to us without being asked for more; gives how
-    /// many bytes of it are here.
+    /// Continues with a file that the server already streams; returns the number of bytes received
+    /// so far.
     pub(in crate::get) fn adopt(&mut self, reading: Reading) -> u64 {
         let is_spoiled = reading.is_spoiled();
         if let Some(part) = self.parts.first_mut() {
             (part.handle, part.asked) = (reading.handle, true);
         }
         if is_spoiled {
-            // Without a reason to touch the target.
+            // Do not touch the target.
             self.stage = Stage::Reading;
         } else {
             self.opened();
@@ -57,13 +57,13 @@ impl Job {
         self.moved
     }
 
-    /// What the server reads to us is of no more use, and it has not been told.
+    /// True if a stream is no longer needed and was not cancelled yet.
     pub(in crate::get) fn ends_reading(&self) -> bool {
         self.streaming.is_some() && self.error.is_some()
     }
 
-    /// Holes are wanted, and the server can tell where they are. Not worth it for what one READ
-    /// brings, nor where a limit wants small steps.
+    /// True if the copy preserves holes and the server reports them. Not used for a file that fits
+    /// in one READ, nor with a rate limit, which needs small requests.
     pub(super) fn tells_holes(&self, session: &Session, max: u32) -> bool {
         self.sink.as_ref().is_some_and(Sink::leaves_holes)
             && self.options.limit_bytes == 0
@@ -96,7 +96,8 @@ impl Job {
         });
     }
 
-    /// So many more bytes of a range have come; gives where they belong, if they were asked for.
+    /// Records `len` more bytes of a range; returns their offset, or `None` if they were not
+    /// requested.
     pub(super) fn goes_on(&mut self, asked: Token, len: u64) -> Option<u64> {
         let range = self
             .ranges
@@ -114,7 +115,7 @@ impl Job {
         Some(at)
     }
 
-    /// A hole in a range; gives its length.
+    /// Processes a hole in a range; returns its length.
     pub(super) fn hole(&mut self, asked: Token, fields: &[u8]) -> u64 {
         let Ok(hole) = own::Hole::decode(fields) else {
             let from = self.shown_from();
@@ -136,7 +137,7 @@ impl Job {
         len
     }
 
-    /// A range has come as far as it goes.
+    /// The answer to a range has ended.
     pub(super) fn range_ends(&mut self, asked: Token, why: Option<String>) {
         let range = self
             .ranges
@@ -156,7 +157,7 @@ impl Job {
         }
     }
 
-    /// What the server read to us has come as far as it goes.
+    /// The stream of a file has ended.
     pub(super) fn stream_ends(&mut self, asked: Token, why: Option<String>) {
         self.write_gathered();
         self.range_ends(asked, why);

@@ -1,4 +1,4 @@
-//! What a file's answers make of it.
+//! Processing of the answers for one file.
 
 use sftp::attributes::mode;
 use sftp::extension;
@@ -13,7 +13,7 @@ use crate::step::proven_len;
 use crate::text;
 
 impl Job {
-    /// Takes an answer in; gives the number of bytes that are at the other end now.
+    /// Processes an answer; returns the number of bytes that it confirms.
     pub(in crate::put) fn reply(
         &mut self,
         link: usize,
@@ -115,7 +115,7 @@ impl Job {
         moved
     }
 
-    /// What follows from the answers so far.
+    /// Advances the stage after an answer.
     fn go_on(&mut self) {
         match self.stage {
             Stage::Opening if self.waiting == 0 => match &self.error {
@@ -138,7 +138,8 @@ impl Job {
                 if over && self.waiting == 0 {
                     self.wake_first();
                 } else if self.error.is_none() {
-                    // A part that was just opened begins; another's queue knows of it already.
+                    // A connection that has just opened the file begins to write; the queues of the
+                    // others have the job already.
                     let opened: Vec<usize> = self
                         .parts
                         .iter_mut()
@@ -170,7 +171,7 @@ impl Job {
         }
     }
 
-    /// What the part file would replace is known.
+    /// Processes the attributes of the file that the part replaces.
     pub(super) fn target_known(&mut self, there: Option<&Attributes>) {
         if let Some(there) = there
             && let Some(permissions) = there.permissions
@@ -187,7 +188,7 @@ impl Job {
         self.wake_first();
     }
 
-    /// The length of what is there is known, before it is opened to go on.
+    /// The length of the target is known, before it is opened to resume.
     fn looked(&mut self) {
         if self.temporary {
             self.part_looked();
@@ -195,7 +196,7 @@ impl Job {
         }
         let there = self.size_there();
         if self.options.resume == Resume::BySize && there >= self.end && there > 0 {
-            // In OpenSSH's words.
+            // OpenSSH's text.
             self.fail("destination file bigger or same size as source file".to_owned());
             self.stage = Stage::Over;
             return;
@@ -204,7 +205,7 @@ impl Job {
         self.wake_first();
     }
 
-    /// The target is open.
+    /// The target is open: resumes or starts.
     pub(super) fn opened(&mut self) {
         let there = self.size_there();
         match self.options.resume {
@@ -228,7 +229,7 @@ impl Job {
         if let Some(first) = self.parts.first_mut() {
             first.writes = true;
         }
-        // The others open it now that it is there.
+        // The other connections open it now that it exists.
         self.wake_all();
     }
 
@@ -237,14 +238,14 @@ impl Job {
         self.resumed = offset;
         self.skipped = offset;
         if self.part == PartName::Taken {
-            // Another copy of the same source may write to it as well.
+            // Another copy of the same source may be writing to it.
             self.cut_at_end = self.size_there() > self.end;
         } else if self.size_there() > offset {
             self.cut_first = Some(offset);
         }
     }
 
-    /// A file copied onto itself has its own size and time: cutting it would lose it.
+    /// Returns true if the target may be the source itself, which truncating would destroy.
     fn may_be_the_source(&self) -> bool {
         let (Some(source), Some(there)) = (&self.source, &self.there) else {
             return false;
@@ -267,7 +268,7 @@ impl Job {
                     .as_ref()
                     .and_then(|source| source.read(asked.offset, tail.len()).ok());
                 let whole = tail.len() == as_usize(u64::from(asked.len));
-                // A part was perhaps written by many connections: it may have gaps.
+                // A part file may have been written over several connections and may have gaps.
                 if whole && !self.temporary && here.as_ref() == Some(&tail) {
                     there
                 } else {
@@ -287,18 +288,18 @@ impl Job {
         self.wake_all();
     }
 
-    /// The end of what is equal on both sides.
+    /// Returns the end of the range that is equal on both sides.
     fn compare_hashes(&mut self, fields: &[u8], there: u64) -> u64 {
         let here = self.proof.take().and_then(|proof| proof.join().ok());
         here.map_or(0, |ours| proven_len(fields, &ours, there))
     }
 
-    /// Bytes of the end of what is there.
+    /// Processes the last bytes of the existing content.
     pub(in crate::put) fn data(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
     }
 
-    /// The end of what is there has come.
+    /// The last bytes of the existing content have arrived.
     pub(in crate::put) fn data_ends(&mut self, asked: Token) {
         self.waiting = self.waiting.saturating_sub(1);
         let status = sftp::message::reply::Status {
@@ -331,7 +332,7 @@ impl Job {
         let Ok(there) = extension::FileSystem::decode(fields) else {
             return;
         };
-        // Less than the largest WRITE: it may have been taken in part.
+        // Less than the largest WRITE, part of which may have been written.
         let left = there
             .blocks_available
             .saturating_mul(there.fragment_size.max(1));

@@ -1,5 +1,5 @@
-//! One file's way to the server, as a state machine: what it sends next when its link has room,
-//! and what an answer makes of it.
+//! The upload of one file as a state machine: what it sends next when its link accepts data, and
+//! how it processes answers.
 
 use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
@@ -24,56 +24,57 @@ use crate::source::hash::{self, Hashing};
 use crate::step::{JOINING_BYTES, SMALL_BYTES, Step, TAIL_BYTES, proof_block};
 use crate::text;
 
-/// Most bytes that are read of a file which says that it has none, as those of /proc do: its content
+/// Maximum number of bytes read from a file that claims size 0, as those of /proc do: its content
 /// is held in memory.
 const MAX_UNTOLD_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nothing is known of either end.
+    /// Neither end is known.
     Begin,
-    /// What a part file would replace is asked for.
+    /// STAT of the file that a part file would replace was sent.
     Target,
-    /// What is there is asked for.
+    /// STAT of the target was sent.
     Looking,
-    /// OPEN is to be sent.
+    /// OPEN is due.
     ToOpen,
     Opening,
-    /// Whose the part is that a fresh one may give way to is to be asked, or was.
+    /// FSTAT of the new part is due or was sent, to compare its owner with that of an existing
+    /// part.
     ToCompare,
     Comparing,
-    /// The part that is there is to be opened in place of the fresh one.
+    /// The existing part is to be opened in place of the new one.
     ToTake,
-    /// What is there is to be proven.
+    /// The existing content is to be compared.
     ToProve,
     Proving,
-    /// The part that was taken holds nothing of the source: it is to be left for a fresh one.
+    /// The existing part does not begin as the source does: it is to be given up for a new one.
     ToLeave,
     Writing,
-    /// Everything was sent, CLOSE too.
+    /// Everything was sent, including CLOSE.
     Finishing,
-    /// It failed: open requests are waited for.
+    /// The copy failed: unanswered requests are awaited.
     Cutting,
-    /// It failed: everything was sent, CLOSE too.
+    /// The copy failed: everything was sent, including CLOSE.
     Closing,
-    /// A part file gets its target's name, or is removed.
+    /// The part file is renamed to its target or removed.
     ToMove,
     Moving,
     Over,
 }
 
-/// The file on one of the connections.
+/// The file as opened on one of the connections.
 #[derive(Debug)]
 struct Part {
     link: usize,
     handle: Option<Vec<u8>>,
     asked: bool,
-    /// It was told to write.
+    /// Writing on this connection has begun.
     writes: bool,
     closing: bool,
 }
 
-/// One file. See the module's head.
+/// The upload of one file.
 #[derive(Debug)]
 pub(super) struct Job {
     item: Item,
@@ -81,65 +82,65 @@ pub(super) struct Job {
     parts: Vec<Part>,
     stage: Stage,
     source: Option<Source>,
-    /// Its mode and times, also when it is closed again.
+    /// Mode and times of the source, kept after it is closed.
     facts: Option<(u32, ExactTimes)>,
     /// The content of a small file.
     small: Option<Vec<u8>>,
-    /// What is written: the target, or a part file beside it.
+    /// Path that is written: the target, or a part file in its directory.
     path: Vec<u8>,
     temporary: bool,
-    /// What its part file may be called.
+    /// The names that the part file may have.
     names: Option<PartNames>,
-    /// Where `path` stands among those names.
+    /// Which of these names `path` has.
     part: PartName,
-    /// The part that was found under the first name, until it is taken or left alone.
+    /// An existing part under the first name, until it is used or rejected.
     candidate: Option<Attributes>,
-    /// It was given its name behind its end, in the same flight.
+    /// RENAME was sent in the same flight as CLOSE.
     named: bool,
     /// RENAME failed, or REMOVE was sent.
     stays_unnamed: bool,
     removed: bool,
-    /// What the temporary file is to replace was asked for.
+    /// STAT of the file that the part file replaces was sent.
     target_asked: bool,
-    /// The mode of the file that it replaces.
+    /// The mode of the file that is replaced.
     target_mode: Option<u32>,
-    /// First byte that was not sent, and where the file ends.
+    /// Offset of the first byte not sent, and the length of the file.
     next: u64,
     end: u64,
-    /// Where the data that `next` lies in end, for a file with holes.
+    /// End of the data range that contains `next`, for a file with holes.
     data_end: Option<u64>,
     resumed: u64,
     moved: u64,
-    /// Requests without an answer.
+    /// Number of unanswered requests.
     waiting: u32,
-    /// What is known of the target before.
+    /// Attributes of the target before the copy.
     there: Option<Attributes>,
-    /// What was found there before it began.
+    /// The answers of a [`Target`](super::Target).
     known: Option<Known>,
     cut_at_end: bool,
-    /// The first byte that the server does not hold for sure.
+    /// Offset of the first byte that the server may not have written.
     bad_from: u64,
     error: Option<String>,
-    /// The server said "Failure": a full disk may be why.
+    /// The server returned "Failure": ask whether the disk is full.
     ask_space: bool,
     proof: Option<Hashing>,
     tail: Vec<u8>,
     /// The target may be the source.
     in_place: bool,
-    /// OPEN cuts what is there.
+    /// OPEN truncates the target.
     cuts_on_open: bool,
-    /// What is there is cut to this length before the first WRITE.
+    /// Truncate the target to this length before the first WRITE.
     cut_first: Option<u64>,
-    /// That was sent and has no answer: a WRITE of another connection could overtake it.
+    /// The truncation is unanswered: a WRITE on another connection could overtake it.
     cutting: bool,
-    /// Bytes that need no sending: holes, and what was there.
+    /// Bytes that are not sent: holes, and those present before.
     skipped: u64,
     options: Options,
     wakes: Vec<usize>,
 }
 
 impl Left for Job {
-    /// Bytes that are not sent yet.
+    /// Number of bytes not sent yet.
     fn left(&self) -> u64 {
         match self.stage {
             Stage::Begin
@@ -168,7 +169,7 @@ impl Job {
         options: &Options,
     ) -> Self {
         let options = options.for_one(links.len());
-        // A name with a slash at its end is no file's: the server says so.
+        // A name with a trailing slash cannot be a file's: the server reports the error.
         let temporary = (options.atomic || links.len() > 1) && !item.to.ends_with(b"/");
         let path = item.to.clone();
         let most = if temporary { links.len() } else { 1 };
@@ -221,13 +222,13 @@ impl Job {
         }
     }
 
-    /// With the local file open already.
+    /// Uses a local file that is open already.
     pub(super) fn with_source(mut self, source: Option<Source>) -> Self {
         self.source = source;
         self
     }
 
-    /// With what was found where it is to go.
+    /// Uses the answers for the target.
     pub(super) fn with_known(mut self, known: Option<Known>) -> Self {
         self.known = known;
         self
@@ -241,12 +242,13 @@ impl Job {
         self.stage == Stage::Over
     }
 
-    /// The links on which it has something to send since this was asked last.
+    /// Returns and resets the links on which the job has become able to send.
     pub(super) fn take_wakes(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Bytes that needed no sending and were not told of, once others have `moved`.
+    /// Returns and resets the bytes that were not sent and not reported yet, once others have
+    /// `moved`.
     pub(super) fn take_skipped(&mut self, moved: u64) -> u64 {
         match moved {
             0 => 0,
@@ -277,18 +279,18 @@ impl Job {
         self.error.get_or_insert(error);
     }
 
-    /// The connections are gone.
+    /// The connections are lost.
     pub(super) fn lose(&mut self, why: &EngineError) {
         let error = format!("write remote \"{}\": {why}", self.shown_to());
         self.fail(error);
         self.stage = Stage::Over;
     }
 
-    /// An interrupt: what was sent is waited for, the target cut to it, the handles are closed,
-    /// and that is all.
+    /// After an interrupt: waits for unanswered requests, truncates the target to the written bytes
+    /// and closes the handles.
     pub(super) fn stop(&mut self) {
         match self.stage {
-            // It is all sent, or failed anyway.
+            // Everything was sent, or the copy has failed.
             Stage::Finishing
             | Stage::Cutting
             | Stage::Closing
@@ -297,7 +299,7 @@ impl Job {
             | Stage::Over => return,
             Stage::Begin | Stage::ToOpen if self.waiting == 0 => self.stage = Stage::Over,
             Stage::Begin | Stage::Target | Stage::Looking | Stage::ToOpen => {}
-            // What is there is what was there, and stays.
+            // The target is unchanged and stays so.
             Stage::Opening | Stage::Proving => self.in_place = true,
             Stage::ToProve => (self.stage, self.in_place) = (Stage::Cutting, true),
             Stage::ToCompare | Stage::Comparing | Stage::ToTake | Stage::ToLeave => {
@@ -309,7 +311,7 @@ impl Job {
         self.wake_first();
     }
 
-    /// The source gave other than it promised.
+    /// Reading the source failed or came up short.
     pub(super) fn spoiled(&mut self, spoiled: &Spoiled) {
         self.bad_from = self.bad_from.min(spoiled.at);
         let why = match &spoiled.error {
@@ -325,7 +327,7 @@ impl Job {
 
     // ---- sending --------------------------------------------------------------------------
 
-    /// Sends what comes next on this link; `job` is its own number.
+    /// Sends the next request on this link; `job` is the job's number.
     pub(super) fn step(
         &mut self,
         job: usize,
@@ -339,7 +341,7 @@ impl Job {
         }
         match self.stage {
             Stage::Begin | Stage::ToOpen if first && self.error.is_some() => {
-                // It was interrupted before anything was opened.
+                // The job was interrupted before anything was opened.
                 if self.waiting > 0 {
                     return Step::Nothing;
                 }
@@ -398,7 +400,7 @@ impl Job {
         }
     }
 
-    /// Opens the local file, and reads a small one.
+    /// Opens the local file; reads a small one completely.
     fn begin(&mut self, session: &Session) -> Result<(), String> {
         let from = self.shown_from();
         let reading =
@@ -428,8 +430,8 @@ impl Job {
             self.source = Some(source);
             return Ok(());
         }
-        // One byte more than there should be shows that a file has grown; a size of nothing may
-        // be a file of /proc, which tells none.
+        // Reading one byte more than expected detects a file that has grown; a file of size 0 may
+        // be one of /proc, whose size is unknown.
         let wanted = if self.end == 0 {
             MAX_UNTOLD_BYTES
         } else {
@@ -437,12 +439,12 @@ impl Job {
         };
         let bytes = source.read_up_to(wanted + 1).map_err(reading)?;
         let had = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        // A file of sysfs claims a page, and has less.
+        // A sysfs file claims a page and has less.
         let claims = had < self.end && source.check_unchanged(true).is_ok();
         if claims || self.end == 0 && had <= MAX_UNTOLD_BYTES {
             self.end = had;
             if !by_size && (had > 0 || self.options.resume == Resume::Proven) {
-                // Nothing of it can be there already.
+                // Nothing to resume for such a file.
                 self.options.resume = Resume::Never;
             }
         }
@@ -466,7 +468,7 @@ impl Job {
         Attributes::with_permissions(mode & 0o777)
     }
 
-    /// Mode and times as they are set behind the content.
+    /// Mode and times to set after the content.
     fn kept(&self, session: &Session) -> Attributes {
         let exact = session.server().has(own::EXACT_TIMES, "1");
         match self.facts {
@@ -479,7 +481,7 @@ impl Job {
         }
     }
 
-    /// Sends a small file as one request, where the server has that.
+    /// Sends a small file as one request, if the server supports that.
     fn put_whole(&mut self, job: usize, session: &mut Session) {
         if self.temporary || !session.server().has(own::PUT_FILE, "1") {
             return;
@@ -510,8 +512,8 @@ impl Job {
         self.stage = Stage::Finishing;
     }
 
-    /// Asks what is there, where that matters: a target that may be the source itself must not
-    /// be cut by opening it (one that is read as a whole first may), and what is gone on with
+    /// Sends STAT of the target if its state matters: a target that may be the source must not be
+    /// truncated by OPEN (unless the source is read completely before), and a part to be continued
     /// must be known.
     fn look(&mut self, job: usize, session: &mut Session) {
         self.stage = Stage::ToOpen;
@@ -525,7 +527,7 @@ impl Job {
         }
         self.waiting += 1;
         if self.temporary {
-            // Whatever leads elsewhere is no part.
+            // A symbolic link is not a part.
             let request = Request::Lstat(request::Lstat { path: &self.path });
             session.send(token(job, Op::Stat), &request);
             return;
@@ -534,7 +536,7 @@ impl Job {
         session.send(token(job, Op::Stat), &request);
     }
 
-    /// Goes on with a target that was opened before it began.
+    /// Continues with a target that a [`Target`](super::Target) has opened.
     fn is_open_already(&mut self, session: &mut Session) -> bool {
         let Some(known) = self.known.take() else {
             return false;
@@ -561,7 +563,7 @@ impl Job {
         true
     }
 
-    /// What a part file would replace: a link or a device is written to instead.
+    /// Sends STAT of the file that a part would replace: a link or a device is written to instead.
     fn ask_target(&mut self, job: usize, session: &mut Session) {
         self.target_asked = true;
         self.stage = Stage::Target;
@@ -581,7 +583,7 @@ impl Job {
         if self.stage == Stage::ToOpen {
             flags |= open_flag::CREATE;
             if self.temporary {
-                // Nothing that is there is touched.
+                // No existing file is touched.
                 flags |= open_flag::EXCLUSIVE;
             } else if self.cuts_on_open {
                 flags |= open_flag::TRUNCATE;
@@ -610,7 +612,7 @@ impl Job {
         Step::Sent { more: false }
     }
 
-    /// The length of a regular file that is there already.
+    /// Returns the length of an existing regular target.
     fn size_there(&self) -> u64 {
         match &self.there {
             Some(there) if there.permissions.is_none() || there.is(mode::REGULAR) => {
@@ -620,7 +622,7 @@ impl Job {
         }
     }
 
-    /// Asks for a proof of what is there.
+    /// Asks for hashes or the last bytes of the existing content.
     fn prove(&mut self, job: usize, session: &mut Session) -> Step {
         let there = self.size_there().min(self.end);
         let (Some(handle), Some(source)) = (self.handle(0), self.source.clone()) else {
@@ -637,7 +639,7 @@ impl Job {
                 block_len,
             });
             session.send(token(job, Op::Hash), &Request::Extended(request));
-            // Both ends read at once.
+            // Both ends hash at the same time.
             self.proof = Some(hash::begin(source.file().clone(), there, block_len));
         } else {
             let len = there.min(TAIL_BYTES);
@@ -670,7 +672,7 @@ impl Job {
             return Step::Nothing;
         };
         if !part.asked {
-            // What is left goes faster without it.
+            // The rest is sent faster without another connection.
             return match self.end.saturating_sub(self.next) < JOINING_BYTES {
                 true => self.left_to_first(),
                 false => self.open(job, link, session),
@@ -687,7 +689,7 @@ impl Job {
             self.cutting = true;
             self.set_length(job, session, &handle, len);
         }
-        // What lies behind the proven bytes of a part that was taken is written over, not cut.
+        // The bytes after the compared ones of an existing part are overwritten, not truncated.
         let over = self.in_place || self.part == PartName::Taken;
         if self.options.sparse && !over && self.small.is_none() {
             self.skip_holes();
@@ -734,20 +736,20 @@ impl Job {
         self.waiting += 1;
         self.next += u64::from(len);
         if self.small.is_some() && self.next >= self.end {
-            // It is all: the rest goes in the same flight.
+            // That was all the data: the rest goes in the same flight.
             return self.finish(job, session);
         }
         Step::Sent { more: true }
     }
 
-    /// Whether the file's end follows its data without waiting for their answers. A Fulmar refuses
-    /// what would leave a hole behind a WRITE that failed: there is nothing to be cut.
+    /// True if the closing requests follow the data without waiting for answers. Fulmar's server
+    /// refuses writes that would leave a hole after a failed WRITE, so nothing has to be truncated.
     fn ends_in_flight(&self, session: &Session) -> bool {
         self.parts.len() == 1 && !self.cut_at_end && session.server().has(own::PUT_FILE, "1")
     }
 
-    /// The first part's handle is none on another connection: what is done with it waits for its
-    /// own, where that has not been woken by an answer.
+    /// The first part's handle is valid only on its own connection: wake that connection, unless an
+    /// answer will.
     fn left_to_first(&mut self) -> Step {
         if self.waiting == 0 {
             self.wake_first();
@@ -767,20 +769,20 @@ impl Job {
         self.cut_at_end = true;
     }
 
-    /// Everything is written: length, attributes and CLOSE in one flight.
+    /// All data was sent: sends length, attributes and CLOSE in one flight.
     fn finish(&mut self, job: usize, session: &mut Session) -> Step {
         let Some(handle) = self.handle(0) else {
             return Step::Nothing;
         };
         let changed = match &self.source {
-            // A file that is copied onto itself is written to.
+            // A copy onto itself changes the modification time.
             Some(source) if self.small.is_none() => source.check_unchanged(!self.in_place),
             _ => Ok(()),
         };
         if let Err(why) = changed {
             let from = self.shown_from();
             self.fail(format!("read local \"{from}\": {why}"));
-            // Beyond what both can have in common nobody knows what it holds: the beginning stays.
+            // The content after the common beginning is unknown: keep the beginning only.
             self.stage = Stage::Cutting;
             return match self.waiting {
                 0 => self.cut(job, session),
@@ -804,7 +806,7 @@ impl Job {
             });
             session.send(token(job, Op::Attributes), &request);
         } else if let Some(mode) = self.target_mode {
-            // The server's umask may have taken of it.
+            // The server's umask may have cleared bits.
             self.waiting += 1;
             let request = Request::Fsetstat(request::Fsetstat {
                 handle: &handle,
@@ -825,8 +827,8 @@ impl Job {
         Step::Sent { more: false }
     }
 
-    /// Whether what several connections wrote gets its name without waiting for what closing it
-    /// says. A Fulmar has said that all of it is written, and takes what comes in order.
+    /// True if a part written over several connections is renamed without waiting for the answer to
+    /// CLOSE. Fulmar's server has confirmed every write and handles requests in order.
     fn is_named_in_flight(&self, session: &Session) -> bool {
         !self.options.atomic
             && session.server().has(own::PUT_FILE, "1")
@@ -845,10 +847,10 @@ impl Job {
         session.send(token(job, Op::Truncate), &request);
     }
 
-    /// It failed: the target is cut to what it holds for sure.
+    /// After a failure: truncates the target to the bytes certainly written.
     fn cut(&mut self, job: usize, session: &mut Session) -> Step {
         self.stage = Stage::Closing;
-        // First: what is cut is free again.
+        // First, since truncating frees space.
         self.ask_for_space(job, session);
         if let Some(handle) = self.handle(0) {
             let sure = self.bad_from.min(self.next);
@@ -863,7 +865,7 @@ impl Job {
         Step::Sent { more: false }
     }
 
-    /// Asks whether the disk is full, once, if that may be why it failed.
+    /// Asks once whether the disk is full, if that may be the cause of the failure.
     fn ask_for_space(&mut self, job: usize, session: &mut Session) -> bool {
         if !std::mem::take(&mut self.ask_space) || !session.server().has(extension::STATVFS, "2") {
             return false;
@@ -874,7 +876,7 @@ impl Job {
         true
     }
 
-    /// Closes the first part here and wakes the links of the others.
+    /// Closes the first connection's handle and wakes the links of the others.
     fn close_all(&mut self, job: usize, session: &mut Session) {
         let links: Vec<usize> = self.parts.iter().skip(1).map(|part| part.link).collect();
         self.wakes.extend(links);

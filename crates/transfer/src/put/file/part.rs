@@ -1,10 +1,11 @@
-//! The part file of one copy at the server: made under a name of its own, taken over where a copy of
-//! the same source left it, renamed to its target or removed.
+//! The part file of one copy at the server: created under a name of its own, continued if an
+//! earlier copy of the same source left it, and renamed to its target or removed.
 //!
-//! Invariants: nothing that is there is opened before it is known to be a regular file of the user
-//! that we are at the server; nothing is written to it unless it begins as the source does, since
-//! it may be a second name of another file; what was taken over is never cut below its end, so that
-//! a second copy of the same source, which writes the same bytes to it, loses nothing.
+//! Invariants: no existing file is opened unless it is known to be a regular file of the user that
+//! the copy runs as at the server; nothing is written to it unless it begins as the source does,
+//! since it may be another name of a different file; a continued part is never truncated below its
+//! length, so that a second copy of the same source, which writes the same bytes to it, loses
+//! nothing.
 
 use sftp::Attributes;
 use sftp::attributes::mode;
@@ -17,19 +18,19 @@ use crate::options::Resume;
 use crate::part::beside;
 use crate::step::Step;
 
-/// Which of its names a part file has, and how it came about.
+/// Which of its names a part file has, and how it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartName {
     /// The name by which a later copy of the same source finds it.
     First,
-    /// A random one: the first was taken.
+    /// A random name, because the first was in use.
     Random,
-    /// The first, and another copy has made it.
+    /// The first name, of a part that another copy created.
     Taken,
 }
 
 impl Job {
-    /// Goes on under a random name.
+    /// Continues under a random name.
     fn rename_part(&mut self) {
         if let Some(names) = &self.names {
             self.path = beside(&self.item.to, &names.another());
@@ -38,7 +39,7 @@ impl Job {
         self.there = None;
     }
 
-    /// What stands under the part's first name is known, before anything is opened.
+    /// Processes the attributes of the part's first name, before anything is opened.
     pub(super) fn part_looked(&mut self) {
         let fits = |there: &Attributes| {
             there.is(mode::REGULAR) && there.owner.is_some() && there.size > Some(0)
@@ -51,13 +52,13 @@ impl Job {
         self.wake_first();
     }
 
-    /// OPEN of the part was refused; true where it is tried again under another name. Version 3 has
-    /// no code for "it is there already".
+    /// OPEN of the part was refused; returns true if another name is tried. Version 3 has no status
+    /// code for "already exists".
     pub(super) fn opens_another_part(&mut self) -> bool {
         let again = match self.part {
             _ if !self.temporary || self.stage != Stage::Opening || self.error.is_some() => false,
             PartName::First => true,
-            // Somebody gave it its name, or removed it, since it was looked at.
+            // Another copy has renamed or removed the part since STAT.
             PartName::Taken => true,
             PartName::Random => false,
         };
@@ -72,7 +73,7 @@ impl Job {
         again
     }
 
-    /// The fresh part tells who we are at the server.
+    /// Sends FSTAT of the new part, whose owner is the user at the server.
     pub(super) fn compare(&mut self, job: usize, session: &mut Session) -> Step {
         let Some(handle) = self.handle(0) else {
             return Step::Nothing;
@@ -95,7 +96,7 @@ impl Job {
         };
         let theirs = self.candidate.as_ref().and_then(user);
         if ours.is_some() && ours == theirs {
-            // What is taken has the mode that its copy gave it.
+            // An existing part has the mode that its copy set.
             let fresh = match reply {
                 Reply::Attrs(fresh) => fresh.permissions.map(|mode| mode & 0o777),
                 _ => None,
@@ -109,7 +110,7 @@ impl Job {
         self.wake_first();
     }
 
-    /// Gives the fresh part up for the one that is there.
+    /// Gives up the new part for the existing one.
     pub(super) fn take(&mut self, job: usize, session: &mut Session) -> Step {
         let Some(fresh) = self.handle(0) else {
             return Step::Nothing;
@@ -141,8 +142,8 @@ impl Job {
         Step::Sent { more: false }
     }
 
-    /// Removes the name of the part that was taken, which is no gain, and begins with a fresh one.
-    /// Version 3 does not tell how many names a file has: another name of it keeps what it holds.
+    /// Removes the existing part, which does not help, and creates a new one. Version 3 does not
+    /// report the link count of a file: if the part has another name, its content remains there.
     pub(super) fn leave(&mut self, job: usize, session: &mut Session) -> Step {
         let Some(taken) = self.handle(0) else {
             return Step::Nothing;
@@ -162,7 +163,7 @@ impl Job {
         Step::Sent { more: true }
     }
 
-    /// Every answer has come and every handle is closed.
+    /// Every answer has arrived and every handle is closed.
     pub(super) fn closed(&mut self) -> Step {
         let is_made = self.parts.first().is_some_and(|part| part.handle.is_some());
         let is_left = !self.named || self.error.is_some();
@@ -175,9 +176,10 @@ impl Job {
         Step::Over
     }
 
-    /// Gives a part its target's name, or removes it.
+    /// Renames the part to its target, or removes it.
     pub(super) fn settle(&mut self, job: usize, session: &mut Session) -> Step {
-        // Only under its first name can it be gone on with, and only where more could come of it.
+        // Keep a part only under its first name, by which a later copy finds it, and not without
+        // resuming or after RENAME failed.
         let stays = self.options.resume != Resume::Never
             && self.part != PartName::Random
             && !self.stays_unnamed;

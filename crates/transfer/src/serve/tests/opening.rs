@@ -273,7 +273,7 @@ fn one_that_is_cancelled_stays_open_and_sends_no_more() {
         came.extend(data);
     }
     assert!(!came.is_empty() && came.len() < bytes.len() && bytes.starts_with(&came));
-    // What is left of it can be read.
+    // The rest of it can be read.
     let handle = own::Opened::decode(&fields).unwrap().handle.to_vec();
     let read = Request::Read(request::Read {
         handle: &handle,

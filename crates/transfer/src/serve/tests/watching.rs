@@ -89,7 +89,7 @@ fn a_sole_writer_may_do_what_it_likes() {
         ..Attributes::with_permissions(0o600)
     };
     for (size, then) in [(9, "grown"), (2, "cut"), (0, "empty")] {
-        // Behind a gap, and before what is there.
+        // After a gap, and before existing data.
         assert_eq!(client.write(&handle, 100_000, &noise(70_000)), ok());
         assert_eq!(client.write(&handle, 5, b"content"), ok());
         assert_eq!(client.ask(&set(&handle, times)), ok());
